@@ -1,0 +1,3 @@
+//! skeleton
+#[cfg(all(feature = "nginx", not(test)))]
+mod nginx;

@@ -1,0 +1,2 @@
+//! skeleton
+mod module;
