@@ -1,3 +1,32 @@
-//! skeleton
+//! Cluster-wide rate limiting for nginx.
+//!
+//! A module imports only from those above it in this list:
+//!
+//! - [`policy`]: windows, limits, headers; pure functions of counts and time
+//! - [`table`]: counters in memory that all workers share, by atomic operations
+//! - [`engine`]: the functions of the rate-limiting library, and the decision on a request
+//! - `nginx`: the shell; configuration, shared memory zones, phases, headers, variables
+//!
+//! # A request
+//!
+//! `nginx::http::handler` evaluates the key and hands it to [`engine::Attempt`], which charges one
+//! limit after the other in the counter table ([`table::CounterTable::add`]) and gives back what
+//! it charged if one of them refuses. The verdicts stay with the request, where the header filter
+//! and the variables find them.
+#![cfg_attr(
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+        reason = "a test ends by panicking"
+    )
+)]
+
+pub mod engine;
 #[cfg(all(feature = "nginx", not(test)))]
 mod nginx;
+pub mod policy;
+pub mod table;

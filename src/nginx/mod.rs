@@ -1,2 +1,15 @@
-//! skeleton
+//! The shell: everything that talks to nginx, and the only part that reads a clock.
+//!
+//! - [`module`]: the modules as nginx sees them, and its calls at the turns of their life
+//! - [`conf`]: directives, and the configuration they make
+//! - [`zone`]: shared memory
+//! - [`time`], [`log`], [`guard`]: nginx's clock, its log, and panics
+//! - `http`: requests
+
+mod conf;
+mod guard;
+mod http;
+mod log;
 mod module;
+mod time;
+mod zone;

@@ -1,11 +1,69 @@
-//! skeleton
-use core::ffi::c_char;
-use core::ptr;
-use nginx_sys::{NGX_HTTP_MODULE, ngx_command_t, ngx_http_module_t, ngx_module_t, ngx_uint_t};
+//! The modules as nginx sees them, and what nginx calls at the turns of their life.
+//!
+//! There are two in one file: a phase handler wants a place before that of the realip module
+//! (handlers run in reverse order), and a module there cannot install a header filter.
 
-static CTX: ngx_http_module_t = ngx_http_module_t {
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr;
+
+use nginx_sys::{
+    NGX_ERROR, NGX_HTTP_MODULE, NGX_LOG_EMERG, NGX_OK, ngx_command_t, ngx_conf_t, ngx_cycle_t,
+    ngx_http_module_t, ngx_int_t, ngx_module_t, ngx_uint_t, ngx_worker,
+};
+use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
+use ngx::http::{HttpModule, HttpModuleLocationConf, HttpModuleMainConf, Merge as _};
+
+use super::conf::{COMMANDS, LocationConf, MainConf};
+use super::guard::guard;
+use super::http::{handler, headers, variables};
+use super::log;
+
+/// The module of the directives and the phase handler.
+pub(super) struct Module;
+
+impl HttpModule for Module {
+    fn module() -> &'static ngx_module_t {
+        let module = &raw const ngx_http_rate_limiting_module;
+        // SAFETY: nginx changes it only while it loads modules, in the master's only thread.
+        unsafe { &*module }
+    }
+}
+
+// SAFETY: the type is that which `create_main_conf` makes for this module.
+unsafe impl HttpModuleMainConf for Module {
+    type MainConf = MainConf;
+}
+
+// SAFETY: the type is that which `create_loc_conf` makes for this module.
+unsafe impl HttpModuleLocationConf for Module {
+    type LocationConf = LocationConf;
+}
+
+static CONTEXT: ngx_http_module_t = ngx_http_module_t {
+    preconfiguration: Some(preconfiguration),
+    postconfiguration: Some(postconfiguration),
+    create_main_conf: Some(Module::create_main_conf),
+    init_main_conf: Some(init_main_conf),
+    create_srv_conf: None,
+    merge_srv_conf: None,
+    create_loc_conf: Some(Module::create_loc_conf),
+    merge_loc_conf: Some(merge_loc_conf),
+};
+
+/// The module of the directives and the phase handler.
+#[unsafe(no_mangle)]
+pub(super) static mut ngx_http_rate_limiting_module: ngx_module_t = ngx_module_t {
+    ctx: (&raw const CONTEXT).cast_mut().cast(),
+    commands: (&raw mut COMMANDS).cast(),
+    type_: NGX_HTTP_MODULE as ngx_uint_t,
+    init_module: Some(init_module),
+    init_process: Some(init_process),
+    ..ngx_module_t::default()
+};
+
+static FILTER_CONTEXT: ngx_http_module_t = ngx_http_module_t {
     preconfiguration: None,
-    postconfiguration: None,
+    postconfiguration: Some(filter_postconfiguration),
     create_main_conf: None,
     init_main_conf: None,
     create_srv_conf: None,
@@ -13,47 +71,148 @@ static CTX: ngx_http_module_t = ngx_http_module_t {
     create_loc_conf: None,
     merge_loc_conf: None,
 };
-static mut COMMANDS: [ngx_command_t; 1] = [ngx_command_t::empty()];
 
+static mut NO_COMMANDS: [ngx_command_t; 1] = [ngx_command_t::empty()];
+
+/// The module of the header filter.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals)]
-pub static mut ngx_http_rate_limiting_module: ngx_module_t = ngx_module_t {
-    ctx: (&raw const CTX).cast_mut().cast(),
-    commands: (&raw mut COMMANDS).cast(),
+pub(super) static mut ngx_http_rate_limiting_filter_module: ngx_module_t = ngx_module_t {
+    ctx: (&raw const FILTER_CONTEXT).cast_mut().cast(),
+    commands: (&raw mut NO_COMMANDS).cast(),
     type_: NGX_HTTP_MODULE as ngx_uint_t,
     ..ngx_module_t::default()
 };
 
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals)]
-pub static mut ngx_http_rate_limiting_filter_module: ngx_module_t = ngx_module_t {
-    ctx: (&raw const CTX).cast_mut().cast(),
-    commands: (&raw mut COMMANDS).cast(),
-    type_: NGX_HTTP_MODULE as ngx_uint_t,
-    ..ngx_module_t::default()
-};
+/// Before `http` is read.
+unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
+    guard(NGX_ERROR as ngx_int_t, || {
+        // SAFETY: nginx passes its configuration in the making, with all modules of the cycle.
+        let modules = unsafe {
+            let cycle = &*(*cf).cycle;
+            core::slice::from_raw_parts(cycle.modules, cycle.modules_n)
+        };
+        // SAFETY: a loaded module has a name.
+        let mut names = modules
+            .iter()
+            .map(|&module| unsafe { CStr::from_ptr((*module).name) });
+        if names.any(|name| name == c"ngx_http_ratelimit_module") {
+            log::conf_error(
+                cf,
+                "ngx_http_rate_limiting_module and ngx_http_ratelimit_module have directives of \
+                 the same names: load only one of them",
+            );
+            return NGX_ERROR as ngx_int_t;
+        }
+        variables::add(cf)
+    })
+}
 
+/// After `http` was read.
+unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *mut c_char {
+    guard(NGX_CONF_ERROR, || {
+        // SAFETY: nginx passes what `create_main_conf` made.
+        match unsafe { (*conf.cast::<MainConf>()).resolve() } {
+            Ok(()) => NGX_CONF_OK,
+            Err(message) => {
+                // SAFETY: nginx passes its configuration in the making.
+                log::error(NGX_LOG_EMERG, unsafe { (*cf).log }, message);
+                NGX_CONF_ERROR
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn merge_loc_conf(
+    _cf: *mut ngx_conf_t,
+    prev: *mut c_void,
+    conf: *mut c_void,
+) -> *mut c_char {
+    guard(NGX_CONF_ERROR, || {
+        // SAFETY: nginx passes what `create_loc_conf` made for two different levels.
+        let (prev, conf) = unsafe {
+            (
+                &*prev.cast::<LocationConf>(),
+                &mut *conf.cast::<LocationConf>(),
+            )
+        };
+        conf.merge(prev).map_or(NGX_CONF_ERROR, |()| NGX_CONF_OK)
+    })
+}
+
+/// After all levels were merged.
+unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
+    guard(NGX_ERROR as ngx_int_t, || handler::install(cf))
+}
+
+unsafe extern "C" fn filter_postconfiguration(_cf: *mut ngx_conf_t) -> ngx_int_t {
+    headers::install();
+    NGX_OK as ngx_int_t
+}
+
+/// When the configuration is complete and its zones are mapped; in the master, and with `-t`.
+unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
+    guard(NGX_ERROR as ngx_int_t, || {
+        // SAFETY: nginx passes the new cycle.
+        let cycle = unsafe { &*cycle };
+        // Without a block `http` there is no configuration.
+        let Some(conf) = Module::main_conf(cycle) else {
+            return NGX_OK as ngx_int_t;
+        };
+        match conf.attach() {
+            Ok(()) => NGX_OK as ngx_int_t,
+            Err(message) => {
+                log::error(NGX_LOG_EMERG, cycle.log, message);
+                NGX_ERROR as ngx_int_t
+            }
+        }
+    })
+}
+
+/// When a worker starts.
+unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
+    guard(NGX_ERROR as ngx_int_t, || {
+        // SAFETY: nginx passes the cycle, and numbered its workers before it made this one.
+        let (cycle, worker) = unsafe { (&*cycle, ngx_worker) };
+        if let Some(conf) = Module::main_conf(cycle) {
+            conf.set_worker(worker);
+        }
+        NGX_OK as ngx_int_t
+    })
+}
+
+/// What nginx looks up in a module's file. nginx's own configure generates it where it builds us.
 #[cfg(feature = "export-modules")]
 mod exports {
     use super::*;
+
+    /// Strings for nginx.
     #[repr(transparent)]
-    pub struct Names<const N: usize>([*const c_char; N]);
+    pub(super) struct Names<const N: usize>([*const c_char; N]);
+
+    // SAFETY: the pointers are to literals.
     unsafe impl<const N: usize> Sync for Names<N> {}
 
+    /// The modules.
     #[unsafe(no_mangle)]
-    pub static mut ngx_modules: [*mut ngx_module_t; 3] = [
+    pub(super) static mut ngx_modules: [*mut ngx_module_t; 3] = [
         &raw mut ngx_http_rate_limiting_module,
         &raw mut ngx_http_rate_limiting_filter_module,
         ptr::null_mut(),
     ];
+
+    /// Their names.
     #[unsafe(no_mangle)]
-    pub static ngx_module_names: Names<3> = Names([
+    pub(super) static ngx_module_names: Names<3> = Names([
         c"ngx_http_rate_limiting_module".as_ptr(),
         c"ngx_http_rate_limiting_filter_module".as_ptr(),
         ptr::null(),
     ]);
+
+    /// Their order: each goes before the first of those that follow it here. Handlers run in
+    /// reverse order: ours after that of realip, which sets the client's address. Filters too:
+    /// ours before that of headers, which `add_header` and `expires` change.
     #[unsafe(no_mangle)]
-    pub static ngx_module_order: Names<5> = Names([
+    pub(super) static ngx_module_order: Names<5> = Names([
         c"ngx_http_rate_limiting_module".as_ptr(),
         c"ngx_http_realip_module".as_ptr(),
         c"ngx_http_rate_limiting_filter_module".as_ptr(),

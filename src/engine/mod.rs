@@ -1,0 +1,8 @@
+//! What the product does, for whoever calls it: nginx's requests, or the library's other users.
+#![forbid(unsafe_code)]
+
+mod attempt;
+mod ratelimiting;
+
+pub use attempt::{Attempt, Charge};
+pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError, WindowCounter};

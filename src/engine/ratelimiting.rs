@@ -1,0 +1,223 @@
+//! The functions of the rate-limiting library, by their names: `increment`, `sliding_window`.
+
+use core::fmt;
+use std::sync::OnceLock;
+
+use crate::policy::hits::Hits;
+use crate::policy::key::is_accounted;
+use crate::policy::window::{Clock, Counts, WindowSize, WindowType};
+use crate::table::{Admission, Counter, CounterTable, NamespaceIndex};
+
+/// A namespace in its zone: settings under which hits are counted.
+#[derive(Debug)]
+pub struct Namespace<'m> {
+    name: Box<str>,
+    table: &'m CounterTable<'m>,
+    index: NamespaceIndex,
+}
+
+/// The counters of a namespace in windows of one size, found in the zone when first used.
+///
+/// Configurations hold it: they are read before the zones exist.
+#[derive(Debug)]
+pub struct WindowCounter {
+    size: WindowSize,
+    counter: OnceLock<Counter>,
+}
+
+impl<'m> Namespace<'m> {
+    /// The namespace `name` with its counters in `table`.
+    ///
+    /// # Errors
+    ///
+    /// [`RateLimitingError::TooManyNamespaces`] if the zone has no room for another one.
+    pub fn new(name: &str, table: &'m CounterTable<'m>) -> Result<Self, RateLimitingError> {
+        let index = table
+            .namespace(name.as_bytes())
+            .ok_or(RateLimitingError::TooManyNamespaces)?;
+        Ok(Namespace {
+            name: name.into(),
+            table,
+            index,
+        })
+    }
+
+    /// The table that holds the namespace's counters.
+    pub fn table(&self) -> &'m CounterTable<'m> {
+        self.table
+    }
+
+    /// The namespace's place in the table's directory.
+    pub fn index(&self) -> NamespaceIndex {
+        self.index
+    }
+
+    /// The namespace's counters in windows of `size`.
+    pub fn counter(&self, size: WindowSize) -> Counter {
+        self.table.counter(self.index, self.name.as_bytes(), size)
+    }
+}
+
+impl WindowCounter {
+    /// Counters in windows of `size`, not yet found.
+    pub const fn new(size: WindowSize) -> WindowCounter {
+        WindowCounter {
+            size,
+            counter: OnceLock::new(),
+        }
+    }
+
+    /// The counters in `namespace`, which must be the same at each call.
+    #[inline]
+    pub fn counter(&self, namespace: &Namespace<'_>) -> &Counter {
+        self.counter.get_or_init(|| namespace.counter(self.size))
+    }
+}
+
+/// The rate-limiting library: its functions on one namespace.
+///
+/// The specification's optional arguments are explicit here: `window_type` is its weight (1 or
+/// absent: sliding; 0: fixed).
+#[derive(Debug)]
+pub struct RateLimiting<'n, 'm> {
+    namespace: &'n Namespace<'m>,
+}
+
+impl<'n, 'm> RateLimiting<'n, 'm> {
+    /// The functions on `namespace`.
+    pub fn new(namespace: &'n Namespace<'m>) -> Self {
+        RateLimiting { namespace }
+    }
+
+    /// Counts `value` hits of `key`, whatever the rate; returns the rate afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    pub fn increment(
+        &self,
+        key: &[u8],
+        window_size: WindowSize,
+        value: Hits,
+        window_type: WindowType,
+        clock: &impl Clock,
+    ) -> Result<Hits, RateLimitingError> {
+        if !is_accounted(key) {
+            return Err(RateLimitingError::NotAccounted);
+        }
+        if value <= Hits::ZERO {
+            return self.sliding_window(key, window_size, window_type, clock);
+        }
+        let Namespace { table, .. } = self.namespace;
+        let counter = self.namespace.counter(window_size);
+        let hash = table.hash(key);
+        let counted = table.add(&counter, hash, clock, value, Admission::Unconditional);
+        Ok(window_type.rate(window_size, &counted.counts))
+    }
+
+    /// The rate of `key` now; zero for a key that was never seen.
+    ///
+    /// # Errors
+    ///
+    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    pub fn sliding_window(
+        &self,
+        key: &[u8],
+        window_size: WindowSize,
+        window_type: WindowType,
+        clock: &impl Clock,
+    ) -> Result<Hits, RateLimitingError> {
+        let counts = self.counts(key, window_size, clock)?;
+        Ok(window_type.rate(window_size, &counts))
+    }
+
+    /// What `key` has counted now.
+    ///
+    /// # Errors
+    ///
+    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    pub fn counts(
+        &self,
+        key: &[u8],
+        window_size: WindowSize,
+        clock: &impl Clock,
+    ) -> Result<Counts, RateLimitingError> {
+        if !is_accounted(key) {
+            return Err(RateLimitingError::NotAccounted);
+        }
+        let Namespace { table, .. } = self.namespace;
+        let counter = self.namespace.counter(window_size);
+        Ok(table.read(&counter, table.hash(key), clock))
+    }
+}
+
+/// Why a function of the library did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateLimitingError {
+    /// The key is empty, or longer than 65535 bytes.
+    NotAccounted,
+    /// The zone has no room for another namespace.
+    TooManyNamespaces,
+}
+
+impl fmt::Display for RateLimitingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RateLimitingError::NotAccounted => "the key is empty or longer than 65535 bytes",
+            RateLimitingError::TooManyNamespaces => "the zone has no room for another namespace",
+        })
+    }
+}
+
+impl core::error::Error for RateLimitingError {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::table::testing::{SharedTable, TestClock};
+
+    const MINUTE: u64 = 60_000;
+
+    fn hits(whole: i64) -> Hits {
+        Hits::from_thousandths(whole * 1000)
+    }
+
+    #[test]
+    fn increment_returns_the_sliding_rate() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("foo", &shared.table).unwrap();
+        let library = RateLimiting::new(&namespace);
+        let size = WindowSize::from_millis(MINUTE).unwrap();
+        let clock = TestClock::at(28_000_000 * MINUTE);
+        let increment = |value, window_type| {
+            library
+                .increment(b"1.2.3.4", size, hits(value), window_type, &clock)
+                .unwrap()
+        };
+
+        assert_eq!(increment(40, WindowType::Sliding), hits(40));
+        clock.set(28_000_001 * MINUTE + MINUTE / 2);
+        assert_eq!(increment(10, WindowType::Sliding), hits(30));
+        assert_eq!(increment(0, WindowType::Fixed), hits(10));
+        let rate = |key: &[u8]| library.sliding_window(key, size, WindowType::Sliding, &clock);
+        assert_eq!(rate(b"1.2.3.4"), Ok(hits(30)));
+        assert_eq!(rate(b"unseen"), Ok(Hits::ZERO));
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_accounted_is_an_error() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("foo", &shared.table).unwrap();
+        let library = RateLimiting::new(&namespace);
+        let size = WindowSize::from_millis(MINUTE).unwrap();
+        let clock = TestClock::at(0);
+        let increment =
+            |key: &[u8]| library.increment(key, size, Hits::ONE, WindowType::Fixed, &clock);
+        assert_eq!(increment(b""), Err(RateLimitingError::NotAccounted));
+        assert_eq!(
+            increment(&[0; 65_536]),
+            Err(RateLimitingError::NotAccounted)
+        );
+        assert_eq!(increment(&[0; 65_535]), Ok(Hits::ONE));
+    }
+}

@@ -1,0 +1,162 @@
+//! The path of a request, from top to bottom: key, limits, decision, log.
+
+use nginx_sys::{
+    NGX_DECLINED, NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_TOO_MANY_REQUESTS,
+    NGX_LOG_ERR, NGX_OK, ngx_array_push, ngx_conf_t, ngx_http_core_main_conf_t,
+    ngx_http_handler_pt, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, ngx_http_request_t, ngx_int_t,
+};
+use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
+
+use super::super::conf::{EvaluationError, LocationConf, RuleSet};
+use super::super::guard::guard;
+use super::super::log;
+use super::super::module::Module;
+use super::super::time::NgxClock;
+use super::context::{self, Context};
+use crate::engine::{Attempt, Charge};
+use crate::policy::hits::Hits;
+use crate::policy::key::{MAX_KEY_LEN, is_accounted};
+use crate::table::Outcome;
+
+/// Adds the handler to the preaccess phase.
+pub(in super::super) fn install(cf: *mut ngx_conf_t) -> ngx_int_t {
+    // SAFETY: nginx reads the configuration, and has that of its core.
+    let core = unsafe { NgxHttpCoreModule::main_conf_mut(&*cf) };
+    let Some(ngx_http_core_main_conf_t { phases, .. }) = core else {
+        return NGX_ERROR as ngx_int_t;
+    };
+    let Some(phase) = phases.get_mut(ngx_http_phases_NGX_HTTP_PREACCESS_PHASE as usize) else {
+        return NGX_ERROR as ngx_int_t;
+    };
+    // SAFETY: the phase's array is one of handlers.
+    let place = unsafe {
+        ngx_array_push(&mut phase.handlers)
+            .cast::<ngx_http_handler_pt>()
+            .as_mut()
+    };
+    match place {
+        Some(place) => {
+            *place = Some(handler);
+            NGX_OK as ngx_int_t
+        }
+        None => NGX_ERROR as ngx_int_t,
+    }
+}
+
+unsafe extern "C" fn handler(request: *mut ngx_http_request_t) -> ngx_int_t {
+    guard(NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t, || {
+        // SAFETY: nginx passes a request that has not ended.
+        let Some(conf) = Module::location_conf(unsafe { &*request }) else {
+            return NGX_DECLINED as ngx_int_t;
+        };
+        match conf.rules() {
+            // Counted once, by the first location that has rules.
+            Some(rules) if context::of(request).is_none() => decide(request, conf, rules),
+            _ => NGX_DECLINED as ngx_int_t,
+        }
+    })
+}
+
+/// Decides on a request under `rules`. Admitted is NGX_DECLINED: NGX_OK would skip the phase's
+/// other handlers.
+fn decide(
+    request: *mut ngx_http_request_t,
+    conf: &LocationConf,
+    rules: &'static RuleSet,
+) -> ngx_int_t {
+    // SAFETY: a request has a connection, and that a log.
+    let connection_log = unsafe { (*(*request).connection).log };
+    let key = match conf.evaluate_key(request) {
+        Ok(key) => key,
+        Err(EvaluationError) => return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t,
+    };
+
+    let mut attempt = Attempt::new();
+    let mut charges = Vec::new();
+    if is_accounted(key) {
+        charges.reserve_exact(rules.limit_count());
+        for rule in &rules.rules {
+            let Some(namespace) = rule.namespace.get() else {
+                continue;
+            };
+            let table = namespace.table();
+            let hash = table.hash(key);
+            for (limit, counter) in &rule.limits {
+                let counter = counter.counter(namespace);
+                charges.push(attempt.charge(table, counter, limit, hash, Hits::ONE, &NgxClock));
+            }
+        }
+    } else if key.len() > MAX_KEY_LEN {
+        log::error(
+            NGX_LOG_ERR,
+            connection_log,
+            format_args!("ratelimit: a key of {} bytes is not accounted", key.len()),
+        );
+    }
+    let admitted = attempt.finish(&mut charges);
+    log::debug(connection_log, || {
+        format!("ratelimit: {} limits, admitted: {admitted}", charges.len())
+    });
+    count(rules, &charges, admitted);
+    if !admitted {
+        log_rejection(connection_log, &charges);
+    }
+
+    let headers = conf.headers();
+    if context::keep(
+        request,
+        Context {
+            rules,
+            charges,
+            admitted,
+            headers,
+        },
+    )
+    .is_none()
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+    }
+    if admitted {
+        NGX_DECLINED as ngx_int_t
+    } else {
+        NGX_HTTP_TOO_MANY_REQUESTS as ngx_int_t
+    }
+}
+
+/// Counts the outcome in each namespace that had a say.
+fn count(rules: &RuleSet, charges: &[Charge<'_, '_>], admitted: bool) {
+    if charges.is_empty() {
+        return;
+    }
+    let outcome = if admitted {
+        Outcome::Passed
+    } else {
+        Outcome::Rejected
+    };
+    for (index, rule) in rules.rules.iter().enumerate() {
+        let mut earlier = rules.rules.iter().take(index);
+        if earlier.any(|earlier| earlier.namespace.name() == rule.namespace.name()) {
+            continue;
+        }
+        if let Some(namespace) = rule.namespace.get() {
+            namespace.table().count_outcome(namespace.index(), outcome);
+        }
+    }
+}
+
+fn log_rejection(connection_log: *mut nginx_sys::ngx_log_t, charges: &[Charge<'_, '_>]) {
+    let Some(refusal) = charges.iter().find(|charge| !charge.verdict.admitted) else {
+        return;
+    };
+    let limit = refusal.verdict.limit;
+    log::error(
+        NGX_LOG_ERR,
+        connection_log,
+        format_args!(
+            "ratelimit: rejected by \"{}\", limit {}, rate {}",
+            limit.name,
+            limit.hits,
+            refusal.verdict.rate()
+        ),
+    );
+}

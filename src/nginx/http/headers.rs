@@ -1,0 +1,150 @@
+//! The header filter: tells clients about the limits, with every response of a request that any
+//! applied to.
+
+use core::ptr;
+
+use nginx_sys::{
+    NGX_ERROR, ngx_http_output_header_filter_pt, ngx_http_request_t, ngx_http_top_header_filter,
+    ngx_int_t, ngx_list_part_t, ngx_list_push, ngx_pnalloc, ngx_pool_t, ngx_str_t, ngx_table_elt_t,
+};
+
+use super::super::conf::Headers;
+use super::super::guard::guard;
+use super::context::{self, Context};
+use crate::policy::headers;
+
+/// The filter after ours.
+static mut NEXT: ngx_http_output_header_filter_pt = None;
+
+/// Makes the filter the first of those installed so far.
+pub(in super::super) fn install() {
+    // SAFETY: the configuration is read in the master's only thread.
+    unsafe {
+        NEXT = ngx_http_top_header_filter;
+        ngx_http_top_header_filter = Some(filter);
+    }
+}
+
+unsafe extern "C" fn filter(request: *mut ngx_http_request_t) -> ngx_int_t {
+    let done = guard(None, || {
+        // SAFETY: nginx passes a request that has not ended. Subrequests have no headers.
+        if unsafe { (*request).main } != request {
+            return Some(());
+        }
+        match context::of(request) {
+            Some(context) => add(request, context),
+            None => Some(()),
+        }
+    });
+    // SAFETY: set by `install`, before there are requests.
+    match (done, unsafe { NEXT }) {
+        // SAFETY: the next filter takes what this one got.
+        (Some(()), Some(next)) => unsafe { next(request) },
+        _ => NGX_ERROR as ngx_int_t,
+    }
+}
+
+/// Adds the headers. `None`: no memory.
+fn add(request: *mut ngx_http_request_t, context: &Context) -> Option<()> {
+    let verdicts = || context.charges.iter().map(|charge| &charge.verdict);
+    if context.charges.is_empty() {
+        return Some(());
+    }
+    if context.headers == Headers::Ietf {
+        put(request, headers::POLICY, &context.rules.policy);
+        let names: usize = verdicts().map(|verdict| verdict.limit.name.len()).sum();
+        // `"name";r=..., ` and so on, with two numbers of at most 20 digits.
+        let capacity = context
+            .charges
+            .len()
+            .saturating_mul(52)
+            .saturating_add(names);
+        let mut value = PoolText::new(request, capacity)?;
+        headers::state(verdicts(), |part| value.put(part));
+        put(request, headers::STATE, value.into_static())?;
+    }
+    if !context.admitted {
+        if let Some(seconds) = headers::retry_after(verdicts()) {
+            let mut value = PoolText::new(request, 20)?;
+            headers::number(seconds, &mut |part| value.put(part));
+            put(request, headers::RETRY_AFTER, value.into_static())?;
+        }
+    }
+    Some(())
+}
+
+/// Adds a header to the response, in place of those of the same name. `None`: no memory.
+fn put(request: *mut ngx_http_request_t, name: &'static str, value: &'static [u8]) -> Option<()> {
+    // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`, each
+    // with a key; what is pushed is whole, and its strings live as long as the request.
+    unsafe {
+        let headers = &raw mut (*request).headers_out.headers;
+        let mut part: *mut ngx_list_part_t = &raw mut (*headers).part;
+        while let Some(entries) = part.as_ref() {
+            for index in 0..entries.nelts {
+                let entry = &mut *entries.elts.cast::<ngx_table_elt_t>().add(index);
+                if entry.key.as_bytes().eq_ignore_ascii_case(name.as_bytes()) {
+                    // A header with the hash 0 is not sent.
+                    entry.hash = 0;
+                }
+            }
+            part = entries.next;
+        }
+        let entry = ngx_list_push(headers).cast::<ngx_table_elt_t>();
+        if entry.is_null() {
+            return None;
+        }
+        // Filters of newer versions follow `next`: all of it must be set.
+        ptr::write_bytes(entry, 0, 1);
+        (*entry).hash = 1;
+        (*entry).key = text(name.as_bytes());
+        (*entry).value = text(value);
+    }
+    Some(())
+}
+
+fn text(bytes: &'static [u8]) -> ngx_str_t {
+    ngx_str_t {
+        len: bytes.len(),
+        data: bytes.as_ptr().cast_mut(),
+    }
+}
+
+/// A text that is written into the memory of a request.
+pub(super) struct PoolText {
+    bytes: &'static mut [u8],
+    len: usize,
+}
+
+impl PoolText {
+    /// An empty text of at most `capacity` bytes; `None`: no memory.
+    pub(super) fn new(request: *mut ngx_http_request_t, capacity: usize) -> Option<PoolText> {
+        // SAFETY: a request has a pool, whose memory lives as long.
+        unsafe {
+            let pool: *mut ngx_pool_t = (*request).pool;
+            let start = ngx_pnalloc(pool, capacity).cast::<u8>();
+            if start.is_null() {
+                return None;
+            }
+            start.write_bytes(0, capacity);
+            Some(PoolText {
+                bytes: core::slice::from_raw_parts_mut(start, capacity),
+                len: 0,
+            })
+        }
+    }
+
+    /// Appends `part`, if there is room for it.
+    pub(super) fn put(&mut self, part: &[u8]) {
+        let end = self.len.saturating_add(part.len());
+        if let Some(room) = self.bytes.get_mut(self.len..end) {
+            room.copy_from_slice(part);
+            self.len = end;
+        }
+    }
+
+    /// The text, which lives as long as the request.
+    pub(super) fn into_static(self) -> &'static [u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}

@@ -1,0 +1,156 @@
+//! The shared memory zones that hold counter tables.
+
+use core::ffi::c_void;
+use core::fmt;
+use core::ptr::NonNull;
+use std::sync::OnceLock;
+
+use nginx_sys::{
+    NGX_ERROR, NGX_LOG_EMERG, NGX_LOG_WARN, NGX_OK, ngx_int_t, ngx_pagesize, ngx_shm_zone_t,
+    ngx_slab_alloc, ngx_slab_pool_t,
+};
+
+use super::guard::guard;
+use super::log;
+use crate::table::{CounterTable, LayoutError};
+
+/// The least size of a zone in pages.
+pub(super) const MIN_PAGES: usize = 8;
+
+/// A `ratelimit_zone` of one configuration. What is in the zone outlives it.
+#[derive(Debug)]
+pub(super) struct Zone {
+    pub(super) name: Box<str>,
+    /// Set when nginx has mapped the zone.
+    table: OnceLock<CounterTable<'static>>,
+}
+
+/// Why a zone cannot be used.
+enum ZoneError {
+    NoMemory,
+    NoEntropy(std::io::Error),
+    Layout(LayoutError),
+}
+
+impl Zone {
+    pub(super) fn new(name: &str) -> Zone {
+        Zone {
+            name: name.into(),
+            table: OnceLock::new(),
+        }
+    }
+
+    /// The counters, once nginx has mapped the zone: never before the configuration is read.
+    pub(super) fn table(&self) -> Option<&CounterTable<'static>> {
+        self.table.get()
+    }
+
+    /// The least size in bytes.
+    pub(super) fn min_size() -> usize {
+        // SAFETY: nginx sets its page size before it reads any configuration.
+        unsafe { ngx_pagesize }.saturating_mul(MIN_PAGES)
+    }
+
+    /// nginx's callback when the zone is mapped: `shm_zone.data` is the `Zone`, `old_data` that of
+    /// the configuration before, if it had the same zone.
+    pub(super) unsafe extern "C" fn init(
+        shm_zone: *mut ngx_shm_zone_t,
+        old_data: *mut c_void,
+    ) -> ngx_int_t {
+        guard(NGX_ERROR as ngx_int_t, || {
+            // SAFETY: nginx passes a zone of this cycle, whose `data` is the `Zone` that was
+            // added with it and lives as long as the cycle.
+            let (shm, zone) = unsafe { (&(*shm_zone).shm, &*(*shm_zone).data.cast::<Zone>()) };
+            let pool = shm.addr.cast::<ngx_slab_pool_t>();
+            let is_old = !old_data.is_null() || shm.exists != 0;
+            // SAFETY: nginx made `pool` at the start of the zone before the call.
+            match unsafe { zone.find_or_make_table(pool, is_old) } {
+                Ok(table) => {
+                    // A zone is initialized once in a cycle.
+                    let _ = zone.table.set(table);
+                    NGX_OK as ngx_int_t
+                }
+                Err(error) => {
+                    log::error(
+                        NGX_LOG_EMERG,
+                        // SAFETY: as above.
+                        unsafe { (*shm_zone).shm.log },
+                        format_args!("ratelimit_zone \"{}\": {error}", zone.name),
+                    );
+                    NGX_ERROR as ngx_int_t
+                }
+            }
+        })
+    }
+
+    /// # Safety
+    ///
+    /// `pool` is the slab pool of the zone's memory, which stays mapped while the cycle lives, and
+    /// of which nobody but this function takes a part.
+    unsafe fn find_or_make_table(
+        &self,
+        pool: *mut ngx_slab_pool_t,
+        is_old: bool,
+    ) -> Result<CounterTable<'static>, ZoneError> {
+        // SAFETY: the caller's promise. The pages of a pool are one run, `start` to `last`.
+        let region = unsafe {
+            let first_page = NonNull::new((*pool).start).ok_or(ZoneError::NoMemory)?;
+            let pages = usize::try_from((*pool).last.offset_from((*pool).pages)).unwrap_or(0);
+            NonNull::slice_from_raw_parts(first_page, pages.saturating_mul(ngx_pagesize))
+        };
+        if is_old {
+            // SAFETY: the run was taken when the zone was made, and is used by tables only, those
+            // of workers of the old cycle among them. The `'static` is the cycle's life: the table
+            // is owned by its configuration.
+            match unsafe { CounterTable::open(region) } {
+                Ok(table) => return Ok(table),
+                Err(error) => {
+                    // SAFETY: a pool has a log context that is a C string, and the cycle a log.
+                    let log = unsafe { (*nginx_sys::ngx_cycle).log };
+                    log::error(
+                        NGX_LOG_WARN,
+                        log,
+                        format_args!(
+                            "ratelimit_zone \"{}\": counters are lost ({error})",
+                            self.name
+                        ),
+                    );
+                    // SAFETY: within the run that is ours.
+                    unsafe { region.cast::<u8>().write_bytes(0, region.len()) };
+                }
+            }
+        } else {
+            // SAFETY: the pool is fresh, so that all its pages are one free run, and the run starts
+            // at the first page.
+            let run = unsafe { ngx_slab_alloc(pool, region.len()) };
+            if run != region.as_ptr().cast() {
+                return Err(ZoneError::NoMemory);
+            }
+        }
+        let secret = random().map_err(ZoneError::NoEntropy)?;
+        // SAFETY: as for `open`; the memory of a new zone is all zero, as that of a rebuilt one is.
+        unsafe { CounterTable::create(region, secret) }.map_err(ZoneError::Layout)
+    }
+}
+
+/// 128 bits that nobody can predict.
+fn random() -> Result<[u64; 2], std::io::Error> {
+    let mut words = [0_u64; 2];
+    // SAFETY: the buffer is as long as is said.
+    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), 0) };
+    if usize::try_from(got) == Ok(size_of_val(&words)) {
+        Ok(words)
+    } else {
+        Err(std::io::Error::last_os_error())
+    }
+}
+
+impl fmt::Display for ZoneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ZoneError::NoMemory => f.write_str("no memory left in the zone"),
+            ZoneError::NoEntropy(error) => write!(f, "no random numbers ({error})"),
+            ZoneError::Layout(error) => error.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Hits: what is counted, a decimal exact to 0.001.
+
+use core::fmt;
+
+/// A number of hits, in thousandths, from -[`Hits::MAX`] to [`Hits::MAX`].
+///
+/// Sums saturate at these bounds; they never wrap. Negative numbers occur in differences only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hits(i64);
+
+impl Hits {
+    /// No hits.
+    pub const ZERO: Hits = Hits(0);
+    /// One hit.
+    pub const ONE: Hits = Hits(Self::SCALE);
+    /// The largest number: 2^47 - 1 thousandths, above 10^11 hits.
+    pub const MAX: Hits = Hits((1 << 47) - 1);
+
+    const SCALE: i64 = 1000;
+
+    /// `thousandths` / 1000 hits, saturated to the representable range.
+    pub const fn from_thousandths(thousandths: i64) -> Hits {
+        if thousandths > Self::MAX.0 {
+            Self::MAX
+        } else if thousandths < -Self::MAX.0 {
+            Hits(-Self::MAX.0)
+        } else {
+            Hits(thousandths)
+        }
+    }
+
+    /// The number in thousandths of a hit.
+    pub const fn thousandths(self) -> i64 {
+        self.0
+    }
+
+    /// The integer part (towards zero).
+    pub const fn whole(self) -> i64 {
+        self.0 / Self::SCALE
+    }
+
+    /// `self + other`, saturated.
+    pub const fn plus(self, other: Hits) -> Hits {
+        // Two numbers of 48 bits do not overflow 64.
+        Self::from_thousandths(self.0.wrapping_add(other.0))
+    }
+
+    /// `self - other`, saturated.
+    pub const fn minus(self, other: Hits) -> Hits {
+        Self::from_thousandths(self.0.wrapping_sub(other.0))
+    }
+
+    /// Reads a plain decimal: digits, at most one point, no sign, no exponent.
+    ///
+    /// Further decimals than three are rounded to the nearest thousandth, halves up.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseHitsError::NotADecimal`] for anything else, [`ParseHitsError::TooLarge`] above
+    /// [`Hits::MAX`].
+    pub fn parse(text: &[u8]) -> Result<Hits, ParseHitsError> {
+        let mut parts = text.splitn(2, |&byte| byte == b'.');
+        let integer = parts.next().unwrap_or_default();
+        let fraction = parts.next();
+        if integer.is_empty() || fraction.is_some_and(<[u8]>::is_empty) {
+            return Err(ParseHitsError::NotADecimal);
+        }
+        let fraction = fraction.unwrap_or_default();
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Ok(i64::from(byte & 0x0f)),
+            _ => Err(ParseHitsError::NotADecimal),
+        };
+        if let Some(&bad) = fraction.iter().find(|byte| !byte.is_ascii_digit()) {
+            digit(bad)?;
+        }
+
+        let mut value: i64 = 0;
+        for &byte in integer {
+            // Saturation keeps the digits checked to the last.
+            value = value.saturating_mul(10).saturating_add(digit(byte)?);
+        }
+        for place in 0..3 {
+            let next = fraction.get(place).copied().unwrap_or(b'0');
+            value = value.saturating_mul(10).saturating_add(digit(next)?);
+        }
+        if fraction.get(3).is_some_and(|&byte| byte >= b'5') {
+            value = value.saturating_add(1);
+        }
+        if value > Self::MAX.0 {
+            Err(ParseHitsError::TooLarge)
+        } else {
+            Ok(Hits(value))
+        }
+    }
+}
+
+/// A plain decimal without trailing zeros: `5`, `0.5`, `12.345`.
+impl fmt::Display for Hits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, thousandths) = (self.0.unsigned_abs() / 1000, self.0.unsigned_abs() % 1000);
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        write!(f, "{whole}")?;
+        match (thousandths, thousandths % 10, thousandths % 100) {
+            (0, ..) => Ok(()),
+            (_, _, 0) => write!(f, ".{}", thousandths / 100),
+            (_, 0, _) => write!(f, ".{:02}", thousandths / 10),
+            _ => write!(f, ".{thousandths:03}"),
+        }
+    }
+}
+
+/// Why a text is not a number of hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseHitsError {
+    /// Not digits with at most one point between them.
+    NotADecimal,
+    /// More than [`Hits::MAX`].
+    TooLarge,
+}
+
+impl fmt::Display for ParseHitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParseHitsError::NotADecimal => f.write_str("not a plain decimal"),
+            ParseHitsError::TooLarge => write!(f, "larger than {}", Hits::MAX),
+        }
+    }
+}
+
+impl core::error::Error for ParseHitsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_plain_decimals() {
+        for (text, thousandths) in [
+            ("0", 0),
+            ("5", 5_000),
+            ("0.5", 500),
+            ("007.25", 7_250),
+            ("1.234", 1_234),
+            ("1.2345", 1_235),
+            ("1.23449999", 1_234),
+            ("0.0004", 0),
+            ("100000000000", 100_000_000_000_000),
+        ] {
+            assert_eq!(
+                Hits::parse(text.as_bytes()),
+                Ok(Hits(thousandths)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_anything_else() {
+        for text in [
+            "", ".", "5.", ".5", "-1", "+1", "1e3", "1,5", "1.2.3", "1.2345x", " 1", "x",
+        ] {
+            assert_eq!(
+                Hits::parse(text.as_bytes()),
+                Err(ParseHitsError::NotADecimal),
+                "{text}"
+            );
+        }
+        for text in ["140737488356", "99999999999999999999999999"] {
+            assert_eq!(
+                Hits::parse(text.as_bytes()),
+                Err(ParseHitsError::TooLarge),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            Hits::parse(b"99999999999999999999999999x"),
+            Err(ParseHitsError::NotADecimal)
+        );
+    }
+
+    #[test]
+    fn prints_without_trailing_zeros() {
+        for (thousandths, text) in [
+            (0, "0"),
+            (5_000, "5"),
+            (500, "0.5"),
+            (1_050, "1.05"),
+            (1_001, "1.001"),
+            (-20, "-0.02"),
+        ] {
+            assert_eq!(Hits(thousandths).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn sums_saturate() {
+        assert_eq!(Hits::MAX.plus(Hits::ONE), Hits::MAX);
+        assert_eq!(
+            Hits::ZERO.minus(Hits::MAX).minus(Hits::MAX),
+            Hits(-Hits::MAX.0)
+        );
+        assert!(Hits::MAX.whole() >= 100_000_000_000);
+    }
+}

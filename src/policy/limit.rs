@@ -1,0 +1,263 @@
+//! Limits, and what they say about a hit.
+
+use core::cmp::Ordering;
+use core::fmt;
+
+use super::hits::{Hits, ParseHitsError};
+use super::window::{Counts, ParseWindowError, WindowSize, WindowType};
+
+/// So many hits in a window of such a size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The name of the policy in headers: `<namespace>-<window>`, the window as written.
+    pub name: Box<str>,
+    /// The most hits that are admitted.
+    pub hits: Hits,
+    /// The size of the window.
+    pub size: WindowSize,
+    /// How the window is read.
+    pub window_type: WindowType,
+}
+
+/// The text `hits/window` of a limit, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota<'a> {
+    /// The most hits, above zero.
+    pub hits: Hits,
+    /// The size of the window.
+    pub size: WindowSize,
+    /// The window as written.
+    pub window: &'a [u8],
+}
+
+impl<'a> Quota<'a> {
+    /// Reads `hits/window`, such as `5/10s` or `0.5/1m`.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseQuotaError`] says which part is wrong.
+    pub fn parse(text: &'a [u8]) -> Result<Quota<'a>, ParseQuotaError> {
+        let mut parts = text.splitn(2, |&byte| byte == b'/');
+        let hits = parts.next().unwrap_or_default();
+        let window = parts.next().ok_or(ParseQuotaError::NoWindow)?;
+        let hits = Hits::parse(hits).map_err(ParseQuotaError::Hits)?;
+        if hits == Hits::ZERO {
+            return Err(ParseQuotaError::NoHits);
+        }
+        let size = WindowSize::parse(window).map_err(ParseQuotaError::Window)?;
+        Ok(Quota { hits, size, window })
+    }
+}
+
+/// Why a text is not a limit. The message says what would be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseQuotaError {
+    /// There is no slash.
+    NoWindow,
+    /// The part before the slash is no decimal.
+    Hits(ParseHitsError),
+    /// The part before the slash is zero, or rounds to it.
+    NoHits,
+    /// The part after the slash is no window.
+    Window(ParseWindowError),
+}
+
+impl fmt::Display for ParseQuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ParseQuotaError::NoWindow => f.write_str("a limit is \"hits/window\", such as 5/10s"),
+            ParseQuotaError::Hits(error) => {
+                write!(
+                    f,
+                    "the hits are a decimal of at least 0.001, such as 5 or 0.5 ({error})"
+                )
+            }
+            ParseQuotaError::NoHits => {
+                f.write_str("the hits are a decimal of at least 0.001, such as 5 or 0.5")
+            }
+            ParseQuotaError::Window(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ParseQuotaError {}
+
+/// What one limit said about one hit.
+#[derive(Clone, Debug)]
+pub struct Verdict<'a> {
+    /// The limit.
+    pub limit: &'a Limit,
+    /// The counts after the hit: it is in them if it was charged.
+    pub counts: Counts,
+    /// The cost of the hit.
+    pub cost: Hits,
+    /// Whether the limit admits the hit.
+    pub admitted: bool,
+}
+
+impl Verdict<'_> {
+    /// The rate after the hit.
+    pub fn rate(&self) -> Hits {
+        self.limit.window_type.rate(self.limit.size, &self.counts)
+    }
+
+    /// What the limit leaves after the hit: `limit - rate`, at least 0.
+    pub fn remaining(&self) -> Hits {
+        self.limit.hits.minus(self.rate()).max(Hits::ZERO)
+    }
+
+    /// Milliseconds: after an admitted hit that left a whole one, to the window's end; else
+    /// until one more of its cost would be admitted. `None` if none ever will be.
+    pub fn reset(&self) -> Option<u64> {
+        if self.admitted && self.remaining().whole() > 0 {
+            Some(self.limit.size.millis().saturating_sub(self.counts.elapsed))
+        } else {
+            self.retry_after()
+        }
+    }
+
+    /// Milliseconds until one more hit of this cost would be admitted if none came before it;
+    /// `None` if none ever will be.
+    pub fn retry_after(&self) -> Option<u64> {
+        let Limit {
+            hits,
+            size,
+            window_type,
+            ..
+        } = *self.limit;
+        window_type.retry_after(size, &self.counts, hits, self.cost)
+    }
+
+    /// Orders by the share of the limit that remains, the tightest first.
+    pub fn tightness(&self, other: &Self) -> Ordering {
+        // remaining / limit < other.remaining / other.limit, without a division. Products of two
+        // numbers of 48 bits.
+        let crosswise = |one: &Self, two: &Self| {
+            let (remaining, limit) = (one.remaining(), two.limit.hits);
+            i128::from(remaining.thousandths()).wrapping_mul(i128::from(limit.thousandths()))
+        };
+        crosswise(self, other).cmp(&crosswise(other, self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(quota: &str, window_type: WindowType) -> Limit {
+        let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();
+        Limit {
+            name: quota.into(),
+            hits,
+            size,
+            window_type,
+        }
+    }
+
+    fn verdict(limit: &Limit, current: i64, elapsed: u64, admitted: bool) -> Verdict<'_> {
+        let current = Hits::from_thousandths(current);
+        let counts = Counts {
+            current,
+            previous: Hits::ZERO,
+            elapsed,
+        };
+        Verdict {
+            limit,
+            counts,
+            cost: Hits::ONE,
+            admitted,
+        }
+    }
+
+    #[test]
+    fn a_quota_is_hits_and_a_window() {
+        let quota = Quota::parse(b"0.5/1h30m").unwrap();
+        assert_eq!(quota.hits.thousandths(), 500);
+        assert_eq!(quota.size.millis(), 5_400_000);
+        assert_eq!(quota.window, b"1h30m");
+    }
+
+    #[test]
+    fn a_wrong_quota_is_told_what_would_be_right() {
+        for (text, message) in [
+            ("5", "a limit is \"hits/window\", such as 5/10s"),
+            (
+                "x/10s",
+                "the hits are a decimal of at least 0.001, such as 5 or 0.5 (not a plain decimal)",
+            ),
+            (
+                "-1/10s",
+                "the hits are a decimal of at least 0.001, such as 5 or 0.5 (not a plain decimal)",
+            ),
+            (
+                "0/10s",
+                "the hits are a decimal of at least 0.001, such as 5 or 0.5",
+            ),
+            (
+                "0.0001/10s",
+                "the hits are a decimal of at least 0.001, such as 5 or 0.5",
+            ),
+            (
+                "5/",
+                "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5",
+            ),
+            (
+                "5/10x",
+                "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5",
+            ),
+            (
+                "5/10s/1",
+                "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5",
+            ),
+        ] {
+            assert_eq!(
+                Quota::parse(text.as_bytes()).unwrap_err().to_string(),
+                message,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_remains_is_never_negative() {
+        let limit = limit("5/10s", WindowType::Sliding);
+        assert_eq!(
+            verdict(&limit, 1_500, 0, true).remaining().thousandths(),
+            3_500
+        );
+        assert_eq!(verdict(&limit, 7_000, 0, false).remaining(), Hits::ZERO);
+    }
+
+    #[test]
+    fn the_reset_is_the_end_of_the_window_while_something_remains() {
+        let limit = limit("5/10s", WindowType::Sliding);
+        assert_eq!(verdict(&limit, 1_000, 4_000, true).reset(), Some(6_000));
+        // Less than a whole hit remains: 4.5 + 1 > 5 until an eighth of them is forgotten.
+        assert_eq!(
+            verdict(&limit, 4_500, 4_000, true).reset(),
+            Some(6_000 + 1_112)
+        );
+        assert_eq!(
+            verdict(&limit, 5_000, 4_000, false).reset(),
+            Some(6_000 + 2_000)
+        );
+    }
+
+    #[test]
+    fn the_tightest_has_the_smallest_share_left() {
+        let (few, many) = (
+            limit("10/1s", WindowType::Fixed),
+            limit("100/1m", WindowType::Fixed),
+        );
+        let (nine_tenths, half) = (
+            verdict(&few, 1_000, 0, true),
+            verdict(&many, 50_000, 0, true),
+        );
+        assert_eq!(half.tightness(&nine_tenths), Ordering::Less);
+        assert_eq!(nine_tenths.tightness(&half), Ordering::Greater);
+        assert_eq!(
+            verdict(&many, 10_000, 0, true).tightness(&nine_tenths),
+            Ordering::Equal
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! The rules of rate limiting as pure functions of counts and time: no I/O, no nginx, no clock.
+#![forbid(unsafe_code)]
+
+pub mod headers;
+pub mod hits;
+pub mod key;
+pub mod limit;
+pub mod namespace;
+pub mod window;

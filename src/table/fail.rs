@@ -1,0 +1,49 @@
+//! Named points between every two writes to shared memory, at which a test ends the process.
+//!
+//! Without the feature `fail-points` (and outside tests) a point is nothing at all.
+
+#[cfg(any(test, feature = "fail-points"))]
+mod armed {
+    use std::cell::Cell;
+
+    thread_local! {
+        static ARMED: Cell<Option<(&'static str, u32)>> = const { Cell::new(None) };
+        static SEEN: Cell<Option<fn(&'static str)>> = const { Cell::new(None) };
+    }
+
+    /// From now on, the `nth` time (from 1) that this thread reaches `point` it aborts the process.
+    pub(crate) fn arm(point: &'static str, nth: u32) {
+        ARMED.set(Some((point, nth)));
+    }
+
+    /// From now on, `seen` is told of every point that this thread reaches.
+    #[cfg(test)]
+    pub(crate) fn observe(seen: fn(&'static str)) {
+        SEEN.set(Some(seen));
+    }
+
+    pub(crate) fn reach(point: &'static str) {
+        if let Some(seen) = SEEN.get() {
+            seen(point);
+        }
+        match ARMED.get() {
+            Some((armed, 1)) if armed == point => std::process::abort(),
+            Some((armed, left)) if armed == point => {
+                ARMED.set(Some((armed, left.saturating_sub(1))));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(any(test, feature = "fail-points"))]
+pub(crate) use armed::*;
+
+/// A place at which a test may end the process.
+macro_rules! fail_point {
+    ($name:literal) => {
+        #[cfg(any(test, feature = "fail-points"))]
+        $crate::table::fail::reach($name);
+    };
+}
+pub(crate) use fail_point;

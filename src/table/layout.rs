@@ -1,0 +1,286 @@
+//! How a zone's memory is divided.
+//!
+//! ```text
+//! header     magic, layout version, length, secret
+//! directory  names of namespaces
+//! lines      event counters, by namespace and worker, and by worker
+//! tags       one word per bucket: a tag of 7 bits for each cell, a version of 8
+//! buckets    cells of 64 bytes, WAYS to a bucket
+//! ```
+//!
+//! Memory that is all zero is a table without keys, so that making one touches little of a
+//! large zone. Everything is found by its distance from the start: processes may map the zone
+//! at different addresses.
+
+use core::fmt;
+use core::ptr::NonNull;
+
+use super::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::identity::Secret;
+use super::meta::NamespaceIndex;
+use super::stats::{NamespaceLine, ZoneLine};
+use crate::policy::namespace::MAX_NAME_LEN;
+
+/// The number of cells in a bucket.
+#[cfg(not(loom))]
+pub(super) const WAYS: usize = 8;
+/// Fewer cells, so that loom can explore full buckets.
+#[cfg(loom)]
+pub(super) const WAYS: usize = 2;
+
+/// The place of one key's counter: two windows, by the parity of their number.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(super) struct Cell {
+    /// The identity of the counter. Changes only while the cell is busy.
+    pub(super) id: [AtomicU64; 2],
+    /// What this node counted. A `Word` each.
+    pub(super) local: [AtomicU64; 2],
+    /// What the rest of the cluster counted: a store's total less what of ours it includes. A
+    /// `Word` each.
+    pub(super) remote: [AtomicU64; 2],
+    /// Who occupies the cell. A `Meta`.
+    pub(super) meta: AtomicU64,
+    /// When the counter was last used, in ticks.
+    pub(super) used: AtomicU32,
+    /// Reserved: where the key's bytes are kept, for those who have to name it.
+    _extension: AtomicU32,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Cell>() == 64);
+
+/// The cells among which a tag word distinguishes.
+pub(super) type Bucket = [Cell; WAYS];
+
+/// The name of a namespace: its length, then its bytes. A length of 0 is a free entry.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct DirectoryEntry {
+    pub(super) len: AtomicU64,
+    pub(super) name: [AtomicU64; MAX_NAME_LEN / 8],
+}
+
+#[repr(C, align(64))]
+struct Header {
+    magic: AtomicU64,
+    version: AtomicU64,
+    len: AtomicU64,
+    secret: [AtomicU64; 2],
+}
+
+/// "ratelimt" in ASCII.
+const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
+
+/// The version of everything in this file and of what the words in the cells mean.
+pub(super) const VERSION: u64 = 1;
+
+/// The parts of a table in memory.
+#[derive(Debug)]
+pub(super) struct Parts<'m> {
+    pub(super) secret: Secret,
+    pub(super) directory: &'m [DirectoryEntry],
+    /// One line per worker for each namespace of the directory.
+    pub(super) namespace_lines: &'m [NamespaceLine],
+    /// One line per worker.
+    pub(super) zone_lines: &'m [ZoneLine],
+    pub(super) tags: &'m [AtomicU64],
+    pub(super) buckets: &'m [Bucket],
+}
+
+/// Why memory holds no usable table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// The memory is too small.
+    TooSmall,
+    /// The memory is not aligned to 64 bytes.
+    Misaligned,
+    /// There is no table in it.
+    NotATable,
+    /// The table in it was made by a version that lays it out differently, or for another length.
+    OtherLayout,
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LayoutError::TooSmall => "the memory is too small",
+            LayoutError::Misaligned => "the memory is not aligned to 64 bytes",
+            LayoutError::NotATable => "the memory holds no table",
+            LayoutError::OtherLayout => "the memory holds a table of another layout",
+        })
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+/// How many of everything a region of some length holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Geometry {
+    namespaces: usize,
+    workers: usize,
+    buckets: usize,
+}
+
+impl Geometry {
+    fn of(len: usize) -> Result<Geometry, LayoutError> {
+        let namespaces = (len / (32 << 10)).clamp(8, 1 << NamespaceIndex::BITS);
+        let workers = (len / (64 << 10)).clamp(2, 16);
+        let namespace = size_of::<DirectoryEntry>()
+            .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
+        let fixed = size_of::<Header>()
+            .saturating_add(namespaces.saturating_mul(namespace))
+            .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
+            // What aligning the buckets after the tags may take.
+            .saturating_add(align_of::<Cell>());
+        let bucket = size_of::<AtomicU64>().saturating_add(size_of::<Bucket>());
+        let buckets = len
+            .saturating_sub(fixed)
+            .checked_div(bucket)
+            .unwrap_or_default();
+        // A key has two different buckets.
+        if buckets < 2 {
+            return Err(LayoutError::TooSmall);
+        }
+        Ok(Geometry {
+            namespaces,
+            workers,
+            buckets,
+        })
+    }
+}
+
+/// Hands out the parts of a region from its start.
+struct Carver {
+    region: NonNull<[u8]>,
+    used: usize,
+}
+
+impl Carver {
+    /// The next `count` values of `T`.
+    ///
+    /// # Safety
+    ///
+    /// The region is valid for reads and writes during `'m`, is only accessed through the
+    /// returned references in that time, and its bytes at this place are valid values of `T`,
+    /// which consists of atomics only.
+    unsafe fn next<'m, T>(&mut self, count: usize) -> Result<&'m [T], LayoutError> {
+        let start = self.used.next_multiple_of(align_of::<T>());
+        let end = size_of::<T>()
+            .checked_mul(count)
+            .and_then(|size| start.checked_add(size))
+            .filter(|&end| end <= self.region.len())
+            .ok_or(LayoutError::TooSmall)?;
+        self.used = end;
+        // SAFETY: `start..end` lies in the region, which is aligned to 64 bytes and so is
+        // `start` for `T`; the rest is the caller's promise.
+        Ok(unsafe {
+            core::slice::from_raw_parts(self.region.cast::<u8>().add(start).cast().as_ptr(), count)
+        })
+    }
+}
+
+impl<'m> Parts<'m> {
+    /// Lays a new table out in `region`, which must be all zero.
+    ///
+    /// # Safety
+    ///
+    /// `region` is valid for reads and writes during `'m`, in all processes that share it, and is
+    /// only accessed through tables.
+    pub(super) unsafe fn create(
+        region: NonNull<[u8]>,
+        secret: Secret,
+    ) -> Result<Parts<'m>, LayoutError> {
+        // SAFETY: the caller's promise; zero is a valid value of every part.
+        let (header, parts) = unsafe { Self::carve(region, secret)? };
+        let [k0, k1] = secret.0;
+        header.secret[0].store(k0, Ordering::Relaxed);
+        header.secret[1].store(k1, Ordering::Relaxed);
+        header.len.store(region.len() as u64, Ordering::Relaxed);
+        header.version.store(VERSION, Ordering::Relaxed);
+        // Last: what has the magic is whole. Pairs with the load in `open`.
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(parts)
+    }
+
+    /// Finds the table that was made in `region`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Parts::create`].
+    pub(super) unsafe fn open(region: NonNull<[u8]>) -> Result<Parts<'m>, LayoutError> {
+        // SAFETY: the caller's promise; every byte pattern is a valid value of every part.
+        let (header, mut parts) = unsafe { Self::carve(region, Secret([0; 2]))? };
+        if header.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(LayoutError::NotATable);
+        }
+        if header.version.load(Ordering::Relaxed) != VERSION
+            || header.len.load(Ordering::Relaxed) != region.len() as u64
+        {
+            return Err(LayoutError::OtherLayout);
+        }
+        let [k0, k1] = &header.secret;
+        parts.secret = Secret([k0.load(Ordering::Relaxed), k1.load(Ordering::Relaxed)]);
+        Ok(parts)
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Parts::create`]; the bytes need not be zero, since the parts consist of atomic
+    /// integers, of which every byte pattern is a value.
+    unsafe fn carve(
+        region: NonNull<[u8]>,
+        secret: Secret,
+    ) -> Result<(&'m Header, Parts<'m>), LayoutError> {
+        if !region.cast::<Cell>().is_aligned() {
+            return Err(LayoutError::Misaligned);
+        }
+        let Geometry {
+            namespaces,
+            workers,
+            buckets,
+        } = Geometry::of(region.len())?;
+        let mut carver = Carver { region, used: 0 };
+        // SAFETY: the caller's promise, for each part; `next` returns places that do not overlap.
+        unsafe {
+            let header = carver
+                .next::<Header>(1)?
+                .first()
+                .ok_or(LayoutError::TooSmall)?;
+            let parts = Parts {
+                secret,
+                directory: carver.next(namespaces)?,
+                namespace_lines: carver.next(namespaces.saturating_mul(workers))?,
+                zone_lines: carver.next(workers)?,
+                tags: carver.next(buckets)?,
+                buckets: carver.next(buckets)?,
+            };
+            Ok((header, parts))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_of_any_size_is_used_well() {
+        // The smallest zone has 8 pages, of which nginx keeps at least one.
+        for len in [
+            7 * 4096,
+            100_000,
+            1 << 20,
+            10 << 20,
+            64 << 20,
+            1 << 30,
+            1 << 37,
+        ] {
+            let geometry = Geometry::of(len).unwrap();
+            let cells = geometry.buckets * WAYS * size_of::<Cell>();
+            assert!(cells * 100 >= len * 90, "{len}: {geometry:?}");
+        }
+        assert_eq!(Geometry::of(1024), Err(LayoutError::TooSmall));
+        assert_eq!(Geometry::of(0), Err(LayoutError::TooSmall));
+    }
+}

@@ -1,0 +1,176 @@
+//! Who occupies a cell, in one atomic word: the cell changes hands by a compare-and-swap of it.
+//!
+//! ```text
+//!  63                                19 18              3 2     0
+//! +------------------------------------+-----------------+-------+
+//! | detail, by state                   | salt            | state |
+//! +------------------------------------+-----------------+-------+
+//! counter:  35 bits of window size in milliseconds, 10 bits of namespace
+//! busy:     32 bits of the time (ticks) at which the cell was claimed
+//! ```
+//!
+//! The salt changes with every occupancy, so no value of the word ever comes back within 2^16
+//! occupancies.
+
+use super::word::Salt;
+use crate::policy::window::WindowSize;
+
+/// A namespace's place in a zone's directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceIndex(pub(super) u16);
+
+impl NamespaceIndex {
+    pub(super) const BITS: u32 = 10;
+
+    pub(super) fn get(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// Coarse time, in units of 128 ms, modulo 2^32 (17 years).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticks(pub(super) u32);
+
+impl Ticks {
+    const MILLIS: u64 = 128;
+
+    /// How far the times of two processes may be apart without a clock having been set.
+    pub(super) const SKEW_MILLIS: u64 = 1000;
+
+    #[inline]
+    pub(super) const fn at(millis: u64) -> Ticks {
+        Ticks((millis / Self::MILLIS) as u32)
+    }
+
+    /// Ticks from `self` to `now`; none if `self` is in the future, as after the clock was set
+    /// back.
+    #[inline]
+    pub(super) const fn until(self, now: Ticks) -> u32 {
+        let ticks = now.0.wrapping_sub(self.0);
+        if ticks > u32::MAX / 2 { 0 } else { ticks }
+    }
+
+    /// Whether surely more than `millis` passed from `self` to `now`.
+    #[inline]
+    pub(super) const fn is_over(self, now: Ticks, millis: u64) -> bool {
+        let ticks = self.until(now) as u64;
+        ticks > 0 && ticks.saturating_sub(1).saturating_mul(Self::MILLIS) >= millis
+    }
+}
+
+/// The value of a cell's `meta`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meta(u64);
+
+/// What a cell is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing. All-zero memory is a free cell.
+    Free,
+    /// Somebody is changing what it is used for, since then.
+    Busy(Ticks),
+    /// The counter of a key.
+    Counter,
+}
+
+const FREE: u64 = 0;
+const BUSY: u64 = 1;
+const COUNTER: u64 = 2;
+const STATE_BITS: u32 = 3;
+const SALT_BITS: u32 = 16;
+const DETAIL: u32 = STATE_BITS + SALT_BITS;
+const SIZE_BITS: u32 = 64 - DETAIL - NamespaceIndex::BITS;
+const _: () = assert!(WindowSize::MAX_MILLIS < 1 << SIZE_BITS);
+
+impl Meta {
+    #[inline]
+    pub(super) const fn from_bits(bits: u64) -> Meta {
+        Meta(bits)
+    }
+
+    #[inline]
+    pub(super) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(super) const fn free(salt: Salt) -> Meta {
+        Meta(FREE | (salt.bits() as u64) << STATE_BITS)
+    }
+
+    pub(super) const fn busy(salt: Salt, since: Ticks) -> Meta {
+        Meta(BUSY | (salt.bits() as u64) << STATE_BITS | (since.0 as u64) << DETAIL)
+    }
+
+    pub(super) const fn counter(salt: Salt, namespace: NamespaceIndex, size: WindowSize) -> Meta {
+        let detail = size.millis() | (namespace.0 as u64) << SIZE_BITS;
+        Meta(COUNTER | (salt.bits() as u64) << STATE_BITS | detail << DETAIL)
+    }
+
+    #[inline]
+    pub(super) const fn state(self) -> State {
+        match self.0 & ((1 << STATE_BITS) - 1) {
+            COUNTER => State::Counter,
+            BUSY => State::Busy(Ticks((self.0 >> DETAIL) as u32)),
+            _ => State::Free,
+        }
+    }
+
+    #[inline]
+    pub(super) const fn is_counter(self) -> bool {
+        self.0 & ((1 << STATE_BITS) - 1) == COUNTER
+    }
+
+    #[inline]
+    pub(super) const fn salt(self) -> Salt {
+        Salt::from_bits((self.0 >> STATE_BITS) as u16)
+    }
+
+    /// The window size of a counter; `None` for another cell.
+    pub(super) const fn size(self) -> Option<WindowSize> {
+        if !self.is_counter() {
+            return None;
+        }
+        WindowSize::from_millis((self.0 >> DETAIL) & ((1 << SIZE_BITS) - 1))
+    }
+
+    /// The namespace of a counter.
+    pub(super) const fn namespace(self) -> NamespaceIndex {
+        NamespaceIndex((self.0 >> (DETAIL + SIZE_BITS)) as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_meta_keeps_its_parts() {
+        let salt = Salt::from_bits(0xabcd);
+        for millis in [1, 60_000, WindowSize::MAX_MILLIS] {
+            for namespace in [0, 1, 1023] {
+                let size = WindowSize::from_millis(millis).unwrap();
+                let meta = Meta::counter(salt, NamespaceIndex(namespace), size);
+                assert_eq!(meta.state(), State::Counter);
+                assert_eq!(meta.salt(), salt);
+                assert_eq!(meta.size(), Some(size));
+                assert_eq!(meta.namespace(), NamespaceIndex(namespace));
+            }
+        }
+        let busy = Meta::busy(salt, Ticks(u32::MAX));
+        assert_eq!(
+            (busy.state(), busy.salt(), busy.size()),
+            (State::Busy(Ticks(u32::MAX)), salt, None)
+        );
+        assert_eq!(Meta::free(salt).state(), State::Free);
+        assert_eq!(Meta::from_bits(0), Meta::free(Salt::from_bits(0)));
+    }
+
+    #[test]
+    fn ticks_survive_their_wrapping_and_a_clock_set_back() {
+        assert_eq!(Ticks(u32::MAX).until(Ticks(1)), 2);
+        assert_eq!(Ticks(5).until(Ticks(4)), 0);
+        assert!(Ticks(0).is_over(Ticks(2), 128));
+        assert!(!Ticks(0).is_over(Ticks(1), 1));
+        assert!(!Ticks(0).is_over(Ticks(0), 0));
+    }
+}

@@ -1,0 +1,570 @@
+//! The counter table: one per zone, in memory that all workers of the node share.
+//!
+//! Counters are found and changed without a lock, by atomic operations on words of the counter's
+//! own cache line; so a process may end, or be stopped, at any instruction, and the others go on.
+//! The table knows nothing of nginx: it is given memory, and the time.
+//!
+//! - [`layout`]: how the memory is divided
+//! - [`identity`]: what makes two hits count together
+//! - [`meta`], [`word`]: the two kinds of words of a cell, and why one compare-and-swap suffices
+//! - [`places`]: finding a counter's cell, and making room for a new one
+//! - this file: counting
+
+mod atomic;
+pub(crate) mod fail;
+mod identity;
+mod layout;
+mod meta;
+mod places;
+mod stats;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod testing;
+#[cfg(all(test, not(loom)))]
+mod tests;
+mod word;
+
+use core::mem::swap;
+use core::ptr::NonNull;
+use core::sync::atomic::AtomicUsize;
+
+use atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use fail::fail_point;
+use identity::{Mask, Secret};
+use layout::{Cell, DirectoryEntry, Parts};
+use meta::Ticks;
+use places::Place;
+use stats::{NamespaceLine, ZoneLine};
+use word::{Stamp, Word};
+
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, Counts, Position, UnixMillis, WindowSize, WindowType};
+
+pub use identity::KeyHash;
+pub use layout::LayoutError;
+pub use meta::NamespaceIndex;
+pub use stats::{Evicted, NamespaceStats, Outcome, ZoneStats};
+
+/// A table of counters in shared memory, as one process sees it.
+///
+/// All methods may be called at the same time by any number of threads and processes.
+#[derive(Debug)]
+pub struct CounterTable<'m> {
+    parts: Parts<'m>,
+    /// Which event counters this process uses.
+    worker: AtomicUsize,
+}
+
+/// All counters of one namespace and window size: what [`CounterTable`] needs beside the key.
+#[derive(Clone, Copy, Debug)]
+pub struct Counter {
+    mask: Mask,
+    namespace: NamespaceIndex,
+    size: WindowSize,
+}
+
+impl Counter {
+    /// The size of the windows.
+    pub fn size(&self) -> WindowSize {
+        self.size
+    }
+
+    /// The namespace that is counted in.
+    pub fn namespace(&self) -> NamespaceIndex {
+        self.namespace
+    }
+}
+
+/// On what condition hits are counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Admission {
+    /// Always.
+    Unconditional,
+    /// If the rate including them is at most the limit.
+    Within(Hits, WindowType),
+}
+
+/// What came of counting hits.
+#[derive(Debug)]
+pub struct Counted<'m> {
+    /// The counts afterwards.
+    pub counts: Counts,
+    /// How to find the hits again, if they were counted: [`CounterTable::give_back`].
+    pub receipt: Option<Receipt<'m>>,
+}
+
+/// Where hits were counted.
+#[derive(Debug)]
+pub struct Receipt<'m> {
+    column: &'m atomic::AtomicU64,
+    stamp: Stamp,
+    namespace: NamespaceIndex,
+    value: Hits,
+}
+
+/// A counter's columns at one moment.
+struct Columns<'m> {
+    /// The window that is counted in, and the time in it.
+    at: Position,
+    /// The column of that window.
+    current: &'m atomic::AtomicU64,
+    /// Its value when it was read.
+    word: Word,
+    /// The stamp that it should have.
+    stamp: Stamp,
+    /// Whether it holds another window.
+    is_turned: bool,
+    /// Whether the counter was not used for so long that stamps which look right are not.
+    is_old: bool,
+    /// The hits of this node in the window.
+    counted: Hits,
+    /// The rest of the cluster's.
+    remote: Hits,
+    /// The hits of all in the window before.
+    previous: Hits,
+}
+
+impl<'m> CounterTable<'m> {
+    /// Makes a table in `region`, which must be all zero.
+    ///
+    /// `secret` keys the hash of identities; it must be unpredictable.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::TooSmall`] below some 20 KiB, [`LayoutError::Misaligned`].
+    ///
+    /// # Safety
+    ///
+    /// During `'m` the region is valid for reads and writes, in every process that has a table in
+    /// it, and is accessed through tables only.
+    pub unsafe fn create(region: NonNull<[u8]>, secret: [u64; 2]) -> Result<Self, LayoutError> {
+        // SAFETY: the caller's promise.
+        Ok(Self::over(unsafe {
+            Parts::create(region, Secret(secret))?
+        }))
+    }
+
+    /// Finds the table that was made in `region`, in this or another process.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::NotATable`] and [`LayoutError::OtherLayout`] if there is none that this
+    /// version understands; the memory is not changed then.
+    ///
+    /// # Safety
+    ///
+    /// As for [`CounterTable::create`].
+    pub unsafe fn open(region: NonNull<[u8]>) -> Result<Self, LayoutError> {
+        // SAFETY: the caller's promise.
+        Ok(Self::over(unsafe { Parts::open(region)? }))
+    }
+
+    fn over(parts: Parts<'m>) -> Self {
+        CounterTable {
+            parts,
+            worker: AtomicUsize::new(0),
+        }
+    }
+
+    /// Makes this process count events as worker number `worker`. Workers that share a number
+    /// share counters, which costs time but loses nothing.
+    pub fn set_worker(&self, worker: usize) {
+        let workers = self.parts.zone_lines.len();
+        self.worker
+            .store(worker.checked_rem(workers).unwrap_or_default(), Relaxed);
+    }
+
+    /// Finds or makes the directory entry of the namespace `name` (at most 64 bytes; longer
+    /// ones are cut).
+    ///
+    /// Returns `None` if the directory is full: it has room for one namespace per 32 KiB of the
+    /// zone, 8 to 1024 in all.
+    pub fn namespace(&self, name: &[u8]) -> Option<NamespaceIndex> {
+        let index = self
+            .parts
+            .directory
+            .iter()
+            .position(|entry| entry.is_or_becomes(name))?;
+        u16::try_from(index).ok().map(NamespaceIndex)
+    }
+
+    /// The counters of `namespace`, whose name is `name`, in windows of `size`.
+    pub fn counter(&self, namespace: NamespaceIndex, name: &[u8], size: WindowSize) -> Counter {
+        const COUNTER: u8 = 0;
+        let mask = self.parts.secret.mask(name, COUNTER, size.millis());
+        Counter {
+            mask,
+            namespace,
+            size,
+        }
+    }
+
+    /// The hash of a key (any bytes) in this table.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        self.parts.secret.hash_key(key)
+    }
+
+    /// Counts `value` (above zero) hits of `key`, if `admission` allows it.
+    ///
+    /// A key without a counter gets one, in an otherwise full table that of another key: see
+    /// [`ZoneStats`].
+    #[inline]
+    pub fn add(
+        &self,
+        counter: &Counter,
+        key: KeyHash,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Counted<'m> {
+        let id = counter.mask.identity(key);
+        loop {
+            let place = self.find_or_insert(counter, id, clock.now());
+            if let Some(counted) = self.add_at(place, counter, clock, value, admission) {
+                return counted;
+            }
+            // The place was given to another key in this very moment.
+        }
+    }
+
+    /// Counts at a place. `None` if it is not the counter's any more: then nothing was counted.
+    #[inline]
+    fn add_at(
+        &self,
+        place: Place<'m>,
+        counter: &Counter,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        let mut now = clock.now();
+        let mut is_fresh = false;
+        loop {
+            let columns = Columns::read(place, counter.size, now);
+            if columns.is_old {
+                place.forget(counter.size, now);
+            }
+            // Before the hit: who sees a hit sees that the counter is in use.
+            place.touch(now, clock);
+            if columns.is_turned {
+                // Who turns a column wipes out what it held. That must be an older window, so
+                // look at the clock: this process may have been stopped for long.
+                if !is_fresh && columns.word.hits() != Hits::ZERO {
+                    is_fresh = true;
+                    now = clock.fresh();
+                    continue;
+                }
+                // And it must still be this counter's column: a changed word of the next
+                // occupancy looks just like one of an older window.
+                if place.cell.meta.load(Acquire) != place.meta.bits() {
+                    return None;
+                }
+                fail_point!("turn.verified");
+            }
+
+            let before = columns.counts();
+            if let Admission::Within(limit, window_type) = admission {
+                if !window_type.admits(counter.size, &before, limit, value) {
+                    return Some(Counted {
+                        counts: before,
+                        receipt: None,
+                    });
+                }
+            }
+
+            let new = Word::new(columns.stamp, columns.counted.plus(value));
+            // The one instruction that counts: it fails if the window was turned, if the cell
+            // changed hands, or if anybody else counted since the limit was checked. AcqRel: the
+            // next reader of the word sees the cell as this process saw it.
+            if columns
+                .current
+                .compare_exchange(columns.word.bits(), new.bits(), AcqRel, Acquire)
+                .is_err()
+            {
+                continue;
+            }
+            fail_point!("add.counted");
+            self.count(counter.namespace, |line| line.hits(value.thousandths()));
+
+            let counts = Counts {
+                current: before.current.plus(value),
+                ..before
+            };
+            let receipt = Receipt {
+                column: columns.current,
+                stamp: columns.stamp,
+                namespace: counter.namespace,
+                value,
+            };
+            return Some(Counted {
+                counts,
+                receipt: Some(receipt),
+            });
+        }
+    }
+
+    /// What was counted of `key` so far: zeros for a key without a counter.
+    pub fn read(&self, counter: &Counter, key: KeyHash, clock: &impl Clock) -> Counts {
+        let now = clock.now();
+        let nothing = Counts {
+            elapsed: counter.size.at(now).elapsed,
+            ..Counts::default()
+        };
+        loop {
+            let Some(place) = self.find(counter.mask.identity(key)) else {
+                return nothing;
+            };
+            let counts = Columns::read(place, counter.size, now).counts();
+            // Acquire on the words before: if the meta is unchanged, they were the counter's.
+            if place.cell.meta.load(Acquire) == place.meta.bits() {
+                return counts;
+            }
+        }
+    }
+
+    /// Takes hits back that were counted, unless their window or their counter is gone.
+    pub fn give_back(&self, receipt: &Receipt<'m>) {
+        let mut word = Word::from_bits(receipt.column.load(Acquire));
+        while word.stamp() == receipt.stamp {
+            let new = Word::new(receipt.stamp, word.hits().minus(receipt.value));
+            match receipt
+                .column
+                .compare_exchange(word.bits(), new.bits(), AcqRel, Acquire)
+            {
+                Ok(_) => {
+                    fail_point!("give_back.counted");
+                    let back = Hits::ZERO.minus(receipt.value).thousandths();
+                    self.count(receipt.namespace, |line| line.hits(back));
+                    return;
+                }
+                Err(changed) => word = Word::from_bits(changed),
+            }
+        }
+    }
+
+    /// Counts the outcome of a request of `namespace`.
+    #[inline]
+    pub fn count_outcome(&self, namespace: NamespaceIndex, outcome: Outcome) {
+        self.count(namespace, |line| line.count(outcome));
+    }
+
+    /// What happened in `namespace` since the zone was made, on this node.
+    pub fn namespace_stats(&self, namespace: NamespaceIndex) -> NamespaceStats {
+        let workers = self.parts.zone_lines.len();
+        let start = namespace.get().saturating_mul(workers);
+        let lines = self
+            .parts
+            .namespace_lines
+            .get(start..start.saturating_add(workers));
+        NamespaceLine::sum(lines.unwrap_or_default())
+    }
+
+    /// What happened in the zone since it was made.
+    pub fn zone_stats(&self) -> ZoneStats {
+        ZoneLine::sum(self.parts.zone_lines)
+    }
+
+    /// Counts an event of `namespace`, as this worker.
+    #[inline]
+    fn count(&self, namespace: NamespaceIndex, event: impl FnOnce(&NamespaceLine)) {
+        let workers = self.parts.zone_lines.len();
+        let line = namespace
+            .get()
+            .wrapping_mul(workers)
+            .wrapping_add(self.worker.load(Relaxed));
+        if let Some(line) = self.parts.namespace_lines.get(line) {
+            event(line);
+        }
+    }
+
+    /// Counts an eviction, as this worker.
+    fn count_evicted(&self, what: Evicted) {
+        if let Some(line) = self.parts.zone_lines.get(self.worker.load(Relaxed)) {
+            line.evicted(what);
+        }
+    }
+}
+
+impl<'m> Columns<'m> {
+    #[inline]
+    fn read(place: Place<'m>, size: WindowSize, now: UnixMillis) -> Columns<'m> {
+        let Place { cell, meta } = place;
+        let salt = meta.salt();
+        let mut at = size.at(now);
+        // Acquire: who sees a word of the next occupancy sees that the meta has changed, and who
+        // sees a hit sees `used` as it was when the hit was counted.
+        let (mut current, mut other) = cell.local_columns(at.number);
+        let (mut word, mut other_word) = (load(current), load(other));
+        let (mut remote, mut other_remote) = cell.remote_columns(at.number);
+
+        let ahead = Stamp::new(at.number.wrapping_add(1), salt);
+        if other_word.stamp() == ahead && other_word.hits() != Hits::ZERO {
+            // Another process's clock is one window ahead of ours: join it at its start.
+            at = Position {
+                number: at.number.wrapping_add(1),
+                elapsed: 0,
+            };
+            swap(&mut current, &mut other);
+            swap(&mut word, &mut other_word);
+            swap(&mut remote, &mut other_remote);
+        }
+
+        let stamp = Stamp::new(at.number, salt);
+        let before = Stamp::new(at.number.wrapping_sub(1), salt);
+        let (remote, other_remote) = (load(remote), load(other_remote));
+        // Last of all: see above.
+        let is_old = place.is_unused_since(size.millis().saturating_mul(2), now);
+        let hits_of = |word: Word, stamp| {
+            if is_old {
+                Hits::ZERO
+            } else {
+                word.hits_of(stamp)
+            }
+        };
+        Columns {
+            at,
+            current,
+            word,
+            stamp,
+            is_turned: is_old || word.stamp() != stamp,
+            is_old,
+            counted: hits_of(word, stamp),
+            remote: hits_of(remote, stamp),
+            previous: hits_of(other_word, before).plus(hits_of(other_remote, before)),
+        }
+    }
+
+    #[inline]
+    fn counts(&self) -> Counts {
+        // A sum can be negative for a moment, while what the store says is on its way.
+        Counts {
+            current: self.counted.plus(self.remote).max(Hits::ZERO),
+            previous: self.previous.max(Hits::ZERO),
+            elapsed: self.at.elapsed,
+        }
+    }
+}
+
+#[inline]
+fn load(column: &atomic::AtomicU64) -> Word {
+    Word::from_bits(column.load(Acquire))
+}
+
+impl Cell {
+    /// The column of the window `number`, and that of its neighbours.
+    #[inline]
+    fn local_columns(&self, number: u64) -> (&atomic::AtomicU64, &atomic::AtomicU64) {
+        let [even, odd] = &self.local;
+        if number & 1 == 0 {
+            (even, odd)
+        } else {
+            (odd, even)
+        }
+    }
+
+    #[inline]
+    fn remote_columns(&self, number: u64) -> (&atomic::AtomicU64, &atomic::AtomicU64) {
+        let [even, odd] = &self.remote;
+        if number & 1 == 0 {
+            (even, odd)
+        } else {
+            (odd, even)
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Notes that the counter is in use: `used` never goes back while the clock does not, so that
+    /// a counter with hits of a live window never looks unused.
+    #[inline]
+    fn touch(&self, now: UnixMillis, clock: &impl Clock) {
+        let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
+        if used != now {
+            self.touch_from(used, now, clock);
+        }
+    }
+
+    #[cold]
+    fn touch_from(&self, used: Ticks, mut now: Ticks, clock: &impl Clock) {
+        if used.until(now) == 0 {
+            // In the future. Unless that is little, it is our time that is old, or the clock was
+            // set back.
+            now = Ticks::at(clock.fresh().0);
+            if !now.is_over(used, Ticks::SKEW_MILLIS) && used.until(now) == 0 {
+                return;
+            }
+        }
+        // If this fails, somebody else has just noted the same. Release: pairs with the acquiring
+        // loads of whoever sees the hit that follows.
+        let _ = self
+            .cell
+            .used
+            .compare_exchange(used.0, now.0, Release, Relaxed);
+        fail_point!("touch.dated");
+    }
+
+    /// Whether the counter surely was not used for `millis`.
+    #[inline]
+    fn is_unused_since(&self, millis: u64, now: UnixMillis) -> bool {
+        let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
+        used != now && used.is_over(now, millis)
+    }
+
+    /// Clears columns that look like windows near `now` although the counter was not used for so
+    /// long: their stamps have come round again.
+    #[cold]
+    fn forget(&self, size: WindowSize, now: UnixMillis) {
+        let (number, salt) = (size.at(now).number, self.meta.salt());
+        let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
+        for column in self.cell.local.iter().chain(&self.cell.remote) {
+            let word = load(column);
+            if near
+                .iter()
+                .any(|&number| word.stamp() == Stamp::new(number, salt))
+            {
+                // If this fails, somebody counts in the column, and it is not old any more.
+                let empty = Word::empty(salt).bits();
+                let _ = column.compare_exchange(word.bits(), empty, AcqRel, Relaxed);
+                fail_point!("forget.cleared");
+            }
+        }
+    }
+}
+
+impl DirectoryEntry {
+    /// Whether the entry has the name, or was free and now has it.
+    fn is_or_becomes(&self, name: &[u8]) -> bool {
+        /// The length of an entry whose name is being written.
+        const BUSY: u64 = u64::MAX;
+
+        let name = name
+            .get(..crate::policy::namespace::MAX_NAME_LEN)
+            .unwrap_or(name);
+        let words = self
+            .name
+            .iter()
+            .zip(name.chunks(8).map(word_of).chain(core::iter::repeat(0)));
+        // Acquire: pairs with the release below.
+        match self.len.compare_exchange(0, BUSY, Acquire, Acquire) {
+            Ok(_) => {
+                words.for_each(|(word, value)| word.store(value, Relaxed));
+                self.len.store(name.len() as u64, Release);
+                true
+            }
+            Err(len) => {
+                len == name.len() as u64
+                    && words
+                        .into_iter()
+                        .all(|(word, value)| word.load(Relaxed) == value)
+            }
+        }
+    }
+}
+
+/// Up to eight bytes as a number.
+fn word_of(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |word, &byte| word << 8 | u64::from(byte))
+}

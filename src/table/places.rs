@@ -1,0 +1,469 @@
+//! Where a counter's cell is: finding it, and making room for a new one.
+//!
+//! An identity has two buckets, and in the first of them a home cell. The home is compared first:
+//! most counters are there, and are found at the cost of one cache line. Only if it is not there
+//! the tags of both buckets are read, which tell the few cells that are worth a look.
+//!
+//! No lock is taken. A cell changes hands in steps, each of which leaves the table usable should
+//! the process end after it:
+//!
+//! 1. *Claim* a cell: its meta becomes busy, with the next salt. From here on nobody finds what
+//!    was in it, and no word of its old occupancy counts any more.
+//! 2. *Clear* its columns and write the identity.
+//! 3. *Tag* it. The tag word of the identity's first bucket is replaced if and only if it still
+//!    has the value it had when the identity was not found: its version changes with every
+//!    insertion of an identity whose first bucket it is, so that of two processes that insert the
+//!    same identity one fails here, looks again, and finds the other's cell.
+//! 4. *Publish*: its meta becomes that of a counter.
+//!
+//! Who finds a busy cell with the wanted tag waits for a moment, then takes the cell over: it may
+//! belong to a process that was stopped or killed between two steps. The one that lost it notices
+//! with its next write, every one of which is a compare-and-swap prepared while it still owned
+//! the cell, and begins anew.
+
+use super::atomic::{AtomicU64, Ordering::*};
+use super::fail::fail_point;
+use super::identity::Identity;
+use super::layout::{Bucket, Cell, WAYS};
+use super::meta::{Meta, State, Ticks};
+use super::stats::{Evicted, NamespaceLine};
+use super::word::{Stamp, Word};
+use super::{Counter, CounterTable};
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+
+/// How often to look again for an insertion under way before taking its cell over.
+const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };
+
+/// How long an insertion takes at most, unless its process was stopped or killed.
+const CLAIM_MILLIS: u64 = 1000;
+
+/// A cell with a counter in it.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'m> {
+    pub(super) cell: &'m Cell,
+    /// The cell's meta when it was found: as long as it is the same, so is the counter.
+    pub(super) meta: Meta,
+}
+
+/// The places that an identity can have.
+struct Home {
+    buckets: [usize; 2],
+    way: usize,
+    tag: u8,
+}
+
+/// A cell by its position.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    /// Which of the identity's two buckets.
+    second: bool,
+    way: usize,
+}
+
+/// What a look for an identity in its buckets brought.
+enum Search<'m> {
+    Found(Place<'m>),
+    /// It may be in a cell that is being changed.
+    Pending(Slot, Meta),
+    Absent,
+}
+
+/// A cell that is to be given to a new counter, and what that costs.
+struct Victim {
+    slot: Slot,
+    meta: Meta,
+    cost: Cost,
+}
+
+/// The order in which cells are given away: the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cost {
+    Free,
+    /// Claimed by somebody who was stopped or killed.
+    Abandoned,
+    /// Occupied; then the least recently used (the second number is smaller).
+    Evicted(Evicted, u32),
+    /// Claimed by somebody who is at work.
+    Busy,
+}
+
+impl Home {
+    fn of(id: Identity, buckets: usize) -> Home {
+        let [one, two] = id.0;
+        let (first, mut second) = (scale(one, buckets), scale(two, buckets));
+        if second == first {
+            second = if first == 0 { 1 } else { first.wrapping_sub(1) };
+        }
+        Home {
+            buckets: [first, second],
+            way: home_way(two),
+            tag: tag_of(two),
+        }
+    }
+}
+
+/// Maps 64 uniform bits to a uniform number below `buckets`.
+#[inline]
+fn scale(bits: u64, buckets: usize) -> usize {
+    // The high half of the product.
+    (u128::from(bits).wrapping_mul(buckets as u128) >> 64) as usize
+}
+
+#[inline]
+fn home_way(bits: u64) -> usize {
+    bits as usize % WAYS
+}
+
+/// A tag word: WAYS tags from the lowest bits on, the version in the highest eight.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Tags(u64);
+
+const TAG_BITS: u32 = 7;
+const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
+const VERSION_ONE: u64 = 1 << 56;
+const _: () = assert!(WAYS * TAG_BITS as usize <= 56);
+
+/// The tag of an identity, 1 to 127; 0 is the tag of a cell that was never used.
+fn tag_of(bits: u64) -> u8 {
+    // Bits that decide on neither the way nor (unless there are more than 2^48) the bucket.
+    let bits = (bits >> 3) & TAG_MASK;
+    if bits == 0 { 1 } else { bits as u8 }
+}
+
+impl Tags {
+    fn get(self, way: usize) -> u8 {
+        ((self.0 >> (way as u32).wrapping_mul(TAG_BITS)) & TAG_MASK) as u8
+    }
+
+    /// The word with the tag of `way` replaced, and the next version.
+    fn with(self, way: usize, tag: u8) -> Tags {
+        let shift = (way as u32).wrapping_mul(TAG_BITS);
+        Tags((self.0 & !(TAG_MASK << shift)) | u64::from(tag) << shift).touched()
+    }
+
+    /// The word with the next version.
+    fn touched(self) -> Tags {
+        Tags(self.0.wrapping_add(VERSION_ONE))
+    }
+}
+
+/// The claim on a cell was lost: somebody took it for abandoned.
+struct Lost;
+
+/// A cell that this process has claimed.
+struct Claim<'m> {
+    cell: &'m Cell,
+    mine: Meta,
+}
+
+impl Claim<'_> {
+    /// Replaces a word while the claim lasts; returns the former value.
+    ///
+    /// The value is read, then the claim is looked at, then the value is swapped: whoever takes
+    /// the cell over replaces the word too, and the swap fails.
+    fn replace(&self, word: &AtomicU64, new: impl Fn(u64) -> u64) -> Result<u64, Lost> {
+        let mut old = word.load(Acquire);
+        loop {
+            if self.cell.meta.load(Acquire) != self.mine.bits() {
+                return Err(Lost);
+            }
+            match word.compare_exchange(old, new(old), AcqRel, Acquire) {
+                Ok(old) => return Ok(old),
+                Err(changed) => old = changed,
+            }
+        }
+    }
+
+    /// Gives the cell to everybody, as `meta`.
+    fn publish(&self, meta: Meta) -> Result<(), Lost> {
+        // Release: who reads the new meta sees the cell as it was prepared.
+        self.cell
+            .meta
+            .compare_exchange(self.mine.bits(), meta.bits(), Release, Relaxed)
+            .map_or(Err(Lost), |_| Ok(()))
+    }
+}
+
+impl<'m> CounterTable<'m> {
+    /// Finds the cell of `id`.
+    #[inline]
+    pub(super) fn find(&self, id: Identity) -> Option<Place<'m>> {
+        let [one, two] = id.0;
+        let buckets: &'m [Bucket] = self.parts.buckets;
+        let bucket = buckets.get(scale(one, buckets.len()))?;
+        match place_if(bucket.get(home_way(two))?, id) {
+            Some(place) => Some(place),
+            None => self.find_elsewhere(id),
+        }
+    }
+
+    #[cold]
+    fn find_elsewhere(&self, id: Identity) -> Option<Place<'m>> {
+        let home = Home::of(id, self.parts.buckets.len());
+        match self.search(&home, self.tags(&home), id) {
+            Search::Found(place) => Some(place),
+            Search::Pending(..) | Search::Absent => None,
+        }
+    }
+
+    /// Finds the cell of `counter`, or gives it one.
+    #[inline]
+    pub(super) fn find_or_insert(
+        &self,
+        counter: &Counter,
+        id: Identity,
+        now: UnixMillis,
+    ) -> Place<'m> {
+        match self.find(id) {
+            Some(place) => place,
+            None => self.insert(counter, id, now),
+        }
+    }
+
+    #[cold]
+    fn insert(&self, counter: &Counter, id: Identity, now: UnixMillis) -> Place<'m> {
+        let home = Home::of(id, self.parts.buckets.len());
+        let mut patience = PATIENCE;
+        loop {
+            let seen = self.tags(&home);
+            let victim = match self.search(&home, seen, id) {
+                Search::Found(place) => return place,
+                Search::Pending(..) if patience > 0 => {
+                    patience = patience.saturating_sub(1);
+                    relax();
+                    continue;
+                }
+                Search::Pending(slot, meta) => Victim {
+                    slot,
+                    meta,
+                    cost: Cost::Busy,
+                },
+                Search::Absent => match self.victim(&home, seen, now) {
+                    Some(victim) => victim,
+                    None => continue,
+                },
+            };
+            if let Ok(place) = self.occupy(&home, seen, victim, counter, id, now) {
+                return place;
+            }
+        }
+    }
+
+    /// Gives the cell of `victim` to `counter`, whose `id` was not found when the tags were `seen`.
+    fn occupy(
+        &self,
+        home: &Home,
+        seen: [Tags; 2],
+        victim: Victim,
+        counter: &Counter,
+        id: Identity,
+        now: UnixMillis,
+    ) -> Result<Place<'m>, Lost> {
+        let Victim {
+            slot,
+            meta: old,
+            cost,
+        } = victim;
+        let cell = self.cell(home, slot).ok_or(Lost)?;
+        let ticks = Ticks::at(now.0);
+        let salt = old.salt().next();
+        let claim = Claim {
+            cell,
+            mine: Meta::busy(salt, ticks),
+        };
+
+        // Acquire: what the former owner wrote is seen; it can write no more.
+        cell.meta
+            .compare_exchange(old.bits(), claim.mine.bits(), AcqRel, Relaxed)
+            .map_err(|_| Lost)?;
+        fail_point!("insert.claimed");
+        if let State::Counter = old.state() {
+            self.count(old.namespace(), NamespaceLine::removed);
+        }
+        if let Cost::Evicted(what, _) = cost {
+            self.count_evicted(what);
+        }
+
+        let empty = Word::empty(salt).bits();
+        for column in cell.local.iter().chain(&cell.remote) {
+            claim.replace(column, |_| empty)?;
+            fail_point!("insert.cleared");
+        }
+        for (word, half) in cell.id.iter().zip(id.0) {
+            claim.replace(word, |_| half)?;
+            fail_point!("insert.named");
+        }
+        // Only the order of evictions hangs on this: a late write of somebody who lost the cell
+        // does no harm.
+        cell.used.store(ticks.0, Relaxed);
+        fail_point!("insert.dated");
+
+        let meta = Meta::counter(salt, counter.namespace, counter.size);
+        match self.tag(home, seen, slot, &claim) {
+            Ok(()) => {
+                fail_point!("insert.tagged");
+                claim.publish(meta)?;
+                self.count(counter.namespace, NamespaceLine::inserted);
+                Ok(Place { cell, meta })
+            }
+            Err(lost) => {
+                // Somebody inserted into the bucket, perhaps this very identity: look again.
+                let _ = claim.publish(Meta::free(salt));
+                Err(lost)
+            }
+        }
+    }
+
+    /// Tags a claimed cell, unless the first bucket changed since its tags were `seen`.
+    fn tag(&self, home: &Home, seen: [Tags; 2], slot: Slot, claim: &Claim<'m>) -> Result<(), Lost> {
+        let [first, _] = seen;
+        let [first_word, second_word] = home.buckets.map(|bucket| self.parts.tags.get(bucket));
+        let (first_word, second_word) = (first_word.ok_or(Lost)?, second_word.ok_or(Lost)?);
+        let mut next = first.touched();
+        if slot.second {
+            // The tag first: who sees the new version sees the tag too.
+            claim.replace(second_word, |tags| Tags(tags).with(slot.way, home.tag).0)?;
+            fail_point!("insert.tagged.second");
+        } else {
+            next = first.with(slot.way, home.tag);
+        }
+        first_word
+            .compare_exchange(first.0, next.0, AcqRel, Relaxed)
+            .map_or(Err(Lost), |_| Ok(()))
+    }
+
+    /// Looks for `id` in the cells that have its tag.
+    fn search(&self, home: &Home, seen: [Tags; 2], id: Identity) -> Search<'m> {
+        let mut pending = None;
+        for (second, tags) in [false, true].into_iter().zip(seen) {
+            for way in (0..WAYS).filter(|&way| tags.get(way) == home.tag) {
+                let slot = Slot { second, way };
+                let Some(cell) = self.cell(home, slot) else {
+                    continue;
+                };
+                if let Some(place) = place_if(cell, id) {
+                    return Search::Found(place);
+                }
+                let meta = Meta::from_bits(cell.meta.load(Acquire));
+                if let State::Busy(_) = meta.state() {
+                    pending = Some((slot, meta));
+                }
+            }
+        }
+        match pending {
+            Some((slot, meta)) => Search::Pending(slot, meta),
+            None => Search::Absent,
+        }
+    }
+
+    /// The cell that a new counter is to have: of all its places the one that costs least.
+    fn victim(&self, home: &Home, seen: [Tags; 2], now: UnixMillis) -> Option<Victim> {
+        // From the home on; the first bucket before the second.
+        let ways = (0..WAYS).map(|way| way ^ home.way);
+        let slots = [false, true]
+            .into_iter()
+            .flat_map(|second| ways.clone().map(move |way| Slot { second, way }));
+        let victim = |slot: Slot| {
+            let cell = self.cell(home, slot)?;
+            let meta = Meta::from_bits(cell.meta.load(Acquire));
+            Some(Victim {
+                slot,
+                meta,
+                cost: cost_of(cell, meta, now),
+            })
+        };
+
+        // A cell that was never used is the best there is: no need to touch the others.
+        let [first, second] = seen;
+        let unused = |slot: &Slot| {
+            let tags = if slot.second { second } else { first };
+            tags.get(slot.way) == 0
+        };
+        slots
+            .clone()
+            .filter(unused)
+            .filter_map(victim)
+            .find(|victim| victim.cost == Cost::Free)
+            .or_else(|| slots.filter_map(victim).min_by_key(|victim| victim.cost))
+    }
+
+    fn tags(&self, home: &Home) -> [Tags; 2] {
+        // The first before the second: who inserts into the second writes them the other way
+        // round. Acquire: pairs with the release of `tag`.
+        home.buckets.map(|bucket| {
+            Tags(
+                self.parts
+                    .tags
+                    .get(bucket)
+                    .map_or(0, |tags| tags.load(Acquire)),
+            )
+        })
+    }
+
+    #[inline]
+    fn cell(&self, home: &Home, slot: Slot) -> Option<&'m Cell> {
+        let buckets: &'m [Bucket] = self.parts.buckets;
+        let [first, second] = home.buckets;
+        buckets
+            .get(if slot.second { second } else { first })?
+            .get(slot.way)
+    }
+}
+
+/// The counter in `cell`, if it is that of `id`.
+#[inline]
+fn place_if(cell: &Cell, id: Identity) -> Option<Place<'_>> {
+    // Acquire: pairs with the release of `publish`, before which the identity was written.
+    let meta = Meta::from_bits(cell.meta.load(Acquire));
+    let ([cell_one, cell_two], [one, two]) = (&cell.id, id.0);
+    // An identity is only replaced while the cell is busy, after which its meta is another:
+    // whoever changes a word by this place notices.
+    let same = meta.is_counter() && cell_one.load(Relaxed) == one && cell_two.load(Relaxed) == two;
+    same.then_some(Place { cell, meta })
+}
+
+fn cost_of(cell: &Cell, meta: Meta, now: UnixMillis) -> Cost {
+    let ticks = Ticks::at(now.0);
+    match meta.state() {
+        State::Free => Cost::Free,
+        State::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => Cost::Abandoned,
+        State::Busy(_) => Cost::Busy,
+        State::Counter => {
+            let idle = Ticks(cell.used.load(Relaxed)).until(ticks);
+            let what = match meta.size() {
+                Some(size) if !has_ended(cell, meta, size, now) => Evicted::Sent,
+                _ => Evicted::Ended,
+            };
+            Cost::Evicted(what, u32::MAX.wrapping_sub(idle))
+        }
+    }
+}
+
+/// Whether no window that matters at `now` has hits.
+fn has_ended(cell: &Cell, meta: Meta, size: WindowSize, now: UnixMillis) -> bool {
+    let used = Ticks(cell.used.load(Relaxed));
+    if used.is_over(Ticks::at(now.0), size.millis().saturating_mul(2)) {
+        return true;
+    }
+    let number = size.at(now).number;
+    // One window ahead may be in use: see `CounterTable::add`.
+    [number.wrapping_sub(1), number, number.wrapping_add(1)]
+        .into_iter()
+        .all(|number| {
+            let stamp = Stamp::new(number, meta.salt());
+            [&cell.local, &cell.remote].into_iter().all(|columns| {
+                let [even, odd] = columns;
+                let column = if number & 1 == 0 { even } else { odd };
+                Word::from_bits(column.load(Relaxed)).hits_of(stamp) == Hits::ZERO
+            })
+        })
+}
+
+/// Lets an insertion under way go on.
+fn relax() {
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}

@@ -1,0 +1,88 @@
+//! Memory and time for tests.
+
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+use super::CounterTable;
+use crate::policy::window::{Clock, UnixMillis};
+
+/// A table in zeroed memory that a `fork` shares.
+pub(crate) struct SharedTable {
+    region: NonNull<[u8]>,
+    pub(crate) table: CounterTable<'static>,
+}
+
+impl SharedTable {
+    pub(crate) fn new(len: usize) -> SharedTable {
+        // SAFETY: a new mapping, whose result is checked.
+        let start = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        let region = NonNull::slice_from_raw_parts(NonNull::new(start).unwrap().cast(), len);
+        // SAFETY: the memory is unmapped with the table only, and used by nobody else.
+        let table = unsafe { CounterTable::create(region, [1, 2]).unwrap() };
+        SharedTable { region, table }
+    }
+
+    /// The same table once more, as another process sees it.
+    pub(crate) fn open(&self) -> Result<CounterTable<'_>, super::LayoutError> {
+        // SAFETY: the memory lives as long as `self`.
+        unsafe { CounterTable::open(self.region) }
+    }
+
+    /// Overwrites a byte of the table.
+    pub(crate) fn poke(&mut self, offset: usize, value: u8) {
+        assert!(offset < self.region.len());
+        // SAFETY: within the region, which nobody else has while it is borrowed mutably.
+        unsafe { self.region.cast::<u8>().add(offset).write(value) }
+    }
+}
+
+impl Drop for SharedTable {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`; the table in it is not used any more.
+        unsafe { libc::munmap(self.region.as_ptr().cast(), self.region.len()) };
+    }
+}
+
+/// A clock that stands where it is set, whose users may look at it late.
+#[derive(Default)]
+pub(crate) struct TestClock {
+    /// What the user believes.
+    pub(crate) seen: Cell<u64>,
+    /// What the clock shows.
+    pub(crate) real: Cell<u64>,
+}
+
+impl TestClock {
+    pub(crate) fn at(millis: u64) -> TestClock {
+        TestClock {
+            seen: Cell::new(millis),
+            real: Cell::new(millis),
+        }
+    }
+
+    pub(crate) fn set(&self, millis: u64) {
+        self.seen.set(millis);
+        self.real.set(millis);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.seen.get())
+    }
+
+    fn fresh(&self) -> UnixMillis {
+        self.seen.set(self.real.get());
+        self.now()
+    }
+}

@@ -1,0 +1,135 @@
+//! One column of one window of one key, in one atomic word.
+//!
+//! ```text
+//!  63                                16 15              0
+//! +------------------------------------+-----------------+
+//! | hits: signed thousandths           | stamp           |
+//! +------------------------------------+-----------------+
+//! ```
+//!
+//! The stamp says what the hits belong to: a window, and one occupancy of the cell. Because both
+//! sit in one word, a single compare-and-swap checks the window, turns the column to it where it
+//! holds an older one, and counts. A word with another stamp than the expected one reads as 0.
+
+use crate::policy::hits::Hits;
+
+/// Which occupancy of a cell a word belongs to. Successive occupancies are [`Salt::next`] apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Salt(u16);
+
+impl Salt {
+    /// 2^16 divided by the golden ratio. Multiples of it stay far from each other, so that an
+    /// older occupancy's stamps differ from those of nearby windows of this one: a stamp repeats
+    /// only after 2^17 windows, 2^16 occupancies, or so many of both that their product is large.
+    const STEP: u16 = 0x9e37;
+
+    pub(super) const fn from_bits(bits: u16) -> Salt {
+        Salt(bits)
+    }
+
+    pub(super) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    pub(super) const fn next(self) -> Salt {
+        Salt(self.0.wrapping_add(Self::STEP))
+    }
+}
+
+/// The stamp of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp(u16);
+
+impl Stamp {
+    /// The stamp of the window `number` in an occupancy. Windows of one parity share a column, so
+    /// that the lowest bit need not be kept.
+    #[inline]
+    pub(super) const fn new(number: u64, salt: Salt) -> Stamp {
+        Stamp(((number >> 1) as u16).wrapping_add(salt.0))
+    }
+}
+
+/// The value of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(u64);
+
+impl Word {
+    #[inline]
+    pub(super) const fn new(stamp: Stamp, hits: Hits) -> Word {
+        Word(((hits.thousandths() as u64) << 16) | stamp.0 as u64)
+    }
+
+    /// No hits in an occupancy: what a column holds before the first hit. No two occupancies
+    /// that follow each other have the same, so that a compare-and-swap that was prepared in an
+    /// older one fails.
+    pub(super) const fn empty(salt: Salt) -> Word {
+        Word(salt.0 as u64)
+    }
+
+    #[inline]
+    pub(super) const fn from_bits(bits: u64) -> Word {
+        Word(bits)
+    }
+
+    #[inline]
+    pub(super) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) const fn stamp(self) -> Stamp {
+        Stamp(self.0 as u16)
+    }
+
+    #[inline]
+    pub(super) const fn hits(self) -> Hits {
+        // An arithmetic shift keeps the sign.
+        Hits::from_thousandths((self.0 as i64) >> 16)
+    }
+
+    /// The hits if they belong to `stamp`, else none.
+    #[inline]
+    pub(super) fn hits_of(self, stamp: Stamp) -> Hits {
+        if self.stamp() == stamp {
+            self.hits()
+        } else {
+            Hits::ZERO
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_keeps_its_parts() {
+        let salt = Salt(0xbeef);
+        for thousandths in [0, 1, -1, Hits::MAX.thousandths(), -Hits::MAX.thousandths()] {
+            let stamp = Stamp::new(12_345_678, salt);
+            let word = Word::new(stamp, Hits::from_thousandths(thousandths));
+            assert_eq!(word.stamp(), stamp);
+            assert_eq!(word.hits().thousandths(), thousandths);
+        }
+    }
+
+    #[test]
+    fn windows_that_share_a_column_have_different_stamps() {
+        let salt = Salt(0);
+        let start = 1_000_000;
+        let repeat = (1..).find(|n| Stamp::new(start, salt) == Stamp::new(start + 2 * n, salt));
+        assert_eq!(repeat.map(|n| 2 * n), Some(1 << 17));
+    }
+
+    #[test]
+    fn nearby_windows_and_occupancies_have_different_stamps() {
+        let stamp = Stamp::new(1_000_000, Salt(0));
+        let mut salt = Salt(0);
+        for _ in 0..64 {
+            salt = salt.next();
+            for number in 1_000_000 - 800..1_000_000 + 800 {
+                assert_ne!(Stamp::new(number, salt), stamp);
+            }
+        }
+    }
+}
