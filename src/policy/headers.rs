@@ -94,8 +94,8 @@ mod tests {
         let current = Hits::from_thousandths(current * 1000);
         let counts = Counts {
             current,
-            previous: Hits::ZERO,
             elapsed,
+            ..Counts::default()
         };
         Verdict {
             limit,

@@ -158,8 +158,8 @@ mod tests {
         let current = Hits::from_thousandths(current);
         let counts = Counts {
             current,
-            previous: Hits::ZERO,
             elapsed,
+            ..Counts::default()
         };
         Verdict {
             limit,

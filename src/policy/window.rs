@@ -176,6 +176,8 @@ pub enum WindowType {
 /// What has been counted of a key, at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// The number of the window that the moment is in: [`Position::number`].
+    pub window: u64,
     /// Hits of the window that the moment is in.
     pub current: Hits,
     /// Hits of the window before it.
@@ -293,6 +295,7 @@ mod tests {
 
     fn counts(current: i64, previous: i64, elapsed: u64) -> Counts {
         Counts {
+            window: 0,
             current: hits(current),
             previous: hits(previous),
             elapsed,
@@ -409,6 +412,7 @@ mod tests {
     fn rates_do_not_overflow() {
         let year = size("366d");
         let full = Counts {
+            window: 0,
             current: Hits::MAX,
             previous: Hits::MAX,
             elapsed: 0,

@@ -15,14 +15,14 @@ impl core::fmt::Debug for Secret {
 
 /// A key, hashed. One hash serves every limit that counts by the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyHash([u64; 2]);
+pub struct KeyHash(pub(super) [u64; 2]);
 
 /// What distinguishes the counters of one namespace, window kind and size from all others:
 /// combined with the hash of a key by exclusive or. The key's and the window's hashes
 /// are drawn from one pseudo-random function, on inputs that a prefix keeps apart, so that two
 /// different pairs meet with a probability of 2^-128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mask([u64; 2]);
+pub(super) struct Mask(pub(super) [u64; 2]);
 
 /// The identity of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

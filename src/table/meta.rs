@@ -27,12 +27,12 @@ impl NamespaceIndex {
     }
 }
 
-/// Coarse time, in units of 128 ms, modulo 2^32 (17 years).
+/// Coarse time, in units of 16 ms, modulo 2^32 (2 years).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticks(pub(super) u32);
 
 impl Ticks {
-    const MILLIS: u64 = 128;
+    const MILLIS: u64 = 16;
 
     /// How far the times of two processes may be apart without a clock having been set.
     pub(super) const SKEW_MILLIS: u64 = 1000;
@@ -169,7 +169,7 @@ mod tests {
     fn ticks_survive_their_wrapping_and_a_clock_set_back() {
         assert_eq!(Ticks(u32::MAX).until(Ticks(1)), 2);
         assert_eq!(Ticks(5).until(Ticks(4)), 0);
-        assert!(Ticks(0).is_over(Ticks(2), 128));
+        assert!(Ticks(0).is_over(Ticks(2), 16));
         assert!(!Ticks(0).is_over(Ticks(1), 1));
         assert!(!Ticks(0).is_over(Ticks(0), 0));
     }

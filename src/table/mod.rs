@@ -11,12 +11,18 @@
 //! - this file: counting
 
 mod atomic;
+#[cfg(all(test, not(loom)))]
+mod crash_tests;
 pub(crate) mod fail;
 mod identity;
 mod layout;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod meta;
 mod places;
 mod stats;
+#[cfg(all(test, not(loom)))]
+mod stress_tests;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod testing;
 #[cfg(all(test, not(loom)))]
@@ -219,7 +225,7 @@ impl<'m> CounterTable<'m> {
     ) -> Counted<'m> {
         let id = counter.mask.identity(key);
         loop {
-            let place = self.find_or_insert(counter, id, clock.now());
+            let place = self.find_or_insert(counter, id, clock);
             if let Some(counted) = self.add_at(place, counter, clock, value, admission) {
                 return counted;
             }
@@ -284,6 +290,10 @@ impl<'m> CounterTable<'m> {
                 continue;
             }
             fail_point!("add.counted");
+            // If the cell changed hands meanwhile, the hit went with its old counter.
+            if place.cell.meta.load(Acquire) != place.meta.bits() {
+                return None;
+            }
             self.count(counter.namespace, |line| line.hits(value.thousandths()));
 
             let counts = Counts {
@@ -306,8 +316,10 @@ impl<'m> CounterTable<'m> {
     /// What was counted of `key` so far: zeros for a key without a counter.
     pub fn read(&self, counter: &Counter, key: KeyHash, clock: &impl Clock) -> Counts {
         let now = clock.now();
+        let Position { number, elapsed } = counter.size.at(now);
         let nothing = Counts {
-            elapsed: counter.size.at(now).elapsed,
+            window: number,
+            elapsed,
             ..Counts::default()
         };
         loop {
@@ -438,6 +450,7 @@ impl<'m> Columns<'m> {
     fn counts(&self) -> Counts {
         // A sum can be negative for a moment, while what the store says is on its way.
         Counts {
+            window: self.at.number,
             current: self.counted.plus(self.remote).max(Hits::ZERO),
             previous: self.previous.max(Hits::ZERO),
             elapsed: self.at.elapsed,

@@ -30,7 +30,7 @@ use super::stats::{Evicted, NamespaceLine};
 use super::word::{Stamp, Word};
 use super::{Counter, CounterTable};
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 /// How often to look again for an insertion under way before taking its cell over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };
@@ -192,10 +192,12 @@ impl<'m> CounterTable<'m> {
         let [one, two] = id.0;
         let buckets: &'m [Bucket] = self.parts.buckets;
         let bucket = buckets.get(scale(one, buckets.len()))?;
-        match place_if(bucket.get(home_way(two))?, id) {
-            Some(place) => Some(place),
-            None => self.find_elsewhere(id),
+        let cell = bucket.get(home_way(two))?;
+        let meta = meta_of(cell);
+        if meta.is_counter() && has_identity(cell, id) {
+            return Some(Place { cell, meta });
         }
+        self.find_elsewhere(id)
     }
 
     #[cold]
@@ -213,16 +215,16 @@ impl<'m> CounterTable<'m> {
         &self,
         counter: &Counter,
         id: Identity,
-        now: UnixMillis,
+        clock: &impl Clock,
     ) -> Place<'m> {
         match self.find(id) {
             Some(place) => place,
-            None => self.insert(counter, id, now),
+            None => self.insert(counter, id, clock),
         }
     }
 
     #[cold]
-    fn insert(&self, counter: &Counter, id: Identity, now: UnixMillis) -> Place<'m> {
+    fn insert(&self, counter: &Counter, id: Identity, clock: &impl Clock) -> Place<'m> {
         let home = Home::of(id, self.parts.buckets.len());
         let mut patience = PATIENCE;
         loop {
@@ -239,12 +241,12 @@ impl<'m> CounterTable<'m> {
                     meta,
                     cost: Cost::Busy,
                 },
-                Search::Absent => match self.victim(&home, seen, now) {
+                Search::Absent => match self.victim(&home, seen, clock) {
                     Some(victim) => victim,
                     None => continue,
                 },
             };
-            if let Ok(place) = self.occupy(&home, seen, victim, counter, id, now) {
+            if let Ok(place) = self.occupy(&home, seen, victim, counter, id, clock) {
                 return place;
             }
         }
@@ -258,7 +260,7 @@ impl<'m> CounterTable<'m> {
         victim: Victim,
         counter: &Counter,
         id: Identity,
-        now: UnixMillis,
+        clock: &impl Clock,
     ) -> Result<Place<'m>, Lost> {
         let Victim {
             slot,
@@ -266,7 +268,7 @@ impl<'m> CounterTable<'m> {
             cost,
         } = victim;
         let cell = self.cell(home, slot).ok_or(Lost)?;
-        let ticks = Ticks::at(now.0);
+        let ticks = Ticks::at(clock.now().0);
         let salt = old.salt().next();
         let claim = Claim {
             cell,
@@ -342,12 +344,14 @@ impl<'m> CounterTable<'m> {
                 let Some(cell) = self.cell(home, slot) else {
                     continue;
                 };
-                if let Some(place) = place_if(cell, id) {
-                    return Search::Found(place);
-                }
-                let meta = Meta::from_bits(cell.meta.load(Acquire));
-                if let State::Busy(_) = meta.state() {
-                    pending = Some((slot, meta));
+                // One look decides: between two, an insertion may end and be missed by both.
+                let meta = meta_of(cell);
+                match meta.state() {
+                    State::Counter if has_identity(cell, id) => {
+                        return Search::Found(Place { cell, meta });
+                    }
+                    State::Busy(_) => pending = Some((slot, meta)),
+                    State::Counter | State::Free => {}
                 }
             }
         }
@@ -358,34 +362,35 @@ impl<'m> CounterTable<'m> {
     }
 
     /// The cell that a new counter is to have: of all its places the one that costs least.
-    fn victim(&self, home: &Home, seen: [Tags; 2], now: UnixMillis) -> Option<Victim> {
+    fn victim(&self, home: &Home, seen: [Tags; 2], clock: &impl Clock) -> Option<Victim> {
         // From the home on; the first bucket before the second.
         let ways = (0..WAYS).map(|way| way ^ home.way);
         let slots = [false, true]
             .into_iter()
             .flat_map(|second| ways.clone().map(move |way| Slot { second, way }));
-        let victim = |slot: Slot| {
-            let cell = self.cell(home, slot)?;
-            let meta = Meta::from_bits(cell.meta.load(Acquire));
-            Some(Victim {
-                slot,
-                meta,
-                cost: cost_of(cell, meta, now),
-            })
-        };
 
         // A cell that was never used is the best there is: no need to touch the others.
         let [first, second] = seen;
-        let unused = |slot: &Slot| {
+        let never_used = slots.clone().find_map(|slot| {
             let tags = if slot.second { second } else { first };
-            tags.get(slot.way) == 0
-        };
-        slots
-            .clone()
-            .filter(unused)
-            .filter_map(victim)
-            .find(|victim| victim.cost == Cost::Free)
-            .or_else(|| slots.filter_map(victim).min_by_key(|victim| victim.cost))
+            if tags.get(slot.way) != 0 {
+                return None;
+            }
+            let meta = meta_of(self.cell(home, slot)?);
+            let cost = Cost::Free;
+            (meta.state() == State::Free).then_some(Victim { slot, meta, cost })
+        });
+        never_used.or_else(|| {
+            // Who remembers an old time takes windows that others have just begun for ended.
+            let now = clock.fresh();
+            let victims = slots.filter_map(|slot| {
+                let cell = self.cell(home, slot)?;
+                let meta = meta_of(cell);
+                let cost = cost_of(cell, meta, now);
+                Some(Victim { slot, meta, cost })
+            });
+            victims.min_by_key(|victim| victim.cost)
+        })
     }
 
     fn tags(&self, home: &Home) -> [Tags; 2] {
@@ -411,16 +416,19 @@ impl<'m> CounterTable<'m> {
     }
 }
 
-/// The counter in `cell`, if it is that of `id`.
+/// Who occupies `cell`. Acquire: pairs with the release of `publish`, before which the identity
+/// was written.
 #[inline]
-fn place_if(cell: &Cell, id: Identity) -> Option<Place<'_>> {
-    // Acquire: pairs with the release of `publish`, before which the identity was written.
-    let meta = Meta::from_bits(cell.meta.load(Acquire));
+fn meta_of(cell: &Cell) -> Meta {
+    Meta::from_bits(cell.meta.load(Acquire))
+}
+
+/// Whether the counter in `cell` is that of `id`. An identity is only replaced while the cell is
+/// busy, after which its meta is another: whoever changes a word by a place notices.
+#[inline]
+fn has_identity(cell: &Cell, id: Identity) -> bool {
     let ([cell_one, cell_two], [one, two]) = (&cell.id, id.0);
-    // An identity is only replaced while the cell is busy, after which its meta is another:
-    // whoever changes a word by this place notices.
-    let same = meta.is_counter() && cell_one.load(Relaxed) == one && cell_two.load(Relaxed) == two;
-    same.then_some(Place { cell, meta })
+    cell_one.load(Relaxed) == one && cell_two.load(Relaxed) == two
 }
 
 fn cost_of(cell: &Cell, meta: Meta, now: UnixMillis) -> Cost {

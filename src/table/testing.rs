@@ -86,3 +86,45 @@ impl Clock for TestClock {
         self.now()
     }
 }
+
+/// Runs `child` in a process of its own, which shares the tables; returns the signal that ended
+/// it, if one did.
+pub(crate) fn in_process(child: impl FnOnce()) -> Option<i32> {
+    Process::start(child).wait()
+}
+
+/// A process that runs a part of a test.
+pub(crate) struct Process(libc::pid_t);
+
+impl Process {
+    pub(crate) fn start(child: impl FnOnce()) -> Process {
+        // SAFETY: the child has one thread, and uses nothing that another thread of its parent may
+        // have left locked but the memory allocator, which libc repairs.
+        match unsafe { libc::fork() } {
+            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+            0 => {
+                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+                // SAFETY: ends the process, without the handlers of its parent.
+                unsafe { libc::_exit(i32::from(result.is_err())) }
+            }
+            pid => Process(pid),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
+        // SAFETY: a child that was not waited for.
+        assert_eq!(unsafe { libc::kill(self.0, signal) }, 0);
+    }
+
+    /// Waits for the end; a child that panicked fails the test.
+    pub(crate) fn wait(self) -> Option<i32> {
+        let mut status = 0;
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::waitpid(self.0, &mut status, 0) }, self.0);
+        if libc::WIFSIGNALED(status) {
+            return Some(libc::WTERMSIG(status));
+        }
+        assert_eq!(libc::WEXITSTATUS(status), 0, "the child panicked");
+        None
+    }
+}

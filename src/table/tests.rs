@@ -77,7 +77,7 @@ fn counts_by_key_and_window() {
 #[test]
 fn a_key_that_was_never_seen_reads_as_zeros() {
     let fixture = fixture(1000);
-    assert_eq!(fixture.read("a"), Counts::default());
+    assert_eq!(current_previous(fixture.read("a")), (0, 0));
     assert_eq!(
         fixture
             .shared

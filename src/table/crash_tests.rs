@@ -1,0 +1,312 @@
+//! A process that dies between any two writes leaves a table that others use correctly.
+//!
+//! Each scenario first runs to its end, to see which fail points it passes and how often; then
+//! once for each of these, in a process that aborts there.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::fail;
+use super::testing::{SharedTable, TestClock, in_process};
+use super::*;
+
+const T: u64 = 1_700_000_000_000;
+const SIZE: u64 = 1000;
+/// Small enough to be filled.
+const SMALL: usize = 7 * 4096;
+const NEIGHBOURS: u64 = 200;
+/// Enough keys to have filled every place.
+const CROWD: u64 = 5000;
+
+struct Fixture {
+    shared: SharedTable,
+    counter: Counter,
+}
+
+impl Fixture {
+    fn new(len: usize) -> Fixture {
+        let shared = SharedTable::new(len);
+        let namespace = shared.table.namespace(b"default").unwrap();
+        let size = WindowSize::from_millis(SIZE).unwrap();
+        let counter = shared.table.counter(namespace, b"default", size);
+        Fixture { shared, counter }
+    }
+
+    fn add(&self, key: &str, at: u64) -> Counted<'_> {
+        let table = &self.shared.table;
+        let clock = TestClock::at(at);
+        let hash = table.hash(key.as_bytes());
+        table.add(
+            &self.counter,
+            hash,
+            &clock,
+            Hits::ONE,
+            Admission::Unconditional,
+        )
+    }
+
+    fn counts(&self, key: &str, at: u64) -> (i64, i64) {
+        let table = &self.shared.table;
+        let hash = table.hash(key.as_bytes());
+        let counts = table.read(&self.counter, hash, &TestClock::at(at));
+        (counts.current.whole(), counts.previous.whole())
+    }
+}
+
+thread_local! {
+    static SEEN: RefCell<BTreeMap<&'static str, u32>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Which fail points `scenario` passes, and how often.
+fn points_of(scenario: impl FnOnce()) -> BTreeMap<&'static str, u32> {
+    SEEN.take();
+    fail::observe(Some(|point| {
+        SEEN.with_borrow_mut(|seen| *seen.entry(point).or_default() += 1)
+    }));
+    scenario();
+    fail::observe(None);
+    SEEN.take()
+}
+
+/// Runs `scenario` on a table that `prepare` made, once for each point at which it can die; then
+/// `check`, which is told whether the scenario passed a point of that name before it died there.
+fn die_everywhere<S>(
+    prepare: impl Fn() -> S,
+    scenario: impl Fn(&S),
+    expected: &[&str],
+    check: impl Fn(&S, &'static str),
+) {
+    let state = prepare();
+    let points = points_of(|| scenario(&state));
+    let names: Vec<_> = points.keys().copied().collect();
+    assert_eq!(names, expected);
+    for (point, times) in points {
+        for nth in 1..=times {
+            let state = prepare();
+            let signal = in_process(|| {
+                fail::arm(point, nth);
+                scenario(&state);
+            });
+            assert_eq!(signal, Some(libc::SIGABRT), "{point} {nth}");
+            check(&state, point);
+        }
+    }
+}
+
+/// Whether the table takes new keys, and keeps them apart.
+fn assert_usable(fixture: &Fixture, at: u64) {
+    for n in 0..NEIGHBOURS {
+        assert_eq!(
+            fixture.add(&format!("after {n}"), at).counts.current,
+            Hits::ONE
+        );
+    }
+}
+
+#[test]
+fn dying_while_inserting() {
+    let points = [
+        "add.counted",
+        "insert.claimed",
+        "insert.cleared",
+        "insert.dated",
+        "insert.named",
+        "insert.tagged",
+        "turn.verified",
+    ];
+    die_everywhere(
+        || {
+            let fixture = Fixture::new(1 << 20);
+            for n in 0..NEIGHBOURS {
+                fixture.add(&format!("neighbour {n}"), T);
+            }
+            fixture
+        },
+        |fixture| drop(fixture.add("new", T)),
+        &points,
+        |fixture, point| {
+            let counted = i64::from(point == "add.counted");
+            assert_eq!(fixture.counts("new", T), (counted, 0));
+            assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 1);
+            assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 2);
+            assert!((0..NEIGHBOURS).all(|n| fixture.counts(&format!("neighbour {n}"), T).0 == 1));
+            assert_usable(fixture, T);
+        },
+    );
+}
+
+#[test]
+fn dying_while_evicting() {
+    let points = [
+        "add.counted",
+        "insert.claimed",
+        "insert.cleared",
+        "insert.dated",
+        "insert.named",
+        "insert.tagged",
+        "turn.verified",
+    ];
+    die_everywhere(
+        || {
+            let fixture = Fixture::new(SMALL);
+            for n in 0..CROWD {
+                fixture.add(&format!("crowd {n}"), T);
+            }
+            fixture
+        },
+        // In the first bucket: the second has a fail point more, which another test passes.
+        |fixture| drop(fixture.add("new", T)),
+        &points,
+        |fixture, point| {
+            let counted = i64::from(point == "add.counted");
+            assert_eq!(fixture.counts("new", T), (counted, 0));
+            assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 1);
+            assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 2);
+            // Nobody got hits that were not his.
+            assert!((0..CROWD).all(|n| fixture.counts(&format!("crowd {n}"), T).0 <= 1));
+            assert_usable(fixture, T);
+        },
+    );
+}
+
+#[test]
+fn dying_while_inserting_into_the_second_bucket() {
+    // Keys of the same home until one goes to the second bucket.
+    let prepare = || {
+        let fixture = Fixture::new(SMALL);
+        let passes_second = |n: &u64| {
+            let key = format!("key {n}");
+            points_of(|| drop(fixture.add(&key, T))).contains_key("insert.tagged.second")
+        };
+        (0..CROWD).find(passes_second).unwrap()
+    };
+    let last = prepare();
+    let key = format!("key {last}");
+    die_everywhere(
+        || {
+            let fixture = Fixture::new(SMALL);
+            for n in 0..last {
+                fixture.add(&format!("key {n}"), T);
+            }
+            fixture
+        },
+        |fixture| drop(fixture.add(&key, T)),
+        &[
+            "add.counted",
+            "insert.claimed",
+            "insert.cleared",
+            "insert.dated",
+            "insert.named",
+            "insert.tagged",
+            "insert.tagged.second",
+            "turn.verified",
+        ],
+        |fixture, point| {
+            let counted = i64::from(point == "add.counted");
+            assert_eq!(fixture.counts(&key, T), (counted, 0));
+            assert_eq!(fixture.add(&key, T).counts.current.whole(), counted + 1);
+            assert!((0..last).all(|n| fixture.counts(&format!("key {n}"), T).0 == 1));
+            assert_usable(fixture, T);
+        },
+    );
+}
+
+#[test]
+fn dying_while_turning_and_charging() {
+    die_everywhere(
+        || {
+            let fixture = Fixture::new(1 << 20);
+            for at in [T, T, T + SIZE, T + SIZE, T + SIZE] {
+                fixture.add("k", at);
+            }
+            fixture
+        },
+        |fixture| drop(fixture.add("k", T + 2 * SIZE)),
+        &["add.counted", "touch.dated", "turn.verified"],
+        |fixture, point| {
+            let counted = i64::from(point == "add.counted");
+            assert_eq!(fixture.counts("k", T + 2 * SIZE), (counted, 3));
+            let counts = fixture.add("k", T + 2 * SIZE).counts;
+            assert_eq!(
+                (counts.current.whole(), counts.previous.whole()),
+                (counted + 1, 3)
+            );
+        },
+    );
+}
+
+#[test]
+fn dying_while_an_old_counter_is_cleared() {
+    let period = 1 << 17;
+    let later = T + period * SIZE;
+    die_everywhere(
+        || {
+            let fixture = Fixture::new(1 << 20);
+            for at in [T, T, T + SIZE] {
+                fixture.add("k", at);
+            }
+            fixture
+        },
+        |fixture| drop(fixture.add("k", later)),
+        &[
+            "add.counted",
+            "forget.cleared",
+            "touch.dated",
+            "turn.verified",
+        ],
+        |fixture, point| {
+            let counted = i64::from(point == "add.counted");
+            if point != "touch.dated" {
+                assert_eq!(fixture.counts("k", later), (counted, 0));
+            }
+            assert_eq!(fixture.add("k", later).counts.current.whole(), counted + 1);
+            assert_eq!(fixture.counts("k", later + SIZE), (0, counted + 1));
+        },
+    );
+}
+
+#[test]
+fn dying_while_giving_back() {
+    die_everywhere(
+        || {
+            let fixture = Fixture::new(1 << 20);
+            fixture.add("k", T);
+            fixture
+        },
+        |fixture| {
+            let receipt = fixture.add("k", T).receipt.unwrap();
+            fixture.shared.table.give_back(&receipt);
+        },
+        &["add.counted", "give_back.counted"],
+        |fixture, point| {
+            // At most the hit that was being counted is left over.
+            let left = i64::from(point == "add.counted");
+            assert_eq!(fixture.counts("k", T), (1 + left, 0));
+            assert_eq!(fixture.add("k", T).counts.current.whole(), 2 + left);
+        },
+    );
+}
+
+#[test]
+fn places_that_the_dead_held_are_used_again() {
+    let fixture = Fixture::new(SMALL);
+    // More deaths than there are places.
+    for n in 0..400 {
+        let signal = in_process(|| {
+            fail::arm("insert.claimed", 1);
+            fixture.add(&format!("dead {n}"), T);
+        });
+        assert_eq!(signal, Some(libc::SIGABRT));
+    }
+    let later = T + 2000;
+    for n in 0..CROWD {
+        assert_eq!(
+            fixture.add(&format!("alive {n}"), later).counts.current,
+            Hits::ONE
+        );
+    }
+    let alive = (0..CROWD)
+        .filter(|n| fixture.counts(&format!("alive {n}"), later).0 == 1)
+        .count();
+    assert!(alive > 350, "{alive}");
+}
