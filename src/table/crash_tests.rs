@@ -45,6 +45,10 @@ impl Fixture {
         )
     }
 
+    fn hit(&self, key: &str, at: u64) {
+        self.add(key, at);
+    }
+
     fn counts(&self, key: &str, at: u64) -> (i64, i64) {
         let table = &self.shared.table;
         let hash = table.hash(key.as_bytes());
@@ -122,7 +126,7 @@ fn dying_while_inserting() {
             }
             fixture
         },
-        |fixture| drop(fixture.add("new", T)),
+        |fixture| fixture.hit("new", T),
         &points,
         |fixture, point| {
             let counted = i64::from(point == "add.counted");
@@ -155,7 +159,7 @@ fn dying_while_evicting() {
             fixture
         },
         // In the first bucket: the second has a fail point more, which another test passes.
-        |fixture| drop(fixture.add("new", T)),
+        |fixture| fixture.hit("new", T),
         &points,
         |fixture, point| {
             let counted = i64::from(point == "add.counted");
@@ -176,7 +180,7 @@ fn dying_while_inserting_into_the_second_bucket() {
         let fixture = Fixture::new(SMALL);
         let passes_second = |n: &u64| {
             let key = format!("key {n}");
-            points_of(|| drop(fixture.add(&key, T))).contains_key("insert.tagged.second")
+            points_of(|| fixture.hit(&key, T)).contains_key("insert.tagged.second")
         };
         (0..CROWD).find(passes_second).unwrap()
     };
@@ -190,7 +194,7 @@ fn dying_while_inserting_into_the_second_bucket() {
             }
             fixture
         },
-        |fixture| drop(fixture.add(&key, T)),
+        |fixture| fixture.hit(&key, T),
         &[
             "add.counted",
             "insert.claimed",
@@ -221,7 +225,7 @@ fn dying_while_turning_and_charging() {
             }
             fixture
         },
-        |fixture| drop(fixture.add("k", T + 2 * SIZE)),
+        |fixture| fixture.hit("k", T + 2 * SIZE),
         &["add.counted", "touch.dated", "turn.verified"],
         |fixture, point| {
             let counted = i64::from(point == "add.counted");
@@ -247,7 +251,7 @@ fn dying_while_an_old_counter_is_cleared() {
             }
             fixture
         },
-        |fixture| drop(fixture.add("k", later)),
+        |fixture| fixture.hit("k", later),
         &[
             "add.counted",
             "forget.cleared",

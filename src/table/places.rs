@@ -29,7 +29,6 @@ use super::meta::{Meta, State, Ticks};
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Stamp, Word};
 use super::{Counter, CounterTable};
-use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 /// How often to look again for an insertion under way before taking its cell over.
@@ -82,8 +81,9 @@ enum Cost {
     Free,
     /// Claimed by somebody who was stopped or killed.
     Abandoned,
-    /// Occupied; then the least recently used (the second number is smaller).
-    Evicted(Evicted, u32),
+    /// Occupied; then the least recently used (smaller), and of those of one tick that with the
+    /// fewest hits: a limited key in the middle of a flood of new ones.
+    Evicted(Evicted, u32, u64),
     /// Claimed by somebody who is at work.
     Busy,
 }
@@ -283,7 +283,7 @@ impl<'m> CounterTable<'m> {
         if let State::Counter = old.state() {
             self.count(old.namespace(), NamespaceLine::removed);
         }
-        if let Cost::Evicted(what, _) = cost {
+        if let Cost::Evicted(what, ..) = cost {
             self.count_evicted(what);
         }
 
@@ -438,34 +438,38 @@ fn cost_of(cell: &Cell, meta: Meta, now: UnixMillis) -> Cost {
         State::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => Cost::Abandoned,
         State::Busy(_) => Cost::Busy,
         State::Counter => {
-            let idle = Ticks(cell.used.load(Relaxed)).until(ticks);
-            let what = match meta.size() {
-                Some(size) if !has_ended(cell, meta, size, now) => Evicted::Sent,
-                _ => Evicted::Ended,
+            let used = Ticks(cell.used.load(Relaxed));
+            let hits = meta
+                .size()
+                .map_or(0, |size| live_hits(cell, meta, size, used, now));
+            let what = if hits == 0 {
+                Evicted::Ended
+            } else {
+                Evicted::Sent
             };
-            Cost::Evicted(what, u32::MAX.wrapping_sub(idle))
+            Cost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
         }
     }
 }
 
-/// Whether no window that matters at `now` has hits.
-fn has_ended(cell: &Cell, meta: Meta, size: WindowSize, now: UnixMillis) -> bool {
-    let used = Ticks(cell.used.load(Relaxed));
+/// What the columns hold (in thousandths, whatever its sign) of windows that matter at `now`.
+fn live_hits(cell: &Cell, meta: Meta, size: WindowSize, used: Ticks, now: UnixMillis) -> u64 {
     if used.is_over(Ticks::at(now.0), size.millis().saturating_mul(2)) {
-        return true;
+        return 0;
     }
     let number = size.at(now).number;
     // One window ahead may be in use: see `CounterTable::add`.
-    [number.wrapping_sub(1), number, number.wrapping_add(1)]
-        .into_iter()
-        .all(|number| {
-            let stamp = Stamp::new(number, meta.salt());
-            [&cell.local, &cell.remote].into_iter().all(|columns| {
-                let [even, odd] = columns;
-                let column = if number & 1 == 0 { even } else { odd };
-                Word::from_bits(column.load(Relaxed)).hits_of(stamp) == Hits::ZERO
-            })
+    let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];
+    let hits = windows.into_iter().flat_map(|number| {
+        let stamp = Stamp::new(number, meta.salt());
+        [&cell.local, &cell.remote].map(|columns| {
+            let [even, odd] = columns;
+            let column = if number & 1 == 0 { even } else { odd };
+            let hits = Word::from_bits(column.load(Relaxed)).hits_of(stamp);
+            hits.thousandths().unsigned_abs()
         })
+    });
+    hits.fold(0, u64::saturating_add)
 }
 
 /// Lets an insertion under way go on.

@@ -64,7 +64,7 @@ fn shared<T>(count: usize) -> &'static [T] {
 
 #[test]
 fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
-    let shared_table = SharedTable::new(2 << 20);
+    let shared_table = SharedTable::new(8 << 20);
     let table = &shared_table.table;
     let namespace = table.namespace(b"default").unwrap();
     let size = WindowSize::from_millis(SIZE).unwrap();
@@ -84,7 +84,8 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
             if n % 64 == 0 {
                 clock.fresh();
             }
-            // One in eight is a cold key: they fill the table several times over.
+            // One in eight is a cold key: they fill the table several times over, but slowly enough
+            // that there is always one whose windows have ended to make room.
             let is_hot = random % 8 != 0;
             let key = if is_hot {
                 (random >> 8) % HOT_KEYS
@@ -126,7 +127,7 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
     println!("{windows} windows, {hits} hits in them, {zone:?}");
     assert!(windows > HOT_KEYS * 100);
     assert!(hits > HITS / 2);
-    assert!(zone.evicted_ended > 10_000, "{zone:?}");
+    assert!(zone.evicted_ended > 100_000, "{zone:?}");
 }
 
 #[test]
