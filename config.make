@@ -1,0 +1,29 @@
+# Adds to nginx's Makefile how Cargo builds the library that `config` links.
+
+case $NGX_OBJS in
+    /*) ngx_rate_limiting_build=$NGX_OBJS ;;
+    *)  ngx_rate_limiting_build="\$\$PWD/$NGX_OBJS" ;;
+esac
+
+# Cargo knows best what has changed, so it always runs. nginx's configure makes the table of
+# modules (feature export-modules) itself.
+cat << END                                                    >> $NGX_MAKEFILE
+
+.PHONY: $ngx_rate_limiting_lib
+
+$ngx_rate_limiting_lib:
+	NGINX_SOURCE_DIR="\$\$PWD" NGINX_BUILD_DIR="$ngx_rate_limiting_build" \\
+	${CARGO:-cargo} rustc --release --locked --lib --crate-type staticlib \\
+		--manifest-path "$ngx_addon_dir/Cargo.toml" \\
+		--target-dir "$ngx_rate_limiting_target" \\
+		--no-default-features --features nginx
+
+END
+
+# A module without C sources has no object that could depend on the library.
+if [ "$ngx_rate_limiting_link" = DYNAMIC ]; then
+    cat << END                                                >> $NGX_MAKEFILE
+$NGX_OBJS/ngx_http_rate_limiting_module.so: $ngx_rate_limiting_lib
+
+END
+fi

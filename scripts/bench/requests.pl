@@ -1,0 +1,28 @@
+#!/usr/bin/env perl
+# Sends a number of requests over one keep-alive connection, one after the other, and dies unless
+# each is answered by 200. For counting instructions: the same bytes every time, which no
+# load generator promises.
+#
+#   requests.pl PORT COUNT same|new      the key (argument k): always the same, or always new
+use strict;
+use warnings;
+use IO::Socket::INET;
+
+my ($port, $count, $keys) = @ARGV;
+my $nginx = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port)
+    or die "port $port: $@\n";
+for my $i (1 .. $count) {
+    my $key = $keys eq 'new' ? sprintf('key%08d', $i) : 'abc';
+    print {$nginx} "GET /?k=$key HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    $nginx->flush;
+    my $answer = '';
+    my $missing = 1;
+    while ($missing > 0) {
+        sysread($nginx, $answer, 65536, length $answer) or die "request $i: connection closed\n";
+        my $end = index $answer, "\r\n\r\n";
+        next if $end < 0;
+        my ($length) = $answer =~ /^Content-Length: (\d+)\r$/mi or die "no length: $answer\n";
+        $missing = $end + 4 + $length - length $answer;
+    }
+    $answer =~ m{\AHTTP/1\.1 200 } or die "request $i: $answer\n";
+}

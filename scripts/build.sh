@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Builds the dynamic module, target/release/libngx_http_rate_limiting_module.so, for the
+# installed Debian nginx; it installs what is missing.
+#
+#   NGINX_SOURCE_DIR, NGINX_BUILD_DIR   build for this configured nginx tree instead (one of the
+#                                       two is enough; the build directory is usually objs)
+#   CARGO_TARGET_DIR                    put it there instead of target/
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+[ $# = 0 ] || die "usage: scripts/build.sh"
+
+need_rust
+if [ -z "${NGINX_SOURCE_DIR:-}${NGINX_BUILD_DIR:-}" ]; then
+    NGINX_SOURCE_DIR=$(debian_nginx_tree)
+fi
+source_dir=$(realpath "${NGINX_SOURCE_DIR:-$NGINX_BUILD_DIR/..}")
+build_dir=$(realpath "${NGINX_BUILD_DIR:-$NGINX_SOURCE_DIR/objs}")
+[ -e "$source_dir/src/core/nginx.h" ] || die "$source_dir is not an nginx source tree"
+[ -e "$build_dir/ngx_auto_config.h" ] ||
+    die "$build_dir is not a build directory of nginx: run configure --with-compat in $source_dir"
+version=$(nginx_source_version "$source_dir")
+
+say "building the module for nginx $version ($source_dir)"
+cd "$root"
+NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo build --release --locked
+module=$(realpath "${CARGO_TARGET_DIR:-target}")/release/lib$name.so
+
+# It loads, if a binary of this very version is at hand: that of the tree, or the installed one.
+proof="not loaded: no nginx $version at hand"
+for binary in "$build_dir/nginx" "$(command -v nginx || echo /usr/sbin/nginx)"; do
+    if [ ! -x "$binary" ] || [ "$(nginx_binary_version "$binary")" != "$version" ]; then
+        continue
+    fi
+    prefix=$(mktemp -d)
+    trap 'rm -rf "$prefix"' EXIT
+    printf 'load_module %s;\npid nginx.pid;\nevents {}\nhttp {}\n' "$module" >"$prefix/load.conf"
+    nginx_test "$binary" "$prefix" "$prefix/load.conf" || die "$binary does not load $module"
+    proof="loaded by $binary"
+    break
+done
+
+printf '%s\nfor nginx %s (%s)\n' "$module" "$version" "$proof"

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# Checks what neither rustc nor clippy does: which module may use which, and where unsafe code,
+# nginx and clocks are allowed. Prints each violation as file:line: rule.
+#
+#   scripts/check-layers.sh [DIR]     checks DIR/src; default: this repository
+set -euo pipefail
+
+cd "${1:-$(dirname "${BASH_SOURCE[0]}")/..}"
+exec perl - <<'PERL'
+use strict;
+use warnings;
+use File::Find;
+
+# A module imports only from those above it.
+my @layers = qw(policy table store engine nginx);
+# Within policy too; those on one line may import each other.
+my @policy = ([qw(hits)], [qw(window)], [qw(key limit)], [qw(namespace)], [qw(headers)]);
+
+my %layer_rank = map { $layers[$_] => $_ } 0 .. $#layers;
+my %policy_rank = map { my $rank = $_; map { $_ => $rank } @{ $policy[$rank] } } 0 .. $#policy;
+my %safe = map { $_ => 1 } qw(policy store engine);
+my $clock = qr/\b(?:SystemTime|Instant)::now\b|\.elapsed\s*\(|\b(?:clock_gettime|gettimeofday)\b
+              |\bngx_(?:time|timeofday|current_msec|cached_time|monotonic_time)\b/x;
+
+my $cfg_test = qr/\#\[cfg\((?![^\]]*not\(test)[^\]]*\btest\b[^\]]*\]\s*(?:\#\[[^\]]*\]\s*)*/;
+my $visibility = qr/(?:pub(?:\([^)]*\))?\s+)?/;
+
+my ($file, $text, $layer, $violations, $imports) = ('', '', '', 0, 0);
+my %test_module;    # paths of modules that only tests compile, and that have a file
+
+sub line_of { 1 + (substr($text, 0, $_[0]) =~ tr/\n//) }
+
+sub violation {
+    my ($line, $rule) = @_;
+    print "$file:$line: $rule\n";
+    $violations++;
+}
+
+# Comments, strings and characters become blanks, so that what is left is code.
+sub blank { my ($s) = @_; $s =~ s/[^\n]/ /g; $s }
+sub code {
+    my ($s) = @_;
+    $s =~ s{(//[^\n]* | /\*.*?\*/ | \b[bc]?r(\#*)".*?"\g2 | "(?:\\.|[^"\\])*" | '(?:\\.[^']*|[^\\'])')}
+           {blank($1)}gsex;
+    return $s;
+}
+
+# One path that the module @$here names, from the crate's root.
+sub import {
+    my ($here, $path, $line) = @_;
+    $imports++;
+    my ($top, $inner) = @$path;
+    return if !@$here || !defined $top;    # lib.rs
+    if (!exists $layer_rank{$top}) {
+        violation($line, "crate::$top belongs to no layer");
+    } elsif ($layer_rank{$top} > $layer_rank{ $here->[0] }) {
+        violation($line, "$here->[0] must not import from $top");
+    } elsif ($top eq 'policy' && $here->[0] eq 'policy' && @$here > 1) {
+        my ($from, $to) = ($policy_rank{ $here->[1] }, $policy_rank{ $inner // '' });
+        if (!defined $to) {
+            violation($line, 'inside policy, name the module that the item comes from');
+        } elsif (defined $from && $to > $from) {
+            violation($line, "policy::$here->[1] must not import from policy::$inner");
+        }
+    }
+}
+
+# The rest of a path or use tree, at pos($text).
+sub tree {
+    my ($here, $path) = @_;
+    my $line = line_of(pos $text);
+    if ($text =~ /\G\s*\{/gc) {
+        until ($text =~ /\G[\s,]*\}/gc) {
+            $text =~ /\G[\s,]*/gc;
+            my $before = pos $text;
+            tree($here, [@$path]);
+            last if pos $text == $before;
+        }
+    } elsif ($text =~ /\G\s*\*/gc) {
+        import($here, [@$path, '*'], $line);
+    } elsif ($text =~ /\G\s*(?:r#)?(\w+)/gc) {
+        if ($1 eq 'super') { pop @$path }
+        elsif ($1 ne 'self') { push @$path, $1 }
+        return if @$path == 1 && $text =~ /\G!/;    # an exported macro
+        if ($text =~ /\G\s*::(?=\s*[\w{*])/gc) { tree($here, $path) }
+        else { import($here, $path, $line) }
+        $text =~ /\G\s+as\s+\w+/gc;
+    }
+}
+
+sub check_imports {
+    my @here = @_;       # the file's module
+    my @open = ();       # for every open brace: the inline module's name, or ''
+    my $test_depth = 0;
+    pos($text) = 0;
+    while (1) {
+        if ($text =~ /\G($cfg_test)?$visibility\bmod\s+(\w+)\s*\{/gc) {
+            push @open, $2;
+            $test_depth ||= @open if $1;
+        } elsif ($text =~ /\G\{/gc) {
+            push @open, '';
+        } elsif ($text =~ /\G\}/gc) {
+            $test_depth = 0 if $test_depth == @open;
+            pop @open;
+        } elsif ($text =~ /\G(?:(crate)|(super|self))\s*::/gc) {
+            my @module = (@here, grep { $_ ne '' } @open);
+            my @path = $1 ? () : $2 eq 'super' ? @module[0 .. $#module - 1] : @module;
+            tree(\@module, \@path);
+        } elsif ($text =~ /\G(?:(?:use|extern\s+crate)\s+)?(ngx|nginx_sys|libc)\b(?=\s*(?:::|;|\sas\b))/gc) {
+            my $exempt = $1 eq 'libc' && $layer eq 'table' && ($test_module{"@here"} || $test_depth);
+            violation(line_of(pos $text), "only nginx uses $1") if $layer ne 'nginx' && !$exempt;
+        } elsif ($text !~ /\G(?:\w+|\s+|.)/gcs) {
+            last;
+        }
+    }
+}
+
+sub read_file {
+    open my $in, '<', $_[0] or die "$_[0]: $!\n";
+    local $/;
+    return <$in> // '';
+}
+
+# The path of the module that a file is; none for lib.rs.
+sub module_of {
+    my ($name) = $_[0] =~ m{^src/(.*?)(?:/mod)?\.rs$};
+    return $name eq 'lib' ? () : split m{/}, $name;
+}
+
+sub find_test_modules {
+    my @here = module_of($_[0]);
+    my $code = code(read_file($_[0]));
+    $test_module{"@here $1"} = 1 while $code =~ /$cfg_test${visibility}mod\s+(\w+)\s*;/g;
+}
+
+sub check {
+    ($file) = @_;
+    my $source = read_file($file);
+    violation(1, 'the first line says what the file is (//!)') if $source !~ m{\A//!};
+    $text = code($source);
+
+    my @here = module_of($file);
+    $layer = $here[0] // '';
+    if (@here && !exists $layer_rank{$layer}) {
+        return violation(1, "src/$layer is in no layer: see scripts/check-layers.sh");
+    }
+    if ($layer eq 'policy' && @here > 1 && !exists $policy_rank{ $here[1] }) {
+        violation(1, "policy::$here[1] has no place in the order: see scripts/check-layers.sh");
+    }
+    if (@here == 1 && $safe{$layer} && $text !~ /#!\[forbid\([^)]*\bunsafe_code\b/) {
+        violation(1, "$layer must #![forbid(unsafe_code)]");
+    }
+    if ($layer ne 'table' && $layer ne 'nginx') {
+        violation(line_of($-[0]), 'unsafe only in table and nginx') while $text =~ /\bunsafe\b/g;
+    }
+    # The table's tests make memory and processes of their own, and run for a time.
+    if ($layer ne 'nginx' && !($layer eq 'table' && $test_module{"@here"})) {
+        violation(line_of($-[0]), 'only nginx reads a clock') while $text =~ /$clock/g;
+    }
+    if ($layer eq 'policy') {
+        violation(line_of($-[0]), 'policy does no I/O')
+            while $text =~ /\bstd::(?:env|fs|io|net|os|process|thread)\b/g;
+    }
+    if (!@here) {
+        violation(line_of($-[0]), 'lib.rs has no logic') while $text =~ /\b(?:fn|impl)\b/g;
+    }
+    check_imports(@here);
+}
+
+my @files;
+find({ no_chdir => 1, wanted => sub { push @files, $_ if /\.rs$/ } }, 'src');
+die "no Rust files in src\n" if !@files;
+find_test_modules($_) for @files;
+check($_) for sort @files;
+exit 1 if $violations;
+printf "%d files, %d paths into the crate: layers kept\n", scalar @files, $imports;
+PERL
