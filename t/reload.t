@@ -1,0 +1,461 @@
+# What happens to counters when nginx reloads its configuration, reopens its
+# logs, loses a worker or stops, and that the workers together admit exactly the
+# limit under load.
+#
+# This is a plain Perl test: it needs signals, and many clients at once. Its
+# environment is that of the other tests: TEST_NGINX_BINARY,
+# TEST_NGINX_LOAD_MODULES, TEST_NGINX_PORT (it takes the port after that one).
+#
+# Windows are of 366 days, so that no test meets the end of one (see limit.t).
+
+use strict;
+use warnings;
+
+use File::Temp qw(tempdir);
+use IO::Select;
+use IO::Socket::INET;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $binary  = $ENV{TEST_NGINX_BINARY} || 'nginx';
+my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
+my $port    = 1 + ($ENV{TEST_NGINX_PORT} || 1984);
+my $root    = tempdir('reload-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+my $log     = "$root/error.log";
+my $test    = $$;    # children are not to stop nginx when they end
+my $master;
+
+END {
+    local $?;
+    kill KILL => $master, workers() if $master && $$ == $test;
+}
+
+subtest 'a reload keeps the counters' => sub {
+    start(rule => 'limit=10/366d window=fixed');
+    is(hit('k'), "200 r=$_", "$_ left") for 9, 8, 7;
+    reload();
+    is(hit('k'),     '200 r=6', 'and goes on after a reload');
+    is(hit('other'), '200 r=9', 'other keys are as they were');
+    reload() for 1 .. 3;
+    is(hit('k'), '200 r=5', 'and after more of them');
+    stop();
+};
+
+subtest 'a reload with another limit keeps the counters' => sub {
+    start(rule => 'limit=10/366d');
+    is(hit('k'), "200 r=$_", "$_ left of 10") for 9, 8, 7;
+    reload(rule => 'limit=5/366d');
+    is(hit('k'), '200 r=1', '1 left of 5');
+    reload(rule => 'limit=2/366d');
+    is(hit('k'), '429 r=0', 'above a limit of 2');
+    reload(rule => 'limit=6/366d window=fixed');
+    is(hit('k'), '200 r=1', '1 left of 6, the rejection was not counted');
+    reload(rule => 'limit=9/365d');
+    is(hit('k'), '200 r=8', 'another window has counters of its own');
+    reload(rule => 'limit=6/366d');
+    is(hit('k'), '200 r=0', 'the first window is where it was');
+    stop();
+};
+
+subtest 'a zone of another size, or another name, starts anew' => sub {
+    start(zone => 'counters:1m', rule => 'limit=10/366d');
+    is(hit('k'), "200 r=$_", "$_ left") for 9, 8;
+    reload(zone => 'counters:2m');
+    is(hit('k'), '200 r=9', 'of another size');
+    reload(zone => 'other:2m');
+    is(hit('k'), '200 r=9', 'of another name');
+    stop();
+};
+
+subtest 'a zone that stays keeps its counters while others come and go' => sub {
+    start(rule => 'limit=10/366d');
+    is(hit('k'), '200 r=9', '9 left');
+    reload(http => 'limit_req_zone $arg_k zone=requests:1m rate=1r/s;');
+    is(hit('k'), '200 r=8', 'with a zone of another module');
+    reload(http => '');
+    is(hit('k'), '200 r=7', 'and without');
+    stop();
+};
+
+subtest 'rules that are gone for a while find their counters again' => sub {
+    start(rule => 'limit=10/366d');
+    is(hit('k'), '200 r=9', '9 left');
+    reload(rule => 'off');
+    is(hit('k'), '200 ', 'no rule applies');
+    reload(rule => 'limit=10/366d');
+    is(hit('k'), '200 r=8', '8 left');
+    stop();
+};
+
+subtest 'a wrong configuration changes nothing' => sub {
+    start(rule => 'limit=10/366d');
+    is(hit('k'), '200 r=9', '9 left');
+    my @before = workers();
+    configure(rule => 'limit=1/366d window=round');
+    kill HUP => $master;
+    wait_for('an [emerg]', sub { logged(qr/\[emerg\] .*"window=round"/) });
+    is(hit('k'), '200 r=8', 'the old rules go on');
+    is_deeply([workers()], \@before, 'in the old workers');
+    # It names two zones, so its rule cannot tell where to count.
+    configure(rule => 'limit=1/366d', http => 'ratelimit_zone zone=other:1m;');
+    kill HUP => $master;
+    wait_for('an [emerg]', sub { logged(qr/\[emerg\] .*has no zone/) });
+    is(hit('k'), '200 r=7', 'the old rules still go on');
+    reload(rule => 'limit=11/366d', http => '');
+    is(hit('k'), '200 r=7', 'a right one applies');
+    stop(qr/\[emerg\]/);
+};
+
+subtest 'requests that a reload overtakes are counted once' => sub {
+    start(rule => 'limit=10/366d');
+    my $socket = connection() or die "cannot connect: $!\n";
+    is(hit('k', $socket), '200 r=9', 'on a connection to an old worker');
+    # A worker that is asked to stop finishes a request that it has begun to read.
+    print $socket "GET /t?k=k HTTP/1.1\r\nHost: localhost\r\n";
+    is(hit('k'), '200 r=8', 'on another connection');
+    my @before = workers();
+    kill HUP => $master;
+    my %is_old = map { $_ => 1 } @before;
+    wait_for('new workers', sub { 2 == grep { !$is_old{$_} } workers() });
+    print $socket "\r\n";
+    is(answer($socket), '200 r=7', 'the old worker finishes its request');
+    is(hit('k'), '200 r=6', 'and a new one goes on');
+    close $socket;
+    wait_for('old workers to end', sub { settled(@before) });
+    stop();
+};
+
+subtest 'USR1 reopens the logs and keeps the counters' => sub {
+    start(rule => 'limit=2/366d');
+    is(hit('k'), "200 r=$_", "$_ left") for 1, 0;
+    rename $log, "$log.1" or die "cannot rename $log: $!\n";
+    kill USR1 => $master;
+    wait_for('the log', sub { -e $log });
+    # The master makes the file; each worker reopens it when it gets its signal.
+    wait_for('a rejection in it', sub { hit('k'); logged(qr/\[error\] .*ratelimit: rejected by/) });
+    is(hit('k'), '429 r=0', 'nothing is left');
+    stop();
+};
+
+subtest 'a killed worker is replaced and the counters stay' => sub {
+    start(rule => 'limit=10/366d');
+    is(hit('k'), "200 r=$_", "$_ left") for 9, 8, 7;
+    for my $left (6, 5, 4) {
+        my @before = workers();
+        kill KILL => $_ for @before;
+        wait_for('new workers', sub { settled(@before) });
+        is(hit('k'), "200 r=$left", "$left left after all workers were killed");
+    }
+    stop(qr/\[alert\] .* exited on signal 9/);
+};
+
+for my $signal (qw(QUIT TERM)) {
+    subtest "$signal ends nginx cleanly, and its counters" => sub {
+        for (1, 2) {
+            start(rule => 'limit=10/366d');
+            is(hit('k'), '200 r=9', 'starts with empty counters');
+            stop(undef, $signal);
+        }
+    };
+}
+
+subtest 'nginx -s quit ends nginx cleanly' => sub {
+    start(rule => 'limit=10/366d');
+    is(hit('k'), '200 r=9', 'limits');
+    is(system($binary, '-p', $root, '-e', $log, '-c', "$root/nginx.conf", '-s', 'quit'), 0, 'quit');
+    wait_for('the end', \&ended);
+    is_deeply([grave_lines()], [], 'nothing grave in the log');
+    undef $master;
+};
+
+subtest 'under load, exactly the limit is admitted' => sub {
+    start(rule => 'limit=1000/366d window=fixed', workers => 4);
+    my $clients = clients(20_000);
+    my $sum     = $clients->();
+    is($sum->{200},  1000,   'admitted');
+    is($sum->{429},  19_000, 'rejected');
+    is($sum->{lost}, 0,      'lost');
+    is(hit('load'),  '429 r=0', 'nothing is left');
+    stop();
+};
+
+subtest 'under load and reloads, exactly the limit is admitted' => sub {
+    start(rule => 'limit=10000/366d window=fixed', workers => 4);
+    my ($reloads, $clients) = (0, clients(20_000));
+    my $sum = $clients->(sub {
+        my ($admitted) = @_;
+        return if $admitted < 2_000 * ($reloads + 1) || $reloads == 3;
+        reload();
+        $reloads++;
+    });
+    is($reloads,    3,      'reloads while requests were admitted');
+    is($sum->{200}, 10_000, 'admitted');
+    is($sum->{429} + $sum->{lost}, 10_000, "rejected, or never read: $sum->{lost}");
+    is(hit('load'), '429 r=0', 'nothing is left');
+    stop();
+};
+
+subtest 'under load, a killed worker costs at most the hits it was counting' => sub {
+    start(rule => 'limit=10000/366d window=fixed', workers => 4);
+    my ($killed, $clients) = (0, clients(20_000));
+    my $sum = $clients->(sub {
+        my ($admitted) = @_;
+        return if $admitted < 2_000 * ($killed + 1) || $killed == 3;
+        my @before = workers();
+        kill KILL => $before[0];
+        wait_for('a new worker', sub { settled($before[0]) });
+        $killed++;
+    });
+    is($killed, 3, 'workers were killed while requests were admitted');
+    cmp_ok($sum->{lost}, '>', 0, "requests were in flight: $sum->{lost}");
+    cmp_ok($sum->{200}, '<=', 10_000, 'admitted at most');
+    cmp_ok($sum->{200}, '>=', 10_000 - $sum->{lost}, 'admitted at least');
+    is(hit('load'), '429 r=0', 'nothing is left');
+    stop(qr/\[alert\] .* exited on signal 9/);
+};
+
+done_testing();
+
+# nginx: configuration, processes, log.
+
+my %conf;
+
+sub configure {
+    %conf = (%conf, @_);
+    my $load = join "\n", map {"load_module $_;"} @modules;
+    my $user = $> == 0 ? 'user root;' : '';
+    open my $file, '>', "$root/nginx.conf" or die "cannot write: $!\n";
+    print $file <<"END";
+$load
+$user
+worker_processes $conf{workers};
+pid              $root/nginx.pid;
+error_log        $log notice;
+events {
+    worker_connections 256;
+    accept_mutex       off;
+}
+http {
+    access_log            off;
+    keepalive_requests    1000000;
+    client_body_temp_path $root/client_body_temp;
+    proxy_temp_path       $root/proxy_temp;
+    fastcgi_temp_path     $root/fastcgi_temp;
+    uwsgi_temp_path       $root/uwsgi_temp;
+    scgi_temp_path        $root/scgi_temp;
+    ratelimit_zone        zone=$conf{zone};
+    $conf{http}
+    server {
+        listen 127.0.0.1:$port;
+        location /t {
+            ratelimit_key \$arg_k;
+            ratelimit     $conf{rule};
+            empty_gif;
+        }
+    }
+}
+END
+    close $file or die "cannot write: $!\n";
+}
+
+sub start {
+    %conf = (http => '', zone => 'counters:1m', workers => 2);
+    configure(@_);
+    unlink $log, "$log.1";
+    system($binary, '-p', $root, '-e', $log, '-c', "$root/nginx.conf") == 0
+        or give_up('nginx does not start');
+    wait_for('the pid', sub {
+        open my $file, '<', "$root/nginx.pid" or return;
+        ($master) = (<$file> // '') =~ /^(\d+)\n/;
+    });
+    wait_for('workers', \&settled);
+}
+
+sub reload {
+    configure(@_);
+    my @before = workers();
+    kill HUP => $master;
+    wait_for('new workers in place of the old', sub { settled(@before) });
+}
+
+sub stop {
+    my ($expected, $signal) = @_;
+    kill $signal // 'QUIT', $master;
+    wait_for('the end', \&ended);
+    is_deeply([grep { !$expected || !/$expected/ } grave_lines()], [], 'nothing grave in the log');
+    undef $master;
+}
+
+# Whether the workers of the configuration are there, and none of those in @gone.
+sub settled {
+    my (@gone)  = @_;
+    my @workers = workers();
+    my %is_gone = map { $_ => 1 } @gone;
+    return @workers == $conf{workers} && !grep { $is_gone{$_} } @workers;
+}
+
+sub ended { !kill(0, $master) || !-e "$root/nginx.pid" }
+
+# The processes whose parent is the master, but for those that have ended.
+sub workers {
+    my @workers;
+    for my $stat (glob '/proc/[0-9]*/stat') {
+        open my $file, '<', $stat or next;
+        my ($pid, $state, $parent) = (<$file> // '') =~ /^(\d+) \(.*\) (\S) (\d+)/ or next;
+        push @workers, $pid if $parent == $master && $state ne 'Z';
+    }
+    return sort { $a <=> $b } @workers;
+}
+
+sub log_lines {
+    open my $file, '<', $log or return;
+    return <$file>;
+}
+
+sub logged      { my ($pattern) = @_; return scalar grep {/$pattern/} log_lines() }
+sub grave_lines { return grep {/\[(?:emerg|alert|crit|error|warn)\]/ && !/ratelimit: rejected by/} log_lines() }
+
+sub give_up {
+    diag("the log:\n", log_lines());
+    die "@_\n";
+}
+
+sub wait_for {
+    my ($what, $condition) = @_;
+    my $deadline = time + 30;
+    until ($condition->()) {
+        give_up("waited too long for $what") if time > $deadline;
+        sleep 0.005;
+    }
+}
+
+# Clients.
+
+sub connection {
+    return IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 10);
+}
+
+# One request, on a connection of its own unless one is given: its status, and
+# what remains by the RateLimit header.
+sub hit {
+    my ($key, $socket) = @_;
+    my $keep = $socket ? 'keep-alive' : 'close';
+    $socket ||= connection() or return "no connection: $!";
+    print $socket "GET /t?k=$key HTTP/1.1\r\nHost: localhost\r\nConnection: $keep\r\n\r\n";
+    return answer($socket);
+}
+
+sub answer {
+    my ($socket) = @_;
+    my $text = '';
+    while ($text !~ /\r\n\r\n/) {
+        IO::Select->new($socket)->can_read(10) or return 'no answer in time';
+        sysread $socket, $text, 65536, length $text or return 'no answer';
+    }
+    my ($length) = $text =~ /\r\nContent-Length: (\d+)/;
+    while ($text !~ /\r\n\r\n.{$length}/s) {
+        sysread $socket, $text, 65536, length $text or return 'an incomplete answer';
+    }
+    my ($status) = $text =~ m{^HTTP/1\.1 (\d+)};
+    my ($remaining) = $text =~ /\r\nRateLimit: "[^"]*";(r=\d+)/;
+    return "$status " . ($remaining // '');
+}
+
+# Starts 4 processes of 16 connections each, which make so many requests in all.
+# The result waits for them: it calls its argument now and then with the number
+# admitted so far, and gives the sums of answers by status, and of requests lost.
+sub clients {
+    my ($requests) = @_;
+    my $processes = 4;
+    my $select    = IO::Select->new;
+    for (1 .. $processes) {
+        pipe my $reader, my $writer or die "cannot make a pipe: $!\n";
+        defined(my $pid = fork) or die "cannot fork: $!\n";
+        if ($pid == 0) {
+            close $reader;
+            my $sum = eval { load($requests / $processes, 16, $writer) };
+            syswrite $writer, $sum ? join(' ', %$sum) . "\n" : "failed: $@\n";
+            POSIX::_exit(0);
+        }
+        close $writer;
+        $select->add($reader);
+    }
+    return sub {
+        my ($progress) = @_;
+        my %sum = (200 => 0, 429 => 0, lost => 0);
+        my ($admitted, %text) = (0);
+        while (my @readable = $select->can_read(60)) {
+            for my $reader (@readable) {
+                my $text = '';
+                if (sysread $reader, $text, 65536) {
+                    $admitted += 100 * ($text =~ tr/+//d);
+                    $text{$reader} .= $text;
+                    next;
+                }
+                $select->remove($reader);
+                give_up("a client $text{$reader}") if $text{$reader} !~ /^(?:\w+ \d+ ?)+\n\z/;
+                my %of_client = split ' ', $text{$reader};
+                $sum{$_} += $of_client{$_} for keys %of_client;
+            }
+            $progress->($admitted) if $progress;
+        }
+        1 while wait > 0;
+        return \%sum;
+    };
+}
+
+# Makes requests on so many connections at once, each of which has one in flight;
+# writes a + for every 100 that were admitted.
+sub load {
+    my ($requests, $connections, $progress) = @_;
+    my $request = "HEAD /t?k=load HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    my $select  = IO::Select->new;
+    my %sum     = (200 => 0, 429 => 0, lost => 0);
+    my ($made, %received) = (0);
+
+    local $SIG{PIPE} = 'IGNORE';
+    my $open = sub {
+        my $socket = connection() or die "cannot connect: $!\n";
+        $received{$socket} = '';
+        $select->add($socket);
+        syswrite $socket, $request;
+        $made++;
+    };
+    # An idle connection that a stopping worker closes takes a request with it that
+    # it never read: the end of the stream or a reset comes in place of an answer.
+    my $lose = sub {
+        my ($socket) = @_;
+        $select->remove($socket);
+        delete $received{$socket};
+        $sum{lost}++;
+    };
+
+    $open->() for 1 .. $connections;
+    while ($select->count) {
+        my @readable = $select->can_read(30) or die "no answer in time\n";
+        for my $socket (@readable) {
+            if (!sysread $socket, $received{$socket}, 65536, length $received{$socket}) {
+                $lose->($socket);
+                $open->() if $made < $requests;
+                next;
+            }
+            # Requests are HEAD: answers have no body.
+            my ($status) = $received{$socket} =~ m{^HTTP/1\.1 (\d+).*\r\n\r\n\z}s or next;
+            $sum{$status}++;
+            syswrite $progress, '+' if $status == 200 && $sum{200} % 100 == 0;
+            my $stays = $received{$socket} !~ /\r\nConnection: close\r\n/;
+            $received{$socket} = '';
+            if ($stays && $made < $requests) {
+                $made++;
+                syswrite $socket, $request;
+                next;
+            }
+            $select->remove($socket);
+            delete $received{$socket};
+            close $socket;
+            $open->() if $made < $requests;
+        }
+    }
+    return \%sum;
+}
