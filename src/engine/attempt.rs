@@ -1,9 +1,10 @@
 //! The decision on one request (or another user's hit) under several limits.
 
+use super::ratelimiting::{Namespace, WindowCounter};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::{Clock, Counts};
-use crate::table::{Admission, Counter, CounterTable, KeyHash, Receipt};
+use crate::table::{Admission, CounterTable, Identity, KeyHash, Receipt};
 
 /// What a limit said, and what it was charged.
 #[derive(Debug)]
@@ -11,79 +12,139 @@ pub struct Charge<'c, 'm> {
     /// What the limit said.
     pub verdict: Verdict<'c>,
     table: &'m CounterTable<'m>,
+    identity: Identity,
     receipt: Option<Receipt<'m>>,
+}
+
+/// Where an [`Attempt`] keeps its charges: a `Vec`, or memory that is cheaper to have.
+pub trait Charges<'c, 'm> {
+    /// Adds a charge.
+    fn push(&mut self, charge: Charge<'c, 'm>);
+    /// The charges so far.
+    fn as_mut_slice(&mut self) -> &mut [Charge<'c, 'm>];
+}
+
+impl<'c, 'm> Charges<'c, 'm> for Vec<Charge<'c, 'm>> {
+    fn push(&mut self, charge: Charge<'c, 'm>) {
+        self.push(charge);
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [Charge<'c, 'm>] {
+        self
+    }
 }
 
 /// A request on its way through its limits: all must admit it, and if one does not, none is
 /// charged.
-#[derive(Debug, Default)]
-pub struct Attempt {
+#[derive(Debug)]
+pub struct Attempt<L> {
+    charges: L,
+    is_first: bool,
     is_refused: bool,
 }
 
-impl Attempt {
-    /// A request that no limit has seen yet.
-    pub fn new() -> Attempt {
-        Attempt::default()
+impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
+    /// A request that no limit has seen yet; what they say is kept in `charges`, which is empty.
+    #[inline]
+    pub fn new(charges: L) -> Self {
+        Attempt {
+            charges,
+            is_first: true,
+            is_refused: false,
+        }
     }
 
-    /// Asks `limit` to admit `cost` hits of `key`, and charges them if it does, and if no limit
-    /// refused before.
-    pub fn charge<'c, 'm>(
+    /// Asks `limit` to admit `cost` hits of `key`, and charges them if it does, unless a limit
+    /// refused before. A counter that several limits share is charged once.
+    #[inline]
+    pub fn charge(
         &mut self,
-        table: &'m CounterTable<'m>,
-        counter: &Counter,
+        namespace: &Namespace<'m>,
+        window: &WindowCounter,
         limit: &'c Limit,
         key: KeyHash,
         cost: Hits,
         clock: &impl Clock,
-    ) -> Charge<'c, 'm> {
-        let (counts, receipt, admitted) = if self.is_refused || cost == Hits::ZERO {
+    ) {
+        let (table, counter) = (namespace.table(), window.counter(namespace));
+        let identity = counter.identity(key);
+        let is_charged = !self.is_first && self.is_charged(identity);
+        self.is_first = false;
+
+        let verdict;
+        let mut receipt = None;
+        if is_charged || self.is_refused || cost == Hits::ZERO {
+            let included = if is_charged { cost } else { Hits::ZERO };
             let counts = table.read(counter, key, clock);
+            let before = Counts {
+                current: counts.current.minus(included),
+                ..counts
+            };
             let admitted = limit
                 .window_type
-                .admits(limit.size, &counts, limit.hits, cost);
-            (counts, None, admitted)
-        } else {
-            let admission = Admission::Within(limit.hits, limit.window_type);
-            let counted = table.add(counter, key, clock, cost, admission);
-            let admitted = counted.receipt.is_some();
-            (counted.counts, counted.receipt, admitted)
-        };
-        self.is_refused |= !admitted;
-        Charge {
-            verdict: Verdict {
+                .admits(limit.size, &before, limit.hits, cost);
+            verdict = Verdict {
                 limit,
                 counts,
                 cost,
                 admitted,
-            },
-            table,
-            receipt,
+            };
+        } else {
+            let admission = Admission::Within(limit.hits, limit.window_type);
+            let counted = table.add(counter, key, clock, cost, admission);
+            let admitted = counted.receipt.is_some();
+            verdict = Verdict {
+                limit,
+                counts: counted.counts,
+                cost,
+                admitted,
+            };
+            receipt = counted.receipt;
         }
+        self.is_refused |= !verdict.admitted;
+        self.charges.push(Charge {
+            verdict,
+            table,
+            identity,
+            receipt,
+        });
     }
 
-    /// Ends the attempt with the charges it made: gives them back if a limit refused, and puts
-    /// the tightest limit first. Returns whether the request is admitted.
-    pub fn finish(self, charges: &mut [Charge<'_, '_>]) -> bool {
+    /// Whether an earlier limit has the same counter.
+    #[cold]
+    fn is_charged(&mut self, identity: Identity) -> bool {
+        let mut earlier = self.charges.as_mut_slice().iter();
+        earlier.any(|charge| charge.identity == identity && charge.receipt.is_some())
+    }
+
+    /// Ends the attempt: gives back what was charged if a limit refused, and orders what the
+    /// limits said, the tightest first. Returns whether the request is admitted, and the charges.
+    #[inline]
+    pub fn finish(mut self) -> (bool, L) {
+        let charges = self.charges.as_mut_slice();
         if self.is_refused {
-            charges.iter_mut().for_each(Charge::give_back);
+            give_back(charges);
         }
-        charges.sort_by(|one, two| one.verdict.tightness(&two.verdict));
-        !self.is_refused
+        if charges.len() > 1 {
+            charges.sort_by(|one, two| one.verdict.tightness(&two.verdict));
+        }
+        (!self.is_refused, self.charges)
     }
 }
 
-impl Charge<'_, '_> {
-    fn give_back(&mut self) {
-        if let Some(receipt) = self.receipt.take() {
-            self.table.give_back(&receipt);
-            let Verdict {
-                counts: Counts { current, .. },
-                cost,
-                ..
-            } = &mut self.verdict;
-            *current = current.minus(*cost);
+/// Gives all charges back, and corrects what the limits said accordingly.
+#[cold]
+fn give_back(charges: &mut [Charge<'_, '_>]) {
+    while let Some((table, identity, receipt)) = charges
+        .iter_mut()
+        .find_map(|charge| Some((charge.table, charge.identity, charge.receipt.take()?)))
+    {
+        table.give_back(&receipt);
+        for charge in charges.iter_mut() {
+            if charge.identity == identity {
+                let counts = &mut charge.verdict.counts;
+                counts.current = counts.current.minus(receipt.value());
+            }
         }
     }
 }
@@ -106,28 +167,50 @@ mod tests {
         }
     }
 
+    /// Requests of the key "k" under `limits`.
+    struct Fixture<'m> {
+        namespace: Namespace<'m>,
+        limits: Vec<(Limit, WindowCounter)>,
+        clock: TestClock,
+    }
+
+    impl<'m> Fixture<'m> {
+        fn new(shared: &'m SharedTable, limits: Vec<Limit>) -> Self {
+            let namespace = Namespace::new("foo", &shared.table).unwrap();
+            let limits = limits.into_iter().map(|limit| {
+                let window = WindowCounter::new(limit.size);
+                (limit, window)
+            });
+            let limits = limits.collect();
+            Fixture {
+                namespace,
+                limits,
+                clock: TestClock::at(1_700_000_000_000),
+            }
+        }
+
+        /// Whether a request is admitted, and the rates afterwards, the tightest first.
+        fn attempt(&self, cost: Hits) -> (bool, Vec<(&str, i64)>) {
+            let mut attempt = Attempt::new(Vec::new());
+            let key = self.namespace.table().hash(b"k");
+            for (limit, window) in &self.limits {
+                attempt.charge(&self.namespace, window, limit, key, cost, &self.clock);
+            }
+            let (admitted, charges) = attempt.finish();
+            let rates = charges.iter().map(|charge| {
+                let Verdict { limit, .. } = charge.verdict;
+                (&*limit.name, charge.verdict.rate().whole())
+            });
+            (admitted, rates.collect())
+        }
+    }
+
     #[test]
     fn all_limits_are_charged_or_none() {
         let shared = SharedTable::new(1 << 20);
-        let namespace = Namespace::new("foo", &shared.table).unwrap();
-        let clock = TestClock::at(1_700_000_000_000);
-        let limits = [limit("10/1m"), limit("2/1h"), limit("10/1d")];
-        let attempt = || {
-            let mut attempt = Attempt::new();
-            let mut charges: Vec<_> = limits
-                .iter()
-                .map(|limit| {
-                    let (table, counter) = (namespace.table(), namespace.counter(limit.size));
-                    attempt.charge(table, &counter, limit, table.hash(b"k"), Hits::ONE, &clock)
-                })
-                .collect();
-            let admitted = attempt.finish(&mut charges);
-            let rates: Vec<_> = charges
-                .iter()
-                .map(|charge| (&*charge.verdict.limit.name, charge.verdict.rate().whole()))
-                .collect();
-            (admitted, rates)
-        };
+        let limits = vec![limit("10/1m"), limit("2/1h"), limit("10/1d")];
+        let fixture = Fixture::new(&shared, limits);
+        let attempt = || fixture.attempt(Hits::ONE);
         assert_eq!(
             attempt(),
             (true, vec![("2/1h", 1), ("10/1m", 1), ("10/1d", 1)])
@@ -145,20 +228,27 @@ mod tests {
     }
 
     #[test]
+    fn a_counter_that_limits_share_is_charged_once() {
+        let shared = SharedTable::new(1 << 20);
+        let fixed = Limit {
+            window_type: WindowType::Fixed,
+            name: "fixed".into(),
+            ..limit("2/1h")
+        };
+        let fixture = Fixture::new(&shared, vec![limit("3/1h"), fixed]);
+        let attempt = || fixture.attempt(Hits::ONE);
+        assert_eq!(attempt(), (true, vec![("fixed", 1), ("3/1h", 1)]));
+        assert_eq!(attempt(), (true, vec![("fixed", 2), ("3/1h", 2)]));
+        assert_eq!(attempt(), (false, vec![("fixed", 2), ("3/1h", 2)]));
+    }
+
+    #[test]
     fn asking_costs_nothing() {
         let shared = SharedTable::new(1 << 20);
-        let namespace = Namespace::new("foo", &shared.table).unwrap();
-        let clock = TestClock::at(1_700_000_000_000);
-        let limit = limit("1/1m");
-        let counter = namespace.counter(limit.size);
-        let charge = |cost| {
-            let table = namespace.table();
-            let mut attempt = Attempt::new();
-            attempt.charge(table, &counter, &limit, table.hash(b"k"), cost, &clock);
-            attempt.finish(&mut [])
-        };
-        assert!(charge(Hits::ZERO) && charge(Hits::ZERO));
-        assert!(charge(Hits::ONE));
-        assert!(!charge(Hits::ZERO));
+        let fixture = Fixture::new(&shared, vec![limit("1/1m")]);
+        let is_admitted = |cost| fixture.attempt(cost).0;
+        assert!(is_admitted(Hits::ZERO) && is_admitted(Hits::ZERO));
+        assert!(is_admitted(Hits::ONE));
+        assert!(!is_admitted(Hits::ZERO));
     }
 }

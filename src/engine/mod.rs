@@ -4,5 +4,5 @@
 mod attempt;
 mod ratelimiting;
 
-pub use attempt::{Attempt, Charge};
+pub use attempt::{Attempt, Charge, Charges};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError, WindowCounter};

@@ -15,7 +15,7 @@ use ngx::http::{HttpModule, HttpModuleLocationConf, HttpModuleMainConf, Merge as
 
 use super::conf::{COMMANDS, LocationConf, MainConf};
 use super::guard::guard;
-use super::http::{handler, headers, variables};
+use super::http::{context, handler, headers, variables};
 use super::log;
 
 /// The module of the directives and the phase handler.
@@ -102,6 +102,12 @@ unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
                  the same names: load only one of them",
             );
             return NGX_ERROR as ngx_int_t;
+        }
+        // SAFETY: as above.
+        let conf = Module::main_conf_mut(unsafe { &*cf });
+        match (conf, context::add_slot(cf)) {
+            (Some(conf), Some(slot)) => conf.context_slot = slot,
+            _ => return NGX_ERROR as ngx_int_t,
         }
         variables::add(cf)
     })

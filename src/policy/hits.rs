@@ -19,6 +19,7 @@ impl Hits {
     const SCALE: i64 = 1000;
 
     /// `thousandths` / 1000 hits, saturated to the representable range.
+    #[inline]
     pub const fn from_thousandths(thousandths: i64) -> Hits {
         if thousandths > Self::MAX.0 {
             Self::MAX
@@ -29,7 +30,21 @@ impl Hits {
         }
     }
 
+    /// The number in the upper 48 bits of a word, two's complement: [`Hits::to_upper_bits`].
+    #[inline]
+    pub(crate) const fn from_upper_bits(word: u64) -> Hits {
+        // An arithmetic shift keeps the sign. -2^47 alone is out of range, and is never written.
+        Hits((word as i64) >> 16)
+    }
+
+    /// The number in the upper 48 bits of a word, zero in the others.
+    #[inline]
+    pub(crate) const fn to_upper_bits(self) -> u64 {
+        (self.0 as u64) << 16
+    }
+
     /// The number in thousandths of a hit.
+    #[inline]
     pub const fn thousandths(self) -> i64 {
         self.0
     }
@@ -40,12 +55,14 @@ impl Hits {
     }
 
     /// `self + other`, saturated.
+    #[inline]
     pub const fn plus(self, other: Hits) -> Hits {
         // Two numbers of 48 bits do not overflow 64.
         Self::from_thousandths(self.0.wrapping_add(other.0))
     }
 
     /// `self - other`, saturated.
+    #[inline]
     pub const fn minus(self, other: Hits) -> Hits {
         Self::from_thousandths(self.0.wrapping_sub(other.0))
     }

@@ -41,7 +41,7 @@ impl WindowSize {
 
     /// The size in seconds, if that is a whole number.
     pub const fn seconds(self) -> Option<u64> {
-        if self.millis() % 1000 == 0 {
+        if self.millis().is_multiple_of(1000) {
             Some(self.millis() / 1000)
         } else {
             None

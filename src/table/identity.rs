@@ -1,16 +1,22 @@
 //! What makes two hits count together: one 128-bit keyed hash of namespace, window and key.
+//!
+//! The hash is AES-128 in CBC-MAC mode over blocks whose first begins with the length, which makes
+//! it a pseudo-random function of the bytes: without the secret nobody can find two keys that
+//! collide, nor keys that fall into one bucket. A key of up to 14 bytes, such as an IPv4 address,
+//! is one block: with the instructions that today's processors have, a quarter of the cost of
+//! SipHash-1-3 with 128 bits. (The `aes` crate does without them where they are missing.)
 
-use core::hash::Hasher as _;
-use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use core::fmt;
 
-/// The secret of a zone: nobody who does not know it can make two keys collide.
-#[derive(Clone, Copy)]
-pub(super) struct Secret(pub(super) [u64; 2]);
+use aes::Aes128Enc;
+use aes::cipher::{Array, BlockCipherEncrypt as _, KeyInit as _};
 
-impl core::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Secret")
-    }
+/// What a table's identities are hashed with: nobody who does not know it can make two keys
+/// collide.
+#[derive(Clone)]
+pub(super) struct Hasher {
+    keys: Aes128Enc,
+    masks: Aes128Enc,
 }
 
 /// A key, hashed. One hash serves every limit that counts by the key.
@@ -18,32 +24,34 @@ impl core::fmt::Debug for Secret {
 pub struct KeyHash(pub(super) [u64; 2]);
 
 /// What distinguishes the counters of one namespace, window kind and size from all others:
-/// combined with the hash of a key by exclusive or. The key's and the window's hashes
-/// are drawn from one pseudo-random function, on inputs that a prefix keeps apart, so that two
-/// different pairs meet with a probability of 2^-128.
+/// combined with the hash of a key by exclusive or. Both are pseudo-random, by different secrets,
+/// so that two different pairs meet with a probability of 2^-128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mask(pub(super) [u64; 2]);
 
 /// The identity of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity(pub(super) [u64; 2]);
+pub struct Identity(pub(super) [u64; 2]);
 
-impl Secret {
-    pub(super) fn hash_key(self, key: &[u8]) -> KeyHash {
-        let [k0, k1] = self.0;
-        let hash = SipHasher13::new_with_keys(k0, k1).hash(key);
-        KeyHash([hash.h1, hash.h2])
+impl Hasher {
+    pub(super) fn new(secret: [u64; 2]) -> Hasher {
+        let cipher = |secret: [u64; 2]| Aes128Enc::new(&Array(bytes_of(secret)));
+        Hasher {
+            keys: cipher(secret),
+            masks: cipher(secret.map(|half| !half)),
+        }
     }
 
-    pub(super) fn mask(self, namespace: &[u8], kind: u8, size_millis: u64) -> Mask {
-        // Another key of the hash: no input of `hash_key` can equal one of these.
-        let [k0, k1] = self.0;
-        let mut hasher = SipHasher13::new_with_keys(!k0, k1);
-        hasher.write_u8(kind);
-        hasher.write_u64(size_millis);
-        hasher.write(namespace);
-        let hash = hasher.finish128();
-        Mask([hash.h1, hash.h2])
+    #[inline]
+    pub(super) fn hash_key(&self, key: &[u8]) -> KeyHash {
+        KeyHash(cbc_mac(&self.keys, key))
+    }
+
+    pub(super) fn mask(&self, namespace: &[u8], kind: u8, size_millis: u64) -> Mask {
+        let mut text = vec![kind];
+        text.extend_from_slice(&size_millis.to_le_bytes());
+        text.extend_from_slice(namespace);
+        Mask(cbc_mac(&self.masks, &text))
     }
 }
 
@@ -55,23 +63,89 @@ impl Mask {
     }
 }
 
+impl fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hasher")
+    }
+}
+
+/// What fits into the first block beside the length.
+const FIRST: usize = 14;
+
+#[inline]
+fn cbc_mac(cipher: &Aes128Enc, text: &[u8]) -> [u64; 2] {
+    let (first, rest) = text.split_at(text.len().min(FIRST));
+    // The length: its low 16 bits are all of it, since texts are at most 65,535 bytes long. No text
+    // is the beginning of another one's blocks.
+    let state = pad(first) << 16 | text.len() as u128 & 0xffff;
+    let mut block = Array(state.to_le_bytes());
+    cipher.encrypt_block(&mut block);
+    for chunk in rest.chunks(16) {
+        let state = u128::from_le_bytes(block.0) ^ pad(chunk);
+        block = Array(state.to_le_bytes());
+        cipher.encrypt_block(&mut block);
+    }
+    let state = u128::from_le_bytes(block.0);
+    [state as u64, (state >> 64) as u64]
+}
+
+/// Up to 16 bytes as a number. Together with their length, no two texts have the same.
+#[inline]
+fn pad(bytes: &[u8]) -> u128 {
+    let shift = |bytes_read: usize| (bytes_read.wrapping_sub(bytes.len()) as u32).wrapping_mul(8);
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        // Two words, of which the second one leaves out what the first one has.
+        let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+        u128::from(first) | u128::from(last.unbounded_shr(shift(16))) << 64
+    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+        u128::from(u64::from(first) | u64::from(last.unbounded_shr(shift(8))) << 32)
+    } else {
+        match *bytes {
+            [one, two, three] => u32::from_le_bytes([one, two, three, 0]).into(),
+            [one, two] => u32::from_le_bytes([one, two, 0, 0]).into(),
+            [one] => one.into(),
+            _ => 0,
+        }
+    }
+}
+
+fn bytes_of([low, high]: [u64; 2]) -> [u8; 16] {
+    (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_part_matters() {
-        let secret = Secret([1, 2]);
-        let of = |secret: Secret, namespace: &str, size, key: &str| {
-            secret
+        let of = |secret, namespace: &str, size, key: &str| {
+            let hasher = Hasher::new(secret);
+            hasher
                 .mask(namespace.as_bytes(), 0, size)
-                .identity(secret.hash_key(key.as_bytes()))
+                .identity(hasher.hash_key(key.as_bytes()))
         };
-        let one = of(secret, "a", 1000, "k");
-        assert_eq!(one, of(secret, "a", 1000, "k"));
-        assert_ne!(one, of(secret, "b", 1000, "k"));
-        assert_ne!(one, of(secret, "a", 1001, "k"));
-        assert_ne!(one, of(secret, "a", 1000, "l"));
-        assert_ne!(one, of(Secret([1, 3]), "a", 1000, "k"));
+        let one = of([1, 2], "a", 1000, "k");
+        assert_eq!(one, of([1, 2], "a", 1000, "k"));
+        assert_ne!(one, of([1, 2], "b", 1000, "k"));
+        assert_ne!(one, of([1, 2], "a", 1001, "k"));
+        assert_ne!(one, of([1, 2], "a", 1000, "l"));
+        assert_ne!(one, of([1, 3], "a", 1000, "k"));
+    }
+
+    #[test]
+    fn every_byte_and_the_length_matter() {
+        let hasher = Hasher::new([1, 2]);
+        let mut seen = std::collections::HashSet::new();
+        for len in 0..=100 {
+            assert!(seen.insert(hasher.hash_key(&vec![0; len]).0), "{len}");
+            for position in 0..len {
+                let mut key = vec![0; len];
+                key[position] = 1;
+                assert!(seen.insert(hasher.hash_key(&key).0), "{len} {position}");
+            }
+        }
+        assert_ne!(hasher.hash_key(&[0; 65_535]), hasher.hash_key(&[0; 65_534]));
     }
 }

@@ -16,7 +16,6 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
-use super::identity::Secret;
 use super::meta::NamespaceIndex;
 use super::stats::{NamespaceLine, ZoneLine};
 use crate::policy::namespace::MAX_NAME_LEN;
@@ -78,7 +77,7 @@ pub(super) const VERSION: u64 = 1;
 /// The parts of a table in memory.
 #[derive(Debug)]
 pub(super) struct Parts<'m> {
-    pub(super) secret: Secret,
+    pub(super) secret: [u64; 2],
     pub(super) directory: &'m [DirectoryEntry],
     /// One line per worker for each namespace of the directory.
     pub(super) namespace_lines: &'m [NamespaceLine],
@@ -189,11 +188,11 @@ impl<'m> Parts<'m> {
     /// only accessed through tables.
     pub(super) unsafe fn create(
         region: NonNull<[u8]>,
-        secret: Secret,
+        secret: [u64; 2],
     ) -> Result<Parts<'m>, LayoutError> {
         // SAFETY: the caller's promise; zero is a valid value of every part.
         let (header, parts) = unsafe { Self::carve(region, secret)? };
-        let [k0, k1] = secret.0;
+        let [k0, k1] = secret;
         header.secret[0].store(k0, Ordering::Relaxed);
         header.secret[1].store(k1, Ordering::Relaxed);
         header.len.store(region.len() as u64, Ordering::Relaxed);
@@ -210,7 +209,7 @@ impl<'m> Parts<'m> {
     /// As for [`Parts::create`].
     pub(super) unsafe fn open(region: NonNull<[u8]>) -> Result<Parts<'m>, LayoutError> {
         // SAFETY: the caller's promise; every byte pattern is a valid value of every part.
-        let (header, mut parts) = unsafe { Self::carve(region, Secret([0; 2]))? };
+        let (header, mut parts) = unsafe { Self::carve(region, [0; 2])? };
         if header.magic.load(Ordering::Acquire) != MAGIC {
             return Err(LayoutError::NotATable);
         }
@@ -220,7 +219,7 @@ impl<'m> Parts<'m> {
             return Err(LayoutError::OtherLayout);
         }
         let [k0, k1] = &header.secret;
-        parts.secret = Secret([k0.load(Ordering::Relaxed), k1.load(Ordering::Relaxed)]);
+        parts.secret = [k0.load(Ordering::Relaxed), k1.load(Ordering::Relaxed)];
         Ok(parts)
     }
 
@@ -230,7 +229,7 @@ impl<'m> Parts<'m> {
     /// integers, of which every byte pattern is a value.
     unsafe fn carve(
         region: NonNull<[u8]>,
-        secret: Secret,
+        secret: [u64; 2],
     ) -> Result<(&'m Header, Parts<'m>), LayoutError> {
         if !region.cast::<Cell>().is_aligned() {
             return Err(LayoutError::Misaligned);

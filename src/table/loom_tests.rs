@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use loom::thread;
 
-use super::identity::{Identity, Mask, Secret};
+use super::identity::{Identity, Mask};
 use super::layout::{Bucket, DirectoryEntry, Parts, WAYS};
 use super::meta::Meta;
 use super::stats::{NamespaceLine, ZoneLine};
@@ -42,7 +42,7 @@ fn fixture() -> Fixture {
         Box::leak((0..count).map(|_| T::default()).collect())
     }
     let parts = Parts {
-        secret: Secret([1, 2]),
+        secret: [1, 2],
         directory: leak::<DirectoryEntry>(1),
         namespace_lines: leak::<NamespaceLine>(1),
         zone_lines: leak::<ZoneLine>(1),

@@ -29,15 +29,14 @@ pub(crate) mod testing;
 mod tests;
 mod word;
 
-use core::mem::swap;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicUsize;
 
 use atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use fail::fail_point;
-use identity::{Mask, Secret};
+use identity::{Hasher, Mask};
 use layout::{Cell, DirectoryEntry, Parts};
-use meta::Ticks;
+use meta::{Meta, Ticks};
 use places::Place;
 use stats::{NamespaceLine, ZoneLine};
 use word::{Stamp, Word};
@@ -45,7 +44,7 @@ use word::{Stamp, Word};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, Counts, Position, UnixMillis, WindowSize, WindowType};
 
-pub use identity::KeyHash;
+pub use identity::{Identity, KeyHash};
 pub use layout::LayoutError;
 pub use meta::NamespaceIndex;
 pub use stats::{Evicted, NamespaceStats, Outcome, ZoneStats};
@@ -56,6 +55,7 @@ pub use stats::{Evicted, NamespaceStats, Outcome, ZoneStats};
 #[derive(Debug)]
 pub struct CounterTable<'m> {
     parts: Parts<'m>,
+    hasher: Hasher,
     /// Which event counters this process uses.
     worker: AtomicUsize,
 }
@@ -72,6 +72,12 @@ impl Counter {
     /// The size of the windows.
     pub fn size(&self) -> WindowSize {
         self.size
+    }
+
+    /// The identity of the counter of a key: equal for equal counters only.
+    #[inline]
+    pub fn identity(&self, key: KeyHash) -> Identity {
+        self.mask.identity(key)
     }
 
     /// The namespace that is counted in.
@@ -107,6 +113,13 @@ pub struct Receipt<'m> {
     value: Hits,
 }
 
+impl Receipt<'_> {
+    /// The hits that were counted.
+    pub fn value(&self) -> Hits {
+        self.value
+    }
+}
+
 /// A counter's columns at one moment.
 struct Columns<'m> {
     /// The window that is counted in, and the time in it.
@@ -115,18 +128,16 @@ struct Columns<'m> {
     current: &'m atomic::AtomicU64,
     /// Its value when it was read.
     word: Word,
-    /// The stamp that it should have.
+    /// The stamp that it should have: if it has another, it holds another window.
     stamp: Stamp,
-    /// Whether it holds another window.
-    is_turned: bool,
-    /// Whether the counter was not used for so long that stamps which look right are not.
-    is_old: bool,
     /// The hits of this node in the window.
     counted: Hits,
     /// The rest of the cluster's.
     remote: Hits,
     /// The hits of all in the window before.
     previous: Hits,
+    /// Whether the neighbouring column holds the window after this one.
+    is_behind: bool,
 }
 
 impl<'m> CounterTable<'m> {
@@ -144,9 +155,7 @@ impl<'m> CounterTable<'m> {
     /// it, and is accessed through tables only.
     pub unsafe fn create(region: NonNull<[u8]>, secret: [u64; 2]) -> Result<Self, LayoutError> {
         // SAFETY: the caller's promise.
-        Ok(Self::over(unsafe {
-            Parts::create(region, Secret(secret))?
-        }))
+        Ok(Self::over(unsafe { Parts::create(region, secret)? }))
     }
 
     /// Finds the table that was made in `region`, in this or another process.
@@ -165,8 +174,10 @@ impl<'m> CounterTable<'m> {
     }
 
     fn over(parts: Parts<'m>) -> Self {
+        let hasher = Hasher::new(parts.secret);
         CounterTable {
             parts,
+            hasher,
             worker: AtomicUsize::new(0),
         }
     }
@@ -196,7 +207,7 @@ impl<'m> CounterTable<'m> {
     /// The counters of `namespace`, whose name is `name`, in windows of `size`.
     pub fn counter(&self, namespace: NamespaceIndex, name: &[u8], size: WindowSize) -> Counter {
         const COUNTER: u8 = 0;
-        let mask = self.parts.secret.mask(name, COUNTER, size.millis());
+        let mask = self.hasher.mask(name, COUNTER, size.millis());
         Counter {
             mask,
             namespace,
@@ -207,7 +218,7 @@ impl<'m> CounterTable<'m> {
     /// The hash of a key (any bytes) in this table.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        self.parts.secret.hash_key(key)
+        self.hasher.hash_key(key)
     }
 
     /// Counts `value` (above zero) hits of `key`, if `admission` allows it.
@@ -244,28 +255,10 @@ impl<'m> CounterTable<'m> {
         admission: Admission,
     ) -> Option<Counted<'m>> {
         let mut now = clock.now();
-        let mut is_fresh = false;
         loop {
-            let columns = Columns::read(place, counter.size, now);
-            if columns.is_old {
-                place.forget(counter.size, now);
-            }
-            // Before the hit: who sees a hit sees that the counter is in use.
-            place.touch(now, clock);
-            if columns.is_turned {
-                // Who turns a column wipes out what it held. That must be an older window, so
-                // look at the clock: this process may have been stopped for long.
-                if !is_fresh && columns.word.hits() != Hits::ZERO {
-                    is_fresh = true;
-                    now = clock.fresh();
-                    continue;
-                }
-                // And it must still be this counter's column: a changed word of the next
-                // occupancy looks just like one of an older window.
-                if place.cell.meta.load(Acquire) != place.meta.bits() {
-                    return None;
-                }
-                fail_point!("turn.verified");
+            let mut columns = Columns::read(place.cell, place.meta, counter.size.at(now));
+            if !columns.is_settled(place, now) {
+                columns = place.settle(counter.size, &mut now, clock)?;
             }
 
             let before = columns.counts();
@@ -326,7 +319,9 @@ impl<'m> CounterTable<'m> {
             let Some(place) = self.find(counter.mask.identity(key)) else {
                 return nothing;
             };
-            let counts = Columns::read(place, counter.size, now).counts();
+            let columns = Columns::read_ahead(place, counter.size.at(now));
+            let is_old = place.is_old(counter.size, now);
+            let counts = if is_old { nothing } else { columns.counts() };
             // Acquire on the words before: if the meta is unchanged, they were the counter's.
             if place.cell.meta.load(Acquire) == place.meta.bits() {
                 return counts;
@@ -398,52 +393,54 @@ impl<'m> CounterTable<'m> {
 }
 
 impl<'m> Columns<'m> {
+    /// Reads the columns for the window `at` and the one before.
     #[inline]
-    fn read(place: Place<'m>, size: WindowSize, now: UnixMillis) -> Columns<'m> {
-        let Place { cell, meta } = place;
-        let salt = meta.salt();
-        let mut at = size.at(now);
+    fn read(cell: &'m Cell, meta: Meta, at: Position) -> Columns<'m> {
+        let window = |number| Stamp::new(number, meta.salt());
+        let stamp = window(at.number);
+        let (before, after) = (
+            window(at.number.wrapping_sub(1)),
+            window(at.number.wrapping_add(1)),
+        );
         // Acquire: who sees a word of the next occupancy sees that the meta has changed, and who
         // sees a hit sees `used` as it was when the hit was counted.
-        let (mut current, mut other) = cell.local_columns(at.number);
-        let (mut word, mut other_word) = (load(current), load(other));
-        let (mut remote, mut other_remote) = cell.remote_columns(at.number);
-
-        let ahead = Stamp::new(at.number.wrapping_add(1), salt);
-        if other_word.stamp() == ahead && other_word.hits() != Hits::ZERO {
-            // Another process's clock is one window ahead of ours: join it at its start.
-            at = Position {
-                number: at.number.wrapping_add(1),
-                elapsed: 0,
-            };
-            swap(&mut current, &mut other);
-            swap(&mut word, &mut other_word);
-            swap(&mut remote, &mut other_remote);
-        }
-
-        let stamp = Stamp::new(at.number, salt);
-        let before = Stamp::new(at.number.wrapping_sub(1), salt);
+        let (current, other) = cell.local_columns(at.number);
+        let (remote, other_remote) = cell.remote_columns(at.number);
+        let (word, other) = (load(current), load(other));
         let (remote, other_remote) = (load(remote), load(other_remote));
-        // Last of all: see above.
-        let is_old = place.is_unused_since(size.millis().saturating_mul(2), now);
-        let hits_of = |word: Word, stamp| {
-            if is_old {
-                Hits::ZERO
-            } else {
-                word.hits_of(stamp)
-            }
-        };
         Columns {
             at,
             current,
             word,
             stamp,
-            is_turned: is_old || word.stamp() != stamp,
-            is_old,
-            counted: hits_of(word, stamp),
-            remote: hits_of(remote, stamp),
-            previous: hits_of(other_word, before).plus(hits_of(other_remote, before)),
+            counted: word.hits_of(stamp),
+            remote: remote.hits_of(stamp),
+            previous: other.hits_of(before).plus(other_remote.hits_of(before)),
+            is_behind: other.stamp() == after && other.hits() != Hits::ZERO,
         }
+    }
+
+    /// Reads the columns for the window `at`, or for the one after it if another process, whose
+    /// clock is ahead, already counts in that.
+    fn read_ahead(place: Place<'m>, at: Position) -> Columns<'m> {
+        let columns = Columns::read(place.cell, place.meta, at);
+        if !columns.is_behind {
+            return columns;
+        }
+        let next = Position {
+            number: at.number.wrapping_add(1),
+            elapsed: 0,
+        };
+        Columns::read(place.cell, place.meta, next)
+    }
+
+    /// Whether these columns, just read, can be counted in as they are: this is the newest
+    /// window of a counter in use.
+    #[inline]
+    fn is_settled(&self, place: Place<'_>, now: UnixMillis) -> bool {
+        // The last load: see `read`.
+        let used = Ticks(place.cell.used.load(Relaxed));
+        self.word.stamp() == self.stamp && !self.is_behind && used == Ticks::at(now.0)
     }
 
     #[inline]
@@ -486,10 +483,50 @@ impl Cell {
     }
 }
 
-impl Place<'_> {
+impl<'m> Place<'m> {
+    /// Reads the columns of a counter that is about to be counted in, for the first time in this
+    /// window or for a while. `None` if the place is not the counter's any more.
+    #[cold]
+    fn settle(
+        self,
+        size: WindowSize,
+        now: &mut UnixMillis,
+        clock: &impl Clock,
+    ) -> Option<Columns<'m>> {
+        loop {
+            let columns = Columns::read_ahead(self, size.at(*now));
+            let is_old = self.is_old(size, *now);
+            if is_old {
+                self.forget(size, *now);
+            }
+            // Before the hit: who sees a hit sees that the counter is in use.
+            self.touch(*now, clock);
+            if is_old {
+                continue;
+            }
+            if columns.word.stamp() != columns.stamp {
+                // Who turns a column wipes out what it held. That must be an older window, so
+                // look at the clock: this process may have been stopped for long.
+                if columns.word.hits() != Hits::ZERO {
+                    let fresh = clock.fresh();
+                    if size.at(fresh).number != size.at(*now).number {
+                        *now = fresh;
+                        continue;
+                    }
+                }
+                // And it must still be this counter's column: a word of the next occupancy looks
+                // just like one of an older window.
+                if self.cell.meta.load(Acquire) != self.meta.bits() {
+                    return None;
+                }
+                fail_point!("turn.verified");
+            }
+            return Some(columns);
+        }
+    }
+
     /// Notes that the counter is in use: `used` never goes back while the clock does not, so that
     /// a counter with hits of a live window never looks unused.
-    #[inline]
     fn touch(&self, now: UnixMillis, clock: &impl Clock) {
         let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
         if used != now {
@@ -497,7 +534,6 @@ impl Place<'_> {
         }
     }
 
-    #[cold]
     fn touch_from(&self, used: Ticks, mut now: Ticks, clock: &impl Clock) {
         if used.until(now) == 0 {
             // In the future. Unless that is little, it is our time that is old, or the clock was
@@ -516,16 +552,15 @@ impl Place<'_> {
         fail_point!("touch.dated");
     }
 
-    /// Whether the counter surely was not used for `millis`.
-    #[inline]
-    fn is_unused_since(&self, millis: u64, now: UnixMillis) -> bool {
+    /// Whether the counter was not used for so long that all it holds is forgotten, even if its
+    /// stamps look right: those come round again.
+    fn is_old(&self, size: WindowSize, now: UnixMillis) -> bool {
+        let millis = size.millis().saturating_mul(2);
         let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
         used != now && used.is_over(now, millis)
     }
 
-    /// Clears columns that look like windows near `now` although the counter was not used for so
-    /// long: their stamps have come round again.
-    #[cold]
+    /// Clears columns that look like windows near `now` although the counter is old.
     fn forget(&self, size: WindowSize, now: UnixMillis) {
         let (number, salt) = (size.at(now).number, self.meta.salt());
         let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];

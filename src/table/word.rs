@@ -56,7 +56,7 @@ pub(super) struct Word(u64);
 impl Word {
     #[inline]
     pub(super) const fn new(stamp: Stamp, hits: Hits) -> Word {
-        Word(((hits.thousandths() as u64) << 16) | stamp.0 as u64)
+        Word(hits.to_upper_bits() | stamp.0 as u64)
     }
 
     /// No hits in an occupancy: what a column holds before the first hit. No two occupancies
@@ -83,8 +83,7 @@ impl Word {
 
     #[inline]
     pub(super) const fn hits(self) -> Hits {
-        // An arithmetic shift keeps the sign.
-        Hits::from_thousandths((self.0 as i64) >> 16)
+        Hits::from_upper_bits(self.0)
     }
 
     /// The hits if they belong to `stamp`, else none.

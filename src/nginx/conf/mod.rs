@@ -15,13 +15,15 @@ use crate::policy::headers;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
 
-pub(super) use directives::{COMMANDS, EvaluationError};
+pub(super) use directives::COMMANDS;
 
 /// The configuration of `http`.
 #[derive(Debug, Default)]
 pub(super) struct MainConf {
     zones: Vec<Arc<Zone>>,
     namespaces: Vec<Arc<NamespaceConf>>,
+    /// The index of the variable that keeps a request's context.
+    pub(super) context_slot: usize,
 }
 
 /// A namespace, as the configuration knows it.
@@ -48,6 +50,10 @@ pub(super) struct LocationConf {
 #[derive(Debug, Default)]
 pub(super) struct RuleSet {
     pub(super) rules: Vec<Rule>,
+    /// The namespaces of all rules, each once.
+    pub(super) namespaces: Vec<Arc<NamespaceConf>>,
+    /// The number of limits of all rules.
+    pub(super) limit_count: usize,
     /// The value of `RateLimit-Policy`.
     pub(super) policy: Vec<u8>,
 }
@@ -150,10 +156,6 @@ impl MainConf {
 }
 
 impl NamespaceConf {
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The namespace itself; `None` before the zones are mapped, when there are no requests.
     #[inline]
     pub(super) fn get(&self) -> Option<&Namespace<'static>> {
@@ -181,7 +183,7 @@ impl LocationConf {
     pub(super) fn evaluate_key(
         &self,
         request: *mut ngx_http_request_t,
-    ) -> Result<&'static [u8], EvaluationError> {
+    ) -> Result<&'static [u8], directives::EvaluationError> {
         match &self.key {
             Some(key) => key.evaluate(request),
             // SAFETY: a request has a connection, whose address lives as long.
@@ -224,17 +226,18 @@ impl RuleSet {
             }
             taken.push(limit.name.clone());
         }
+        self.limit_count = self.limit_count.saturating_add(rule.limits.len());
+        if !self
+            .namespaces
+            .iter()
+            .any(|known| known.name == rule.namespace.name)
+        {
+            self.namespaces.push(rule.namespace.clone());
+        }
         self.rules.push(rule);
         self.policy.clear();
         let limits = self.rules.iter().flat_map(Rule::limits);
         headers::policy(limits, |part| self.policy.extend_from_slice(part));
-    }
-}
-
-impl RuleSet {
-    /// The number of limits of all rules.
-    pub(super) fn limit_count(&self) -> usize {
-        self.rules.iter().map(|rule| rule.limits.len()).sum()
     }
 }
 

@@ -1,81 +1,156 @@
 //! What was decided about a request, kept with the request.
+//!
+//! It is kept in the slot of a variable that no configuration can name: unlike the contexts of
+//! modules, variables survive internal redirects, and subrequests share them.
 
-use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 
-use nginx_sys::{ngx_http_request_t, ngx_pool_cleanup_add, ngx_pool_cleanup_pt};
-use ngx::http::HttpModule as _;
+use nginx_sys::{
+    NGX_OK, ngx_conf_t, ngx_http_add_variable, ngx_http_get_variable_index, ngx_http_request_t,
+    ngx_int_t, ngx_palloc, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
+};
+use ngx::http::HttpModuleMainConf as _;
+use ngx::ngx_string;
 
 use super::super::conf::{Headers, RuleSet};
 use super::super::module::Module;
-use crate::engine::Charge;
+use crate::engine::{Charge, Charges};
 
-/// The decision on a request.
+/// The decision on a request. It is never dropped: its memory is the request's.
 #[derive(Debug)]
 pub(super) struct Context {
     /// The rules that were applied.
     pub(super) rules: &'static RuleSet,
     /// What each limit said, the tightest first; empty if no hit was accounted.
-    pub(super) charges: Vec<Charge<'static, 'static>>,
+    pub(super) charges: &'static [Charge<'static, 'static>],
     pub(super) admitted: bool,
     pub(super) headers: Headers,
 }
 
-/// Keeps `context` with the main request of `request`, until that ends. `None`: no memory.
-pub(super) fn keep(request: *mut ngx_http_request_t, context: Context) -> Option<()> {
-    // SAFETY: a request has a main request (perhaps itself), and that its pool, which is destroyed
-    // when the request ends. The cleanup's memory is aligned for any type of C, as `Context` is.
-    unsafe {
-        let main = (*request).main;
-        let cleanup = ngx_pool_cleanup_add((*main).pool, size_of::<Context>()).as_mut()?;
-        let data = cleanup.data.cast::<Context>();
-        data.write(context);
-        cleanup.handler = CLEANUP;
-        *(*main).ctx.add(Module::module().ctx_index) = data.cast();
+impl Context {
+    /// Whether there is anything to tell the client.
+    #[inline]
+    pub(super) fn has_headers(&self) -> bool {
+        !self.charges.is_empty() && (self.headers != Headers::Off || !self.admitted)
     }
-    Some(())
+}
+
+/// Memory of a request for its context and charges.
+pub(super) struct Room {
+    context: NonNull<Context>,
+    charges: NonNull<Charge<'static, 'static>>,
+    len: usize,
+    capacity: usize,
+}
+
+/// A variable without a value.
+unsafe extern "C" fn no_value(
+    _request: *mut ngx_http_request_t,
+    value: *mut ngx_variable_value_t,
+    _data: usize,
+) -> ngx_int_t {
+    // SAFETY: nginx passes the value to be set.
+    unsafe { (*value).set_not_found(1) };
+    NGX_OK as ngx_int_t
+}
+
+/// Adds the slot to the configuration being read; returns its index. `None`: no memory.
+pub(in super::super) fn add_slot(cf: *mut ngx_conf_t) -> Option<ngx_uint_t> {
+    // A blank cannot be part of a variable's name in a configuration.
+    let mut name: ngx_str_t = ngx_string!("ratelimit context");
+    // SAFETY: nginx reads the configuration.
+    unsafe {
+        ngx_http_add_variable(cf, &mut name, 0)
+            .as_mut()?
+            .get_handler = Some(no_value);
+        ngx_uint_t::try_from(ngx_http_get_variable_index(cf, &mut name)).ok()
+    }
+}
+
+/// Where the context of the main request of `request` is kept; null without a configuration.
+#[inline]
+fn slot(request: *mut ngx_http_request_t) -> *mut *mut Context {
+    // SAFETY: a request that has not ended has the configuration of its cycle, and values for all
+    // of its variables, which are zeroed when it begins. Nobody else uses `data` of this one.
+    unsafe {
+        match Module::main_conf(&*request) {
+            Some(conf) => (&raw mut (*(*request).variables.add(conf.context_slot)).data).cast(),
+            None => ptr::null_mut(),
+        }
+    }
+}
+
+impl Room {
+    /// Memory of the main request of `request` for a context and `capacity` charges. `None`: there
+    /// is none.
+    #[inline]
+    pub(super) fn new(request: *mut ngx_http_request_t, capacity: usize) -> Option<Room> {
+        const { assert!(align_of::<Context>() == align_of::<Charge<'_, '_>>()) };
+        const { assert!(align_of::<Context>() <= nginx_sys::NGX_ALIGNMENT) };
+        // No overflow: there are so many limits in memory.
+        let size = size_of::<Charge<'_, '_>>().wrapping_mul(capacity);
+        let size = size.wrapping_add(size_of::<Context>());
+        // SAFETY: a request has a main request (perhaps itself), and that a pool, whose memory is
+        // aligned, and freed when the request ends. The charges follow the context.
+        unsafe {
+            let memory = ngx_palloc((*(*request).main).pool, size);
+            let context = NonNull::new(memory.cast::<Context>())?;
+            Some(Room {
+                context,
+                charges: context.add(1).cast(),
+                len: 0,
+                capacity,
+            })
+        }
+    }
+
+    /// Keeps a decision with the main request of `request`, which the room is of.
+    #[inline]
+    pub(super) fn keep(
+        self,
+        request: *mut ngx_http_request_t,
+        rules: &'static RuleSet,
+        admitted: bool,
+        headers: Headers,
+    ) -> &'static Context {
+        // SAFETY: the memory is the request's, which is the `'static`; `len` charges were written.
+        // The slot is that of a request that has not ended, or null.
+        unsafe {
+            let charges = core::slice::from_raw_parts(self.charges.as_ptr(), self.len);
+            self.context.write(Context {
+                rules,
+                charges,
+                admitted,
+                headers,
+            });
+            if let Some(slot) = slot(request).as_mut() {
+                *slot = self.context.as_ptr();
+            }
+            self.context.as_ref()
+        }
+    }
+}
+
+impl Charges<'static, 'static> for Room {
+    #[inline]
+    fn push(&mut self, charge: Charge<'static, 'static>) {
+        if self.len < self.capacity {
+            // SAFETY: within the memory that `new` took.
+            unsafe { self.charges.add(self.len).write(charge) };
+            self.len = self.len.wrapping_add(1);
+        }
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> &mut [Charge<'static, 'static>] {
+        // SAFETY: so many charges were written, and nobody else has them.
+        unsafe { core::slice::from_raw_parts_mut(self.charges.as_ptr(), self.len) }
+    }
 }
 
 /// The decision on the main request of `request`, if there was one.
 #[inline]
 pub(super) fn of<'r>(request: *mut ngx_http_request_t) -> Option<&'r Context> {
-    // SAFETY: as in `keep`; the slot holds null or what `keep` wrote.
-    unsafe {
-        let main = (*request).main;
-        let slot = (*main).ctx.add(Module::module().ctx_index);
-        if (*slot).is_null() {
-            // An internal redirect cleared it: find it again.
-            *slot = find(main)?.as_ptr();
-        }
-        (*slot).cast::<Context>().as_ref()
-    }
-}
-
-/// Finds what `keep` left, by its cleanup.
-///
-/// # Safety
-///
-/// `main` is a request that has not ended.
-#[inline]
-unsafe fn find(main: *mut ngx_http_request_t) -> Option<NonNull<c_void>> {
-    // SAFETY: the cleanups of a pool are a list; those with our handler have a `Context`.
-    unsafe {
-        let mut cleanup = (*(*main).pool).cleanup;
-        while let Some(entry) = cleanup.as_ref() {
-            if let (Some(handler), Some(ours)) = (entry.handler, CLEANUP) {
-                if ptr::fn_addr_eq(handler, ours) {
-                    return NonNull::new(entry.data);
-                }
-            }
-            cleanup = entry.next;
-        }
-        None
-    }
-}
-
-const CLEANUP: ngx_pool_cleanup_pt = Some(drop_context);
-
-unsafe extern "C" fn drop_context(data: *mut c_void) {
-    // SAFETY: nginx calls it once, with what `keep` wrote.
-    unsafe { data.cast::<Context>().drop_in_place() }
+    // SAFETY: the slot is null or holds what `keep` wrote, which lives as long as the request.
+    unsafe { slot(request).as_ref()?.as_ref() }
 }

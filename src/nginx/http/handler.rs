@@ -7,12 +7,12 @@ use nginx_sys::{
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
-use super::super::conf::{EvaluationError, LocationConf, RuleSet};
+use super::super::conf::{LocationConf, RuleSet};
 use super::super::guard::guard;
 use super::super::log;
 use super::super::module::Module;
 use super::super::time::NgxClock;
-use super::context::{self, Context};
+use super::context::{self, Room};
 use crate::engine::{Attempt, Charge};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, is_accounted};
@@ -44,15 +44,16 @@ pub(in super::super) fn install(cf: *mut ngx_conf_t) -> ngx_int_t {
 }
 
 unsafe extern "C" fn handler(request: *mut ngx_http_request_t) -> ngx_int_t {
+    // SAFETY: nginx passes a request that has not ended.
+    let conf = Module::location_conf(unsafe { &*request });
+    let Some((conf, rules)) = conf.and_then(|conf| Some((conf, conf.rules()?))) else {
+        return NGX_DECLINED as ngx_int_t;
+    };
     guard(NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t, || {
-        // SAFETY: nginx passes a request that has not ended.
-        let Some(conf) = Module::location_conf(unsafe { &*request }) else {
-            return NGX_DECLINED as ngx_int_t;
-        };
-        match conf.rules() {
-            // Counted once, by the first location that has rules.
-            Some(rules) if context::of(request).is_none() => decide(request, conf, rules),
-            _ => NGX_DECLINED as ngx_int_t,
+        // Counted once, by the first location that has rules.
+        match context::of(request) {
+            None => decide(request, conf, rules),
+            Some(_) => NGX_DECLINED as ngx_int_t,
         }
     })
 }
@@ -66,24 +67,25 @@ fn decide(
 ) -> ngx_int_t {
     // SAFETY: a request has a connection, and that a log.
     let connection_log = unsafe { (*(*request).connection).log };
-    let key = match conf.evaluate_key(request) {
-        Ok(key) => key,
-        Err(EvaluationError) => return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t,
+    let Ok(key) = conf.evaluate_key(request) else {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
     };
 
-    let mut attempt = Attempt::new();
-    let mut charges = Vec::new();
-    if is_accounted(key) {
-        charges.reserve_exact(rules.limit_count());
+    let has_key = is_accounted(key);
+    let limits = if has_key { rules.limit_count } else { 0 };
+    let Some(room) = Room::new(request, limits) else {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+    };
+
+    let mut attempt = Attempt::new(room);
+    if has_key {
         for rule in &rules.rules {
             let Some(namespace) = rule.namespace.get() else {
                 continue;
             };
-            let table = namespace.table();
-            let hash = table.hash(key);
+            let hash = namespace.table().hash(key);
             for (limit, counter) in &rule.limits {
-                let counter = counter.counter(namespace);
-                charges.push(attempt.charge(table, counter, limit, hash, Hits::ONE, &NgxClock));
+                attempt.charge(namespace, counter, limit, hash, Hits::ONE, &NgxClock);
             }
         }
     } else if key.len() > MAX_KEY_LEN {
@@ -93,54 +95,34 @@ fn decide(
             format_args!("ratelimit: a key of {} bytes is not accounted", key.len()),
         );
     }
-    let admitted = attempt.finish(&mut charges);
+    let (admitted, room) = attempt.finish();
+    let context = room.keep(request, rules, admitted, conf.headers());
     log::debug(connection_log, || {
-        format!("ratelimit: {} limits, admitted: {admitted}", charges.len())
+        format!("ratelimit: {limits} limits, admitted: {admitted}")
     });
-    count(rules, &charges, admitted);
-    if !admitted {
-        log_rejection(connection_log, &charges);
-    }
-
-    let headers = conf.headers();
-    if context::keep(
-        request,
-        Context {
-            rules,
-            charges,
-            admitted,
-            headers,
-        },
-    )
-    .is_none()
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+    if has_key {
+        count(rules, admitted);
     }
     if admitted {
-        NGX_DECLINED as ngx_int_t
-    } else {
-        NGX_HTTP_TOO_MANY_REQUESTS as ngx_int_t
+        return NGX_DECLINED as ngx_int_t;
     }
+    log_rejection(connection_log, context.charges);
+    NGX_HTTP_TOO_MANY_REQUESTS as ngx_int_t
 }
 
 /// Counts the outcome in each namespace that had a say.
-fn count(rules: &RuleSet, charges: &[Charge<'_, '_>], admitted: bool) {
-    if charges.is_empty() {
-        return;
-    }
+fn count(rules: &RuleSet, admitted: bool) {
     let outcome = if admitted {
         Outcome::Passed
     } else {
         Outcome::Rejected
     };
-    for (index, rule) in rules.rules.iter().enumerate() {
-        let mut earlier = rules.rules.iter().take(index);
-        if earlier.any(|earlier| earlier.namespace.name() == rule.namespace.name()) {
-            continue;
-        }
-        if let Some(namespace) = rule.namespace.get() {
-            namespace.table().count_outcome(namespace.index(), outcome);
-        }
+    for namespace in rules
+        .namespaces
+        .iter()
+        .filter_map(|namespace| namespace.get())
+    {
+        namespace.table().count_outcome(namespace.index(), outcome);
     }
 }
 

@@ -4,8 +4,9 @@
 use core::ptr;
 
 use nginx_sys::{
-    NGX_ERROR, ngx_http_output_header_filter_pt, ngx_http_request_t, ngx_http_top_header_filter,
-    ngx_int_t, ngx_list_part_t, ngx_list_push, ngx_pnalloc, ngx_pool_t, ngx_str_t, ngx_table_elt_t,
+    NGX_ERROR, NGX_OK, ngx_http_output_header_filter_pt, ngx_http_request_t,
+    ngx_http_top_header_filter, ngx_int_t, ngx_list_part_t, ngx_list_push, ngx_pnalloc, ngx_pool_t,
+    ngx_str_t, ngx_table_elt_t,
 };
 
 use super::super::conf::Headers;
@@ -26,32 +27,27 @@ pub(in super::super) fn install() {
 }
 
 unsafe extern "C" fn filter(request: *mut ngx_http_request_t) -> ngx_int_t {
-    let done = guard(None, || {
+    if let Some(context) = context::of(request) {
         // SAFETY: nginx passes a request that has not ended. Subrequests have no headers.
-        if unsafe { (*request).main } != request {
-            return Some(());
+        let is_main = unsafe { (*request).main } == request;
+        if is_main && context.has_headers() && guard(None, || add(request, context)).is_none() {
+            return NGX_ERROR as ngx_int_t;
         }
-        match context::of(request) {
-            Some(context) => add(request, context),
-            None => Some(()),
-        }
-    });
+    }
     // SAFETY: set by `install`, before there are requests.
-    match (done, unsafe { NEXT }) {
+    match unsafe { NEXT } {
         // SAFETY: the next filter takes what this one got.
-        (Some(()), Some(next)) => unsafe { next(request) },
-        _ => NGX_ERROR as ngx_int_t,
+        Some(next) => unsafe { next(request) },
+        None => NGX_OK as ngx_int_t,
     }
 }
 
 /// Adds the headers. `None`: no memory.
+#[inline(never)]
 fn add(request: *mut ngx_http_request_t, context: &Context) -> Option<()> {
     let verdicts = || context.charges.iter().map(|charge| &charge.verdict);
-    if context.charges.is_empty() {
-        return Some(());
-    }
     if context.headers == Headers::Ietf {
-        put(request, headers::POLICY, &context.rules.policy);
+        put(request, headers::POLICY, &context.rules.policy)?;
         let names: usize = verdicts().map(|verdict| verdict.limit.name.len()).sum();
         // `"name";r=..., ` and so on, with two numbers of at most 20 digits.
         let capacity = context
