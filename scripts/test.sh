@@ -147,13 +147,15 @@ check "dependencies between modules" scripts/check-layers.sh
 if command -v cargo-deny >/dev/null; then
     check "cargo deny" cargo deny check licenses bans sources
 else
-    say "cargo deny: skipped, it is not installed"
+    say "cargo deny is not installed: dependencies' licences are not looked at"
 fi
 check "clippy without nginx" \
     cargo clippy --locked --all-targets --no-default-features -- -D warnings
 check "clippy" env NGINX_SOURCE_DIR="$debian_tree" NGINX_BUILD_DIR="$debian_tree/objs" \
     cargo clippy --locked --all-targets -- -D warnings
 tests "cargo test without nginx" cargo test --locked --no-default-features
+tests "every interleaving (loom)" env RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+    cargo test --locked --release --no-default-features --lib loom_tests
 
 check "build for Debian's nginx" scripts/build.sh
 check "build for nginx $crate_nginx_version" build_for_crate_nginx

@@ -86,7 +86,7 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
             }
             // One in eight is a cold key: they fill the table several times over, but slowly enough
             // that there is always one whose windows have ended to make room.
-            let is_hot = random % 8 != 0;
+            let is_hot = !random.is_multiple_of(8);
             let key = if is_hot {
                 (random >> 8) % HOT_KEYS
             } else {
