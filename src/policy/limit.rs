@@ -128,7 +128,8 @@ impl Verdict<'_> {
         window_type.retry_after(size, &self.counts, hits, self.cost)
     }
 
-    /// Orders by the share of the limit that remains, the tightest first.
+    /// Orders by tightness, the tightest first: what refuses before what admits, then by the share
+    /// of the limit that remains.
     pub fn tightness(&self, other: &Self) -> Ordering {
         // remaining / limit < other.remaining / other.limit, without a division. Products of two
         // numbers of 48 bits.
@@ -136,7 +137,8 @@ impl Verdict<'_> {
             let (remaining, limit) = (one.remaining(), two.limit.hits);
             i128::from(remaining.thousandths()).wrapping_mul(i128::from(limit.thousandths()))
         };
-        crosswise(self, other).cmp(&crosswise(other, self))
+        let by_share = || crosswise(self, other).cmp(&crosswise(other, self));
+        self.admitted.cmp(&other.admitted).then_with(by_share)
     }
 }
 

@@ -187,9 +187,10 @@ fn a_window_is_turned_once() {
 fn a_hit_at_the_end_of_a_window_is_in_one_of_the_two() {
     explore(3, || {
         let fixture = fixture();
-        fixture.add(key(1), T);
+        let end = T + SIZE - 1;
+        fixture.add(key(1), end);
         both(
-            move || fixture.add(key(1), T),
+            move || fixture.add(key(1), end),
             move || fixture.add(key(1), T + SIZE),
         );
         let (current, previous) = fixture.counts(key(1), T + SIZE);

@@ -319,7 +319,7 @@ impl<'m> CounterTable<'m> {
             let Some(place) = self.find(counter.mask.identity(key)) else {
                 return nothing;
             };
-            let columns = Columns::read_ahead(place, counter.size.at(now));
+            let columns = Columns::read_ahead(place, counter.size, now);
             let is_old = place.is_old(counter.size, now);
             let counts = if is_old { nothing } else { columns.counts() };
             // Acquire on the words before: if the meta is unchanged, they were the counter's.
@@ -420,11 +420,13 @@ impl<'m> Columns<'m> {
         }
     }
 
-    /// Reads the columns for the window `at`, or for the one after it if another process, whose
-    /// clock is ahead, already counts in that.
-    fn read_ahead(place: Place<'m>, at: Position) -> Columns<'m> {
+    /// Reads the columns for `now`, or for the next window if another process, whose clock is a
+    /// little ahead, already counts in that.
+    fn read_ahead(place: Place<'m>, size: WindowSize, now: UnixMillis) -> Columns<'m> {
+        let at = size.at(now);
         let columns = Columns::read(place.cell, place.meta, at);
-        if !columns.is_behind {
+        let lead = size.millis().saturating_sub(at.elapsed);
+        if !columns.is_behind || lead > (size.millis() / 10).min(Ticks::SKEW_MILLIS) {
             return columns;
         }
         let next = Position {
@@ -494,10 +496,22 @@ impl<'m> Place<'m> {
         clock: &impl Clock,
     ) -> Option<Columns<'m>> {
         loop {
-            let columns = Columns::read_ahead(self, size.at(*now));
+            let columns = Columns::read_ahead(self, size, *now);
+            let number = columns.at.number;
+            if columns.is_behind {
+                // Our time is old, or the clock was set back: then the next window is forgotten,
+                // so that nobody is blocked in this one and in that.
+                *now = clock.fresh();
+                if size.at(*now).number == number {
+                    self.forget(number.wrapping_add(1));
+                }
+                continue;
+            }
             let is_old = self.is_old(size, *now);
             if is_old {
-                self.forget(size, *now);
+                for number in [number.wrapping_sub(1), number, number.wrapping_add(1)] {
+                    self.forget(number);
+                }
             }
             // Before the hit: who sees a hit sees that the counter is in use.
             self.touch(*now, clock);
@@ -560,17 +574,15 @@ impl<'m> Place<'m> {
         used != now && used.is_over(now, millis)
     }
 
-    /// Clears columns that look like windows near `now` although the counter is old.
-    fn forget(&self, size: WindowSize, now: UnixMillis) {
-        let (number, salt) = (size.at(now).number, self.meta.salt());
-        let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
-        for column in self.cell.local.iter().chain(&self.cell.remote) {
+    /// Clears the columns of the window `number`, if they look like it.
+    fn forget(&self, number: u64) {
+        let salt = self.meta.salt();
+        let (local, _) = self.cell.local_columns(number);
+        let (remote, _) = self.cell.remote_columns(number);
+        for column in [local, remote] {
             let word = load(column);
-            if near
-                .iter()
-                .any(|&number| word.stamp() == Stamp::new(number, salt))
-            {
-                // If this fails, somebody counts in the column, and it is not old any more.
+            if word.stamp() == Stamp::new(number, salt) {
+                // If this fails, somebody counts in the column, and looks again as we do.
                 let empty = Word::empty(salt).bits();
                 let _ = column.compare_exchange(word.bits(), empty, AcqRel, Relaxed);
                 fail_point!("forget.cleared");

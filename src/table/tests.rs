@@ -194,13 +194,35 @@ fn counts_are_exact_to_a_thousandth_and_saturate() {
 }
 
 #[test]
-fn a_clock_one_window_behind_counts_in_the_newer_window() {
+fn a_clock_a_little_behind_counts_in_the_newer_window() {
     let fixture = fixture(1000);
     fixture.later(1000);
     fixture.add("a", 1);
-    fixture.clock.set(T);
+    fixture.clock.set(T + 950);
     let counts = fixture.add("a", 1);
     assert_eq!((counts.current, counts.elapsed), (hits(2), 0));
+}
+
+#[test]
+fn a_worker_that_remembers_the_last_window_looks_at_the_clock() {
+    let fixture = fixture(1000);
+    fixture.later(1000);
+    fixture.add("a", 1);
+    fixture.clock.seen.set(T);
+    assert_eq!(current_previous(fixture.add("a", 1)), (2, 0));
+}
+
+#[test]
+fn a_clock_set_back_blocks_nobody_for_longer_than_a_window() {
+    let fixture = fixture(1000);
+    fixture.add("a", 5);
+    fixture.later(1000);
+    fixture.add("a", 100);
+    // Most of a window back: what that held still counts, the next one begins anew.
+    fixture.clock.set(T + 10);
+    assert_eq!(current_previous(fixture.add("a", 1)), (6, 0));
+    fixture.clock.set(T + 1000);
+    assert_eq!(current_previous(fixture.add("a", 1)), (1, 6));
 }
 
 #[test]
