@@ -4,7 +4,7 @@ use super::ratelimiting::{Namespace, WindowCounter};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::{Clock, Counts};
-use crate::table::{Admission, CounterTable, Identity, KeyHash, Receipt};
+use crate::table::{Admission, Counted, Counter, CounterTable, Identity, KeyHash, Receipt};
 
 /// What a limit said, and what it was charged.
 #[derive(Debug)]
@@ -71,37 +71,24 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         let is_charged = !self.is_first && self.is_charged(identity);
         self.is_first = false;
 
-        let verdict;
-        let mut receipt = None;
-        if is_charged || self.is_refused || cost == Hits::ZERO {
-            let included = if is_charged { cost } else { Hits::ZERO };
-            let counts = table.read(counter, key, clock);
-            let before = Counts {
-                current: counts.current.minus(included),
-                ..counts
-            };
-            let admitted = limit
-                .window_type
-                .admits(limit.size, &before, limit.hits, cost);
-            verdict = Verdict {
-                limit,
-                counts,
-                cost,
-                admitted,
-            };
+        let counted = if is_charged || self.is_refused || cost == Hits::ZERO {
+            ask(table, counter, limit, key, cost, is_charged, clock)
         } else {
             let admission = Admission::Within(limit.hits, limit.window_type);
-            let counted = table.add(counter, key, clock, cost, admission);
-            let admitted = counted.receipt.is_some();
-            verdict = Verdict {
-                limit,
-                counts: counted.counts,
-                cost,
-                admitted,
-            };
-            receipt = counted.receipt;
-        }
-        self.is_refused |= !verdict.admitted;
+            table.add(counter, key, clock, cost, admission)
+        };
+        let Counted {
+            counts,
+            admitted,
+            receipt,
+        } = counted;
+        self.is_refused |= !admitted;
+        let verdict = Verdict {
+            limit,
+            counts,
+            cost,
+            admitted,
+        };
         self.charges.push(Charge {
             verdict,
             table,
@@ -110,8 +97,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         });
     }
 
-    /// Whether an earlier limit has the same counter.
-    #[cold]
+    /// Whether an earlier limit has the same counter, and charged it.
+    #[inline(never)]
     fn is_charged(&mut self, identity: Identity) -> bool {
         let mut earlier = self.charges.as_mut_slice().iter();
         earlier.any(|charge| charge.identity == identity && charge.receipt.is_some())
@@ -129,6 +116,33 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
             charges.sort_by(|one, two| one.verdict.tightness(&two.verdict));
         }
         (!self.is_refused, self.charges)
+    }
+}
+
+/// Asks `limit` whether it admits `cost` hits, without charging them, or when they have been charged.
+#[inline(never)]
+fn ask<'m>(
+    table: &'m CounterTable<'m>,
+    counter: &Counter,
+    limit: &Limit,
+    key: KeyHash,
+    cost: Hits,
+    is_charged: bool,
+    clock: &impl Clock,
+) -> Counted<'m> {
+    let counts = table.read(counter, key, clock);
+    let included = if is_charged { cost } else { Hits::ZERO };
+    let before = Counts {
+        current: counts.current.minus(included),
+        ..counts
+    };
+    let admitted = limit
+        .window_type
+        .admits(limit.size, &before, limit.hits, cost);
+    Counted {
+        counts,
+        admitted,
+        receipt: None,
     }
 }
 

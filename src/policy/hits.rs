@@ -61,6 +61,18 @@ impl Hits {
         Self::from_thousandths(self.0.wrapping_add(other.0))
     }
 
+    /// `self + other`, saturated, and zero where that would be negative.
+    #[inline]
+    pub const fn plus_at_least_zero(self, other: Hits) -> Hits {
+        let sum = self.0.wrapping_add(other.0);
+        let sum = if sum < 0 { 0 } else { sum };
+        if sum > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Hits(sum)
+        }
+    }
+
     /// `self - other`, saturated.
     #[inline]
     pub const fn minus(self, other: Hits) -> Hits {

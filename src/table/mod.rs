@@ -100,6 +100,8 @@ pub enum Admission {
 pub struct Counted<'m> {
     /// The counts afterwards.
     pub counts: Counts,
+    /// Whether the condition was met, and the hits were counted.
+    pub admitted: bool,
     /// How to find the hits again, if they were counted: [`CounterTable::give_back`].
     pub receipt: Option<Receipt<'m>>,
 }
@@ -266,6 +268,7 @@ impl<'m> CounterTable<'m> {
                 if !window_type.admits(counter.size, &before, limit, value) {
                     return Some(Counted {
                         counts: before,
+                        admitted: false,
                         receipt: None,
                     });
                 }
@@ -301,6 +304,7 @@ impl<'m> CounterTable<'m> {
             };
             return Some(Counted {
                 counts,
+                admitted: true,
                 receipt: Some(receipt),
             });
         }
@@ -415,7 +419,9 @@ impl<'m> Columns<'m> {
             stamp,
             counted: word.hits_of(stamp),
             remote: remote.hits_of(stamp),
-            previous: other.hits_of(before).plus(other_remote.hits_of(before)),
+            previous: other
+                .hits_of(before)
+                .plus_at_least_zero(other_remote.hits_of(before)),
             is_behind: other.stamp() == after && other.hits() != Hits::ZERO,
         }
     }
@@ -450,8 +456,8 @@ impl<'m> Columns<'m> {
         // A sum can be negative for a moment, while what the store says is on its way.
         Counts {
             window: self.at.number,
-            current: self.counted.plus(self.remote).max(Hits::ZERO),
-            previous: self.previous.max(Hits::ZERO),
+            current: self.counted.plus_at_least_zero(self.remote),
+            previous: self.previous,
             elapsed: self.at.elapsed,
         }
     }
