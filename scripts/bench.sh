@@ -6,13 +6,18 @@
 # Instructions per keep-alive request of empty_gif, by callgrind: one nginx process serves N
 # requests, another 5N, and the difference is divided by 4N, so that neither start-up nor exit
 # counts. Unlike times, instruction counts repeat to 0.1 %.
+#
+# The contestant `table` is the counter table without nginx: nanoseconds per operation, bytes per
+# key. These times depend on the machine, and on what else it does.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 command="scripts/bench.sh $*"
 requests=2000
+effort=()
 if [ "${1:-}" = --quick ]; then
     requests=400
+    effort=(--quick)
     shift
 fi
 
@@ -38,10 +43,45 @@ for k in same new; do
     contestant "ours-ietf-$k" $k "$ours" "$rule ratelimit_headers ietf;"
 done
 
-[ $# -gt 0 ] || set -- "${contestants[@]}"
+[ $# -gt 0 ] || set -- "${contestants[@]}" table
+chosen=()
+table=
 for contestant in "$@"; do
-    [ -n "${keys[$contestant]:-}" ] || die "no such contestant: $contestant (${contestants[*]})"
+    if [ "$contestant" = table ]; then
+        table=yes
+    elif [ -n "${keys[$contestant]:-}" ]; then
+        chosen+=("$contestant")
+    else
+        die "no such contestant: $contestant (${contestants[*]} table)"
+    fi
 done
+
+# heading [VERSION...]: what was run, and on what.
+heading() {
+    local versions
+    versions=$(printf '%s, ' "$@" "$(rustc --version)")
+    cat <<END
+command   $command
+machine   $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(uname -sr)
+versions  ${versions%, }
+commit    $(git -C "$root" describe --always --dirty 2>/dev/null || echo none)
+
+END
+}
+
+# In a directory of its own: target/release has the module.
+bench_table() {
+    say table
+    (cd "$root" && CARGO_TARGET_DIR=$root/target/bench cargo run --quiet --locked --release \
+        --no-default-features --example table-bench -- "${effort[@]}")
+}
+
+if [ ${#chosen[@]} = 0 ]; then
+    need_rust
+    heading
+    bench_table
+    exit
+fi
 
 need_packages valgrind perl
 tree=$(crate_nginx)
@@ -109,23 +149,16 @@ instructions() {
     [ -n "$total" ] || die "no total in callgrind's output"
 }
 
-for contestant in "$@"; do
+for contestant in "${chosen[@]}"; do
     write_conf "$contestant" >"$prefix/bench.conf"
     nginx_test "$nginx" "$prefix" "$prefix/bench.conf" || die "$contestant: nginx refuses its configuration"
 done
 
-cat <<END
-command   $command
-machine   $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(uname -sr)
-versions  nginx $(nginx_binary_version "$nginx"), $(rustc --version), $(valgrind --version)
-commit    $(git -C "$root" describe --always --dirty 2>/dev/null || echo none)
-
-instructions per request, from $requests and $((5 * requests)) requests
-
-END
+heading "nginx $(nginx_binary_version "$nginx")" "$(valgrind --version)"
+printf 'instructions per request, from %s and %s requests\n\n' "$requests" $((5 * requests))
 printf '%-16s %12s %12s\n' contestant instructions 'over bare'
 declare -A bare
-for contestant in "$@"; do
+for contestant in "${chosen[@]}"; do
     write_conf "$contestant" >"$prefix/bench.conf"
     say "$contestant"
     instructions "$requests" "${keys[$contestant]}"
@@ -140,3 +173,8 @@ for contestant in "$@"; do
     fi
     printf '%-16s %12s %12s\n' "$contestant" "$each" "$over"
 done
+
+if [ -n "$table" ]; then
+    echo
+    bench_table
+fi

@@ -4,7 +4,7 @@ use super::ratelimiting::{Namespace, WindowCounter};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::{Clock, Counts};
-use crate::table::{Admission, Counted, Counter, CounterTable, Identity, KeyHash, Receipt};
+use crate::table::{Admission, Counted, Counter, CounterTable, Identity, Key, Receipt};
 
 /// What a limit said, and what it was charged.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         namespace: &Namespace<'m>,
         window: &WindowCounter,
         limit: &'c Limit,
-        key: KeyHash,
+        key: Key<'_>,
         cost: Hits,
         clock: &impl Clock,
     ) {
@@ -125,7 +125,7 @@ fn ask<'m>(
     table: &'m CounterTable<'m>,
     counter: &Counter,
     limit: &Limit,
-    key: KeyHash,
+    key: Key<'_>,
     cost: Hits,
     is_charged: bool,
     clock: &impl Clock,
@@ -206,7 +206,7 @@ mod tests {
         /// Whether a request is admitted, and the rates afterwards, the tightest first.
         fn attempt(&self, cost: Hits) -> (bool, Vec<(&str, i64)>) {
             let mut attempt = Attempt::new(Vec::new());
-            let key = self.namespace.table().hash(b"k");
+            let key = self.namespace.table().key(b"k");
             for (limit, window) in &self.limits {
                 attempt.charge(&self.namespace, window, limit, key, cost, &self.clock);
             }

@@ -110,7 +110,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         }
         let Namespace { table, .. } = self.namespace;
         let counter = self.namespace.counter(window_size);
-        let hash = table.hash(key);
+        let hash = table.key(key);
         let counted = table.add(&counter, hash, clock, value, Admission::Unconditional);
         Ok(window_type.rate(window_size, &counted.counts))
     }
@@ -147,7 +147,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         }
         let Namespace { table, .. } = self.namespace;
         let counter = self.namespace.counter(window_size);
-        Ok(table.read(&counter, table.hash(key), clock))
+        Ok(table.read(&counter, table.key(key), clock))
     }
 }
 

@@ -35,7 +35,7 @@ impl Fixture {
     fn add(&self, key: &str, at: u64) -> Counted<'_> {
         let table = &self.shared.table;
         let clock = TestClock::at(at);
-        let hash = table.hash(key.as_bytes());
+        let hash = table.key(key.as_bytes());
         table.add(
             &self.counter,
             hash,
@@ -51,7 +51,7 @@ impl Fixture {
 
     fn counts(&self, key: &str, at: u64) -> (i64, i64) {
         let table = &self.shared.table;
-        let hash = table.hash(key.as_bytes());
+        let hash = table.key(key.as_bytes());
         let counts = table.read(&self.counter, hash, &TestClock::at(at));
         (counts.current.whole(), counts.previous.whole())
     }
@@ -289,6 +289,63 @@ fn dying_while_giving_back() {
             assert_eq!(fixture.add("k", T).counts.current.whole(), 2 + left);
         },
     );
+}
+
+#[test]
+fn dying_while_naming_a_counter() {
+    let points = [
+        "add.counted",
+        "change.noted",
+        "insert.claimed",
+        "insert.cleared",
+        "insert.dated",
+        "insert.named",
+        "insert.tagged",
+        "name.attached",
+        "name.claimed",
+        "name.published",
+        "name.written",
+        "turn.verified",
+    ];
+    let key = "a key of 200 bytes".repeat(200 / 18 + 1);
+    for len in [1 << 20, SMALL] {
+        die_everywhere(
+            || {
+                let mut fixture = Fixture::new(len);
+                fixture.counter = fixture.counter.synced(true);
+                // Fills the small table, with names.
+                for n in 0..NEIGHBOURS {
+                    fixture.add(&format!("neighbour {n}"), T);
+                }
+                fixture
+            },
+            |fixture| fixture.hit(&key, T),
+            &points,
+            |fixture, point| {
+                let counted = i64::from(point == "add.counted");
+                assert_eq!(fixture.counts(&key, T), (counted, 0));
+                // The dead held their places for a moment.
+                let later = T + SIZE - 1;
+                for n in 1..=3 {
+                    let current = fixture.add(&key, later).counts.current;
+                    assert_eq!(current.whole(), counted + n);
+                }
+                let mut changes = BTreeMap::new();
+                for group in 0..fixture.shared.table.change_groups() {
+                    fixture
+                        .shared
+                        .table
+                        .take_changes(group, UnixMillis(later), |change| {
+                            changes.insert(change.key, change.windows[0].local.whole());
+                        });
+                }
+                assert_eq!(changes.remove(key.as_bytes()), Some(counted + 3));
+                for (name, hits) in changes {
+                    assert!(name.starts_with(b"neighbour ") && hits == 1, "{name:?}");
+                }
+            },
+        );
+    }
 }
 
 #[test]

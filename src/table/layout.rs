@@ -5,6 +5,7 @@
 //! directory  names of namespaces
 //! lines      event counters, by namespace and worker, and by worker
 //! tags       one word per bucket: a tag of 7 bits for each cell, a version of 8
+//! changes    a bit per cell: whether a synced counter changed since it was looked at
 //! buckets    cells of 64 bytes, WAYS to a bucket
 //! ```
 //!
@@ -42,8 +43,9 @@ pub(super) struct Cell {
     pub(super) meta: AtomicU64,
     /// When the counter was last used, in ticks.
     pub(super) used: AtomicU32,
-    /// Reserved: where the key's bytes are kept, for those who have to name it.
-    _extension: AtomicU32,
+    /// Of a counter: one more than the index of the first part of its name; 0: none. Of a part of
+    /// a name: the same of the next part. See `names`.
+    pub(super) extension: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -84,6 +86,8 @@ pub(super) struct Parts<'m> {
     /// One line per worker.
     pub(super) zone_lines: &'m [ZoneLine],
     pub(super) tags: &'m [AtomicU64],
+    /// 64 cells a word.
+    pub(super) changes: &'m [AtomicU64],
     pub(super) buckets: &'m [Bucket],
 }
 
@@ -130,13 +134,17 @@ impl Geometry {
         let fixed = size_of::<Header>()
             .saturating_add(namespaces.saturating_mul(namespace))
             .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
-            // What aligning the buckets after the tags may take.
-            .saturating_add(align_of::<Cell>());
-        let bucket = size_of::<AtomicU64>().saturating_add(size_of::<Bucket>());
+            // What aligning the buckets after the words before them may take, and rounding up.
+            .saturating_add(align_of::<Cell>().saturating_add(size_of::<AtomicU64>()));
+        let bucket = size_of::<AtomicU64>()
+            .saturating_add(size_of::<Bucket>())
+            .saturating_add(WAYS / 8);
         let buckets = len
             .saturating_sub(fixed)
             .checked_div(bucket)
-            .unwrap_or_default();
+            .unwrap_or_default()
+            // An index of a cell and one more fit 32 bits.
+            .min((u32::MAX as usize / WAYS).saturating_sub(1));
         // A key has two different buckets.
         if buckets < 2 {
             return Err(LayoutError::TooSmall);
@@ -147,6 +155,11 @@ impl Geometry {
             buckets,
         })
     }
+}
+
+/// The number of words that have a bit for each cell of so many buckets.
+pub(super) const fn change_words(buckets: usize) -> usize {
+    buckets.saturating_mul(WAYS).div_ceil(64)
 }
 
 /// Hands out the parts of a region from its start.
@@ -252,6 +265,7 @@ impl<'m> Parts<'m> {
                 namespace_lines: carver.next(namespaces.saturating_mul(workers))?,
                 zone_lines: carver.next(workers)?,
                 tags: carver.next(buckets)?,
+                changes: carver.next(change_words(buckets))?,
                 buckets: carver.next(buckets)?,
             };
             Ok((header, parts))

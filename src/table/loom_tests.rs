@@ -47,25 +47,31 @@ fn fixture() -> Fixture {
         namespace_lines: leak::<NamespaceLine>(1),
         zone_lines: leak::<ZoneLine>(1),
         tags: leak(2),
+        changes: leak(1),
         buckets: leak::<Bucket>(2),
     };
     let table: &'static CounterTable = Box::leak(Box::new(CounterTable::over(parts)));
     let size = WindowSize::from_millis(SIZE).unwrap();
+    let (mask, namespace) = (Mask([0; 2]), NamespaceIndex(0));
     let counter = Counter {
-        mask: Mask([0; 2]),
-        namespace: NamespaceIndex(0),
+        mask,
+        namespace,
         size,
+        is_synced: false,
     };
     Fixture { table, counter }
 }
 
 /// Keys whose first bucket is the first, whose home is its first cell, and that share a tag.
-fn key(n: u64) -> KeyHash {
-    KeyHash([n, 0])
+fn key(n: u64) -> Key<'static> {
+    Key {
+        bytes: b"key",
+        hash: KeyHash([n, 0]),
+    }
 }
 
 impl Fixture {
-    fn add(&self, key: KeyHash, at: u64) -> Counted<'static> {
+    fn add(&self, key: Key<'_>, at: u64) -> Counted<'static> {
         self.table.add(
             &self.counter,
             key,
@@ -75,14 +81,14 @@ impl Fixture {
         )
     }
 
-    fn counts(&self, key: KeyHash, at: u64) -> (i64, i64) {
+    fn counts(&self, key: Key<'_>, at: u64) -> (i64, i64) {
         let counts = self.table.read(&self.counter, key, &At(at));
         (counts.current.whole(), counts.previous.whole())
     }
 
     /// How many cells hold the counter of `key`.
-    fn cells_of(&self, key: KeyHash) -> usize {
-        let Identity(id) = self.counter.mask.identity(key);
+    fn cells_of(&self, key: Key<'_>) -> usize {
+        let Identity(id) = self.counter.identity(key);
         let cells = self.table.parts.buckets.iter().flatten();
         cells
             .filter(|cell| {

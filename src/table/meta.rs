@@ -7,6 +7,7 @@
 //! +------------------------------------+-----------------+-------+
 //! counter:  35 bits of window size in milliseconds, 10 bits of namespace
 //! busy:     32 bits of the time (ticks) at which the cell was claimed
+//! name:     16 bits of the owner's salt, 16 bits of the name's length in bytes
 //! ```
 //!
 //! The salt changes with every occupancy, so no value of the word ever comes back within 2^16
@@ -71,11 +72,18 @@ pub(super) enum State {
     Busy(Ticks),
     /// The counter of a key.
     Counter,
+    /// The first or a further part of a counter's name.
+    Name,
 }
 
 const FREE: u64 = 0;
 const BUSY: u64 = 1;
+/// Counters differ in the lowest bit alone: whether they are synced.
 const COUNTER: u64 = 2;
+const SYNCED_COUNTER: u64 = COUNTER | SYNCED;
+const SYNCED: u64 = 1;
+const NAME: u64 = 4;
+const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
 const STATE_BITS: u32 = 3;
 const SALT_BITS: u32 = 16;
 const DETAIL: u32 = STATE_BITS + SALT_BITS;
@@ -101,23 +109,69 @@ impl Meta {
         Meta(BUSY | (salt.bits() as u64) << STATE_BITS | (since.0 as u64) << DETAIL)
     }
 
-    pub(super) const fn counter(salt: Salt, namespace: NamespaceIndex, size: WindowSize) -> Meta {
+    pub(super) const fn counter(
+        salt: Salt,
+        namespace: NamespaceIndex,
+        size: WindowSize,
+        is_synced: bool,
+    ) -> Meta {
+        let state = if is_synced { SYNCED_COUNTER } else { COUNTER };
         let detail = size.millis() | (namespace.0 as u64) << SIZE_BITS;
-        Meta(COUNTER | (salt.bits() as u64) << STATE_BITS | detail << DETAIL)
+        Meta(state | (salt.bits() as u64) << STATE_BITS | detail << DETAIL)
+    }
+
+    /// A part of a name: whose, by the salt of the counter (for the first part) or of the first
+    /// part (for the others), and how long the whole name is.
+    pub(super) const fn name(salt: Salt, owner: Salt, len: u16) -> Meta {
+        let detail = owner.bits() as u64 | (len as u64) << SALT_BITS;
+        Meta(NAME | (salt.bits() as u64) << STATE_BITS | detail << DETAIL)
     }
 
     #[inline]
     pub(super) const fn state(self) -> State {
-        match self.0 & ((1 << STATE_BITS) - 1) {
-            COUNTER => State::Counter,
+        match self.0 & STATE_MASK {
+            COUNTER | SYNCED_COUNTER => State::Counter,
             BUSY => State::Busy(Ticks((self.0 >> DETAIL) as u32)),
+            NAME => State::Name,
             _ => State::Free,
         }
     }
 
     #[inline]
     pub(super) const fn is_counter(self) -> bool {
-        self.0 & ((1 << STATE_BITS) - 1) == COUNTER
+        self.0 & STATE_MASK & !SYNCED == COUNTER
+    }
+
+    /// Whether the counter is synced.
+    #[inline]
+    pub(super) const fn is_synced(self) -> bool {
+        self.0 & STATE_MASK == SYNCED_COUNTER
+    }
+
+    /// The meta of the same counter, synced or not.
+    pub(super) const fn with_synced(self, is_synced: bool) -> Meta {
+        Meta(if is_synced {
+            self.0 | SYNCED
+        } else {
+            self.0 & !SYNCED
+        })
+    }
+
+    /// Whether both are of one occupancy by one counter, whether synced or not.
+    #[inline]
+    pub(super) const fn is_same_counter(self, other: Meta) -> bool {
+        (self.0 ^ other.0) & !SYNCED == 0
+    }
+
+    /// The salt of a name's owner, and the length of the name; `None` for another cell.
+    pub(super) const fn owner_and_len(self) -> Option<(Salt, u16)> {
+        if self.0 & STATE_MASK != NAME {
+            return None;
+        }
+        Some((
+            Salt::from_bits((self.0 >> DETAIL) as u16),
+            (self.0 >> (DETAIL + SALT_BITS)) as u16,
+        ))
     }
 
     #[inline]
@@ -149,13 +203,19 @@ mod tests {
         for millis in [1, 60_000, WindowSize::MAX_MILLIS] {
             for namespace in [0, 1, 1023] {
                 let size = WindowSize::from_millis(millis).unwrap();
-                let meta = Meta::counter(salt, NamespaceIndex(namespace), size);
+                let meta = Meta::counter(salt, NamespaceIndex(namespace), size, false);
                 assert_eq!(meta.state(), State::Counter);
                 assert_eq!(meta.salt(), salt);
                 assert_eq!(meta.size(), Some(size));
                 assert_eq!(meta.namespace(), NamespaceIndex(namespace));
             }
         }
+        let name = Meta::name(salt, Salt::from_bits(0x1234), 65_535);
+        assert_eq!((name.state(), name.salt()), (State::Name, salt));
+        assert_eq!(
+            name.owner_and_len(),
+            Some((Salt::from_bits(0x1234), 65_535))
+        );
         let busy = Meta::busy(salt, Ticks(u32::MAX));
         assert_eq!(
             (busy.state(), busy.salt(), busy.size()),
@@ -163,6 +223,21 @@ mod tests {
         );
         assert_eq!(Meta::free(salt).state(), State::Free);
         assert_eq!(Meta::from_bits(0), Meta::free(Salt::from_bits(0)));
+    }
+
+    #[test]
+    fn a_counter_stays_the_same_when_it_is_synced() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        let counter = |salt| Meta::counter(Salt::from_bits(salt), NamespaceIndex(3), size, false);
+        let synced = counter(7).with_synced(true);
+        assert!(synced.is_synced() && !counter(7).is_synced());
+        assert!(synced.is_counter() && synced.is_same_counter(counter(7)));
+        assert!(!synced.is_same_counter(counter(8)));
+        assert_eq!(synced.with_synced(false), counter(7));
+        assert_eq!(
+            (synced.size(), synced.namespace()),
+            (Some(size), NamespaceIndex(3))
+        );
     }
 
     #[test]

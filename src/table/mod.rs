@@ -7,10 +7,13 @@
 //! - [`layout`]: how the memory is divided
 //! - [`identity`]: what makes two hits count together
 //! - [`meta`], [`word`]: the two kinds of words of a cell, and why one compare-and-swap suffices
-//! - [`places`]: finding a counter's cell, and making room for a new one
+//! - [`places`], [`claim`]: finding a counter's cell, and making room for a new one
+//! - [`names`], [`changes`]: what only synced counters need
 //! - this file: counting
 
 mod atomic;
+mod changes;
+mod claim;
 #[cfg(all(test, not(loom)))]
 mod crash_tests;
 pub(crate) mod fail;
@@ -19,10 +22,13 @@ mod layout;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod meta;
+mod names;
 mod places;
 mod stats;
 #[cfg(all(test, not(loom)))]
 mod stress_tests;
+#[cfg(all(test, not(loom)))]
+mod sync_tests;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod testing;
 #[cfg(all(test, not(loom)))]
@@ -33,17 +39,19 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicUsize;
 
 use atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use claim::meta_of;
 use fail::fail_point;
 use identity::{Hasher, Mask};
 use layout::{Cell, DirectoryEntry, Parts};
 use meta::{Meta, Ticks};
 use places::Place;
 use stats::{NamespaceLine, ZoneLine};
-use word::{Stamp, Word};
+use word::{Salt, Stamp, Word};
 
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, Counts, Position, UnixMillis, WindowSize, WindowType};
 
+pub use changes::{Change, CounterRef, WindowChange};
 pub use identity::{Identity, KeyHash};
 pub use layout::LayoutError;
 pub use meta::NamespaceIndex;
@@ -66,6 +74,14 @@ pub struct Counter {
     mask: Mask,
     namespace: NamespaceIndex,
     size: WindowSize,
+    is_synced: bool,
+}
+
+/// A key: any bytes, hashed for one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key<'k> {
+    bytes: &'k [u8],
+    hash: KeyHash,
 }
 
 impl Counter {
@@ -76,8 +92,18 @@ impl Counter {
 
     /// The identity of the counter of a key: equal for equal counters only.
     #[inline]
-    pub fn identity(&self, key: KeyHash) -> Identity {
-        self.mask.identity(key)
+    pub fn identity(&self, key: Key<'_>) -> Identity {
+        self.mask.identity(key.hash)
+    }
+
+    /// The same counters, if they are `is_synced`: then they keep the bytes of their keys, and
+    /// changes of them are found by [`CounterTable::take_changes`].
+    pub fn synced(self, is_synced: bool) -> Counter {
+        Counter { is_synced, ..self }
+    }
+
+    fn meta(&self, salt: Salt) -> Meta {
+        Meta::counter(salt, self.namespace, self.size, self.is_synced)
     }
 
     /// The namespace that is counted in.
@@ -214,13 +240,17 @@ impl<'m> CounterTable<'m> {
             mask,
             namespace,
             size,
+            is_synced: false,
         }
     }
 
-    /// The hash of a key (any bytes) in this table.
+    /// A key, for this table.
     #[inline]
-    pub fn hash(&self, key: &[u8]) -> KeyHash {
-        self.hasher.hash_key(key)
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
+        Key {
+            bytes,
+            hash: self.hasher.hash_key(bytes),
+        }
     }
 
     /// Counts `value` (above zero) hits of `key`, if `admission` allows it.
@@ -231,18 +261,45 @@ impl<'m> CounterTable<'m> {
     pub fn add(
         &self,
         counter: &Counter,
-        key: KeyHash,
+        key: Key<'_>,
         clock: &impl Clock,
         value: Hits,
         admission: Admission,
     ) -> Counted<'m> {
-        let id = counter.mask.identity(key);
+        let id = counter.identity(key);
         loop {
             let place = self.find_or_insert(counter, id, clock);
+            if counter.is_synced || place.meta.is_synced() {
+                self.prepare_sync(place, counter, key, clock);
+            }
             if let Some(counted) = self.add_at(place, counter, clock, value, admission) {
+                if counter.is_synced {
+                    self.note_change(place.cell);
+                }
                 return counted;
             }
             // The place was given to another key in this very moment.
+        }
+    }
+
+    /// Sees to it that a counter which is about to change is synced, or is not, as `counter` says.
+    #[inline(never)]
+    fn prepare_sync(&self, place: Place<'m>, counter: &Counter, key: Key<'_>, clock: &impl Clock) {
+        if place.meta.is_synced() != counter.is_synced {
+            // As after a change of the configuration. If this fails, somebody else has done it, or
+            // the cell has changed hands.
+            let meta = place.meta.with_synced(counter.is_synced);
+            let old = place.meta.bits();
+            let _ = place
+                .cell
+                .meta
+                .compare_exchange(old, meta.bits(), AcqRel, Relaxed);
+        }
+        if counter.is_synced {
+            if place.cell.extension.load(Relaxed) == 0 {
+                self.attach_name(place, counter.identity(key), key.bytes, clock);
+            }
+            self.note_change(place.cell);
         }
     }
 
@@ -287,7 +344,7 @@ impl<'m> CounterTable<'m> {
             }
             fail_point!("add.counted");
             // If the cell changed hands meanwhile, the hit went with its old counter.
-            if place.cell.meta.load(Acquire) != place.meta.bits() {
+            if !meta_of(place.cell).is_same_counter(place.meta) {
                 return None;
             }
             self.count(counter.namespace, |line| line.hits(value.thousandths()));
@@ -311,7 +368,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// What was counted of `key` so far: zeros for a key without a counter.
-    pub fn read(&self, counter: &Counter, key: KeyHash, clock: &impl Clock) -> Counts {
+    pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Counts {
         let now = clock.now();
         let Position { number, elapsed } = counter.size.at(now);
         let nothing = Counts {
@@ -320,14 +377,14 @@ impl<'m> CounterTable<'m> {
             ..Counts::default()
         };
         loop {
-            let Some(place) = self.find(counter.mask.identity(key)) else {
+            let Some(place) = self.find(counter.identity(key)) else {
                 return nothing;
             };
             let columns = Columns::read_ahead(place, counter.size, now);
             let is_old = place.is_old(counter.size, now);
             let counts = if is_old { nothing } else { columns.counts() };
             // Acquire on the words before: if the meta is unchanged, they were the counter's.
-            if place.cell.meta.load(Acquire) == place.meta.bits() {
+            if meta_of(place.cell).is_same_counter(place.meta) {
                 return counts;
             }
         }
@@ -536,7 +593,7 @@ impl<'m> Place<'m> {
                 }
                 // And it must still be this counter's column: a word of the next occupancy looks
                 // just like one of an older window.
-                if self.cell.meta.load(Acquire) != self.meta.bits() {
+                if !meta_of(self.cell).is_same_counter(self.meta) {
                     return None;
                 }
                 fail_point!("turn.verified");

@@ -21,21 +21,19 @@
 //! with its next write, every one of which is a compare-and-swap prepared while it still owned
 //! the cell, and begins anew.
 
-use super::atomic::{AtomicU64, Ordering::*};
+use super::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use super::claim::{Claim, Cost, Lost, meta_of};
 use super::fail::fail_point;
 use super::identity::Identity;
 use super::layout::{Bucket, Cell, WAYS};
 use super::meta::{Meta, State, Ticks};
-use super::stats::{Evicted, NamespaceLine};
-use super::word::{Stamp, Word};
+use super::stats::NamespaceLine;
+use super::word::Word;
 use super::{Counter, CounterTable};
-use crate::policy::window::{Clock, UnixMillis, WindowSize};
+use crate::policy::window::Clock;
 
 /// How often to look again for an insertion under way before taking its cell over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };
-
-/// How long an insertion takes at most, unless its process was stopped or killed.
-const CLAIM_MILLIS: u64 = 1000;
 
 /// A cell with a counter in it.
 #[derive(Clone, Copy)]
@@ -75,19 +73,6 @@ struct Victim {
     cost: Cost,
 }
 
-/// The order in which cells are given away: the least first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Cost {
-    Free,
-    /// Claimed by somebody who was stopped or killed.
-    Abandoned,
-    /// Occupied; then the least recently used (smaller), and of those of one tick that with the
-    /// fewest hits: a limited key in the middle of a flood of new ones.
-    Evicted(Evicted, u32, u64),
-    /// Claimed by somebody who is at work.
-    Busy,
-}
-
 impl Home {
     fn of(id: Identity, buckets: usize) -> Home {
         let [one, two] = id.0;
@@ -105,7 +90,7 @@ impl Home {
 
 /// Maps 64 uniform bits to a uniform number below `buckets`.
 #[inline]
-fn scale(bits: u64, buckets: usize) -> usize {
+pub(super) fn scale(bits: u64, buckets: usize) -> usize {
     // The high half of the product.
     (u128::from(bits).wrapping_mul(buckets as u128) >> 64) as usize
 }
@@ -124,16 +109,27 @@ const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 const VERSION_ONE: u64 = 1 << 56;
 const _: () = assert!(WAYS * TAG_BITS as usize <= 56);
 
-/// The tag of an identity, 1 to 127; 0 is the tag of a cell that was never used.
+/// The tag of a part of a name. A cell that was never used has the tag 0.
+const NAME_TAG: u8 = 127;
+
+/// The tag of an identity, 1 to 126.
 fn tag_of(bits: u64) -> u8 {
     // Bits that decide on neither the way nor (unless there are more than 2^48) the bucket.
-    let bits = (bits >> 3) & TAG_MASK;
-    if bits == 0 { 1 } else { bits as u8 }
+    match (bits >> 3) & TAG_MASK {
+        0 => 1,
+        127 => 126,
+        bits => bits as u8,
+    }
 }
 
 impl Tags {
     fn get(self, way: usize) -> u8 {
         ((self.0 >> (way as u32).wrapping_mul(TAG_BITS)) & TAG_MASK) as u8
+    }
+
+    /// How many of the cells were never used.
+    fn unused(self) -> usize {
+        (0..WAYS).filter(|&way| self.get(way) == 0).count()
     }
 
     /// The word with the tag of `way` replaced, and the next version.
@@ -145,43 +141,6 @@ impl Tags {
     /// The word with the next version.
     fn touched(self) -> Tags {
         Tags(self.0.wrapping_add(VERSION_ONE))
-    }
-}
-
-/// The claim on a cell was lost: somebody took it for abandoned.
-struct Lost;
-
-/// A cell that this process has claimed.
-struct Claim<'m> {
-    cell: &'m Cell,
-    mine: Meta,
-}
-
-impl Claim<'_> {
-    /// Replaces a word while the claim lasts; returns the former value.
-    ///
-    /// The value is read, then the claim is looked at, then the value is swapped: whoever takes
-    /// the cell over replaces the word too, and the swap fails.
-    fn replace(&self, word: &AtomicU64, new: impl Fn(u64) -> u64) -> Result<u64, Lost> {
-        let mut old = word.load(Acquire);
-        loop {
-            if self.cell.meta.load(Acquire) != self.mine.bits() {
-                return Err(Lost);
-            }
-            match word.compare_exchange(old, new(old), AcqRel, Acquire) {
-                Ok(old) => return Ok(old),
-                Err(changed) => old = changed,
-            }
-        }
-    }
-
-    /// Gives the cell to everybody, as `meta`.
-    fn publish(&self, meta: Meta) -> Result<(), Lost> {
-        // Release: who reads the new meta sees the cell as it was prepared.
-        self.cell
-            .meta
-            .compare_exchange(self.mine.bits(), meta.bits(), Release, Relaxed)
-            .map_or(Err(Lost), |_| Ok(()))
     }
 }
 
@@ -269,23 +228,9 @@ impl<'m> CounterTable<'m> {
         } = victim;
         let cell = self.cell(home, slot).ok_or(Lost)?;
         let ticks = Ticks::at(clock.now().0);
-        let salt = old.salt().next();
-        let claim = Claim {
-            cell,
-            mine: Meta::busy(salt, ticks),
-        };
-
-        // Acquire: what the former owner wrote is seen; it can write no more.
-        cell.meta
-            .compare_exchange(old.bits(), claim.mine.bits(), AcqRel, Relaxed)
-            .map_err(|_| Lost)?;
+        let claim = self.claim(cell, old, cost, ticks)?;
+        let salt = claim.salt();
         fail_point!("insert.claimed");
-        if let State::Counter = old.state() {
-            self.count(old.namespace(), NamespaceLine::removed);
-        }
-        if let Cost::Evicted(what, ..) = cost {
-            self.count_evicted(what);
-        }
 
         let empty = Word::empty(salt).bits();
         for column in cell.local.iter().chain(&cell.remote) {
@@ -299,9 +244,10 @@ impl<'m> CounterTable<'m> {
         // Only the order of evictions hangs on this: a late write of somebody who lost the cell
         // does no harm.
         cell.used.store(ticks.0, Relaxed);
+        cell.extension.store(0, Relaxed);
         fail_point!("insert.dated");
 
-        let meta = Meta::counter(salt, counter.namespace, counter.size);
+        let meta = counter.meta(salt);
         match self.tag(home, seen, slot, &claim) {
             Ok(()) => {
                 fail_point!("insert.tagged");
@@ -335,6 +281,14 @@ impl<'m> CounterTable<'m> {
             .map_or(Err(Lost), |_| Ok(()))
     }
 
+    /// Tags a cell that was claimed for a part of a name.
+    pub(super) fn tag_name(&self, claim: &Claim<'m>) -> Result<(), Lost> {
+        let index = self.index_of(claim.cell);
+        let word = self.parts.tags.get(index / WAYS).ok_or(Lost)?;
+        claim.replace(word, |tags| Tags(tags).with(index % WAYS, NAME_TAG).0)?;
+        Ok(())
+    }
+
     /// Looks for `id` in the cells that have its tag.
     fn search(&self, home: &Home, seen: [Tags; 2], id: Identity) -> Search<'m> {
         let mut pending = None;
@@ -351,7 +305,7 @@ impl<'m> CounterTable<'m> {
                         return Search::Found(Place { cell, meta });
                     }
                     State::Busy(_) => pending = Some((slot, meta)),
-                    State::Counter | State::Free => {}
+                    _ => {}
                 }
             }
         }
@@ -363,14 +317,20 @@ impl<'m> CounterTable<'m> {
 
     /// The cell that a new counter is to have: of all its places the one that costs least.
     fn victim(&self, home: &Home, seen: [Tags; 2], clock: &impl Clock) -> Option<Victim> {
-        // From the home on; the first bucket before the second.
+        let [first, second] = seen;
+        // The emptier bucket first, so that neither is full long before the other; of two that are
+        // as empty the first, and in that the home.
+        let order = if second.unused() > first.unused() {
+            [true, false]
+        } else {
+            [false, true]
+        };
         let ways = (0..WAYS).map(|way| way ^ home.way);
-        let slots = [false, true]
+        let slots = order
             .into_iter()
             .flat_map(|second| ways.clone().map(move |way| Slot { second, way }));
 
         // A cell that was never used is the best there is: no need to touch the others.
-        let [first, second] = seen;
         let never_used = slots.clone().find_map(|slot| {
             let tags = if slot.second { second } else { first };
             if tags.get(slot.way) != 0 {
@@ -386,7 +346,7 @@ impl<'m> CounterTable<'m> {
             let victims = slots.filter_map(|slot| {
                 let cell = self.cell(home, slot)?;
                 let meta = meta_of(cell);
-                let cost = cost_of(cell, meta, now);
+                let cost = self.cost_of(cell, meta, now);
                 Some(Victim { slot, meta, cost })
             });
             victims.min_by_key(|victim| victim.cost)
@@ -416,60 +376,12 @@ impl<'m> CounterTable<'m> {
     }
 }
 
-/// Who occupies `cell`. Acquire: pairs with the release of `publish`, before which the identity
-/// was written.
-#[inline]
-fn meta_of(cell: &Cell) -> Meta {
-    Meta::from_bits(cell.meta.load(Acquire))
-}
-
 /// Whether the counter in `cell` is that of `id`. An identity is only replaced while the cell is
 /// busy, after which its meta is another: whoever changes a word by a place notices.
 #[inline]
 fn has_identity(cell: &Cell, id: Identity) -> bool {
     let ([cell_one, cell_two], [one, two]) = (&cell.id, id.0);
     cell_one.load(Relaxed) == one && cell_two.load(Relaxed) == two
-}
-
-fn cost_of(cell: &Cell, meta: Meta, now: UnixMillis) -> Cost {
-    let ticks = Ticks::at(now.0);
-    match meta.state() {
-        State::Free => Cost::Free,
-        State::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => Cost::Abandoned,
-        State::Busy(_) => Cost::Busy,
-        State::Counter => {
-            let used = Ticks(cell.used.load(Relaxed));
-            let hits = meta
-                .size()
-                .map_or(0, |size| live_hits(cell, meta, size, used, now));
-            let what = if hits == 0 {
-                Evicted::Ended
-            } else {
-                Evicted::Sent
-            };
-            Cost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
-        }
-    }
-}
-
-/// What the columns hold (in thousandths, whatever its sign) of windows that matter at `now`.
-fn live_hits(cell: &Cell, meta: Meta, size: WindowSize, used: Ticks, now: UnixMillis) -> u64 {
-    if used.is_over(Ticks::at(now.0), size.millis().saturating_mul(2)) {
-        return 0;
-    }
-    let number = size.at(now).number;
-    // One window ahead may be in use: see `CounterTable::add`.
-    let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];
-    let hits = windows.into_iter().flat_map(|number| {
-        let stamp = Stamp::new(number, meta.salt());
-        [&cell.local, &cell.remote].map(|columns| {
-            let [even, odd] = columns;
-            let column = if number & 1 == 0 { even } else { odd };
-            let hits = Word::from_bits(column.load(Relaxed)).hits_of(stamp);
-            hits.thousandths().unsigned_abs()
-        })
-    });
-    hits.fold(0, u64::saturating_add)
 }
 
 /// Lets an insertion under way go on.

@@ -92,7 +92,8 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
             } else {
                 random | 1 << 63
             };
-            let hash = table.hash(&key.to_ne_bytes());
+            let bytes = key.to_ne_bytes();
+            let hash = table.key(&bytes);
             let counted = table.add(&counter, hash, &clock, Hits::ONE, Admission::Unconditional);
             if is_hot {
                 let window = counted.counts.window.checked_sub(start).unwrap();
@@ -144,7 +145,7 @@ fn a_limit_is_never_exceeded_and_fully_used_by_many_processes() {
         let clock = CachedClock(core::cell::Cell::new(CachedClock::real()));
         let limit = Admission::Within(Hits::from_thousandths(LIMIT * 1000), WindowType::Fixed);
         for n in 0..LIMIT {
-            let counted = table.add(&counter, table.hash(b"k"), &clock, Hits::ONE, limit);
+            let counted = table.add(&counter, table.key(b"k"), &clock, Hits::ONE, limit);
             match counted.receipt {
                 // Every third is given back.
                 Some(receipt) if n % 3 == 0 => table.give_back(&receipt),
@@ -174,7 +175,7 @@ fn a_stopped_process_delays_nobody() {
         let clock = CachedClock(core::cell::Cell::new(CachedClock::real()));
         for n in 0..count {
             let key = format!("{name} {n}");
-            let hash = table.hash(key.as_bytes());
+            let hash = table.key(key.as_bytes());
             table.add(&counter, hash, &clock, Hits::ONE, Admission::Unconditional);
         }
     };

@@ -31,7 +31,7 @@ fn fixture(millis: u64) -> Fixture {
 impl Fixture {
     fn add(&self, key: &str, value: i64) -> Counts {
         let table = &self.shared.table;
-        let hash = table.hash(key.as_bytes());
+        let hash = table.key(key.as_bytes());
         table
             .add(
                 &self.counter,
@@ -45,7 +45,7 @@ impl Fixture {
 
     fn read(&self, key: &str) -> Counts {
         let table = &self.shared.table;
-        table.read(&self.counter, table.hash(key.as_bytes()), &self.clock)
+        table.read(&self.counter, table.key(key.as_bytes()), &self.clock)
     }
 
     fn later(&self, millis: u64) {
@@ -100,7 +100,7 @@ fn namespaces_and_sizes_are_counted_apart() {
     for counter in [other, longer] {
         assert_eq!(
             table
-                .read(&counter, table.hash(b"a"), &fixture.clock)
+                .read(&counter, table.key(b"a"), &fixture.clock)
                 .current,
             Hits::ZERO
         );
@@ -115,7 +115,7 @@ fn a_limit_is_checked_by_the_same_step_that_counts() {
     let add = || {
         table.add(
             &fixture.counter,
-            table.hash(b"a"),
+            table.key(b"a"),
             &fixture.clock,
             Hits::ONE,
             admission,
@@ -136,7 +136,7 @@ fn hits_are_given_back_to_the_window_they_came_from() {
     let table = &fixture.shared.table;
     let add = |value| {
         let admission = Admission::Unconditional;
-        let key = table.hash(b"a");
+        let key = table.key(b"a");
         table
             .add(
                 &fixture.counter,
@@ -169,7 +169,7 @@ fn hits_are_given_back_to_the_window_they_came_from() {
 fn counts_are_exact_to_a_thousandth_and_saturate() {
     let fixture = fixture(1000);
     let table = &fixture.shared.table;
-    let key = table.hash(b"a");
+    let key = table.key(b"a");
     let add = |thousandths| {
         let value = Hits::from_thousandths(thousandths);
         table
@@ -333,7 +333,7 @@ fn a_table_is_found_again_but_not_mistaken() {
     let counter = again.counter(namespace, b"default", fixture.counter.size());
     assert_eq!(
         again
-            .read(&counter, again.hash(b"a"), &fixture.clock)
+            .read(&counter, again.key(b"a"), &fixture.clock)
             .current,
         hits(5)
     );

@@ -83,7 +83,7 @@ fn decide(
             let Some(namespace) = rule.namespace.get() else {
                 continue;
             };
-            let hash = namespace.table().hash(key);
+            let hash = namespace.table().key(key);
             for (limit, counter) in &rule.limits {
                 attempt.charge(namespace, counter, limit, hash, Hits::ONE, &NgxClock);
             }

@@ -1,0 +1,545 @@
+//! Measures the counter table alone, in real time: the part of `scripts/bench.sh` that needs no
+//! nginx.
+//!
+//!     cargo run --release --no-default-features --example table-bench [-- --quick]
+//!
+//! An operation is what one limit costs a request: hash the key, find its counter, count one hit if
+//! a sliding limit allows it; the windows are of an hour, and the one before is not empty. What is
+//! compared takes turns, repetition by repetition.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a benchmark ends by panicking, and has no large numbers"
+)]
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::hint::{black_box, spin_loop};
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ngx_http_rate_limiting_module::policy::hits::Hits;
+use ngx_http_rate_limiting_module::policy::window::{Clock, UnixMillis, WindowSize, WindowType};
+use ngx_http_rate_limiting_module::table::{Admission, Counter, CounterTable, ZoneStats};
+
+const HOUR: u64 = 3_600_000;
+/// nginx looks at the clock once per round of its event loop; in this benchmark, that is once in so
+/// many operations.
+const PER_LOOK: usize = 64;
+/// What a zone needs for one key: a cell of 64 bytes, and its share of everything else.
+const BYTES_PER_CELL: usize = 66;
+/// Operations are spread over more keys than the caches hold, also when each repetition is short:
+/// repetitions take different parts of so many.
+const STREAM: usize = 1 << 22;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// At least 5, for each figure.
+    repetitions: usize,
+    /// Operations in each.
+    operations: usize,
+}
+
+fn main() {
+    let mut effort = Effort {
+        repetitions: 11,
+        operations: 1 << 20,
+    };
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--quick" => (effort.repetitions, effort.operations) = (5, 1 << 18),
+            _ => panic!("usage: table-bench [--quick]"),
+        }
+    }
+    println!(
+        "the counter table alone: median, minimum and maximum of {} repetitions of {} operations",
+        effort.repetitions, effort.operations
+    );
+
+    heading("one process, random keys, ns", "at most");
+    one_process(effort, 1_000, None);
+    let million = one_process(effort, 1_000_000, Some(250.0));
+    heading("two processes, 1,000,000 random keys, M/s", "at least");
+    two_processes(effort, &million);
+    heading("one key, two processes, ns for each", "at most");
+    one_key(effort);
+    heading("a new key every time in a full zone, ns", "at most");
+    new_keys(effort, 10 << 20);
+    new_keys(effort, 64 << 20);
+    capacity();
+}
+
+/// A key of 11 to 15 bytes, as compact as can be: reading them in order costs next to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    len: u8,
+    text: [u8; 15],
+}
+
+impl Key {
+    fn bytes(&self) -> &[u8] {
+        &self.text[..usize::from(self.len)]
+    }
+
+    /// Cheap, and spreads the keys evenly enough.
+    fn scatter(&self, below: usize) -> usize {
+        let text = &self.text;
+        let [high, low] = [&text[..8], &text[3..11]]
+            .map(|half| u64::from_ne_bytes(half.try_into().expect("8 bytes")));
+        let bits = (high ^ low.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(bits) * below as u128) >> 64) as usize
+    }
+}
+
+/// Different IPv4 addresses.
+fn addresses() -> impl Iterator<Item = Key> {
+    (0..u32::MAX).filter_map(|n| {
+        // An odd factor: no two numbers have the same product.
+        let [a, b, c, d] = n.wrapping_mul(0x9e37_79b1).to_be_bytes();
+        let address = format!("{a}.{b}.{c}.{d}");
+        let len = address.len();
+        let mut text = [0; 15];
+        text[..len].copy_from_slice(address.as_bytes());
+        (len >= 11).then_some(Key {
+            len: len as u8,
+            text,
+        })
+    })
+}
+
+/// `STREAM` random ones of `keys`.
+fn draws(keys: &[Key]) -> Vec<Key> {
+    let mut random: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut draw = || {
+        // xorshift64
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        keys[(random >> 11) as usize % keys.len()]
+    };
+    (0..STREAM).map(|_| draw()).collect()
+}
+
+/// The part of a stream that the repetition `number` takes.
+fn part(stream: &[Key], number: usize, effort: Effort) -> &[Key] {
+    let parts = stream.len() / effort.operations;
+    &stream[number % parts * effort.operations..][..effort.operations]
+}
+
+/// The real clock, looked at once in a while.
+struct CachedClock {
+    seen: Cell<u64>,
+    /// How far it is behind, to fill earlier windows.
+    behind: u64,
+}
+
+impl CachedClock {
+    fn new(behind: u64) -> CachedClock {
+        let clock = CachedClock {
+            seen: Cell::new(0),
+            behind,
+        };
+        clock.fresh();
+        clock
+    }
+}
+
+impl Clock for CachedClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.seen.get())
+    }
+
+    fn fresh(&self) -> UnixMillis {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.seen
+            .set(now.expect("after 1970").as_millis() as u64 - self.behind);
+        self.now()
+    }
+}
+
+/// A table with one counter for each key.
+struct Zone {
+    table: CounterTable<'static>,
+    counter: Counter,
+}
+
+impl Zone {
+    fn new(len: usize) -> Zone {
+        let region = map(len);
+        // SAFETY: the memory is all zero, stays until the process ends, and is used by this table
+        // only.
+        let table = unsafe { CounterTable::create(region, [0x0123, 0x4567]) }.expect("a table");
+        let namespace = table.namespace(b"default").expect("a namespace");
+        let size = WindowSize::from_millis(HOUR).expect("a window");
+        let counter = table.counter(namespace, b"default", size);
+        Zone { table, counter }
+    }
+
+    /// A zone that has counted `keys` in this window and in the one before.
+    fn of(keys: &[Key], cells: usize) -> Zone {
+        let zone = Zone::new(cells * BYTES_PER_CELL);
+        for behind in [HOUR, 0] {
+            let clock = CachedClock::new(behind);
+            keys.iter().for_each(|key| zone.add(key.bytes(), &clock));
+        }
+        zone
+    }
+
+    #[inline]
+    fn add(&self, key: &[u8], clock: &CachedClock) {
+        let limit = Admission::Within(Hits::MAX, WindowType::Sliding);
+        let hash = self.table.key(key);
+        let counted = self.table.add(&self.counter, hash, clock, Hits::ONE, limit);
+        assert!(counted.receipt.is_some());
+    }
+
+    fn add_all(&self, keys: &[Key], clock: &CachedClock) {
+        clock.fresh();
+        keys.iter().for_each(|key| self.add(key.bytes(), clock));
+    }
+
+    fn keys(&self) -> u64 {
+        self.table.namespace_stats(self.counter.namespace()).keys
+    }
+
+    fn evicted_alive(&self) -> u64 {
+        let ZoneStats {
+            evicted_sent,
+            evicted_unsent,
+            ..
+        } = self.table.zone_stats();
+        evicted_sent + evicted_unsent
+    }
+}
+
+/// The floor: as many cache lines as a zone has cells, one of which every key adds to.
+struct Lines(&'static [AtomicU64]);
+
+impl Lines {
+    const WORDS: usize = 8;
+
+    fn new(count: usize) -> Lines {
+        let lines = Lines(words(count * Lines::WORDS));
+        // What was never written has no memory of its own.
+        lines.0.iter().for_each(|word| word.store(1, Release));
+        lines
+    }
+
+    fn add_all(&self, keys: &[Key], zone: &Zone) {
+        let nothing = zone.table.key(b"");
+        for key in keys {
+            // The address waits for the hash, as the table's does.
+            let different = usize::from(zone.table.key(key.bytes()) == nothing);
+            let line = key.scatter(self.0.len() / Lines::WORDS) ^ different;
+            self.0[line * Lines::WORDS].fetch_add(1, AcqRel);
+        }
+    }
+}
+
+/// What was made for the keys of one process, for two.
+struct Prepared {
+    stream: Vec<Key>,
+    zone: Zone,
+    lines: Lines,
+}
+
+fn one_process(effort: Effort, count: usize, target: Option<f64>) -> Prepared {
+    let keys: Vec<Key> = addresses().take(count).collect();
+    let stream = draws(&keys);
+    let zone = Zone::of(&keys, count * 2);
+    let full_zone = Zone::of(&keys, count * 11 / 10);
+    let lines = Lines::new(count * 2);
+    let map = keys.iter().map(|&key| (key, [1_u64; 2]));
+    let map: Mutex<BTreeMap<Key, [u64; 2]>> = Mutex::new(map.collect());
+    let evicted = full_zone.evicted_alive();
+
+    let clock = CachedClock::new(0);
+    let looks = |number| part(&stream, number, effort).chunks(PER_LOOK);
+    let hash_alone = |keys: &[Key]| {
+        clock.fresh();
+        for key in keys {
+            black_box(zone.table.key(key.bytes()));
+        }
+    };
+    let map_add = |keys: &[Key]| {
+        clock.fresh();
+        for key in keys {
+            let mut map = map.lock().expect("a lock");
+            map.get_mut(key).expect("a key")[0] += 1;
+        }
+    };
+    let contestants: [(&str, &dyn Fn(usize)); 5] = [
+        ("loop and hash alone", &|n| looks(n).for_each(hash_alone)),
+        ("hash, add to one cache line", &|n| {
+            looks(n).for_each(|keys| lines.add_all(keys, &zone));
+        }),
+        ("table, 2 cells for each key", &|n| {
+            looks(n).for_each(|keys| zone.add_all(keys, &clock));
+        }),
+        ("table, 1.1 cells for each key", &|n| {
+            looks(n).for_each(|keys| full_zone.add_all(keys, &clock));
+        }),
+        ("mutex and BTreeMap", &|n| looks(n).for_each(map_add)),
+    ];
+    let mut nanos = vec![Vec::new(); contestants.len()];
+    for repetition in 0..effort.repetitions {
+        for ((_, run), nanos) in contestants.iter().zip(&mut nanos) {
+            // Once not timed: the caches are full of what the others used.
+            run(2 * repetition);
+            let start = Instant::now();
+            run(2 * repetition + 1);
+            nanos.push(start.elapsed().as_nanos() as f64 / effort.operations as f64);
+        }
+    }
+    for ((name, _), nanos) in contestants.iter().zip(nanos) {
+        let target = target.filter(|_| name.starts_with("table"));
+        row(&format!("{}: {name}", thousands(count)), nanos, target);
+    }
+    let evicted = full_zone.evicted_alive() - evicted;
+    let share = evicted as f64 / (2 * effort.repetitions * effort.operations) as f64;
+    println!(
+        "  (with 1.1 cells, {:.2} % were keys without a place, which evicted others)",
+        share * 100.0
+    );
+
+    Prepared {
+        stream,
+        zone,
+        lines,
+    }
+}
+
+fn two_processes(effort: Effort, prepared: &Prepared) {
+    let Prepared {
+        stream,
+        zone,
+        lines,
+    } = prepared;
+    let clock = CachedClock::new(0);
+    let looks = |process, round| part(stream, 2 * round + process, effort).chunks(PER_LOOK);
+    let contestants: [&Contestant<'_>; 2] = [
+        &|process, round, lap| lap.run(looks(process, round), |keys| lines.add_all(keys, zone)),
+        &|process, round, lap| lap.run(looks(process, round), |keys| zone.add_all(keys, &clock)),
+    ];
+    let [floor, table] = race(effort, contestants, &zone.table).map(|rounds| {
+        let rate = |[one, two]: [f64; 2]| 1e3 / one + 1e3 / two;
+        rounds.into_iter().map(rate).collect()
+    });
+    row("hash, add to one cache line", floor, None);
+    row("table, 2 cells for each key", table, Some(6.0));
+}
+
+fn one_key(effort: Effort) {
+    let keys: Vec<Key> = addresses().take(1).collect();
+    let zone = Zone::of(&keys, 1000);
+    let word = &words(1)[0];
+    let line = Lines::new(1);
+    let clock = CachedClock::new(0);
+    let same = vec![keys[0]; PER_LOOK];
+    // More than elsewhere: a short lap may be over before the other process has begun its own.
+    let looks = || std::iter::repeat_n(&same[..], 4 * effort.operations / PER_LOOK);
+    let contestants: [&Contestant<'_>; 3] = [
+        &|_, _, lap| {
+            lap.run(looks(), |keys| {
+                for _ in keys {
+                    word.fetch_add(1, AcqRel);
+                }
+            })
+        },
+        &|_, _, lap| lap.run(looks(), |keys| line.add_all(keys, &zone)),
+        &|_, _, lap| lap.run(looks(), |keys| zone.add_all(keys, &clock)),
+    ];
+    let [atomic, floor, table] = race(effort, contestants, &zone.table)
+        .map(|rounds| rounds.into_iter().flatten().collect::<Vec<_>>());
+    row("fetch_add alone", atomic, None);
+    row("hash, add to one cache line", floor, None);
+    row("table", table, Some(80.0));
+}
+
+/// Times the insertion of keys into a zone that is full of others, all of them alive.
+fn new_keys(effort: Effort, len: usize) {
+    let zone = Zone::new(len);
+    let stream: Vec<Key> = addresses().take(STREAM).collect();
+    let clock = CachedClock::new(0);
+    let add = |keys: &[Key]| {
+        let keys = keys.chunks(PER_LOOK);
+        keys.for_each(|keys| zone.add_all(keys, &clock));
+    };
+    add(&stream);
+
+    let before = zone.evicted_alive();
+    let nanos = (0..effort.repetitions).map(|repetition| {
+        let start = Instant::now();
+        add(part(&stream, repetition, effort));
+        start.elapsed().as_nanos() as f64 / effort.operations as f64
+    });
+    let nanos = nanos.collect();
+    row(&format!("table of {} MiB", len >> 20), nanos, None);
+    let evicted = zone.evicted_alive() - before;
+    let share = evicted as f64 / (effort.operations * effort.repetitions) as f64;
+    if share < 0.99 {
+        println!("  (only {:.1} % evicted another key)", share * 100.0);
+    }
+}
+
+fn capacity() {
+    const LEN: usize = 10 << 20;
+    let zone = Zone::new(LEN);
+    let clock = CachedClock::new(0);
+    let count = |name: &str| {
+        let keys = zone.keys();
+        let bytes = LEN as f64 / keys as f64;
+        println!("{name:<44} {keys:>8} {bytes:>8.1} {:>8} {:>8}", "", 128);
+    };
+    let title = "a zone of 10 MiB, keys of 32 bytes";
+    println!(
+        "\n{title:<44} {:>8} {:>8} {:>8} {:>8}",
+        "keys", "bytes", "", "at most"
+    );
+    let mut is_full = false;
+    for n in 0..2 * LEN / 64 {
+        zone.add(format!("{n:032x}").as_bytes(), &clock);
+        if !is_full && zone.evicted_alive() > 0 {
+            is_full = true;
+            count("at the first eviction of a live key");
+        }
+    }
+    count(&format!("after {} keys", thousands(2 * LEN / 64)));
+}
+
+/// What one process does in one round: returns nanoseconds per operation.
+type Contestant<'a> = dyn Fn(usize, usize, Lap<'_>) -> f64 + 'a;
+
+/// Two processes that run at the same time.
+struct Lap<'a> {
+    is_over: &'a AtomicU64,
+}
+
+impl Lap<'_> {
+    /// Runs until one of the processes has done all its work, so that no part of it is done by one
+    /// alone.
+    fn run<'k>(self, looks: impl Iterator<Item = &'k [Key]>, mut work: impl FnMut(&[Key])) -> f64 {
+        let start = Instant::now();
+        let mut operations = 0;
+        for keys in looks {
+            work(keys);
+            operations += keys.len();
+            if self.is_over.load(Acquire) > 0 {
+                break;
+            }
+        }
+        let elapsed = start.elapsed();
+        self.is_over.store(1, Release);
+        elapsed.as_nanos() as f64 / operations as f64
+    }
+}
+
+/// Has two processes run the contestants in turn; returns, by contestant and round, what both
+/// measured. They live through all rounds: a new process finds no page of a zone mapped.
+fn race<const N: usize>(
+    effort: Effort,
+    contestants: [&Contestant<'_>; N],
+    table: &CounterTable<'_>,
+) -> [Vec<[f64; 2]>; N] {
+    let rounds = effort.repetitions + 1;
+    let laps = words(rounds * N);
+    let results = words(rounds * N * 2);
+    let arrived = &words(1)[0];
+
+    let run = |process: usize| {
+        table.set_worker(process);
+        for lap in 0..rounds * N {
+            arrived.fetch_add(1, AcqRel);
+            let start = Instant::now();
+            while arrived.load(Acquire) < 2 * (lap as u64 + 1) {
+                assert!(
+                    start.elapsed() < Duration::from_secs(60),
+                    "the other is gone"
+                );
+                spin_loop();
+            }
+            let is_over = &laps[lap];
+            let nanos = contestants[lap % N](process, lap / N, Lap { is_over });
+            results[lap * 2 + process].store(nanos.to_bits(), Release);
+        }
+    };
+    let processes = [0, 1].map(|process| start_process(|| run(process)));
+    processes.into_iter().for_each(wait_for);
+
+    let result =
+        |lap: usize| [0, 1].map(|process| f64::from_bits(results[lap * 2 + process].load(Acquire)));
+    // The first round warms up.
+    std::array::from_fn(|contestant| {
+        (1..rounds)
+            .map(|round| result(round * N + contestant))
+            .collect()
+    })
+}
+
+fn start_process(child: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: this process has one thread.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+            // SAFETY: ends the process, without the handlers of its parent.
+            unsafe { libc::_exit(i32::from(result.is_err())) }
+        }
+        pid => pid,
+    }
+}
+
+fn wait_for(process: libc::pid_t) {
+    let mut status = 0;
+    // SAFETY: a child that was not waited for; `status` outlives the call.
+    let pid = unsafe { libc::waitpid(process, &mut status, 0) };
+    assert_eq!((pid, status), (process, 0), "a process failed");
+}
+
+/// Zeroed memory that a `fork` shares, and that lasts until the process ends.
+fn map(len: usize) -> NonNull<[u8]> {
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping, whose result is checked.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED, "mmap");
+    NonNull::slice_from_raw_parts(NonNull::new(start).expect("not null").cast(), len)
+}
+
+fn words(count: usize) -> &'static [AtomicU64] {
+    let region = map(count * size_of::<AtomicU64>());
+    // SAFETY: as many bytes as the words need, all zero, page-aligned, used for nothing else, and
+    // never unmapped.
+    unsafe { std::slice::from_raw_parts(region.cast().as_ptr(), count) }
+}
+
+fn heading(title: &str, target: &str) {
+    println!(
+        "\n{title:<44} {:>8} {:>8} {:>8} {target:>8}",
+        "median", "min", "max"
+    );
+}
+
+fn row(name: &str, mut values: Vec<f64>, target: Option<f64>) {
+    values.sort_by(f64::total_cmp);
+    let (min, max) = (values[0], values[values.len() - 1]);
+    let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
+    let target = target.map(|target| target.to_string()).unwrap_or_default();
+    let line = format!("{name:<44} {median:>8.1} {min:>8.1} {max:>8.1} {target:>8}");
+    println!("{}", line.trim_end());
+}
+
+fn thousands(number: usize) -> String {
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", thousands(number / 1000), number % 1000),
+    }
+}

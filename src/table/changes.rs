@@ -1,0 +1,204 @@
+//! What a sync needs of the table: which counters changed, and where to note what the store has
+//! and says.
+
+use super::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use super::claim::meta_of;
+use super::fail::fail_point;
+use super::layout::Cell;
+use super::meta::{Meta, NamespaceIndex};
+use super::places::Place;
+use super::word::{Stamp, Word};
+use super::{Columns, CounterTable};
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+
+/// A counter in its place: it can be found again, and another counter in the same place cannot be
+/// mistaken for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CounterRef {
+    index: u32,
+    meta: Meta,
+}
+
+/// A synced counter that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Where it is.
+    pub counter: CounterRef,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The namespace.
+    pub namespace: NamespaceIndex,
+    /// The size of its windows.
+    pub size: WindowSize,
+    /// Its windows that matter and have hits of this node that the store has not, or the reverse.
+    pub windows: Vec<WindowChange>,
+}
+
+/// What changed in one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowChange {
+    /// The number of the window.
+    pub number: u64,
+    /// What this node counted.
+    pub local: Hits,
+    /// What of that the store has. The diff is `local - pushed`.
+    pub pushed: Hits,
+}
+
+impl<'m> CounterTable<'m> {
+    /// Notes that a synced counter changes: to be called before the change, and after it.
+    ///
+    /// Who takes the changes clears the bit, then reads the counter. A bit that is set before a hit
+    /// and looked at after it is set whenever a hit was not read.
+    #[inline]
+    pub(super) fn note_change(&self, cell: &Cell) {
+        let (word, bit) = self.change_bit(self.index_of(cell));
+        if let Some(word) = word {
+            // SeqCst would add nothing: the hit is an AcqRel operation, which this load cannot
+            // pass in either direction.
+            if word.load(Acquire) & bit == 0 {
+                word.fetch_or(bit, AcqRel);
+                fail_point!("change.noted");
+            }
+        }
+    }
+
+    fn change_bit(&self, index: usize) -> (Option<&'m AtomicU64>, u64) {
+        let words: &'m [AtomicU64] = self.parts.changes;
+        (words.get(index / 64), 1 << (index % 64))
+    }
+
+    /// The number of groups in which changes are taken.
+    pub fn change_groups(&self) -> usize {
+        self.parts.changes.len()
+    }
+
+    /// Takes the changes of one group (at most 64 counters): each is passed to `visit`, and will not
+    /// be found again unless it changes again, or `note_again` is called with it.
+    ///
+    /// Windows that do not matter at `now` are left out.
+    pub fn take_changes(&self, group: usize, now: UnixMillis, mut visit: impl FnMut(Change)) {
+        let Some(word) = self.parts.changes.get(group) else {
+            return;
+        };
+        if word.load(Relaxed) == 0 {
+            return;
+        }
+        let mut changed = word.swap(0, AcqRel);
+        fail_point!("change.taken");
+        while changed != 0 {
+            let bit = changed.trailing_zeros() as usize;
+            changed &= changed.wrapping_sub(1);
+            if let Some(change) = self.change(group.saturating_mul(64).saturating_add(bit), now) {
+                visit(change);
+            }
+        }
+    }
+
+    /// What changed in the counter in cell number `index`, if it is a synced one. A counter that
+    /// lost its name, which can happen in a full table, gets it again with its next hit.
+    fn change(&self, index: usize, now: UnixMillis) -> Option<Change> {
+        let cell = self.cell_at(index)?;
+        let meta = meta_of(cell);
+        let size = meta.size().filter(|_| meta.is_synced())?;
+        let place = Place { cell, meta };
+        let Some(key) = self.name_of(place) else {
+            cell.extension.store(0, Relaxed);
+            return None;
+        };
+        let windows = Columns::live(place, size, now).map(|(number, local)| WindowChange {
+            number,
+            local,
+            pushed: self.pushed(place, number),
+        });
+        let windows: Vec<_> = windows
+            .filter(|window| window.local != window.pushed)
+            .collect();
+        let counter = CounterRef {
+            index: u32::try_from(index).ok()?,
+            meta,
+        };
+        let change = Change {
+            counter,
+            key,
+            namespace: meta.namespace(),
+            size,
+            windows,
+        };
+        (meta_of(cell).is_same_counter(meta) && !change.windows.is_empty()).then_some(change)
+    }
+
+    /// Makes a change be found again.
+    pub fn note_again(&self, counter: CounterRef) {
+        if let (Some(word), bit) = self.change_bit(counter.index as usize) {
+            word.fetch_or(bit, AcqRel);
+        }
+    }
+
+    /// Notes that the store has the hits of this node in window `number` up to `up_to`. Doing so
+    /// again changes nothing. Nothing happens if the counter is gone.
+    pub fn set_pushed(&self, counter: CounterRef, number: u64, up_to: Hits) {
+        if let Some(place) = self.place_of(counter) {
+            if let Some((first, _)) = self.first_part(place) {
+                let (pushed, _) = first.local_columns(number);
+                self.set(pushed, place, number, up_to);
+            }
+        }
+    }
+
+    /// Notes what the rest of the cluster counted in window `number`: the store's total less what
+    /// of this node's hits it includes. Nothing happens if the counter is gone.
+    pub fn set_remote(&self, counter: CounterRef, number: u64, hits: Hits) {
+        if let Some(place) = self.place_of(counter) {
+            let (remote, _) = place.cell.remote_columns(number);
+            self.set(remote, place, number, hits);
+        }
+    }
+
+    fn place_of(&self, counter: CounterRef) -> Option<Place<'m>> {
+        let cell = self.cell_at(counter.index as usize)?;
+        let place = Place {
+            cell,
+            meta: counter.meta,
+        };
+        meta_of(cell).is_same_counter(counter.meta).then_some(place)
+    }
+
+    /// Sets a column, unless the counter is gone: only the holder of a sync's lease does this, so
+    /// that nobody else sets it meanwhile but who takes the cell.
+    fn set(&self, column: &AtomicU64, place: Place<'m>, number: u64, hits: Hits) {
+        let new = Word::new(Stamp::new(number, place.meta.salt()), hits);
+        let old = column.load(Acquire);
+        // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
+        if meta_of(place.cell).is_same_counter(place.meta) {
+            let _ = column.compare_exchange(old, new.bits(), AcqRel, Relaxed);
+            fail_point!("column.set");
+        }
+    }
+}
+
+impl<'m> Columns<'m> {
+    /// The windows of a counter that matter at `now`, and what this node counted in them.
+    pub(super) fn live(
+        place: Place<'m>,
+        size: WindowSize,
+        now: UnixMillis,
+    ) -> impl Iterator<Item = (u64, Hits)> {
+        let number = size.at(now).number;
+        let is_old = place.is_old(size, now);
+        // One window ahead may be in use: see `Columns::read_ahead`.
+        let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
+        near.into_iter()
+            .filter(move |_| !is_old)
+            .filter_map(move |number| {
+                let (local, _) = place.cell.local_columns(number);
+                let local = Word::from_bits(local.load(Acquire));
+                let stamp = Stamp::new(number, place.meta.salt());
+                (local.stamp() == stamp).then_some((number, local.hits()))
+            })
+    }
+}

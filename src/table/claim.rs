@@ -1,0 +1,157 @@
+//! Taking a cell: which one costs least, and the claim on it while it is prepared for its next use.
+
+use super::CounterTable;
+use super::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use super::layout::Cell;
+use super::meta::{Meta, State, Ticks};
+use super::stats::{Evicted, NamespaceLine};
+use super::word::{Salt, Stamp, Word};
+use crate::policy::window::{UnixMillis, WindowSize};
+
+/// How long an insertion takes at most, unless its process was stopped or killed.
+pub(super) const CLAIM_MILLIS: u64 = 1000;
+
+/// The order in which cells are given away: the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cost {
+    Free,
+    /// Claimed by somebody who was stopped or killed.
+    Abandoned,
+    /// Occupied; then the least recently used (smaller), and of those of one tick that with the
+    /// fewest hits: a limited key in the middle of a flood of new ones.
+    Evicted(Evicted, u32, u64),
+    /// Claimed by somebody who is at work.
+    Busy,
+}
+
+/// The claim on a cell was lost: somebody took it for abandoned.
+pub(super) struct Lost;
+
+/// A cell that this process has claimed.
+pub(super) struct Claim<'m> {
+    pub(super) cell: &'m Cell,
+    mine: Meta,
+}
+
+impl Claim<'_> {
+    /// The salt of the cell's next occupancy.
+    pub(super) fn salt(&self) -> Salt {
+        self.mine.salt()
+    }
+
+    /// Replaces a word while the claim lasts; returns the former value.
+    ///
+    /// The value is read, then the claim is looked at, then the value is swapped: whoever takes
+    /// the cell over replaces the word too, and the swap fails.
+    pub(super) fn replace(&self, word: &AtomicU64, new: impl Fn(u64) -> u64) -> Result<u64, Lost> {
+        let mut old = word.load(Acquire);
+        loop {
+            if self.cell.meta.load(Acquire) != self.mine.bits() {
+                return Err(Lost);
+            }
+            match word.compare_exchange(old, new(old), AcqRel, Acquire) {
+                Ok(old) => return Ok(old),
+                Err(changed) => old = changed,
+            }
+        }
+    }
+
+    /// Gives the cell to everybody, as `meta`.
+    pub(super) fn publish(&self, meta: Meta) -> Result<(), Lost> {
+        // Release: who reads the new meta sees the cell as it was prepared.
+        self.cell
+            .meta
+            .compare_exchange(self.mine.bits(), meta.bits(), Release, Relaxed)
+            .map_or(Err(Lost), |_| Ok(()))
+    }
+}
+
+/// Who occupies `cell`. Acquire: pairs with the release of `publish`, before which the identity
+/// was written.
+#[inline]
+pub(super) fn meta_of(cell: &Cell) -> Meta {
+    Meta::from_bits(cell.meta.load(Acquire))
+}
+
+impl<'m> CounterTable<'m> {
+    /// Claims `cell`, whose meta was `old`, at a cost that is counted.
+    pub(super) fn claim(
+        &self,
+        cell: &'m Cell,
+        old: Meta,
+        cost: Cost,
+        ticks: Ticks,
+    ) -> Result<Claim<'m>, Lost> {
+        if let (State::Name, Cost::Evicted(..)) = (old.state(), cost) {
+            // The counter that it names goes first; its name then belongs to nobody.
+            let (owner, meta) = self.owner_of(cell, old).ok_or(Lost)?;
+            replace_meta(owner, meta, Meta::free(meta.salt().next()))?;
+            self.count(meta.namespace(), NamespaceLine::removed);
+        }
+        let mine = Meta::busy(old.salt().next(), ticks);
+        replace_meta(cell, old, mine)?;
+        if let State::Counter = old.state() {
+            self.count(old.namespace(), NamespaceLine::removed);
+        }
+        if let Cost::Evicted(what, ..) = cost {
+            self.count_evicted(what);
+        }
+        Ok(Claim { cell, mine })
+    }
+
+    /// What it costs to give `cell`, whose meta is `meta`, away.
+    pub(super) fn cost_of(&self, cell: &Cell, meta: Meta, now: UnixMillis) -> Cost {
+        let ticks = Ticks::at(now.0);
+        match meta.state() {
+            State::Free => Cost::Free,
+            State::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => Cost::Abandoned,
+            State::Busy(_) => Cost::Busy,
+            State::Counter => {
+                let used = Ticks(cell.used.load(Relaxed));
+                let size = meta.size();
+                let hits = size.map_or(0, |size| live_hits(cell, meta, size, used, now));
+                let what = match hits {
+                    0 => Evicted::Ended,
+                    _ if self.has_unsent(cell, meta, now) => Evicted::Unsent,
+                    _ => Evicted::Sent,
+                };
+                Cost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
+            }
+            // A part of a name costs its counter.
+            State::Name => match self.owner_of(cell, meta) {
+                Some((owner, meta)) => self.cost_of(owner, meta, now),
+                None => Cost::Abandoned,
+            },
+        }
+    }
+}
+
+fn replace_meta(cell: &Cell, old: Meta, new: Meta) -> Result<(), Lost> {
+    // Acquire: what the former owner wrote is seen; it can write no more.
+    cell.meta
+        .compare_exchange(old.bits(), new.bits(), AcqRel, Relaxed)
+        .map_or(Err(Lost), |_| Ok(()))
+}
+
+/// What the columns hold (in thousandths, whatever its sign) of windows that matter at `now`.
+fn live_hits(cell: &Cell, meta: Meta, size: WindowSize, used: Ticks, now: UnixMillis) -> u64 {
+    if used.is_over(Ticks::at(now.0), size.millis().saturating_mul(2)) {
+        return 0;
+    }
+    let number = size.at(now).number;
+    // One window ahead may be in use: see `CounterTable::add`.
+    let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];
+    let hits = windows.into_iter().flat_map(|number| {
+        let stamp = Stamp::new(number, meta.salt());
+        [&cell.local, &cell.remote].map(|columns| {
+            let [even, odd] = columns;
+            let column = if number & 1 == 0 { even } else { odd };
+            let hits = Word::from_bits(column.load(Relaxed)).hits_of(stamp);
+            hits.thousandths().unsigned_abs()
+        })
+    });
+    hits.fold(0, u64::saturating_add)
+}

@@ -1,0 +1,285 @@
+//! The bytes of keys, for those who have to name them: synced counters.
+//!
+//! A counter's name is a chain of cells: the first part holds 32 bytes, and what the store has of
+//! the counter; each further one 48. So a name of any length fits wherever enough cells can be had,
+//! and takes no memory where keys need no names.
+//!
+//! Nothing frees a name: a part says whose it is, and who looks for a place (or for a name) sees
+//! whether that is still so. A first part belongs to the counter that leads to it, if the salt that
+//! it remembers is still the counter's; a further part to the first one, likewise. So a process
+//! may end between any two steps, and what it leaves behind is found to belong to nobody.
+
+use super::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use super::claim::{Claim, Cost, Lost, meta_of};
+use super::fail::fail_point;
+use super::identity::Identity;
+use super::layout::{Bucket, Cell, WAYS};
+use super::meta::{Meta, State, Ticks};
+use super::places::{Place, scale};
+use super::{Columns, CounterTable};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, UnixMillis};
+
+/// The bytes of a name in its first part, and in each further one.
+const FIRST: usize = 32;
+const FURTHER: usize = 48;
+
+/// The words of a cell that hold the bytes of a name. Those of a first part leave `local` out, which
+/// holds what the store has.
+fn words(cell: &Cell, is_first: bool) -> impl Iterator<Item = &AtomicU64> {
+    let local: &[AtomicU64] = if is_first { &[] } else { &cell.local };
+    cell.id.iter().chain(&cell.remote).chain(local)
+}
+
+/// The parts that a name of `len` bytes has.
+fn parts_of(len: usize) -> usize {
+    len.saturating_sub(FIRST)
+        .div_ceil(FURTHER)
+        .saturating_add(1)
+}
+
+impl<'m> CounterTable<'m> {
+    pub(super) fn cell_count(&self) -> usize {
+        self.parts.buckets.len().saturating_mul(WAYS)
+    }
+
+    pub(super) fn cell_at(&self, index: usize) -> Option<&'m Cell> {
+        let buckets: &'m [Bucket] = self.parts.buckets;
+        buckets.get(index / WAYS)?.get(index % WAYS)
+    }
+
+    pub(super) fn index_of(&self, cell: &Cell) -> usize {
+        let start = self.parts.buckets.as_ptr() as usize;
+        let distance = (core::ptr::from_ref(cell) as usize).wrapping_sub(start);
+        distance.checked_div(size_of::<Cell>()).unwrap_or_default()
+    }
+
+    /// The cell that a counter or a part of a name leads to.
+    fn next_of(&self, cell: &Cell) -> Option<(usize, &'m Cell)> {
+        let index = (cell.extension.load(Acquire) as usize).checked_sub(1)?;
+        Some((index, self.cell_at(index)?))
+    }
+
+    /// The first part of the name of a counter, with its meta; `None` if it has no name.
+    pub(super) fn first_part(&self, place: Place<'_>) -> Option<(&'m Cell, Meta)> {
+        let (_, first) = self.next_of(place.cell)?;
+        let meta = meta_of(first);
+        let (owner, _) = meta.owner_and_len()?;
+        let is_ours = owner == place.meta.salt()
+            && first.used.load(Relaxed) as usize == self.index_of(place.cell);
+        is_ours.then_some((first, meta))
+    }
+
+    /// The counter that the part of a name in `cell` belongs to; `None` if to none.
+    pub(super) fn owner_of(&self, cell: &Cell, meta: Meta) -> Option<(&'m Cell, Meta)> {
+        let (owner_salt, _) = meta.owner_and_len()?;
+        let owner = self.cell_at(cell.used.load(Relaxed) as usize)?;
+        let owner_meta = meta_of(owner);
+        if owner_meta.salt() != owner_salt {
+            return None;
+        }
+        match owner_meta.state() {
+            State::Counter => {
+                let (index, _) = self.next_of(owner)?;
+                (index == self.index_of(cell)).then_some((owner, owner_meta))
+            }
+            // A further part: its first one leads on.
+            State::Name => {
+                let counter = self.cell_at(owner.used.load(Relaxed) as usize)?;
+                let counter_meta = meta_of(counter);
+                let (index, _) = self.next_of(counter)?;
+                let (counter_salt, _) = owner_meta.owner_and_len()?;
+                let is_live = counter_meta.is_counter()
+                    && counter_meta.salt() == counter_salt
+                    && index == self.index_of(owner);
+                is_live.then_some((counter, counter_meta))
+            }
+            State::Free | State::Busy(_) => None,
+        }
+    }
+
+    /// Gives a synced counter its name, if it has none. Does nothing if the name would take more
+    /// than a sixteenth of the zone, or if places are contended: the next hit tries again.
+    #[cold]
+    pub(super) fn attach_name(
+        &self,
+        place: Place<'m>,
+        id: Identity,
+        name: &[u8],
+        clock: &impl Clock,
+    ) {
+        let count = parts_of(name.len());
+        let Ok(len) = u16::try_from(name.len()) else {
+            return;
+        };
+        if count > self.cell_count() / 16 || self.first_part(place).is_some() {
+            return;
+        }
+        let before = place.cell.extension.load(Acquire);
+        let ticks = Ticks::at(clock.now().0);
+        let mut claims = Vec::with_capacity(count);
+        for part in 0..count {
+            match self.claim_part(place, id, part as u64, clock.fresh(), ticks) {
+                Ok(claim) => claims.push(claim),
+                // What was claimed so far is abandoned.
+                Err(Lost) => break,
+            }
+            fail_point!("name.claimed");
+        }
+        if claims.len() < count {
+            for claim in &claims {
+                let _ = claim.publish(Meta::free(claim.salt()));
+            }
+            return;
+        }
+        let Some(first) = self.write_name(place, &claims, name, len) else {
+            return;
+        };
+        // Who lost the race to attach leaves a name that belongs to nobody. A counter that changed
+        // hands has another salt: then this name is not its own, which whoever reads it sees.
+        let _ = place
+            .cell
+            .extension
+            .compare_exchange(before, first, AcqRel, Relaxed);
+        fail_point!("name.attached");
+    }
+
+    /// Writes a name into the cells that were claimed for it; returns what leads to its first part.
+    fn write_name(
+        &self,
+        place: Place<'m>,
+        claims: &[Claim<'m>],
+        name: &[u8],
+        len: u16,
+    ) -> Option<u32> {
+        let first = claims.first()?;
+        let lead = |cell: &Cell| u32::try_from(self.index_of(cell).wrapping_add(1)).ok();
+        let mut next = 0;
+        // From the last part on: a part that is published leads to parts that are.
+        for (index, claim) in claims.iter().enumerate().rev() {
+            let is_first = index == 0;
+            let (start, owner, salt) = if is_first {
+                (0, place.cell, place.meta.salt())
+            } else {
+                let before = index.wrapping_sub(1).wrapping_mul(FURTHER);
+                (FIRST.wrapping_add(before), first.cell, first.salt())
+            };
+            let bytes = name.get(start..).unwrap_or_default().chunks(8);
+            let values = bytes.map(super::word_of).chain(core::iter::repeat(0));
+            for (word, value) in words(claim.cell, is_first).zip(values) {
+                claim.replace(word, |_| value).ok()?;
+            }
+            if is_first {
+                for pushed in &claim.cell.local {
+                    let nothing = super::word::Word::empty(place.meta.salt());
+                    claim.replace(pushed, |_| nothing.bits()).ok()?;
+                }
+            }
+            fail_point!("name.written");
+            claim
+                .cell
+                .used
+                .store(u32::try_from(self.index_of(owner)).ok()?, Relaxed);
+            claim.cell.extension.store(next, Relaxed);
+            claim.publish(Meta::name(claim.salt(), salt, len)).ok()?;
+            fail_point!("name.published");
+            next = lead(claim.cell)?;
+        }
+        Some(next)
+    }
+
+    /// Claims a cell for part number `part` of the name of `place`: of those of two buckets that its
+    /// identity and the number choose, the one that costs least.
+    fn claim_part(
+        &self,
+        place: Place<'m>,
+        id: Identity,
+        part: u64,
+        now: UnixMillis,
+        ticks: Ticks,
+    ) -> Result<Claim<'m>, Lost> {
+        let buckets: &'m [Bucket] = self.parts.buckets;
+        let Identity([one, two]) = id;
+        // Multiples of an odd number that has no pattern spread over all buckets.
+        let step = part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let chosen =
+            [one, two].map(|bits| buckets.get(scale(bits.wrapping_add(step), buckets.len())));
+        let cheapest = |bucket: &'m Bucket| {
+            let costs = bucket.iter().map(|cell| (meta_of(cell), cell));
+            let costs = costs.map(|(meta, cell)| (self.cost_of(cell, meta, now), cell, meta));
+            let occupied = costs
+                .clone()
+                .filter(|&(cost, ..)| cost != Cost::Free)
+                .count();
+            // Not the counter itself, nor a part of its name.
+            let others = costs
+                .filter(|&(cost, cell, _)| cost != Cost::Busy && !core::ptr::eq(cell, place.cell));
+            let (cost, cell, meta) = others.min_by_key(|&(cost, ..)| cost)?;
+            Some((cost, occupied, cell, meta))
+        };
+        // Of two that cost the same, that in the emptier bucket.
+        let chosen = chosen.into_iter().flatten().filter_map(cheapest);
+        let (cost, _, cell, meta) = chosen
+            .min_by_key(|&(cost, occupied, ..)| (cost, occupied))
+            .ok_or(Lost)?;
+        let claim = self.claim(cell, meta, cost, ticks)?;
+        self.tag_name(&claim)?;
+        Ok(claim)
+    }
+
+    /// The name of a counter; `None` if it has none, or is no counter any more.
+    pub(super) fn name_of(&self, place: Place<'m>) -> Option<Vec<u8>> {
+        let (first, meta) = self.first_part(place)?;
+        let (_, len) = meta.owner_and_len()?;
+        let len = usize::from(len);
+        let mut name = Vec::with_capacity(len.saturating_add(FURTHER));
+        let mut cell = first;
+        for part in 0..parts_of(len) {
+            if part > 0 {
+                let (_, next) = self.next_of(cell)?;
+                let (owner, _) = meta_of(next).owner_and_len()?;
+                let is_ours = owner == meta.salt()
+                    && next.used.load(Relaxed) as usize == self.index_of(first);
+                if !is_ours {
+                    return None;
+                }
+                cell = next;
+            }
+            for word in words(cell, part == 0) {
+                name.extend_from_slice(&word.load(Acquire).to_le_bytes());
+            }
+        }
+        name.truncate(len);
+        // Parts are taken only after the counter was: if it is still there, so were they.
+        meta_of(place.cell)
+            .is_same_counter(place.meta)
+            .then_some(name)
+    }
+
+    /// Whether a synced counter has hits of live windows that the store has not.
+    pub(super) fn has_unsent(&self, cell: &'_ Cell, meta: Meta, now: UnixMillis) -> bool {
+        if !meta.is_synced() {
+            return false;
+        }
+        let (Some(cell), Some(size)) = (self.cell_at(self.index_of(cell)), meta.size()) else {
+            return false;
+        };
+        let place = Place { cell, meta };
+        Columns::live(place, size, now).any(|(number, local)| local != self.pushed(place, number))
+    }
+
+    /// What the store has of the hits of this node in window `number`.
+    pub(super) fn pushed(&self, place: Place<'m>, number: u64) -> Hits {
+        match self.first_part(place) {
+            Some((first, _)) => {
+                let stamp = super::word::Stamp::new(number, place.meta.salt());
+                let (pushed, _) = first.local_columns(number);
+                super::load(pushed).hits_of(stamp)
+            }
+            None => Hits::ZERO,
+        }
+    }
+}
