@@ -65,6 +65,7 @@ command   $command
 machine   $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(uname -sr)
 versions  ${versions%, }
 commit    $(git -C "$root" describe --always --dirty 2>/dev/null || echo none)
+load      $(cut -d ' ' -f 1-3 /proc/loadavg)
 
 END
 }

@@ -304,7 +304,8 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Counts at a place. `None` if it is not the counter's any more: then nothing was counted.
-    #[inline]
+    // Always: `add` is its only user, and its result would be copied twice.
+    #[inline(always)]
     fn add_at(
         &self,
         place: Place<'m>,
