@@ -70,7 +70,7 @@ load      $(cut -d ' ' -f 1-3 /proc/loadavg)
 END
 }
 
-# In a directory of its own: target/release has the module.
+# In a directory of its own, so that afterwards the module need not be compiled anew.
 bench_table() {
     say table
     (cd "$root" && CARGO_TARGET_DIR=$root/target/bench cargo run --quiet --locked --release \

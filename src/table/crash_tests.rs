@@ -82,8 +82,10 @@ fn die_everywhere<S>(
 ) {
     let state = prepare();
     let points = points_of(|| scenario(&state));
-    let names: Vec<_> = points.keys().copied().collect();
-    assert_eq!(names, expected);
+    // At least these; in which bucket a key ends up depends on its hash.
+    for point in expected {
+        assert!(points.contains_key(point), "{point} is not in {points:?}");
+    }
     for (point, times) in points {
         for nth in 1..=times {
             let state = prepare();
@@ -158,7 +160,6 @@ fn dying_while_evicting() {
             }
             fixture
         },
-        // In the first bucket: the second has a fail point more, which another test passes.
         |fixture| fixture.hit("new", T),
         &points,
         |fixture, point| {
