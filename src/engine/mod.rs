@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod attempt;
+#[cfg(all(test, not(loom)))]
+mod model_tests;
 mod ratelimiting;
 
 pub use attempt::{Attempt, Charge, Charges};

@@ -573,9 +573,14 @@ impl<'m> Place<'m> {
             }
             let is_old = self.is_old(size, *now);
             if is_old {
-                for number in [number.wrapping_sub(1), number, number.wrapping_add(1)] {
-                    self.forget(number);
-                }
+                // All of it: a stamp that is not near now is, once the clock moves.
+                self.cell
+                    .local
+                    .iter()
+                    .chain(&self.cell.remote)
+                    .for_each(|column| {
+                        self.clear(column, load(column));
+                    });
             }
             // Before the hit: who sees a hit sees that the counter is in use.
             self.touch(*now, clock);
@@ -638,20 +643,24 @@ impl<'m> Place<'m> {
         used != now && used.is_over(now, millis)
     }
 
-    /// Clears the columns of the window `number`, if they look like it.
+    /// Clears the columns of the window `number`, if they hold it.
     fn forget(&self, number: u64) {
-        let salt = self.meta.salt();
+        let stamp = Stamp::new(number, self.meta.salt());
         let (local, _) = self.cell.local_columns(number);
         let (remote, _) = self.cell.remote_columns(number);
-        for column in [local, remote] {
-            let word = load(column);
-            if word.stamp() == Stamp::new(number, salt) {
-                // If this fails, somebody counts in the column, and looks again as we do.
-                let empty = Word::empty(salt).bits();
-                let _ = column.compare_exchange(word.bits(), empty, AcqRel, Relaxed);
-                fail_point!("forget.cleared");
+        for (column, word) in [local, remote].map(|column| (column, load(column))) {
+            if word.stamp() == stamp {
+                self.clear(column, word);
             }
         }
+    }
+
+    /// Clears a column that holds `word`.
+    fn clear(&self, column: &atomic::AtomicU64, word: Word) {
+        // If this fails, somebody counts in the column, and looks again as we do.
+        let empty = Word::empty(self.meta.salt()).bits();
+        let _ = column.compare_exchange(word.bits(), empty, AcqRel, Relaxed);
+        fail_point!("forget.cleared");
     }
 }
 

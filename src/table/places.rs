@@ -320,8 +320,6 @@ impl<'m> CounterTable<'m> {
         let [first, second] = seen;
         // The emptier bucket first, so that neither is full long before the other; of two that are
         // as empty the first, and in that the home.
-        let is_crowded = first.unused() <= 1 && second.unused() > first.unused();
-        let is_crowded = first.unused() <= 2 && second.unused() > first.unused();
         let is_crowded = first.unused() <= 3 && second.unused() > first.unused();
         let order = if is_crowded {
             [true, false]

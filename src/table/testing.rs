@@ -3,7 +3,7 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-use super::CounterTable;
+use super::{Counter, CounterTable, Key};
 use crate::policy::window::{Clock, UnixMillis};
 
 /// A table in zeroed memory that a `fork` shares.
@@ -50,6 +50,13 @@ impl Drop for SharedTable {
     fn drop(&mut self) {
         // SAFETY: the mapping of `new`; the table in it is not used any more.
         unsafe { libc::munmap(self.region.as_ptr().cast(), self.region.len()) };
+    }
+}
+
+impl CounterTable<'_> {
+    /// Whether `key` has a counter, be it of windows that ended.
+    pub(crate) fn has(&self, counter: &Counter, key: Key<'_>) -> bool {
+        self.find(counter.identity(key)).is_some()
     }
 }
 

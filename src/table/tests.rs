@@ -265,6 +265,25 @@ fn a_stamp_that_came_round_again_is_not_mistaken() {
 }
 
 #[test]
+fn what_an_old_counter_held_does_not_come_back_when_the_clock_moves() {
+    let fixture = fixture(1);
+    fixture.add("a", 5);
+    // Two windows after those that look alike: the column still holds the old word.
+    fixture.clock.set(T + (1 << 17) + 2);
+    let table = &fixture.shared.table;
+    let nothing = Admission::Within(Hits::ZERO, WindowType::Fixed);
+    table.add(
+        &fixture.counter,
+        table.key(b"a"),
+        &fixture.clock,
+        Hits::ONE,
+        nothing,
+    );
+    fixture.clock.set(T + (1 << 17) + 1);
+    assert_eq!(current_previous(fixture.add("a", 1)), (1, 0));
+}
+
+#[test]
 fn the_longest_and_the_shortest_windows_count() {
     for millis in [1, 366 * 86_400_000] {
         let fixture = fixture(millis);
