@@ -147,12 +147,28 @@ unsafe extern "C" fn merge_loc_conf(
 
 /// After all levels were merged.
 unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
-    guard(NGX_ERROR as ngx_int_t, || handler::install(cf))
+    guard(NGX_ERROR as ngx_int_t, || {
+        if has_rules(cf) {
+            handler::install(cf)
+        } else {
+            NGX_OK as ngx_int_t
+        }
+    })
 }
 
-unsafe extern "C" fn filter_postconfiguration(_cf: *mut ngx_conf_t) -> ngx_int_t {
-    headers::install();
-    NGX_OK as ngx_int_t
+unsafe extern "C" fn filter_postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
+    guard(NGX_ERROR as ngx_int_t, || {
+        if has_rules(cf) {
+            headers::install();
+        }
+        NGX_OK as ngx_int_t
+    })
+}
+
+/// Whether any level has a rule: without, requests need not pass us.
+fn has_rules(cf: *mut ngx_conf_t) -> bool {
+    // SAFETY: nginx passes its configuration in the making.
+    Module::main_conf(unsafe { &*cf }).is_some_and(MainConf::has_rules)
 }
 
 /// When the configuration is complete and its zones are mapped; in the master, and with `-t`.

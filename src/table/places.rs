@@ -122,14 +122,26 @@ fn tag_of(bits: u64) -> u8 {
     }
 }
 
-impl Tags {
-    fn get(self, way: usize) -> u8 {
-        ((self.0 >> (way as u32).wrapping_mul(TAG_BITS)) & TAG_MASK) as u8
+/// A one in the lowest bit of each tag of a word.
+const ONES: u64 = {
+    let mut ones = 0;
+    let mut way = 0;
+    while way < WAYS {
+        ones |= 1 << (way * TAG_BITS as usize);
+        way += 1;
     }
+    ones
+};
 
-    /// How many of the cells were never used.
-    fn unused(self) -> usize {
-        (0..WAYS).filter(|&way| self.get(way) == 0).count()
+impl Tags {
+    /// The ways that have `tag`. All are compared at once.
+    fn ways_with(self, tag: u8) -> Ways {
+        const HIGH: u64 = ONES << (TAG_BITS - 1);
+        const LOW: u64 = HIGH.wrapping_sub(ONES);
+        let different = (self.0 ^ ONES.wrapping_mul(u64::from(tag))) & (HIGH | LOW);
+        // The high bit of each lane that is not zero: no lane carries into the next.
+        let not_zero = ((different & LOW).wrapping_add(LOW) | different) & HIGH;
+        Ways(not_zero ^ HIGH)
     }
 
     /// The word with the tag of `way` replaced, and the next version.
@@ -144,19 +156,48 @@ impl Tags {
     }
 }
 
+/// Some of the ways of a bucket, the lowest first: the highest bits of their tags.
+#[derive(Clone, Copy)]
+struct Ways(u64);
+
+impl Ways {
+    fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    fn contains(self, way: usize) -> bool {
+        self.0 & (1 << (TAG_BITS - 1)) << (way as u32).wrapping_mul(TAG_BITS) != 0
+    }
+}
+
+impl Iterator for Ways {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let way = (self.0.trailing_zeros() / TAG_BITS) as usize;
+        self.0 &= self.0.wrapping_sub(1);
+        (way < WAYS).then_some(way)
+    }
+}
+
 impl<'m> CounterTable<'m> {
     /// Finds the cell of `id`.
     #[inline]
     pub(super) fn find(&self, id: Identity) -> Option<Place<'m>> {
+        match self.find_at_home(id) {
+            Some(place) => Some(place),
+            None => self.find_elsewhere(id),
+        }
+    }
+
+    #[inline]
+    fn find_at_home(&self, id: Identity) -> Option<Place<'m>> {
         let [one, two] = id.0;
         let buckets: &'m [Bucket] = self.parts.buckets;
         let bucket = buckets.get(scale(one, buckets.len()))?;
         let cell = bucket.get(home_way(two))?;
         let meta = meta_of(cell);
-        if meta.is_counter() && has_identity(cell, id) {
-            return Some(Place { cell, meta });
-        }
-        self.find_elsewhere(id)
+        (meta.is_counter() && has_identity(cell, id)).then_some(Place { cell, meta })
     }
 
     #[cold]
@@ -176,13 +217,14 @@ impl<'m> CounterTable<'m> {
         id: Identity,
         clock: &impl Clock,
     ) -> Place<'m> {
-        match self.find(id) {
+        match self.find_at_home(id) {
             Some(place) => place,
             None => self.insert(counter, id, clock),
         }
     }
 
-    #[cold]
+    /// Finds the cell of `counter`, which is not at home, or gives it one.
+    #[inline(never)]
     fn insert(&self, counter: &Counter, id: Identity, clock: &impl Clock) -> Place<'m> {
         let home = Home::of(id, self.parts.buckets.len());
         let mut patience = PATIENCE;
@@ -293,7 +335,7 @@ impl<'m> CounterTable<'m> {
     fn search(&self, home: &Home, seen: [Tags; 2], id: Identity) -> Search<'m> {
         let mut pending = None;
         for (second, tags) in [false, true].into_iter().zip(seen) {
-            for way in (0..WAYS).filter(|&way| tags.get(way) == home.tag) {
+            for way in tags.ways_with(home.tag) {
                 let slot = Slot { second, way };
                 let Some(cell) = self.cell(home, slot) else {
                     continue;
@@ -317,33 +359,34 @@ impl<'m> CounterTable<'m> {
 
     /// The cell that a new counter is to have: of all its places the one that costs least.
     fn victim(&self, home: &Home, seen: [Tags; 2], clock: &impl Clock) -> Option<Victim> {
-        let [first, second] = seen;
-        // The emptier bucket first, so that neither is full long before the other; of two that are
-        // as empty the first, and in that the home.
-        let is_crowded = first.unused() <= 3 && second.unused() > first.unused();
-        let order = if is_crowded {
-            [true, false]
-        } else {
-            [false, true]
-        };
-        let ways = (0..WAYS).map(|way| way ^ home.way);
-        let slots = order
-            .into_iter()
-            .flat_map(|second| ways.clone().map(move |way| Slot { second, way }));
-
+        // The emptier bucket if the first is crowded, so that neither is full long before the
+        // other; in the first the home, if it can be had.
+        let [first, second] = seen.map(|tags| tags.ways_with(0));
+        let is_second = first.count() <= 3 && second.count() > first.count();
+        let unused = if is_second { second } else { first };
+        let is_home = !is_second && unused.contains(home.way);
+        let unused = is_home.then_some(home.way).into_iter().chain(unused);
         // A cell that was never used is the best there is: no need to touch the others.
-        let never_used = slots.clone().find_map(|slot| {
-            let tags = if slot.second { second } else { first };
-            if tags.get(slot.way) != 0 {
-                return None;
-            }
-            let meta = meta_of(self.cell(home, slot)?);
-            let cost = Cost::Free;
-            (meta.state() == State::Free).then_some(Victim { slot, meta, cost })
-        });
+        let never_used = unused
+            .map(|way| Slot {
+                second: is_second,
+                way,
+            })
+            .find_map(|slot| {
+                let meta = meta_of(self.cell(home, slot)?);
+                let cost = Cost::Free;
+                (meta.state() == State::Free).then_some(Victim { slot, meta, cost })
+            });
         never_used.or_else(|| {
             // Who remembers an old time takes windows that others have just begun for ended.
             let now = clock.fresh();
+            let slots = [false, true].into_iter().flat_map(|second| {
+                // From the home on.
+                (0..WAYS).map(move |way| Slot {
+                    second,
+                    way: way ^ home.way,
+                })
+            });
             let victims = slots.filter_map(|slot| {
                 let cell = self.cell(home, slot)?;
                 let meta = meta_of(cell);

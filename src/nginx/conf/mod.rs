@@ -95,6 +95,11 @@ impl MainConf {
         namespace
     }
 
+    /// Whether any level has a rule.
+    pub(super) fn has_rules(&self) -> bool {
+        !self.namespaces.is_empty()
+    }
+
     /// Checks, once all of `http` was read, what one directive alone could not know.
     ///
     /// # Errors
