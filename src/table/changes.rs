@@ -7,7 +7,6 @@ use super::atomic::{
 };
 use super::claim::meta_of;
 use super::fail::fail_point;
-use super::layout::Cell;
 use super::meta::{Meta, NamespaceIndex};
 use super::places::Place;
 use super::word::{Stamp, Word};
@@ -55,8 +54,8 @@ impl<'m> CounterTable<'m> {
     /// Who takes the changes clears the bit, then reads the counter. A bit that is set before a hit
     /// and looked at after it is set whenever a hit was not read.
     #[inline]
-    pub(super) fn note_change(&self, cell: &Cell) {
-        let (word, bit) = self.change_bit(self.index_of(cell));
+    pub(super) fn note_change<T>(&self, part_of_cell: &T) {
+        let (word, bit) = self.change_bit(self.index_of(part_of_cell));
         if let Some(word) = word {
             // SeqCst would add nothing: the hit is an AcqRel operation, which this load cannot
             // pass in either direction.

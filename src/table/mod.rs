@@ -138,6 +138,7 @@ pub struct Receipt<'m> {
     column: &'m atomic::AtomicU64,
     stamp: Stamp,
     namespace: NamespaceIndex,
+    is_synced: bool,
     value: Hits,
 }
 
@@ -358,6 +359,7 @@ impl<'m> CounterTable<'m> {
                 column: columns.current,
                 stamp: columns.stamp,
                 namespace: counter.namespace,
+                is_synced: counter.is_synced,
                 value,
             };
             return Some(Counted {
@@ -393,6 +395,9 @@ impl<'m> CounterTable<'m> {
 
     /// Takes hits back that were counted, unless their window or their counter is gone.
     pub fn give_back(&self, receipt: &Receipt<'m>) {
+        if receipt.is_synced {
+            self.note_change(receipt.column);
+        }
         let mut word = Word::from_bits(receipt.column.load(Acquire));
         while word.stamp() == receipt.stamp {
             let new = Word::new(receipt.stamp, word.hits().minus(receipt.value));
@@ -404,6 +409,9 @@ impl<'m> CounterTable<'m> {
                     fail_point!("give_back.counted");
                     let back = Hits::ZERO.minus(receipt.value).thousandths();
                     self.count(receipt.namespace, |line| line.hits(back));
+                    if receipt.is_synced {
+                        self.note_change(receipt.column);
+                    }
                     return;
                 }
                 Err(changed) => word = Word::from_bits(changed),

@@ -51,9 +51,10 @@ impl<'m> CounterTable<'m> {
         buckets.get(index / WAYS)?.get(index % WAYS)
     }
 
-    pub(super) fn index_of(&self, cell: &Cell) -> usize {
+    /// The index of the cell that `part` is, or is a part of.
+    pub(super) fn index_of<T>(&self, part: &T) -> usize {
         let start = self.parts.buckets.as_ptr() as usize;
-        let distance = (core::ptr::from_ref(cell) as usize).wrapping_sub(start);
+        let distance = (core::ptr::from_ref(part) as usize).wrapping_sub(start);
         distance.checked_div(size_of::<Cell>()).unwrap_or_default()
     }
 

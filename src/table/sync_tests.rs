@@ -141,6 +141,7 @@ fn what_the_store_has_is_not_a_change() {
         hits(1),
         admission,
     );
+    assert_eq!(fixture.take().len(), 1);
     table.set_pushed(change.counter, number, hits(6));
     table.give_back(&counted.receipt.unwrap());
     let back = fixture.take().remove(0).windows[0];
