@@ -98,7 +98,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
     }
 
     /// Whether an earlier limit has the same counter, and charged it.
-    #[inline(never)]
+    #[cold]
     fn is_charged(&mut self, identity: Identity) -> bool {
         let mut earlier = self.charges.as_mut_slice().iter();
         earlier.any(|charge| charge.identity == identity && charge.receipt.is_some())
@@ -120,7 +120,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
 }
 
 /// Asks `limit` whether it admits `cost` hits, without charging them, or when they have been charged.
-#[inline(never)]
+#[cold]
 fn ask<'m>(
     table: &'m CounterTable<'m>,
     counter: &Counter,

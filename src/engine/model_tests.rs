@@ -227,6 +227,10 @@ enum Op {
         cost: i64,
         within: Option<(i64, WindowType)>,
     },
+    /// Adds to the key that was added to last.
+    Again {
+        cost: i64,
+    },
     Read {
         counter: (usize, usize),
         key: u32,
@@ -245,6 +249,8 @@ enum Step {
     /// To the end of the window, or so many milliseconds past it (before, if negative).
     ToEnd(usize, i64),
     Windows(usize, u64),
+    /// By so many windows, then to so many milliseconds before the end of that.
+    Late(usize, u64, u64),
     /// Until the stamps repeat, or so many windows longer.
     Period(usize, i64),
 }
@@ -257,6 +263,10 @@ impl Step {
             Step::ToEnd(index, offset) => {
                 let end = (now / size(index) + 1) * size(index);
                 end.saturating_add_signed(offset).max(now)
+            }
+            Step::Late(index, count, left) => {
+                let end = (now / size(index) + 1 + count) * size(index);
+                (end - left.min(size(index))).max(now)
             }
             Step::Windows(index, count) => now + size(index).min(DAY) * count,
             Step::Period(index, windows) => {
@@ -272,6 +282,10 @@ impl Step {
                 let size = sizes[index % sizes.len()];
                 (now % size).saturating_add_signed(-offset)
             }
+            Step::Late(index, count, left) => {
+                let size = sizes[index % sizes.len()];
+                now % size + (count - 1) * size + left.min(size)
+            }
             step => step.after(now, sizes) - now,
         };
         now.saturating_sub(way).max(T / 2)
@@ -286,7 +300,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..40_u64).prop_map(Step::Millis),
         4 => (0..3_usize, -2..=2_i64).prop_map(|(size, offset)| Step::ToEnd(size, offset)),
-        1 => (0..3_usize, -1000..0_i64).prop_map(|(size, offset)| Step::ToEnd(size, offset)),
+        3 => (0..3_usize, 1..4_u64, prop_oneof![1..130_u64, 1..1200_u64])
+            .prop_map(|(size, count, left)| Step::Late(size, count, left)),
         2 => (0..3000_u64).prop_map(Step::Millis),
         4 => (0..3_usize, 1..6_u64).prop_map(|(size, count)| Step::Windows(size, count)),
         1 => (1..50_u64).prop_map(|hours| Step::Millis(hours * HOUR)),
@@ -330,14 +345,15 @@ fn ops(keys: u32, burst: u32, len: usize) -> impl Strategy<Value = Vec<Op>> {
     let within = proptest::option::of((limit, window_type()));
     let add = (counter(), 0..keys, 1..=burst, cost(), within);
     let op = prop_oneof![
-        8 => add.prop_map(|(counter, from, count, cost, within)| {
+        4 => add.prop_map(|(counter, from, count, cost, within)| {
             Op::Add { counter, from, count, cost, within }
         }),
+        8 => cost().prop_map(|cost| Op::Again { cost }),
         3 => (counter(), 0..keys).prop_map(|(counter, key)| Op::Read { counter, key }),
         3 => any::<Index>().prop_map(Op::GiveBack),
         4 => step().prop_map(Op::Forward),
         1 => long_step().prop_map(Op::Forward),
-        1 => step().prop_map(Op::Back),
+        2 => step().prop_map(Op::Back),
         1 => step().prop_map(Op::Stall),
     ];
     prop::collection::vec(op, 1..len)
@@ -485,6 +501,8 @@ struct World<'m> {
     sizes: Vec<u64>,
     clock: SteppedClock,
     latest: u64,
+    /// What was added to last.
+    last: ((usize, usize), u32),
     model: HashMap<((usize, usize), u32), History>,
     receipts: Vec<Held<'m>>,
     births: usize,
@@ -499,6 +517,7 @@ impl<'m> World<'m> {
             sizes,
             clock: SteppedClock::at(T),
             latest: T,
+            last: ((0, 0), 0),
             model: HashMap::new(),
             receipts: Vec::new(),
             births: 0,
@@ -522,6 +541,10 @@ impl<'m> World<'m> {
                     self.clock.looks.set(0);
                     self.add(self.known(counter), key, cost, within);
                 }
+            }
+            Op::Again { cost } => {
+                let (counter, key) = self.last;
+                self.add(counter, key, cost, None);
             }
             Op::Read { counter, key } => self.read(self.known(counter), key),
             Op::GiveBack(index) => {
@@ -587,6 +610,7 @@ impl<'m> World<'m> {
         cost: i64,
         within: Option<(i64, WindowType)>,
     ) {
+        self.last = (counter, key);
         let value = Hits::from_thousandths(cost);
         let (seen, real) = (self.clock.seen.get(), self.clock.real.get());
         let (table, birth) = (self.table, self.births);

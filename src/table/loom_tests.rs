@@ -190,6 +190,23 @@ fn a_window_is_turned_once() {
 }
 
 #[test]
+fn two_processes_wake_an_old_counter() {
+    explore(2, || {
+        let fixture = fixture();
+        for _ in 0..3 {
+            fixture.add(key(1), T);
+        }
+        // The window that looks like it.
+        let later = T + (1 << 17) * SIZE;
+        both(
+            move || fixture.add(key(1), later),
+            move || fixture.add(key(1), later),
+        );
+        assert_eq!(fixture.counts(key(1), later), (2, 0));
+    });
+}
+
+#[test]
 fn a_hit_at_the_end_of_a_window_is_in_one_of_the_two() {
     explore(3, || {
         let fixture = fixture();

@@ -28,7 +28,8 @@ impl NamespaceIndex {
     }
 }
 
-/// Coarse time, in units of 16 ms, modulo 2^32 (2 years).
+/// Coarse time, in units of 16 ms, modulo 2^32: two times are compared rightly if they are less
+/// than a year apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticks(pub(super) u32);
 
@@ -49,6 +50,12 @@ impl Ticks {
     pub(super) const fn until(self, now: Ticks) -> u32 {
         let ticks = now.0.wrapping_sub(self.0);
         if ticks > u32::MAX / 2 { 0 } else { ticks }
+    }
+
+    /// Whether `self` is in the future at `now`, as after the clock was set back, or for somebody
+    /// whose time is old.
+    pub(super) const fn is_after(self, now: Ticks) -> bool {
+        self.until(now) == 0 && self.0 != now.0
     }
 
     /// Whether surely more than `millis` passed from `self` to `now`.

@@ -284,7 +284,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Sees to it that a counter which is about to change is synced, or is not, as `counter` says.
-    #[inline(never)]
+    #[cold]
     fn prepare_sync(&self, place: Place<'m>, counter: &Counter, key: Key<'_>, clock: &impl Clock) {
         if place.meta.is_synced() != counter.is_synced {
             // As after a change of the configuration. If this fails, somebody else has done it, or
@@ -400,7 +400,9 @@ impl<'m> CounterTable<'m> {
         }
         let mut word = Word::from_bits(receipt.column.load(Acquire));
         while word.stamp() == receipt.stamp {
-            let new = Word::new(receipt.stamp, word.hits().minus(receipt.value));
+            // Not below zero: the window may have been forgotten, or have been full.
+            let left = word.hits().minus(receipt.value).max(Hits::ZERO);
+            let new = Word::new(receipt.stamp, left);
             match receipt
                 .column
                 .compare_exchange(word.bits(), new.bits(), AcqRel, Acquire)
@@ -568,13 +570,24 @@ impl<'m> Place<'m> {
         clock: &impl Clock,
     ) -> Option<Columns<'m>> {
         loop {
+            let used = Ticks(self.cell.used.load(Relaxed));
+            if used.is_after(Ticks::at(now.0)) {
+                // Our time is old, or the clock was set back.
+                *now = clock.fresh();
+            }
+            // The words before `used`, from which it follows whether they are old: who counts
+            // meanwhile changes one of these words, or has dated the counter before. (Unless what it
+            // counts has just the stamp and the hits of the old word, which takes a counter that
+            // is used again after exactly 2^17 windows, by two processes at once.)
+            let Cell { local, remote, .. } = self.cell;
+            let all = [local, remote].map(|[even, odd]| [even, odd].map(|word| (word, load(word))));
             let columns = Columns::read_ahead(self, size, *now);
             let number = columns.at.number;
             if columns.is_behind {
-                // Our time is old, or the clock was set back: then the next window is forgotten,
-                // so that nobody is blocked in this one and in that.
+                // The same: and if it was the clock, what is in the future is forgotten, so that
+                // nobody is blocked in this window and in that.
                 *now = clock.fresh();
-                if size.at(*now).number == number {
+                if Columns::read_ahead(self, size, *now).at.number == number {
                     self.forget(number.wrapping_add(1));
                 }
                 continue;
@@ -582,16 +595,12 @@ impl<'m> Place<'m> {
             let is_old = self.is_old(size, *now);
             if is_old {
                 // All of it: a stamp that is not near now is, once the clock moves.
-                self.cell
-                    .local
-                    .iter()
-                    .chain(&self.cell.remote)
-                    .for_each(|column| {
-                        self.clear(column, load(column));
-                    });
+                all.iter()
+                    .flatten()
+                    .for_each(|&(column, word)| self.clear(column, word));
             }
             // Before the hit: who sees a hit sees that the counter is in use.
-            self.touch(*now, clock);
+            self.touch(*now);
             if is_old {
                 continue;
             }
@@ -618,28 +627,16 @@ impl<'m> Place<'m> {
 
     /// Notes that the counter is in use: `used` never goes back while the clock does not, so that
     /// a counter with hits of a live window never looks unused.
-    fn touch(&self, now: UnixMillis, clock: &impl Clock) {
+    fn touch(&self, now: UnixMillis) {
         let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
-        if used != now {
-            self.touch_from(used, now, clock);
-        }
-    }
-
-    fn touch_from(&self, used: Ticks, mut now: Ticks, clock: &impl Clock) {
-        if used.until(now) == 0 {
-            // In the future. Unless that is little, it is our time that is old, or the clock was
-            // set back.
-            now = Ticks::at(clock.fresh().0);
-            if !now.is_over(used, Ticks::SKEW_MILLIS) && used.until(now) == 0 {
-                return;
-            }
+        // A little in the future is another process's look at the clock.
+        if used == now || (used.is_after(now) && !now.is_over(used, Ticks::SKEW_MILLIS)) {
+            return;
         }
         // If this fails, somebody else has just noted the same. Release: pairs with the acquiring
         // loads of whoever sees the hit that follows.
-        let _ = self
-            .cell
-            .used
-            .compare_exchange(used.0, now.0, Release, Relaxed);
+        let date = &self.cell.used;
+        let _ = date.compare_exchange(used.0, now.0, Release, Relaxed);
         fail_point!("touch.dated");
     }
 

@@ -224,7 +224,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Finds the cell of `counter`, which is not at home, or gives it one.
-    #[inline(never)]
+    #[cold]
     fn insert(&self, counter: &Counter, id: Identity, clock: &impl Clock) -> Place<'m> {
         let home = Home::of(id, self.parts.buckets.len());
         let mut patience = PATIENCE;

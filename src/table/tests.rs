@@ -226,6 +226,40 @@ fn a_clock_set_back_blocks_nobody_for_longer_than_a_window() {
 }
 
 #[test]
+fn a_clock_set_back_into_the_end_of_a_window_does_not_wait_for_the_next() {
+    let fixture = fixture(1000);
+    fixture.later(1000);
+    fixture.add("a", 1);
+    fixture.later(1000);
+    fixture.add("a", 1);
+    fixture.clock.set(T + 950);
+    assert_eq!(current_previous(fixture.add("a", 1)), (2, 0));
+}
+
+#[test]
+fn hits_that_are_given_back_late_leave_no_debt() {
+    let fixture = fixture(1000);
+    let table = &fixture.shared.table;
+    let admission = Admission::Unconditional;
+    fixture.later(1000);
+    let late = table.add(
+        &fixture.counter,
+        table.key(b"a"),
+        &fixture.clock,
+        hits(100),
+        admission,
+    );
+    // The window is forgotten, and comes again.
+    fixture.clock.set(T);
+    fixture.add("a", 1);
+    fixture.clock.set(T + 1000);
+    fixture.add("a", 1);
+    table.give_back(&late.receipt.unwrap());
+    assert_eq!(fixture.read("a").current, Hits::ZERO);
+    assert_eq!(fixture.add("a", 1).current, Hits::ONE);
+}
+
+#[test]
 fn a_clock_set_back_further_starts_anew() {
     let fixture = fixture(1000);
     fixture.later(3_600_000);
