@@ -1,16 +1,17 @@
 //! What a sync needs of the table: which counters changed, and where to note what the store has
 //! and says.
 
+use super::CounterTable;
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::claim::meta_of;
+use super::columns::Columns;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
 use super::places::Place;
 use super::word::{Stamp, Word};
-use super::{Columns, CounterTable};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::fail;
 use super::testing::{SharedTable, TestClock, in_process};
 use super::*;
+use crate::policy::window::UnixMillis;
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;

@@ -2,7 +2,7 @@
 //!
 //! Without the feature `fail-points` (and outside tests) a point is nothing at all.
 
-#[cfg(any(test, feature = "fail-points"))]
+#[cfg(any(all(test, not(loom)), feature = "fail-points"))]
 mod armed {
     use std::cell::Cell;
 
@@ -36,13 +36,13 @@ mod armed {
     }
 }
 
-#[cfg(any(test, feature = "fail-points"))]
+#[cfg(any(all(test, not(loom)), feature = "fail-points"))]
 pub(crate) use armed::*;
 
 /// A place at which a test may end the process.
 macro_rules! fail_point {
     ($name:literal) => {
-        #[cfg(any(test, feature = "fail-points"))]
+        #[cfg(any(all(test, not(loom)), feature = "fail-points"))]
         $crate::table::fail::reach($name);
     };
 }

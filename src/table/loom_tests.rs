@@ -12,6 +12,7 @@ use super::layout::{Bucket, DirectoryEntry, Parts, WAYS};
 use super::meta::Meta;
 use super::stats::{NamespaceLine, ZoneLine};
 use super::*;
+use crate::policy::window::{Clock, UnixMillis};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;

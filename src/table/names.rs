@@ -9,17 +9,18 @@
 //! it remembers is still the counter's; a further part to the first one, likewise. So a process
 //! may end between any two steps, and what it leaves behind is found to belong to nobody.
 
+use super::CounterTable;
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::claim::{Claim, Cost, Lost, meta_of};
+use super::columns::{Columns, load};
 use super::fail::fail_point;
 use super::identity::Identity;
 use super::layout::{Bucket, Cell, WAYS};
 use super::meta::{Meta, State, Ticks};
 use super::places::{Place, scale};
-use super::{Columns, CounterTable};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
 
@@ -169,7 +170,9 @@ impl<'m> CounterTable<'m> {
                 (FIRST.wrapping_add(before), first.cell, first.salt())
             };
             let bytes = name.get(start..).unwrap_or_default().chunks(8);
-            let values = bytes.map(super::word_of).chain(core::iter::repeat(0));
+            let values = bytes
+                .map(super::directory::word_of)
+                .chain(core::iter::repeat(0));
             for (word, value) in words(claim.cell, is_first).zip(values) {
                 claim.replace(word, |_| value).ok()?;
             }
@@ -278,7 +281,7 @@ impl<'m> CounterTable<'m> {
             Some((first, _)) => {
                 let stamp = super::word::Stamp::new(number, place.meta.salt());
                 let (pushed, _) = first.local_columns(number);
-                super::load(pushed).hits_of(stamp)
+                load(pushed).hits_of(stamp)
             }
             None => Hits::ZERO,
         }

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::testing::{Process, SharedTable};
 use super::*;
+use crate::policy::window::{Clock, UnixMillis};
 
 const PROCESSES: u64 = 4;
 const HITS: u64 = 10_000_000;

@@ -2,6 +2,7 @@
 
 use super::testing::{SharedTable, TestClock};
 use super::*;
+use crate::policy::window::Clock;
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;

@@ -1,0 +1,240 @@
+//! A counter's columns: reading them for a window, and settling what has to be settled before one
+//! can be counted in.
+
+use super::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use super::claim::meta_of;
+use super::fail::fail_point;
+use super::layout::Cell;
+use super::meta::{Meta, Ticks};
+use super::places::Place;
+use super::word::{Stamp, Word};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, Counts, Position, UnixMillis, WindowSize};
+
+/// A counter's columns at one moment.
+pub(super) struct Columns<'m> {
+    /// The window that is counted in, and the time in it.
+    pub(super) at: Position,
+    /// The column of that window.
+    pub(super) current: &'m AtomicU64,
+    /// Its value when it was read.
+    pub(super) word: Word,
+    /// The stamp that it should have: if it has another, it holds another window.
+    pub(super) stamp: Stamp,
+    /// The hits of this node in the window.
+    pub(super) counted: Hits,
+    /// The rest of the cluster's.
+    pub(super) remote: Hits,
+    /// The hits of all in the window before.
+    pub(super) previous: Hits,
+    /// Whether the neighbouring column holds the window after this one.
+    pub(super) is_behind: bool,
+}
+
+impl<'m> Columns<'m> {
+    /// Reads the columns for the window `at` and the one before.
+    #[inline]
+    pub(super) fn read(cell: &'m Cell, meta: Meta, at: Position) -> Columns<'m> {
+        let window = |number| Stamp::new(number, meta.salt());
+        let stamp = window(at.number);
+        let (before, after) = (
+            window(at.number.wrapping_sub(1)),
+            window(at.number.wrapping_add(1)),
+        );
+        // Acquire: who sees a word of the next occupancy sees that the meta has changed, and who
+        // sees a hit sees `used` as it was when the hit was counted.
+        let (current, other) = cell.local_columns(at.number);
+        let (remote, other_remote) = cell.remote_columns(at.number);
+        let (word, other) = (load(current), load(other));
+        let (remote, other_remote) = (load(remote), load(other_remote));
+        Columns {
+            at,
+            current,
+            word,
+            stamp,
+            counted: word.hits_of(stamp),
+            remote: remote.hits_of(stamp),
+            previous: other
+                .hits_of(before)
+                .plus_at_least_zero(other_remote.hits_of(before)),
+            is_behind: other.stamp() == after && other.hits() != Hits::ZERO,
+        }
+    }
+
+    /// Reads the columns for `now`, or for the next window if another process, whose clock is a
+    /// little ahead, already counts in that.
+    pub(super) fn read_ahead(place: Place<'m>, size: WindowSize, now: UnixMillis) -> Columns<'m> {
+        let at = size.at(now);
+        let columns = Columns::read(place.cell, place.meta, at);
+        let lead = size.millis().saturating_sub(at.elapsed);
+        if !columns.is_behind || lead > (size.millis() / 10).min(Ticks::SKEW_MILLIS) {
+            return columns;
+        }
+        let next = Position {
+            number: at.number.wrapping_add(1),
+            elapsed: 0,
+        };
+        Columns::read(place.cell, place.meta, next)
+    }
+
+    /// Whether these columns, just read, can be counted in as they are: this is the newest
+    /// window of a counter in use.
+    #[inline]
+    pub(super) fn is_settled(&self, place: Place<'_>, now: UnixMillis) -> bool {
+        // The last load: see `read`.
+        let used = Ticks(place.cell.used.load(Relaxed));
+        self.word.stamp() == self.stamp && !self.is_behind && used == Ticks::at(now.0)
+    }
+
+    #[inline]
+    pub(super) fn counts(&self) -> Counts {
+        // A sum can be negative for a moment, while what the store says is on its way.
+        Counts {
+            window: self.at.number,
+            current: self.counted.plus_at_least_zero(self.remote),
+            previous: self.previous,
+            elapsed: self.at.elapsed,
+        }
+    }
+}
+
+#[inline]
+pub(super) fn load(column: &AtomicU64) -> Word {
+    Word::from_bits(column.load(Acquire))
+}
+
+impl Cell {
+    /// The column of the window `number`, and that of its neighbours.
+    #[inline]
+    pub(super) fn local_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
+        let [even, odd] = &self.local;
+        if number & 1 == 0 {
+            (even, odd)
+        } else {
+            (odd, even)
+        }
+    }
+
+    #[inline]
+    pub(super) fn remote_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
+        let [even, odd] = &self.remote;
+        if number & 1 == 0 {
+            (even, odd)
+        } else {
+            (odd, even)
+        }
+    }
+}
+
+impl<'m> Place<'m> {
+    /// Reads the columns of a counter that is about to be counted in, for the first time in this
+    /// window or for a while. `None` if the place is not the counter's any more.
+    #[cold]
+    pub(super) fn settle(
+        self,
+        size: WindowSize,
+        now: &mut UnixMillis,
+        clock: &impl Clock,
+    ) -> Option<Columns<'m>> {
+        loop {
+            let used = Ticks(self.cell.used.load(Relaxed));
+            if used.is_after(Ticks::at(now.0)) {
+                // Our time is old, or the clock was set back.
+                *now = clock.fresh();
+            }
+            // The words before `used`, from which it follows whether they are old: who counts
+            // meanwhile changes one of these words, or has dated the counter before. (Unless what it
+            // counts has just the stamp and the hits of the old word, which takes a counter that
+            // is used again after exactly 2^17 windows, by two processes at once.)
+            let Cell { local, remote, .. } = self.cell;
+            let all = [local, remote].map(|[even, odd]| [even, odd].map(|word| (word, load(word))));
+            let columns = Columns::read_ahead(self, size, *now);
+            let number = columns.at.number;
+            if columns.is_behind {
+                // The same: and if it was the clock, what is in the future is forgotten, so that
+                // nobody is blocked in this window and in that.
+                *now = clock.fresh();
+                if Columns::read_ahead(self, size, *now).at.number == number {
+                    self.forget(number.wrapping_add(1));
+                }
+                continue;
+            }
+            let is_old = self.is_old(size, *now);
+            if is_old {
+                // All of it: a stamp that is not near now is, once the clock moves.
+                all.iter()
+                    .flatten()
+                    .for_each(|&(column, word)| self.clear(column, word));
+            }
+            // Before the hit: who sees a hit sees that the counter is in use.
+            self.touch(*now);
+            if is_old {
+                continue;
+            }
+            if columns.word.stamp() != columns.stamp {
+                // Who turns a column wipes out what it held. That must be an older window, so
+                // look at the clock: this process may have been stopped for long.
+                if columns.word.hits() != Hits::ZERO {
+                    let fresh = clock.fresh();
+                    if size.at(fresh).number != size.at(*now).number {
+                        *now = fresh;
+                        continue;
+                    }
+                }
+                // And it must still be this counter's column: a word of the next occupancy looks
+                // just like one of an older window.
+                if !meta_of(self.cell).is_same_counter(self.meta) {
+                    return None;
+                }
+                fail_point!("turn.verified");
+            }
+            return Some(columns);
+        }
+    }
+
+    /// Notes that the counter is in use: `used` never goes back while the clock does not, so that
+    /// a counter with hits of a live window never looks unused.
+    fn touch(&self, now: UnixMillis) {
+        let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
+        // A little in the future is another process's look at the clock.
+        if used == now || (used.is_after(now) && !now.is_over(used, Ticks::SKEW_MILLIS)) {
+            return;
+        }
+        // If this fails, somebody else has just noted the same. Release: pairs with the acquiring
+        // loads of whoever sees the hit that follows.
+        let date = &self.cell.used;
+        let _ = date.compare_exchange(used.0, now.0, Release, Relaxed);
+        fail_point!("touch.dated");
+    }
+
+    /// Whether the counter was not used for so long that all it holds is forgotten, even if its
+    /// stamps look right: those come round again.
+    pub(super) fn is_old(&self, size: WindowSize, now: UnixMillis) -> bool {
+        let millis = size.millis().saturating_mul(2);
+        let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
+        used != now && used.is_over(now, millis)
+    }
+
+    /// Clears the columns of the window `number`, if they hold it.
+    fn forget(&self, number: u64) {
+        let stamp = Stamp::new(number, self.meta.salt());
+        let (local, _) = self.cell.local_columns(number);
+        let (remote, _) = self.cell.remote_columns(number);
+        for (column, word) in [local, remote].map(|column| (column, load(column))) {
+            if word.stamp() == stamp {
+                self.clear(column, word);
+            }
+        }
+    }
+
+    /// Clears a column that holds `word`.
+    fn clear(&self, column: &AtomicU64, word: Word) {
+        // If this fails, somebody counts in the column, and looks again as we do.
+        let empty = Word::empty(self.meta.salt()).bits();
+        let _ = column.compare_exchange(word.bits(), empty, AcqRel, Relaxed);
+        fail_point!("forget.cleared");
+    }
+}

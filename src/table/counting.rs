@@ -1,0 +1,180 @@
+//! Counting, reading, giving back: what a request does in the table, from top to bottom.
+
+use super::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use super::claim::meta_of;
+use super::columns::Columns;
+use super::fail::fail_point;
+use super::places::Place;
+use super::word::Word;
+use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, Counts, Position};
+
+impl<'m> CounterTable<'m> {
+    /// Counts `value` (above zero) hits of `key`, if `admission` allows it.
+    ///
+    /// A key without a counter gets one, in an otherwise full table that of another key: see
+    /// [`ZoneStats`].
+    #[inline]
+    pub fn add(
+        &self,
+        counter: &Counter,
+        key: Key<'_>,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Counted<'m> {
+        let id = counter.identity(key);
+        loop {
+            let place = self.find_or_insert(counter, id, clock);
+            if counter.is_synced || place.meta.is_synced() {
+                self.prepare_sync(place, counter, key, clock);
+            }
+            if let Some(counted) = self.add_at(place, counter, clock, value, admission) {
+                if counter.is_synced {
+                    self.note_change(place.cell);
+                }
+                return counted;
+            }
+            // The place was given to another key in this very moment.
+        }
+    }
+
+    /// Sees to it that a counter which is about to change is synced, or is not, as `counter` says.
+    #[cold]
+    fn prepare_sync(&self, place: Place<'m>, counter: &Counter, key: Key<'_>, clock: &impl Clock) {
+        if place.meta.is_synced() != counter.is_synced {
+            // As after a change of the configuration. If this fails, somebody else has done it, or
+            // the cell has changed hands.
+            let meta = place.meta.with_synced(counter.is_synced);
+            let old = place.meta.bits();
+            let _ = place
+                .cell
+                .meta
+                .compare_exchange(old, meta.bits(), AcqRel, Relaxed);
+        }
+        if counter.is_synced {
+            if place.cell.extension.load(Relaxed) == 0 {
+                self.attach_name(place, counter.identity(key), key.bytes, clock);
+            }
+            self.note_change(place.cell);
+        }
+    }
+
+    /// Counts at a place. `None` if it is not the counter's any more: then nothing was counted.
+    // Always: `add` is its only user, and its result would be copied twice.
+    #[inline(always)]
+    fn add_at(
+        &self,
+        place: Place<'m>,
+        counter: &Counter,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        let mut now = clock.now();
+        loop {
+            let mut columns = Columns::read(place.cell, place.meta, counter.size.at(now));
+            if !columns.is_settled(place, now) {
+                columns = place.settle(counter.size, &mut now, clock)?;
+            }
+
+            let before = columns.counts();
+            if let Admission::Within(limit, window_type) = admission {
+                if !window_type.admits(counter.size, &before, limit, value) {
+                    return Some(Counted {
+                        counts: before,
+                        admitted: false,
+                        receipt: None,
+                    });
+                }
+            }
+
+            let new = Word::new(columns.stamp, columns.counted.plus(value));
+            // The one instruction that counts: it fails if the window was turned, if the cell
+            // changed hands, or if anybody else counted since the limit was checked. AcqRel: the
+            // next reader of the word sees the cell as this process saw it.
+            if columns
+                .current
+                .compare_exchange(columns.word.bits(), new.bits(), AcqRel, Acquire)
+                .is_err()
+            {
+                continue;
+            }
+            fail_point!("add.counted");
+            // If the cell changed hands meanwhile, the hit went with its old counter.
+            if !meta_of(place.cell).is_same_counter(place.meta) {
+                return None;
+            }
+            self.count(counter.namespace, |line| line.hits(value.thousandths()));
+
+            let counts = Counts {
+                current: before.current.plus(value),
+                ..before
+            };
+            let receipt = Receipt {
+                column: columns.current,
+                stamp: columns.stamp,
+                namespace: counter.namespace,
+                is_synced: counter.is_synced,
+                value,
+            };
+            return Some(Counted {
+                counts,
+                admitted: true,
+                receipt: Some(receipt),
+            });
+        }
+    }
+
+    /// What was counted of `key` so far: zeros for a key without a counter.
+    pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Counts {
+        let now = clock.now();
+        let Position { number, elapsed } = counter.size.at(now);
+        let nothing = Counts {
+            window: number,
+            elapsed,
+            ..Counts::default()
+        };
+        loop {
+            let Some(place) = self.find(counter.identity(key)) else {
+                return nothing;
+            };
+            let columns = Columns::read_ahead(place, counter.size, now);
+            let is_old = place.is_old(counter.size, now);
+            let counts = if is_old { nothing } else { columns.counts() };
+            // Acquire on the words before: if the meta is unchanged, they were the counter's.
+            if meta_of(place.cell).is_same_counter(place.meta) {
+                return counts;
+            }
+        }
+    }
+
+    /// Takes hits back that were counted, unless their window or their counter is gone.
+    pub fn give_back(&self, receipt: &Receipt<'m>) {
+        if receipt.is_synced {
+            self.note_change(receipt.column);
+        }
+        let mut word = Word::from_bits(receipt.column.load(Acquire));
+        while word.stamp() == receipt.stamp {
+            // Not below zero: the window may have been forgotten, or have been full.
+            let left = word.hits().minus(receipt.value).max(Hits::ZERO);
+            let new = Word::new(receipt.stamp, left);
+            match receipt
+                .column
+                .compare_exchange(word.bits(), new.bits(), AcqRel, Acquire)
+            {
+                Ok(_) => {
+                    fail_point!("give_back.counted");
+                    let back = Hits::ZERO.minus(receipt.value).thousandths();
+                    self.count(receipt.namespace, |line| line.hits(back));
+                    if receipt.is_synced {
+                        self.note_change(receipt.column);
+                    }
+                    return;
+                }
+                Err(changed) => word = Word::from_bits(changed),
+            }
+        }
+    }
+}
