@@ -1,8 +1,8 @@
 //! Named points between every two writes to shared memory, at which a test ends the process.
 //!
-//! Without the feature `fail-points` (and outside tests) a point is nothing at all.
+//! Outside tests a point is nothing at all.
 
-#[cfg(any(all(test, not(loom)), feature = "fail-points"))]
+#[cfg(all(test, not(loom)))]
 mod armed {
     use std::cell::Cell;
 
@@ -17,7 +17,6 @@ mod armed {
     }
 
     /// From now on, `seen` is told of every point that this thread reaches.
-    #[cfg(test)]
     pub(crate) fn observe(seen: Option<fn(&'static str)>) {
         SEEN.set(seen);
     }
@@ -36,13 +35,13 @@ mod armed {
     }
 }
 
-#[cfg(any(all(test, not(loom)), feature = "fail-points"))]
+#[cfg(all(test, not(loom)))]
 pub(crate) use armed::*;
 
 /// A place at which a test may end the process.
 macro_rules! fail_point {
     ($name:literal) => {
-        #[cfg(any(all(test, not(loom)), feature = "fail-points"))]
+        #[cfg(all(test, not(loom)))]
         $crate::table::fail::reach($name);
     };
 }
