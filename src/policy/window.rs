@@ -210,15 +210,12 @@ impl WindowType {
     /// rate is below `limit`.
     #[inline]
     pub fn admits(self, size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool {
-        // The comparison of the rate with the limit, multiplied by the size: exact, no division.
-        let room = room(size, counts.current, limit, cost);
-        match self {
-            WindowType::Sliding if counts.previous != Hits::ZERO => {
-                let left = size.millis().saturating_sub(counts.elapsed);
-                weigh(counts.previous, i128::from(left)) <= room
-            }
-            _ => room >= 0,
+        if self == WindowType::Fixed || counts.previous == Hits::ZERO {
+            return headroom(counts.current, limit, cost) >= i64::from(cost == Hits::ZERO);
         }
+        // The comparison of the rate with the limit, multiplied by the size: exact, no division.
+        let left = size.millis().saturating_sub(counts.elapsed);
+        weigh(counts.previous, i128::from(left)) <= room(size, counts.current, limit, cost)
     }
 
     /// Milliseconds until one more hit of `cost` would be admitted if none came before it;
@@ -267,12 +264,17 @@ impl WindowType {
 fn room(size: WindowSize, current: Hits, limit: Hits, cost: Hits) -> i128 {
     // "Below" a limit is "at most" the next smaller number.
     let strictly = i128::from(cost == Hits::ZERO);
-    // Differences of numbers of 48 bits.
-    let left = limit.thousandths().wrapping_sub(current.thousandths());
-    let left = left.wrapping_sub(cost.thousandths());
-    i128::from(left)
+    i128::from(headroom(current, limit, cost))
         .wrapping_mul(i128::from(size.millis()))
         .wrapping_sub(strictly)
+}
+
+/// What `limit` leaves above `current` and `cost`, in thousandths: a difference of numbers of 48
+/// bits.
+#[inline]
+fn headroom(current: Hits, limit: Hits, cost: Hits) -> i64 {
+    let above_current = limit.thousandths().wrapping_sub(current.thousandths());
+    above_current.wrapping_sub(cost.thousandths())
 }
 
 /// `hits` times milliseconds: a product of 48 and 35 bits.

@@ -8,8 +8,8 @@
 
 use core::fmt;
 
-use aes::Aes128Enc;
 use aes::cipher::{Array, BlockCipherEncrypt as _, KeyInit as _};
+use aes::{Aes128Enc, Block};
 
 /// What a table's identities are hashed with: nobody who does not know it can make two keys
 /// collide.
@@ -44,14 +44,22 @@ impl Hasher {
 
     #[inline]
     pub(super) fn hash_key(&self, key: &[u8]) -> KeyHash {
-        KeyHash(cbc_mac(&self.keys, key))
+        let mut block = first_block(key);
+        self.keys.encrypt_block(&mut block);
+        if key.len() > FIRST {
+            encrypt_rest(&self.keys, &mut block, key);
+        }
+        KeyHash(halves(&block))
     }
 
     pub(super) fn mask(&self, namespace: &[u8], kind: u8, size_millis: u64) -> Mask {
         let mut text = vec![kind];
         text.extend_from_slice(&size_millis.to_le_bytes());
         text.extend_from_slice(namespace);
-        Mask(cbc_mac(&self.masks, &text))
+        let mut block = first_block(&text);
+        self.masks.encrypt_block(&mut block);
+        encrypt_rest(&self.masks, &mut block, &text);
+        Mask(halves(&block))
     }
 }
 
@@ -72,19 +80,25 @@ impl fmt::Debug for Hasher {
 /// What fits into the first block beside the length.
 const FIRST: usize = 14;
 
+/// The first block: the length, whose low 16 bits are all of it, since texts are at most 65,535
+/// bytes long, and the beginning. No text's blocks are the beginning of another one's.
 #[inline]
-fn cbc_mac(cipher: &Aes128Enc, text: &[u8]) -> [u64; 2] {
-    let (first, rest) = text.split_at(text.len().min(FIRST));
-    // The length: its low 16 bits are all of it, since texts are at most 65,535 bytes long. No text
-    // is the beginning of another one's blocks.
-    let state = pad(first) << 16 | text.len() as u128 & 0xffff;
-    let mut block = Array(state.to_le_bytes());
-    cipher.encrypt_block(&mut block);
-    for chunk in rest.chunks(16) {
-        let state = u128::from_le_bytes(block.0) ^ pad(chunk);
-        block = Array(state.to_le_bytes());
-        cipher.encrypt_block(&mut block);
+fn first_block(text: &[u8]) -> Block {
+    let beginning = text.get(..FIRST).unwrap_or(text);
+    Array((pad(beginning) << 16 | text.len() as u128 & 0xffff).to_le_bytes())
+}
+
+/// Goes on with what follows the first block.
+#[cold]
+fn encrypt_rest(cipher: &Aes128Enc, block: &mut Block, text: &[u8]) {
+    for chunk in text.get(FIRST..).unwrap_or_default().chunks(16) {
+        *block = Array((u128::from_le_bytes(block.0) ^ pad(chunk)).to_le_bytes());
+        cipher.encrypt_block(block);
     }
+}
+
+#[inline]
+fn halves(block: &Block) -> [u64; 2] {
     let state = u128::from_le_bytes(block.0);
     [state as u64, (state >> 64) as u64]
 }
