@@ -1,6 +1,5 @@
 //! The decision on one request (or another user's hit) under several limits.
 
-use super::ratelimiting::{Namespace, WindowCounter};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::{Clock, Counts};
@@ -59,14 +58,13 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
     #[inline]
     pub fn charge(
         &mut self,
-        namespace: &Namespace<'m>,
-        window: &WindowCounter,
+        table: &'m CounterTable<'m>,
+        counter: &Counter,
         limit: &'c Limit,
         key: Key<'_>,
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let (table, counter) = (namespace.table(), window.counter(namespace));
         let identity = counter.identity(key);
         let is_charged = !self.is_first && self.is_charged(identity);
         self.is_first = false;
@@ -184,18 +182,13 @@ mod tests {
     /// Requests of the key "k" under `limits`.
     struct Fixture<'m> {
         namespace: Namespace<'m>,
-        limits: Vec<(Limit, WindowCounter)>,
+        limits: Vec<Limit>,
         clock: TestClock,
     }
 
     impl<'m> Fixture<'m> {
         fn new(shared: &'m SharedTable, limits: Vec<Limit>) -> Self {
             let namespace = Namespace::new("foo", &shared.table).unwrap();
-            let limits = limits.into_iter().map(|limit| {
-                let window = WindowCounter::new(limit.size);
-                (limit, window)
-            });
-            let limits = limits.collect();
             Fixture {
                 namespace,
                 limits,
@@ -206,9 +199,11 @@ mod tests {
         /// Whether a request is admitted, and the rates afterwards, the tightest first.
         fn attempt(&self, cost: Hits) -> (bool, Vec<(&str, i64)>) {
             let mut attempt = Attempt::new(Vec::new());
-            let key = self.namespace.table().key(b"k");
-            for (limit, window) in &self.limits {
-                attempt.charge(&self.namespace, window, limit, key, cost, &self.clock);
+            let table = self.namespace.table();
+            let key = table.key(b"k");
+            for limit in &self.limits {
+                let counter = self.namespace.counter(limit.size);
+                attempt.charge(table, &counter, limit, key, cost, &self.clock);
             }
             let (admitted, charges) = attempt.finish();
             let rates = charges.iter().map(|charge| {

@@ -7,4 +7,4 @@ mod model_tests;
 mod ratelimiting;
 
 pub use attempt::{Attempt, Charge, Charges};
-pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError, WindowCounter};
+pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 use proptest::test_runner::RngSeed;
 
-use super::{Attempt, Namespace, WindowCounter};
+use super::{Attempt, Namespace};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::{Clock, Counts, Position, UnixMillis, WindowSize, WindowType};
@@ -116,7 +116,7 @@ proptest! {
         let namespace = Namespace::new("default", &shared.table).unwrap();
         let limits: Vec<_> = limits
             .into_iter()
-            .map(|limit| (WindowCounter::new(limit.size), limit))
+            .map(|limit| (namespace.counter(limit.size), limit))
             .collect();
         let clock = SteppedClock::at(T);
         let mut model = HashMap::<(u32, u64, u64), i64>::new();
@@ -149,9 +149,9 @@ proptest! {
             let verdicts: Vec<bool> = limits.iter().map(|(_, limit)| admits(limit)).collect();
 
             let mut attempt = Attempt::new(Vec::new());
-            for (window, limit) in &limits {
+            for (counter, limit) in &limits {
                 let cost = Hits::from_thousandths(cost);
-                attempt.charge(&namespace, window, limit, hashed, cost, &clock);
+                attempt.charge(&shared.table, counter, limit, hashed, cost, &clock);
             }
             let (admitted, charges) = attempt.finish();
 

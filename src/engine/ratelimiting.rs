@@ -1,7 +1,6 @@
 //! The functions of the rate-limiting library, by their names: `increment`, `sliding_window`.
 
 use core::fmt;
-use std::sync::OnceLock;
 
 use crate::policy::hits::Hits;
 use crate::policy::key::is_accounted;
@@ -14,15 +13,6 @@ pub struct Namespace<'m> {
     name: Box<str>,
     table: &'m CounterTable<'m>,
     index: NamespaceIndex,
-}
-
-/// The counters of a namespace in windows of one size, found in the zone when first used.
-///
-/// Configurations hold it: they are read before the zones exist.
-#[derive(Debug)]
-pub struct WindowCounter {
-    size: WindowSize,
-    counter: OnceLock<Counter>,
 }
 
 impl<'m> Namespace<'m> {
@@ -55,22 +45,6 @@ impl<'m> Namespace<'m> {
     /// The namespace's counters in windows of `size`.
     pub fn counter(&self, size: WindowSize) -> Counter {
         self.table.counter(self.index, self.name.as_bytes(), size)
-    }
-}
-
-impl WindowCounter {
-    /// Counters in windows of `size`, not yet found.
-    pub const fn new(size: WindowSize) -> WindowCounter {
-        WindowCounter {
-            size,
-            counter: OnceLock::new(),
-        }
-    }
-
-    /// The counters in `namespace`, which must be the same at each call.
-    #[inline]
-    pub fn counter(&self, namespace: &Namespace<'_>) -> &Counter {
-        self.counter.get_or_init(|| namespace.counter(self.size))
     }
 }
 

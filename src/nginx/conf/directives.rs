@@ -25,7 +25,6 @@ use super::super::log;
 use super::super::module::Module;
 use super::super::zone::{MIN_PAGES, Zone};
 use super::{Headers, LocationConf, MainConf, Origin, Rule, RuleSet};
-use crate::engine::WindowCounter;
 use crate::policy::limit::{Limit, Quota};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, is_valid_name};
 use crate::policy::window::WindowType;
@@ -254,14 +253,11 @@ impl Directive<LocationConf> for Ratelimit {
 
         let origin = Origin::of(cf);
         let main = Module::main_conf_mut(cf).ok_or("no configuration of http")?;
-        let limits = quotas.into_iter().map(|quota| {
-            let limit = Limit {
-                name: format!("{name}-{}", Word(quota.window)).into(),
-                hits: quota.hits,
-                size: quota.size,
-                window_type: window_type.unwrap_or_default(),
-            };
-            (limit, WindowCounter::new(quota.size))
+        let limits = quotas.into_iter().map(|quota| Limit {
+            name: format!("{name}-{}", Word(quota.window)).into(),
+            hits: quota.hits,
+            size: quota.size,
+            window_type: window_type.unwrap_or_default(),
         });
         let rule = Rule {
             namespace: main.namespace(name, origin),

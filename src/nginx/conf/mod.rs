@@ -3,6 +3,7 @@
 mod directives;
 
 use core::fmt;
+use core::ptr;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
@@ -10,10 +11,11 @@ use nginx_sys::{ngx_conf_t, ngx_http_request_t};
 use ngx::http::{Merge, MergeConfigError};
 
 use super::zone::Zone;
-use crate::engine::{Namespace, RateLimitingError, WindowCounter};
+use crate::engine::{Namespace, RateLimitingError};
 use crate::policy::headers;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
+use crate::table::{Counter, CounterTable, NamespaceIndex};
 
 pub(super) use directives::COMMANDS;
 
@@ -49,21 +51,38 @@ pub(super) struct LocationConf {
 /// The rules of a level, all of which must admit a request. `ratelimit off` is a set without any.
 #[derive(Debug, Default)]
 pub(super) struct RuleSet {
-    pub(super) rules: Vec<Rule>,
-    /// The namespaces of all rules, each once.
-    pub(super) namespaces: Vec<Arc<NamespaceConf>>,
-    /// The number of limits of all rules.
-    pub(super) limit_count: usize,
+    rules: Vec<Rule>,
     /// The value of `RateLimit-Policy`.
     pub(super) policy: Vec<u8>,
+    /// Set by the first request.
+    resolved: OnceLock<Resolved>,
 }
 
 /// A `ratelimit` directive.
 #[derive(Debug)]
-pub(super) struct Rule {
-    pub(super) namespace: Arc<NamespaceConf>,
-    pub(super) limits: Vec<(Limit, WindowCounter)>,
+struct Rule {
+    namespace: Arc<NamespaceConf>,
+    limits: Vec<Limit>,
 }
+
+/// What a request needs of its rules, in the order in which it needs it.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    pub(super) limits: Box<[ResolvedLimit]>,
+    /// The namespaces of all rules, each once.
+    pub(super) namespaces: Box<[(Table, NamespaceIndex)]>,
+}
+
+/// A limit and its counters.
+#[derive(Debug)]
+pub(super) struct ResolvedLimit {
+    pub(super) table: Table,
+    pub(super) counter: Counter,
+    pub(super) limit: &'static Limit,
+}
+
+/// A zone's table: it lives as long as the configuration, as requests do not live longer.
+type Table = &'static CounterTable<'static>;
 
 /// Which headers tell clients about limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,12 +180,6 @@ impl MainConf {
 }
 
 impl NamespaceConf {
-    /// The namespace itself; `None` before the zones are mapped, when there are no requests.
-    #[inline]
-    pub(super) fn get(&self) -> Option<&Namespace<'static>> {
-        self.namespace.get()
-    }
-
     fn attach(&'static self) -> Result<(), RateLimitingError> {
         if let Some(table) = self.zone.get().and_then(|zone| zone.table()) {
             // Zones are mapped once in a cycle.
@@ -216,10 +229,10 @@ impl RuleSet {
         let mut taken: Vec<Box<str>> = self
             .rules
             .iter()
-            .flat_map(Rule::limits)
+            .flat_map(|rule| &rule.limits)
             .map(|limit| limit.name.clone())
             .collect();
-        for (limit, _) in &mut rule.limits {
+        for limit in &mut rule.limits {
             let names = (1_u32..).map(|nth| match nth {
                 1 => limit.name.clone(),
                 _ => format!("{}-{nth}", limit.name).into(),
@@ -231,24 +244,51 @@ impl RuleSet {
             }
             taken.push(limit.name.clone());
         }
-        self.limit_count = self.limit_count.saturating_add(rule.limits.len());
-        if !self
-            .namespaces
-            .iter()
-            .any(|known| known.name == rule.namespace.name)
-        {
-            self.namespaces.push(rule.namespace.clone());
-        }
         self.rules.push(rule);
         self.policy.clear();
-        let limits = self.rules.iter().flat_map(Rule::limits);
+        let limits = self.rules.iter().flat_map(|rule| &rule.limits);
         headers::policy(limits, |part| self.policy.extend_from_slice(part));
     }
-}
 
-impl Rule {
-    fn limits(&self) -> impl Iterator<Item = &Limit> {
-        self.limits.iter().map(|(limit, _)| limit)
+    /// The limits of all rules with their counters, once the zones are mapped.
+    #[inline]
+    pub(super) fn resolved(&'static self) -> &'static Resolved {
+        self.resolved.get_or_init(|| self.resolve())
+    }
+
+    #[cold]
+    fn resolve(&'static self) -> Resolved {
+        let mut limits = Vec::new();
+        let mut namespaces: Vec<(Table, NamespaceIndex)> = Vec::new();
+        for Rule {
+            namespace,
+            limits: of_rule,
+        } in &self.rules
+        {
+            // There are no requests before every namespace is in its zone.
+            let Some(namespace) = namespace.namespace.get() else {
+                continue;
+            };
+            let (table, index) = (namespace.table(), namespace.index());
+            if !namespaces
+                .iter()
+                .any(|known| ptr::eq(known.0, table) && known.1 == index)
+            {
+                namespaces.push((table, index));
+            }
+            limits.extend(of_rule.iter().map(|limit| {
+                let counter = namespace.counter(limit.size);
+                ResolvedLimit {
+                    table,
+                    counter,
+                    limit,
+                }
+            }));
+        }
+        Resolved {
+            limits: limits.into(),
+            namespaces: namespaces.into(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! It is kept in the slot of a variable that no configuration can name: unlike the contexts of
 //! modules, variables survive internal redirects, and subrequests share them.
 
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 use nginx_sys::{
     NGX_OK, ngx_conf_t, ngx_http_add_variable, ngx_http_get_variable_index, ngx_http_request_t,
@@ -67,16 +67,29 @@ pub(in super::super) fn add_slot(cf: *mut ngx_conf_t) -> Option<ngx_uint_t> {
     }
 }
 
-/// Where the context of the main request of `request` is kept; null without a configuration.
-#[inline]
-fn slot(request: *mut ngx_http_request_t) -> *mut *mut Context {
-    // SAFETY: a request that has not ended has the configuration of its cycle, and values for all
-    // of its variables, which are zeroed when it begins. Nobody else uses `data` of this one.
-    unsafe {
-        match Module::main_conf(&*request) {
-            Some(conf) => (&raw mut (*(*request).variables.add(conf.context_slot)).data).cast(),
-            None => ptr::null_mut(),
-        }
+/// Where the context of a main request is kept: null, or what [`Room::keep`] wrote.
+#[derive(Clone, Copy)]
+pub(super) struct Slot(NonNull<*mut Context>);
+
+impl Slot {
+    /// The slot of the main request of `request`; `None` without a configuration.
+    #[inline]
+    pub(super) fn of(request: *mut ngx_http_request_t) -> Option<Slot> {
+        // SAFETY: a request that has not ended has the configuration of its cycle, and values for
+        // all of its variables, which are zeroed when it begins. Nobody else uses `data` of this
+        // one.
+        let data = unsafe {
+            let conf = Module::main_conf(&*request)?;
+            &raw mut (*(*request).variables.add(conf.context_slot)).data
+        };
+        NonNull::new(data.cast()).map(Slot)
+    }
+
+    /// What is kept there: it lives as long as the request.
+    #[inline]
+    pub(super) fn get<'r>(self) -> Option<&'r Context> {
+        // SAFETY: the slot lives as long as the request, and so does what `Room::keep` wrote.
+        unsafe { self.0.read().as_ref() }
     }
 }
 
@@ -104,17 +117,17 @@ impl Room {
         }
     }
 
-    /// Keeps a decision with the main request of `request`, which the room is of.
+    /// Keeps a decision in `slot`, which is that of the same request.
     #[inline]
     pub(super) fn keep(
         self,
-        request: *mut ngx_http_request_t,
+        slot: Slot,
         rules: &'static RuleSet,
         admitted: bool,
         headers: Headers,
     ) -> &'static Context {
         // SAFETY: the memory is the request's, which is the `'static`; `len` charges were written.
-        // The slot is that of a request that has not ended, or null.
+        // The slot lives as long.
         unsafe {
             let charges = core::slice::from_raw_parts(self.charges.as_ptr(), self.len);
             self.context.write(Context {
@@ -123,9 +136,7 @@ impl Room {
                 admitted,
                 headers,
             });
-            if let Some(slot) = slot(request).as_mut() {
-                *slot = self.context.as_ptr();
-            }
+            slot.0.write(self.context.as_ptr());
             self.context.as_ref()
         }
     }
@@ -151,6 +162,5 @@ impl Charges<'static, 'static> for Room {
 /// The decision on the main request of `request`, if there was one.
 #[inline]
 pub(super) fn of<'r>(request: *mut ngx_http_request_t) -> Option<&'r Context> {
-    // SAFETY: the slot is null or holds what `keep` wrote, which lives as long as the request.
-    unsafe { slot(request).as_ref()?.as_ref() }
+    Slot::of(request)?.get()
 }

@@ -1,5 +1,7 @@
 //! The path of a request, from top to bottom: key, limits, decision, log.
 
+use core::ptr;
+
 use nginx_sys::{
     NGX_DECLINED, NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_TOO_MANY_REQUESTS,
     NGX_LOG_ERR, NGX_OK, ngx_array_push, ngx_conf_t, ngx_http_core_main_conf_t,
@@ -7,12 +9,12 @@ use nginx_sys::{
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
-use super::super::conf::{LocationConf, RuleSet};
+use super::super::conf::{LocationConf, Resolved, ResolvedLimit, RuleSet};
 use super::super::guard::guard;
 use super::super::log;
 use super::super::module::Module;
 use super::super::time::NgxClock;
-use super::context::{self, Room};
+use super::context::{Room, Slot};
 use crate::engine::{Attempt, Charge};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, is_accounted};
@@ -50,10 +52,10 @@ unsafe extern "C" fn handler(request: *mut ngx_http_request_t) -> ngx_int_t {
         return NGX_DECLINED as ngx_int_t;
     };
     guard(NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t, || {
-        // Counted once, by the first location that has rules.
-        match context::of(request) {
-            None => decide(request, conf, rules),
-            Some(_) => NGX_DECLINED as ngx_int_t,
+        match Slot::of(request) {
+            Some(slot) if slot.get().is_none() => decide(request, slot, conf, rules),
+            // Counted once, by the first location that has rules.
+            _ => NGX_DECLINED as ngx_int_t,
         }
     })
 }
@@ -62,6 +64,7 @@ unsafe extern "C" fn handler(request: *mut ngx_http_request_t) -> ngx_int_t {
 /// other handlers.
 fn decide(
     request: *mut ngx_http_request_t,
+    slot: Slot,
     conf: &LocationConf,
     rules: &'static RuleSet,
 ) -> ngx_int_t {
@@ -71,22 +74,28 @@ fn decide(
         return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
     };
 
+    let Resolved { limits, namespaces } = rules.resolved();
     let has_key = is_accounted(key);
-    let limits = if has_key { rules.limit_count } else { 0 };
-    let Some(room) = Room::new(request, limits) else {
+    let limits: &[ResolvedLimit] = if has_key { limits } else { &[] };
+    let Some(room) = Room::new(request, limits.len()) else {
         return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
     };
 
     let mut attempt = Attempt::new(room);
-    if has_key {
-        for rule in &rules.rules {
-            let Some(namespace) = rule.namespace.get() else {
-                continue;
-            };
-            let hash = namespace.table().key(key);
-            for (limit, counter) in &rule.limits {
-                attempt.charge(namespace, counter, limit, hash, Hits::ONE, &NgxClock);
+    if let [first, ..] = limits {
+        let (mut table, mut hashed) = (first.table, first.table.key(key));
+        for limit in limits {
+            if !ptr::eq(limit.table, table) {
+                (table, hashed) = (limit.table, limit.table.key(key));
             }
+            attempt.charge(
+                table,
+                &limit.counter,
+                limit.limit,
+                hashed,
+                Hits::ONE,
+                &NgxClock,
+            );
         }
     } else if key.len() > MAX_KEY_LEN {
         log::error(
@@ -96,34 +105,26 @@ fn decide(
         );
     }
     let (admitted, room) = attempt.finish();
-    let context = room.keep(request, rules, admitted, conf.headers());
+    let context = room.keep(slot, rules, admitted, conf.headers());
     log::debug(connection_log, || {
-        format!("ratelimit: {limits} limits, admitted: {admitted}")
+        format!("ratelimit: {} limits, admitted: {admitted}", limits.len())
     });
     if has_key {
-        count(rules, admitted);
+        // In each namespace that had a say.
+        let outcome = if admitted {
+            Outcome::Passed
+        } else {
+            Outcome::Rejected
+        };
+        for (table, namespace) in namespaces {
+            table.count_outcome(*namespace, outcome);
+        }
     }
     if admitted {
         return NGX_DECLINED as ngx_int_t;
     }
     log_rejection(connection_log, context.charges);
     NGX_HTTP_TOO_MANY_REQUESTS as ngx_int_t
-}
-
-/// Counts the outcome in each namespace that had a say.
-fn count(rules: &RuleSet, admitted: bool) {
-    let outcome = if admitted {
-        Outcome::Passed
-    } else {
-        Outcome::Rejected
-    };
-    for namespace in rules
-        .namespaces
-        .iter()
-        .filter_map(|namespace| namespace.get())
-    {
-        namespace.table().count_outcome(namespace.index(), outcome);
-    }
 }
 
 fn log_rejection(connection_log: *mut nginx_sys::ngx_log_t, charges: &[Charge<'_, '_>]) {
