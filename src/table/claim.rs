@@ -5,10 +5,12 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use super::columns::load;
 use super::layout::Cell;
 use super::meta::{Meta, State, Ticks};
+use super::places::Place;
 use super::stats::{Evicted, NamespaceLine};
-use super::word::{Salt, Stamp, Word};
+use super::word::{Salt, Stamp};
 use crate::policy::window::{UnixMillis, WindowSize};
 
 /// How long an insertion takes at most, unless its process was stopped or killed.
@@ -103,21 +105,21 @@ impl<'m> CounterTable<'m> {
     }
 
     /// What it costs to give `cell`, whose meta is `meta`, away.
-    pub(super) fn cost_of(&self, cell: &Cell, meta: Meta, now: UnixMillis) -> Cost {
+    pub(super) fn cost_of(&self, cell: &'m Cell, meta: Meta, now: UnixMillis) -> Cost {
         let ticks = Ticks::at(now.0);
         match meta.state() {
             State::Free => Cost::Free,
             State::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => Cost::Abandoned,
             State::Busy(_) => Cost::Busy,
             State::Counter => {
-                let used = Ticks(cell.used.load(Relaxed));
-                let size = meta.size();
-                let hits = size.map_or(0, |size| live_hits(cell, meta, size, used, now));
+                let place = Place { cell, meta };
+                let hits = meta.size().map_or(0, |size| live_hits(place, size, now));
                 let what = match hits {
                     0 => Evicted::Ended,
-                    _ if self.has_unsent(cell, meta, now) => Evicted::Unsent,
+                    _ if self.has_unsent(place, now) => Evicted::Unsent,
                     _ => Evicted::Sent,
                 };
+                let used = Ticks(cell.used.load(Relaxed));
                 Cost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
             }
             // A part of a name costs its counter.
@@ -137,21 +139,18 @@ fn replace_meta(cell: &Cell, old: Meta, new: Meta) -> Result<(), Lost> {
 }
 
 /// What the columns hold (in thousandths, whatever its sign) of windows that matter at `now`.
-fn live_hits(cell: &Cell, meta: Meta, size: WindowSize, used: Ticks, now: UnixMillis) -> u64 {
-    if used.is_over(Ticks::at(now.0), size.millis().saturating_mul(2)) {
+fn live_hits(place: Place<'_>, size: WindowSize, now: UnixMillis) -> u64 {
+    if place.is_old(size, now) {
         return 0;
     }
+    let Place { cell, meta } = place;
     let number = size.at(now).number;
-    // One window ahead may be in use: see `CounterTable::add`.
+    // One window ahead may be in use: see `Columns::read_ahead`.
     let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];
     let hits = windows.into_iter().flat_map(|number| {
         let stamp = Stamp::new(number, meta.salt());
-        [&cell.local, &cell.remote].map(|columns| {
-            let [even, odd] = columns;
-            let column = if number & 1 == 0 { even } else { odd };
-            let hits = Word::from_bits(column.load(Relaxed)).hits_of(stamp);
-            hits.thousandths().unsigned_abs()
-        })
+        let ((local, _), (remote, _)) = (cell.local_columns(number), cell.remote_columns(number));
+        [local, remote].map(|column| load(column).hits_of(stamp).thousandths().unsigned_abs())
     });
     hits.fold(0, u64::saturating_add)
 }

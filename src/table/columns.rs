@@ -110,22 +110,21 @@ impl Cell {
     /// The column of the window `number`, and that of its neighbours.
     #[inline]
     pub(super) fn local_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
-        let [even, odd] = &self.local;
-        if number & 1 == 0 {
-            (even, odd)
-        } else {
-            (odd, even)
-        }
+        by_parity(&self.local, number)
     }
 
     #[inline]
     pub(super) fn remote_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
-        let [even, odd] = &self.remote;
-        if number & 1 == 0 {
-            (even, odd)
-        } else {
-            (odd, even)
-        }
+        by_parity(&self.remote, number)
+    }
+}
+
+#[inline]
+fn by_parity([even, odd]: &[AtomicU64; 2], number: u64) -> (&AtomicU64, &AtomicU64) {
+    if number & 1 == 0 {
+        (even, odd)
+    } else {
+        (odd, even)
     }
 }
 

@@ -264,14 +264,10 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Whether a synced counter has hits of live windows that the store has not.
-    pub(super) fn has_unsent(&self, cell: &'_ Cell, meta: Meta, now: UnixMillis) -> bool {
-        if !meta.is_synced() {
-            return false;
-        }
-        let (Some(cell), Some(size)) = (self.cell_at(self.index_of(cell)), meta.size()) else {
+    pub(super) fn has_unsent(&self, place: Place<'m>, now: UnixMillis) -> bool {
+        let Some(size) = place.meta.size().filter(|_| place.meta.is_synced()) else {
             return false;
         };
-        let place = Place { cell, meta };
         Columns::live(place, size, now).any(|(number, local)| local != self.pushed(place, number))
     }
 

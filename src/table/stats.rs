@@ -100,11 +100,7 @@ impl NamespaceLine {
     }
 
     pub(super) fn sum(lines: &[NamespaceLine]) -> NamespaceStats {
-        let total = |of: fn(&NamespaceLine) -> &EventCounter| {
-            lines
-                .iter()
-                .fold(0_u64, |sum, line| sum.wrapping_add(of(line).load(Relaxed)))
-        };
+        let total = |of: fn(&NamespaceLine) -> &EventCounter| total(lines, of);
         NamespaceStats {
             passed: total(|line| &line.outcomes[0]),
             rejected: total(|line| &line.outcomes[1]),
@@ -132,15 +128,17 @@ impl ZoneLine {
     }
 
     pub(super) fn sum(lines: &[ZoneLine]) -> ZoneStats {
-        let total = |of: fn(&ZoneLine) -> &EventCounter| {
-            lines
-                .iter()
-                .fold(0_u64, |sum, line| sum.wrapping_add(of(line).load(Relaxed)))
-        };
+        let total = |of: fn(&ZoneLine) -> &EventCounter| total(lines, of);
         ZoneStats {
             evicted_ended: total(|line| &line.evicted[0]),
             evicted_sent: total(|line| &line.evicted[1]),
             evicted_unsent: total(|line| &line.evicted[2]),
         }
     }
+}
+
+/// The sum of one counter of all workers.
+fn total<L>(lines: &[L], of: fn(&L) -> &EventCounter) -> u64 {
+    let counts = lines.iter().map(|line| of(line).load(Relaxed));
+    counts.fold(0, u64::wrapping_add)
 }
