@@ -21,7 +21,7 @@ pub(super) struct Hasher {
 
 /// A key, hashed. One hash serves every limit that counts by the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyHash(pub(super) [u64; 2]);
+pub(super) struct KeyHash(pub(super) [u64; 2]);
 
 /// What distinguishes the counters of one namespace, window kind and size from all others:
 /// combined with the hash of a key by exclusive or. Both are pseudo-random, by different secrets,

@@ -44,7 +44,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicUsize;
 
 use atomic::Ordering::Relaxed;
-use identity::{Hasher, Mask};
+use identity::{Hasher, KeyHash, Mask};
 use layout::Parts;
 use meta::Meta;
 use stats::{NamespaceLine, ZoneLine};
@@ -54,7 +54,7 @@ use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, WindowSize, WindowType};
 
 pub use changes::{Change, CounterRef, WindowChange};
-pub use identity::{Identity, KeyHash};
+pub use identity::Identity;
 pub use layout::LayoutError;
 pub use meta::NamespaceIndex;
 pub use stats::{Evicted, NamespaceStats, Outcome, ZoneStats};
