@@ -6,4 +6,5 @@ pub mod hits;
 pub mod key;
 pub mod limit;
 pub mod namespace;
+pub mod options;
 pub mod window;

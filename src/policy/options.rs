@@ -1,0 +1,301 @@
+//! Options: reading the directives of a block, one by one, and what messages say of wrong ones.
+//!
+//! A block's builder is given each directive as its name and words, in any order. It matches the
+//! name, and a [`Directive`] reads the words by a [`Syntax`] into one of the builder's fields.
+//!
+//! Messages end in logs, so nothing of a word that may be a password gets into them.
+
+use core::fmt;
+use core::time::Duration;
+use std::borrow::Cow;
+
+use super::window::parse_time;
+
+/// Why a block is refused: a message that names the offending word and says what is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError(Box<str>);
+
+impl OptionError {
+    /// An error of which `message` is all there is to say. It must not hold a password.
+    pub fn new(message: impl Into<Box<str>>) -> OptionError {
+        OptionError(message.into())
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for OptionError {}
+
+/// What a word may be: how it is read, and what messages say of it.
+#[derive(Debug)]
+pub struct Syntax<T> {
+    /// What is accepted, as it ends a message: `on or off`.
+    pub expected: &'static str,
+    /// Whether messages say nothing of what was given.
+    pub is_secret: bool,
+    /// Reads a word; `None` if it is not accepted.
+    pub read: fn(&[u8]) -> Option<T>,
+}
+
+/// A directive of a block: its name, and the words that follow.
+#[derive(Clone, Copy)]
+pub struct Directive<'a> {
+    name: &'a [u8],
+    words: &'a [&'a [u8]],
+}
+
+impl<'a> Directive<'a> {
+    /// The directive `name words...;`.
+    pub fn new(name: &'a [u8], words: &'a [&'a [u8]]) -> Directive<'a> {
+        Directive { name, words }
+    }
+
+    /// Sets `option` to the directive's one word.
+    ///
+    /// # Errors
+    ///
+    /// If the option is set already, or as [`Directive::word`].
+    pub fn set<T>(&self, option: &mut Option<T>, syntax: &Syntax<T>) -> Result<(), OptionError> {
+        self.set_with(option, || self.word(syntax))
+    }
+
+    /// Sets `option` to what `read` makes of the directive.
+    ///
+    /// # Errors
+    ///
+    /// If the option is set already, or what `read` returns.
+    pub fn set_with<T>(
+        &self,
+        option: &mut Option<T>,
+        read: impl FnOnce() -> Result<T, OptionError>,
+    ) -> Result<(), OptionError> {
+        if option.is_some() {
+            return Err(OptionError::new(format!(
+                "\"{}\" is duplicate",
+                self.name()
+            )));
+        }
+        *option = Some(read()?);
+        Ok(())
+    }
+
+    /// The directive's word, if it has one that `syntax` accepts, and no other.
+    ///
+    /// # Errors
+    ///
+    /// Anything else.
+    pub fn word<T>(&self, syntax: &Syntax<T>) -> Result<T, OptionError> {
+        let &[word] = self.words else {
+            // No more than their number: what follows a missing ";" may be a password.
+            let (name, count, expected) = (self.name(), self.words.len(), syntax.expected);
+            return Err(OptionError::new(format!(
+                "\"{name}\" takes one word, not {count}: {expected}"
+            )));
+        };
+        self.read(word, syntax)
+    }
+
+    /// The directive's words, if there is at least one and `syntax` accepts all.
+    ///
+    /// # Errors
+    ///
+    /// Anything else.
+    pub fn words<T>(&self, syntax: &Syntax<T>) -> Result<Vec<T>, OptionError> {
+        if self.words.is_empty() {
+            let (name, expected) = (self.name(), syntax.expected);
+            return Err(OptionError::new(format!(
+                "\"{name}\" takes at least one word: {expected}"
+            )));
+        }
+        self.words
+            .iter()
+            .map(|word| self.read(word, syntax))
+            .collect()
+    }
+
+    fn read<T>(&self, word: &[u8], syntax: &Syntax<T>) -> Result<T, OptionError> {
+        (syntax.read)(word).ok_or_else(|| {
+            let shown = (!syntax.is_secret).then(|| shown(word));
+            self.invalid(shown.as_deref(), syntax.expected)
+        })
+    }
+
+    /// The error that `word`, or one that stays unsaid, is not what was `expected`.
+    pub fn invalid(&self, word: Option<&str>, expected: &str) -> OptionError {
+        let name = self.name();
+        let word = word.map(|word| format!(" \"{word}\"")).unwrap_or_default();
+        OptionError::new(format!("invalid {name}{word}: expected {expected}"))
+    }
+
+    /// The error that the block has no such directive, but those in `known`.
+    pub fn unknown(&self, known: &[&str]) -> OptionError {
+        let (name, known) = (self.name(), known.join(", "));
+        OptionError::new(format!(
+            "unknown directive \"{name}\": expected one of {known}"
+        ))
+    }
+
+    /// The name, as far as it is one: `password=...` may go on with a password.
+    fn name(&self) -> Cow<'a, str> {
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        match self.name.iter().position(|byte| !is_part(byte)) {
+            None => String::from_utf8_lossy(self.name),
+            Some(end) => cut(self.name, end).into(),
+        }
+    }
+}
+
+/// A word as messages show it: of one that may be a URL or a connection string with a password
+/// (`redis://user:password@host`, `password=...`), only the scheme or first name.
+fn shown(word: &[u8]) -> Cow<'_, str> {
+    if !word.iter().any(|byte| b"@=?".contains(byte)) {
+        return String::from_utf8_lossy(word);
+    }
+    let end = word.iter().position(|byte| b":@=?".contains(byte));
+    let end = end.filter(|&end| word.get(end) != Some(&b'@'));
+    cut(word, end.unwrap_or(0)).into()
+}
+
+fn cut(word: &[u8], end: usize) -> String {
+    let start = word.get(..end).unwrap_or_default();
+    format!("{}...", String::from_utf8_lossy(start))
+}
+
+/// `on` or `off`.
+pub const FLAG: Syntax<bool> = Syntax {
+    expected: "on or off",
+    is_secret: false,
+    read: |word| match word {
+        b"on" => Some(true),
+        b"off" => Some(false),
+        _ => None,
+    },
+};
+
+/// An nginx time, or seconds that may have a fraction, of at least 1 ms and at most `max`.
+pub fn time(word: &[u8], max: Duration) -> Option<Duration> {
+    let time = Duration::from_millis(parse_time(word)?);
+    (!time.is_zero() && time <= max).then_some(time)
+}
+
+/// Any text: UTF-8, not empty, and without the zero byte that ends strings in protocols.
+pub fn text(word: &[u8]) -> Option<Box<str>> {
+    let text = core::str::from_utf8(word).ok()?;
+    (!text.is_empty() && !text.contains('\0')).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: Syntax<Box<str>> = Syntax {
+        expected: "a text",
+        is_secret: false,
+        read: text,
+    };
+    const SECRET: Syntax<Box<str>> = Syntax {
+        is_secret: true,
+        ..TEXT
+    };
+
+    fn words(line: &str) -> Vec<&[u8]> {
+        line.split(' ')
+            .filter(|word| !word.is_empty())
+            .map(str::as_bytes)
+            .collect()
+    }
+
+    #[test]
+    fn a_directive_sets_an_option_once() {
+        let (yes, mut flag) = (words("on"), None);
+        let directive = Directive::new(b"cluster", &yes);
+        assert_eq!(directive.set(&mut flag, &FLAG), Ok(()));
+        assert_eq!(flag, Some(true));
+        let error = directive.set(&mut flag, &FLAG).unwrap_err();
+        assert_eq!(error.to_string(), "\"cluster\" is duplicate");
+    }
+
+    #[test]
+    fn wrong_words_are_told_what_would_be_right() {
+        for (line, message) in [
+            ("", "\"cluster\" takes one word, not 0: on or off"),
+            ("on off", "\"cluster\" takes one word, not 2: on or off"),
+            ("On", "invalid cluster \"On\": expected on or off"),
+        ] {
+            let words = words(line);
+            let error = Directive::new(b"cluster", &words).word(&FLAG).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+        for (line, message) in [
+            ("", "\"flags\" takes at least one word: on or off"),
+            ("on maybe", "invalid flags \"maybe\": expected on or off"),
+        ] {
+            let words = words(line);
+            let error = Directive::new(b"flags", &words).words(&FLAG).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+        let words = words("off on");
+        let flags = Directive::new(b"flags", &words).words(&FLAG);
+        assert_eq!(flags, Ok(vec![false, true]));
+    }
+
+    #[test]
+    fn a_message_keeps_passwords_to_itself() {
+        let error = Directive::new(b"password", &[b"s3c\xff"])
+            .word(&SECRET)
+            .unwrap_err();
+        assert_eq!(error.to_string(), "invalid password: expected a text");
+        for (word, in_message) in [
+            ("127.0.0.1", "127.0.0.1"),
+            ("redis://host", "redis://host"),
+            ("redis://user:s3cret@host:6379", "redis..."),
+            ("redis://:s3c@ret=@host", "redis..."),
+            ("user:s3cret@host", "user..."),
+            ("s3cret@host", "..."),
+            ("host:6379?password=s3cret", "host..."),
+            ("password=s3cret", "password..."),
+        ] {
+            let error = Directive::new(b"tls", &[word.as_bytes()])
+                .word(&FLAG)
+                .unwrap_err();
+            let message = format!("invalid tls \"{in_message}\": expected on or off");
+            assert_eq!(error.to_string(), message);
+        }
+        for (name, in_message) in [
+            ("foo", "foo"),
+            ("password=s3cret", "password..."),
+            ("password:s3cret", "password..."),
+            ("password s3cret", "password..."),
+            ("", ""),
+        ] {
+            let error = Directive::new(name.as_bytes(), &[]).unknown(&["tls", "timeout"]);
+            let message = "expected one of tls, timeout";
+            let message = format!("unknown directive \"{in_message}\": {message}");
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn a_time_is_within_its_bounds() {
+        let max = Duration::from_secs(60);
+        for (word, millis) in [("1ms", 1), ("0.001", 1), ("0.5", 500), ("1m", 60_000)] {
+            let time = time(word.as_bytes(), max);
+            assert_eq!(time, Some(Duration::from_millis(millis)), "{word}");
+        }
+        for word in ["", "0", "0.0", "0.0001", "-1", "off", "1m1ms", "61"] {
+            assert_eq!(time(word.as_bytes(), max), None, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_not_empty() {
+        assert_eq!(text("ä b".as_bytes()).as_deref(), Some("ä b"));
+        for word in [&b""[..], b"a\0b", b"\xff"] {
+            assert_eq!(text(word), None);
+        }
+    }
+}
