@@ -4,6 +4,7 @@
 //!
 //! - [`policy`]: windows, limits, headers; pure functions of counts and time
 //! - [`table`]: counters in memory that all workers share, by atomic operations
+//! - [`store`]: datastores that the nodes of a cluster share
 //! - [`engine`]: the functions of the rate-limiting library, and the decision on a request
 //! - `nginx`: the shell; configuration, shared memory zones, phases, headers, variables
 //!
@@ -29,4 +30,5 @@ pub mod engine;
 #[cfg(all(feature = "nginx", not(test)))]
 mod nginx;
 pub mod policy;
+pub mod store;
 pub mod table;

@@ -1,0 +1,155 @@
+//! The settings of a datastore, as the directives of a `ratelimit_store` block say them.
+
+use core::fmt;
+use core::time::Duration;
+use std::path::PathBuf;
+
+use super::server::ServerAddress;
+use crate::policy::options::text;
+
+/// Where a datastore is, and how it is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// What kind of datastore it is, with the settings that only this kind has.
+    pub strategy: Strategy,
+    /// The servers, at least one, in the order in which they are tried: the datastore's own; the
+    /// seed nodes of a Redis Cluster; the sentinels.
+    pub servers: Vec<ServerAddress>,
+    /// Who we are to the datastore.
+    pub credentials: Credentials,
+    /// How long one attempt to connect may take: 1 ms to 1 day.
+    pub connect_timeout: Duration,
+    /// How long one exchange may take: 1 ms to 1 day.
+    pub timeout: Duration,
+    /// `None`: connections are not encrypted.
+    pub tls: Option<TlsOptions>,
+}
+
+/// The kind of a datastore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// Redis or Valkey.
+    Redis(RedisOptions),
+    /// PostgreSQL.
+    Postgres(PostgresOptions),
+}
+
+/// What only Redis has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisOptions {
+    /// What the servers are to each other.
+    pub topology: Topology,
+    /// The number of the database; 0 in a cluster.
+    pub database: u32,
+    /// The first part of every key: 1 to 64 printable ASCII characters, no blank, no brace.
+    pub prefix: Box<str>,
+}
+
+/// What the servers of a Redis are to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// Each is the whole store; one after the other is tried.
+    Single,
+    /// Nodes of a Redis Cluster, from which the others are learned.
+    Cluster,
+    /// Sentinels, which know the primary.
+    Sentinel {
+        /// The name by which the sentinels know the primary.
+        master: Box<str>,
+        /// Who we are to the sentinels.
+        credentials: Credentials,
+    },
+}
+
+/// What only Postgres has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresOptions {
+    /// The name of the database.
+    pub database: Box<str>,
+    /// The table of the counters.
+    pub table: TableName,
+}
+
+/// The name of a table, as given: upper case letters are to be kept by quoting it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableName {
+    /// The schema; `None`: the first of the search path.
+    pub schema: Option<Box<str>>,
+    /// The table's own name. Both match `[A-Za-z_][A-Za-z0-9_]{0,62}`.
+    pub name: Box<str>,
+}
+
+/// A user's name and password. Neither is ever shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user; `None`: the datastore's default.
+    pub username: Option<Secret>,
+    /// The password.
+    pub password: Option<Secret>,
+}
+
+/// A text of at least one character that no log and no message shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Reads a secret in UTF-8; `None` if `word` is none, or empty.
+    pub fn parse(word: &[u8]) -> Option<Secret> {
+        text(word).map(Secret)
+    }
+
+    /// The text, to be sent to the datastore and nowhere else.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Tells that there is one, and nothing of it.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(...)")
+    }
+}
+
+/// How connections are encrypted, and who is trusted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// Whether the server's certificate is verified.
+    pub verify: bool,
+    /// The name that the certificate must have: a host's name or an IP address; `None`: the host
+    /// that was connected to.
+    pub name: Option<Box<str>>,
+    /// A file with the certificates that are trusted; `None`: the system's.
+    pub trusted_certificate: Option<PathBuf>,
+    /// What we prove our own identity with.
+    pub identity: Option<TlsIdentity>,
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsIdentity {
+    /// The file with the certificate, and what links it to a root.
+    pub certificate: PathBuf,
+    /// The file with the private key.
+    pub key: PathBuf,
+}
+
+impl StoreOptions {
+    /// The files that will be read, each with its directive. The paths are as written: it is the
+    /// caller who resolves them, in place, and who checks that they can be read.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut PathBuf)> {
+        let tls = self.tls.as_mut().map(|tls| {
+            let (certificate, key) = match &mut tls.identity {
+                Some(identity) => (Some(&mut identity.certificate), Some(&mut identity.key)),
+                None => (None, None),
+            };
+            [
+                ("tls_trusted_certificate", tls.trusted_certificate.as_mut()),
+                ("tls_certificate", certificate),
+                ("tls_certificate_key", key),
+            ]
+        });
+        let files = tls.into_iter().flatten();
+        files.filter_map(|(directive, path)| Some((directive, path?)))
+    }
+}

@@ -1,0 +1,157 @@
+//! The addresses of a datastore's servers.
+
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerAddress {
+    /// A port of a host.
+    Tcp {
+        /// A name in lower case, or an IP address; IPv6 without brackets.
+        host: Box<str>,
+        /// The port, above zero.
+        port: u16,
+    },
+    /// An absolute path: a socket, or for Postgres the directory that it is in.
+    Unix(PathBuf),
+}
+
+impl ServerAddress {
+    /// What [`ServerAddress::parse`] reads, as a message says it.
+    pub const EXPECTED: &str = "host:port, [v6]:port or unix:/path, such as 127.0.0.1:6379";
+
+    /// Reads `host:port`, `[v6]:port` or `unix:/path`; `None` if `text` is none of them.
+    pub fn parse(text: &[u8]) -> Option<ServerAddress> {
+        if let Some(path) = text.strip_prefix(b"unix:") {
+            let path = Path::new(OsStr::from_bytes(path));
+            return path.is_absolute().then(|| ServerAddress::Unix(path.into()));
+        }
+        let (host, port) = core::str::from_utf8(text).ok()?.rsplit_once(':')?;
+        let bracketed = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let host = match bracketed {
+            Some(host) => host.parse::<Ipv6Addr>().ok()?.to_string(),
+            None if is_host(host) => host.to_ascii_lowercase(),
+            None => return None,
+        };
+        // The standard library would take a sign, too.
+        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+        let port = port.parse().ok().filter(|&port| is_number && port > 0)?;
+        let host = host.into();
+        Some(ServerAddress::Tcp { host, port })
+    }
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerAddress::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            ServerAddress::Tcp { host, port } => write!(f, "{host}:{port}"),
+            ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Whether `text` is an IPv4 address or the name of a host: labels of letters, digits, `-` and
+/// `_`, the last of which is no number.
+pub(super) fn is_host(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        (1..=63).contains(&label.len()) && label.bytes().all(is_part)
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let last = name.rsplit('.').next().unwrap_or_default();
+    if last.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse::<Ipv4Addr>().is_ok();
+    }
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port_or_a_path() {
+        let tcp = |host: &str, port| ServerAddress::Tcp {
+            host: host.into(),
+            port,
+        };
+        for (text, address, written) in [
+            ("127.0.0.1:6379", tcp("127.0.0.1", 6379), "127.0.0.1:6379"),
+            (
+                "redis-1.Example.:1",
+                tcp("redis-1.example.", 1),
+                "redis-1.example.:1",
+            ),
+            ("my_redis:65535", tcp("my_redis", 65535), "my_redis:65535"),
+            (
+                "10.0.0.1.example:80",
+                tcp("10.0.0.1.example", 80),
+                "10.0.0.1.example:80",
+            ),
+            ("[::1]:5432", tcp("::1", 5432), "[::1]:5432"),
+            (
+                "[2001:DB8:0::1]:5432",
+                tcp("2001:db8::1", 5432),
+                "[2001:db8::1]:5432",
+            ),
+            (
+                "unix:/run/redis.sock",
+                ServerAddress::Unix("/run/redis.sock".into()),
+                "unix:/run/redis.sock",
+            ),
+            ("unix:/", ServerAddress::Unix("/".into()), "unix:/"),
+        ] {
+            assert_eq!(
+                ServerAddress::parse(text.as_bytes()),
+                Some(address.clone()),
+                "{text}"
+            );
+            assert_eq!(address.to_string(), written);
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            ":",
+            ":6379",
+            "127.0.0.1",
+            "127.0.0.1:",
+            "127.0.0.1:0",
+            "127.0.0.1:65536",
+            "127.0.0.1:+1",
+            "127.0.0.1:x",
+            "127.0.0.1 :1",
+            "256.0.0.1:1",
+            "127.1:1",
+            "127.0.0.1.:1",
+            "1:1",
+            "::1:6379",
+            "[::1]",
+            "[::1]6379",
+            "[::1:6379",
+            "[127.0.0.1]:1",
+            "[fe80::1%eth0]:1",
+            "a..b:1",
+            ".:1",
+            "bücher.example:1",
+            "redis://localhost:6379",
+            "unix:",
+            "unix:run/redis.sock",
+            &format!("{}:1", "x".repeat(64)),
+            &format!("{}:1", "x.".repeat(128)),
+        ] {
+            assert_eq!(ServerAddress::parse(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(ServerAddress::parse(b"\xff:1"), None);
+    }
+}
