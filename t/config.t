@@ -193,7 +193,8 @@ ratelimit_zone: zone "counters" is duplicate
     ratelimit_zone;
 --- must_die
 --- error_log
-invalid number of arguments in "ratelimit_zone" directive
+ratelimit_zone: no parameter
+expected "zone=name:size"
 
 
 
@@ -202,7 +203,8 @@ invalid number of arguments in "ratelimit_zone" directive
     ratelimit_zone zone=counters:1m zone=other:1m;
 --- must_die
 --- error_log
-invalid number of arguments in "ratelimit_zone" directive
+ratelimit_zone: one parameter too many, "zone=other:1m"
+expected "zone=name:size"
 
 
 
@@ -213,7 +215,7 @@ invalid number of arguments in "ratelimit_zone" directive
     ratelimit limit=5/10s;
 --- must_die
 --- error_log
-"ratelimit" needs a zone
+namespace "default" has no zone for its counters
 "ratelimit_zone zone=name:size;"
 
 
@@ -226,9 +228,8 @@ invalid number of arguments in "ratelimit_zone" directive
     ratelimit limit=5/10s;
 --- must_die
 --- error_log
-namespace "default" has no zone
-the only one
-there are 2
+namespace "default" has no zone, and there are 2
+"zone name;" in "ratelimit_namespace default { ... }"
 
 
 
@@ -237,7 +238,8 @@ there are 2
     ratelimit api limit=5/10s;
 --- must_die
 --- error_log
-unknown ratelimit_namespace "api"
+ratelimit: unknown namespace "api"
+"ratelimit_namespace" block
 
 
 
@@ -266,7 +268,7 @@ not "off"
     ratelimit;
 --- must_die
 --- error_log
-invalid number of arguments in "ratelimit" directive
+ratelimit: no limit: expected at least one "limit=hits/window"
 
 
 
@@ -615,7 +617,8 @@ ratelimit_key: is duplicate
     ratelimit_key;
 --- must_die
 --- error_log
-invalid number of arguments in "ratelimit_key" directive
+ratelimit_key: no parameter
+expected one string
 
 
 
@@ -624,7 +627,8 @@ invalid number of arguments in "ratelimit_key" directive
     ratelimit_key $arg_a $arg_b;
 --- must_die
 --- error_log
-invalid number of arguments in "ratelimit_key" directive
+ratelimit_key: one parameter too many, "$arg_b"
+expected one string
 
 
 
@@ -664,7 +668,7 @@ ietf
     ratelimit_headers off ietf;
 --- must_die
 --- error_log
-ratelimit_headers: invalid parameter
+ratelimit_headers: "off" goes with nothing else
 off
 ietf
 
@@ -696,7 +700,8 @@ ratelimit_headers: is duplicate
     ratelimit_headers;
 --- must_die
 --- error_log
-invalid number of arguments in "ratelimit_headers" directive
+ratelimit_headers: expected off
+ietf
 
 
 

@@ -52,7 +52,8 @@ subtest 'a zone of another size, or another name, starts anew' => sub {
     is(hit('k'), '200 r=9', 'of another size');
     reload(zone => 'other:2m');
     is(hit('k'), '200 r=9', 'of another name');
-    stop();
+    ok(logged(qr/namespace "default" moves from zone "counters" to "other"/), 'with a warning');
+    stop(qr/\[warn\].*moves from zone/);
 };
 
 subtest 'a zone that stays keeps its counters while others come and go' => sub {

@@ -1,18 +1,84 @@
 //! The decision on one request (or another user's hit) under several limits.
 
+use core::ptr;
+use std::sync::Arc;
+
+use super::Namespace;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::{Clock, Counts};
-use crate::table::{Admission, Counted, Counter, CounterTable, Identity, Key, Receipt};
+use crate::table::{Admission, Counted, Counter, CounterTable, Identity, Key, Outcome, Receipt};
+
+/// A limit with its counters.
+#[derive(Debug)]
+pub struct BoundLimit<'m> {
+    /// The limit.
+    pub limit: Limit,
+    namespace: Arc<str>,
+    table: &'m CounterTable<'m>,
+    counter: Counter,
+    /// Whether a request may be asked for an earlier limit that has the same counter.
+    may_share: bool,
+}
+
+impl<'m> BoundLimit<'m> {
+    /// `limit`, counted in `namespace`, as requests meet it after the limits `earlier`.
+    pub fn new<'a>(
+        limit: Limit,
+        namespace: &Namespace<'m>,
+        earlier: impl IntoIterator<Item = &'a BoundLimit<'m>>,
+    ) -> Self
+    where
+        'm: 'a,
+    {
+        let (table, counter) = (namespace.table(), namespace.counter(limit.size));
+        let may_share = earlier
+            .into_iter()
+            .any(|other| ptr::eq(other.table, table) && other.counter.is_same(&counter));
+        BoundLimit {
+            limit,
+            namespace: namespace.name().clone(),
+            table,
+            counter,
+            may_share,
+        }
+    }
+
+    /// The name of the namespace that is counted in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The table that counts: keys are hashed for it.
+    #[inline]
+    pub fn table(&self) -> &'m CounterTable<'m> {
+        self.table
+    }
+}
 
 /// What a limit said, and what it was charged.
 #[derive(Debug)]
 pub struct Charge<'c, 'm> {
     /// What the limit said.
     pub verdict: Verdict<'c>,
-    table: &'m CounterTable<'m>,
-    identity: Identity,
+    bound: &'c BoundLimit<'m>,
+    key: Key<'c>,
     receipt: Option<Receipt<'m>>,
+}
+
+impl<'c, 'm> Charge<'c, 'm> {
+    /// The limit that was asked.
+    pub fn bound(&self) -> &'c BoundLimit<'m> {
+        self.bound
+    }
+
+    fn identity(&self) -> Identity {
+        self.bound.counter.identity(self.key)
+    }
+
+    fn has_counter_of(&self, other: &BoundLimit<'_>, key: Key<'_>) -> bool {
+        self.bound.counter.is_same(&other.counter) && self.identity() == other.counter.identity(key)
+    }
 }
 
 /// Where an [`Attempt`] keeps its charges: a `Vec`, or memory that is cheaper to have.
@@ -33,130 +99,176 @@ impl<'c, 'm> Charges<'c, 'm> for Vec<Charge<'c, 'm>> {
     }
 }
 
-/// A request on its way through its limits: all must admit it, and if one does not, none is
-/// charged.
+/// A request on its way through its limits: all must admit it.
 #[derive(Debug)]
 pub struct Attempt<L> {
     charges: L,
-    is_first: bool,
+    counts_rejected: bool,
     is_refused: bool,
 }
 
 impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
     /// A request that no limit has seen yet; what they say is kept in `charges`, which is empty.
+    ///
+    /// A request that a limit refuses is charged to none of them, or to all if `counts_rejected`.
     #[inline]
-    pub fn new(charges: L) -> Self {
+    pub fn new(charges: L, counts_rejected: bool) -> Self {
         Attempt {
             charges,
-            is_first: true,
+            counts_rejected,
             is_refused: false,
         }
     }
 
-    /// Asks `limit` to admit `cost` hits of `key`, and charges them if it does, unless a limit
-    /// refused before. A counter that several limits share is charged once.
+    /// Asks a limit of so many `hits` to admit `cost` hits of `key`, and charges them if it does,
+    /// unless a limit refused before. A cost of zero asks without charging. A counter that several
+    /// limits share is charged once, by the first that charges it.
     #[inline]
     pub fn charge(
         &mut self,
-        table: &'m CounterTable<'m>,
-        counter: &Counter,
-        limit: &'c Limit,
-        key: Key<'_>,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: Key<'c>,
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let identity = counter.identity(key);
-        let is_charged = !self.is_first && self.is_charged(identity);
-        self.is_first = false;
-
-        let counted = if is_charged || self.is_refused || cost == Hits::ZERO {
-            ask(table, counter, limit, key, cost, is_charged, clock)
+        let BoundLimit {
+            limit,
+            table,
+            counter,
+            may_share,
+            ..
+        } = bound;
+        let counted = if *may_share || cost == Hits::ZERO || self.is_refused || self.counts_rejected
+        {
+            self.charge_specially(bound, hits, key, cost, clock)
         } else {
-            let admission = Admission::Within(limit.hits, limit.window_type);
+            let admission = Admission::Within(hits, limit.window_type);
             table.add(counter, key, clock, cost, admission)
         };
-        let Counted {
-            counts,
-            admitted,
-            receipt,
-        } = counted;
-        self.is_refused |= !admitted;
-        let verdict = Verdict {
-            limit,
-            counts,
-            cost,
-            admitted,
-        };
+        self.is_refused |= !counted.admitted;
         self.charges.push(Charge {
-            verdict,
-            table,
-            identity,
-            receipt,
+            verdict: Verdict {
+                limit,
+                hits,
+                counts: counted.counts,
+                cost,
+                admitted: counted.admitted,
+            },
+            bound,
+            key,
+            receipt: counted.receipt,
         });
     }
 
-    /// Whether an earlier limit has the same counter, and charged it.
+    /// [`Attempt::charge`] where more than the common case is possible.
     #[cold]
-    fn is_charged(&mut self, identity: Identity) -> bool {
+    fn charge_specially(
+        &mut self,
+        bound: &BoundLimit<'m>,
+        hits: Hits,
+        key: Key<'_>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) -> Counted<'m> {
+        let BoundLimit {
+            limit,
+            table,
+            counter,
+            ..
+        } = bound;
+        // What this request has been charged there already.
         let mut earlier = self.charges.as_mut_slice().iter();
-        earlier.any(|charge| charge.identity == identity && charge.receipt.is_some())
+        let charged = earlier.find_map(|charge| {
+            let receipt = charge.receipt.as_ref()?;
+            charge.has_counter_of(bound, key).then_some(receipt.value())
+        });
+
+        let asks = charged.is_some() || cost == Hits::ZERO;
+        if asks || (self.is_refused && !self.counts_rejected) {
+            let counts = table.read(counter, key, clock);
+            let included = charged.unwrap_or(Hits::ZERO);
+            return Counted {
+                counts,
+                admitted: admits(limit, hits, counts, included, cost),
+                receipt: None,
+            };
+        }
+        if self.counts_rejected {
+            let counted = table.add(counter, key, clock, cost, Admission::Unconditional);
+            return Counted {
+                admitted: admits(limit, hits, counted.counts, cost, cost),
+                ..counted
+            };
+        }
+        let admission = Admission::Within(hits, limit.window_type);
+        table.add(counter, key, clock, cost, admission)
     }
 
-    /// Ends the attempt: gives back what was charged if a limit refused, and orders what the
-    /// limits said, the tightest first. Returns whether the request is admitted, and the charges.
+    /// Ends the attempt: gives back what was charged if a limit refused, and counts the outcome in
+    /// every namespace that had a say. Returns it (a refusal is `refusal`), and what the limits
+    /// said, in the order in which they were asked.
     #[inline]
-    pub fn finish(mut self) -> (bool, L) {
+    pub fn finish(mut self, refusal: Outcome) -> (Outcome, L) {
         let charges = self.charges.as_mut_slice();
+        let mut outcome = Outcome::Passed;
         if self.is_refused {
-            give_back(charges);
+            outcome = refusal;
+            if !self.counts_rejected {
+                give_back(charges);
+            }
         }
-        if charges.len() > 1 {
-            charges.sort_by(|one, two| one.verdict.tightness(&two.verdict));
+        for (index, Charge { bound, .. }) in charges.iter().enumerate() {
+            let (table, namespace) = (bound.table, bound.counter.namespace());
+            let mut earlier = charges.iter().take(index).map(|charge| charge.bound);
+            if !earlier.any(|it| ptr::eq(it.table, table) && it.counter.namespace() == namespace) {
+                table.count_outcome(namespace, outcome);
+            }
         }
-        (!self.is_refused, self.charges)
+        (outcome, self.charges)
     }
 }
 
-/// Asks `limit` whether it admits `cost` hits, without charging them, or when they have been charged.
-#[cold]
-fn ask<'m>(
-    table: &'m CounterTable<'m>,
-    counter: &Counter,
-    limit: &Limit,
-    key: Key<'_>,
-    cost: Hits,
-    is_charged: bool,
-    clock: &impl Clock,
-) -> Counted<'m> {
-    let counts = table.read(counter, key, clock);
-    let included = if is_charged { cost } else { Hits::ZERO };
-    let before = Counts {
-        current: counts.current.minus(included),
-        ..counts
-    };
-    let admitted = limit
-        .window_type
-        .admits(limit.size, &before, limit.hits, cost);
-    Counted {
-        counts,
-        admitted,
-        receipt: None,
-    }
+/// Whether a limit admits `cost` hits beside those that are in `counts` but for `included`.
+fn admits(limit: &Limit, hits: Hits, counts: Counts, included: Hits, cost: Hits) -> bool {
+    let current = counts.current.minus(included).max(Hits::ZERO);
+    let before = Counts { current, ..counts };
+    limit.window_type.admits(limit.size, &before, hits, cost)
 }
 
 /// Gives all charges back, and corrects what the limits said accordingly.
 #[cold]
 fn give_back(charges: &mut [Charge<'_, '_>]) {
-    while let Some((table, identity, receipt)) = charges
+    while let Some((bound, key, receipt)) = charges
         .iter_mut()
-        .find_map(|charge| Some((charge.table, charge.identity, charge.receipt.take()?)))
+        .find_map(|charge| Some((charge.bound, charge.key, charge.receipt.take()?)))
     {
-        table.give_back(&receipt);
+        bound.table.give_back(&receipt);
         for charge in charges.iter_mut() {
-            if charge.identity == identity {
+            if charge.has_counter_of(bound, key) {
                 let counts = &mut charge.verdict.counts;
-                counts.current = counts.current.minus(receipt.value());
+                counts.current = counts.current.minus(receipt.value()).max(Hits::ZERO);
             }
+        }
+    }
+}
+
+/// Counts hits that are known only after the decision: for every limit that was asked, those that
+/// `value_of` says. A counter that several limits share is charged once, counting what the
+/// [`Attempt`] charged.
+pub fn charge_late<'m>(
+    charges: &[Charge<'_, 'm>],
+    mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
+    clock: &impl Clock,
+) {
+    let at_once = charges.iter().filter(|charge| charge.receipt.is_some());
+    let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
+    for charge in charges {
+        let (identity, value) = (charge.identity(), value_of(charge.bound));
+        if value > Hits::ZERO && !charged.contains(&identity) {
+            let BoundLimit { table, counter, .. } = charge.bound;
+            table.add(counter, charge.key, clock, value, Admission::Unconditional);
+            charged.push(identity);
         }
     }
 }
@@ -165,99 +277,131 @@ fn give_back(charges: &mut [Charge<'_, '_>]) {
 mod tests {
     use super::*;
     use crate::engine::Namespace;
-    use crate::policy::limit::Quota;
+    use crate::policy::limit::{Quota, QuotaHits};
     use crate::policy::window::WindowType;
     use crate::table::testing::{SharedTable, TestClock};
 
-    fn limit(quota: &str) -> Limit {
-        let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();
-        Limit {
-            name: quota.into(),
-            hits,
-            size,
-            window_type: WindowType::Sliding,
-        }
-    }
-
-    /// Requests of the key "k" under `limits`.
+    /// Requests of the key "k" under limits.
     struct Fixture<'m> {
         namespace: Namespace<'m>,
-        limits: Vec<Limit>,
+        limits: Vec<(BoundLimit<'m>, Hits)>,
         clock: TestClock,
+        counts_rejected: bool,
     }
 
     impl<'m> Fixture<'m> {
-        fn new(shared: &'m SharedTable, limits: Vec<Limit>) -> Self {
-            let namespace = Namespace::new("foo", &shared.table).unwrap();
-            Fixture {
-                namespace,
-                limits,
+        fn new(shared: &'m SharedTable, limits: &[(&str, WindowType)]) -> Self {
+            let mut fixture = Fixture {
+                namespace: Namespace::new("foo", &shared.table).unwrap(),
+                limits: Vec::new(),
                 clock: TestClock::at(1_700_000_000_000),
+                counts_rejected: false,
+            };
+            for &(quota, window_type) in limits {
+                let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();
+                let QuotaHits::Constant(hits) = hits else {
+                    panic!("{quota} is variable");
+                };
+                let limit = Limit {
+                    name: quota.into(),
+                    size,
+                    window_type,
+                };
+                let earlier = fixture.limits.iter().map(|(bound, _)| bound);
+                let bound = BoundLimit::new(limit, &fixture.namespace, earlier);
+                fixture.limits.push((bound, hits));
             }
+            fixture
         }
 
-        /// Whether a request is admitted, and the rates afterwards, the tightest first.
-        fn attempt(&self, cost: Hits) -> (bool, Vec<(&str, i64)>) {
-            let mut attempt = Attempt::new(Vec::new());
-            let table = self.namespace.table();
-            let key = table.key(b"k");
-            for limit in &self.limits {
-                let counter = self.namespace.counter(limit.size);
-                attempt.charge(table, &counter, limit, key, cost, &self.clock);
+        fn charges(&self, cost: i64) -> (bool, Vec<Charge<'_, 'm>>) {
+            let mut attempt = Attempt::new(Vec::new(), self.counts_rejected);
+            let key = self.namespace.table().key(b"k");
+            for (bound, hits) in &self.limits {
+                attempt.charge(bound, *hits, key, hits_of(cost), &self.clock);
             }
-            let (admitted, charges) = attempt.finish();
-            let rates = charges.iter().map(|charge| {
-                let Verdict { limit, .. } = charge.verdict;
-                (&*limit.name, charge.verdict.rate().whole())
-            });
+            let (outcome, charges) = attempt.finish(Outcome::Rejected);
+            (outcome == Outcome::Passed, charges)
+        }
+
+        /// Whether a request is admitted, and the rates afterwards.
+        fn attempt(&self, cost: i64) -> (bool, Vec<i64>) {
+            let (admitted, charges) = self.charges(cost);
+            let rates = charges.iter().map(|charge| charge.verdict.rate().whole());
             (admitted, rates.collect())
         }
     }
 
+    fn hits_of(whole: i64) -> Hits {
+        Hits::from_thousandths(whole * 1000)
+    }
+
+    use WindowType::{Fixed, Sliding};
+
     #[test]
     fn all_limits_are_charged_or_none() {
         let shared = SharedTable::new(1 << 20);
-        let limits = vec![limit("10/1m"), limit("2/1h"), limit("10/1d")];
-        let fixture = Fixture::new(&shared, limits);
-        let attempt = || fixture.attempt(Hits::ONE);
-        assert_eq!(
-            attempt(),
-            (true, vec![("2/1h", 1), ("10/1m", 1), ("10/1d", 1)])
-        );
-        assert_eq!(
-            attempt(),
-            (true, vec![("2/1h", 2), ("10/1m", 2), ("10/1d", 2)])
-        );
+        let limits = [("10/1m", Sliding), ("2/1h", Sliding), ("10/1d", Sliding)];
+        let fixture = Fixture::new(&shared, &limits);
+        assert_eq!(fixture.attempt(1), (true, vec![1, 1, 1]));
+        assert_eq!(fixture.attempt(1), (true, vec![2, 2, 2]));
         for _ in 0..3 {
-            assert_eq!(
-                attempt(),
-                (false, vec![("2/1h", 2), ("10/1m", 2), ("10/1d", 2)])
-            );
+            assert_eq!(fixture.attempt(1), (false, vec![2, 2, 2]));
         }
     }
 
     #[test]
     fn a_counter_that_limits_share_is_charged_once() {
         let shared = SharedTable::new(1 << 20);
-        let fixed = Limit {
-            window_type: WindowType::Fixed,
-            name: "fixed".into(),
-            ..limit("2/1h")
-        };
-        let fixture = Fixture::new(&shared, vec![limit("3/1h"), fixed]);
-        let attempt = || fixture.attempt(Hits::ONE);
-        assert_eq!(attempt(), (true, vec![("fixed", 1), ("3/1h", 1)]));
-        assert_eq!(attempt(), (true, vec![("fixed", 2), ("3/1h", 2)]));
-        assert_eq!(attempt(), (false, vec![("fixed", 2), ("3/1h", 2)]));
+        let fixture = Fixture::new(&shared, &[("3/1h", Sliding), ("2/1h", Fixed)]);
+        assert_eq!(fixture.attempt(1), (true, vec![1, 1]));
+        assert_eq!(fixture.attempt(1), (true, vec![2, 2]));
+        assert_eq!(fixture.attempt(1), (false, vec![2, 2]));
     }
 
     #[test]
     fn asking_costs_nothing() {
         let shared = SharedTable::new(1 << 20);
-        let fixture = Fixture::new(&shared, vec![limit("1/1m")]);
+        let fixture = Fixture::new(&shared, &[("1/1m", Sliding)]);
         let is_admitted = |cost| fixture.attempt(cost).0;
-        assert!(is_admitted(Hits::ZERO) && is_admitted(Hits::ZERO));
-        assert!(is_admitted(Hits::ONE));
-        assert!(!is_admitted(Hits::ZERO));
+        assert!(is_admitted(0) && is_admitted(0));
+        assert!(is_admitted(1));
+        assert!(!is_admitted(0));
+    }
+
+    #[test]
+    fn rejected_hits_count_in_every_limit_if_they_are_to() {
+        let shared = SharedTable::new(1 << 20);
+        let limits = [("10/1m", Fixed), ("2/1h", Fixed), ("2/1h", Sliding)];
+        let mut fixture = Fixture::new(&shared, &limits);
+        fixture.counts_rejected = true;
+        assert_eq!(fixture.attempt(1), (true, vec![1, 1, 1]));
+        assert_eq!(fixture.attempt(2), (false, vec![3, 3, 3]));
+        assert_eq!(fixture.attempt(1), (false, vec![4, 4, 4]));
+    }
+
+    #[test]
+    fn late_hits_are_charged_once_to_a_shared_counter() {
+        let shared = SharedTable::new(1 << 20);
+        let limits = [("9/1m", Fixed), ("9/1h", Fixed), ("9/1h", Sliding)];
+        let fixture = Fixture::new(&shared, &limits);
+        let (_, charges) = fixture.charges(0);
+        charge_late(&charges, |_| hits_of(5), &fixture.clock);
+        assert_eq!(fixture.attempt(0), (true, vec![5, 5, 5]));
+
+        let (_, charges) = fixture.charges(1);
+        charge_late(&charges, |_| hits_of(5), &fixture.clock);
+        assert_eq!(fixture.attempt(0), (true, vec![6, 6, 6]), "charged at once");
+    }
+
+    #[test]
+    fn an_outcome_counts_once_in_a_namespace() {
+        let shared = SharedTable::new(1 << 20);
+        let fixture = Fixture::new(&shared, &[("2/1m", Fixed), ("9/1h", Fixed)]);
+        for _ in 0..3 {
+            fixture.attempt(1);
+        }
+        let stats = shared.table.namespace_stats(fixture.namespace.index());
+        assert_eq!((stats.passed, stats.rejected), (2, 1));
     }
 }

@@ -6,5 +6,5 @@ mod attempt;
 mod model_tests;
 mod ratelimiting;
 
-pub use attempt::{Attempt, Charge, Charges};
+pub use attempt::{Attempt, BoundLimit, Charge, Charges, charge_late};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 use proptest::test_runner::RngSeed;
 
-use super::{Attempt, Namespace};
+use super::{Attempt, BoundLimit, Namespace};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::{Clock, Counts, Position, UnixMillis, WindowSize, WindowType};
@@ -108,16 +108,19 @@ proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn an_attempt_is_admitted_by_all_limits_or_changes_nothing(
+    fn an_attempt_is_admitted_by_all_limits_and_charged_to_all_or_none(
         limits in prop::collection::vec(limit(), 1..5),
         requests in prop::collection::vec((0..2_u32, 0..6000_i64, step()), 1..100),
+        counts_rejected in any::<bool>(),
     ) {
         let shared = SharedTable::new(1 << 18);
         let namespace = Namespace::new("default", &shared.table).unwrap();
-        let limits: Vec<_> = limits
-            .into_iter()
-            .map(|limit| (namespace.counter(limit.size), limit))
-            .collect();
+        let mut bound = Vec::<(BoundLimit<'_>, Hits)>::new();
+        for (hits, limit) in limits {
+            let earlier = bound.iter().map(|(limit, _)| limit);
+            let limit = BoundLimit::new(limit, &namespace, earlier);
+            bound.push((limit, hits));
+        }
         let clock = SteppedClock::at(T);
         let mut model = HashMap::<(u32, u64, u64), i64>::new();
 
@@ -142,22 +145,22 @@ proptest! {
                     elapsed,
                 }
             };
-            let admits = |limit: &Limit| {
-                let counts = expected(&model, limit);
-                is_within(limit.size, &counts, limit.hits, limit.window_type, cost)
+            let admits = |(bound, hits): &(BoundLimit<'_>, Hits)| {
+                let counts = expected(&model, &bound.limit);
+                is_within(bound.limit.size, &counts, *hits, bound.limit.window_type, cost)
             };
-            let verdicts: Vec<bool> = limits.iter().map(|(_, limit)| admits(limit)).collect();
+            let verdicts: Vec<bool> = bound.iter().map(admits).collect();
 
-            let mut attempt = Attempt::new(Vec::new());
-            for (counter, limit) in &limits {
-                let cost = Hits::from_thousandths(cost);
-                attempt.charge(&shared.table, counter, limit, hashed, cost, &clock);
+            let mut attempt = Attempt::new(Vec::new(), counts_rejected);
+            for (limit, hits) in &bound {
+                attempt.charge(limit, *hits, hashed, Hits::from_thousandths(cost), &clock);
             }
-            let (admitted, charges) = attempt.finish();
+            let (outcome, charges) = attempt.finish(Outcome::Rejected);
 
-            assert_eq!(admitted, verdicts.iter().all(|&verdict| verdict));
-            if admitted {
-                let mut sizes: Vec<_> = limits.iter().map(|(_, limit)| limit.size).collect();
+            let admitted = verdicts.iter().all(|&verdict| verdict);
+            assert_eq!(outcome == Outcome::Passed, admitted);
+            if admitted || counts_rejected {
+                let mut sizes: Vec<_> = bound.iter().map(|(bound, _)| bound.limit.size).collect();
                 sizes.sort();
                 sizes.dedup();
                 for size in sizes {
@@ -165,11 +168,11 @@ proptest! {
                     *model.entry(window).or_default() += cost;
                 }
             }
-            for ((_, limit), verdict) in limits.iter().zip(verdicts) {
-                let counts = expected(&model, limit);
-                assert_eq!(read(limit), counts);
-                let mut charges = charges.iter().map(|charge| &charge.verdict);
-                let charge = charges.find(|charge| std::ptr::eq(charge.limit, limit)).unwrap();
+            assert_eq!(charges.len(), bound.len());
+            for (((bound, _), verdict), charge) in bound.iter().zip(verdicts).zip(&charges) {
+                let counts = expected(&model, &bound.limit);
+                assert_eq!(read(&bound.limit), counts);
+                let charge = &charge.verdict;
                 assert_eq!((charge.admitted, charge.counts), (verdict, counts));
             }
         }
@@ -328,13 +331,15 @@ fn window_type() -> impl Strategy<Value = WindowType> {
     prop_oneof![Just(WindowType::Sliding), Just(WindowType::Fixed)]
 }
 
-fn limit() -> impl Strategy<Value = Limit> {
+fn limit() -> impl Strategy<Value = (Hits, Limit)> {
     let size = prop::sample::select(&SIZES[..]);
-    (1..30_000_i64, size, window_type()).prop_map(|(hits, size, window_type)| Limit {
-        name: "".into(),
-        hits: Hits::from_thousandths(hits),
-        size: WindowSize::from_millis(size).unwrap(),
-        window_type,
+    (1..30_000_i64, size, window_type()).prop_map(|(hits, size, window_type)| {
+        let limit = Limit {
+            name: "".into(),
+            size: WindowSize::from_millis(size).unwrap(),
+            window_type,
+        };
+        (Hits::from_thousandths(hits), limit)
     })
 }
 

@@ -1,6 +1,7 @@
 //! The functions of the rate-limiting library, by their names: `increment`, `sliding_window`.
 
 use core::fmt;
+use std::sync::Arc;
 
 use crate::policy::hits::Hits;
 use crate::policy::key::is_accounted;
@@ -10,7 +11,7 @@ use crate::table::{Admission, Counter, CounterTable, NamespaceIndex};
 /// A namespace in its zone: settings under which hits are counted.
 #[derive(Debug)]
 pub struct Namespace<'m> {
-    name: Box<str>,
+    name: Arc<str>,
     table: &'m CounterTable<'m>,
     index: NamespaceIndex,
 }
@@ -30,6 +31,11 @@ impl<'m> Namespace<'m> {
             table,
             index,
         })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// The table that holds the namespace's counters.

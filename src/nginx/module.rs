@@ -116,12 +116,12 @@ unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
 /// After `http` was read.
 unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *mut c_char {
     guard(NGX_CONF_ERROR, || {
-        // SAFETY: nginx passes what `create_main_conf` made.
-        match unsafe { (*conf.cast::<MainConf>()).resolve() } {
+        // SAFETY: nginx passes its configuration in the making, and what `create_main_conf` made.
+        let (cf, conf) = unsafe { (&mut *cf, &*conf.cast::<MainConf>()) };
+        match conf.resolve(cf) {
             Ok(()) => NGX_CONF_OK,
-            Err(message) => {
-                // SAFETY: nginx passes its configuration in the making.
-                log::error(NGX_LOG_EMERG, unsafe { (*cf).log }, message);
+            Err(failure) => {
+                failure.log(cf, "ratelimit");
                 NGX_CONF_ERROR
             }
         }
@@ -148,27 +148,23 @@ unsafe extern "C" fn merge_loc_conf(
 /// After all levels were merged.
 unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
-        if has_rules(cf) {
-            handler::install(cf)
-        } else {
-            NGX_OK as ngx_int_t
+        // SAFETY: nginx passes its configuration in the making.
+        match Module::main_conf(unsafe { &*cf }) {
+            // Without rules, requests need not pass us.
+            Some(conf) if conf.has_rules() => handler::install(cf, conf),
+            _ => NGX_OK as ngx_int_t,
         }
     })
 }
 
 unsafe extern "C" fn filter_postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
-        if has_rules(cf) {
+        // SAFETY: as above.
+        if Module::main_conf(unsafe { &*cf }).is_some_and(MainConf::has_rules) {
             headers::install();
         }
         NGX_OK as ngx_int_t
     })
-}
-
-/// Whether any level has a rule: without, requests need not pass us.
-fn has_rules(cf: *mut ngx_conf_t) -> bool {
-    // SAFETY: nginx passes its configuration in the making.
-    Module::main_conf(unsafe { &*cf }).is_some_and(MainConf::has_rules)
 }
 
 /// When the configuration is complete and its zones are mapped; in the master, and with `-t`.
@@ -180,14 +176,30 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         let Some(conf) = Module::main_conf(cycle) else {
             return NGX_OK as ngx_int_t;
         };
-        match conf.attach() {
-            Ok(()) => NGX_OK as ngx_int_t,
-            Err(message) => {
-                log::error(NGX_LOG_EMERG, cycle.log, message);
-                NGX_ERROR as ngx_int_t
-            }
+        if let Err(message) = conf.attach() {
+            log::error(NGX_LOG_EMERG, cycle.log, message);
+            return NGX_ERROR as ngx_int_t;
         }
+        // SAFETY: nginx keeps the cycle before until the new one serves.
+        if let Some(old) = unsafe { cycle.old_cycle.as_ref() }.and_then(conf_of_this_module) {
+            conf.warn_of_moves(old, cycle.log);
+        }
+        NGX_OK as ngx_int_t
     })
+}
+
+/// The configuration that a cycle has of this very module: one that was loaded from another file
+/// since may have made it otherwise.
+fn conf_of_this_module(cycle: &ngx_cycle_t) -> Option<&MainConf> {
+    if cycle.conf_ctx.is_null() || cycle.modules.is_null() {
+        return None;
+    }
+    // SAFETY: a cycle that has modules has so many.
+    let modules = unsafe { core::slice::from_raw_parts(cycle.modules, cycle.modules_n) };
+    let is_there = modules
+        .iter()
+        .any(|&module| ptr::eq(module, Module::module()));
+    is_there.then(|| Module::main_conf(cycle)).flatten()
 }
 
 /// When a worker starts.

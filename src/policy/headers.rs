@@ -1,24 +1,40 @@
 //! Verdicts as response headers.
 //!
-//! `ietf`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/10/>
+//! `ietf`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/10/>,
+//! `draft03`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/03/>,
+//! `legacy`: what gateways sent before, a pair of headers for each window.
 
+use super::hits::Hits;
 use super::limit::{Limit, Verdict};
+use super::window::WindowSize;
 
 /// The name of the header that carries [`policy`].
 pub const POLICY: &str = "RateLimit-Policy";
 /// The name of the header that carries [`state`].
 pub const STATE: &str = "RateLimit";
-/// The name of the header that carries [`retry_after`].
+/// The name of the header that carries [`retry_after`] in seconds.
 pub const RETRY_AFTER: &str = "Retry-After";
 
-/// Writes the value of `RateLimit-Policy` for `limits`: `"api-1s";q=10;w=1, ...`.
+/// Draft 03: the limit in whole hits.
+pub const LIMIT: &str = "RateLimit-Limit";
+/// Draft 03: what remains in whole hits.
+pub const REMAINING: &str = "RateLimit-Remaining";
+/// Draft 03: the reset in seconds, rounded up.
+pub const RESET: &str = "RateLimit-Reset";
+
+/// Before any draft: the limit in whole hits; [`legacy_window`] follows.
+pub const LEGACY_LIMIT: &str = "X-RateLimit-Limit-";
+/// Before any draft: what remains in whole hits; [`legacy_window`] follows.
+pub const LEGACY_REMAINING: &str = "X-RateLimit-Remaining-";
+
+/// Writes the value of `RateLimit-Policy` for limits and their hits: `"api-1s";q=10;w=1, ...`.
 ///
 /// `q` is the integer part of the limit, `w` the window in seconds where those are whole.
-pub fn policy<'a>(limits: impl IntoIterator<Item = &'a Limit>, mut put: impl FnMut(&[u8])) {
-    for (index, limit) in limits.into_iter().enumerate() {
+pub fn policy<'a>(limits: impl IntoIterator<Item = (&'a Limit, Hits)>, mut put: impl FnMut(&[u8])) {
+    for (index, (limit, hits)) in limits.into_iter().enumerate() {
         name(index, limit, &mut put);
         put(b";q=");
-        number(limit.hits.whole().unsigned_abs(), &mut put);
+        number(whole(hits), &mut put);
         if let Some(seconds) = limit.size.seconds() {
             put(b";w=");
             number(seconds, &mut put);
@@ -30,26 +46,50 @@ pub fn policy<'a>(limits: impl IntoIterator<Item = &'a Limit>, mut put: impl FnM
 ///
 /// `r` is what remains in whole hits, `t` the reset in seconds, rounded up; a limit without a
 /// reset has no `t`.
-pub fn state<'a>(verdicts: impl IntoIterator<Item = &'a Verdict<'a>>, mut put: impl FnMut(&[u8])) {
+pub fn state<'v, 'a: 'v>(
+    verdicts: impl IntoIterator<Item = &'v Verdict<'a>>,
+    mut put: impl FnMut(&[u8]),
+) {
     for (index, verdict) in verdicts.into_iter().enumerate() {
+        let remaining = verdict.remaining();
         name(index, verdict.limit, &mut put);
         put(b";r=");
-        number(verdict.remaining().whole().unsigned_abs(), &mut put);
-        if let Some(reset) = verdict.reset() {
+        number(whole(remaining), &mut put);
+        if let Some(reset) = verdict.reset(remaining) {
             put(b";t=");
             number(reset.div_ceil(1000), &mut put);
         }
     }
 }
 
-/// The value of `Retry-After` in seconds: when every one of `verdicts` would admit the hit again,
-/// rounded up, at least 1; `None` if one of them never will.
-pub fn retry_after<'a>(verdicts: impl IntoIterator<Item = &'a Verdict<'a>>) -> Option<u64> {
-    let mut latest = 1;
-    for verdict in verdicts.into_iter().filter(|verdict| !verdict.admitted) {
-        latest = latest.max(verdict.retry_after()?.div_ceil(1000));
+/// Milliseconds until every one of `verdicts` would admit the hit again; `None` if one of them
+/// never will.
+pub fn retry_after<'v, 'a: 'v>(verdicts: impl IntoIterator<Item = &'v Verdict<'a>>) -> Option<u64> {
+    let refusals = verdicts.into_iter().filter(|verdict| !verdict.admitted);
+    refusals
+        .map(Verdict::retry_after)
+        .try_fold(0, |latest, wait| Some(latest.max(wait?)))
+}
+
+/// The value of `Retry-After`: `millis` in seconds, rounded up, at least 1.
+pub fn retry_after_seconds(millis: u64) -> u64 {
+    millis.div_ceil(1000).max(1)
+}
+
+/// Writes a window as `legacy` headers call it: a unit, or the number of seconds.
+pub fn legacy_window(size: WindowSize, mut put: impl FnMut(&[u8])) {
+    match size.seconds() {
+        Some(1) => put(b"Second"),
+        Some(60) => put(b"Minute"),
+        Some(3_600) => put(b"Hour"),
+        Some(86_400) => put(b"Day"),
+        _ => seconds(size.millis(), &mut put),
     }
-    Some(latest)
+}
+
+/// A number of hits as headers have it: the integer part.
+pub fn whole(hits: Hits) -> u64 {
+    hits.whole().unsigned_abs()
 }
 
 fn name(index: usize, limit: &Limit, put: &mut impl FnMut(&[u8])) {
@@ -58,12 +98,17 @@ fn name(index: usize, limit: &Limit, put: &mut impl FnMut(&[u8])) {
     put(b"\"");
 }
 
+/// The last digit of `number`.
+fn digit(number: u64) -> u8 {
+    b'0' | (number % 10) as u8
+}
+
 /// Writes `number` in decimal.
 pub fn number(mut number: u64, put: &mut impl FnMut(&[u8])) {
     let mut digits = [0; 20];
     let mut start = digits.len();
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' | (number % 10) as u8;
+    for place in digits.iter_mut().rev() {
+        *place = digit(number);
         start = start.saturating_sub(1);
         number /= 10;
         if number == 0 {
@@ -73,24 +118,43 @@ pub fn number(mut number: u64, put: &mut impl FnMut(&[u8])) {
     put(digits.get(start..).unwrap_or_default());
 }
 
+/// Writes `millis` as seconds with up to three decimals: `60`, `0.5`.
+pub fn seconds(millis: u64, put: &mut impl FnMut(&[u8])) {
+    number(millis / 1000, put);
+    let rest = millis % 1000;
+    if rest != 0 {
+        let decimals = [b'.', digit(rest / 100), digit(rest / 10), digit(rest)];
+        let zeros = decimals.iter().rev().take_while(|&&digit| digit == b'0');
+        let len = decimals.len().saturating_sub(zeros.count());
+        put(decimals.get(..len).unwrap_or_default());
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::hits::Hits;
-    use super::super::limit::Quota;
+    use super::super::limit::{Quota, QuotaHits};
     use super::super::window::{Counts, WindowType};
     use super::*;
 
-    fn limit(name: &str, quota: &str) -> Limit {
+    fn limit(name: &str, quota: &str) -> (Limit, Hits) {
         let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();
-        Limit {
+        let QuotaHits::Constant(hits) = hits else {
+            panic!("{quota} is variable");
+        };
+        let limit = Limit {
             name: name.into(),
-            hits,
             size,
             window_type: WindowType::Sliding,
-        }
+        };
+        (limit, hits)
     }
 
-    fn verdict(limit: &Limit, current: i64, elapsed: u64, admitted: bool) -> Verdict<'_> {
+    fn verdict(
+        (limit, hits): &(Limit, Hits),
+        current: i64,
+        elapsed: u64,
+        admitted: bool,
+    ) -> Verdict<'_> {
         let current = Hits::from_thousandths(current * 1000);
         let counts = Counts {
             current,
@@ -99,6 +163,7 @@ mod tests {
         };
         Verdict {
             limit,
+            hits: *hits,
             counts,
             cost: Hits::ONE,
             admitted,
@@ -119,7 +184,7 @@ mod tests {
             limit("x", "3/500ms"),
         ];
         assert_eq!(
-            text(|put| policy(&limits, put)),
+            text(|put| policy(limits.iter().map(|(limit, hits)| (limit, *hits)), put)),
             r#""api-1s";q=10;w=1, "api-1m";q=100;w=60, "x";q=3"#
         );
     }
@@ -156,8 +221,32 @@ mod tests {
                 verdict(&minute, 10, 0, minute_admits),
             ])
         };
-        assert_eq!(rejected(true), Some(2));
-        assert_eq!(rejected(false), Some(66));
+        assert_eq!(rejected(true), Some(1_100));
+        assert_eq!(rejected(false), Some(66_000));
+    }
+
+    #[test]
+    fn retry_after_is_at_least_a_second_and_rounded_up() {
+        assert_eq!([0, 1, 1_000, 1_001].map(retry_after_seconds), [1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn legacy_windows_have_names_or_are_seconds() {
+        for (window, name) in [
+            ("1s", "Second"),
+            ("60", "Minute"),
+            ("1h", "Hour"),
+            ("24h", "Day"),
+            ("10s", "10"),
+            ("30d", "2592000"),
+            ("500ms", "0.5"),
+            ("1.25", "1.25"),
+            ("1ms", "0.001"),
+            ("10.05", "10.05"),
+        ] {
+            let size = WindowSize::parse(window.as_bytes()).unwrap();
+            assert_eq!(text(|put| legacy_window(size, put)), name);
+        }
     }
 
     #[test]

@@ -6,13 +6,12 @@ use core::fmt;
 use super::hits::{Hits, ParseHitsError};
 use super::window::{Counts, ParseWindowError, WindowSize, WindowType};
 
-/// So many hits in a window of such a size.
+/// A limit: its name and its window. How many hits it admits may differ from request to request,
+/// and is told beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The name of the policy in headers: `<namespace>-<window>`, the window as written.
     pub name: Box<str>,
-    /// The most hits that are admitted.
-    pub hits: Hits,
     /// The size of the window.
     pub size: WindowSize,
     /// How the window is read.
@@ -22,16 +21,25 @@ pub struct Limit {
 /// The text `hits/window` of a limit, read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota<'a> {
-    /// The most hits, above zero.
-    pub hits: Hits,
+    /// The most hits.
+    pub hits: QuotaHits<'a>,
     /// The size of the window.
     pub size: WindowSize,
     /// The window as written.
     pub window: &'a [u8],
 }
 
+/// The hits of a [`Quota`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaHits<'a> {
+    /// Always so many, above zero.
+    Constant(Hits),
+    /// What a text with variables comes to.
+    Variable(&'a [u8]),
+}
+
 impl<'a> Quota<'a> {
-    /// Reads `hits/window`, such as `5/10s` or `0.5/1m`.
+    /// Reads `hits/window`, such as `5/10s`, `0.5/1m` or `$hits/1h`.
     ///
     /// # Errors
     ///
@@ -40,10 +48,14 @@ impl<'a> Quota<'a> {
         let mut parts = text.splitn(2, |&byte| byte == b'/');
         let hits = parts.next().unwrap_or_default();
         let window = parts.next().ok_or(ParseQuotaError::NoWindow)?;
-        let hits = Hits::parse(hits).map_err(ParseQuotaError::Hits)?;
-        if hits == Hits::ZERO {
-            return Err(ParseQuotaError::NoHits);
-        }
+        let hits = if hits.contains(&b'$') {
+            QuotaHits::Variable(hits)
+        } else {
+            match Hits::parse(hits).map_err(ParseQuotaError::Hits)? {
+                Hits::ZERO => return Err(ParseQuotaError::NoHits),
+                hits => QuotaHits::Constant(hits),
+            }
+        };
         let size = WindowSize::parse(window).map_err(ParseQuotaError::Window)?;
         Ok(Quota { hits, size, window })
     }
@@ -69,12 +81,13 @@ impl fmt::Display for ParseQuotaError {
             ParseQuotaError::Hits(error) => {
                 write!(
                     f,
-                    "the hits are a decimal of at least 0.001, such as 5 or 0.5 ({error})"
+                    "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable \
+                     ({error})"
                 )
             }
-            ParseQuotaError::NoHits => {
-                f.write_str("the hits are a decimal of at least 0.001, such as 5 or 0.5")
-            }
+            ParseQuotaError::NoHits => f.write_str(
+                "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable",
+            ),
             ParseQuotaError::Window(error) => error.fmt(f),
         }
     }
@@ -87,6 +100,8 @@ impl core::error::Error for ParseQuotaError {}
 pub struct Verdict<'a> {
     /// The limit.
     pub limit: &'a Limit,
+    /// The most hits that it admits.
+    pub hits: Hits,
     /// The counts after the hit: it is in them if it was charged.
     pub counts: Counts,
     /// The cost of the hit.
@@ -103,13 +118,13 @@ impl Verdict<'_> {
 
     /// What the limit leaves after the hit: `limit - rate`, at least 0.
     pub fn remaining(&self) -> Hits {
-        self.limit.hits.minus(self.rate()).max(Hits::ZERO)
+        self.hits.minus(self.rate()).max(Hits::ZERO)
     }
 
-    /// Milliseconds: after an admitted hit that left a whole one, to the window's end; else
-    /// until one more of its cost would be admitted. `None` if none ever will be.
-    pub fn reset(&self) -> Option<u64> {
-        if self.admitted && self.remaining().whole() > 0 {
+    /// Milliseconds: after an admitted hit of which a whole one is `remaining`, to the window's
+    /// end; else until one more of its cost would be admitted. `None` if none ever will be.
+    pub fn reset(&self, remaining: Hits) -> Option<u64> {
+        if self.admitted && remaining.whole() > 0 {
             Some(self.limit.size.millis().saturating_sub(self.counts.elapsed))
         } else {
             self.retry_after()
@@ -120,12 +135,9 @@ impl Verdict<'_> {
     /// `None` if none ever will be.
     pub fn retry_after(&self) -> Option<u64> {
         let Limit {
-            hits,
-            size,
-            window_type,
-            ..
+            size, window_type, ..
         } = *self.limit;
-        window_type.retry_after(size, &self.counts, hits, self.cost)
+        window_type.retry_after(size, &self.counts, self.hits, self.cost)
     }
 
     /// Orders by tightness, the tightest first: what refuses before what admits, then by the share
@@ -134,7 +146,7 @@ impl Verdict<'_> {
         // remaining / limit < other.remaining / other.limit, without a division. Products of two
         // numbers of 48 bits.
         let crosswise = |one: &Self, two: &Self| {
-            let (remaining, limit) = (one.remaining(), two.limit.hits);
+            let (remaining, limit) = (one.remaining(), two.hits);
             i128::from(remaining.thousandths()).wrapping_mul(i128::from(limit.thousandths()))
         };
         let by_share = || crosswise(self, other).cmp(&crosswise(other, self));
@@ -142,21 +154,47 @@ impl Verdict<'_> {
     }
 }
 
+/// Some limits' verdicts on one hit, the tightest first; equally tight ones in their order.
+pub fn by_tightness<'v, 'a>(
+    verdicts: impl IntoIterator<Item = &'v Verdict<'a>>,
+) -> Vec<&'v Verdict<'a>> {
+    let mut sorted: Vec<_> = verdicts.into_iter().collect();
+    if sorted.len() > 1 {
+        sorted.sort_by(|one, two| one.tightness(two));
+    }
+    sorted
+}
+
+/// The tightest of some limits' verdicts, the first of equally tight ones.
+pub fn tightest<'v, 'a>(
+    verdicts: impl IntoIterator<Item = &'v Verdict<'a>>,
+) -> Option<&'v Verdict<'a>> {
+    verdicts.into_iter().min_by(|one, two| one.tightness(two))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn limit(quota: &str, window_type: WindowType) -> Limit {
+    fn limit(quota: &str, window_type: WindowType) -> (Hits, Limit) {
         let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();
-        Limit {
+        let QuotaHits::Constant(hits) = hits else {
+            panic!("{quota} is variable");
+        };
+        let limit = Limit {
             name: quota.into(),
-            hits,
             size,
             window_type,
-        }
+        };
+        (hits, limit)
     }
 
-    fn verdict(limit: &Limit, current: i64, elapsed: u64, admitted: bool) -> Verdict<'_> {
+    fn verdict(
+        (hits, limit): &(Hits, Limit),
+        current: i64,
+        elapsed: u64,
+        admitted: bool,
+    ) -> Verdict<'_> {
         let current = Hits::from_thousandths(current);
         let counts = Counts {
             current,
@@ -165,6 +203,7 @@ mod tests {
         };
         Verdict {
             limit,
+            hits: *hits,
             counts,
             cost: Hits::ONE,
             admitted,
@@ -174,9 +213,13 @@ mod tests {
     #[test]
     fn a_quota_is_hits_and_a_window() {
         let quota = Quota::parse(b"0.5/1h30m").unwrap();
-        assert_eq!(quota.hits.thousandths(), 500);
+        let half = Hits::from_thousandths(500);
+        assert_eq!(quota.hits, QuotaHits::Constant(half));
         assert_eq!(quota.size.millis(), 5_400_000);
         assert_eq!(quota.window, b"1h30m");
+        let quota = Quota::parse(b"${plan}0/0.5").unwrap();
+        assert_eq!(quota.hits, QuotaHits::Variable(b"${plan}0"));
+        assert_eq!(quota.size.millis(), 500);
     }
 
     #[test]
@@ -185,19 +228,19 @@ mod tests {
             ("5", "a limit is \"hits/window\", such as 5/10s"),
             (
                 "x/10s",
-                "the hits are a decimal of at least 0.001, such as 5 or 0.5 (not a plain decimal)",
+                "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable (not a plain decimal)",
             ),
             (
                 "-1/10s",
-                "the hits are a decimal of at least 0.001, such as 5 or 0.5 (not a plain decimal)",
+                "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable (not a plain decimal)",
             ),
             (
                 "0/10s",
-                "the hits are a decimal of at least 0.001, such as 5 or 0.5",
+                "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable",
             ),
             (
                 "0.0001/10s",
-                "the hits are a decimal of at least 0.001, such as 5 or 0.5",
+                "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable",
             ),
             (
                 "5/",
@@ -233,16 +276,14 @@ mod tests {
     #[test]
     fn the_reset_is_the_end_of_the_window_while_something_remains() {
         let limit = limit("5/10s", WindowType::Sliding);
-        assert_eq!(verdict(&limit, 1_000, 4_000, true).reset(), Some(6_000));
+        let reset = |current, admitted| {
+            let verdict = verdict(&limit, current, 4_000, admitted);
+            verdict.reset(verdict.remaining())
+        };
+        assert_eq!(reset(1_000, true), Some(6_000));
         // Less than a whole hit remains: 4.5 + 1 > 5 until an eighth of them is forgotten.
-        assert_eq!(
-            verdict(&limit, 4_500, 4_000, true).reset(),
-            Some(6_000 + 1_112)
-        );
-        assert_eq!(
-            verdict(&limit, 5_000, 4_000, false).reset(),
-            Some(6_000 + 2_000)
-        );
+        assert_eq!(reset(4_500, true), Some(6_000 + 1_112));
+        assert_eq!(reset(5_000, false), Some(6_000 + 2_000));
     }
 
     #[test]
@@ -261,5 +302,17 @@ mod tests {
             verdict(&many, 10_000, 0, true).tightness(&nine_tenths),
             Ordering::Equal
         );
+        let verdicts = [nine_tenths, half, verdict(&many, 10_000, 0, false)];
+        let [one, two, three] = &verdicts;
+        let same = |left: &[&Verdict<'_>], right: &[&Verdict<'_>]| {
+            left.iter()
+                .zip(right)
+                .all(|(&left, &right)| std::ptr::eq(left, right))
+        };
+        assert!(same(&by_tightness(&verdicts), &[three, two, one]));
+        assert!(same(
+            &tightest(&verdicts).map_or(vec![], |it| vec![it]),
+            &[three]
+        ));
     }
 }

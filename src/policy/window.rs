@@ -68,6 +68,18 @@ impl WindowSize {
     }
 }
 
+/// In the largest unit that gives a whole number: `1m`, `90s`, `500ms`.
+impl fmt::Display for WindowSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)];
+        let whole = units
+            .iter()
+            .find(|(_, unit)| self.millis().is_multiple_of(*unit));
+        let (name, unit) = whole.copied().unwrap_or(("ms", 1));
+        write!(f, "{}{name}", self.millis().checked_div(unit).unwrap_or(0))
+    }
+}
+
 /// A place in time, relative to windows of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
@@ -196,11 +208,25 @@ impl WindowType {
             WindowType::Fixed => Hits::ZERO,
             WindowType::Sliding => counts.previous,
         };
-        let size = i128::from(size.millis());
-        let left = size.saturating_sub(i128::from(counts.elapsed));
-        let rounded_up = weigh(previous, left).saturating_add(size.saturating_sub(1));
+        if previous == Hits::ZERO {
+            return counts.current;
+        }
+        let size = size.millis();
+        let left = size.saturating_sub(counts.elapsed);
+        let product = u64::try_from(previous.thousandths())
+            .ok()
+            .and_then(|previous| previous.checked_mul(left));
+        let weighted = match product {
+            Some(product) => i64::try_from(product.div_ceil(size)),
+            // The same with more bits, which takes longer.
+            None => {
+                let size = i128::from(size);
+                let rounded_up = weigh(previous, i128::from(left)).saturating_add(size);
+                i64::try_from(rounded_up.saturating_sub(1).div_euclid(size))
+            }
+        };
         // At most the previous window itself, since the part of it that is left is.
-        let weighted = i64::try_from(rounded_up.div_euclid(size)).unwrap_or(i64::MAX);
+        let weighted = weighted.unwrap_or(i64::MAX);
         counts.current.plus(Hits::from_thousandths(weighted))
     }
 
@@ -356,6 +382,13 @@ mod tests {
                 Err(ParseWindowError),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn prints_the_largest_unit() {
+        for text in ["1ms", "1500ms", "90s", "1m", "25h", "366d"] {
+            assert_eq!(size(text).to_string(), text);
         }
     }
 

@@ -98,6 +98,11 @@ impl Counter {
         self.mask.identity(key.hash)
     }
 
+    /// Whether `other`, of the same table, are the same counters: of one namespace and size.
+    pub fn is_same(&self, other: &Counter) -> bool {
+        (self.namespace, self.size) == (other.namespace, other.size)
+    }
+
     /// The same counters, if they are `is_synced`: then they keep the bytes of their keys, and
     /// changes of them are found by [`CounterTable::take_changes`].
     pub fn synced(self, is_synced: bool) -> Counter {

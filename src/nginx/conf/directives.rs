@@ -1,20 +1,18 @@
-//! The directives, in the order of the reference: their table, and what each makes of its words.
+//! The directives, in the order of the reference: their table, and those that are a word or two.
 //!
-//! A wrong word is an `[emerg]` line that names it and says what is accepted.
+//! What is wrong is one `[emerg]` line that names the word and says what is accepted. nginx counts
+//! no arguments for us, since its message would not.
 
 use core::ffi::{c_char, c_void};
 use core::fmt;
 use core::ptr;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use nginx_sys::{
-    NGX_CONF_1MORE, NGX_CONF_TAKE1, NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET,
-    NGX_HTTP_MAIN_CONF, NGX_HTTP_MAIN_CONF_OFFSET, NGX_HTTP_SRV_CONF, NGX_OK, ngx_command_t,
-    ngx_conf_t, ngx_http_compile_complex_value, ngx_http_compile_complex_value_t,
-    ngx_http_complex_value, ngx_http_complex_value_t, ngx_http_get_flushed_variable,
-    ngx_http_get_variable_index, ngx_http_request_t, ngx_int_t, ngx_parse_size,
-    ngx_shared_memory_add, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
+    NGX_CONF_ANY, NGX_CONF_BLOCK, NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET, NGX_HTTP_MAIN_CONF,
+    NGX_HTTP_MAIN_CONF_OFFSET, NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_LOG_ERR, NGX_LOG_INFO,
+    NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_command_t, ngx_conf_t, ngx_list_part_t, ngx_parse_size,
+    ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{HttpModule as _, HttpModuleMainConf as _};
@@ -24,61 +22,103 @@ use super::super::guard::guard;
 use super::super::log;
 use super::super::module::Module;
 use super::super::zone::{MIN_PAGES, Zone};
-use super::{Headers, LocationConf, MainConf, Origin, Rule, RuleSet};
-use crate::policy::limit::{Limit, Quota};
-use crate::policy::namespace::{DEFAULT_NAMESPACE, is_valid_name};
-use crate::policy::window::WindowType;
+use super::blocks::{RatelimitNamespace, RatelimitStore};
+use super::location::{Headers, LocationConf, Phase};
+use super::ratelimit::Ratelimit;
+use super::text::{Text, bytes, str_of};
+use super::{MainConf, Origin};
+use crate::policy::namespace::is_valid_name;
+use crate::policy::window::parse_time;
 
-const ANYWHERE: u32 = NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF;
-
-/// The directives, for nginx: names end with a NUL.
-pub(in super::super) static mut COMMANDS: [ngx_command_t; 5] = [
-    ngx_command_t {
-        name: ngx_string!("ratelimit_zone"),
-        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_TAKE1) as ngx_uint_t,
-        set: Some(set::<MainConf, RatelimitZone>),
-        conf: NGX_HTTP_MAIN_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("ratelimit_key"),
-        type_: (ANYWHERE | NGX_CONF_TAKE1) as ngx_uint_t,
-        set: Some(set::<LocationConf, RatelimitKey>),
-        conf: NGX_HTTP_LOC_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("ratelimit"),
-        type_: (ANYWHERE | NGX_CONF_1MORE) as ngx_uint_t,
-        set: Some(set::<LocationConf, Ratelimit>),
-        conf: NGX_HTTP_LOC_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
-    ngx_command_t {
-        name: ngx_string!("ratelimit_headers"),
-        type_: (ANYWHERE | NGX_CONF_1MORE) as ngx_uint_t,
-        set: Some(set::<LocationConf, RatelimitHeaders>),
-        conf: NGX_HTTP_LOC_CONF_OFFSET,
-        offset: 0,
-        post: ptr::null_mut(),
-    },
+/// The directives, for nginx.
+pub(in super::super) static mut COMMANDS: [ngx_command_t; 13] = [
+    in_http::<RatelimitZone>(ngx_string!("ratelimit_zone"), 0),
+    in_http::<RatelimitStore>(ngx_string!("ratelimit_store"), NGX_CONF_BLOCK),
+    in_http::<RatelimitNamespace>(ngx_string!("ratelimit_namespace"), NGX_CONF_BLOCK),
+    anywhere::<RatelimitKey>(ngx_string!("ratelimit_key")),
+    anywhere::<Ratelimit>(ngx_string!("ratelimit")),
+    anywhere::<RatelimitCountRejected>(ngx_string!("ratelimit_count_rejected")),
+    anywhere::<RatelimitStatus>(ngx_string!("ratelimit_status")),
+    anywhere::<RatelimitDryRun>(ngx_string!("ratelimit_dry_run")),
+    anywhere::<RatelimitLogLevel>(ngx_string!("ratelimit_log_level")),
+    anywhere::<RatelimitHeaders>(ngx_string!("ratelimit_headers")),
+    anywhere::<RatelimitRetryAfterJitter>(ngx_string!("ratelimit_retry_after_jitter")),
+    anywhere::<RatelimitPhase>(ngx_string!("ratelimit_phase")),
     ngx_command_t::empty(),
 ];
 
+/// A directive of `http`. The name ends with a NUL.
+const fn in_http<D: Directive<MainConf>>(name: ngx_str_t, flags: u32) -> ngx_command_t {
+    ngx_command_t {
+        name,
+        type_: (NGX_HTTP_MAIN_CONF | NGX_CONF_ANY | flags) as ngx_uint_t,
+        set: Some(set::<MainConf, D>),
+        conf: NGX_HTTP_MAIN_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    }
+}
+
+/// A directive of `http`, `server` and `location`. The name ends with a NUL.
+const fn anywhere<D: Directive<LocationConf>>(name: ngx_str_t) -> ngx_command_t {
+    const ANYWHERE: u32 = NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF;
+    ngx_command_t {
+        name,
+        type_: (ANYWHERE | NGX_CONF_ANY) as ngx_uint_t,
+        set: Some(set::<LocationConf, D>),
+        conf: NGX_HTTP_LOC_CONF_OFFSET,
+        offset: 0,
+        post: ptr::null_mut(),
+    }
+}
+
 /// A directive: what it does to the configuration of its level.
-trait Directive<C> {
+pub(super) trait Directive<C> {
     const NAME: &'static str;
 
-    /// Applies the words that follow the name; the error is the message for the `[emerg]` line.
-    fn apply(cf: &mut ngx_conf_t, conf: &mut C, words: &[Word]) -> Result<(), String>;
+    /// Applies the words that follow the name.
+    fn apply(cf: &mut ngx_conf_t, conf: &mut C, words: &[Word]) -> Result<(), Failure>;
+}
+
+/// Why a configuration is wrong.
+#[derive(Debug)]
+pub(in super::super) enum Failure {
+    /// The directive that is being read, and this is the message.
+    Here(String),
+    /// Something that was read before, which the message names.
+    At(Origin, String),
+    /// It was logged already.
+    Logged,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Failure::Here(message)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(message: &str) -> Self {
+        Failure::Here(message.into())
+    }
+}
+
+impl Failure {
+    /// Writes the `[emerg]` line.
+    pub(in super::super) fn log(&self, cf: &mut ngx_conf_t, directive: impl fmt::Display) {
+        match self {
+            Failure::Here(message) => log::conf_error(cf, format_args!("{directive}: {message}")),
+            Failure::At(origin, message) => {
+                log::error(NGX_LOG_EMERG, cf.log, format_args!("{message} in {origin}"));
+            }
+            Failure::Logged => {}
+        }
+    }
 }
 
 /// A word of the configuration: bytes that live as long as the cycle.
-#[derive(Clone, Copy)]
-struct Word(&'static [u8]);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(pub(super) &'static [u8]);
 
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,36 +136,40 @@ unsafe extern "C" fn set<C, D: Directive<C>>(
         // SAFETY: nginx passes itself in `cf`, and in `conf` what `create_*_conf` made for this
         // level, as the table says: a `C`, which nobody else uses meanwhile.
         let (cf, conf) = unsafe { (&mut *cf, &mut *conf.cast::<C>()) };
-        // SAFETY: `args` is an array of strings, which live in the cycle's pool.
-        let words: Vec<Word> = unsafe { (*cf.args).as_slice::<ngx_str_t>() }
-            .iter()
-            .skip(1)
-            // SAFETY: as above.
-            .map(|word| Word(unsafe { bytes(word) }))
-            .collect();
-        match D::apply(cf, conf, &words) {
+        let words = words(cf);
+        match D::apply(cf, conf, words.get(1..).unwrap_or_default()) {
             Ok(()) => NGX_CONF_OK,
-            Err(message) => {
-                log::conf_error(cf, format_args!("{}: {message}", D::NAME));
+            Err(failure) => {
+                failure.log(cf, D::NAME);
                 NGX_CONF_ERROR
             }
         }
     })
 }
 
-/// # Safety
-///
-/// The string lives as long as the cycle.
-pub(super) unsafe fn bytes(text: &ngx_str_t) -> &'static [u8] {
-    if text.is_empty() {
-        return &[];
-    }
-    // SAFETY: a string of nginx's that is not empty points to so many bytes.
-    unsafe { core::slice::from_raw_parts(text.data, text.len) }
+/// The directive that nginx has just read, with its name.
+pub(super) fn words(cf: &ngx_conf_t) -> Vec<Word> {
+    // SAFETY: `args` is an array of strings, which live in the cycle's pool.
+    let words = unsafe { (*cf.args).as_slice::<ngx_str_t>() }.iter();
+    // SAFETY: as above.
+    words.map(|word| Word(unsafe { bytes(word) })).collect()
 }
 
-fn duplicate() -> String {
+pub(super) fn duplicate() -> Failure {
     "is duplicate on this level".into()
+}
+
+pub(super) fn valid_name(what: &str, name: Word) -> Result<&'static str, Failure> {
+    let text = core::str::from_utf8(name.0)
+        .ok()
+        .filter(|_| is_valid_name(name.0));
+    text.ok_or_else(|| {
+        format!(
+            "invalid name \"{name}\" of a {what}: expected 1 to 64 of A-Z, a-z, 0-9, \"_\", \
+             \".\", \"-\", and not \"off\""
+        )
+        .into()
+    })
 }
 
 /// `ratelimit_zone zone=name:size`
@@ -134,15 +178,13 @@ struct RatelimitZone;
 impl Directive<MainConf> for RatelimitZone {
     const NAME: &'static str = "ratelimit_zone";
 
-    fn apply(cf: &mut ngx_conf_t, conf: &mut MainConf, words: &[Word]) -> Result<(), String> {
+    fn apply(cf: &mut ngx_conf_t, conf: &mut MainConf, words: &[Word]) -> Result<(), Failure> {
         const EXPECTED: &str = "expected \"zone=name:size\", such as zone=counters:10m";
-        let &[word] = words else {
-            return Err(EXPECTED.into());
-        };
+        let word = one_word(words, EXPECTED)?;
         let zone = word.0.strip_prefix(b"zone=");
         let zone = zone.ok_or_else(|| format!("invalid parameter \"{word}\": {EXPECTED}"))?;
         let mut parts = zone.splitn(2, |&byte| byte == b':');
-        let name = valid_name("zone", parts.next().unwrap_or_default())?;
+        let name = valid_name("zone", Word(parts.next().unwrap_or_default()))?;
         let size = parts
             .next()
             .ok_or_else(|| format!("no size in \"{word}\": {EXPECTED}"))
@@ -153,28 +195,56 @@ impl Directive<MainConf> for RatelimitZone {
             return Err(format!(
                 "zone \"{name}\" is too small: at least {MIN_PAGES} pages, {}k",
                 Zone::min_size() / 1024
-            ));
+            )
+            .into());
         }
         if conf.zones.iter().any(|known| *known.name == *name) {
-            return Err(format!("zone \"{name}\" is duplicate"));
+            return Err(format!("zone \"{name}\" is duplicate: expected another name").into());
+        }
+        if is_zone_of_other_module(cf, name) {
+            return Err(format!(
+                "zone \"{name}\" is already used by another module: expected another name"
+            )
+            .into());
         }
 
-        let zone = Arc::new(Zone::new(name));
+        let zone = Rc::new(Zone::new(name));
         // nginx keeps the string: it must live as long as the cycle, and the word does.
-        let mut text = ngx_str_t {
-            len: name.len(),
-            data: name.as_ptr().cast_mut(),
-        };
+        let mut text = str_of(name.as_bytes());
         let tag = ptr::from_ref(Module::module()).cast_mut().cast();
         // SAFETY: nginx reads the configuration; the tag tells our zones from other modules'.
         let shm_zone = unsafe { ngx_shared_memory_add(cf, &mut text, size, tag).as_mut() };
-        let shm_zone =
-            shm_zone.ok_or_else(|| format!("zone \"{name}\" is known with another size or use"))?;
+        let shm_zone = shm_zone.ok_or(Failure::Logged)?;
         shm_zone.init = Some(Zone::init);
-        shm_zone.data = Arc::as_ptr(&zone).cast_mut().cast();
+        shm_zone.data = Rc::as_ptr(&zone).cast_mut().cast();
         conf.zones.push(zone);
         Ok(())
     }
+}
+
+/// Whether another module has a zone of this name: nginx would say so with a line of its own.
+fn is_zone_of_other_module(cf: &ngx_conf_t, name: &str) -> bool {
+    // SAFETY: nginx passes its cycle in the making, whose zones are a list of `ngx_shm_zone_t`.
+    unsafe {
+        let mut part: *const ngx_list_part_t = &raw const (*cf.cycle).shared_memory.part;
+        while let Some(zones) = part.as_ref() {
+            for index in 0..zones.nelts {
+                let zone = &*zones.elts.cast::<ngx_shm_zone_t>().add(index);
+                if zone.shm.name.as_bytes() == name.as_bytes() {
+                    return true;
+                }
+            }
+            part = zones.next;
+        }
+    }
+    false
+}
+
+/// A size in nginx's notation, in bytes.
+fn parse_size(text: &'static [u8]) -> Option<usize> {
+    let mut text = str_of(text);
+    // SAFETY: it is only read.
+    usize::try_from(unsafe { ngx_parse_size(&mut text) }).ok()
 }
 
 /// `ratelimit_key string`
@@ -183,257 +253,167 @@ struct RatelimitKey;
 impl Directive<LocationConf> for RatelimitKey {
     const NAME: &'static str = "ratelimit_key";
 
-    fn apply(cf: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), String> {
-        if conf.key.is_some() {
-            return Err(duplicate());
-        }
-        let &[word] = words else {
-            return Err("expected one string".into());
-        };
-        conf.key = Some(Rc::new(Text::compile(cf, word.0)?));
-        Ok(())
+    fn apply(cf: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        let word = one_word(words, "expected one string, such as $remote_addr")?;
+        set_once(&mut conf.key, Rc::new(Text::compile(cf, word)?))
     }
 }
 
-/// `ratelimit [namespace] limit=hits/window ... [parameters]` and `ratelimit off`
-struct Ratelimit;
+/// `ratelimit_count_rejected on | off`
+struct RatelimitCountRejected;
 
-impl Directive<LocationConf> for Ratelimit {
-    const NAME: &'static str = "ratelimit";
+impl Directive<LocationConf> for RatelimitCountRejected {
+    const NAME: &'static str = "ratelimit_count_rejected";
 
-    fn apply(cf: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), String> {
-        let is_off = matches!(words, [Word(b"off")]);
-        if let Some(rules) = &conf.rules {
-            if is_off || rules.rules.is_empty() {
-                return Err("\"off\" goes with no other \"ratelimit\" on its level".into());
-            }
-        }
-        if is_off {
-            conf.rules = Some(Arc::default());
-            return Ok(());
-        }
-
-        let (name, parameters) = match words {
-            [name, parameters @ ..] if !name.0.contains(&b'=') => {
-                (valid_name("namespace", name.0)?, parameters)
-            }
-            parameters => (DEFAULT_NAMESPACE, parameters),
-        };
-        let mut quotas = Vec::new();
-        let mut window_type = None;
-        for word in parameters {
-            let mut parts = word.0.splitn(2, |&byte| byte == b'=');
-            match (parts.next().unwrap_or_default(), parts.next()) {
-                (b"limit", Some(text)) => {
-                    let quota = Quota::parse(text)
-                        .map_err(|error| format!("invalid parameter \"{word}\": {error}"))?;
-                    quotas.push(quota);
-                }
-                (b"window", Some(_)) if window_type.is_some() => {
-                    return Err(format!("parameter \"{word}\" is duplicate"));
-                }
-                (b"window", Some(b"sliding")) => window_type = Some(WindowType::Sliding),
-                (b"window", Some(b"fixed")) => window_type = Some(WindowType::Fixed),
-                (b"window", Some(_)) => {
-                    return Err(format!(
-                        "invalid parameter \"{word}\": a window is sliding or fixed"
-                    ));
-                }
-                _ => {
-                    return Err(format!(
-                        "invalid parameter \"{word}\": expected limit=hits/window or \
-                         window=sliding|fixed"
-                    ));
-                }
-            }
-        }
-        if quotas.is_empty() {
-            return Err("no limit: expected at least one \"limit=hits/window\"".into());
-        }
-
-        let origin = Origin::of(cf);
-        let main = Module::main_conf_mut(cf).ok_or("no configuration of http")?;
-        let limits = quotas.into_iter().map(|quota| Limit {
-            name: format!("{name}-{}", Word(quota.window)).into(),
-            hits: quota.hits,
-            size: quota.size,
-            window_type: window_type.unwrap_or_default(),
-        });
-        let rule = Rule {
-            namespace: main.namespace(name, origin),
-            limits: limits.collect(),
-        };
-        // Nobody else has the set before levels are merged, when all directives were read.
-        if let Some(rules) = Arc::get_mut(conf.rules.get_or_insert_with(Arc::<RuleSet>::default)) {
-            rules.push(rule);
-        }
-        Ok(())
+    fn apply(_: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        set_once(&mut conf.options.count_rejected, on_or_off(words)?)
     }
 }
 
-/// `ratelimit_headers off | ietf`
+/// `ratelimit_status code`
+struct RatelimitStatus;
+
+impl Directive<LocationConf> for RatelimitStatus {
+    const NAME: &'static str = "ratelimit_status";
+
+    fn apply(_: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        const EXPECTED: &str = "expected a status from 400 to 599";
+        let word = one_word(words, EXPECTED)?;
+        let code = core::str::from_utf8(word.0).ok();
+        let code = code.filter(|code| code.bytes().all(|byte| byte.is_ascii_digit()));
+        let code = code.and_then(|code| code.parse().ok());
+        let code = code.filter(|code| (400..=599).contains(code));
+        let code = code.ok_or_else(|| format!("invalid status \"{word}\": {EXPECTED}"))?;
+        set_once(&mut conf.options.status, code)
+    }
+}
+
+/// `ratelimit_dry_run on | off`
+struct RatelimitDryRun;
+
+impl Directive<LocationConf> for RatelimitDryRun {
+    const NAME: &'static str = "ratelimit_dry_run";
+
+    fn apply(_: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        set_once(&mut conf.options.dry_run, on_or_off(words)?)
+    }
+}
+
+/// `ratelimit_log_level info | notice | warn | error`
+struct RatelimitLogLevel;
+
+impl Directive<LocationConf> for RatelimitLogLevel {
+    const NAME: &'static str = "ratelimit_log_level";
+
+    fn apply(_: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        let levels = [
+            ("info", NGX_LOG_INFO),
+            ("notice", NGX_LOG_NOTICE),
+            ("warn", NGX_LOG_WARN),
+            ("error", NGX_LOG_ERR),
+        ];
+        set_once(&mut conf.options.log_level, one_of(words, levels)?)
+    }
+}
+
+/// `ratelimit_headers off | [ietf] [draft03] [legacy]`
 struct RatelimitHeaders;
 
 impl Directive<LocationConf> for RatelimitHeaders {
     const NAME: &'static str = "ratelimit_headers";
 
-    fn apply(_: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), String> {
-        if conf.headers.is_some() {
-            return Err(duplicate());
-        }
-        conf.headers = Some(match words {
-            [Word(b"off")] => Headers::Off,
-            [Word(b"ietf")] => Headers::Ietf,
-            words => {
-                let known = |word: &&Word| !matches!(word.0, b"off" | b"ietf");
-                let wrong = words.iter().find(known).or(words.last());
-                return Err(format!(
-                    "invalid parameter \"{}\": expected off or ietf",
-                    wrong.copied().unwrap_or(Word(b""))
-                ));
-            }
-        });
-        Ok(())
-    }
-}
-
-fn valid_name(what: &str, name: &'static [u8]) -> Result<&'static str, String> {
-    let text = core::str::from_utf8(name)
-        .ok()
-        .filter(|_| is_valid_name(name));
-    text.ok_or_else(|| {
-        format!(
-            "invalid name \"{}\" of a {what}: 1 to 64 of A-Z, a-z, 0-9, \"_\", \".\", \"-\", and \
-             not \"off\"",
-            Word(name)
-        )
-    })
-}
-
-/// A size in nginx's notation, in bytes.
-fn parse_size(text: &'static [u8]) -> Option<usize> {
-    let mut text = ngx_str_t {
-        len: text.len(),
-        data: text.as_ptr().cast_mut(),
-    };
-    // SAFETY: it is only read.
-    usize::try_from(unsafe { ngx_parse_size(&mut text) }).ok()
-}
-
-/// Text and variables, evaluated for each request.
-pub(in super::super) enum Text {
-    /// A single variable, by its index: what most keys are, at a fraction of the cost.
-    Variable(ngx_uint_t),
-    /// Anything else.
-    Complex(ngx_http_complex_value_t),
-}
-
-impl fmt::Debug for Text {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Text::Variable(_) => "Variable",
-            Text::Complex(_) => "Complex",
-        })
-    }
-}
-
-/// A text could not be evaluated; nginx has logged why.
-#[derive(Debug)]
-pub(in super::super) struct EvaluationError;
-
-impl Text {
-    pub(in super::super) fn compile(
-        cf: &mut ngx_conf_t,
-        text: &'static [u8],
-    ) -> Result<Text, String> {
-        let mut value = ngx_str_t {
-            len: text.len(),
-            data: text.as_ptr().cast_mut(),
-        };
-        let name = text.strip_prefix(b"$").unwrap_or_default();
-        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-        // Captures ($1) are for the compiler of complex values.
-        if name.first().is_some_and(|byte| !byte.is_ascii_digit()) && name.iter().all(is_name) {
-            let mut name = ngx_str_t {
-                len: name.len(),
-                data: name.as_ptr().cast_mut(),
+    fn apply(_: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        const EXPECTED: &str = "expected off, or one or more of ietf, draft03 and legacy";
+        let mut headers = Headers::default();
+        for word in words {
+            let flag = match word.0 {
+                b"ietf" => &mut headers.ietf,
+                b"draft03" => &mut headers.draft03,
+                b"legacy" => &mut headers.legacy,
+                b"off" if words.len() == 1 => break,
+                b"off" => return Err(format!("\"off\" goes with nothing else: {EXPECTED}").into()),
+                _ => return Err(format!("invalid parameter \"{word}\": {EXPECTED}").into()),
             };
-            // SAFETY: nginx reads the configuration; it keeps no reference to `name` itself.
-            let index = unsafe { ngx_http_get_variable_index(cf, &mut name) };
-            return match ngx_uint_t::try_from(index) {
-                Ok(index) => Ok(Text::Variable(index)),
-                Err(_) => Err(format!("invalid variable \"{}\"", Word(text))),
-            };
-        }
-
-        // SAFETY: all-zero is a valid value of these plain structures of C.
-        let mut complex: ngx_http_complex_value_t = unsafe { core::mem::zeroed() };
-        // SAFETY: as above.
-        let mut compile: ngx_http_compile_complex_value_t = unsafe { core::mem::zeroed() };
-        compile.cf = cf;
-        compile.value = &mut value;
-        compile.complex_value = &mut complex;
-        // SAFETY: the pointers are valid during the call; what `complex` points to afterwards is
-        // in the cycle's pool, as the text itself.
-        if unsafe { ngx_http_compile_complex_value(&mut compile) } != NGX_OK as ngx_int_t {
-            return Err(format!("invalid text \"{}\"", Word(text)));
-        }
-        Ok(Text::Complex(complex))
-    }
-
-    /// The value for `request`, which lives as long as the request. A variable that does not
-    /// exist is empty.
-    #[inline]
-    pub(in super::super) fn evaluate(
-        &self,
-        request: *mut ngx_http_request_t,
-    ) -> Result<&'static [u8], EvaluationError> {
-        match self {
-            Text::Variable(index) => {
-                // SAFETY: `request` is alive, and the index is of this configuration.
-                let value = unsafe { ngx_http_get_flushed_variable(request, *index).as_ref() };
-                match value {
-                    Some(value) => Ok(value_bytes(value)),
-                    None => Err(EvaluationError),
-                }
-            }
-            Text::Complex(complex) => {
-                let mut value = ngx_str_t::empty();
-                let complex = ptr::from_ref(complex).cast_mut();
-                // SAFETY: as above; nginx does not change a complex value when it evaluates it.
-                let status = unsafe { ngx_http_complex_value(request, complex, &mut value) };
-                if status == NGX_OK as ngx_int_t {
-                    // SAFETY: the value is in the request's pool.
-                    Ok(unsafe { bytes(&value) })
-                } else {
-                    Err(EvaluationError)
-                }
+            if core::mem::replace(flag, true) {
+                return Err(format!("parameter \"{word}\" is duplicate: {EXPECTED}").into());
             }
         }
+        if words.is_empty() {
+            return Err(EXPECTED.into());
+        }
+        set_once(&mut conf.options.headers, headers)
     }
 }
 
-/// The bytes of a variable's value; none if it was not found.
-///
-/// The generated accessors of these bit fields look at one bit after the other: 100 instructions
-/// for what is two here.
-#[inline]
-fn value_bytes(value: &'static ngx_variable_value_t) -> &'static [u8] {
-    /// `unsigned len:28, valid:1, no_cacheable:1, not_found:1, escape:1`
-    const LEN: u32 = (1 << 28) - 1;
-    const NOT_FOUND: u32 = 1 << 30;
-    const {
-        assert!(
-            cfg!(target_endian = "little"),
-            "bit fields start at the lowest bit"
-        )
-    };
+/// `ratelimit_retry_after_jitter time`
+struct RatelimitRetryAfterJitter;
 
-    // SAFETY: the structure starts with an `unsigned` that holds the bit fields.
-    let bits = unsafe { ptr::from_ref(value).cast::<u32>().read() };
-    if bits & NOT_FOUND != 0 || bits & LEN == 0 {
-        return &[];
+impl Directive<LocationConf> for RatelimitRetryAfterJitter {
+    const NAME: &'static str = "ratelimit_retry_after_jitter";
+
+    fn apply(_: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        const DAY: u64 = 86_400_000;
+        const EXPECTED: &str = "expected a time of at most 1d, such as 10s or 0.5";
+        let word = one_word(words, EXPECTED)?;
+        let time = parse_time(word.0).filter(|&millis| millis <= DAY);
+        let time = time.ok_or_else(|| format!("invalid time \"{word}\": {EXPECTED}"))?;
+        set_once(&mut conf.options.retry_after_jitter, time)
     }
-    // SAFETY: a value that is found points to so many bytes.
-    unsafe { core::slice::from_raw_parts(value.data, (bits & LEN) as usize) }
+}
+
+/// `ratelimit_phase preaccess | precontent`
+struct RatelimitPhase;
+
+impl Directive<LocationConf> for RatelimitPhase {
+    const NAME: &'static str = "ratelimit_phase";
+
+    fn apply(cf: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        let phases = [
+            ("preaccess", Phase::Preaccess),
+            ("precontent", Phase::Precontent),
+        ];
+        let phase = one_of(words, phases)?;
+        if let Some(main) = Module::main_conf_mut(cf) {
+            main.has_precontent |= phase == Phase::Precontent;
+        }
+        set_once(&mut conf.options.phase, phase)
+    }
+}
+
+/// The only word of a directive.
+pub(super) fn one_word(words: &[Word], expected: &str) -> Result<Word, Failure> {
+    match words {
+        [word] => Ok(*word),
+        [] => Err(format!("no parameter: {expected}").into()),
+        [_, more, ..] => Err(format!("one parameter too many, \"{more}\": {expected}").into()),
+    }
+}
+
+/// The value of the only word of a directive, which is one of a few.
+fn one_of<T: Copy, const N: usize>(words: &[Word], values: [(&str, T); N]) -> Result<T, Failure> {
+    let names = values.map(|(name, _)| name);
+    let expected = match names.split_last() {
+        Some((last, others)) => format!("expected {} or {last}", others.join(", ")),
+        None => String::new(),
+    };
+    let word = one_word(words, &expected)?;
+    let value = values.iter().find(|(name, _)| name.as_bytes() == word.0);
+    match value {
+        Some((_, value)) => Ok(*value),
+        None => Err(format!("invalid parameter \"{word}\": {expected}").into()),
+    }
+}
+
+fn on_or_off(words: &[Word]) -> Result<bool, Failure> {
+    one_of(words, [("on", true), ("off", false)])
+}
+
+fn set_once<T>(place: &mut Option<T>, value: T) -> Result<(), Failure> {
+    match place {
+        Some(_) => Err(duplicate()),
+        None => {
+            *place = Some(value);
+            Ok(())
+        }
+    }
 }

@@ -1,157 +1,229 @@
-//! The configuration: what the directives make, and how levels inherit.
+//! The configuration of `http`: zones, stores and namespaces, and how they find each other.
+//!
+//! - [`directives`], [`blocks`], [`ratelimit`]: what each directive makes of its words
+//! - [`text`]: text and variables
+//! - [`location`], [`rules`]: the configuration of a location, and the rules in it
 
+mod blocks;
 mod directives;
+mod location;
+mod ratelimit;
+mod rules;
+mod text;
 
 use core::fmt;
-use core::ptr;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
 
-use nginx_sys::{ngx_conf_t, ngx_http_request_t};
-use ngx::http::{Merge, MergeConfigError};
+use nginx_sys::{NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 
+use super::log;
 use super::zone::Zone;
 use crate::engine::{Namespace, RateLimitingError};
-use crate::policy::headers;
-use crate::policy::limit::Limit;
-use crate::policy::namespace::DEFAULT_NAMESPACE;
-use crate::table::{Counter, CounterTable, NamespaceIndex};
+use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, SyncMode};
+use crate::policy::window::WindowSize;
+use crate::store::options::StoreOptions;
 
 pub(super) use directives::COMMANDS;
+pub(super) use location::{Headers, LocationConf, Phase, Settings};
+pub(super) use rules::{Active, ActiveRule, Cost, RuleSet};
+pub(super) use text::{Amount, Evaluated, EvaluationError};
+
+use directives::Failure;
+use rules::RuleLimit;
 
 /// The configuration of `http`.
 #[derive(Debug, Default)]
 pub(super) struct MainConf {
-    zones: Vec<Arc<Zone>>,
-    namespaces: Vec<Arc<NamespaceConf>>,
+    zones: Vec<Rc<Zone>>,
+    stores: Vec<StoreConf>,
+    /// Those that are defined, and those that are used.
+    namespaces: Vec<Rc<NamespaceConf>>,
+    /// Whether any level decides after access control.
+    pub(super) has_precontent: bool,
+    /// Whether any rule charges hits when the response is known.
+    pub(super) has_late: bool,
     /// The index of the variable that keeps a request's context.
     pub(super) context_slot: usize,
 }
 
-/// A namespace, as the configuration knows it.
+/// A `ratelimit_store`.
 #[derive(Debug)]
-pub(super) struct NamespaceConf {
+struct StoreConf {
     name: Box<str>,
-    /// Where it was first used.
-    used_at: Origin,
+    origin: Origin,
+    #[expect(dead_code, reason = "nothing connects to a store yet")]
+    options: StoreOptions,
+}
+
+/// A namespace, as the configuration knows it.
+#[derive(Debug, Default)]
+struct NamespaceConf {
+    name: Box<str>,
+    definition: OnceCell<Definition>,
+    uses: RefCell<Vec<Use>>,
     /// Set when the whole configuration was read.
-    zone: OnceLock<Arc<Zone>>,
+    zone: OnceCell<Rc<Zone>>,
     /// Set when the zones are mapped, before any request.
-    namespace: OnceLock<Namespace<'static>>,
+    namespace: OnceCell<Namespace<'static>>,
 }
 
-/// The configuration of a `location`.
-#[derive(Debug, Default)]
-pub(super) struct LocationConf {
-    key: Option<Rc<directives::Text>>,
-    rules: Option<Arc<RuleSet>>,
-    headers: Option<Headers>,
-}
-
-/// The rules of a level, all of which must admit a request. `ratelimit off` is a set without any.
-#[derive(Debug, Default)]
-pub(super) struct RuleSet {
-    rules: Vec<Rule>,
-    /// The value of `RateLimit-Policy`.
-    pub(super) policy: Vec<u8>,
-    /// Set by the first request.
-    resolved: OnceLock<Resolved>,
-}
-
-/// A `ratelimit` directive.
+/// A `ratelimit_namespace`.
 #[derive(Debug)]
-struct Rule {
-    namespace: Arc<NamespaceConf>,
-    limits: Vec<Limit>,
+struct Definition {
+    origin: Origin,
+    options: NamespaceOptions,
 }
 
-/// What a request needs of its rules, in the order in which it needs it.
+/// A limit in a namespace.
 #[derive(Debug)]
-pub(super) struct Resolved {
-    pub(super) limits: Box<[ResolvedLimit]>,
-    /// The namespaces of all rules, each once.
-    pub(super) namespaces: Box<[(Table, NamespaceIndex)]>,
-}
-
-/// A limit and its counters.
-#[derive(Debug)]
-pub(super) struct ResolvedLimit {
-    pub(super) table: Table,
-    pub(super) counter: Counter,
-    pub(super) limit: &'static Limit,
-}
-
-/// A zone's table: it lives as long as the configuration, as requests do not live longer.
-type Table = &'static CounterTable<'static>;
-
-/// Which headers tell clients about limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Headers {
-    Off,
-    Ietf,
+struct Use {
+    origin: Origin,
+    size: WindowSize,
 }
 
 /// A place in a configuration file.
 #[derive(Clone, Debug)]
-struct Origin {
+pub(super) struct Origin {
     file: Box<str>,
     line: usize,
 }
 
 impl MainConf {
-    /// The namespace `name`, used at `origin`.
-    fn namespace(&mut self, name: &str, origin: Origin) -> Arc<NamespaceConf> {
+    /// The namespace `name`, which need not be defined yet.
+    fn namespace(&mut self, name: &str) -> Rc<NamespaceConf> {
         if let Some(known) = self.namespaces.iter().find(|known| &*known.name == name) {
             return known.clone();
         }
-        let namespace = Arc::new(NamespaceConf {
+        let namespace = Rc::new(NamespaceConf {
             name: name.into(),
-            used_at: origin,
-            zone: OnceLock::new(),
-            namespace: OnceLock::new(),
+            ..NamespaceConf::default()
         });
         self.namespaces.push(namespace.clone());
         namespace
     }
 
+    /// The namespace `name`, in which a rule counts by `limits`.
+    fn use_namespace(
+        &mut self,
+        name: &str,
+        limits: &[RuleLimit],
+        origin: Origin,
+    ) -> Rc<NamespaceConf> {
+        let namespace = self.namespace(name);
+        namespace
+            .uses
+            .borrow_mut()
+            .extend(limits.iter().map(|limit| Use {
+                origin: origin.clone(),
+                size: limit.limit.size,
+            }));
+        namespace
+    }
+
     /// Whether any level has a rule.
     pub(super) fn has_rules(&self) -> bool {
-        !self.namespaces.is_empty()
+        let mut namespaces = self.namespaces.iter();
+        namespaces.any(|namespace| !namespace.uses.borrow().is_empty())
     }
 
     /// Checks, once all of `http` was read, what one directive alone could not know.
-    ///
-    /// # Errors
-    ///
-    /// The message, with the place that it is about.
-    pub(super) fn resolve(&self) -> Result<(), String> {
+    pub(super) fn resolve(&self, cf: &ngx_conf_t) -> Result<(), Failure> {
         for namespace in &self.namespaces {
-            let NamespaceConf { name, used_at, .. } = &**namespace;
-            if &**name != DEFAULT_NAMESPACE {
-                return Err(format!(
-                    "unknown ratelimit_namespace \"{name}\" in {used_at}"
-                ));
-            }
-            let zone = match self.zones.as_slice() {
-                [zone] => zone,
-                [] => {
-                    return Err(format!(
-                        "\"ratelimit\" needs a zone for its counters: add \
-                         \"ratelimit_zone zone=name:size;\" to http, in {used_at}"
-                    ));
-                }
-                [..] => {
-                    return Err(format!(
-                        "namespace \"{name}\" has no zone: it is counted in the only one, and \
-                         there are {}, in {used_at}",
-                        self.zones.len()
-                    ));
-                }
-            };
+            let zone = self.resolve_namespace(namespace, cf.log)?;
             // A configuration is resolved once.
-            let _ = namespace.zone.set(zone.clone());
+            let _ = namespace.zone.set(zone);
         }
         Ok(())
+    }
+
+    /// Checks a namespace; returns its zone.
+    fn resolve_namespace(
+        &self,
+        namespace: &NamespaceConf,
+        log: *mut ngx_log_t,
+    ) -> Result<Rc<Zone>, Failure> {
+        let NamespaceConf { name, .. } = namespace;
+        let origin = namespace.origin();
+        let fail = |message| Err(Failure::At(origin.clone(), message));
+        let Some(Definition { options, .. }) = namespace.definition.get() else {
+            if **name != *DEFAULT_NAMESPACE {
+                return fail(format!(
+                    "ratelimit: unknown namespace \"{name}\": expected one that a \
+                     \"ratelimit_namespace\" block defines"
+                ));
+            }
+            return self.only_zone(namespace);
+        };
+        let title = format!("ratelimit_namespace \"{name}\"");
+
+        let zone = match &options.zone {
+            Some(zone) => match self.zones.iter().find(|it| it.name == *zone) {
+                Some(zone) => zone.clone(),
+                None => {
+                    return fail(format!(
+                        "{title}: unknown zone \"{zone}\": expected one that \
+                         \"ratelimit_zone zone=name:size;\" defines"
+                    ));
+                }
+            },
+            None => self.only_zone(namespace)?,
+        };
+        if let Some(store) = &options.store {
+            if !self.stores.iter().any(|it| it.name == *store) {
+                return fail(format!(
+                    "{title}: unknown store \"{store}\": expected one that a \
+                     \"ratelimit_store\" block defines"
+                ));
+            }
+        }
+        for Use { origin, size } in &*namespace.uses.borrow() {
+            if !options.window_sizes.is_empty() && !options.window_sizes.contains(size) {
+                let expected = options.window_sizes.iter().map(ToString::to_string);
+                let message = format!(
+                    "ratelimit: the window {size} is not one of the window_sizes of namespace \
+                     \"{name}\": expected {}",
+                    expected.collect::<Vec<_>>().join(", ")
+                );
+                return Err(Failure::At(origin.clone(), message));
+            }
+        }
+        if let Some(warning) = namespace
+            .smallest_window()
+            .and_then(|size| options.sync_rate_warning(size))
+        {
+            log::error(
+                NGX_LOG_WARN,
+                log,
+                format_args!("{title}: {warning} in {origin}"),
+            );
+        }
+        if options.sync != SyncMode::Local {
+            return fail(format!(
+                "{title}: sync_rate {} is not supported by this version: expected \"sync_rate \
+                 off\"",
+                options.sync
+            ));
+        }
+        Ok(zone)
+    }
+
+    /// The zone of a namespace that names none.
+    fn only_zone(&self, namespace: &NamespaceConf) -> Result<Rc<Zone>, Failure> {
+        let name = &namespace.name;
+        let message = match self.zones.as_slice() {
+            [zone] => return Ok(zone.clone()),
+            [] => format!(
+                "namespace \"{name}\" has no zone for its counters: expected \
+                 \"ratelimit_zone zone=name:size;\" in http"
+            ),
+            [..] => format!(
+                "namespace \"{name}\" has no zone, and there are {}: expected \"zone name;\" in \
+                 \"ratelimit_namespace {name} {{ ... }}\"",
+                self.zones.len()
+            ),
+        };
+        Err(Failure::At(namespace.origin(), message))
     }
 
     /// Finds every namespace in its zone, once the zones are mapped.
@@ -162,13 +234,33 @@ impl MainConf {
     pub(super) fn attach(&'static self) -> Result<(), String> {
         for namespace in &self.namespaces {
             namespace.attach().map_err(|error| {
-                format!(
-                    "ratelimit_namespace \"{}\" in {}: {error}",
-                    namespace.name, namespace.used_at
-                )
+                let (name, origin) = (&namespace.name, namespace.origin());
+                format!("ratelimit_namespace \"{name}\": {error} in {origin}")
             })?;
         }
         Ok(())
+    }
+
+    /// Warns of namespaces that are in another zone than in `old`: they start anew.
+    pub(super) fn warn_of_moves(&self, old: &MainConf, log: *mut ngx_log_t) {
+        for namespace in &self.namespaces {
+            let known = old.namespaces.iter().find(|old| old.name == namespace.name);
+            let zones = known.and_then(|known| Some((known.zone.get()?, namespace.zone.get()?)));
+            if let Some((from, to)) = zones.filter(|(from, to)| from.name != to.name) {
+                log::error(
+                    NGX_LOG_WARN,
+                    log,
+                    format_args!(
+                        "ratelimit_namespace \"{}\" moves from zone \"{}\" to \"{}\": its \
+                         counters start anew in {}",
+                        namespace.name,
+                        from.name,
+                        to.name,
+                        namespace.origin()
+                    ),
+                );
+            }
+        }
     }
 
     /// Makes this process count events as worker `worker` in all zones.
@@ -180,6 +272,26 @@ impl MainConf {
 }
 
 impl NamespaceConf {
+    /// Where it is defined, or else first used.
+    fn origin(&self) -> Origin {
+        match (self.definition.get(), self.uses.borrow().first()) {
+            (Some(Definition { origin, .. }), _) | (None, Some(Use { origin, .. })) => {
+                origin.clone()
+            }
+            (None, None) => Origin::unknown(),
+        }
+    }
+
+    /// The smallest window that is counted in.
+    fn smallest_window(&self) -> Option<WindowSize> {
+        let listed = self
+            .definition
+            .get()
+            .map(|it| it.options.window_sizes.as_slice());
+        let listed = listed.unwrap_or_default().iter().copied().min();
+        listed.or_else(|| self.uses.borrow().iter().map(|it| it.size).min())
+    }
+
     fn attach(&'static self) -> Result<(), RateLimitingError> {
         if let Some(table) = self.zone.get().and_then(|zone| zone.table()) {
             // Zones are mapped once in a cycle.
@@ -189,123 +301,23 @@ impl NamespaceConf {
     }
 }
 
-impl LocationConf {
-    /// The rules that apply, if any.
-    #[inline]
-    pub(super) fn rules(&self) -> Option<&RuleSet> {
-        self.rules.as_deref().filter(|set| !set.rules.is_empty())
-    }
-
-    /// The key that `request` is counted by: `$remote_addr` without a `ratelimit_key`.
-    #[inline]
-    pub(super) fn evaluate_key(
-        &self,
-        request: *mut ngx_http_request_t,
-    ) -> Result<&'static [u8], directives::EvaluationError> {
-        match &self.key {
-            Some(key) => key.evaluate(request),
-            // SAFETY: a request has a connection, whose address lives as long.
-            None => Ok(unsafe { directives::bytes(&(*(*request).connection).addr_text) }),
-        }
-    }
-
-    pub(super) fn headers(&self) -> Headers {
-        self.headers.unwrap_or(Headers::Ietf)
-    }
-}
-
-impl Merge for LocationConf {
-    fn merge(&mut self, prev: &Self) -> Result<(), MergeConfigError> {
-        self.key = self.key.take().or_else(|| prev.key.clone());
-        self.rules = self.rules.take().or_else(|| prev.rules.clone());
-        self.headers = self.headers.or(prev.headers);
-        Ok(())
-    }
-}
-
-impl RuleSet {
-    /// Adds a rule; policies whose names clash with earlier ones get a number.
-    fn push(&mut self, mut rule: Rule) {
-        let mut taken: Vec<Box<str>> = self
-            .rules
-            .iter()
-            .flat_map(|rule| &rule.limits)
-            .map(|limit| limit.name.clone())
-            .collect();
-        for limit in &mut rule.limits {
-            let names = (1_u32..).map(|nth| match nth {
-                1 => limit.name.clone(),
-                _ => format!("{}-{nth}", limit.name).into(),
-            });
-            let mut free = names.filter(|name| !taken.contains(name));
-            if let Some(name) = free.next() {
-                drop(free);
-                limit.name = name;
-            }
-            taken.push(limit.name.clone());
-        }
-        self.rules.push(rule);
-        self.policy.clear();
-        let limits = self.rules.iter().flat_map(|rule| &rule.limits);
-        headers::policy(limits, |part| self.policy.extend_from_slice(part));
-    }
-
-    /// The limits of all rules with their counters, once the zones are mapped.
-    #[inline]
-    pub(super) fn resolved(&'static self) -> &'static Resolved {
-        self.resolved.get_or_init(|| self.resolve())
-    }
-
-    #[cold]
-    fn resolve(&'static self) -> Resolved {
-        let mut limits = Vec::new();
-        let mut namespaces: Vec<(Table, NamespaceIndex)> = Vec::new();
-        for Rule {
-            namespace,
-            limits: of_rule,
-        } in &self.rules
-        {
-            // There are no requests before every namespace is in its zone.
-            let Some(namespace) = namespace.namespace.get() else {
-                continue;
-            };
-            let (table, index) = (namespace.table(), namespace.index());
-            if !namespaces
-                .iter()
-                .any(|known| ptr::eq(known.0, table) && known.1 == index)
-            {
-                namespaces.push((table, index));
-            }
-            limits.extend(of_rule.iter().map(|limit| {
-                let counter = namespace.counter(limit.size);
-                ResolvedLimit {
-                    table,
-                    counter,
-                    limit,
-                }
-            }));
-        }
-        Resolved {
-            limits: limits.into(),
-            namespaces: namespaces.into(),
-        }
-    }
-}
-
 impl Origin {
     /// Where nginx is reading now.
     fn of(cf: &ngx_conf_t) -> Origin {
         // SAFETY: while nginx reads a file, `conf_file` tells which; it is null for `-g`.
-        let file = unsafe { cf.conf_file.as_ref() };
-        match file {
+        match unsafe { cf.conf_file.as_ref() } {
             Some(file) => Origin {
                 file: String::from_utf8_lossy(file.file.name.as_bytes()).into(),
                 line: file.line,
             },
-            None => Origin {
-                file: "command line".into(),
-                line: 0,
-            },
+            None => Origin::unknown(),
+        }
+    }
+
+    fn unknown() -> Origin {
+        Origin {
+            file: "command line".into(),
+            line: 0,
         }
     }
 }

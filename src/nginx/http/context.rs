@@ -12,26 +12,55 @@ use nginx_sys::{
 use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
 
-use super::super::conf::{Headers, RuleSet};
+use super::super::conf::{RuleSet, Settings};
 use super::super::module::Module;
 use crate::engine::{Charge, Charges};
+use crate::policy::headers;
+use crate::policy::limit::Verdict;
+use crate::table::Outcome;
 
 /// The decision on a request. It is never dropped: its memory is the request's.
 #[derive(Debug)]
 pub(super) struct Context {
     /// The rules that were applied.
     pub(super) rules: &'static RuleSet,
-    /// What each limit said, the tightest first; empty if no hit was accounted.
+    /// The settings of the location that they were found in.
+    pub(super) settings: &'static Settings,
+    /// What each limit said, in the order of the configuration; empty if no hit was accounted.
     pub(super) charges: &'static [Charge<'static, 'static>],
-    pub(super) admitted: bool,
-    pub(super) headers: Headers,
+    pub(super) outcome: Outcome,
+    /// What is added to the time that a rejected client is told to wait, in milliseconds.
+    pub(super) jitter: u64,
+    /// The request that was decided on: a main request, or one of its subrequests.
+    pub(super) decided_on: *const ngx_http_request_t,
 }
 
 impl Context {
+    /// Whether any limit applied.
+    #[inline]
+    pub(super) fn is_accounted(&self) -> bool {
+        !self.charges.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn is_rejected(&self) -> bool {
+        self.outcome == Outcome::Rejected
+    }
+
     /// Whether there is anything to tell the client.
     #[inline]
     pub(super) fn has_headers(&self) -> bool {
-        !self.charges.is_empty() && (self.headers != Headers::Off || !self.admitted)
+        self.is_accounted() && (!self.settings.headers.is_off() || self.is_rejected())
+    }
+
+    pub(super) fn verdicts(&self) -> impl Iterator<Item = &Verdict<'static>> + Clone {
+        self.charges.iter().map(|charge| &charge.verdict)
+    }
+
+    /// How long the client is to wait, in milliseconds; `None` if it need not try again.
+    pub(super) fn retry_after(&self) -> Option<u64> {
+        let wait = headers::retry_after(self.verdicts())?;
+        Some(wait.saturating_add(self.jitter))
     }
 }
 
@@ -117,25 +146,18 @@ impl Room {
         }
     }
 
-    /// Keeps a decision in `slot`, which is that of the same request.
+    /// Keeps a decision in `slot`, which is that of the same request: `make` is given the charges.
     #[inline]
     pub(super) fn keep(
         self,
         slot: Slot,
-        rules: &'static RuleSet,
-        admitted: bool,
-        headers: Headers,
+        make: impl FnOnce(&'static [Charge<'static, 'static>]) -> Context,
     ) -> &'static Context {
         // SAFETY: the memory is the request's, which is the `'static`; `len` charges were written.
         // The slot lives as long.
         unsafe {
             let charges = core::slice::from_raw_parts(self.charges.as_ptr(), self.len);
-            self.context.write(Context {
-                rules,
-                charges,
-                admitted,
-                headers,
-            });
+            self.context.write(make(charges));
             slot.0.write(self.context.as_ptr());
             self.context.as_ref()
         }

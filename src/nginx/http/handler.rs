@@ -1,145 +1,387 @@
-//! The path of a request, from top to bottom: key, limits, decision, log.
+//! The path of a request, from top to bottom: keys, limits, decision, log, rejection; and at its end
+//! the hits that are known only then.
 
 use core::ptr;
 
 use nginx_sys::{
-    NGX_DECLINED, NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_TOO_MANY_REQUESTS,
-    NGX_LOG_ERR, NGX_OK, ngx_array_push, ngx_conf_t, ngx_http_core_main_conf_t,
-    ngx_http_handler_pt, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, ngx_http_request_t, ngx_int_t,
+    NGX_DECLINED, NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_LOG_ERR, NGX_LOG_INFO, NGX_OK,
+    ngx_array_push, ngx_conf_t, ngx_http_core_main_conf_t, ngx_http_handler_pt,
+    ngx_http_phases_NGX_HTTP_LOG_PHASE, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE,
+    ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, ngx_http_request_t, ngx_int_t, ngx_log_t,
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
-use super::super::conf::{LocationConf, Resolved, ResolvedLimit, RuleSet};
+use super::super::conf::{
+    Active, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf, MainConf, Phase,
+    RuleSet,
+};
 use super::super::guard::guard;
 use super::super::log;
 use super::super::module::Module;
 use super::super::time::NgxClock;
-use super::context::{Room, Slot};
-use crate::engine::{Attempt, Charge};
+use super::context::{self, Context, Room, Slot};
+use super::grpc;
+use crate::engine::{Attempt, charge_late};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, is_accounted};
-use crate::table::Outcome;
+use crate::policy::limit::tightest;
+use crate::table::{CounterTable, Key, Outcome};
 
-/// Adds the handler to the preaccess phase.
-pub(in super::super) fn install(cf: *mut ngx_conf_t) -> ngx_int_t {
+const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
+const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+/// The status with which nginx closes the connection without an answer.
+const CLOSE: ngx_int_t = 444;
+
+/// Adds the handlers to the phases that `conf` needs them in.
+pub(in super::super) fn install(cf: *mut ngx_conf_t, conf: &MainConf) -> ngx_int_t {
+    let mut installed = add(cf, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, preaccess);
+    if conf.has_precontent {
+        let phase = ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE;
+        installed = installed.and_then(|()| add(cf, phase, precontent));
+    }
+    if conf.has_late {
+        let phase = ngx_http_phases_NGX_HTTP_LOG_PHASE;
+        installed = installed.and_then(|()| add(cf, phase, at_end));
+    }
+    installed.map_or(NGX_ERROR as ngx_int_t, |()| NGX_OK as ngx_int_t)
+}
+
+type Handler = unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
+
+/// Adds a handler to a phase. `None`: no memory.
+fn add(cf: *mut ngx_conf_t, phase: u32, handler: Handler) -> Option<()> {
     // SAFETY: nginx reads the configuration, and has that of its core.
-    let core = unsafe { NgxHttpCoreModule::main_conf_mut(&*cf) };
-    let Some(ngx_http_core_main_conf_t { phases, .. }) = core else {
-        return NGX_ERROR as ngx_int_t;
-    };
-    let Some(phase) = phases.get_mut(ngx_http_phases_NGX_HTTP_PREACCESS_PHASE as usize) else {
-        return NGX_ERROR as ngx_int_t;
-    };
+    let core = unsafe { NgxHttpCoreModule::main_conf_mut(&*cf) }?;
+    let ngx_http_core_main_conf_t { phases, .. } = core;
+    let phase = phases.get_mut(phase as usize)?;
     // SAFETY: the phase's array is one of handlers.
     let place = unsafe {
         ngx_array_push(&mut phase.handlers)
             .cast::<ngx_http_handler_pt>()
             .as_mut()
     };
-    match place {
-        Some(place) => {
-            *place = Some(handler);
-            NGX_OK as ngx_int_t
-        }
-        None => NGX_ERROR as ngx_int_t,
-    }
+    *place? = Some(handler);
+    Some(())
 }
 
-unsafe extern "C" fn handler(request: *mut ngx_http_request_t) -> ngx_int_t {
+unsafe extern "C" fn preaccess(request: *mut ngx_http_request_t) -> ngx_int_t {
+    handle(request, Phase::Preaccess)
+}
+
+unsafe extern "C" fn precontent(request: *mut ngx_http_request_t) -> ngx_int_t {
+    handle(request, Phase::Precontent)
+}
+
+/// Admitted is NGX_DECLINED: NGX_OK would skip the phase's other handlers.
+#[inline]
+fn handle(request: *mut ngx_http_request_t, phase: Phase) -> ngx_int_t {
     // SAFETY: nginx passes a request that has not ended.
-    let conf = Module::location_conf(unsafe { &*request });
-    let Some((conf, rules)) = conf.and_then(|conf| Some((conf, conf.rules()?))) else {
-        return NGX_DECLINED as ngx_int_t;
+    let Some(conf) = Module::location_conf(unsafe { &*request }) else {
+        return DECLINED;
     };
-    guard(NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t, || {
-        match Slot::of(request) {
-            Some(slot) if slot.get().is_none() => decide(request, slot, conf, rules),
+    let Some(rules) = conf.rules().filter(|_| conf.settings.phase == phase) else {
+        return DECLINED;
+    };
+    guard(SERVER_ERROR, || {
+        let Some(slot) = Slot::of(request) else {
+            return DECLINED;
+        };
+        match slot.get() {
             // Counted once, by the first location that has rules.
-            _ => NGX_DECLINED as ngx_int_t,
+            Some(context) => again(request, context),
+            None if is_before_main(request) => DECLINED,
+            None => decide(request, slot, conf, rules).unwrap_or(SERVER_ERROR),
         }
     })
 }
 
-/// Decides on a request under `rules`. Admitted is NGX_DECLINED: NGX_OK would skip the phase's
-/// other handlers.
+/// Decides on a request under `rules`. An error: there is no memory.
+#[inline]
 fn decide(
     request: *mut ngx_http_request_t,
     slot: Slot,
-    conf: &LocationConf,
+    conf: &'static LocationConf,
     rules: &'static RuleSet,
-) -> ngx_int_t {
-    // SAFETY: a request has a connection, and that a log.
-    let connection_log = unsafe { (*(*request).connection).log };
-    let Ok(key) = conf.evaluate_key(request) else {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
-    };
+) -> Result<ngx_int_t, EvaluationError> {
+    let Active {
+        rules: active,
+        limit_count,
+        ..
+    } = rules.active();
+    let settings = &conf.settings;
+    let room = Room::new(request, *limit_count).ok_or(EvaluationError)?;
 
-    let Resolved { limits, namespaces } = rules.resolved();
-    let has_key = is_accounted(key);
-    let limits: &[ResolvedLimit] = if has_key { limits } else { &[] };
-    let Some(room) = Room::new(request, limits.len()) else {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
-    };
-
-    let mut attempt = Attempt::new(room);
-    if let [first, ..] = limits {
-        let (mut table, mut hashed) = (first.table, first.table.key(key));
-        for limit in limits {
-            if !ptr::eq(limit.table, table) {
-                (table, hashed) = (limit.table, limit.table.key(key));
-            }
-            attempt.charge(
-                table,
-                &limit.counter,
-                limit.limit,
-                hashed,
-                Hits::ONE,
-                &NgxClock,
-            );
-        }
-    } else if key.len() > MAX_KEY_LEN {
-        log::error(
-            NGX_LOG_ERR,
-            connection_log,
-            format_args!("ratelimit: a key of {} bytes is not accounted", key.len()),
-        );
-    }
-    let (admitted, room) = attempt.finish();
-    let context = room.keep(slot, rules, admitted, conf.headers());
-    log::debug(connection_log, || {
-        format!("ratelimit: {} limits, admitted: {admitted}", limits.len())
-    });
-    if has_key {
-        // In each namespace that had a say.
-        let outcome = if admitted {
-            Outcome::Passed
-        } else {
-            Outcome::Rejected
+    let mut attempt = Attempt::new(room, settings.count_rejected);
+    let mut level_key = LevelKey::new(request, conf);
+    for rule in active {
+        let [first, ..] = &*rule.limits else { continue };
+        let Some(key) = level_key.or_of(rule, first.bound.table())? else {
+            continue;
         };
-        for (table, namespace) in namespaces {
-            table.count_outcome(*namespace, outcome);
+        let cost = cost_of(rule.cost, request)?;
+        for limit in &rule.limits {
+            if let Some(hits) = hits_of(limit.hits, &limit.bound.limit.name, request)? {
+                attempt.charge(&limit.bound, hits, key, cost, &NgxClock);
+            }
         }
     }
-    if admitted {
-        return NGX_DECLINED as ngx_int_t;
+    let refusal = if settings.dry_run {
+        Outcome::RejectedDryRun
+    } else {
+        Outcome::Rejected
+    };
+    let (outcome, room) = attempt.finish(refusal);
+    let jitter = match settings.retry_after_jitter {
+        0 => 0,
+        most if outcome == Outcome::Rejected => random_up_to(most),
+        _ => 0,
+    };
+    let context = room.keep(slot, |charges| Context {
+        rules,
+        settings,
+        charges,
+        outcome,
+        jitter,
+        decided_on: request,
+    });
+    log::debug(log_of(request), || {
+        format!("ratelimit: {} limits, {outcome:?}", context.charges.len())
+    });
+    if outcome == Outcome::Passed {
+        return Ok(DECLINED);
     }
-    log_rejection(connection_log, context.charges);
-    NGX_HTTP_TOO_MANY_REQUESTS as ngx_int_t
+    log_rejection(request, context);
+    if outcome == Outcome::Rejected {
+        Ok(reject(request, context))
+    } else {
+        Ok(DECLINED)
+    }
 }
 
-fn log_rejection(connection_log: *mut nginx_sys::ngx_log_t, charges: &[Charge<'_, '_>]) {
-    let Some(refusal) = charges.iter().find(|charge| !charge.verdict.admitted) else {
+/// The key that rules without one of their own count by: it is evaluated once.
+struct LevelKey {
+    request: *mut ngx_http_request_t,
+    conf: &'static LocationConf,
+    bytes: Option<&'static [u8]>,
+    hashed: Option<(&'static CounterTable<'static>, Key<'static>)>,
+}
+
+impl LevelKey {
+    #[inline]
+    fn new(request: *mut ngx_http_request_t, conf: &'static LocationConf) -> LevelKey {
+        LevelKey {
+            request,
+            conf,
+            bytes: None,
+            hashed: None,
+        }
+    }
+
+    /// The key of `rule`, or that of the level, hashed for `table`; `None` if it is not accounted.
+    #[inline]
+    fn or_of(
+        &mut self,
+        rule: &ActiveRule,
+        table: &'static CounterTable<'static>,
+    ) -> Result<Option<Key<'static>>, EvaluationError> {
+        if let Some(text) = rule.key {
+            let key = text.evaluate(self.request)?;
+            return Ok(accounted(key, self.request).map(|key| table.key(key)));
+        }
+        let key = match self.bytes {
+            Some(bytes) => bytes,
+            None => {
+                let bytes = self.conf.evaluate_key(self.request)?;
+                let bytes = accounted(bytes, self.request).unwrap_or_default();
+                *self.bytes.insert(bytes)
+            }
+        };
+        if key.is_empty() {
+            return Ok(None);
+        }
+        let key = match self.hashed {
+            Some((known, key)) if ptr::eq(known, table) => key,
+            _ => table.key(key),
+        };
+        self.hashed = Some((table, key));
+        Ok(Some(key))
+    }
+}
+
+/// The key if it is accounted; logs one that is too long.
+#[inline]
+fn accounted(key: &'static [u8], request: *mut ngx_http_request_t) -> Option<&'static [u8]> {
+    if is_accounted(key) {
+        return Some(key);
+    }
+    if key.len() > MAX_KEY_LEN {
+        let message = format_args!("ratelimit: a key of {} bytes is not accounted", key.len());
+        log::error(NGX_LOG_ERR, log_of(request), message);
+    }
+    None
+}
+
+/// The hits that a limit admits; `None` if it does not apply.
+#[inline]
+fn hits_of(
+    hits: &Amount,
+    name: &str,
+    request: *mut ngx_http_request_t,
+) -> Result<Option<Hits>, EvaluationError> {
+    Ok(match hits.evaluate(request)? {
+        Evaluated::Hits(hits) => Some(hits),
+        Evaluated::Empty => None,
+        Evaluated::Wrong(text) => {
+            let message = format_args!(
+                "ratelimit: the limit \"{name}\" is \"{}\", which is no plain decimal: it does not \
+                 apply",
+                text.escape_ascii()
+            );
+            log::error(NGX_LOG_ERR, log_of(request), message);
+            None
+        }
+    })
+}
+
+/// What a request is charged when it is decided on.
+#[inline]
+fn cost_of(cost: &Cost, request: *mut ngx_http_request_t) -> Result<Hits, EvaluationError> {
+    match cost {
+        Cost::AtOnce(Amount::Constant(hits)) => Ok(*hits),
+        Cost::AtOnce(cost) => amount_or(Hits::ONE, "cost", cost, request),
+        Cost::Late(_) => Ok(Hits::ZERO),
+    }
+}
+
+/// A cost; `otherwise`, with a line in the log, if it is no number.
+#[cold]
+fn amount_or(
+    otherwise: Hits,
+    what: &str,
+    amount: &Amount,
+    request: *mut ngx_http_request_t,
+) -> Result<Hits, EvaluationError> {
+    let (level, text) = match amount.evaluate(request)? {
+        Evaluated::Hits(hits) => return Ok(hits),
+        // As from an upstream that does not say: not worth an error with every request.
+        Evaluated::Empty => (NGX_LOG_INFO, &b""[..]),
+        Evaluated::Wrong(text) => (NGX_LOG_ERR, text),
+    };
+    let message = format_args!(
+        "ratelimit: the {what} is \"{}\", which is no plain decimal: {otherwise} is counted",
+        text.escape_ascii()
+    );
+    log::error(level, log_of(request), message);
+    Ok(otherwise)
+}
+
+/// Whether this is a subrequest of a request that is still to be decided on, by the rules of its
+/// own location: in a later phase, since it comes first to each.
+#[inline]
+fn is_before_main(request: *mut ngx_http_request_t) -> bool {
+    // SAFETY: nginx passes a request that has not ended; its main request lives longer.
+    let main = unsafe { (*request).main };
+    main != request && {
+        // SAFETY: as above.
+        let conf = Module::location_conf(unsafe { &*main });
+        conf.is_some_and(|conf| conf.rules().is_some())
+    }
+}
+
+/// A request that reaches rules after it was decided on. It is not counted again. If a subrequest
+/// was rejected, so are others; but an error page is not.
+#[cold]
+fn again(request: *mut ngx_http_request_t, context: &'static Context) -> ngx_int_t {
+    let decided_on = context.decided_on;
+    // SAFETY: as above.
+    let by_main = ptr::eq(decided_on, unsafe { (*request).main });
+    if context.is_rejected() && !by_main && !ptr::eq(decided_on, request) {
+        context.settings.status
+    } else {
+        DECLINED
+    }
+}
+
+/// Answers a request that was rejected.
+#[cold]
+fn reject(request: *mut ngx_http_request_t, context: &Context) -> ngx_int_t {
+    let status = context.settings.status;
+    if status != CLOSE && grpc::is_call(request) {
+        grpc::answer(request, grpc::RESOURCE_EXHAUSTED, "rate limit exceeded")
+    } else {
+        status
+    }
+}
+
+/// A random number from 0 to `most`, a day in milliseconds at the most.
+#[cold]
+fn random_up_to(most: u64) -> u64 {
+    // SAFETY: it takes nothing, and nginx has seeded it for this worker.
+    let random = unsafe { libc::rand() }.unsigned_abs();
+    // 31 random bits: what is left of them when they are divided is even enough.
+    u64::from(random)
+        .checked_rem(most.saturating_add(1))
+        .unwrap_or(0)
+}
+
+#[cold]
+fn log_rejection(request: *mut ngx_http_request_t, context: &Context) {
+    let refusals = context.verdicts().filter(|verdict| !verdict.admitted);
+    let Some(refusal) = tightest(refusals) else {
         return;
     };
-    let limit = refusal.verdict.limit;
-    log::error(
-        NGX_LOG_ERR,
-        connection_log,
-        format_args!(
-            "ratelimit: rejected by \"{}\", limit {}, rate {}",
-            limit.name,
-            limit.hits,
-            refusal.verdict.rate()
-        ),
+    let dry_run = if context.is_rejected() {
+        ""
+    } else {
+        ", dry run"
+    };
+    let message = format_args!(
+        "ratelimit: rejected by \"{}\", limit {}, rate {}{dry_run}",
+        refusal.limit.name,
+        refusal.hits,
+        refusal.rate()
     );
+    log::error(context.settings.log_level, log_of(request), message);
+}
+
+/// When a request ends: counts the hits of its rules that are known only now.
+unsafe extern "C" fn at_end(request: *mut ngx_http_request_t) -> ngx_int_t {
+    guard(NGX_OK as ngx_int_t, || {
+        // SAFETY: nginx passes a request that has not been freed. Subrequests are logged too.
+        if unsafe { (*request).main } == request {
+            if let Some(context) = context::of(request) {
+                charge_at_end(request, context);
+            }
+        }
+        NGX_OK as ngx_int_t
+    })
+}
+
+fn charge_at_end(request: *mut ngx_http_request_t, context: &Context) {
+    let Active {
+        rules, has_late, ..
+    } = context.rules.active();
+    let is_charged = context.outcome == Outcome::Passed || context.settings.count_rejected;
+    if !has_late || !is_charged {
+        return;
+    }
+    let mut late = Vec::new();
+    for rule in rules {
+        if let Cost::Late(amount) = rule.cost {
+            // Without memory, nothing is counted: nginx has logged why.
+            let hits = amount_or(Hits::ZERO, "charge", amount, request);
+            late.push((rule, hits.unwrap_or(Hits::ZERO)));
+        }
+    }
+    let value_of = |bound: &_| {
+        let of_rule = late.iter().find(|(rule, _)| rule.has(bound));
+        of_rule.map_or(Hits::ZERO, |(_, hits)| *hits)
+    };
+    charge_late(context.charges, value_of, &NgxClock);
+}
+
+#[inline]
+fn log_of(request: *mut ngx_http_request_t) -> *mut ngx_log_t {
+    // SAFETY: nginx passes a request that has not ended; it has a connection, and that a log.
+    unsafe { (*(*request).connection).log }
 }

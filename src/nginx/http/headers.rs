@@ -1,6 +1,7 @@
 //! The header filter: tells clients about the limits, with every response of a request that any
 //! applied to.
 
+use core::fmt;
 use core::ptr;
 
 use nginx_sys::{
@@ -13,6 +14,7 @@ use super::super::conf::Headers;
 use super::super::guard::guard;
 use super::context::{self, Context};
 use crate::policy::headers;
+use crate::policy::limit::{by_tightness, tightest};
 
 /// The filter after ours.
 static mut NEXT: ngx_http_output_header_filter_pt = None;
@@ -44,33 +46,104 @@ unsafe extern "C" fn filter(request: *mut ngx_http_request_t) -> ngx_int_t {
 
 /// Adds the headers. `None`: no memory.
 #[inline(never)]
-fn add(request: *mut ngx_http_request_t, context: &Context) -> Option<()> {
-    let verdicts = || context.charges.iter().map(|charge| &charge.verdict);
-    if context.headers == Headers::Ietf {
-        put(request, headers::POLICY, &context.rules.policy)?;
-        let names: usize = verdicts().map(|verdict| verdict.limit.name.len()).sum();
-        // `"name";r=..., ` and so on, with two numbers of at most 20 digits.
-        let capacity = context
-            .charges
-            .len()
-            .saturating_mul(52)
-            .saturating_add(names);
-        let mut value = PoolText::new(request, capacity)?;
-        headers::state(verdicts(), |part| value.put(part));
-        put(request, headers::STATE, value.into_static())?;
+fn add(request: *mut ngx_http_request_t, context: &'static Context) -> Option<()> {
+    let Headers {
+        ietf,
+        draft03,
+        legacy,
+    } = context.settings.headers;
+    if ietf {
+        add_ietf(request, context)?;
     }
-    if !context.admitted {
-        if let Some(seconds) = headers::retry_after(verdicts()) {
-            let mut value = PoolText::new(request, 20)?;
-            headers::number(seconds, &mut |part| value.put(part));
-            put(request, headers::RETRY_AFTER, value.into_static())?;
+    if draft03 {
+        add_draft03(request, context)?;
+    }
+    if legacy {
+        add_legacy(request, context)?;
+    }
+    if context.is_rejected() {
+        if let Some(wait) = context.retry_after() {
+            let seconds = headers::retry_after_seconds(wait);
+            put(request, headers::RETRY_AFTER, number(request, seconds)?)?;
         }
     }
     Some(())
 }
 
+fn add_ietf(request: *mut ngx_http_request_t, context: &'static Context) -> Option<()> {
+    // A name and two numbers of at most 20 digits, with what is between them.
+    let names = context.verdicts().map(|verdict| verdict.limit.name.len());
+    let numbers = context.charges.len().saturating_mul(52);
+    let capacity = names.sum::<usize>().saturating_add(numbers);
+
+    let policy = match context.rules.policy(context.charges.len()) {
+        Some(policy) => policy,
+        None => {
+            let mut value = PoolText::new(request, capacity)?;
+            let limits = context
+                .verdicts()
+                .map(|verdict| (verdict.limit, verdict.hits));
+            headers::policy(limits, |part| value.put(part));
+            value.into_static()
+        }
+    };
+    put(request, headers::POLICY, policy)?;
+
+    let mut value = PoolText::new(request, capacity)?;
+    match context.charges {
+        [only] => headers::state([&only.verdict], |part| value.put(part)),
+        _ => headers::state(by_tightness(context.verdicts()), |part| value.put(part)),
+    }
+    put(request, headers::STATE, value.into_static())
+}
+
+fn add_draft03(request: *mut ngx_http_request_t, context: &'static Context) -> Option<()> {
+    let verdict = tightest(context.verdicts())?;
+    let remaining = verdict.remaining();
+    let (limit, rest) = (headers::whole(verdict.hits), headers::whole(remaining));
+    put(request, headers::LIMIT, number(request, limit)?)?;
+    put(request, headers::REMAINING, number(request, rest)?)?;
+    if let Some(reset) = verdict.reset(remaining) {
+        put(
+            request,
+            headers::RESET,
+            number(request, reset.div_ceil(1000))?,
+        )?;
+    }
+    Some(())
+}
+
+fn add_legacy(request: *mut ngx_http_request_t, context: &'static Context) -> Option<()> {
+    // The least tight first: where two limits have one window, the tightest stays.
+    for verdict in by_tightness(context.verdicts()).into_iter().rev() {
+        for (start, value) in [
+            (headers::LEGACY_LIMIT, verdict.hits),
+            (headers::LEGACY_REMAINING, verdict.remaining()),
+        ] {
+            // The window in seconds may have 20 digits and a point.
+            let mut name = PoolText::new(request, start.len().saturating_add(24))?;
+            name.put(start.as_bytes());
+            headers::legacy_window(verdict.limit.size, |part| name.put(part));
+            let name = core::str::from_utf8(name.into_static()).ok()?;
+            put(request, name, number(request, headers::whole(value))?)?;
+        }
+    }
+    Some(())
+}
+
+/// A number as text. `None`: no memory.
+fn number(request: *mut ngx_http_request_t, number: u64) -> Option<&'static [u8]> {
+    let mut value = PoolText::new(request, 20)?;
+    headers::number(number, &mut |part| value.put(part));
+    Some(value.into_static())
+}
+
 /// Adds a header to the response, in place of those of the same name. `None`: no memory.
-fn put(request: *mut ngx_http_request_t, name: &'static str, value: &'static [u8]) -> Option<()> {
+pub(super) fn put(
+    request: *mut ngx_http_request_t,
+    name: &'static str,
+    value: &'static [u8],
+) -> Option<()> {
     // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`, each
     // with a key; what is pushed is whole, and its strings live as long as the request.
     unsafe {
@@ -142,5 +215,12 @@ impl PoolText {
     /// The text, which lives as long as the request.
     pub(super) fn into_static(self) -> &'static [u8] {
         self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+impl fmt::Write for PoolText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.put(text.as_bytes());
+        Ok(())
     }
 }

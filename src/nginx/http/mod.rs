@@ -1,6 +1,7 @@
-//! Requests: the phase handler, what it leaves with the request, headers, variables.
+//! Requests: the phase handlers, what they leave with the request, headers, variables.
 
 pub(super) mod context;
+mod grpc;
 pub(super) mod handler;
 pub(super) mod headers;
 pub(super) mod variables;

@@ -1,4 +1,7 @@
-//! The variables.
+//! The variables: what was decided, what the tightest limit said, and the client's network.
+
+use core::fmt::{self, Write as _};
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use nginx_sys::{
     NGX_ERROR, NGX_HTTP_VAR_NOCACHEABLE, NGX_OK, ngx_conf_t, ngx_http_add_variable,
@@ -8,42 +11,139 @@ use ngx::ngx_string;
 
 use super::super::guard::guard;
 use super::context;
+use super::headers::PoolText;
+use crate::engine::Charge;
+use crate::policy::headers;
+use crate::table::Outcome;
+
+type Request = *mut ngx_http_request_t;
+
+/// A variable's name, which ends with a NUL, and its value for a request: `None` is empty.
+struct Variable(ngx_str_t, fn(Request) -> Option<&'static [u8]>);
+
+// SAFETY: the pointers are to literals.
+unsafe impl Sync for Variable {}
+
+static VARIABLES: [Variable; 9] = [
+    Variable(ngx_string!("ratelimit_status"), status),
+    Variable(ngx_string!("ratelimit_namespace"), |request| {
+        text(request, tightest(request)?.bound().namespace())
+    }),
+    Variable(ngx_string!("ratelimit_limit"), |request| {
+        text(request, tightest(request)?.verdict.hits)
+    }),
+    Variable(ngx_string!("ratelimit_window"), |request| {
+        seconds(request, tightest(request)?.verdict.limit.size.millis())
+    }),
+    Variable(ngx_string!("ratelimit_rate"), |request| {
+        text(request, tightest(request)?.verdict.rate())
+    }),
+    Variable(ngx_string!("ratelimit_remaining"), |request| {
+        text(request, tightest(request)?.verdict.remaining().whole())
+    }),
+    Variable(ngx_string!("ratelimit_reset"), |request| {
+        let verdict = &tightest(request)?.verdict;
+        seconds(request, verdict.reset(verdict.remaining())?)
+    }),
+    Variable(ngx_string!("ratelimit_retry_after"), |request| {
+        let wait = tightest(request)?.verdict.retry_after()?;
+        let jitter = context::of(request)?.jitter;
+        seconds(request, wait.saturating_add(jitter))
+    }),
+    Variable(ngx_string!("ratelimit_net"), net),
+];
 
 /// Adds the variables to the configuration.
 pub(in super::super) fn add(cf: *mut ngx_conf_t) -> ngx_int_t {
-    let mut name: ngx_str_t = ngx_string!("ratelimit_status");
-    // Not cacheable: it changes when the request is decided on.
-    let flags = NGX_HTTP_VAR_NOCACHEABLE as ngx_uint_t;
-    // SAFETY: nginx reads the configuration.
-    match unsafe { ngx_http_add_variable(cf, &mut name, flags).as_mut() } {
-        Some(variable) => {
-            variable.get_handler = Some(status);
-            NGX_OK as ngx_int_t
-        }
-        None => NGX_ERROR as ngx_int_t,
+    for (index, Variable(name, _)) in VARIABLES.iter().enumerate() {
+        let mut name = *name;
+        // Not cacheable: they change when the request is decided on, and when realip has its turn.
+        let flags = NGX_HTTP_VAR_NOCACHEABLE as ngx_uint_t;
+        // SAFETY: nginx reads the configuration.
+        let Some(variable) = (unsafe { ngx_http_add_variable(cf, &mut name, flags).as_mut() })
+        else {
+            return NGX_ERROR as ngx_int_t;
+        };
+        variable.get_handler = Some(get);
+        variable.data = index;
     }
+    NGX_OK as ngx_int_t
 }
 
-/// `$ratelimit_status`: empty where no rule applied.
-unsafe extern "C" fn status(
-    request: *mut ngx_http_request_t,
+/// nginx's callback for a variable: `data` is its place in the table.
+unsafe extern "C" fn get(
+    request: Request,
     value: *mut ngx_variable_value_t,
-    _data: usize,
+    data: usize,
 ) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
-        let status = match context::of(request) {
-            Some(context) if context.charges.is_empty() => "",
-            Some(context) if context.admitted => "PASSED",
-            Some(_) => "REJECTED",
-            None => "",
-        };
         // SAFETY: nginx passes the value to be set.
         let value = unsafe { &mut *value };
-        value.set_len(status.len() as u32);
+        let bytes = VARIABLES.get(data).and_then(|Variable(_, of)| of(request));
+        let bytes = bytes.unwrap_or_default();
+        value.set_len(bytes.len() as u32);
         value.set_valid(1);
         value.set_no_cacheable(0);
         value.set_not_found(0);
-        value.data = status.as_ptr().cast_mut();
+        value.data = bytes.as_ptr().cast_mut();
         NGX_OK as ngx_int_t
     })
+}
+
+/// Empty where no rule applied.
+fn status(request: Request) -> Option<&'static [u8]> {
+    let context = context::of(request).filter(|context| context.is_accounted())?;
+    Some(match context.outcome {
+        Outcome::Passed => b"PASSED",
+        Outcome::Rejected => b"REJECTED",
+        Outcome::RejectedDryRun => b"REJECTED_DRY_RUN",
+        Outcome::Error => b"ERROR",
+    })
+}
+
+fn tightest(request: Request) -> Option<&'static Charge<'static, 'static>> {
+    let charges = context::of(request)?.charges.iter();
+    charges.min_by(|one, two| one.verdict.tightness(&two.verdict))
+}
+
+/// The client's address, or the /64 that it is in, which is what one client has of IPv6. Nothing
+/// for a Unix socket.
+fn net(request: Request) -> Option<&'static [u8]> {
+    // SAFETY: a request has a connection, which has the client's address (realip's, if it has
+    // changed it): it is at least as long as its family says, and need not be aligned.
+    unsafe {
+        let address = (*(*request).connection).sockaddr;
+        match i32::from((*address).sa_family) {
+            libc::AF_INET => {
+                let address = address.cast::<libc::sockaddr_in>().read_unaligned();
+                let address = Ipv4Addr::from_bits(u32::from_be(address.sin_addr.s_addr));
+                text(request, address)
+            }
+            libc::AF_INET6 => {
+                let address = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                let address = Ipv6Addr::from(address.sin6_addr.s6_addr);
+                if let Some(address) = address.to_ipv4_mapped() {
+                    return text(request, address);
+                }
+                let net = Ipv6Addr::from_bits(address.to_bits() >> 64 << 64);
+                text(request, format_args!("{net}/64"))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A value as text in the request's memory; `None` if there is no more.
+fn text(request: Request, value: impl fmt::Display) -> Option<&'static [u8]> {
+    // The longest is the name of a namespace.
+    let mut text = PoolText::new(request, crate::policy::namespace::MAX_NAME_LEN)?;
+    write!(text, "{value}").ok()?;
+    Some(text.into_static())
+}
+
+/// A time as text, in seconds with up to three decimals.
+fn seconds(request: Request, millis: u64) -> Option<&'static [u8]> {
+    let mut text = PoolText::new(request, 24)?;
+    headers::seconds(millis, &mut |part| text.put(part));
+    Some(text.into_static())
 }

@@ -1,0 +1,150 @@
+//! `ratelimit_store name { ... }` and `ratelimit_namespace name { ... }`
+
+use core::ffi::{c_char, c_void};
+use core::ptr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use nginx_sys::{ngx_command_t, ngx_conf_include, ngx_conf_parse, ngx_conf_t};
+use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
+
+use super::super::guard::guard;
+use super::directives::{Directive, Failure, Word, valid_name, words};
+use super::text::bytes;
+use super::{Definition, MainConf, Origin, StoreConf};
+use crate::policy::namespace::NamespaceOptions;
+use crate::policy::options::OptionError;
+use crate::store::options::StoreOptions;
+
+/// `ratelimit_store name { ... }`
+pub(super) struct RatelimitStore;
+
+impl Directive<MainConf> for RatelimitStore {
+    const NAME: &'static str = "ratelimit_store";
+
+    fn apply(cf: &mut ngx_conf_t, conf: &mut MainConf, words: &[Word]) -> Result<(), Failure> {
+        let (name, origin) = (block_name("store", words)?, Origin::of(cf));
+        if let Some(known) = conf.stores.iter().find(|store| &*store.name == name) {
+            return Err(is_defined("store", name, &known.origin));
+        }
+        // SAFETY: nginx passes its cycle in the making.
+        let conf_prefix = path_of(unsafe { bytes(&(*cf.cycle).conf_prefix) });
+        let read_file = |path: &Path| std::fs::read(conf_prefix.join(path));
+        let mut builder = StoreOptions::builder(read_file);
+        let title = format!("{} \"{name}\"", Self::NAME);
+        read_block(cf, &title, &mut |name, words| builder.set(name, words))?;
+
+        let at_start = |message: &dyn core::fmt::Display| {
+            Failure::At(origin.clone(), format!("{title}: {message}"))
+        };
+        let mut options = builder.finish().map_err(|error| at_start(&error))?;
+        for (directive, path) in options.files_mut() {
+            *path = conf_prefix.join(&*path);
+            File::open(&*path).map_err(|error| {
+                at_start(&format_args!(
+                    "cannot read the file \"{}\" of {directive} ({error})",
+                    path.display()
+                ))
+            })?;
+        }
+        conf.stores.push(StoreConf {
+            name: name.into(),
+            origin,
+            options,
+        });
+        Ok(())
+    }
+}
+
+/// `ratelimit_namespace name { ... }`
+pub(super) struct RatelimitNamespace;
+
+impl Directive<MainConf> for RatelimitNamespace {
+    const NAME: &'static str = "ratelimit_namespace";
+
+    fn apply(cf: &mut ngx_conf_t, conf: &mut MainConf, words: &[Word]) -> Result<(), Failure> {
+        let (name, origin) = (block_name("namespace", words)?, Origin::of(cf));
+        let namespace = conf.namespace(name);
+        if let Some(known) = namespace.definition.get() {
+            return Err(is_defined("namespace", name, &known.origin));
+        }
+        let mut builder = NamespaceOptions::builder();
+        let title = format!("{} \"{name}\"", Self::NAME);
+        read_block(cf, &title, &mut |name, words| builder.set(name, words))?;
+        let options = builder
+            .finish()
+            .map_err(|error| Failure::At(origin.clone(), format!("{title}: {error}")))?;
+        // Not set before: see above.
+        let _ = namespace.definition.set(Definition { origin, options });
+        Ok(())
+    }
+}
+
+fn block_name(what: &str, words: &[Word]) -> Result<&'static str, Failure> {
+    match words {
+        [name] => valid_name(what, *name),
+        _ => Err(format!("expected one name and a block: ratelimit_{what} name {{ ... }}").into()),
+    }
+}
+
+fn is_defined(what: &str, name: &str, origin: &Origin) -> Failure {
+    format!("{what} \"{name}\" is duplicate: expected another name than in {origin}").into()
+}
+
+/// What a block does with a directive in it.
+type Set<'a> = &'a mut dyn FnMut(&[u8], &[&[u8]]) -> Result<(), OptionError>;
+
+/// The block that nginx is reading.
+struct Block<'a> {
+    title: &'a str,
+    set: Set<'a>,
+}
+
+/// Reads the block that follows: every directive is passed to `set`, name and words.
+fn read_block(cf: &mut ngx_conf_t, title: &str, set: Set<'_>) -> Result<(), Failure> {
+    let mut block = Block { title, set };
+    let (handler, handler_conf) = (cf.handler, cf.handler_conf);
+    cf.handler = Some(in_block);
+    cf.handler_conf = (&raw mut block).cast();
+    // SAFETY: nginx reads a file, and the block until this call returns, with the handler above.
+    let result = unsafe { ngx_conf_parse(cf, ptr::null_mut()) };
+    (cf.handler, cf.handler_conf) = (handler, handler_conf);
+    if result == NGX_CONF_OK {
+        Ok(())
+    } else {
+        Err(Failure::Logged)
+    }
+}
+
+/// nginx's callback for a directive in a block.
+unsafe extern "C" fn in_block(
+    cf: *mut ngx_conf_t,
+    command: *mut ngx_command_t,
+    block: *mut c_void,
+) -> *mut c_char {
+    guard(NGX_CONF_ERROR, || {
+        // SAFETY: nginx passes itself, and what `read_block` told it to, which waits meanwhile.
+        let (cf, block) = unsafe { (&mut *cf, &mut *block.cast::<Block<'_>>()) };
+        let words = words(cf);
+        let Some((name, words)) = words.split_first() else {
+            return NGX_CONF_OK;
+        };
+        if name.0 == b"include" && words.len() == 1 {
+            // SAFETY: as nginx itself does with its own blocks; it calls this function in turn.
+            return unsafe { ngx_conf_include(cf, command, ptr::null_mut()) };
+        }
+        let words: Vec<&[u8]> = words.iter().map(|word| word.0).collect();
+        match (block.set)(name.0, &words) {
+            Ok(()) => NGX_CONF_OK,
+            Err(error) => {
+                Failure::Here(error.to_string()).log(cf, block.title);
+                NGX_CONF_ERROR
+            }
+        }
+    })
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt as _;
+    Path::new(std::ffi::OsStr::from_bytes(bytes)).into()
+}

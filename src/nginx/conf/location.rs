@@ -1,0 +1,147 @@
+//! The configuration of a `location`, and how levels inherit.
+
+use std::rc::Rc;
+
+use nginx_sys::{NGX_HTTP_TOO_MANY_REQUESTS, NGX_LOG_ERR, ngx_http_request_t, ngx_int_t};
+use ngx::http::{Merge, MergeConfigError};
+
+use super::super::log::Level;
+use super::rules::RuleSet;
+use super::text::{self, EvaluationError, Text};
+
+/// The configuration of a `location`.
+#[derive(Debug, Default)]
+pub(in super::super) struct LocationConf {
+    pub(super) key: Option<Rc<Text>>,
+    pub(super) rules: Option<Rc<RuleSet>>,
+    pub(super) options: Options,
+    /// Those of this level and of all levels above.
+    pub(in super::super) settings: Settings,
+}
+
+/// What the directives of one level say.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    pub(super) count_rejected: Option<bool>,
+    pub(super) status: Option<ngx_int_t>,
+    pub(super) dry_run: Option<bool>,
+    pub(super) log_level: Option<Level>,
+    pub(super) headers: Option<Headers>,
+    pub(super) retry_after_jitter: Option<u64>,
+    pub(super) phase: Option<Phase>,
+}
+
+/// How requests of a location are treated.
+#[derive(Debug)]
+pub(in super::super) struct Settings {
+    /// Whether rejected requests are charged.
+    pub(in super::super) count_rejected: bool,
+    /// The status of a rejection.
+    pub(in super::super) status: ngx_int_t,
+    /// Whether requests are decided on, but never rejected.
+    pub(in super::super) dry_run: bool,
+    /// The level at which rejections are logged.
+    pub(in super::super) log_level: Level,
+    pub(in super::super) headers: Headers,
+    /// The most that is added to `Retry-After` at random, in milliseconds.
+    pub(in super::super) retry_after_jitter: u64,
+    pub(in super::super) phase: Phase,
+}
+
+/// Which headers tell clients about limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Headers {
+    pub(in super::super) ietf: bool,
+    pub(in super::super) draft03: bool,
+    pub(in super::super) legacy: bool,
+}
+
+/// When a request is decided on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) enum Phase {
+    /// Before access control.
+    #[default]
+    Preaccess,
+    /// After it.
+    Precontent,
+}
+
+impl LocationConf {
+    /// The rules that apply, if any.
+    #[inline]
+    pub(in super::super) fn rules(&self) -> Option<&RuleSet> {
+        self.rules.as_deref().filter(|set| !set.is_off())
+    }
+
+    /// The key that `request` is counted by: `$remote_addr` without a `ratelimit_key`.
+    #[inline]
+    pub(in super::super) fn evaluate_key(
+        &self,
+        request: *mut ngx_http_request_t,
+    ) -> Result<&'static [u8], EvaluationError> {
+        match &self.key {
+            Some(key) => key.evaluate(request),
+            // SAFETY: a request has a connection, whose address lives as long.
+            None => Ok(unsafe { text::bytes(&(*(*request).connection).addr_text) }),
+        }
+    }
+}
+
+impl Merge for LocationConf {
+    fn merge(&mut self, prev: &Self) -> Result<(), MergeConfigError> {
+        self.key = self.key.take().or_else(|| prev.key.clone());
+        self.rules = self.rules.take().or_else(|| prev.rules.clone());
+        self.options.inherit(&prev.options);
+        self.settings = Settings::of(&self.options);
+        Ok(())
+    }
+}
+
+impl Options {
+    fn inherit(&mut self, prev: &Options) {
+        self.count_rejected = self.count_rejected.or(prev.count_rejected);
+        self.status = self.status.or(prev.status);
+        self.dry_run = self.dry_run.or(prev.dry_run);
+        self.log_level = self.log_level.or(prev.log_level);
+        self.headers = self.headers.or(prev.headers);
+        self.retry_after_jitter = self.retry_after_jitter.or(prev.retry_after_jitter);
+        self.phase = self.phase.or(prev.phase);
+    }
+}
+
+impl Settings {
+    /// What was not said is the default.
+    fn of(options: &Options) -> Settings {
+        Settings {
+            count_rejected: options.count_rejected.unwrap_or(false),
+            status: options
+                .status
+                .unwrap_or(NGX_HTTP_TOO_MANY_REQUESTS as ngx_int_t),
+            dry_run: options.dry_run.unwrap_or(false),
+            log_level: options.log_level.unwrap_or(NGX_LOG_ERR),
+            headers: options.headers.unwrap_or(Headers::IETF),
+            retry_after_jitter: options.retry_after_jitter.unwrap_or(0),
+            phase: options.phase.unwrap_or_default(),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings::of(&Options::default())
+    }
+}
+
+impl Headers {
+    const IETF: Headers = Headers {
+        ietf: true,
+        draft03: false,
+        legacy: false,
+    };
+
+    /// Whether there are none.
+    #[inline]
+    pub(in super::super) fn is_off(self) -> bool {
+        !(self.ietf || self.draft03 || self.legacy)
+    }
+}

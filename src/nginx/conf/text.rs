@@ -1,0 +1,230 @@
+//! Text and variables in the configuration, and what they come to for a request.
+
+use core::fmt;
+use core::ptr;
+
+use nginx_sys::{
+    NGX_OK, ngx_conf_t, ngx_http_compile_complex_value, ngx_http_compile_complex_value_t,
+    ngx_http_complex_value, ngx_http_complex_value_t, ngx_http_get_flushed_variable,
+    ngx_http_get_variable_index, ngx_http_request_t, ngx_int_t, ngx_str_t, ngx_uint_t,
+    ngx_variable_value_t,
+};
+
+use super::directives::{Failure, Word};
+use crate::policy::hits::{Hits, ParseHitsError};
+
+/// Text and variables, evaluated for each request.
+pub(in super::super) enum Text {
+    /// A single variable, by its index: what most keys are, at a fraction of the cost.
+    Variable(ngx_uint_t),
+    /// Anything else.
+    Complex(ngx_http_complex_value_t),
+}
+
+/// A number of hits: a constant, or text and variables that come to one.
+#[derive(Debug)]
+pub(in super::super) enum Amount {
+    Constant(Hits),
+    Variable(Text),
+}
+
+/// What an [`Amount`] came to for a request.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Evaluated {
+    Hits(Hits),
+    /// The text is empty.
+    Empty,
+    /// The text is no number.
+    Wrong(&'static [u8]),
+}
+
+/// A text could not be evaluated; nginx has logged why.
+#[derive(Debug)]
+pub(in super::super) struct EvaluationError;
+
+impl Text {
+    /// Compiles the text of a directive.
+    pub(super) fn compile(cf: &mut ngx_conf_t, text: Word) -> Result<Text, Failure> {
+        check_variables(text)?;
+        let name = text.0.strip_prefix(b"$").unwrap_or_default();
+        // Captures ($1) are for the compiler of complex values.
+        if name.first().is_some_and(|byte| !byte.is_ascii_digit()) && name.iter().all(is_in_name) {
+            let mut name = str_of(name);
+            // SAFETY: nginx reads the configuration; it keeps no reference to `name` itself.
+            let index = unsafe { ngx_http_get_variable_index(cf, &mut name) };
+            return match ngx_uint_t::try_from(index) {
+                Ok(index) => Ok(Text::Variable(index)),
+                Err(_) => Err(Failure::Logged),
+            };
+        }
+
+        let mut value = str_of(text.0);
+        // SAFETY: all-zero is a valid value of these plain structures of C.
+        let mut complex: ngx_http_complex_value_t = unsafe { core::mem::zeroed() };
+        // SAFETY: as above.
+        let mut compile: ngx_http_compile_complex_value_t = unsafe { core::mem::zeroed() };
+        compile.cf = cf;
+        compile.value = &mut value;
+        compile.complex_value = &mut complex;
+        // SAFETY: the pointers are valid during the call; what `complex` points to afterwards is
+        // in the cycle's pool, as the text itself.
+        if unsafe { ngx_http_compile_complex_value(&mut compile) } != NGX_OK as ngx_int_t {
+            return Err(Failure::Logged);
+        }
+        Ok(Text::Complex(complex))
+    }
+
+    /// The value for `request`, which lives as long as the request. A variable that does not
+    /// exist is empty.
+    #[inline]
+    pub(in super::super) fn evaluate(
+        &self,
+        request: *mut ngx_http_request_t,
+    ) -> Result<&'static [u8], EvaluationError> {
+        match self {
+            Text::Variable(index) => {
+                // SAFETY: `request` is alive, and the index is of this configuration.
+                let value = unsafe { ngx_http_get_flushed_variable(request, *index).as_ref() };
+                match value {
+                    Some(value) => Ok(value_bytes(value)),
+                    None => Err(EvaluationError),
+                }
+            }
+            Text::Complex(complex) => {
+                let mut value = ngx_str_t::empty();
+                let complex = ptr::from_ref(complex).cast_mut();
+                // SAFETY: as above; nginx does not change a complex value when it evaluates it.
+                let status = unsafe { ngx_http_complex_value(request, complex, &mut value) };
+                if status == NGX_OK as ngx_int_t {
+                    // SAFETY: the value is in the request's pool.
+                    Ok(unsafe { bytes(&value) })
+                } else {
+                    Err(EvaluationError)
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Text::Variable(_) => "Variable",
+            Text::Complex(_) => "Complex",
+        })
+    }
+}
+
+impl Amount {
+    /// Reads a number, or compiles a text with variables.
+    pub(super) fn compile(cf: &mut ngx_conf_t, text: Word) -> Result<Amount, Failure> {
+        if text.0.contains(&b'$') {
+            return Ok(Amount::Variable(Text::compile(cf, text)?));
+        }
+        match Hits::parse(text.0) {
+            Ok(hits) => Ok(Amount::Constant(hits)),
+            Err(error) => Err(format!(
+                "invalid number \"{text}\": expected a decimal, such as 1 or 0.5, or variables \
+                 ({error})"
+            )
+            .into()),
+        }
+    }
+
+    #[inline]
+    pub(in super::super) fn evaluate(
+        &self,
+        request: *mut ngx_http_request_t,
+    ) -> Result<Evaluated, EvaluationError> {
+        match self {
+            Amount::Constant(hits) => Ok(Evaluated::Hits(*hits)),
+            Amount::Variable(text) => Ok(match text.evaluate(request)? {
+                b"" => Evaluated::Empty,
+                text => match Hits::parse(text) {
+                    Ok(hits) => Evaluated::Hits(hits),
+                    // Sums saturate there too.
+                    Err(ParseHitsError::TooLarge) => Evaluated::Hits(Hits::MAX),
+                    Err(ParseHitsError::NotADecimal) => Evaluated::Wrong(text),
+                },
+            }),
+        }
+    }
+}
+
+/// Whether nginx will understand the variables in `text`: its own messages do not say what is
+/// accepted.
+fn check_variables(text: Word) -> Result<(), String> {
+    let mut rest = text.0;
+    while let Some(start) = rest.iter().position(|&byte| byte == b'$') {
+        let after = rest.get(start.wrapping_add(1)..).unwrap_or_default();
+        let (name, end) = match after {
+            [b'1'..=b'9', rest @ ..] => (&b"1"[..], rest),
+            [b'{', inner @ ..] => {
+                let len = inner.iter().take_while(|byte| is_in_name(byte)).count();
+                match inner.split_at_checked(len) {
+                    Some((name, [b'}', rest @ ..])) => (name, rest),
+                    _ => (&b""[..], inner),
+                }
+            }
+            _ => {
+                let len = after.iter().take_while(|byte| is_in_name(byte)).count();
+                after.split_at_checked(len).unwrap_or_default()
+            }
+        };
+        if name.is_empty() {
+            return Err(format!(
+                "invalid variable in \"{text}\": expected $name or ${{name}} after every \"$\""
+            ));
+        }
+        rest = end;
+    }
+    Ok(())
+}
+
+fn is_in_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_'
+}
+
+/// `text` for nginx, which only reads it.
+pub(super) fn str_of(text: &'static [u8]) -> ngx_str_t {
+    ngx_str_t {
+        len: text.len(),
+        data: text.as_ptr().cast_mut(),
+    }
+}
+
+/// # Safety
+///
+/// The string lives as long as the cycle, or as the request that the result is used for.
+pub(in super::super) unsafe fn bytes(text: &ngx_str_t) -> &'static [u8] {
+    if text.is_empty() {
+        return &[];
+    }
+    // SAFETY: a string of nginx's that is not empty points to so many bytes.
+    unsafe { core::slice::from_raw_parts(text.data, text.len) }
+}
+
+/// The bytes of a variable's value; none if it was not found.
+///
+/// The generated accessors of these bit fields look at one bit after the other: 100 instructions
+/// for what is two here.
+#[inline]
+fn value_bytes(value: &'static ngx_variable_value_t) -> &'static [u8] {
+    /// `unsigned len:28, valid:1, no_cacheable:1, not_found:1, escape:1`
+    const LEN: u32 = (1 << 28) - 1;
+    const NOT_FOUND: u32 = 1 << 30;
+    const {
+        assert!(
+            cfg!(target_endian = "little"),
+            "bit fields start at the lowest bit"
+        )
+    };
+
+    // SAFETY: the structure starts with an `unsigned` that holds the bit fields.
+    let bits = unsafe { ptr::from_ref(value).cast::<u32>().read() };
+    if bits & NOT_FOUND != 0 || bits & LEN == 0 {
+        return &[];
+    }
+    // SAFETY: a value that is found points to so many bytes.
+    unsafe { core::slice::from_raw_parts(value.data, (bits & LEN) as usize) }
+}

@@ -1,0 +1,63 @@
+//! gRPC: its calls are rejected with a status of their own, within a response that is 200 for HTTP.
+//!
+//! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, "Trailers-Only".
+
+use nginx_sys::{
+    NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, ngx_http_discard_request_body,
+    ngx_http_finalize_request, ngx_http_request_t, ngx_http_send_header, ngx_int_t, ngx_str_t,
+};
+
+use super::headers::put;
+
+/// The status of a call that was rejected because some quota is used up.
+pub(super) const RESOURCE_EXHAUSTED: &str = "8";
+
+/// Whether a request is a gRPC call, by its content type. A subrequest is none.
+pub(super) fn is_call(request: *mut ngx_http_request_t) -> bool {
+    const TYPE: &[u8] = b"application/grpc";
+    let is_main = {
+        // SAFETY: nginx passes a request that has not ended.
+        unsafe { (*request).main == request }
+    };
+    is_main
+        && content_type(request)
+            .as_bytes()
+            .get(..TYPE.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(TYPE))
+}
+
+fn content_type(request: *mut ngx_http_request_t) -> ngx_str_t {
+    // SAFETY: nginx passes a request that has not ended; its headers live as long.
+    let header = unsafe { (*request).headers_in.content_type.as_ref() };
+    header.map_or(ngx_str_t::empty(), |header| header.value)
+}
+
+/// Sends the whole response to a call. Returns what the phase handler is to return.
+pub(super) fn answer(
+    request: *mut ngx_http_request_t,
+    status: &'static str,
+    message: &'static str,
+) -> ngx_int_t {
+    let headers = put(request, "grpc-status", status.as_bytes())
+        .and_then(|()| put(request, "grpc-message", message.as_bytes()));
+    if headers.is_none() {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+    }
+    // SAFETY: nginx passes a request that has not ended, to the response of which nobody has added
+    // anything yet. It may be freed by the last call.
+    unsafe {
+        let discarded = ngx_http_discard_request_body(request);
+        if discarded != nginx_sys::NGX_OK as ngx_int_t {
+            return discarded;
+        }
+        let content_type = content_type(request);
+        let out = &mut (*request).headers_out;
+        out.status = NGX_HTTP_OK as usize;
+        out.content_type = content_type;
+        out.content_type_len = content_type.len;
+        out.content_length_n = 0;
+        (*request).set_header_only(1);
+        ngx_http_finalize_request(request, ngx_http_send_header(request));
+    }
+    NGX_DONE as ngx_int_t
+}
