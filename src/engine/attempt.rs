@@ -7,7 +7,7 @@ use super::Namespace;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::{Clock, Counts};
-use crate::table::{Admission, Counted, Counter, CounterTable, Identity, Key, Outcome, Receipt};
+use crate::table::{Admission, Counted, Counter, CounterTable, Identity, Key, Outcome};
 
 /// A limit with its counters.
 #[derive(Debug)]
@@ -49,6 +49,12 @@ impl<'m> BoundLimit<'m> {
         &self.namespace
     }
 
+    #[inline]
+    fn has_namespace_of(&self, other: &BoundLimit<'_>) -> bool {
+        ptr::addr_eq(self.table, other.table)
+            && self.counter.namespace() == other.counter.namespace()
+    }
+
     /// The table that counts: keys are hashed for it.
     #[inline]
     pub fn table(&self) -> &'m CounterTable<'m> {
@@ -59,21 +65,32 @@ impl<'m> BoundLimit<'m> {
 /// What a limit said, and what it was charged.
 #[derive(Debug)]
 pub struct Charge<'c, 'm> {
-    /// What the limit said.
-    pub verdict: Verdict<'c>,
     bound: &'c BoundLimit<'m>,
-    key: Key<'c>,
-    receipt: Option<Receipt<'m>>,
+    key: &'c Key<'c>,
+    hits: Hits,
+    cost: Hits,
+    counted: Counted<'m>,
 }
 
 impl<'c, 'm> Charge<'c, 'm> {
+    /// What the limit said.
+    pub fn verdict(&self) -> Verdict<'c> {
+        Verdict {
+            limit: &self.bound.limit,
+            hits: self.hits,
+            counts: self.counted.counts,
+            cost: self.cost,
+            admitted: self.counted.admitted,
+        }
+    }
+
     /// The limit that was asked.
     pub fn bound(&self) -> &'c BoundLimit<'m> {
         self.bound
     }
 
     fn identity(&self) -> Identity {
-        self.bound.counter.identity(self.key)
+        self.bound.counter.identity(*self.key)
     }
 
     fn has_counter_of(&self, other: &BoundLimit<'_>, key: Key<'_>) -> bool {
@@ -128,49 +145,33 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         &mut self,
         bound: &'c BoundLimit<'m>,
         hits: Hits,
-        key: Key<'c>,
+        key: &'c Key<'c>,
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let BoundLimit {
-            limit,
-            table,
-            counter,
-            may_share,
-            ..
-        } = bound;
-        let counted = if *may_share || cost == Hits::ZERO || self.is_refused || self.counts_rejected
-        {
-            self.charge_specially(bound, hits, key, cost, clock)
-        } else {
-            let admission = Admission::Within(hits, limit.window_type);
-            table.add(counter, key, clock, cost, admission)
-        };
-        self.is_refused |= !counted.admitted;
-        self.charges.push(Charge {
-            verdict: Verdict {
-                limit,
-                hits,
-                counts: counted.counts,
-                cost,
-                admitted: counted.admitted,
-            },
-            bound,
-            key,
-            receipt: counted.receipt,
-        });
+        let is_special = bound.may_share | self.is_refused | self.counts_rejected;
+        if !is_special && cost > Hits::ZERO {
+            let BoundLimit { table, counter, .. } = bound;
+            let window_type = bound.limit.window_type;
+            if let Some(counted) = table.add_at_home(counter, key, clock, cost, hits, window_type) {
+                self.push(bound, hits, key, cost, counted);
+                return;
+            }
+        }
+        self.charge_otherwise(bound, hits, key, cost, clock);
     }
 
     /// [`Attempt::charge`] where more than the common case is possible.
     #[cold]
-    fn charge_specially(
+    #[inline(never)]
+    fn charge_otherwise(
         &mut self,
-        bound: &BoundLimit<'m>,
+        bound: &'c BoundLimit<'m>,
         hits: Hits,
-        key: Key<'_>,
+        key: &'c Key<'c>,
         cost: Hits,
         clock: &impl Clock,
-    ) -> Counted<'m> {
+    ) {
         let BoundLimit {
             limit,
             table,
@@ -180,29 +181,50 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         // What this request has been charged there already.
         let mut earlier = self.charges.as_mut_slice().iter();
         let charged = earlier.find_map(|charge| {
-            let receipt = charge.receipt.as_ref()?;
-            charge.has_counter_of(bound, key).then_some(receipt.value())
+            let receipt = charge.counted.receipt.as_ref()?;
+            let is_shared = charge.has_counter_of(bound, *key);
+            is_shared.then_some(receipt.value())
         });
 
         let asks = charged.is_some() || cost == Hits::ZERO;
-        if asks || (self.is_refused && !self.counts_rejected) {
-            let counts = table.read(counter, key, clock);
+        let counted = if asks || (self.is_refused && !self.counts_rejected) {
+            let counts = table.read(counter, *key, clock);
             let included = charged.unwrap_or(Hits::ZERO);
-            return Counted {
+            Counted {
                 counts,
                 admitted: admits(limit, hits, counts, included, cost),
                 receipt: None,
-            };
-        }
-        if self.counts_rejected {
-            let counted = table.add(counter, key, clock, cost, Admission::Unconditional);
-            return Counted {
+            }
+        } else if self.counts_rejected {
+            let counted = table.add(counter, *key, clock, cost, Admission::Unconditional);
+            Counted {
                 admitted: admits(limit, hits, counted.counts, cost, cost),
                 ..counted
-            };
-        }
-        let admission = Admission::Within(hits, limit.window_type);
-        table.add(counter, key, clock, cost, admission)
+            }
+        } else {
+            let admission = Admission::Within(hits, limit.window_type);
+            table.add(counter, *key, clock, cost, admission)
+        };
+        self.push(bound, hits, key, cost, counted);
+    }
+
+    #[inline(always)]
+    fn push(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        counted: Counted<'m>,
+    ) {
+        self.is_refused |= !counted.admitted;
+        self.charges.push(Charge {
+            bound,
+            key,
+            hits,
+            cost,
+            counted,
+        });
     }
 
     /// Ends the attempt: gives back what was charged if a limit refused, and counts the outcome in
@@ -210,22 +232,42 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
     /// said, in the order in which they were asked.
     #[inline]
     pub fn finish(mut self, refusal: Outcome) -> (Outcome, L) {
-        let charges = self.charges.as_mut_slice();
-        let mut outcome = Outcome::Passed;
-        if self.is_refused {
-            outcome = refusal;
-            if !self.counts_rejected {
-                give_back(charges);
-            }
-        }
-        for (index, Charge { bound, .. }) in charges.iter().enumerate() {
-            let (table, namespace) = (bound.table, bound.counter.namespace());
-            let mut earlier = charges.iter().take(index).map(|charge| charge.bound);
-            if !earlier.any(|it| ptr::eq(it.table, table) && it.counter.namespace() == namespace) {
-                table.count_outcome(namespace, outcome);
+        let outcome = if self.is_refused {
+            self.refuse(refusal)
+        } else {
+            Outcome::Passed
+        };
+        if let [first, others @ ..] = self.charges.as_mut_slice() {
+            let BoundLimit { table, counter, .. } = first.bound;
+            table.count_outcome(counter, outcome);
+            // Most requests are counted in one namespace.
+            if !others
+                .iter()
+                .all(|it| it.bound.has_namespace_of(first.bound))
+            {
+                count_in_others(self.charges.as_mut_slice(), outcome);
             }
         }
         (outcome, self.charges)
+    }
+
+    #[cold]
+    fn refuse(&mut self, refusal: Outcome) -> Outcome {
+        if !self.counts_rejected {
+            give_back(self.charges.as_mut_slice());
+        }
+        refusal
+    }
+}
+
+/// Counts an outcome in every namespace of `charges` but that of the first.
+#[cold]
+fn count_in_others(charges: &[Charge<'_, '_>], outcome: Outcome) {
+    for (index, Charge { bound, .. }) in charges.iter().enumerate().skip(1) {
+        let mut earlier = charges.iter().take(index);
+        if !earlier.any(|it| it.bound.has_namespace_of(bound)) {
+            bound.table.count_outcome(&bound.counter, outcome);
+        }
     }
 }
 
@@ -241,12 +283,12 @@ fn admits(limit: &Limit, hits: Hits, counts: Counts, included: Hits, cost: Hits)
 fn give_back(charges: &mut [Charge<'_, '_>]) {
     while let Some((bound, key, receipt)) = charges
         .iter_mut()
-        .find_map(|charge| Some((charge.bound, charge.key, charge.receipt.take()?)))
+        .find_map(|charge| Some((charge.bound, *charge.key, charge.counted.receipt.take()?)))
     {
-        bound.table.give_back(&receipt);
+        bound.table.give_back(&bound.counter, &receipt);
         for charge in charges.iter_mut() {
             if charge.has_counter_of(bound, key) {
-                let counts = &mut charge.verdict.counts;
+                let counts = &mut charge.counted.counts;
                 counts.current = counts.current.minus(receipt.value()).max(Hits::ZERO);
             }
         }
@@ -261,13 +303,15 @@ pub fn charge_late<'m>(
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
     clock: &impl Clock,
 ) {
-    let at_once = charges.iter().filter(|charge| charge.receipt.is_some());
+    let at_once = charges
+        .iter()
+        .filter(|charge| charge.counted.receipt.is_some());
     let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
     for charge in charges {
         let (identity, value) = (charge.identity(), value_of(charge.bound));
         if value > Hits::ZERO && !charged.contains(&identity) {
             let BoundLimit { table, counter, .. } = charge.bound;
-            table.add(counter, charge.key, clock, value, Admission::Unconditional);
+            table.add(counter, *charge.key, clock, value, Admission::Unconditional);
             charged.push(identity);
         }
     }
@@ -285,6 +329,7 @@ mod tests {
     struct Fixture<'m> {
         namespace: Namespace<'m>,
         limits: Vec<(BoundLimit<'m>, Hits)>,
+        key: Key<'m>,
         clock: TestClock,
         counts_rejected: bool,
     }
@@ -294,6 +339,7 @@ mod tests {
             let mut fixture = Fixture {
                 namespace: Namespace::new("foo", &shared.table).unwrap(),
                 limits: Vec::new(),
+                key: shared.table.key(b"k"),
                 clock: TestClock::at(1_700_000_000_000),
                 counts_rejected: false,
             };
@@ -316,9 +362,8 @@ mod tests {
 
         fn charges(&self, cost: i64) -> (bool, Vec<Charge<'_, 'm>>) {
             let mut attempt = Attempt::new(Vec::new(), self.counts_rejected);
-            let key = self.namespace.table().key(b"k");
             for (bound, hits) in &self.limits {
-                attempt.charge(bound, *hits, key, hits_of(cost), &self.clock);
+                attempt.charge(bound, *hits, &self.key, hits_of(cost), &self.clock);
             }
             let (outcome, charges) = attempt.finish(Outcome::Rejected);
             (outcome == Outcome::Passed, charges)
@@ -327,7 +372,7 @@ mod tests {
         /// Whether a request is admitted, and the rates afterwards.
         fn attempt(&self, cost: i64) -> (bool, Vec<i64>) {
             let (admitted, charges) = self.charges(cost);
-            let rates = charges.iter().map(|charge| charge.verdict.rate().whole());
+            let rates = charges.iter().map(|charge| charge.verdict().rate().whole());
             (admitted, rates.collect())
         }
     }

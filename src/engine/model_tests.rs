@@ -153,7 +153,7 @@ proptest! {
 
             let mut attempt = Attempt::new(Vec::new(), counts_rejected);
             for (limit, hits) in &bound {
-                attempt.charge(limit, *hits, hashed, Hits::from_thousandths(cost), &clock);
+                attempt.charge(limit, *hits, &hashed, Hits::from_thousandths(cost), &clock);
             }
             let (outcome, charges) = attempt.finish(Outcome::Rejected);
 
@@ -172,7 +172,7 @@ proptest! {
             for (((bound, _), verdict), charge) in bound.iter().zip(verdicts).zip(&charges) {
                 let counts = expected(&model, &bound.limit);
                 assert_eq!(read(&bound.limit), counts);
-                let charge = &charge.verdict;
+                let charge = charge.verdict();
                 assert_eq!((charge.admitted, charge.counts), (verdict, counts));
             }
         }
@@ -727,7 +727,7 @@ impl<'m> World<'m> {
 
         let hits = || table.namespace_stats(of.namespace()).hits;
         let before = hits();
-        table.give_back(&held.receipt);
+        table.give_back(&of, &held.receipt);
         let given = before.wrapping_sub(hits()) as i64;
 
         match &mut total {

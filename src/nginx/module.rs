@@ -11,7 +11,7 @@ use nginx_sys::{
     ngx_http_module_t, ngx_int_t, ngx_module_t, ngx_uint_t, ngx_worker,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
-use ngx::http::{HttpModule, HttpModuleLocationConf, HttpModuleMainConf, Merge as _};
+use ngx::http::{HttpModule, HttpModuleLocationConf, HttpModuleMainConf};
 
 use super::conf::{COMMANDS, LocationConf, MainConf};
 use super::guard::guard;
@@ -129,19 +129,27 @@ unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *
 }
 
 unsafe extern "C" fn merge_loc_conf(
-    _cf: *mut ngx_conf_t,
+    cf: *mut ngx_conf_t,
     prev: *mut c_void,
     conf: *mut c_void,
 ) -> *mut c_char {
     guard(NGX_CONF_ERROR, || {
-        // SAFETY: nginx passes what `create_loc_conf` made for two different levels.
-        let (prev, conf) = unsafe {
+        // SAFETY: nginx passes its configuration in the making, and what `create_loc_conf` made for
+        // two different levels.
+        let (cf, prev, conf) = unsafe {
             (
+                &*cf,
                 &*prev.cast::<LocationConf>(),
                 &mut *conf.cast::<LocationConf>(),
             )
         };
-        conf.merge(prev).map_or(NGX_CONF_ERROR, |()| NGX_CONF_OK)
+        match Module::main_conf(cf) {
+            Some(main) => {
+                conf.inherit(prev, main.context_slot);
+                NGX_CONF_OK
+            }
+            None => NGX_CONF_ERROR,
+        }
     })
 }
 

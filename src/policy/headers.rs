@@ -46,10 +46,7 @@ pub fn policy<'a>(limits: impl IntoIterator<Item = (&'a Limit, Hits)>, mut put: 
 ///
 /// `r` is what remains in whole hits, `t` the reset in seconds, rounded up; a limit without a
 /// reset has no `t`.
-pub fn state<'v, 'a: 'v>(
-    verdicts: impl IntoIterator<Item = &'v Verdict<'a>>,
-    mut put: impl FnMut(&[u8]),
-) {
+pub fn state<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>, mut put: impl FnMut(&[u8])) {
     for (index, verdict) in verdicts.into_iter().enumerate() {
         let remaining = verdict.remaining();
         name(index, verdict.limit, &mut put);
@@ -64,10 +61,10 @@ pub fn state<'v, 'a: 'v>(
 
 /// Milliseconds until every one of `verdicts` would admit the hit again; `None` if one of them
 /// never will.
-pub fn retry_after<'v, 'a: 'v>(verdicts: impl IntoIterator<Item = &'v Verdict<'a>>) -> Option<u64> {
+pub fn retry_after<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>) -> Option<u64> {
     let refusals = verdicts.into_iter().filter(|verdict| !verdict.admitted);
     refusals
-        .map(Verdict::retry_after)
+        .map(|verdict| verdict.retry_after())
         .try_fold(0, |latest, wait| Some(latest.max(wait?)))
 }
 
@@ -197,7 +194,7 @@ mod tests {
             verdict(&second, 1, 900, true),
         ];
         assert_eq!(
-            text(|put| state(&verdicts, put)),
+            text(|put| state(verdicts, put)),
             r#""api-1m";r=12;t=31, "api-1s";r=9;t=1"#
         );
     }
@@ -206,17 +203,17 @@ mod tests {
     fn a_limit_that_never_admits_has_no_reset() {
         let limit = limit("a", "0.5/1s");
         assert_eq!(
-            text(|put| state(&[verdict(&limit, 0, 0, false)], put)),
+            text(|put| state([verdict(&limit, 0, 0, false)], put)),
             r#""a";r=0"#
         );
-        assert_eq!(retry_after(&[verdict(&limit, 0, 0, false)]), None);
+        assert_eq!(retry_after([verdict(&limit, 0, 0, false)]), None);
     }
 
     #[test]
     fn retry_after_is_that_of_the_last_limit_to_admit_again() {
         let (minute, second) = (limit("m", "10/1m"), limit("s", "10/1s"));
         let rejected = |minute_admits| {
-            retry_after(&[
+            retry_after([
                 verdict(&second, 10, 0, false),
                 verdict(&minute, 10, 0, minute_admits),
             ])

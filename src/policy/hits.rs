@@ -61,6 +61,17 @@ impl Hits {
         Self::from_thousandths(self.0.wrapping_add(other.0))
     }
 
+    /// `self + value`, saturated, for a `value` of at least zero.
+    #[inline]
+    pub const fn plus_value(self, value: Hits) -> Hits {
+        let sum = self.0.wrapping_add(value.0);
+        if sum > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Hits(sum)
+        }
+    }
+
     /// `self + other`, saturated, and zero where that would be negative.
     #[inline]
     pub const fn plus_at_least_zero(self, other: Hits) -> Hits {

@@ -237,7 +237,8 @@ impl WindowType {
     #[inline]
     pub fn admits(self, size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool {
         if self == WindowType::Fixed || counts.previous == Hits::ZERO {
-            return headroom(counts.current, limit, cost) >= i64::from(cost == Hits::ZERO);
+            let left = headroom(counts.current, limit, cost);
+            return left > 0 || (left == 0 && cost != Hits::ZERO);
         }
         // The comparison of the rate with the limit, multiplied by the size: exact, no division.
         let left = size.millis().saturating_sub(counts.elapsed);

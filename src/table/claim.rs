@@ -91,12 +91,12 @@ impl<'m> CounterTable<'m> {
             // The counter that it names goes first; its name then belongs to nobody.
             let (owner, meta) = self.owner_of(cell, old).ok_or(Lost)?;
             replace_meta(owner, meta, Meta::free(meta.salt().next()))?;
-            self.count(meta.namespace(), NamespaceLine::removed);
+            self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
         }
         let mine = Meta::busy(old.salt().next(), ticks);
         replace_meta(cell, old, mine)?;
         if let State::Counter = old.state() {
-            self.count(old.namespace(), NamespaceLine::removed);
+            self.count(self.lines_of(old.namespace()), NamespaceLine::removed);
         }
         if let Cost::Evicted(what, ..) = cost {
             self.count_evicted(what);

@@ -101,6 +101,63 @@ impl<'m> Columns<'m> {
     }
 }
 
+/// A counter's columns in the case that most are: it was counted in already in this window, and has
+/// nothing of other nodes.
+pub(super) struct PlainColumns<'m> {
+    at: Position,
+    /// The column of the window that is counted in.
+    pub(super) current: &'m AtomicU64,
+    /// Its value when it was read.
+    pub(super) word: Word,
+    /// Its stamp.
+    pub(super) stamp: Stamp,
+    previous: Hits,
+}
+
+impl<'m> PlainColumns<'m> {
+    /// Reads the columns for the window `at`, which `now` is in. `None` if it is another case.
+    #[inline]
+    pub(super) fn read(place: Place<'m>, at: Position, now: UnixMillis) -> Option<Self> {
+        let window = |number| Stamp::new(number, place.meta.salt());
+        let (stamp, before) = (window(at.number), window(at.number.wrapping_sub(1)));
+        // In the order and for the reasons of `Columns::read`.
+        let (current, other) = place.cell.local_columns(at.number);
+        let (remote, other_remote) = place.cell.remote_columns(at.number);
+        let (word, other) = (load(current), load(other));
+        let (remote, other_remote) = (load(remote), load(other_remote));
+        let used = Ticks(place.cell.used.load(Relaxed));
+
+        let previous = if other.stamp() == before {
+            other.hits()
+        } else if other.stamp() != window(at.number.wrapping_add(1)) {
+            Hits::ZERO
+        } else {
+            return None;
+        };
+        let is_plain = word.stamp() == stamp
+            && remote.stamp() != stamp
+            && other_remote.stamp() != before
+            && used == Ticks::at(now.0);
+        is_plain.then_some(PlainColumns {
+            at,
+            current,
+            word,
+            stamp,
+            previous,
+        })
+    }
+
+    #[inline]
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            window: self.at.number,
+            current: self.word.hits(),
+            previous: self.previous,
+            elapsed: self.at.elapsed,
+        }
+    }
+}
+
 #[inline]
 pub(super) fn load(column: &AtomicU64) -> Word {
     Word::from_bits(column.load(Acquire))

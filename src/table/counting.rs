@@ -1,22 +1,117 @@
 //! Counting, reading, giving back: what a request does in the table, from top to bottom.
 
-use super::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use super::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
 use super::claim::meta_of;
-use super::columns::Columns;
+use super::columns::{Columns, PlainColumns};
 use super::fail::fail_point;
-use super::places::Place;
+use super::places::{Place, has_identity};
 use super::word::Word;
 use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, Counts, Position};
+use crate::policy::window::{Clock, Counts, Position, WindowType};
+
+/// Why hits could not be counted where they were to be.
+enum Missed {
+    /// Somebody else changed the column in this very moment.
+    Changed,
+    /// The place is not the counter's any more.
+    Gone,
+}
+
+impl<'m> Counted<'m> {
+    #[inline]
+    fn refused(counts: Counts) -> Self {
+        Counted {
+            counts,
+            admitted: false,
+            receipt: None,
+        }
+    }
+
+    #[inline]
+    fn admitted(before: Counts, receipt: Receipt<'m>) -> Self {
+        let counts = Counts {
+            current: before.current.plus_value(receipt.value),
+            ..before
+        };
+        Counted {
+            counts,
+            admitted: true,
+            receipt: Some(receipt),
+        }
+    }
+}
 
 impl<'m> CounterTable<'m> {
     /// Counts `value` (above zero) hits of `key`, if `admission` allows it.
     ///
     /// A key without a counter gets one, in an otherwise full table that of another key: see
-    /// [`ZoneStats`].
-    #[inline]
+    /// [`ZoneStats`](super::ZoneStats).
     pub fn add(
+        &self,
+        counter: &Counter,
+        key: Key<'_>,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Counted<'m> {
+        let at_home = match admission {
+            Admission::Within(limit, window_type) => {
+                self.add_at_home(counter, &key, clock, value, limit, window_type)
+            }
+            Admission::Unconditional => None,
+        };
+        match at_home {
+            Some(counted) => counted,
+            None => self.add_anywhere(counter, key, clock, value, admission),
+        }
+    }
+
+    /// [`CounterTable::add`] within a limit in the case that most requests are: the counter is at
+    /// home, not synced, in use, and nobody is in the way. `None` if it is another case: then
+    /// nothing was counted.
+    // Not inlined: then all it needs is in registers.
+    #[inline(never)]
+    pub fn add_at_home(
+        &self,
+        counter: &Counter,
+        key: &Key<'_>,
+        clock: &impl Clock,
+        value: Hits,
+        limit: Hits,
+        window_type: WindowType,
+    ) -> Option<Counted<'m>> {
+        let id = counter.identity(*key);
+        let place = self.home(id)?;
+        if !place.meta.is_local_counter() || !has_identity(place.cell, id) || counter.is_synced {
+            return None;
+        }
+        let now = clock.now();
+        let columns = PlainColumns::read(place, counter.size.at(now), now)?;
+        let before = columns.counts();
+        if !window_type.admits(counter.size, &before, limit, value) {
+            return Some(Counted::refused(before));
+        }
+        let PlainColumns {
+            current,
+            word,
+            stamp,
+            ..
+        } = columns;
+        let new = Word::new(stamp, before.current.plus_value(value));
+        match self.count_in(current, word, new, place, counter, value) {
+            Ok(receipt) => Some(Counted::admitted(before, receipt)),
+            Err(_) => None,
+        }
+    }
+
+    /// [`CounterTable::add`] in any case.
+    #[cold]
+    #[inline(never)]
+    fn add_anywhere(
         &self,
         counter: &Counter,
         key: Key<'_>,
@@ -62,8 +157,6 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Counts at a place. `None` if it is not the counter's any more: then nothing was counted.
-    // Always: `add` is its only user, and its result would be copied twice.
-    #[inline(always)]
     fn add_at(
         &self,
         place: Place<'m>,
@@ -78,53 +171,50 @@ impl<'m> CounterTable<'m> {
             if !columns.is_settled(place, now) {
                 columns = place.settle(counter.size, &mut now, clock)?;
             }
-
             let before = columns.counts();
             if let Admission::Within(limit, window_type) = admission {
                 if !window_type.admits(counter.size, &before, limit, value) {
-                    return Some(Counted {
-                        counts: before,
-                        admitted: false,
-                        receipt: None,
-                    });
+                    return Some(Counted::refused(before));
                 }
             }
-
-            let new = Word::new(columns.stamp, columns.counted.plus(value));
-            // The one instruction that counts: it fails if the window was turned, if the cell
-            // changed hands, or if anybody else counted since the limit was checked. AcqRel: the
-            // next reader of the word sees the cell as this process saw it.
-            if columns
-                .current
-                .compare_exchange(columns.word.bits(), new.bits(), AcqRel, Acquire)
-                .is_err()
-            {
-                continue;
+            let new = Word::new(columns.stamp, columns.counted.plus_value(value));
+            match self.count_in(columns.current, columns.word, new, place, counter, value) {
+                Ok(receipt) => return Some(Counted::admitted(before, receipt)),
+                Err(Missed::Changed) => {}
+                Err(Missed::Gone) => return None,
             }
-            fail_point!("add.counted");
-            // If the cell changed hands meanwhile, the hit went with its old counter.
-            if !meta_of(place.cell).is_same_counter(place.meta) {
-                return None;
-            }
-            self.count(counter.namespace, |line| line.hits(value.thousandths()));
-
-            let counts = Counts {
-                current: before.current.plus(value),
-                ..before
-            };
-            let receipt = Receipt {
-                column: columns.current,
-                stamp: columns.stamp,
-                namespace: counter.namespace,
-                is_synced: counter.is_synced,
-                value,
-            };
-            return Some(Counted {
-                counts,
-                admitted: true,
-                receipt: Some(receipt),
-            });
         }
+    }
+
+    /// Counts `value` hits in a column that was just read as `old`, by making it `new`.
+    #[inline(always)]
+    fn count_in(
+        &self,
+        column: &'m AtomicU64,
+        old: Word,
+        new: Word,
+        place: Place<'m>,
+        counter: &Counter,
+        value: Hits,
+    ) -> Result<Receipt<'m>, Missed> {
+        // The one instruction that counts: it fails if the window was turned, if the cell
+        // changed hands, or if anybody else counted since the limit was checked. AcqRel: the
+        // next reader of the word sees the cell as this process saw it.
+        let swapped = column.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire);
+        if swapped.is_err() {
+            return Err(Missed::Changed);
+        }
+        fail_point!("add.counted");
+        // If the cell changed hands meanwhile, the hit went with its old counter.
+        if !meta_of(place.cell).is_same_counter(place.meta) {
+            return Err(Missed::Gone);
+        }
+        self.count(counter.lines, |line| line.hits(value.thousandths()));
+        Ok(Receipt {
+            column,
+            stamp: new.stamp(),
+            value,
+        })
     }
 
     /// What was counted of `key` so far: zeros for a key without a counter.
@@ -150,9 +240,10 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Takes hits back that were counted, unless their window or their counter is gone.
-    pub fn give_back(&self, receipt: &Receipt<'m>) {
-        if receipt.is_synced {
+    /// Takes hits back that were counted in one of `counter`, unless their window or the counter is
+    /// gone.
+    pub fn give_back(&self, counter: &Counter, receipt: &Receipt<'m>) {
+        if counter.is_synced {
             self.note_change(receipt.column);
         }
         let mut word = Word::from_bits(receipt.column.load(Acquire));
@@ -167,8 +258,8 @@ impl<'m> CounterTable<'m> {
                 Ok(_) => {
                     fail_point!("give_back.counted");
                     let back = Hits::ZERO.minus(receipt.value).thousandths();
-                    self.count(receipt.namespace, |line| line.hits(back));
-                    if receipt.is_synced {
+                    self.count(counter.lines, |line| line.hits(back));
+                    if counter.is_synced {
                         self.note_change(receipt.column);
                     }
                     return;

@@ -281,7 +281,7 @@ fn dying_while_giving_back() {
         },
         |fixture| {
             let receipt = fixture.add("k", T).receipt.unwrap();
-            fixture.shared.table.give_back(&receipt);
+            fixture.shared.table.give_back(&fixture.counter, &receipt);
         },
         &["add.counted", "give_back.counted"],
         |fixture, point| {

@@ -59,6 +59,7 @@ fn fixture() -> Fixture {
         namespace,
         size,
         is_synced: false,
+        lines: 0,
     };
     Fixture { table, counter }
 }
@@ -276,7 +277,7 @@ fn a_limit_holds_and_what_was_given_back_can_be_had_again() {
         let (mine, other) = both(take, move || {
             let receipt = take();
             if let Some(receipt) = &receipt {
-                fixture.table.give_back(receipt);
+                fixture.table.give_back(&fixture.counter, receipt);
             }
             receipt.is_some()
         });

@@ -149,6 +149,12 @@ impl Meta {
         self.0 & STATE_MASK & !SYNCED == COUNTER
     }
 
+    /// Whether this is a counter that is not synced.
+    #[inline]
+    pub(super) const fn is_local_counter(self) -> bool {
+        self.0 & STATE_MASK == COUNTER
+    }
+
     /// Whether the counter is synced.
     #[inline]
     pub(super) const fn is_synced(self) -> bool {

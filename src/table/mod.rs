@@ -77,6 +77,8 @@ pub struct Counter {
     namespace: NamespaceIndex,
     size: WindowSize,
     is_synced: bool,
+    /// Where the event counters of the namespace begin.
+    lines: usize,
 }
 
 /// A key: any bytes, hashed for one table.
@@ -144,8 +146,6 @@ pub struct Counted<'m> {
 pub struct Receipt<'m> {
     column: &'m atomic::AtomicU64,
     stamp: Stamp,
-    namespace: NamespaceIndex,
-    is_synced: bool,
     value: Hits,
 }
 
@@ -229,6 +229,7 @@ impl<'m> CounterTable<'m> {
             namespace,
             size,
             is_synced: false,
+            lines: self.lines_of(namespace),
         }
     }
 
@@ -241,16 +242,15 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Counts the outcome of a request of `namespace`.
+    /// Counts the outcome of a request that was counted in one of `counter`.
     #[inline]
-    pub fn count_outcome(&self, namespace: NamespaceIndex, outcome: Outcome) {
-        self.count(namespace, |line| line.count(outcome));
+    pub fn count_outcome(&self, counter: &Counter, outcome: Outcome) {
+        self.count(counter.lines, |line| line.count(outcome));
     }
 
     /// What happened in `namespace` since the zone was made, on this node.
     pub fn namespace_stats(&self, namespace: NamespaceIndex) -> NamespaceStats {
-        let workers = self.parts.zone_lines.len();
-        let start = namespace.get().saturating_mul(workers);
+        let (start, workers) = (self.lines_of(namespace), self.parts.zone_lines.len());
         let lines = self
             .parts
             .namespace_lines
@@ -263,14 +263,16 @@ impl<'m> CounterTable<'m> {
         ZoneLine::sum(self.parts.zone_lines)
     }
 
-    /// Counts an event of `namespace`, as this worker.
-    #[inline]
-    fn count(&self, namespace: NamespaceIndex, event: impl FnOnce(&NamespaceLine)) {
+    /// Where the event counters of `namespace` begin: there is a line for each worker.
+    fn lines_of(&self, namespace: NamespaceIndex) -> usize {
         let workers = self.parts.zone_lines.len();
-        let line = namespace
-            .get()
-            .wrapping_mul(workers)
-            .wrapping_add(self.worker.load(Relaxed));
+        namespace.get().saturating_mul(workers)
+    }
+
+    /// Counts an event of the namespace whose event counters begin at `lines`, as this worker.
+    #[inline]
+    fn count(&self, lines: usize, event: impl FnOnce(&NamespaceLine)) {
+        let line = lines.wrapping_add(self.worker.load(Relaxed));
         if let Some(line) = self.parts.namespace_lines.get(line) {
             event(line);
         }

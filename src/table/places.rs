@@ -192,12 +192,19 @@ impl<'m> CounterTable<'m> {
 
     #[inline]
     fn find_at_home(&self, id: Identity) -> Option<Place<'m>> {
+        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.cell, id);
+        self.home(id).filter(found)
+    }
+
+    /// The home of `id`, whatever is there.
+    #[inline(always)]
+    pub(super) fn home(&self, id: Identity) -> Option<Place<'m>> {
         let [one, two] = id.0;
         let buckets: &'m [Bucket] = self.parts.buckets;
         let bucket = buckets.get(scale(one, buckets.len()))?;
         let cell = bucket.get(home_way(two))?;
         let meta = meta_of(cell);
-        (meta.is_counter() && has_identity(cell, id)).then_some(Place { cell, meta })
+        Some(Place { cell, meta })
     }
 
     #[cold]
@@ -294,7 +301,7 @@ impl<'m> CounterTable<'m> {
             Ok(()) => {
                 fail_point!("insert.tagged");
                 claim.publish(meta)?;
-                self.count(counter.namespace, NamespaceLine::inserted);
+                self.count(counter.lines, NamespaceLine::inserted);
                 Ok(Place { cell, meta })
             }
             Err(lost) => {
@@ -423,7 +430,7 @@ impl<'m> CounterTable<'m> {
 /// Whether the counter in `cell` is that of `id`. An identity is only replaced while the cell is
 /// busy, after which its meta is another: whoever changes a word by a place notices.
 #[inline]
-fn has_identity(cell: &Cell, id: Identity) -> bool {
+pub(super) fn has_identity(cell: &Cell, id: Identity) -> bool {
     let ([cell_one, cell_two], [one, two]) = (&cell.id, id.0);
     cell_one.load(Relaxed) == one && cell_two.load(Relaxed) == two
 }

@@ -3,7 +3,7 @@
 
 use super::atomic::{EventCounter, Ordering::Relaxed};
 
-/// What became of the requests (or other callers) of a namespace.
+/// What became of the requests (or other callers) of a namespace: the number of its event counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Admitted.
@@ -75,14 +75,9 @@ pub struct ZoneStats {
 impl NamespaceLine {
     #[inline]
     pub(super) fn count(&self, outcome: Outcome) {
-        let [passed, rejected, dry_run, error] = &self.outcomes;
-        let counter = match outcome {
-            Outcome::Passed => passed,
-            Outcome::Rejected => rejected,
-            Outcome::RejectedDryRun => dry_run,
-            Outcome::Error => error,
-        };
-        counter.fetch_add(1, Relaxed);
+        if let Some(counter) = self.outcomes.get(outcome as usize) {
+            counter.fetch_add(1, Relaxed);
+        }
     }
 
     /// Adds hits; what is given back is subtracted, hence the wrapping.

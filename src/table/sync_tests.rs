@@ -144,7 +144,7 @@ fn what_the_store_has_is_not_a_change() {
     );
     assert_eq!(fixture.take().len(), 1);
     table.set_pushed(change.counter, number, hits(6));
-    table.give_back(&counted.receipt.unwrap());
+    table.give_back(&fixture.counter, &counted.receipt.unwrap());
     let back = fixture.take().remove(0).windows[0];
     assert_eq!((back.local, back.pushed), (hits(5), hits(6)));
 }

@@ -149,15 +149,15 @@ fn hits_are_given_back_to_the_window_they_came_from() {
             .unwrap()
     };
     let (one, two) = (add(1), add(2));
-    table.give_back(&one);
+    table.give_back(&fixture.counter, &one);
     assert_eq!(fixture.read("a").current, hits(2));
     fixture.later(1000);
-    table.give_back(&two);
+    table.give_back(&fixture.counter, &two);
     assert_eq!(fixture.read("a").previous, Hits::ZERO);
     let three = add(3);
     fixture.later(2000);
     fixture.add("a", 10);
-    table.give_back(&three);
+    table.give_back(&fixture.counter, &three);
     assert_eq!(fixture.read("a").current, hits(10));
     assert_eq!(
         table.namespace_stats(fixture.counter.namespace()).hits,
@@ -254,7 +254,7 @@ fn hits_that_are_given_back_late_leave_no_debt() {
     fixture.add("a", 1);
     fixture.clock.set(T + 1000);
     fixture.add("a", 1);
-    table.give_back(&late.receipt.unwrap());
+    table.give_back(&fixture.counter, &late.receipt.unwrap());
     assert_eq!(fixture.read("a").current, Hits::ZERO);
     assert_eq!(fixture.add("a", 1).current, Hits::ONE);
 }
@@ -414,8 +414,8 @@ fn events_of_all_workers_are_summed() {
     let (table, namespace) = (&fixture.shared.table, fixture.counter.namespace());
     for worker in [0, 1, 2, 17, 1000] {
         table.set_worker(worker);
-        table.count_outcome(namespace, Outcome::Passed);
-        table.count_outcome(namespace, Outcome::Rejected);
+        table.count_outcome(&fixture.counter, Outcome::Passed);
+        table.count_outcome(&fixture.counter, Outcome::Rejected);
         fixture.add("a", 1);
     }
     let stats = table.namespace_stats(namespace);

@@ -3,20 +3,24 @@
 use std::rc::Rc;
 
 use nginx_sys::{NGX_HTTP_TOO_MANY_REQUESTS, NGX_LOG_ERR, ngx_http_request_t, ngx_int_t};
-use ngx::http::{Merge, MergeConfigError};
 
 use super::super::log::Level;
 use super::rules::RuleSet;
 use super::text::{self, EvaluationError, Text};
+use crate::table::Outcome;
 
 /// The configuration of a `location`.
 #[derive(Debug, Default)]
 pub(in super::super) struct LocationConf {
     pub(super) key: Option<Rc<Text>>,
     pub(super) rules: Option<Rc<RuleSet>>,
+    /// The rules of this level or else of one above, unless they are off.
+    effective: Option<Rc<RuleSet>>,
     pub(super) options: Options,
     /// Those of this level and of all levels above.
     pub(in super::super) settings: Settings,
+    /// [`MainConf::context_slot`](super::MainConf), where it is needed most.
+    pub(in super::super) context_slot: usize,
 }
 
 /// What the directives of one level say.
@@ -38,8 +42,8 @@ pub(in super::super) struct Settings {
     pub(in super::super) count_rejected: bool,
     /// The status of a rejection.
     pub(in super::super) status: ngx_int_t,
-    /// Whether requests are decided on, but never rejected.
-    pub(in super::super) dry_run: bool,
+    /// What comes of a request that is refused: in a dry run it is not rejected.
+    pub(in super::super) refusal: Outcome,
     /// The level at which rejections are logged.
     pub(in super::super) log_level: Level,
     pub(in super::super) headers: Headers,
@@ -67,10 +71,20 @@ pub(in super::super) enum Phase {
 }
 
 impl LocationConf {
+    /// Takes what this level does not say from the level above.
+    pub(in super::super) fn inherit(&mut self, prev: &LocationConf, context_slot: usize) {
+        self.key = self.key.take().or_else(|| prev.key.clone());
+        self.rules = self.rules.take().or_else(|| prev.rules.clone());
+        self.effective = self.rules.clone().filter(|rules| !rules.is_off());
+        self.options.inherit(&prev.options);
+        self.settings = Settings::of(&self.options);
+        self.context_slot = context_slot;
+    }
+
     /// The rules that apply, if any.
     #[inline]
     pub(in super::super) fn rules(&self) -> Option<&RuleSet> {
-        self.rules.as_deref().filter(|set| !set.is_off())
+        self.effective.as_deref()
     }
 
     /// The key that `request` is counted by: `$remote_addr` without a `ratelimit_key`.
@@ -84,16 +98,6 @@ impl LocationConf {
             // SAFETY: a request has a connection, whose address lives as long.
             None => Ok(unsafe { text::bytes(&(*(*request).connection).addr_text) }),
         }
-    }
-}
-
-impl Merge for LocationConf {
-    fn merge(&mut self, prev: &Self) -> Result<(), MergeConfigError> {
-        self.key = self.key.take().or_else(|| prev.key.clone());
-        self.rules = self.rules.take().or_else(|| prev.rules.clone());
-        self.options.inherit(&prev.options);
-        self.settings = Settings::of(&self.options);
-        Ok(())
     }
 }
 
@@ -117,7 +121,10 @@ impl Settings {
             status: options
                 .status
                 .unwrap_or(NGX_HTTP_TOO_MANY_REQUESTS as ngx_int_t),
-            dry_run: options.dry_run.unwrap_or(false),
+            refusal: match options.dry_run {
+                Some(true) => Outcome::RejectedDryRun,
+                _ => Outcome::Rejected,
+            },
             log_level: options.log_level.unwrap_or(NGX_LOG_ERR),
             headers: options.headers.unwrap_or(Headers::IETF),
             retry_after_jitter: options.retry_after_jitter.unwrap_or(0),

@@ -26,7 +26,7 @@ use crate::store::options::StoreOptions;
 
 pub(super) use directives::COMMANDS;
 pub(super) use location::{Headers, LocationConf, Phase, Settings};
-pub(super) use rules::{Active, ActiveRule, Cost, RuleSet};
+pub(super) use rules::{Active, Cost, Key as RuleKey, RuleSet};
 pub(super) use text::{Amount, Evaluated, EvaluationError};
 
 use directives::Failure;

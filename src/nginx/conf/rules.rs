@@ -61,9 +61,20 @@ pub(in super::super) struct Active {
 /// A rule with its counters.
 #[derive(Debug)]
 pub(in super::super) struct ActiveRule {
-    pub(in super::super) key: Option<&'static Text>,
+    pub(in super::super) key: Key,
     pub(in super::super) cost: &'static Cost,
     pub(in super::super) limits: Box<[ActiveLimit]>,
+}
+
+/// What a rule counts by.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Key {
+    /// The key of the level.
+    OfLevel,
+    /// The same as the rule before, in the same table.
+    AsBefore,
+    /// A key of its own.
+    Own(&'static Text),
 }
 
 /// A limit with its counters.
@@ -157,6 +168,8 @@ impl RuleSet {
     #[cold]
     fn activate(&'static self) -> Active {
         let mut rules: Vec<ActiveRule> = Vec::new();
+        // The table of the rule before, if that counts by the key of the level.
+        let mut level_table = None;
         for rule in &self.rules {
             // There are no requests before every namespace is in its zone.
             let Some(namespace) = rule.namespace.namespace.get() else {
@@ -169,8 +182,15 @@ impl RuleSet {
                 let bound = BoundLimit::new(limit.clone(), namespace, earlier);
                 limits.push(ActiveLimit { bound, hits });
             }
+            let table = &raw const *namespace.table();
+            let key = match &rule.key {
+                Some(text) => Key::Own(text),
+                None if level_table == Some(table) => Key::AsBefore,
+                None => Key::OfLevel,
+            };
+            level_table = rule.key.is_none().then_some(table);
             rules.push(ActiveRule {
-                key: rule.key.as_ref(),
+                key,
                 cost: &rule.cost,
                 limits: limits.into(),
             });

@@ -12,12 +12,12 @@ use nginx_sys::{
 use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
 
-use super::super::conf::{RuleSet, Settings};
+use super::super::conf::{Active, RuleSet, Settings};
 use super::super::module::Module;
 use crate::engine::{Charge, Charges};
 use crate::policy::headers;
 use crate::policy::limit::Verdict;
-use crate::table::Outcome;
+use crate::table::{Key, Outcome};
 
 /// The decision on a request. It is never dropped: its memory is the request's.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ impl Context {
         self.is_accounted() && (!self.settings.headers.is_off() || self.is_rejected())
     }
 
-    pub(super) fn verdicts(&self) -> impl Iterator<Item = &Verdict<'static>> + Clone {
-        self.charges.iter().map(|charge| &charge.verdict)
+    pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict<'static>> {
+        self.charges.iter().map(Charge::verdict)
     }
 
     /// How long the client is to wait, in milliseconds; `None` if it need not try again.
@@ -64,12 +64,18 @@ impl Context {
     }
 }
 
-/// Memory of a request for its context and charges.
+/// Memory of a request for its context, keys and charges.
 pub(super) struct Room {
     context: NonNull<Context>,
     charges: NonNull<Charge<'static, 'static>>,
     len: usize,
     capacity: usize,
+}
+
+/// Memory of a request for its keys.
+pub(super) struct Keys {
+    next: NonNull<Key<'static>>,
+    left: usize,
 }
 
 /// A variable without a value.
@@ -101,16 +107,13 @@ pub(in super::super) fn add_slot(cf: *mut ngx_conf_t) -> Option<ngx_uint_t> {
 pub(super) struct Slot(NonNull<*mut Context>);
 
 impl Slot {
-    /// The slot of the main request of `request`; `None` without a configuration.
+    /// The slot of the main request of `request`, which is number `context_slot` of the request's
+    /// configuration.
     #[inline]
-    pub(super) fn of(request: *mut ngx_http_request_t) -> Option<Slot> {
-        // SAFETY: a request that has not ended has the configuration of its cycle, and values for
-        // all of its variables, which are zeroed when it begins. Nobody else uses `data` of this
-        // one.
-        let data = unsafe {
-            let conf = Module::main_conf(&*request)?;
-            &raw mut (*(*request).variables.add(conf.context_slot)).data
-        };
+    pub(super) fn of(request: *mut ngx_http_request_t, context_slot: usize) -> Option<Slot> {
+        // SAFETY: a request that has not ended has values for all variables of its configuration,
+        // which are zeroed when it begins. Nobody else uses `data` of this one.
+        let data = unsafe { &raw mut (*(*request).variables.add(context_slot)).data };
         NonNull::new(data.cast()).map(Slot)
     }
 
@@ -123,26 +126,34 @@ impl Slot {
 }
 
 impl Room {
-    /// Memory of the main request of `request` for a context and `capacity` charges. `None`: there
-    /// is none.
+    /// Memory of the main request of `request` for a context, and for what `rules` may need of keys
+    /// and charges. `None`: there is none.
     #[inline]
-    pub(super) fn new(request: *mut ngx_http_request_t, capacity: usize) -> Option<Room> {
-        const { assert!(align_of::<Context>() == align_of::<Charge<'_, '_>>()) };
-        const { assert!(align_of::<Context>() <= nginx_sys::NGX_ALIGNMENT) };
-        // No overflow: there are so many limits in memory.
-        let size = size_of::<Charge<'_, '_>>().wrapping_mul(capacity);
+    pub(super) fn new(request: *mut ngx_http_request_t, rules: &Active) -> Option<(Room, Keys)> {
+        const {
+            assert!(align_of::<Context>() == align_of::<Charge<'_, '_>>());
+            assert!(align_of::<Context>() == align_of::<Key<'_>>());
+            assert!(align_of::<Context>() <= nginx_sys::NGX_ALIGNMENT);
+        };
+        let (keys, charges) = (rules.rules.len(), rules.limit_count);
+        // No overflow: there are so many rules and limits in memory.
+        let size = size_of::<Key<'_>>().wrapping_mul(keys);
+        let size = size.wrapping_add(size_of::<Charge<'_, '_>>().wrapping_mul(charges));
         let size = size.wrapping_add(size_of::<Context>());
         // SAFETY: a request has a main request (perhaps itself), and that a pool, whose memory is
-        // aligned, and freed when the request ends. The charges follow the context.
+        // aligned, and freed when the request ends. The keys follow the context, and the charges
+        // the keys.
         unsafe {
             let memory = ngx_palloc((*(*request).main).pool, size);
             let context = NonNull::new(memory.cast::<Context>())?;
-            Some(Room {
+            let next = context.add(1).cast::<Key<'_>>();
+            let room = Room {
                 context,
-                charges: context.add(1).cast(),
+                charges: next.add(keys).cast(),
                 len: 0,
-                capacity,
-            })
+                capacity: charges,
+            };
+            Some((room, Keys { next, left: keys }))
         }
     }
 
@@ -160,6 +171,21 @@ impl Room {
             self.context.write(make(charges));
             slot.0.write(self.context.as_ptr());
             self.context.as_ref()
+        }
+    }
+}
+
+impl Keys {
+    /// Keeps a key as long as the request. `None` if there are more than rules.
+    #[inline]
+    pub(super) fn keep(&mut self, key: Key<'static>) -> Option<&'static Key<'static>> {
+        self.left = self.left.checked_sub(1)?;
+        let place = self.next;
+        // SAFETY: within the memory that `Room::new` took for so many keys, which is the request's.
+        unsafe {
+            self.next = place.add(1);
+            place.write(key);
+            Some(place.as_ref())
         }
     }
 }
@@ -184,5 +210,7 @@ impl Charges<'static, 'static> for Room {
 /// The decision on the main request of `request`, if there was one.
 #[inline]
 pub(super) fn of<'r>(request: *mut ngx_http_request_t) -> Option<&'r Context> {
-    Slot::of(request)?.get()
+    // SAFETY: a request that has not ended has the configuration of its cycle.
+    let conf = Module::main_conf(unsafe { &*request })?;
+    Slot::of(request, conf.context_slot)?.get()
 }

@@ -12,7 +12,7 @@ use nginx_sys::{
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
 use super::super::conf::{
-    Active, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf, MainConf, Phase,
+    Active, Amount, Cost, Evaluated, EvaluationError, LocationConf, MainConf, Phase, RuleKey,
     RuleSet,
 };
 use super::super::guard::guard;
@@ -25,7 +25,7 @@ use crate::engine::{Attempt, charge_late};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, is_accounted};
 use crate::policy::limit::tightest;
-use crate::table::{CounterTable, Key, Outcome};
+use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
@@ -73,7 +73,6 @@ unsafe extern "C" fn precontent(request: *mut ngx_http_request_t) -> ngx_int_t {
 }
 
 /// Admitted is NGX_DECLINED: NGX_OK would skip the phase's other handlers.
-#[inline]
 fn handle(request: *mut ngx_http_request_t, phase: Phase) -> ngx_int_t {
     // SAFETY: nginx passes a request that has not ended.
     let Some(conf) = Module::location_conf(unsafe { &*request }) else {
@@ -83,7 +82,7 @@ fn handle(request: *mut ngx_http_request_t, phase: Phase) -> ngx_int_t {
         return DECLINED;
     };
     guard(SERVER_ERROR, || {
-        let Some(slot) = Slot::of(request) else {
+        let Some(slot) = Slot::of(request, conf.context_slot) else {
             return DECLINED;
         };
         match slot.get() {
@@ -103,21 +102,25 @@ fn decide(
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
-    let Active {
-        rules: active,
-        limit_count,
-        ..
-    } = rules.active();
-    let settings = &conf.settings;
-    let room = Room::new(request, *limit_count).ok_or(EvaluationError)?;
-
+    let (active, settings) = (rules.active(), &conf.settings);
+    let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut attempt = Attempt::new(room, settings.count_rejected);
-    let mut level_key = LevelKey::new(request, conf);
-    for rule in active {
+    let mut key = None;
+    for rule in &active.rules {
         let [first, ..] = &*rule.limits else { continue };
-        let Some(key) = level_key.or_of(rule, first.bound.table())? else {
-            continue;
+        let bytes = match rule.key {
+            RuleKey::OfLevel => Some(conf.evaluate_key(request)?),
+            RuleKey::AsBefore => None,
+            RuleKey::Own(text) => Some(text.evaluate(request)?),
         };
+        if let Some(bytes) = bytes {
+            key = if is_accounted(bytes) || refuse_key(bytes, request) {
+                keys.keep(first.bound.table().key(bytes))
+            } else {
+                None
+            };
+        }
+        let Some(key) = key else { continue };
         let cost = cost_of(rule.cost, request)?;
         for limit in &rule.limits {
             if let Some(hits) = hits_of(limit.hits, &limit.bound.limit.name, request)? {
@@ -125,23 +128,17 @@ fn decide(
             }
         }
     }
-    let refusal = if settings.dry_run {
-        Outcome::RejectedDryRun
-    } else {
-        Outcome::Rejected
-    };
-    let (outcome, room) = attempt.finish(refusal);
-    let jitter = match settings.retry_after_jitter {
-        0 => 0,
-        most if outcome == Outcome::Rejected => random_up_to(most),
-        _ => 0,
-    };
+    let (outcome, room) = attempt.finish(settings.refusal);
     let context = room.keep(slot, |charges| Context {
         rules,
         settings,
         charges,
         outcome,
-        jitter,
+        jitter: if outcome == Outcome::Rejected {
+            random_up_to(settings.retry_after_jitter)
+        } else {
+            0
+        },
         decided_on: request,
     });
     log::debug(log_of(request), || {
@@ -151,79 +148,34 @@ fn decide(
         return Ok(DECLINED);
     }
     log_rejection(request, context);
-    if outcome == Outcome::Rejected {
-        Ok(reject(request, context))
-    } else {
-        Ok(DECLINED)
-    }
+    Ok(reject(request, context))
 }
 
-/// The key that rules without one of their own count by: it is evaluated once.
-struct LevelKey {
-    request: *mut ngx_http_request_t,
-    conf: &'static LocationConf,
-    bytes: Option<&'static [u8]>,
-    hashed: Option<(&'static CounterTable<'static>, Key<'static>)>,
-}
-
-impl LevelKey {
-    #[inline]
-    fn new(request: *mut ngx_http_request_t, conf: &'static LocationConf) -> LevelKey {
-        LevelKey {
-            request,
-            conf,
-            bytes: None,
-            hashed: None,
-        }
-    }
-
-    /// The key of `rule`, or that of the level, hashed for `table`; `None` if it is not accounted.
-    #[inline]
-    fn or_of(
-        &mut self,
-        rule: &ActiveRule,
-        table: &'static CounterTable<'static>,
-    ) -> Result<Option<Key<'static>>, EvaluationError> {
-        if let Some(text) = rule.key {
-            let key = text.evaluate(self.request)?;
-            return Ok(accounted(key, self.request).map(|key| table.key(key)));
-        }
-        let key = match self.bytes {
-            Some(bytes) => bytes,
-            None => {
-                let bytes = self.conf.evaluate_key(self.request)?;
-                let bytes = accounted(bytes, self.request).unwrap_or_default();
-                *self.bytes.insert(bytes)
-            }
-        };
-        if key.is_empty() {
-            return Ok(None);
-        }
-        let key = match self.hashed {
-            Some((known, key)) if ptr::eq(known, table) => key,
-            _ => table.key(key),
-        };
-        self.hashed = Some((table, key));
-        Ok(Some(key))
-    }
-}
-
-/// The key if it is accounted; logs one that is too long.
-#[inline]
-fn accounted(key: &'static [u8], request: *mut ngx_http_request_t) -> Option<&'static [u8]> {
-    if is_accounted(key) {
-        return Some(key);
-    }
+/// A key that is not accounted: returns false, and logs one that is too long.
+#[cold]
+fn refuse_key(key: &[u8], request: *mut ngx_http_request_t) -> bool {
     if key.len() > MAX_KEY_LEN {
         let message = format_args!("ratelimit: a key of {} bytes is not accounted", key.len());
         log::error(NGX_LOG_ERR, log_of(request), message);
     }
-    None
+    false
 }
 
 /// The hits that a limit admits; `None` if it does not apply.
 #[inline]
 fn hits_of(
+    hits: &Amount,
+    name: &str,
+    request: *mut ngx_http_request_t,
+) -> Result<Option<Hits>, EvaluationError> {
+    match hits {
+        Amount::Constant(hits) => Ok(Some(*hits)),
+        Amount::Variable(_) => variable_hits_of(hits, name, request),
+    }
+}
+
+#[cold]
+fn variable_hits_of(
     hits: &Amount,
     name: &str,
     request: *mut ngx_http_request_t,
@@ -302,9 +254,12 @@ fn again(request: *mut ngx_http_request_t, context: &'static Context) -> ngx_int
     }
 }
 
-/// Answers a request that was rejected.
+/// Answers a request that was refused, unless this is a dry run.
 #[cold]
 fn reject(request: *mut ngx_http_request_t, context: &Context) -> ngx_int_t {
+    if !context.is_rejected() {
+        return DECLINED;
+    }
     let status = context.settings.status;
     if status != CLOSE && grpc::is_call(request) {
         grpc::answer(request, grpc::RESOURCE_EXHAUSTED, "rate limit exceeded")

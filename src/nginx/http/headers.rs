@@ -32,7 +32,7 @@ unsafe extern "C" fn filter(request: *mut ngx_http_request_t) -> ngx_int_t {
     if let Some(context) = context::of(request) {
         // SAFETY: nginx passes a request that has not ended. Subrequests have no headers.
         let is_main = unsafe { (*request).main } == request;
-        if is_main && context.has_headers() && guard(None, || add(request, context)).is_none() {
+        if is_main && context.has_headers() && add_guarded(request, context).is_none() {
             return NGX_ERROR as ngx_int_t;
         }
     }
@@ -45,7 +45,12 @@ unsafe extern "C" fn filter(request: *mut ngx_http_request_t) -> ngx_int_t {
 }
 
 /// Adds the headers. `None`: no memory.
+// Not inlined: a request without headers need not save what adding them takes.
 #[inline(never)]
+fn add_guarded(request: *mut ngx_http_request_t, context: &'static Context) -> Option<()> {
+    guard(None, || add(request, context))
+}
+
 fn add(request: *mut ngx_http_request_t, context: &'static Context) -> Option<()> {
     let Headers {
         ietf,
@@ -91,7 +96,7 @@ fn add_ietf(request: *mut ngx_http_request_t, context: &'static Context) -> Opti
 
     let mut value = PoolText::new(request, capacity)?;
     match context.charges {
-        [only] => headers::state([&only.verdict], |part| value.put(part)),
+        [only] => headers::state([only.verdict()], |part| value.put(part)),
         _ => headers::state(by_tightness(context.verdicts()), |part| value.put(part)),
     }
     put(request, headers::STATE, value.into_static())

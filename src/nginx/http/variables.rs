@@ -30,23 +30,23 @@ static VARIABLES: [Variable; 9] = [
         text(request, tightest(request)?.bound().namespace())
     }),
     Variable(ngx_string!("ratelimit_limit"), |request| {
-        text(request, tightest(request)?.verdict.hits)
+        text(request, tightest(request)?.verdict().hits)
     }),
     Variable(ngx_string!("ratelimit_window"), |request| {
-        seconds(request, tightest(request)?.verdict.limit.size.millis())
+        seconds(request, tightest(request)?.verdict().limit.size.millis())
     }),
     Variable(ngx_string!("ratelimit_rate"), |request| {
-        text(request, tightest(request)?.verdict.rate())
+        text(request, tightest(request)?.verdict().rate())
     }),
     Variable(ngx_string!("ratelimit_remaining"), |request| {
-        text(request, tightest(request)?.verdict.remaining().whole())
+        text(request, tightest(request)?.verdict().remaining().whole())
     }),
     Variable(ngx_string!("ratelimit_reset"), |request| {
-        let verdict = &tightest(request)?.verdict;
+        let verdict = tightest(request)?.verdict();
         seconds(request, verdict.reset(verdict.remaining())?)
     }),
     Variable(ngx_string!("ratelimit_retry_after"), |request| {
-        let wait = tightest(request)?.verdict.retry_after()?;
+        let wait = tightest(request)?.verdict().retry_after()?;
         let jitter = context::of(request)?.jitter;
         seconds(request, wait.saturating_add(jitter))
     }),
@@ -103,7 +103,7 @@ fn status(request: Request) -> Option<&'static [u8]> {
 
 fn tightest(request: Request) -> Option<&'static Charge<'static, 'static>> {
     let charges = context::of(request)?.charges.iter();
-    charges.min_by(|one, two| one.verdict.tightness(&two.verdict))
+    charges.min_by(|one, two| one.verdict().tightness(&two.verdict()))
 }
 
 /// The client's address, or the /64 that it is in, which is what one client has of IPv6. Nothing
