@@ -141,7 +141,7 @@ impl Verdict<'_> {
     }
 
     /// Orders by tightness, the tightest first: what refuses before what admits, then by the share
-    /// of the limit that remains.
+    /// of the limit that remains; of what refuses with equal shares, by what refuses for longer.
     pub fn tightness(&self, other: &Self) -> Ordering {
         // remaining / limit < other.remaining / other.limit, without a division. Products of two
         // numbers of 48 bits.
@@ -150,7 +150,16 @@ impl Verdict<'_> {
             i128::from(remaining.thousandths()).wrapping_mul(i128::from(limit.thousandths()))
         };
         let by_share = || crosswise(self, other).cmp(&crosswise(other, self));
-        self.admitted.cmp(&other.admitted).then_with(by_share)
+        let by_wait = || {
+            let wait = |it: &Self| it.retry_after().unwrap_or(u64::MAX);
+            if self.admitted || other.admitted {
+                Ordering::Equal
+            } else {
+                wait(other).cmp(&wait(self))
+            }
+        };
+        let by_verdict = self.admitted.cmp(&other.admitted);
+        by_verdict.then_with(by_share).then_with(by_wait)
     }
 }
 
@@ -306,5 +315,13 @@ mod tests {
         let verdicts = [nine_tenths, half, refused];
         assert_eq!(currents(by_tightness(verdicts)), [10, 50, 1]);
         assert_eq!(currents(tightest(verdicts).into_iter().collect()), [10]);
+
+        // Both are used up: the minute's is so for longer.
+        let (short, long) = (
+            verdict(&few, 10_000, 0, false),
+            verdict(&many, 100_000, 0, false),
+        );
+        assert_eq!(long.tightness(&short), Ordering::Less);
+        assert_eq!(short.tightness(&long), Ordering::Greater);
     }
 }

@@ -188,6 +188,13 @@ impl MainConf {
                 return Err(Failure::At(origin.clone(), message));
             }
         }
+        if options.sync != SyncMode::Local {
+            return fail(format!(
+                "{title}: sync_rate {} is not supported by this version: expected \"sync_rate \
+                 off\"",
+                options.sync
+            ));
+        }
         if let Some(warning) = namespace
             .smallest_window()
             .and_then(|size| options.sync_rate_warning(size))
@@ -197,13 +204,6 @@ impl MainConf {
                 log,
                 format_args!("{title}: {warning} in {origin}"),
             );
-        }
-        if options.sync != SyncMode::Local {
-            return fail(format!(
-                "{title}: sync_rate {} is not supported by this version: expected \"sync_rate \
-                 off\"",
-                options.sync
-            ));
         }
         Ok(zone)
     }

@@ -213,17 +213,21 @@ fn amount_or(
     amount: &Amount,
     request: *mut ngx_http_request_t,
 ) -> Result<Hits, EvaluationError> {
-    let (level, text) = match amount.evaluate(request)? {
+    match amount.evaluate(request)? {
         Evaluated::Hits(hits) => return Ok(hits),
-        // As from an upstream that does not say: not worth an error with every request.
-        Evaluated::Empty => (NGX_LOG_INFO, &b""[..]),
-        Evaluated::Wrong(text) => (NGX_LOG_ERR, text),
-    };
-    let message = format_args!(
-        "ratelimit: the {what} is \"{}\", which is no plain decimal: {otherwise} is counted",
-        text.escape_ascii()
-    );
-    log::error(level, log_of(request), message);
+        Evaluated::Empty => {
+            // As from an upstream that does not say: not worth an error with every request.
+            let message = format_args!("ratelimit: the {what} is empty: {otherwise} is counted");
+            log::error(NGX_LOG_INFO, log_of(request), message);
+        }
+        Evaluated::Wrong(text) => {
+            let message = format_args!(
+                "ratelimit: the {what} is \"{}\", which is no plain decimal: {otherwise} is counted",
+                text.escape_ascii()
+            );
+            log::error(NGX_LOG_ERR, log_of(request), message);
+        }
+    }
     Ok(otherwise)
 }
 
