@@ -1,33 +1,16 @@
 # What the configuration accepts. Wrong ones keep nginx from starting: one
 # [emerg] line names the wrong word, says what would be right, and where it is.
-# Odd but legal ones start.
-#
-# In a block that must die, the section error_log lists the parts of that line,
-# in their order; `[no place]` stands for nginx's own messages that have none.
+# Odd but legal ones start. How blocks are read is told in
+# lib/Configuration.pm; here, there is a zone "counters" unless they have a
+# section http_config.
 
 use Test::Nginx::Socket 'no_plan';
 
-add_block_preprocessor(sub {
-    my ($block) = @_;
-    $block->set_value(http_config => 'ratelimit_zone zone=counters:1m;')
-        if !defined $block->http_config;
-    $block->set_value(config => '') if !defined $block->config;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Configuration;
 
-    if (defined $block->must_die) {
-        my @parts = split /\n/, $block->error_log;
-        my $place = ' in \S+/nginx\.conf:\d+$';
-        ($place) = ('', pop @parts) if $parts[-1] eq '[no place]';
-        my $line = join '.*', '\[emerg\]', map { quotemeta } @parts;
-        $block->set_value(error_log          => qr/$line.*$place/);
-        $block->set_value(grep_error_log     => '[emerg]');
-        $block->set_value(grep_error_log_out => "[emerg]\n");
-        $block->set_value(suppress_stderr    => 1);
-    }
-    else {
-        $block->set_value(request      => 'GET /') if !defined $block->request;
-        $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit|warn)\]/]);
-    }
-});
+add_block_preprocessor(sub { configure($_[0], 'ratelimit_zone zone=counters:1m;') });
 
 no_long_string();
 run_tests();
@@ -162,7 +145,7 @@ not "off"
 === ratelimit_zone: a name that is taken
 --- http_config
     ratelimit_zone zone=counters:1m;
-    ratelimit_zone zone=counters:1m;
+    ratelimit_zone zone=counters:1m; # here
 --- must_die
 --- error_log
 ratelimit_zone: zone "counters" is duplicate
@@ -172,7 +155,7 @@ ratelimit_zone: zone "counters" is duplicate
 === ratelimit_zone: a name that is taken with another size
 --- http_config
     ratelimit_zone zone=counters:1m;
-    ratelimit_zone zone=counters:2m;
+    ratelimit_zone zone=counters:2m; # here
 --- must_die
 --- error_log
 ratelimit_zone: zone "counters" is duplicate
@@ -205,6 +188,113 @@ expected "zone=name:size"
 --- error_log
 ratelimit_zone: one parameter too many, "zone=other:1m"
 expected "zone=name:size"
+
+
+
+=== ratelimit_zone: a size in gigabytes
+--- http_config
+    ratelimit_zone zone=counters:1g;
+--- must_die
+--- error_log
+ratelimit_zone: invalid size in "zone=counters:1g"
+a number of bytes, or of k or m
+
+
+
+=== ratelimit_zone: a size of too many digits
+--- http_config
+    ratelimit_zone zone=counters:99999999999999999999;
+--- must_die
+--- error_log
+ratelimit_zone: invalid size in "zone=counters:99999999999999999999"
+a number of bytes, or of k or m
+
+
+
+=== ratelimit_zone: two sizes
+--- http_config
+    ratelimit_zone zone=counters:1m:2m;
+--- must_die
+--- error_log
+ratelimit_zone: invalid size in "zone=counters:1m:2m"
+a number of bytes, or of k or m
+
+
+
+=== ratelimit_zone: a name that is very long
+--- http_config eval
+'ratelimit_zone zone=' . 'x' x 1200 . ':1m;'
+--- must_die
+--- error_log
+ratelimit_zone: invalid name "xxxxxxxx
+1 to 64 of A-Z, a-z, 0-9, "_", ".", "-"
+
+
+
+=== ratelimit_zone: a name that another module has taken
+--- http_config
+    limit_req_zone $binary_remote_addr zone=counters:1m rate=1r/s;
+    ratelimit_zone zone=counters:1m; # here
+--- must_die
+--- error_log
+ratelimit_zone: zone "counters" is already used by another module
+expected another name
+
+
+
+=== ratelimit_zone: a name that another module uses, and did not define
+--- http_config
+    server { listen unix:/tmp/ratelimit-test.sock; limit_conn counters 1; }
+    ratelimit_zone zone=counters:1m; # here
+--- must_die
+--- error_log
+ratelimit_zone: zone "counters" is already used by another module
+expected another name
+
+
+
+=== ratelimit_zone: a name that another module takes afterwards
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    limit_req_zone $binary_remote_addr zone=counters:1m rate=1r/s; # here
+--- must_die
+--- error_log
+the shared memory zone "counters" is already declared for a different use
+
+
+
+=== ratelimit_zone: in a location
+--- config
+    location /t {
+        ratelimit_zone zone=other:1m; # here
+    }
+--- must_die
+--- error_log
+"ratelimit_zone" directive is not allowed here
+
+
+
+=== ratelimit_zone: outside of http
+--- main_config
+    ratelimit_zone zone=other:1m;
+--- must_die
+--- error_log
+"ratelimit_zone" directive is not allowed here
+
+
+
+=== ratelimit_zone: in a file that is included
+--- http_config
+    include ../html/zones.conf;
+--- user_files
+>>> zones.conf
+ratelimit_zone zone=counters:1m;
+ratelimit_zone zone=counters:1x;
+--- must_die
+--- error_log
+ratelimit_zone: invalid size in "zone=counters:1x"
+a number of bytes, or of k or m
+[zones.conf:2]
 
 
 
@@ -566,7 +656,7 @@ window=
 === ratelimit: "off" after a rule of its level
 --- config
     ratelimit limit=5/10s;
-    ratelimit off;
+    ratelimit off; # here
 --- must_die
 --- error_log
 ratelimit: "off" goes with no other "ratelimit" on its level
@@ -576,7 +666,7 @@ ratelimit: "off" goes with no other "ratelimit" on its level
 === ratelimit: a rule after "off" on its level
 --- config
     ratelimit off;
-    ratelimit limit=5/10s;
+    ratelimit limit=5/10s; # here
 --- must_die
 --- error_log
 ratelimit: "off" goes with no other "ratelimit" on its level
@@ -586,7 +676,7 @@ ratelimit: "off" goes with no other "ratelimit" on its level
 === ratelimit: "off" twice
 --- config
     ratelimit off;
-    ratelimit off;
+    ratelimit off; # here
 --- must_die
 --- error_log
 ratelimit: "off" goes with no other "ratelimit" on its level
@@ -602,10 +692,527 @@ ratelimit: "off" goes with no other "ratelimit" on its level
 
 
 
+=== ratelimit: a limit of a variable without a window
+--- config
+    ratelimit limit=$arg_limit;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "limit=$arg_limit"
+a limit is "hits/window", such as 5/10s
+
+
+
+=== ratelimit: a window that is a variable
+--- config
+    ratelimit limit=5/$arg_window;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "limit=5/$arg_window"
+a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5
+
+
+
+=== ratelimit: hits of a variable, and a window with an unknown unit
+--- config
+    ratelimit limit=$arg_limit/10x;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "limit=$arg_limit/10x"
+a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5
+
+
+
+=== ratelimit: hits of a variable without a name
+--- config
+    ratelimit limit=$/1m;
+--- must_die
+--- error_log
+ratelimit: invalid variable in "$"
+expected $name or ${name}
+
+
+
+=== ratelimit: hits of a variable with an open brace
+--- config
+    ratelimit limit=${/1m;
+--- must_die
+--- error_log
+ratelimit: invalid variable in "${"
+expected $name or ${name}
+
+
+
+=== ratelimit: hits of a variable with another character
+--- config
+    ratelimit limit=${a-b}/1m;
+--- must_die
+--- error_log
+ratelimit: invalid variable in "${a-b}"
+expected $name or ${name}
+
+
+
+=== ratelimit: hits of an unknown variable
+--- config
+    ratelimit limit=$nothing/1m;
+--- must_die
+--- error_log
+unknown "nothing" variable
+[no place]
+
+
+
+=== ratelimit: a limit whose word is very long
+--- config eval
+'ratelimit limit=' . 'x' x 1200 . '/1m;'
+--- must_die
+--- error_log
+ratelimit: invalid parameter "limit=xxxxxxxx
+the hits are a decimal of at least 0.001, such as 5 or 0.5
+
+
+
+=== ratelimit: a parameter that is very long
+--- config eval
+'ratelimit limit=5/1m ' . 'x' x 1200 . ';'
+--- must_die
+--- error_log
+ratelimit: invalid parameter "xxxxxxxx
+limit=hits/window
+
+
+
+=== ratelimit: a parameter that goes on in the next line
+--- config
+    ratelimit limit=5/1m "key
+    1"; # here
+--- must_die
+--- error_log
+ratelimit: invalid parameter "key
+1"
+limit=hits/window
+
+
+
+=== ratelimit: a window type that is not supported by this version, moving
+--- config
+    ratelimit limit=5/10s window=moving;
+--- must_die
+--- error_log
+ratelimit: parameter "window=moving" is not supported by this version
+expected sliding or fixed
+
+
+
+=== ratelimit: a window type that is not supported by this version, elastic
+--- config
+    ratelimit limit=5/10s window=elastic;
+--- must_die
+--- error_log
+ratelimit: parameter "window=elastic" is not supported by this version
+expected sliding or fixed
+
+
+
+=== ratelimit: a window type in upper case
+--- config
+    ratelimit limit=5/10s window=Fixed;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "window=Fixed"
+expected sliding or fixed
+
+
+
+=== ratelimit: a window type that is a variable
+--- config
+    ratelimit limit=5/10s window=$arg_window;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "window=$arg_window"
+expected sliding or fixed
+
+
+
+=== ratelimit: two keys
+--- config
+    ratelimit limit=5/10s key=$arg_a key=$arg_b;
+--- must_die
+--- error_log
+ratelimit: parameter "key=$arg_b" is duplicate
+expected it once
+
+
+
+=== ratelimit: a key without "="
+--- config
+    ratelimit limit=5/10s key $arg_a;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "key"
+limit=hits/window
+key=
+
+
+
+=== ratelimit: a key with a variable without a name
+--- config
+    ratelimit limit=5/10s key=a$;
+--- must_die
+--- error_log
+ratelimit: invalid variable in "a$"
+expected $name or ${name}
+
+
+
+=== ratelimit: a key with an open brace
+--- config
+    ratelimit limit=5/10s key=${arg_a;
+--- must_die
+--- error_log
+ratelimit: invalid variable in "${arg_a"
+expected $name or ${name}
+
+
+
+=== ratelimit: a key with a variable of another character
+--- config
+    ratelimit limit=5/10s key=${a-b};
+--- must_die
+--- error_log
+ratelimit: invalid variable in "${a-b}"
+expected $name or ${name}
+
+
+
+=== ratelimit: a key with an unknown variable
+--- config
+    ratelimit limit=5/10s key=$nothing;
+--- must_die
+--- error_log
+unknown "nothing" variable
+[no place]
+
+
+
+=== ratelimit: a cost that is no number
+--- config
+    ratelimit limit=5/10s cost=much;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "cost=much"
+expected a decimal, such as 1 or 0.5, or variables
+
+
+
+=== ratelimit: an empty cost
+--- config
+    ratelimit limit=5/10s cost=;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "cost="
+expected a decimal, such as 1 or 0.5, or variables
+
+
+
+=== ratelimit: a negative cost
+--- config
+    ratelimit limit=5/10s cost=-1;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "cost=-1"
+expected a decimal, such as 1 or 0.5, or variables
+
+
+
+=== ratelimit: a cost with an exponent
+--- config
+    ratelimit limit=5/10s cost=1e3;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "cost=1e3"
+expected a decimal, such as 1 or 0.5, or variables
+
+
+
+=== ratelimit: a cost with a comma
+--- config
+    ratelimit limit=5/10s cost=1,5;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "cost=1,5"
+expected a decimal, such as 1 or 0.5, or variables
+
+
+
+=== ratelimit: a cost of more than can be counted
+--- config
+    ratelimit limit=5/10s cost=1000000000000;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "cost=1000000000000"
+larger than
+
+
+
+=== ratelimit: a cost with a variable without a name
+--- config
+    ratelimit limit=5/10s cost=$;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "cost=$"
+expected $name or ${name}
+
+
+
+=== ratelimit: a cost with a variable of another character
+--- config
+    ratelimit limit=5/10s cost=${a-b};
+--- must_die
+--- error_log
+ratelimit: invalid parameter "cost=${a-b}"
+expected $name or ${name}
+
+
+
+=== ratelimit: a cost with an unknown variable
+--- config
+    ratelimit limit=5/10s cost=$nothing;
+--- must_die
+--- error_log
+unknown "nothing" variable
+[no place]
+
+
+
+=== ratelimit: two costs
+--- config
+    ratelimit limit=5/10s cost=1 cost=1;
+--- must_die
+--- error_log
+ratelimit: parameter "cost=1" is duplicate
+expected it once
+
+
+
+=== ratelimit: a cost and a charge
+--- config
+    ratelimit limit=5/10s cost=1 charge=$bytes_sent;
+--- must_die
+--- error_log
+ratelimit: parameter "charge=$bytes_sent" takes the place of "cost="
+expected one of the two
+
+
+
+=== ratelimit: a charge and a cost
+--- config
+    ratelimit limit=5/10s charge=$bytes_sent cost=0;
+--- must_die
+--- error_log
+ratelimit: parameter "charge=$bytes_sent" takes the place of "cost="
+expected one of the two
+
+
+
+=== ratelimit: a charge that is no number
+--- config
+    ratelimit limit=5/10s charge=bytes_sent;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "charge=bytes_sent"
+expected a decimal, such as 1 or 0.5, or variables
+
+
+
+=== ratelimit: an empty charge
+--- config
+    ratelimit limit=5/10s charge=;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "charge="
+expected a decimal, such as 1 or 0.5, or variables
+
+
+
+=== ratelimit: a negative charge
+--- config
+    ratelimit limit=5/10s charge=-1;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "charge=-1"
+expected a decimal, such as 1 or 0.5, or variables
+
+
+
+=== ratelimit: a charge with an open brace
+--- config
+    ratelimit limit=5/10s charge=${;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "charge=${"
+expected $name or ${name}
+
+
+
+=== ratelimit: two charges
+--- config
+    ratelimit limit=5/10s charge=1 charge=2;
+--- must_die
+--- error_log
+ratelimit: parameter "charge=2" is duplicate
+expected it once
+
+
+
+=== ratelimit: an empty policy name
+--- config
+    ratelimit limit=5/10s name=;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "name="
+expected printable ASCII characters
+
+
+
+=== ratelimit: a policy name with a quote
+--- config
+    ratelimit limit=5/10s 'name=a"b';
+--- must_die
+--- error_log
+ratelimit: invalid parameter "name=a"b"
+expected printable ASCII characters
+
+
+
+=== ratelimit: a policy name with a backslash
+--- config
+    ratelimit limit=5/10s 'name=a\\b';
+--- must_die
+--- error_log
+ratelimit: invalid parameter "name=a\b"
+expected printable ASCII characters
+
+
+
+=== ratelimit: a policy name that is not ASCII
+--- config
+    ratelimit limit=5/10s name=größe;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "name=größe"
+expected printable ASCII characters
+
+
+
+=== ratelimit: a policy name that is a variable
+--- config
+    ratelimit limit=5/10s name=$host;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "name=$host"
+expected printable ASCII characters
+
+
+
+=== ratelimit: a policy name for two limits
+--- config
+    ratelimit limit=5/10s limit=50/1m name=both;
+--- must_die
+--- error_log
+ratelimit: the name "both" is for one limit, and there are 2
+expected rules of their own
+
+
+
+=== ratelimit: two policy names
+--- config
+    ratelimit limit=5/10s name=a name=b;
+--- must_die
+--- error_log
+ratelimit: parameter "name=b" is duplicate
+expected it once
+
+
+
+=== ratelimit: one policy name for two rules of a level
+--- config
+    ratelimit limit=5/10s name=same;
+    ratelimit limit=50/1m name=other;
+    ratelimit limit=500/1h name=same; # here
+--- must_die
+--- error_log
+ratelimit: the name "same" is duplicate
+expected one that no other rule of this level has
+
+
+
+=== ratelimit: two namespaces
+--- config
+    ratelimit default default limit=5/10s;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "default"
+limit=hits/window
+
+
+
+=== ratelimit: an empty namespace
+--- config
+    ratelimit "" limit=5/10s;
+--- must_die
+--- error_log
+ratelimit: invalid name "" of a namespace
+1 to 64 of A-Z, a-z, 0-9, "_", ".", "-"
+
+
+
+=== ratelimit: "off" with a parameter
+--- config
+    ratelimit off key=$arg_k;
+--- must_die
+--- error_log
+ratelimit:
+"off"
+
+
+
+=== ratelimit: "off" after a limit
+--- config
+    ratelimit limit=5/10s off;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "off"
+limit=hits/window
+
+
+
+=== ratelimit: within "limit_except"
+--- config
+    location /t {
+        limit_except GET {
+            ratelimit limit=5/10s; # here
+        }
+    }
+--- must_die
+--- error_log
+"ratelimit" directive is not allowed here
+
+
+
+=== ratelimit: outside of http
+--- main_config
+    ratelimit limit=5/10s;
+--- must_die
+--- error_log
+"ratelimit" directive is not allowed here
+
+
+
 === ratelimit_key: twice on a level
 --- config
     ratelimit_key $arg_a;
-    ratelimit_key $arg_b;
+    ratelimit_key $arg_b; # here
 --- must_die
 --- error_log
 ratelimit_key: is duplicate
@@ -652,6 +1259,75 @@ unknown "nothing" variable
 
 
 
+=== ratelimit_key: a variable without a name
+--- config
+    ratelimit_key $;
+--- must_die
+--- error_log
+ratelimit_key: invalid variable in "$"
+expected $name or ${name}
+
+
+
+=== ratelimit_key: a variable without a name, before a blank
+--- config
+    ratelimit_key "$ $arg_a";
+--- must_die
+--- error_log
+ratelimit_key: invalid variable in "$ $arg_a"
+expected $name or ${name}
+
+
+
+=== ratelimit_key: two dollars
+--- config
+    ratelimit_key $$arg_a;
+--- must_die
+--- error_log
+ratelimit_key: invalid variable in "$$arg_a"
+expected $name or ${name}
+
+
+
+=== ratelimit_key: an open brace
+--- config
+    ratelimit_key ${;
+--- must_die
+--- error_log
+ratelimit_key: invalid variable in "${"
+expected $name or ${name}
+
+
+
+=== ratelimit_key: braces around nothing
+--- config
+    ratelimit_key ${};
+--- must_die
+--- error_log
+ratelimit_key: invalid variable in "${}"
+expected $name or ${name}
+
+
+
+=== ratelimit_key: braces around another character
+--- config
+    ratelimit_key ${a-b};
+--- must_die
+--- error_log
+ratelimit_key: invalid variable in "${a-b}"
+expected $name or ${name}
+
+
+
+=== ratelimit_key: within "if"
+--- config
+    location /t { if ($arg_k) { ratelimit_key $arg_k; } }
+--- must_die
+--- error_log
+"ratelimit_key" directive is not allowed here
+
+
+
 === ratelimit_headers: an unknown kind
 --- config
     ratelimit_headers none;
@@ -688,7 +1364,7 @@ ietf
 === ratelimit_headers: twice on a level
 --- config
     ratelimit_headers ietf;
-    ratelimit_headers off;
+    ratelimit_headers off; # here
 --- must_die
 --- error_log
 ratelimit_headers: is duplicate
@@ -702,6 +1378,606 @@ ratelimit_headers: is duplicate
 --- error_log
 ratelimit_headers: expected off
 ietf
+
+
+
+=== ratelimit_count_rejected: no word
+--- config
+    ratelimit_count_rejected;
+--- must_die
+--- error_log
+ratelimit_count_rejected: no parameter
+expected on or off
+
+
+
+=== ratelimit_count_rejected: two words
+--- config
+    ratelimit_count_rejected on off;
+--- must_die
+--- error_log
+ratelimit_count_rejected: one parameter too many, "off"
+expected on or off
+
+
+
+=== ratelimit_count_rejected: neither on nor off
+--- config
+    ratelimit_count_rejected yes;
+--- must_die
+--- error_log
+ratelimit_count_rejected: invalid parameter "yes"
+expected on or off
+
+
+
+=== ratelimit_count_rejected: in upper case
+--- config
+    ratelimit_count_rejected ON;
+--- must_die
+--- error_log
+ratelimit_count_rejected: invalid parameter "ON"
+expected on or off
+
+
+
+=== ratelimit_count_rejected: an empty word
+--- config
+    ratelimit_count_rejected "";
+--- must_die
+--- error_log
+ratelimit_count_rejected: invalid parameter ""
+expected on or off
+
+
+
+=== ratelimit_count_rejected: twice on a level
+--- config
+    ratelimit_count_rejected on;
+    ratelimit_count_rejected off; # here
+--- must_die
+--- error_log
+ratelimit_count_rejected: is duplicate
+
+
+
+=== ratelimit_count_rejected: within "if"
+--- config
+    location /t { if ($arg_k) { ratelimit_count_rejected on; } }
+--- must_die
+--- error_log
+"ratelimit_count_rejected" directive is not allowed here
+
+
+
+=== ratelimit_status: no word
+--- config
+    ratelimit_status;
+--- must_die
+--- error_log
+ratelimit_status: no parameter
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: two words
+--- config
+    ratelimit_status 429 503;
+--- must_die
+--- error_log
+ratelimit_status: one parameter too many, "503"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: less than 400
+--- config
+    ratelimit_status 399;
+--- must_die
+--- error_log
+ratelimit_status: invalid status "399"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: more than 599
+--- config
+    ratelimit_status 600;
+--- must_die
+--- error_log
+ratelimit_status: invalid status "600"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: a number with a letter
+--- config
+    ratelimit_status 42x;
+--- must_die
+--- error_log
+ratelimit_status: invalid status "42x"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: a negative number
+--- config
+    ratelimit_status -429;
+--- must_die
+--- error_log
+ratelimit_status: invalid status "-429"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: a number with a sign
+--- config
+    ratelimit_status +429;
+--- must_die
+--- error_log
+ratelimit_status: invalid status "+429"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: a fraction
+--- config
+    ratelimit_status 429.5;
+--- must_die
+--- error_log
+ratelimit_status: invalid status "429.5"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: an empty word
+--- config
+    ratelimit_status "";
+--- must_die
+--- error_log
+ratelimit_status: invalid status ""
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: a number of many digits
+--- config
+    ratelimit_status 99999999999999999999;
+--- must_die
+--- error_log
+ratelimit_status: invalid status "99999999999999999999"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: "off"
+--- config
+    ratelimit_status off;
+--- must_die
+--- error_log
+ratelimit_status: invalid status "off"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: a variable
+--- config
+    ratelimit_status $arg_status;
+--- must_die
+--- error_log
+ratelimit_status: invalid status "$arg_status"
+expected a status from 400 to 599
+
+
+
+=== ratelimit_status: twice on a level
+--- config
+    ratelimit_status 429;
+    ratelimit_status 503; # here
+--- must_die
+--- error_log
+ratelimit_status: is duplicate
+
+
+
+=== ratelimit_status: within "if"
+--- config
+    location /t { if ($arg_k) { ratelimit_status 429; } }
+--- must_die
+--- error_log
+"ratelimit_status" directive is not allowed here
+
+
+
+=== ratelimit_dry_run: no word
+--- config
+    ratelimit_dry_run;
+--- must_die
+--- error_log
+ratelimit_dry_run: no parameter
+expected on or off
+
+
+
+=== ratelimit_dry_run: two words
+--- config
+    ratelimit_dry_run on on;
+--- must_die
+--- error_log
+ratelimit_dry_run: one parameter too many, "on"
+expected on or off
+
+
+
+=== ratelimit_dry_run: neither on nor off
+--- config
+    ratelimit_dry_run 1;
+--- must_die
+--- error_log
+ratelimit_dry_run: invalid parameter "1"
+expected on or off
+
+
+
+=== ratelimit_dry_run: a variable
+--- config
+    ratelimit_dry_run $arg_dry;
+--- must_die
+--- error_log
+ratelimit_dry_run: invalid parameter "$arg_dry"
+expected on or off
+
+
+
+=== ratelimit_dry_run: twice on a level
+--- config
+    ratelimit_dry_run on;
+    ratelimit_dry_run on; # here
+--- must_die
+--- error_log
+ratelimit_dry_run: is duplicate
+
+
+
+=== ratelimit_dry_run: within "if"
+--- config
+    location /t { if ($arg_k) { ratelimit_dry_run on; } }
+--- must_die
+--- error_log
+"ratelimit_dry_run" directive is not allowed here
+
+
+
+=== ratelimit_log_level: no word
+--- config
+    ratelimit_log_level;
+--- must_die
+--- error_log
+ratelimit_log_level: no parameter
+expected info, notice, warn or error
+
+
+
+=== ratelimit_log_level: two words
+--- config
+    ratelimit_log_level info warn;
+--- must_die
+--- error_log
+ratelimit_log_level: one parameter too many, "warn"
+expected info, notice, warn or error
+
+
+
+=== ratelimit_log_level: a level of nginx that rejections do not have
+--- config
+    ratelimit_log_level crit;
+--- must_die
+--- error_log
+ratelimit_log_level: invalid parameter "crit"
+expected info, notice, warn or error
+
+
+
+=== ratelimit_log_level: debug
+--- config
+    ratelimit_log_level debug;
+--- must_die
+--- error_log
+ratelimit_log_level: invalid parameter "debug"
+expected info, notice, warn or error
+
+
+
+=== ratelimit_log_level: "off"
+--- config
+    ratelimit_log_level off;
+--- must_die
+--- error_log
+ratelimit_log_level: invalid parameter "off"
+expected info, notice, warn or error
+
+
+
+=== ratelimit_log_level: twice on a level
+--- config
+    ratelimit_log_level info;
+    ratelimit_log_level warn; # here
+--- must_die
+--- error_log
+ratelimit_log_level: is duplicate
+
+
+
+=== ratelimit_log_level: within "if"
+--- config
+    location /t { if ($arg_k) { ratelimit_log_level info; } }
+--- must_die
+--- error_log
+"ratelimit_log_level" directive is not allowed here
+
+
+
+=== ratelimit_headers: a kind twice
+--- config
+    ratelimit_headers ietf legacy ietf;
+--- must_die
+--- error_log
+ratelimit_headers: parameter "ietf" is duplicate
+off, or one or more of ietf, draft03 and legacy
+
+
+
+=== ratelimit_headers: another kind with "off"
+--- config
+    ratelimit_headers legacy off;
+--- must_die
+--- error_log
+ratelimit_headers: "off" goes with nothing else
+off, or one or more of ietf, draft03 and legacy
+
+
+
+=== ratelimit_headers: "off" twice
+--- config
+    ratelimit_headers off off;
+--- must_die
+--- error_log
+ratelimit_headers: "off" goes with nothing else
+off, or one or more of ietf, draft03 and legacy
+
+
+
+=== ratelimit_headers: an empty word
+--- config
+    ratelimit_headers "";
+--- must_die
+--- error_log
+ratelimit_headers: invalid parameter ""
+off, or one or more of ietf, draft03 and legacy
+
+
+
+=== ratelimit_headers: in upper case
+--- config
+    ratelimit_headers IETF;
+--- must_die
+--- error_log
+ratelimit_headers: invalid parameter "IETF"
+off, or one or more of ietf, draft03 and legacy
+
+
+
+=== ratelimit_headers: within "if"
+--- config
+    location /t { if ($arg_k) { ratelimit_headers off; } }
+--- must_die
+--- error_log
+"ratelimit_headers" directive is not allowed here
+
+
+
+=== ratelimit_retry_after_jitter: no word
+--- config
+    ratelimit_retry_after_jitter;
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: no parameter
+expected a time
+
+
+
+=== ratelimit_retry_after_jitter: two words
+--- config
+    ratelimit_retry_after_jitter 1s 2s;
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: one parameter too many, "2s"
+expected a time
+
+
+
+=== ratelimit_retry_after_jitter: a word
+--- config
+    ratelimit_retry_after_jitter soon;
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: invalid time "soon"
+expected a time
+
+
+
+=== ratelimit_retry_after_jitter: a negative time
+--- config
+    ratelimit_retry_after_jitter -1s;
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: invalid time "-1s"
+expected a time
+
+
+
+=== ratelimit_retry_after_jitter: an unknown unit
+--- config
+    ratelimit_retry_after_jitter 1x;
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: invalid time "1x"
+expected a time
+
+
+
+=== ratelimit_retry_after_jitter: an empty word
+--- config
+    ratelimit_retry_after_jitter "";
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: invalid time ""
+expected a time
+
+
+
+=== ratelimit_retry_after_jitter: more than a day
+--- config
+    ratelimit_retry_after_jitter 25h;
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: invalid time "25h"
+expected a time
+
+
+
+=== ratelimit_retry_after_jitter: "off"
+--- config
+    ratelimit_retry_after_jitter off;
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: invalid time "off"
+expected a time
+
+
+
+=== ratelimit_retry_after_jitter: a variable
+--- config
+    ratelimit_retry_after_jitter $arg_jitter;
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: invalid time "$arg_jitter"
+expected a time
+
+
+
+=== ratelimit_retry_after_jitter: twice on a level
+--- config
+    ratelimit_retry_after_jitter 1s;
+    ratelimit_retry_after_jitter 2s; # here
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: is duplicate
+
+
+
+=== ratelimit_retry_after_jitter: within "if"
+--- config
+    location /t { if ($arg_k) { ratelimit_retry_after_jitter 1s; } }
+--- must_die
+--- error_log
+"ratelimit_retry_after_jitter" directive is not allowed here
+
+
+
+=== ratelimit_phase: no word
+--- config
+    ratelimit_phase;
+--- must_die
+--- error_log
+ratelimit_phase: no parameter
+expected preaccess or precontent
+
+
+
+=== ratelimit_phase: two words
+--- config
+    ratelimit_phase preaccess precontent;
+--- must_die
+--- error_log
+ratelimit_phase: one parameter too many, "precontent"
+expected preaccess or precontent
+
+
+
+=== ratelimit_phase: another phase of nginx
+--- config
+    ratelimit_phase access;
+--- must_die
+--- error_log
+ratelimit_phase: invalid parameter "access"
+expected preaccess or precontent
+
+
+
+=== ratelimit_phase: in upper case
+--- config
+    ratelimit_phase Precontent;
+--- must_die
+--- error_log
+ratelimit_phase: invalid parameter "Precontent"
+expected preaccess or precontent
+
+
+
+=== ratelimit_phase: an empty word
+--- config
+    ratelimit_phase "";
+--- must_die
+--- error_log
+ratelimit_phase: invalid parameter ""
+expected preaccess or precontent
+
+
+
+=== ratelimit_phase: twice on a level
+--- config
+    ratelimit_phase preaccess;
+    ratelimit_phase precontent; # here
+--- must_die
+--- error_log
+ratelimit_phase: is duplicate
+
+
+
+=== ratelimit_phase: within "if"
+--- config
+    location /t { if ($arg_k) { ratelimit_phase preaccess; } }
+--- must_die
+--- error_log
+"ratelimit_phase" directive is not allowed here
+
+
+
+=== ratelimit_key: outside of http
+--- main_config
+    ratelimit_key $arg_k;
+--- must_die
+--- error_log
+"ratelimit_key" directive is not allowed here
+
+
+
+=== ratelimit_status: outside of http
+--- main_config
+    ratelimit_status 429;
+--- must_die
+--- error_log
+"ratelimit_status" directive is not allowed here
+
+
+
+=== ratelimit_phase: outside of http
+--- main_config
+    ratelimit_phase precontent;
+--- must_die
+--- error_log
+"ratelimit_phase" directive is not allowed here
 
 
 
@@ -913,3 +2189,310 @@ RateLimit-Policy: "default-1d";q=5;w=86400
 GET /t?c=1
 --- response_headers
 RateLimit-Policy: "default-3d";q=5;w=259200
+
+
+
+=== hits of a variable
+--- config
+    ratelimit limit=$arg_limit/1d;
+--- request
+GET /?limit=5
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== hits of text and variables
+--- config
+    ratelimit limit=${arg_limit}0.5/1d limit=1$arg_limit/2d;
+--- request
+GET /?limit=5
+--- response_headers
+RateLimit-Policy: "default-1d";q=50;w=86400, "default-2d";q=15;w=172800
+
+
+
+=== hits of a capture
+--- config
+    location ~ ^/(\d)(\d) {
+        ratelimit limit=$2$1/1d;
+        empty_gif;
+    }
+--- request
+GET /12
+--- response_headers
+RateLimit-Policy: "default-1d";q=21;w=86400
+
+
+
+=== two limits with one window
+--- config
+    ratelimit limit=5/1d limit=6/1d limit=6/1d;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400, "default-1d-2";q=6;w=86400, "default-1d-3";q=6;w=86400
+
+
+
+=== a key, a cost, a window type and a name in one rule
+--- config
+    ratelimit default name=all cost=0.5 window=fixed key=$arg_k limit=5/1d;
+--- request
+GET /?k=1
+--- response_headers
+RateLimit-Policy: "all";q=5;w=86400
+
+
+
+=== a key with "=" in it
+--- config
+    ratelimit limit=5/1d key=a=$arg_k=b;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== an empty key of a rule: the rule is not accounted
+--- config
+    ratelimit limit=5/1d key=;
+    ratelimit limit=6/2d "key=";
+--- response_headers
+!RateLimit-Policy
+
+
+
+=== a cost of nothing
+--- config
+    ratelimit limit=5/1d cost=0;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== a cost above the limit, with which no request is admitted
+--- config
+    ratelimit_dry_run on;
+    ratelimit limit=1/1d cost=100000000000;
+--- response_headers
+RateLimit-Policy: "default-1d";q=1;w=86400
+
+
+
+=== a cost of text and variables
+--- config
+    ratelimit limit=5/1d cost=${arg_c}.5;
+--- request
+GET /?c=1
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== a charge of a number, and one of a variable
+--- config
+    ratelimit limit=5/1d charge=0.5;
+    ratelimit limit=6/2d charge=$request_time;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400, "default-2d";q=6;w=172800
+
+
+
+=== names of any printable characters
+--- config
+    ratelimit limit=5/1d "name=a b; #{}'(,)=/";
+--- response_headers
+RateLimit-Policy: "a b; #{}'(,)=/";q=5;w=86400
+
+
+
+=== names that are taken for granted: default ones give way
+--- config
+    ratelimit limit=5/1d;
+    ratelimit limit=6/1d;
+    ratelimit limit=7/1d name=default-1d;
+    ratelimit limit=8/1d name=default-1d-3;
+--- response_headers
+RateLimit-Policy: "default-1d-2";q=5;w=86400, "default-1d-4";q=6;w=86400, "default-1d";q=7;w=86400, "default-1d-3";q=8;w=86400
+
+
+
+=== one name on two levels
+--- config
+    ratelimit limit=5/1d name=same;
+    location /t {
+        ratelimit limit=6/1d name=same;
+        empty_gif;
+    }
+--- request
+GET /t
+--- response_headers
+RateLimit-Policy: "same";q=6;w=86400
+
+
+
+=== names that differ by case
+--- config
+    ratelimit limit=5/1d name=a;
+    ratelimit limit=6/1d name=A;
+--- response_headers
+RateLimit-Policy: "a";q=5;w=86400, "A";q=6;w=86400
+
+
+
+=== a rule over several lines, with comments
+--- config
+    ratelimit # the namespace is "default"
+        limit=5/1d
+        limit=6/2d # a day more
+        window=fixed
+    ;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400, "default-2d";q=6;w=172800
+
+
+
+=== a rule in quotes
+--- config
+    "ratelimit" "limit=5/1d" 'window=sliding';
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== every status from the first to the last
+--- config
+    ratelimit_status 400;
+    ratelimit limit=5/1d;
+    location /a { ratelimit_status 599; }
+    location /b { ratelimit_status 444; }
+    location /c { ratelimit_status 499; }
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== every log level
+--- config
+    ratelimit_log_level info;
+    ratelimit limit=5/1d;
+    location /a { ratelimit_log_level notice; }
+    location /b { ratelimit_log_level warn; }
+    location /c { ratelimit_log_level error; }
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== all headers, in any order
+--- config
+    ratelimit_headers legacy ietf draft03;
+    ratelimit limit=5/1d;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+RateLimit-Limit: 5
+X-RateLimit-Limit-Day: 5
+
+
+
+=== no jitter, the shortest and the longest
+--- config
+    ratelimit_retry_after_jitter 0;
+    ratelimit limit=5/1d;
+    location /a { ratelimit_retry_after_jitter 0.001; }
+    location /b { ratelimit_retry_after_jitter 1d; }
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== every directive, and no rule
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_key $arg_k;
+    ratelimit_count_rejected on;
+    ratelimit_status 503;
+    ratelimit_dry_run on;
+    ratelimit_log_level warn;
+    ratelimit_headers legacy;
+    ratelimit_retry_after_jitter 10s;
+    ratelimit_phase precontent;
+--- response_headers
+!X-RateLimit-Limit-Day
+
+
+
+=== every directive on every level
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_count_rejected on;
+    ratelimit_status 503;
+    ratelimit_dry_run on;
+    ratelimit_log_level warn;
+    ratelimit_retry_after_jitter 10s;
+    ratelimit_phase precontent;
+    ratelimit limit=5/1d;
+--- config
+    ratelimit_count_rejected off;
+    ratelimit_status 500;
+    ratelimit_dry_run off;
+    ratelimit_log_level info;
+    ratelimit_retry_after_jitter 0.5;
+    ratelimit_phase preaccess;
+    location /t {
+        ratelimit_count_rejected on;
+        ratelimit_status 429;
+        ratelimit_dry_run on;
+        ratelimit_log_level error;
+        ratelimit_retry_after_jitter 0;
+        ratelimit_phase precontent;
+        empty_gif;
+    }
+--- request
+GET /t
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== a zone beside another module's zone
+--- http_config
+    limit_req_zone $binary_remote_addr zone=requests:1m rate=1000r/s;
+    ratelimit_zone zone=counters:1m;
+    limit_conn_zone $binary_remote_addr zone=connections:1m;
+--- config
+    limit_req zone=requests;
+    limit_conn connections 10;
+    ratelimit limit=5/1d;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== a zone of bytes
+--- http_config
+    ratelimit_zone zone=counters:40961;
+--- config
+    ratelimit limit=5/1d;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== rules in a location that nothing reaches, and none elsewhere
+--- config
+    location /t { ratelimit limit=5/1d; }
+--- response_headers
+!RateLimit-Policy
+
+
+
+=== "off" on a level with nothing to end
+--- config
+    ratelimit off;
+    location /t {
+        ratelimit off;
+        empty_gif;
+    }
+--- request
+GET /t
+--- response_headers
+!RateLimit-Policy
