@@ -7,7 +7,6 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::borrow::Cow;
 
 use super::window::parse_time;
 
@@ -119,7 +118,7 @@ impl<'a> Directive<'a> {
 
     fn read<T>(&self, word: &[u8], syntax: &Syntax<T>) -> Result<T, OptionError> {
         (syntax.read)(word).ok_or_else(|| {
-            let shown = (!syntax.is_secret).then(|| shown(word));
+            let shown = (!syntax.is_secret).then(|| shown_without_password(word));
             self.invalid(shown.as_deref(), syntax.expected)
         })
     }
@@ -140,24 +139,35 @@ impl<'a> Directive<'a> {
     }
 
     /// The name, as far as it is one: `password=...` may go on with a password.
-    fn name(&self) -> Cow<'a, str> {
+    fn name(&self) -> String {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         match self.name.iter().position(|byte| !is_part(byte)) {
-            None => String::from_utf8_lossy(self.name),
-            Some(end) => cut(self.name, end).into(),
+            None => shown(self.name),
+            Some(end) => cut(self.name, end),
         }
     }
 }
 
-/// A word as messages show it: of one that may be a URL or a connection string with a password
-/// (`redis://user:password@host`, `password=...`), only the scheme or first name.
-fn shown(word: &[u8]) -> Cow<'_, str> {
+/// A word as messages show it: in one line, and so short that what is accepted has room after it.
+pub fn shown(word: &[u8]) -> String {
+    const MAX: usize = 128;
+    let text = if word.len() > MAX {
+        cut(word, MAX)
+    } else {
+        String::from_utf8_lossy(word).into()
+    };
+    text.replace(char::is_control, " ")
+}
+
+/// A word that may be a URL or a connection string with a password (`redis://user:password@host`,
+/// `password=...`): only the scheme or first name.
+fn shown_without_password(word: &[u8]) -> String {
     if !word.iter().any(|byte| b"@=?".contains(byte)) {
-        return String::from_utf8_lossy(word);
+        return shown(word);
     }
     let end = word.iter().position(|byte| b":@=?".contains(byte));
     let end = end.filter(|&end| word.get(end) != Some(&b'@'));
-    cut(word, end.unwrap_or(0)).into()
+    cut(word, end.unwrap_or(0))
 }
 
 fn cut(word: &[u8], end: usize) -> String {

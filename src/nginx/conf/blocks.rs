@@ -2,14 +2,13 @@
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use nginx_sys::{ngx_command_t, ngx_conf_include, ngx_conf_parse, ngx_conf_t};
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 
 use super::super::guard::guard;
-use super::directives::{Directive, Failure, Word, valid_name, words};
+use super::directives::{Directive, Failure, Word, one_word, valid_name, words};
 use super::text::bytes;
 use super::{Definition, MainConf, Origin, StoreConf};
 use crate::policy::namespace::NamespaceOptions;
@@ -40,7 +39,8 @@ impl Directive<MainConf> for RatelimitStore {
         let mut options = builder.finish().map_err(|error| at_start(&error))?;
         for (directive, path) in options.files_mut() {
             *path = conf_prefix.join(&*path);
-            File::open(&*path).map_err(|error| {
+            // Not only opened: that would do for a directory, too.
+            std::fs::read(&*path).map_err(|error| {
                 at_start(&format_args!(
                     "cannot read the file \"{}\" of {directive} ({error})",
                     path.display()
@@ -81,10 +81,8 @@ impl Directive<MainConf> for RatelimitNamespace {
 }
 
 fn block_name(what: &str, words: &[Word]) -> Result<&'static str, Failure> {
-    match words {
-        [name] => valid_name(what, *name),
-        _ => Err(format!("expected one name and a block: ratelimit_{what} name {{ ... }}").into()),
-    }
+    let expected = format!("expected one name and a block: ratelimit_{what} name {{ ... }}");
+    valid_name(what, one_word(words, &expected)?)
 }
 
 fn is_defined(what: &str, name: &str, origin: &Origin) -> Failure {
@@ -129,7 +127,13 @@ unsafe extern "C" fn in_block(
         let Some((name, words)) = words.split_first() else {
             return NGX_CONF_OK;
         };
-        if name.0 == b"include" && words.len() == 1 {
+        if name.0 == b"include" {
+            if words.len() != 1 {
+                // No more than their number: what follows a missing ";" may be a password.
+                let message = format!("\"include\" takes one word, not {}: a file", words.len());
+                Failure::Here(message).log(cf, block.title);
+                return NGX_CONF_ERROR;
+            }
             // SAFETY: as nginx itself does with its own blocks; it calls this function in turn.
             return unsafe { ngx_conf_include(cf, command, ptr::null_mut()) };
         }

@@ -28,6 +28,7 @@ use super::ratelimit::Ratelimit;
 use super::text::{Text, bytes, str_of};
 use super::{MainConf, Origin};
 use crate::policy::namespace::is_valid_name;
+use crate::policy::options::shown;
 use crate::policy::window::parse_time;
 
 /// The directives, for nginx.
@@ -120,9 +121,10 @@ impl Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) &'static [u8]);
 
+/// As messages show it: in one line, and so short that what is accepted has room after it.
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        String::from_utf8_lossy(self.0).fmt(f)
+        f.write_str(&shown(self.0))
     }
 }
 
