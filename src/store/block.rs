@@ -19,6 +19,8 @@ use crate::policy::options::{Directive, FLAG, OptionError};
 pub struct StoreOptionsBuilder<R> {
     read_file: R,
     given: Given,
+    /// Whether the last directive was a password.
+    after_password: bool,
 }
 
 /// What was said so far.
@@ -84,6 +86,7 @@ impl StoreOptions {
         StoreOptionsBuilder {
             read_file,
             given: Given::default(),
+            after_password: false,
         }
     }
 }
@@ -100,6 +103,8 @@ where
     /// contradicts another. No message holds a user's name or password.
     pub fn set(&mut self, name: &[u8], words: &[&[u8]]) -> Result<(), OptionError> {
         let directive = Directive::new(name, words);
+        let is_password = matches!(name, b"password" | b"sentinel_password");
+        let after_password = core::mem::replace(&mut self.after_password, is_password);
         let given = &mut self.given;
         match name {
             b"strategy" if words == [b"cassandra"] => Err(OptionError::new(
@@ -127,6 +132,8 @@ where
             b"tls_trusted_certificate" => directive.set(&mut given.tls_trusted_certificate, &FILE),
             b"tls_certificate" => directive.set(&mut given.tls_certificate, &FILE),
             b"tls_certificate_key" => directive.set(&mut given.tls_certificate_key, &FILE),
+            // What looks like a name is the end of a password with a ";" in it.
+            _ if after_password => Err(Directive::new(b"...", words).unknown(&DIRECTIVES)),
             _ => Err(directive.unknown(&DIRECTIVES)),
         }?;
         given.check_strategy()?;

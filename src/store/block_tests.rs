@@ -402,6 +402,8 @@ fn a_password_is_never_shown() {
         "password_file latin;",
         "password_file unix; password s3cret;",
         "password s3cret; password s3cret;",
+        "password first;s3cret;",
+        "sentinel_password first;s3cret;",
         "sentinel_password s3cret; strategy redis;",
         "sentinel_password s3cret; strategy postgres;",
     ] {
