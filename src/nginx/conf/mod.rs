@@ -29,7 +29,7 @@ pub(super) use location::{Headers, LocationConf, Phase, Settings};
 pub(super) use rules::{Active, Cost, Key as RuleKey, RuleSet};
 pub(super) use text::{Amount, Evaluated, EvaluationError};
 
-use directives::Failure;
+use directives::{Failure, Word};
 use rules::RuleLimit;
 
 /// The configuration of `http`.
@@ -80,6 +80,8 @@ struct Definition {
 struct Use {
     origin: Origin,
     size: WindowSize,
+    /// The size as written.
+    window: Word,
 }
 
 /// A place in a configuration file.
@@ -117,6 +119,7 @@ impl MainConf {
             .extend(limits.iter().map(|limit| Use {
                 origin: origin.clone(),
                 size: limit.limit.size,
+                window: limit.window,
             }));
         namespace
     }
@@ -177,11 +180,16 @@ impl MainConf {
                 ));
             }
         }
-        for Use { origin, size } in &*namespace.uses.borrow() {
+        for Use {
+            origin,
+            size,
+            window,
+        } in &*namespace.uses.borrow()
+        {
             if !options.window_sizes.is_empty() && !options.window_sizes.contains(size) {
                 let expected = options.window_sizes.iter().map(ToString::to_string);
                 let message = format!(
-                    "ratelimit: the window {size} is not one of the window_sizes of namespace \
+                    "ratelimit: the window {window} is not one of the window_sizes of namespace \
                      \"{name}\": expected {}",
                     expected.collect::<Vec<_>>().join(", ")
                 );

@@ -111,6 +111,7 @@ fn parse(cf: &mut ngx_conf_t, words: &[Word]) -> Result<Rule, Failure> {
                 size: quota.size,
                 window_type,
             },
+            window: Word(quota.window),
             hits: match quota.hits {
                 QuotaHits::Constant(hits) => Amount::Constant(hits),
                 QuotaHits::Variable(text) => Amount::Variable(Text::compile(cf, Word(text))?),

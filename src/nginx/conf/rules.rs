@@ -5,6 +5,7 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::NamespaceConf;
+use super::directives::Word;
 use super::text::{Amount, Text};
 use crate::engine::BoundLimit;
 use crate::policy::headers;
@@ -34,6 +35,8 @@ pub(super) struct Rule {
 #[derive(Debug)]
 pub(super) struct RuleLimit {
     pub(super) limit: Limit,
+    /// The window as written.
+    pub(super) window: Word,
     pub(super) hits: Amount,
     /// The name if no other limit has it, unless `name=` gave another one.
     pub(super) default_name: Option<Box<str>>,
