@@ -1981,6 +1981,16 @@ ratelimit_phase: is duplicate
 
 
 
+=== ratelimit: a cost that rounds to none
+--- config
+    ratelimit limit=5/10s cost=0.0004;
+--- must_die
+--- error_log
+ratelimit: invalid parameter "cost=0.0004"
+expected 0 or at least 0.001
+
+
+
 === no rules at all
 --- http_config
 

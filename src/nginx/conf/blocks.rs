@@ -2,6 +2,8 @@
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use nginx_sys::{ngx_command_t, ngx_conf_include, ngx_conf_parse, ngx_conf_t};
@@ -28,7 +30,7 @@ impl Directive<MainConf> for RatelimitStore {
         }
         // SAFETY: nginx passes its cycle in the making.
         let conf_prefix = path_of(unsafe { bytes(&(*cf.cycle).conf_prefix) });
-        let read_file = |path: &Path| std::fs::read(conf_prefix.join(path));
+        let read_file = |path: &Path| read_small(&conf_prefix.join(path));
         let mut builder = StoreOptions::builder(read_file);
         let title = format!("{} \"{name}\"", Self::NAME);
         read_block(cf, &title, &mut |name, words| builder.set(name, words))?;
@@ -39,8 +41,7 @@ impl Directive<MainConf> for RatelimitStore {
         let mut options = builder.finish().map_err(|error| at_start(&error))?;
         for (directive, path) in options.files_mut() {
             *path = conf_prefix.join(&*path);
-            // Not only opened: that would do for a directory, too.
-            std::fs::read(&*path).map_err(|error| {
+            read_small(path).map_err(|error| {
                 at_start(&format_args!(
                     "cannot read the file \"{}\" of {directive} ({error})",
                     path.display()
@@ -146,6 +147,17 @@ unsafe extern "C" fn in_block(
             }
         }
     })
+}
+
+/// Reads a file of a few lines: a device may have no end.
+fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    const MOST: u64 = 1 << 20;
+    let mut content = Vec::new();
+    let len = File::open(path)?.take(MOST).read_to_end(&mut content)?;
+    if len as u64 == MOST {
+        return Err(io::Error::other("larger than 1 MiB"));
+    }
+    Ok(content)
 }
 
 fn path_of(bytes: &[u8]) -> PathBuf {

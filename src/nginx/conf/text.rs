@@ -122,6 +122,9 @@ impl Amount {
             return Ok(Amount::Variable(Text::compile(cf, text)?));
         }
         match Hits::parse(text.0) {
+            Ok(Hits::ZERO) if text.0.iter().any(|byte| (b'1'..=b'9').contains(byte)) => {
+                Err(format!("invalid number \"{text}\": expected 0 or at least 0.001").into())
+            }
             Ok(hits) => Ok(Amount::Constant(hits)),
             Err(error) => Err(format!(
                 "invalid number \"{text}\": expected a decimal, such as 1 or 0.5, or variables \
