@@ -4,15 +4,10 @@
 # Windows are of about a year, so that no test meets the end of one (see
 # limit.t). Shorter ones are only named, not waited for.
 
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Expect;
 use Test::Nginx::Socket 'no_plan';
-
-# A pattern for the seconds to the end of the current window of 366 days, and
-# `more`: some minutes may pass until the request is made.
-sub seconds_left {
-    my ($more) = @_;
-    my $left = 31622400 - time % 31622400 + ($more // 0);
-    return '(?:' . join('|', map { $left + 1 - $_ } 0 .. 600) . ')';
-}
 
 add_block_preprocessor(sub {
     my ($block) = @_;
@@ -738,3 +733,541 @@ RateLimit: "upstream";r=999
 [("!RateLimit
 !RateLimit-Policy
 !Retry-After") x 3]
+
+
+
+=== draft03: limit, what remains and the reset, and nothing else
+--- config
+    location /t {
+        ratelimit_headers draft03;
+        ratelimit limit=3/366d;
+        empty_gif;
+    }
+--- request
+GET /t
+--- response_headers
+RateLimit-Limit: 3
+RateLimit-Remaining: 2
+!RateLimit
+!RateLimit-Policy
+!X-RateLimit-Limit-31622400
+!X-RateLimit-Remaining-31622400
+!Retry-After
+
+
+
+=== draft03: names are spelt as the draft spells them
+--- config
+    location /t {
+        ratelimit_headers draft03;
+        ratelimit limit=3/366d;
+        empty_gif;
+    }
+--- request
+GET /t
+--- raw_response_headers_like eval
+'\r\nRateLimit-Limit: 3\r\nRateLimit-Remaining: 2\r\nRateLimit-Reset: ' . main::seconds_left() . '\r\n'
+
+
+
+=== draft03: the reset is the window's end while something remains, else when one more is admitted
+--- config
+    location /t {
+        ratelimit_headers draft03;
+        ratelimit limit=2/366d;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 4]
+--- error_code eval
+[200, 200, 429, 429]
+--- response_headers_like eval
+my $half = main::seconds_left(31622400 / 2);
+["RateLimit-Limit: 2\nRateLimit-Remaining: 1\nRetry-After: \nRateLimit-Reset: " . main::seconds_left(),
+ "RateLimit-Limit: 2\nRateLimit-Remaining: 0\nRetry-After: \nRateLimit-Reset: $half",
+ ("RateLimit-Limit: 2\nRateLimit-Remaining: 0\nRetry-After: $half\nRateLimit-Reset: $half") x 2]
+
+
+
+=== draft03: the reset is rounded up to whole seconds
+--- config
+    location /t {
+        ratelimit_headers draft03;
+        ratelimit limit=100/1ms window=fixed;
+        empty_gif;
+    }
+--- request
+GET /t
+--- response_headers
+RateLimit-Limit: 100
+RateLimit-Remaining: 99
+RateLimit-Reset: 1
+
+
+
+=== draft03: a hit that is never admitted has no reset
+--- config
+    location /t {
+        ratelimit_headers draft03;
+        ratelimit limit=5.5/366d cost=6;
+        empty_gif;
+    }
+--- request
+GET /t
+--- error_code: 429
+--- response_headers
+RateLimit-Limit: 5
+RateLimit-Remaining: 5
+!RateLimit-Reset
+!Retry-After
+
+
+
+=== draft03: they are of the tightest limit
+--- config
+    ratelimit_headers draft03;
+    location /t {
+        ratelimit limit=10/366d cost=$arg_a;
+        ratelimit limit=5/365d cost=$arg_b;
+        empty_gif;
+    }
+--- request eval
+["GET /t?a=1&b=1", "GET /t?a=3&b=0", "GET /t?a=1&b=3", "GET /t?a=1&b=3"]
+--- error_code eval
+[200, 200, 200, 429]
+--- response_headers eval
+["RateLimit-Limit: 5
+RateLimit-Remaining: 4",
+"RateLimit-Limit: 10
+RateLimit-Remaining: 6",
+("RateLimit-Limit: 5
+RateLimit-Remaining: 1") x 2]
+
+
+
+=== draft03: decimals are cut
+--- config
+    location /t {
+        ratelimit_headers draft03;
+        ratelimit limit=3.999/366d cost=0.7;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 6]
+--- error_code eval
+[(200) x 5, 429]
+--- response_headers eval
+[map {"RateLimit-Limit: 3\nRateLimit-Remaining: $_"} 3, 2, 1, 1, 0, 0]
+
+
+
+=== draft03: limits from variables
+--- config
+    ratelimit_headers draft03;
+    location /t {
+        ratelimit limit=$arg_n/366d limit=$arg_m/365d;
+        empty_gif;
+    }
+--- request eval
+["GET /t?n=5.5", "GET /t?n=9&m=3", "GET /t?n=9&m=2", "GET /t", "GET /t?n=0"]
+--- error_code eval
+[200, 200, 200, 200, 429]
+--- response_headers eval
+["RateLimit-Limit: 5\nRateLimit-Remaining: 4", "RateLimit-Limit: 3\nRateLimit-Remaining: 2", "RateLimit-Limit: 2\nRateLimit-Remaining: 0",
+ "!RateLimit-Limit\n!RateLimit-Remaining\n!RateLimit-Reset", "RateLimit-Limit: 0\nRateLimit-Remaining: 0\n!RateLimit-Reset\n!Retry-After"]
+
+
+
+=== draft03: in place of an upstream's
+--- config
+    location /t {
+        ratelimit_headers draft03;
+        ratelimit limit=9/366d;
+        proxy_pass http://127.0.0.1:$server_port/upstream;
+    }
+    location /upstream {
+        add_header RateLimit-Limit 100;
+        add_header ratelimit-remaining 99;
+        add_header RATELIMIT-RESET 7;
+        add_header X-RateLimit-Limit-Minute 60;
+        return 200;
+    }
+--- request
+GET /t
+--- response_headers_like eval
+'RateLimit-Limit: 9
+RateLimit-Remaining: 8
+RateLimit-Reset: ' . main::seconds_left() . '
+X-RateLimit-Limit-Minute: 60'
+
+
+
+=== draft03: an upstream's reset is not taken for ours where there is none
+--- config
+    location /t {
+        ratelimit_headers draft03;
+        ratelimit_dry_run on;
+        ratelimit limit=0.5/366d;
+        proxy_pass http://127.0.0.1:$server_port/upstream;
+    }
+    location /upstream {
+        add_header RateLimit-Limit 100;
+        add_header RateLimit-Remaining 99;
+        add_header RateLimit-Reset 7;
+        return 200;
+    }
+--- request
+GET /t
+--- response_headers
+RateLimit-Limit: 0
+RateLimit-Remaining: 0
+!RateLimit-Reset
+
+
+
+=== legacy: a pair for each limit, by its window
+--- config
+    location /t {
+        ratelimit_headers legacy;
+        ratelimit limit=9/1s limit=8/1m limit=7/1h limit=6/1d;
+        ratelimit limit=5/10s limit=4/366d limit=3/500ms limit=2/30d;
+        empty_gif;
+    }
+--- request
+GET /t
+--- response_headers
+X-RateLimit-Limit-Second: 9
+X-RateLimit-Remaining-Second: 8
+X-RateLimit-Limit-Minute: 8
+X-RateLimit-Remaining-Minute: 7
+X-RateLimit-Limit-Hour: 7
+X-RateLimit-Remaining-Hour: 6
+X-RateLimit-Limit-Day: 6
+X-RateLimit-Remaining-Day: 5
+X-RateLimit-Limit-10: 5
+X-RateLimit-Remaining-10: 4
+X-RateLimit-Limit-31622400: 4
+X-RateLimit-Remaining-31622400: 3
+X-RateLimit-Limit-0.5: 3
+X-RateLimit-Remaining-0.5: 2
+X-RateLimit-Limit-2592000: 2
+X-RateLimit-Remaining-2592000: 1
+!RateLimit
+!RateLimit-Policy
+!RateLimit-Limit
+!RateLimit-Remaining
+!RateLimit-Reset
+!Retry-After
+
+
+
+=== legacy: windows have their name however they are written
+--- config
+    location /t {
+        ratelimit_headers legacy;
+        ratelimit limit=9/1000ms limit=8/60 limit=7/60m limit=6/24h limit=5/1m30s limit=4/0.250;
+        empty_gif;
+    }
+--- request
+GET /t
+--- response_headers
+X-RateLimit-Limit-Second: 9
+X-RateLimit-Limit-Minute: 8
+X-RateLimit-Limit-Hour: 7
+X-RateLimit-Limit-Day: 6
+X-RateLimit-Limit-90: 5
+X-RateLimit-Limit-0.25: 4
+
+
+
+=== legacy: names are spelt so, and come once
+--- config
+    location /t {
+        ratelimit_headers legacy;
+        ratelimit limit=9/1h;
+        empty_gif;
+    }
+--- request
+GET /t
+--- raw_response_headers_like: \A(?!(?i).*ratelimit.*ratelimit.*ratelimit).*\r\nX-RateLimit-Limit-Hour: 9\r\nX-RateLimit-Remaining-Hour: 8\r\n
+
+
+
+=== legacy: the tightest, where limits have one window
+--- config
+    ratelimit_headers legacy;
+    location /t {
+        ratelimit limit=10/366d key=a cost=$arg_a;
+        ratelimit limit=5/366d key=b cost=$arg_b;
+        ratelimit limit=20/8784h key=c cost=$arg_c;
+        ratelimit limit=30/365d;
+        empty_gif;
+    }
+--- request eval
+["GET /t?a=1&b=1&c=1", "GET /t?a=4&b=0&c=0", "GET /t?a=0&b=2&c=1", "GET /t?a=0&b=0&c=17", "GET /t?a=0&b=0&c=2"]
+--- error_code eval
+[200, 200, 200, 200, 429]
+--- response_headers eval
+my $line = sub { "X-RateLimit-Limit-31622400: $_[0]\nX-RateLimit-Remaining-31622400: $_[1]\nX-RateLimit-Limit-31536000: 30\nX-RateLimit-Remaining-31536000: $_[2]" };
+[$line->(5, 4, 29), $line->(10, 5, 28), $line->(5, 2, 27), $line->(20, 1, 26), $line->(20, 1, 26)]
+--- raw_response_headers_unlike eval
+[('(?i)\n(x-ratelimit[-a-z0-9]*):.*\n\1:') x 5]
+
+
+
+=== legacy: a rejection has them, and Retry-After
+--- config
+    location /t {
+        ratelimit_headers legacy;
+        ratelimit limit=1/366d window=fixed;
+        ratelimit limit=9/365d;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 2]
+--- error_code eval
+[200, 429]
+--- response_headers_like eval
+my $pairs = 'X-RateLimit-Limit-31622400: 1
+X-RateLimit-Remaining-31622400: 0
+X-RateLimit-Limit-31536000: 9
+X-RateLimit-Remaining-31536000: 8
+Retry-After: ';
+[$pairs, $pairs . main::seconds_left()]
+
+
+
+=== legacy: decimals are cut
+--- config
+    location /t {
+        ratelimit_headers legacy;
+        ratelimit limit=2.999/366d cost=0.999;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 4]
+--- error_code eval
+[200, 200, 200, 429]
+--- response_headers eval
+[map {"X-RateLimit-Limit-31622400: 2\nX-RateLimit-Remaining-31622400: $_"} 2, 1, 0, 0]
+
+
+
+=== legacy: limits from variables, of those that apply
+--- config
+    ratelimit_headers legacy;
+    location /t {
+        ratelimit limit=$arg_n/366d limit=$arg_m/1h;
+        empty_gif;
+    }
+--- request eval
+["GET /t?n=5.5", "GET /t?m=3", "GET /t", "GET /t?n=7&m=x"]
+--- error_code eval
+[200, 200, 200, 200]
+--- response_headers eval
+["X-RateLimit-Limit-31622400: 5\nX-RateLimit-Remaining-31622400: 4\n!X-RateLimit-Limit-Hour\n!X-RateLimit-Remaining-Hour",
+ "X-RateLimit-Limit-Hour: 3\nX-RateLimit-Remaining-Hour: 2\n!X-RateLimit-Limit-31622400\n!X-RateLimit-Remaining-31622400",
+ "!X-RateLimit-Limit-Hour\n!X-RateLimit-Limit-31622400",
+ "X-RateLimit-Limit-31622400: 7\nX-RateLimit-Remaining-31622400: 5\n!X-RateLimit-Limit-Hour"]
+
+
+
+=== legacy: in place of an upstream's of the same window
+--- config
+    location /t {
+        ratelimit_headers legacy;
+        ratelimit limit=9/1h;
+        proxy_pass http://127.0.0.1:$server_port/upstream;
+    }
+    location /upstream {
+        add_header X-RateLimit-Limit-Hour 100;
+        add_header x-ratelimit-remaining-hour 99;
+        add_header X-RateLimit-Limit-Minute 60;
+        add_header RateLimit-Limit 60;
+        return 200;
+    }
+--- request
+GET /t
+--- response_headers
+X-RateLimit-Limit-Hour: 9
+X-RateLimit-Remaining-Hour: 8
+X-RateLimit-Limit-Minute: 60
+RateLimit-Limit: 60
+
+
+
+=== all kinds together, in any order
+--- config
+    ratelimit limit=9/366d;
+    location /1 { ratelimit_headers ietf draft03 legacy; empty_gif; }
+    location /2 { ratelimit_headers legacy ietf draft03; empty_gif; }
+--- request eval
+["GET /1", "GET /2"]
+--- error_code eval
+[200, 200]
+--- response_headers_like eval
+my $left = main::seconds_left();
+[map {qq(RateLimit-Policy: "default-366d";q=9;w=31622400
+RateLimit: "default-366d";r=$_;t=$left
+RateLimit-Limit: 9
+RateLimit-Remaining: $_
+RateLimit-Reset: $left
+X-RateLimit-Limit-31622400: 9
+X-RateLimit-Remaining-31622400: $_)} 8, 7]
+
+
+
+=== all kinds together, of a rejection by one of several limits
+--- config
+    location /t {
+        ratelimit_headers ietf draft03 legacy;
+        ratelimit limit=9/366d window=fixed;
+        ratelimit limit=1/365d;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 2]
+--- error_code eval
+[200, 429]
+--- response_headers_like eval
+my $all = 'RateLimit-Policy: "default-366d";q=9;w=31622400, "default-365d";q=1;w=31536000
+RateLimit: "default-365d";r=0;t=\d+, "default-366d";r=8;t=' . main::seconds_left() . '
+RateLimit-Limit: 1
+RateLimit-Remaining: 0
+RateLimit-Reset: \d{7,}
+X-RateLimit-Limit-31622400: 9
+X-RateLimit-Remaining-31622400: 8
+X-RateLimit-Limit-31536000: 1
+X-RateLimit-Remaining-31536000: 0
+';
+["${all}Retry-After: ", $all . 'Retry-After: \d{7,}']
+
+
+
+=== two kinds are just these
+--- config
+    ratelimit limit=9/366d;
+    location /ietf_draft03   { ratelimit_headers ietf draft03; empty_gif; }
+    location /ietf_legacy    { ratelimit_headers ietf legacy; empty_gif; }
+    location /draft03_legacy { ratelimit_headers draft03 legacy; empty_gif; }
+    location /ietf           { ratelimit_headers ietf; empty_gif; }
+--- request eval
+["GET /ietf_draft03", "GET /ietf_legacy", "GET /draft03_legacy", "GET /ietf"]
+--- error_code eval
+[(200) x 4]
+--- response_headers eval
+my $policy = 'RateLimit-Policy: "default-366d";q=9;w=31622400';
+["$policy
+RateLimit-Remaining: 8
+!X-RateLimit-Remaining-31622400",
+"$policy
+!RateLimit-Remaining
+X-RateLimit-Remaining-31622400: 7",
+"!RateLimit-Policy
+!RateLimit
+RateLimit-Remaining: 6
+X-RateLimit-Remaining-31622400: 6",
+"$policy
+!RateLimit-Limit
+!RateLimit-Remaining
+!RateLimit-Reset
+!X-RateLimit-Limit-31622400
+!X-RateLimit-Remaining-31622400"]
+
+
+
+=== all kinds are sent with errors and error pages
+--- config
+    ratelimit_headers draft03 legacy;
+    ratelimit limit=4/366d;
+    location /page { error_page 404 /index.html; }
+    location /named {
+        error_page 429 = @sorry;
+        ratelimit limit=3/366d;
+    }
+    location @sorry { ratelimit off; return 503; }
+--- request eval
+["GET /missing", "GET /page", "HEAD /", "GET /named", "GET /missing", "GET /missing"]
+--- error_code eval
+[404, 404, 200, 503, 404, 429]
+--- response_headers eval
+my $pair = sub { "RateLimit-Limit: $_[0]\nRateLimit-Remaining: $_[1]\nX-RateLimit-Limit-31622400: $_[0]\nX-RateLimit-Remaining-31622400: $_[1]" };
+[$pair->(4, 3), $pair->(4, 2), $pair->(4, 1), $pair->(3, 0), $pair->(4, 0), $pair->(4, 0)]
+
+
+
+=== a request without rules has none of any kind
+--- config
+    ratelimit_headers ietf draft03 legacy;
+    location /none { empty_gif; }
+    location /on   { ratelimit limit=9/366d; empty_gif; location /on/off { ratelimit off; empty_gif; } }
+    location /key  { ratelimit_key $arg_k; ratelimit limit=1/366d; empty_gif; }
+--- request eval
+["GET /none", "GET /on/off", "GET /key", "GET /on"]
+--- error_code eval
+[200, 200, 200, 200]
+--- raw_response_headers_like eval
+[('\A(?!(?i).*(?:ratelimit|retry-after))') x 3, 'RateLimit-Policy:.*RateLimit-Limit:.*X-RateLimit-Limit-31622400:']
+
+
+
+=== a level's choice replaces the inherited one
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_headers draft03;
+    ratelimit limit=9/366d;
+    server {
+        listen $TEST_NGINX_RAND_PORT_1;
+        ratelimit_headers legacy;
+        location / { location /own { ratelimit_headers ietf; empty_gif; } empty_gif; }
+    }
+--- config
+    location /t      { empty_gif; }
+    location /off    { ratelimit_headers off; empty_gif; }
+    location /server { ratelimit off; proxy_pass http://127.0.0.1:$TEST_NGINX_RAND_PORT_1/; }
+--- request eval
+["GET /t", "GET /off", "GET /server/t", "GET /server/own"]
+--- error_code eval
+[(200) x 4]
+--- response_headers eval
+["RateLimit-Remaining: 8
+!RateLimit
+!X-RateLimit-Remaining-31622400",
+"!RateLimit-Remaining
+!RateLimit
+!X-RateLimit-Remaining-31622400",
+"!RateLimit-Remaining
+!RateLimit
+X-RateLimit-Remaining-31622400: 6",
+'!RateLimit-Remaining
+RateLimit-Policy: "default-366d";q=9;w=31622400
+!X-RateLimit-Remaining-31622400']
+
+
+
+=== off: nothing but Retry-After with a rejection, and that not if nothing helps
+--- config
+    ratelimit_headers off;
+    location /t     { ratelimit limit=1/366d window=fixed; empty_gif; }
+    location /never { ratelimit limit=0.5/366d; empty_gif; }
+--- request eval
+["GET /t", "GET /t", "GET /never"]
+--- error_code eval
+[200, 429, 429]
+--- raw_response_headers_unlike eval
+["(?i)ratelimit|retry-after", "(?i)ratelimit", "(?i)ratelimit|retry-after"]
+--- response_headers_like eval
+['Retry-After: ', 'Retry-After: ' . main::seconds_left(), 'Retry-After: ']
+
+
+
+=== Retry-After is never earlier than the reset of any limit that refuses
+--- config
+    location /fill { ratelimit limit=9/366d limit=9/1d cost=9; empty_gif; }
+    location /t    { ratelimit limit=9/1d cost=1 window=fixed; ratelimit limit=9/366d cost=3 window=fixed; empty_gif; }
+--- request eval
+["GET /fill", "GET /t"]
+--- error_code eval
+[200, 429]
+--- response_headers_like eval
+['Retry-After: ', 'Retry-After: ' . main::seconds_left()]
