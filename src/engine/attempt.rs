@@ -85,6 +85,7 @@ impl<'c, 'm> Charge<'c, 'm> {
     }
 
     /// The limit that was asked.
+    #[inline]
     pub fn bound(&self) -> &'c BoundLimit<'m> {
         self.bound
     }
@@ -176,6 +177,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
             limit,
             table,
             counter,
+            may_share,
             ..
         } = bound;
         // What this request has been charged there already.
@@ -205,6 +207,14 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
             let admission = Admission::Within(hits, limit.window_type);
             table.add(counter, *key, clock, cost, admission)
         };
+        if let Some(receipt) = counted.receipt.as_ref().filter(|_| *may_share) {
+            // What limits say is of after the request: those that asked before, too.
+            let earlier = self.charges.as_mut_slice().iter_mut();
+            for charge in earlier.filter(|charge| charge.has_counter_of(bound, *key)) {
+                let counts = &mut charge.counted.counts;
+                counts.current = counts.current.plus_value(receipt.value());
+            }
+        }
         self.push(bound, hits, key, cost, counted);
     }
 
@@ -412,6 +422,19 @@ mod tests {
         assert!(is_admitted(0) && is_admitted(0));
         assert!(is_admitted(1));
         assert!(!is_admitted(0));
+    }
+
+    #[test]
+    fn a_limit_that_only_asked_tells_the_rate_after_the_request() {
+        let shared = SharedTable::new(1 << 20);
+        let fixture = Fixture::new(&shared, &[("5/1h", Fixed), ("9/1h", Fixed)]);
+        let mut attempt = Attempt::new(Vec::new(), false);
+        for ((bound, hits), cost) in fixture.limits.iter().zip([0, 2]) {
+            attempt.charge(bound, *hits, &fixture.key, hits_of(cost), &fixture.clock);
+        }
+        let (_, charges) = attempt.finish(Outcome::Rejected);
+        let rates = charges.iter().map(|charge| charge.verdict().rate().whole());
+        assert_eq!(rates.collect::<Vec<_>>(), [2, 2]);
     }
 
     #[test]

@@ -140,16 +140,23 @@ impl Verdict<'_> {
         window_type.retry_after(size, &self.counts, self.hits, self.cost)
     }
 
-    /// Orders by tightness, the tightest first: what refuses before what admits, then by the share
-    /// of the limit that remains; of what refuses with equal shares, by what refuses for longer.
+    /// Orders by tightness, the tightest first: by the share of the limit that remains. Of equal
+    /// shares, what refuses comes before what admits, and what refuses for longer first.
     pub fn tightness(&self, other: &Self) -> Ordering {
         // remaining / limit < other.remaining / other.limit, without a division. Products of two
         // numbers of 48 bits.
         let crosswise = |one: &Self, two: &Self| {
             let (remaining, limit) = (one.remaining(), two.hits);
-            i128::from(remaining.thousandths()).wrapping_mul(i128::from(limit.thousandths()))
+            // What refuses although a part of a hit remains has nothing left of use.
+            let is_used_up = !one.admitted && remaining.whole() == 0;
+            let remaining = if is_used_up {
+                0
+            } else {
+                remaining.thousandths()
+            };
+            i128::from(remaining).wrapping_mul(i128::from(limit.thousandths()))
         };
-        let by_share = || crosswise(self, other).cmp(&crosswise(other, self));
+        let by_share = crosswise(self, other).cmp(&crosswise(other, self));
         let by_wait = || {
             let wait = |it: &Self| it.retry_after().unwrap_or(u64::MAX);
             if self.admitted || other.admitted {
@@ -159,7 +166,7 @@ impl Verdict<'_> {
             }
         };
         let by_verdict = self.admitted.cmp(&other.admitted);
-        by_verdict.then_with(by_share).then_with(by_wait)
+        by_share.then(by_verdict).then_with(by_wait)
     }
 }
 
@@ -306,6 +313,8 @@ mod tests {
             Ordering::Equal
         );
         let refused = verdict(&many, 10_000, 0, false);
+        assert_eq!(refused.tightness(&nine_tenths), Ordering::Less);
+        assert_eq!(refused.tightness(&half), Ordering::Greater);
         let currents = |verdicts: Vec<Verdict<'_>>| -> Vec<i64> {
             verdicts
                 .iter()
@@ -313,8 +322,8 @@ mod tests {
                 .collect()
         };
         let verdicts = [nine_tenths, half, refused];
-        assert_eq!(currents(by_tightness(verdicts)), [10, 50, 1]);
-        assert_eq!(currents(tightest(verdicts).into_iter().collect()), [10]);
+        assert_eq!(currents(by_tightness(verdicts)), [50, 10, 1]);
+        assert_eq!(currents(tightest(verdicts).into_iter().collect()), [50]);
 
         // Both are used up: the minute's is so for longer.
         let (short, long) = (

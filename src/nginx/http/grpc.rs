@@ -3,11 +3,11 @@
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, "Trailers-Only".
 
 use nginx_sys::{
-    NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, ngx_http_discard_request_body,
-    ngx_http_finalize_request, ngx_http_request_t, ngx_http_send_header, ngx_int_t, ngx_str_t,
+    NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, ngx_http_request_t, ngx_int_t, ngx_str_t,
 };
 
 use super::headers::put;
+use super::respond;
 
 /// The status of a call that was rejected because some quota is used up.
 pub(super) const RESOURCE_EXHAUSTED: &str = "8";
@@ -43,21 +43,9 @@ pub(super) fn answer(
     if headers.is_none() {
         return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
     }
-    // SAFETY: nginx passes a request that has not ended, to the response of which nobody has added
-    // anything yet. It may be freed by the last call.
-    unsafe {
-        let discarded = ngx_http_discard_request_body(request);
-        if discarded != nginx_sys::NGX_OK as ngx_int_t {
-            return discarded;
-        }
-        let content_type = content_type(request);
-        let out = &mut (*request).headers_out;
-        out.status = NGX_HTTP_OK as usize;
-        out.content_type = content_type;
-        out.content_type_len = content_type.len;
-        out.content_length_n = 0;
-        (*request).set_header_only(1);
-        ngx_http_finalize_request(request, ngx_http_send_header(request));
-    }
-    NGX_DONE as ngx_int_t
+    respond::without_body(
+        request,
+        NGX_HTTP_OK as ngx_int_t,
+        Some(content_type(request)),
+    )
 }

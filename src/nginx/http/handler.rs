@@ -20,7 +20,7 @@ use super::super::log;
 use super::super::module::Module;
 use super::super::time::NgxClock;
 use super::context::{self, Context, Room, Slot};
-use super::grpc;
+use super::{grpc, respond};
 use crate::engine::{Attempt, charge_late};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, is_accounted};
@@ -235,13 +235,18 @@ fn amount_or(
 /// own location: in a later phase, since it comes first to each.
 #[inline]
 fn is_before_main(request: *mut ngx_http_request_t) -> bool {
-    // SAFETY: nginx passes a request that has not ended; its main request lives longer.
-    let main = unsafe { (*request).main };
-    main != request && {
-        // SAFETY: as above.
-        let conf = Module::location_conf(unsafe { &*main });
+    !is_main(request) && {
+        // SAFETY: nginx passes a request that has not ended; its main request lives longer.
+        let conf = Module::location_conf(unsafe { &*(*request).main });
         conf.is_some_and(|conf| conf.rules().is_some())
     }
+}
+
+/// Whether this is no subrequest.
+#[inline]
+fn is_main(request: *mut ngx_http_request_t) -> bool {
+    // SAFETY: nginx passes a request that has not ended.
+    unsafe { (*request).main == request }
 }
 
 /// A request that reaches rules after it was decided on. It is not counted again. If a subrequest
@@ -265,10 +270,14 @@ fn reject(request: *mut ngx_http_request_t, context: &Context) -> ngx_int_t {
         return DECLINED;
     }
     let status = context.settings.status;
-    if status != CLOSE && grpc::is_call(request) {
-        grpc::answer(request, grpc::RESOURCE_EXHAUSTED, "rate limit exceeded")
-    } else {
-        status
+    match status {
+        CLOSE => CLOSE,
+        _ if grpc::is_call(request) => {
+            grpc::answer(request, grpc::RESOURCE_EXHAUSTED, "rate limit exceeded")
+        }
+        // Those mean something else to nginx: that the client has gone, or errors of TLS.
+        408 | 494..=499 if is_main(request) => respond::without_body(request, status, None),
+        _ => status,
     }
 }
 
@@ -306,8 +315,8 @@ fn log_rejection(request: *mut ngx_http_request_t, context: &Context) {
 /// When a request ends: counts the hits of its rules that are known only now.
 unsafe extern "C" fn at_end(request: *mut ngx_http_request_t) -> ngx_int_t {
     guard(NGX_OK as ngx_int_t, || {
-        // SAFETY: nginx passes a request that has not been freed. Subrequests are logged too.
-        if unsafe { (*request).main } == request {
+        // Subrequests are logged too.
+        if is_main(request) {
             if let Some(context) = context::of(request) {
                 charge_at_end(request, context);
             }
@@ -326,7 +335,11 @@ fn charge_at_end(request: *mut ngx_http_request_t, context: &Context) {
     }
     let mut late = Vec::new();
     for rule in rules {
-        if let Cost::Late(amount) = rule.cost {
+        let has_applied = context
+            .charges
+            .iter()
+            .any(|charge| rule.has(charge.bound()));
+        if let (Cost::Late(amount), true) = (rule.cost, has_applied) {
             // Without memory, nothing is counted: nginx has logged why.
             let hits = amount_or(Hits::ZERO, "charge", amount, request);
             late.push((rule, hits.unwrap_or(Hits::ZERO)));

@@ -67,9 +67,12 @@ fn add(request: *mut ngx_http_request_t, context: &'static Context) -> Option<()
         add_legacy(request, context)?;
     }
     if context.is_rejected() {
-        if let Some(wait) = context.retry_after() {
-            let seconds = headers::retry_after_seconds(wait);
-            put(request, headers::RETRY_AFTER, number(request, seconds)?)?;
+        match context.retry_after() {
+            Some(wait) => {
+                let seconds = headers::retry_after_seconds(wait);
+                put(request, headers::RETRY_AFTER, number(request, seconds)?)?;
+            }
+            None => remove(request, headers::RETRY_AFTER),
         }
     }
     Some(())
@@ -108,12 +111,13 @@ fn add_draft03(request: *mut ngx_http_request_t, context: &'static Context) -> O
     let (limit, rest) = (headers::whole(verdict.hits), headers::whole(remaining));
     put(request, headers::LIMIT, number(request, limit)?)?;
     put(request, headers::REMAINING, number(request, rest)?)?;
-    if let Some(reset) = verdict.reset(remaining) {
-        put(
+    match verdict.reset(remaining) {
+        Some(reset) => put(
             request,
             headers::RESET,
             number(request, reset.div_ceil(1000))?,
-        )?;
+        )?,
+        None => remove(request, headers::RESET),
     }
     Some(())
 }
@@ -149,21 +153,11 @@ pub(super) fn put(
     name: &'static str,
     value: &'static [u8],
 ) -> Option<()> {
-    // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`, each
-    // with a key; what is pushed is whole, and its strings live as long as the request.
+    remove(request, name);
+    // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`; what is pushed
+    // is whole, and its strings live as long as the request.
     unsafe {
         let headers = &raw mut (*request).headers_out.headers;
-        let mut part: *mut ngx_list_part_t = &raw mut (*headers).part;
-        while let Some(entries) = part.as_ref() {
-            for index in 0..entries.nelts {
-                let entry = &mut *entries.elts.cast::<ngx_table_elt_t>().add(index);
-                if entry.key.as_bytes().eq_ignore_ascii_case(name.as_bytes()) {
-                    // A header with the hash 0 is not sent.
-                    entry.hash = 0;
-                }
-            }
-            part = entries.next;
-        }
         let entry = ngx_list_push(headers).cast::<ngx_table_elt_t>();
         if entry.is_null() {
             return None;
@@ -175,6 +169,25 @@ pub(super) fn put(
         (*entry).value = text(value);
     }
     Some(())
+}
+
+/// Removes the headers of that name from the response, such as an upstream's.
+fn remove(request: *mut ngx_http_request_t, name: &str) {
+    // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`, each with a
+    // key.
+    unsafe {
+        let mut part: *mut ngx_list_part_t = &raw mut (*request).headers_out.headers.part;
+        while let Some(entries) = part.as_ref() {
+            for index in 0..entries.nelts {
+                let entry = &mut *entries.elts.cast::<ngx_table_elt_t>().add(index);
+                if entry.key.as_bytes().eq_ignore_ascii_case(name.as_bytes()) {
+                    // A header with the hash 0 is not sent.
+                    entry.hash = 0;
+                }
+            }
+            part = entries.next;
+        }
+    }
 }
 
 fn text(bytes: &'static [u8]) -> ngx_str_t {

@@ -4,4 +4,5 @@ pub(super) mod context;
 mod grpc;
 pub(super) mod handler;
 pub(super) mod headers;
+mod respond;
 pub(super) mod variables;
