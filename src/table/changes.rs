@@ -1,7 +1,6 @@
 //! What a sync needs of the table: which counters changed, and where to note what the store has
 //! and says.
 
-use super::CounterTable;
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -12,8 +11,9 @@ use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
 use super::places::Place;
 use super::word::{Stamp, Word};
+use super::{Counter, CounterTable, Key};
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 /// A counter in its place: it can be found again, and another counter in the same place cannot be
 /// mistaken for it.
@@ -21,6 +21,12 @@ use crate::policy::window::{UnixMillis, WindowSize};
 pub struct CounterRef {
     index: u32,
     meta: Meta,
+}
+
+impl CounterRef {
+    pub(super) fn index_and_salt(self) -> (u32, u16) {
+        (self.index, self.meta.salt().bits())
+    }
 }
 
 /// A synced counter that changed.
@@ -77,26 +83,111 @@ impl<'m> CounterTable<'m> {
         self.parts.changes.len()
     }
 
-    /// Takes the changes of one group (at most 64 counters): each is passed to `visit`, and will not
-    /// be found again unless it changes again, or `note_again` is called with it.
+    /// Takes the changes of one group (at most 64 counters) that are of `namespace`: each is passed
+    /// to `visit`, and will not be found again unless it changes again, or `note_again` is called
+    /// with it.
     ///
     /// Windows that do not matter at `now` are left out.
-    pub fn take_changes(&self, group: usize, now: UnixMillis, mut visit: impl FnMut(Change)) {
+    pub fn take_changes(
+        &self,
+        group: usize,
+        namespace: NamespaceIndex,
+        now: UnixMillis,
+        mut visit: impl FnMut(Change),
+    ) {
         let Some(word) = self.parts.changes.get(group) else {
             return;
         };
-        if word.load(Relaxed) == 0 {
-            return;
-        }
-        let mut changed = word.swap(0, AcqRel);
-        fail_point!("change.taken");
+        let mut changed = word.load(Acquire);
         while changed != 0 {
-            let bit = changed.trailing_zeros() as usize;
+            let bit = changed.trailing_zeros();
             changed &= changed.wrapping_sub(1);
-            if let Some(change) = self.change(group.saturating_mul(64).saturating_add(bit), now) {
-                visit(change);
+            let index = group.saturating_mul(64).saturating_add(bit as usize);
+            let meta = self.cell_at(index).map(meta_of);
+            // A cell that changes hands in this moment is noted again by who counts in it.
+            let is_others = meta.is_some_and(|meta| {
+                meta.is_counter() && meta.is_synced() && meta.namespace() != namespace
+            });
+            if is_others {
+                continue;
+            }
+            word.fetch_and(!(1 << bit), AcqRel);
+            fail_point!("change.taken");
+            if let Some(change) = self.change(index, now) {
+                if change.namespace == namespace {
+                    visit(change);
+                } else {
+                    self.note_again(change.counter);
+                }
             }
         }
+    }
+
+    /// Notes the changes of `namespace` that nobody knows of any more, since who took them was
+    /// stopped: looks at every counter.
+    pub fn find_changes(&self, namespace: NamespaceIndex, now: UnixMillis) {
+        self.for_each_synced(namespace, |index, place| {
+            if self.has_unsent(place, now) {
+                self.note_again(CounterRef {
+                    index,
+                    meta: place.meta,
+                });
+            }
+        });
+    }
+
+    /// Forgets what the store has of the hits of `namespace`, and notes all that still matters as
+    /// changed: the store lost what it had.
+    pub fn forget_pushed(&self, namespace: NamespaceIndex, now: UnixMillis) {
+        self.for_each_synced(namespace, |index, place| {
+            if let Some((first, _)) = self.first_part(place) {
+                for pushed in &first.local {
+                    let old = pushed.load(Acquire);
+                    let nothing = Word::empty(place.meta.salt()).bits();
+                    if meta_of(place.cell).is_same_counter(place.meta) {
+                        let _ = pushed.compare_exchange(old, nothing, AcqRel, Relaxed);
+                        fail_point!("pushed.forgotten");
+                    }
+                }
+            }
+            if self.has_unsent(place, now) {
+                self.note_again(CounterRef {
+                    index,
+                    meta: place.meta,
+                });
+            }
+        });
+    }
+
+    fn for_each_synced(&self, namespace: NamespaceIndex, mut visit: impl FnMut(u32, Place<'m>)) {
+        for index in 0..self.cell_count() {
+            let (Some(cell), Ok(number)) = (self.cell_at(index), u32::try_from(index)) else {
+                return;
+            };
+            let meta = meta_of(cell);
+            if meta.is_counter() && meta.is_synced() && meta.namespace() == namespace {
+                visit(number, Place { cell, meta });
+            }
+        }
+    }
+
+    /// The counter in cell number `index`, if its occupancy has the salt.
+    pub(super) fn counter_ref(&self, index: u32, salt: u16) -> Option<CounterRef> {
+        let meta = meta_of(self.cell_at(index as usize)?);
+        let is_it = meta.is_counter() && meta.salt().bits() == salt;
+        is_it.then_some(CounterRef { index, meta })
+    }
+
+    /// The key and the window size of a counter that has a name; `None` if it is gone.
+    pub fn key_of(&self, counter: CounterRef) -> Option<(Vec<u8>, WindowSize)> {
+        let place = self.place_of(counter)?;
+        Some((self.name_of(place)?, counter.meta.size()?))
+    }
+
+    /// What the store has of this node's hits in window `number`, as far as this node knows.
+    pub fn pushed_of(&self, counter: CounterRef, number: u64) -> Hits {
+        let place = self.place_of(counter);
+        place.map_or(Hits::ZERO, |place| self.pushed(place, number))
     }
 
     /// What changed in the counter in cell number `index`, if it is a synced one. A counter that
@@ -139,24 +230,47 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Notes that the store has the hits of this node in window `number` up to `up_to`. Doing so
-    /// again changes nothing. Nothing happens if the counter is gone.
-    pub fn set_pushed(&self, counter: CounterRef, number: u64, up_to: Hits) {
+    /// Notes that the store has the hits of this node in window `number` up to `up_to`, where it
+    /// had them up to `from`. Doing so again changes nothing. Nothing happens if the counter is
+    /// gone.
+    pub fn advance_pushed(&self, counter: CounterRef, number: u64, from: Hits, up_to: Hits) {
         if let Some(place) = self.place_of(counter) {
             if let Some((first, _)) = self.first_part(place) {
-                let (pushed, _) = first.local_columns(number);
-                self.set(pushed, place, number, up_to);
+                if self.pushed(place, number) == from {
+                    let (pushed, _) = first.local_columns(number);
+                    self.set(pushed, place, number, up_to);
+                }
             }
         }
     }
 
-    /// Notes what the rest of the cluster counted in window `number`: the store's total less what
-    /// of this node's hits it includes. Nothing happens if the counter is gone.
-    pub fn set_remote(&self, counter: CounterRef, number: u64, hits: Hits) {
-        if let Some(place) = self.place_of(counter) {
+    /// Notes what the rest of the cluster counted in window `number`, which matters now: the store's
+    /// total less what of this node's hits it includes. Nothing happens if the counter is gone.
+    pub fn set_remote(&self, counter: CounterRef, number: u64, hits: Hits, now: UnixMillis) {
+        if let (Some(place), Some(size)) = (self.place_of(counter), counter.meta.size()) {
+            place.wake(size, now);
             let (remote, _) = place.cell.remote_columns(number);
             self.set(remote, place, number, hits);
         }
+    }
+
+    /// Finds the counter of `key`, or makes one, unless it would take the place of one that this
+    /// node counts in. `None` if there is none.
+    pub fn make_room_for(
+        &self,
+        counter: &Counter,
+        key: Key<'_>,
+        clock: &impl Clock,
+    ) -> Option<CounterRef> {
+        let id = counter.identity(key);
+        let place = self
+            .find(id)
+            .or_else(|| self.insert_gently(counter, id, clock))?;
+        let index = u32::try_from(self.index_of(place.cell)).ok()?;
+        Some(CounterRef {
+            index,
+            meta: place.meta,
+        })
     }
 
     fn place_of(&self, counter: CounterRef) -> Option<Place<'m>> {

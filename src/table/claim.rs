@@ -5,12 +5,13 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use super::columns::load;
+use super::columns::{Columns, load};
 use super::layout::Cell;
 use super::meta::{Meta, State, Ticks};
 use super::places::Place;
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Salt, Stamp};
+use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
 /// How long an insertion takes at most, unless its process was stopped or killed.
@@ -136,6 +137,13 @@ fn replace_meta(cell: &Cell, old: Meta, new: Meta) -> Result<(), Lost> {
     cell.meta
         .compare_exchange(old.bits(), new.bits(), AcqRel, Relaxed)
         .map_or(Err(Lost), |_| Ok(()))
+}
+
+/// Whether this node counted in a counter, in windows that matter at `now`.
+pub(super) fn has_local_hits(cell: &Cell, meta: Meta, now: UnixMillis) -> bool {
+    let place = Place { cell, meta };
+    let size = meta.size();
+    size.is_some_and(|size| Columns::live(place, size, now).any(|(_, hits)| hits != Hits::ZERO))
 }
 
 /// What the columns hold (in thousandths, whatever its sign) of windows that matter at `now`.

@@ -251,6 +251,18 @@ impl<'m> Place<'m> {
         }
     }
 
+    /// Makes the counter one in use, and forgets what it held if it was not for long.
+    pub(super) fn wake(self, size: WindowSize, now: UnixMillis) {
+        // In the order and for the reasons of `settle`.
+        let Cell { local, remote, .. } = self.cell;
+        let all = [local, remote].map(|[even, odd]| [even, odd].map(|word| (word, load(word))));
+        if self.is_old(size, now) {
+            let words = all.iter().flatten();
+            words.for_each(|&(column, word)| self.clear(column, word));
+        }
+        self.touch(now);
+    }
+
     /// Notes that the counter is in use: `used` never goes back while the clock does not, so that
     /// a counter with hits of a live window never looks unused.
     fn touch(&self, now: UnixMillis) {

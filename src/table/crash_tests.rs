@@ -334,12 +334,10 @@ fn dying_while_naming_a_counter() {
                 }
                 let mut changes = BTreeMap::new();
                 for group in 0..fixture.shared.table.change_groups() {
-                    fixture
-                        .shared
-                        .table
-                        .take_changes(group, UnixMillis(later), |change| {
-                            changes.insert(change.key, change.windows[0].local.whole());
-                        });
+                    let (table, namespace) = (&fixture.shared.table, fixture.counter.namespace());
+                    table.take_changes(group, namespace, UnixMillis(later), |change| {
+                        changes.insert(change.key, change.windows[0].local.whole());
+                    });
                 }
                 assert_eq!(changes.remove(key.as_bytes()), Some(counted + 3));
                 for (name, hits) in changes {

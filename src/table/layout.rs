@@ -4,6 +4,7 @@
 //! header     magic, layout version, length, secret
 //! directory  names of namespaces
 //! lines      event counters, by namespace and worker, and by worker
+//! sync       what a sync with a store needs to know, by namespace; the batches on their way
 //! tags       one word per bucket: a tag of 7 bits for each cell, a version of 8
 //! changes    a bit per cell: whether a synced counter changed since it was looked at
 //! buckets    cells of 64 bytes, WAYS to a bucket
@@ -19,6 +20,7 @@ use core::ptr::NonNull;
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::meta::NamespaceIndex;
 use super::stats::{NamespaceLine, ZoneLine};
+use super::sync_state::MAX_RECORDS;
 use crate::policy::namespace::MAX_NAME_LEN;
 
 /// The number of cells in a bucket.
@@ -62,6 +64,29 @@ pub(super) struct DirectoryEntry {
     pub(super) name: [AtomicU64; MAX_NAME_LEN / 8],
 }
 
+/// The sync of one namespace and shard with its store: see `sync_state`.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(super) struct SyncSlot {
+    /// Whose sync it is: one more than the namespace's index and the shard; 0: nobody's.
+    pub(super) owner: AtomicU64,
+    /// Who syncs now.
+    pub(super) lease: AtomicU64,
+    /// What has to be done before all else.
+    pub(super) repair: AtomicU64,
+    /// The store's epoch; 0: not known.
+    pub(super) epoch: AtomicU64,
+    /// One more than how far the store's changes have been seen; 0: not at all.
+    pub(super) position: AtomicU64,
+    /// The number of the last batch that was acknowledged, and whether the next one is sealed.
+    pub(super) batch: AtomicU64,
+}
+
+/// A window of a counter in a batch.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct Record(pub(super) [AtomicU64; 4]);
+
 #[repr(C, align(64))]
 struct Header {
     magic: AtomicU64,
@@ -74,7 +99,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the cells mean.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// The parts of a table in memory.
 #[derive(Debug)]
@@ -85,6 +110,9 @@ pub(super) struct Parts<'m> {
     pub(super) namespace_lines: &'m [NamespaceLine],
     /// One line per worker.
     pub(super) zone_lines: &'m [ZoneLine],
+    pub(super) sync_slots: &'m [SyncSlot],
+    /// As many for each slot.
+    pub(super) records: &'m [Record],
     pub(super) tags: &'m [AtomicU64],
     /// 64 cells a word.
     pub(super) changes: &'m [AtomicU64],
@@ -122,6 +150,8 @@ impl core::error::Error for LayoutError {}
 struct Geometry {
     namespaces: usize,
     workers: usize,
+    sync_slots: usize,
+    records: usize,
     buckets: usize,
 }
 
@@ -131,9 +161,16 @@ impl Geometry {
         let workers = (len / (64 << 10)).clamp(2, 16);
         let namespace = size_of::<DirectoryEntry>()
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
+        // One to three hundredths of the memory.
+        let sync_slots = (len >> 20).clamp(1, 64);
+        let records = (len / 2048)
+            .clamp(8, MAX_RECORDS)
+            .saturating_mul(sync_slots);
         let fixed = size_of::<Header>()
             .saturating_add(namespaces.saturating_mul(namespace))
             .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
+            .saturating_add(sync_slots.saturating_mul(size_of::<SyncSlot>()))
+            .saturating_add(records.saturating_mul(size_of::<Record>()))
             // What aligning the buckets after the words before them may take, and rounding up.
             .saturating_add(align_of::<Cell>().saturating_add(size_of::<AtomicU64>()));
         let bucket = size_of::<AtomicU64>()
@@ -152,6 +189,8 @@ impl Geometry {
         Ok(Geometry {
             namespaces,
             workers,
+            sync_slots,
+            records,
             buckets,
         })
     }
@@ -250,6 +289,8 @@ impl<'m> Parts<'m> {
         let Geometry {
             namespaces,
             workers,
+            sync_slots,
+            records,
             buckets,
         } = Geometry::of(region.len())?;
         let mut carver = Carver { region, used: 0 };
@@ -264,6 +305,8 @@ impl<'m> Parts<'m> {
                 directory: carver.next(namespaces)?,
                 namespace_lines: carver.next(namespaces.saturating_mul(workers))?,
                 zone_lines: carver.next(workers)?,
+                sync_slots: carver.next(sync_slots)?,
+                records: carver.next(records)?,
                 tags: carver.next(buckets)?,
                 changes: carver.next(change_words(buckets))?,
                 buckets: carver.next(buckets)?,
@@ -291,7 +334,7 @@ mod tests {
         ] {
             let geometry = Geometry::of(len).unwrap();
             let cells = geometry.buckets * WAYS * size_of::<Cell>();
-            assert!(cells * 100 >= len * 90, "{len}: {geometry:?}");
+            assert!(cells * 100 >= len * 88, "{len}: {geometry:?}");
         }
         assert_eq!(Geometry::of(1024), Err(LayoutError::TooSmall));
         assert_eq!(Geometry::of(0), Err(LayoutError::TooSmall));

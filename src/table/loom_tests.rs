@@ -47,6 +47,8 @@ fn fixture() -> Fixture {
         directory: leak::<DirectoryEntry>(1),
         namespace_lines: leak::<NamespaceLine>(1),
         zone_lines: leak::<ZoneLine>(1),
+        sync_slots: &[],
+        records: &[],
         tags: leak(2),
         changes: leak(1),
         buckets: leak::<Bucket>(2),

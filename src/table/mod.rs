@@ -8,7 +8,7 @@
 //! - [`identity`]: what makes two hits count together
 //! - [`meta`], [`word`]: the two kinds of words of a cell, and why one compare-and-swap suffices
 //! - [`places`], [`claim`]: finding a counter's cell, and making room for a new one
-//! - [`names`], [`changes`]: what only synced counters need
+//! - [`names`], [`changes`], [`sync_state`]: what only synced counters and their sync need
 //! - [`counting`], [`columns`]: counting; windows, and what turning one takes
 //! - [`directory`], [`stats`]: the names of namespaces; counts of events
 //! - this file: what users see
@@ -32,6 +32,7 @@ mod places;
 mod stats;
 #[cfg(all(test, not(loom)))]
 mod stress_tests;
+mod sync_state;
 #[cfg(all(test, not(loom)))]
 mod sync_tests;
 #[cfg(all(test, not(loom)))]
@@ -58,6 +59,7 @@ pub use identity::Identity;
 pub use layout::LayoutError;
 pub use meta::NamespaceIndex;
 pub use stats::{Evicted, NamespaceStats, Outcome, ZoneStats};
+pub use sync_state::{BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState};
 
 /// A table of counters in shared memory, as one process sees it.
 ///

@@ -22,12 +22,12 @@
 //! the cell, and begins anew.
 
 use super::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use super::claim::{Claim, Cost, Lost, meta_of};
+use super::claim::{Claim, Cost, Lost, has_local_hits, meta_of};
 use super::fail::fail_point;
 use super::identity::Identity;
 use super::layout::{Bucket, Cell, WAYS};
 use super::meta::{Meta, State, Ticks};
-use super::stats::NamespaceLine;
+use super::stats::{Evicted, NamespaceLine};
 use super::word::Word;
 use super::{Counter, CounterTable};
 use crate::policy::window::Clock;
@@ -233,12 +233,42 @@ impl<'m> CounterTable<'m> {
     /// Finds the cell of `counter`, which is not at home, or gives it one.
     #[cold]
     fn insert(&self, counter: &Counter, id: Identity, clock: &impl Clock) -> Place<'m> {
+        loop {
+            if let Some(place) = self.insert_where(counter, id, clock, |_, _| true) {
+                return place;
+            }
+        }
+    }
+
+    /// Finds the cell of `counter`, or gives it one that nobody counts in: not one with hits of this
+    /// node, in windows that matter. `None` if there is none such, or if it is contended.
+    pub(super) fn insert_gently(
+        &self,
+        counter: &Counter,
+        id: Identity,
+        clock: &impl Clock,
+    ) -> Option<Place<'m>> {
+        self.insert_where(counter, id, clock, |cell, victim| match victim.cost {
+            Cost::Free | Cost::Abandoned | Cost::Evicted(Evicted::Ended, ..) => true,
+            Cost::Evicted(Evicted::Sent, ..) => !has_local_hits(cell, victim.meta, clock.now()),
+            Cost::Evicted(Evicted::Unsent, ..) | Cost::Busy => false,
+        })
+    }
+
+    /// Finds the cell of `counter`, or gives it that which costs least, if `may_take` allows it.
+    fn insert_where(
+        &self,
+        counter: &Counter,
+        id: Identity,
+        clock: &impl Clock,
+        may_take: impl Fn(&Cell, &Victim) -> bool,
+    ) -> Option<Place<'m>> {
         let home = Home::of(id, self.parts.buckets.len());
         let mut patience = PATIENCE;
         loop {
             let seen = self.tags(&home);
             let victim = match self.search(&home, seen, id) {
-                Search::Found(place) => return place,
+                Search::Found(place) => return Some(place),
                 Search::Pending(..) if patience > 0 => {
                     patience = patience.saturating_sub(1);
                     relax();
@@ -254,8 +284,11 @@ impl<'m> CounterTable<'m> {
                     None => continue,
                 },
             };
+            if !may_take(self.cell(&home, victim.slot)?, &victim) {
+                return None;
+            }
             if let Ok(place) = self.occupy(&home, seen, victim, counter, id, clock) {
-                return place;
+                return Some(place);
             }
         }
     }

@@ -56,7 +56,14 @@ impl Fixture {
         let table = &self.shared.table;
         let mut changes = Vec::new();
         for group in 0..table.change_groups() {
-            table.take_changes(group, self.clock.now(), |change| changes.push(change));
+            table.take_changes(
+                group,
+                self.counter.namespace(),
+                self.clock.now(),
+                |change| {
+                    changes.push(change);
+                },
+            );
         }
         changes
     }
@@ -125,12 +132,14 @@ fn what_the_store_has_is_not_a_change() {
     let change = fixture.take().remove(0);
     let number = change.windows[0].number;
     for _ in 0..2 {
-        table.set_pushed(change.counter, number, hits(3));
+        table.advance_pushed(change.counter, number, hits(0), hits(3));
     }
     table.note_again(change.counter);
     let left = fixture.take().remove(0).windows[0];
     assert_eq!((left.local, left.pushed), (hits(5), hits(3)));
-    table.set_pushed(change.counter, number, hits(5));
+    // An answer that comes late changes nothing.
+    table.advance_pushed(change.counter, number, hits(0), hits(2));
+    table.advance_pushed(change.counter, number, hits(3), hits(5));
     table.note_again(change.counter);
     assert_eq!(fixture.take(), []);
     // Given back after it was pushed: the diff is negative.
@@ -143,7 +152,7 @@ fn what_the_store_has_is_not_a_change() {
         admission,
     );
     assert_eq!(fixture.take().len(), 1);
-    table.set_pushed(change.counter, number, hits(6));
+    table.advance_pushed(change.counter, number, hits(5), hits(6));
     table.give_back(&fixture.counter, &counted.receipt.unwrap());
     let back = fixture.take().remove(0).windows[0];
     assert_eq!((back.local, back.pushed), (hits(5), hits(6)));
@@ -156,11 +165,11 @@ fn the_rest_of_the_cluster_counts_too() {
     fixture.add(b"a", 5);
     let change = fixture.take().remove(0);
     let number = change.windows[0].number;
-    table.set_remote(change.counter, number, hits(10));
+    table.set_remote(change.counter, number, hits(10), fixture.clock.now());
     assert_eq!(fixture.current(b"a"), hits(15));
-    table.set_remote(change.counter, number, hits(-2));
+    table.set_remote(change.counter, number, hits(-2), fixture.clock.now());
     assert_eq!(fixture.current(b"a"), hits(3));
-    table.set_remote(change.counter, number, hits(-20));
+    table.set_remote(change.counter, number, hits(-20), fixture.clock.now());
     assert_eq!(fixture.current(b"a"), Hits::ZERO);
     // It is no change of this node's.
     assert_eq!(fixture.take(), []);
@@ -192,8 +201,8 @@ fn a_reference_does_not_outlive_its_counter() {
     let change = fixture.take().remove(0);
     for n in 0..5000 {
         fixture.add(&long_key(n, 20), 1);
-        table.set_remote(change.counter, T / SIZE, hits(1000));
-        table.set_pushed(change.counter, T / SIZE, hits(1000));
+        table.set_remote(change.counter, T / SIZE, hits(1000), fixture.clock.now());
+        table.advance_pushed(change.counter, T / SIZE, hits(0), hits(1000));
     }
     assert!(fixture.current(b"a") == Hits::ZERO || fixture.current(b"a") == hits(1005));
     assert!((0..5000).all(|n| fixture.current(&long_key(n, 20)) <= Hits::ONE));
@@ -271,11 +280,8 @@ fn a_full_table_counts_what_it_loses_unsent() {
 
     // What the store has goes before what it has not.
     for change in fixture.take() {
-        table.set_pushed(
-            change.counter,
-            change.windows[0].number,
-            change.windows[0].local,
-        );
+        let WindowChange { number, local, .. } = change.windows[0];
+        table.advance_pushed(change.counter, number, hits(0), local);
     }
     for n in 0..20 {
         fixture.add(&long_key(n, 21), 1);
@@ -311,4 +317,250 @@ fn memory_per_key_is_bounded() {
         println!("synced: {is_synced}, {} bytes", LEN / n);
         assert!(LEN / n <= at_most, "{} bytes", LEN / n);
     }
+}
+
+const LIFETIME: u64 = 3000;
+
+fn lease<'m>(fixture: &'m Fixture, now: u64) -> Option<Lease<'m>> {
+    let table = &fixture.shared.table;
+    let state = table.sync_state(fixture.counter.namespace(), 0).unwrap();
+    state.take_lease(MonotonicMillis(now), LIFETIME)
+}
+
+/// The changes as records of a batch that sends them whole.
+fn records(changes: &[Change]) -> Vec<BatchRecord> {
+    let windows = changes.iter().flat_map(|change| {
+        change.windows.iter().map(|window| BatchRecord {
+            counter: change.counter,
+            window: window.number,
+            up_to: window.local,
+            diff: window.local.minus(window.pushed),
+        })
+    });
+    windows.collect()
+}
+
+#[test]
+fn a_lease_has_one_holder_until_it_ends_or_is_given_back() {
+    let fixture = Fixture::new(1 << 20);
+    let first = lease(&fixture, 1000).unwrap();
+    assert_eq!(first.repair(), Repair::None);
+    assert!(lease(&fixture, 1000 + LIFETIME - 1).is_none());
+    first.renew(MonotonicMillis(2000), LIFETIME).unwrap();
+    assert!(lease(&fixture, 2000 + LIFETIME - 1).is_none());
+
+    // It was not given back: who takes it has to look for what its holder knew.
+    let second = lease(&fixture, 2000 + LIFETIME).unwrap();
+    assert_eq!(second.repair(), Repair::FindChanges);
+    assert_eq!(first.renew(MonotonicMillis(9000), LIFETIME), Err(LeaseLost));
+    assert_eq!(first.set_position(Some(5)), Err(LeaseLost));
+    second.repaired().unwrap();
+    second.release();
+    assert_eq!(lease(&fixture, 2001).unwrap().repair(), Repair::None);
+}
+
+#[test]
+fn namespaces_and_shards_have_leases_of_their_own() {
+    let fixture = Fixture::new(2 << 20);
+    let table = &fixture.shared.table;
+    let namespace = fixture.counter.namespace();
+    let one = lease(&fixture, 1000).unwrap();
+    let shard = table.sync_state(namespace, 1).unwrap();
+    let two = shard.take_lease(MonotonicMillis(1000), LIFETIME).unwrap();
+    one.set_position(Some(7)).unwrap();
+    assert_eq!((one.position(), two.position()), (Some(7), None));
+    // There is room for two in a zone of this size.
+    assert!(table.sync_state(namespace, 2).is_none());
+    assert!(table.sync_state(namespace, 1).is_some());
+}
+
+#[test]
+fn a_node_has_an_id_that_lasts() {
+    let fixture = Fixture::new(1 << 20);
+    let node = fixture.shared.table.node();
+    assert_eq!(fixture.shared.open().unwrap().node(), node);
+    assert_ne!(node, [0, 0]);
+}
+
+#[test]
+fn a_sealed_batch_is_sent_again_by_whoever_takes_over() {
+    let fixture = Fixture::new(1 << 20);
+    let table = &fixture.shared.table;
+    fixture.add(b"a", 5);
+    fixture.add(b"b", 7);
+    let sent = records(&fixture.take());
+    let first = lease(&fixture, 1000).unwrap();
+    assert_eq!(first.sealed(table), None);
+    assert_eq!(first.seal(&sent), Ok(1));
+    fixture.add(b"a", 1);
+
+    let second = lease(&fixture, 9000).unwrap();
+    assert_eq!(second.sealed(table), Some((1, sent.clone())));
+    for record in &sent {
+        let from = record.up_to.minus(record.diff);
+        table.advance_pushed(record.counter, record.window, from, record.up_to);
+    }
+    second.acknowledge(1).unwrap();
+    second.acknowledge(1).unwrap();
+    assert_eq!((second.sealed(table), second.acknowledged()), (None, 1));
+
+    // The first one wakes, and can seal nothing.
+    assert_eq!(first.seal(&sent), Err(LeaseLost));
+    assert_eq!(first.acknowledge(2), Err(LeaseLost));
+    let left = records(&fixture.take());
+    assert_eq!(left.len(), 1);
+    assert_eq!((left[0].up_to, left[0].diff), (hits(6), hits(1)));
+    assert_eq!(second.seal(&left), Ok(2));
+    assert_eq!(second.sealed(table), Some((2, left)));
+}
+
+#[test]
+fn records_keep_their_amounts() {
+    let fixture = Fixture::new(1 << 20);
+    let table = &fixture.shared.table;
+    fixture.add(b"a", 5);
+    let counter = fixture.take()[0].counter;
+    let records: Vec<_> = [
+        (0, Hits::ZERO, Hits::ZERO),
+        (1 << 40, Hits::MAX, Hits::MAX),
+        (7, hits(3), Hits::from_thousandths(-1)),
+        (T, Hits::ZERO, Hits::ZERO.minus(Hits::MAX)),
+    ]
+    .map(|(window, up_to, diff)| BatchRecord {
+        counter,
+        window,
+        up_to,
+        diff,
+    })
+    .into();
+    let lease = lease(&fixture, 1000).unwrap();
+    lease.seal(&records).unwrap();
+    assert_eq!(lease.sealed(table), Some((1, records)));
+}
+
+#[test]
+fn what_is_gone_from_the_table_is_gone_from_a_sealed_batch() {
+    let fixture = Fixture::new(SMALL);
+    let table = &fixture.shared.table;
+    fixture.add(b"a", 5);
+    let lease = lease(&fixture, 1000).unwrap();
+    lease.seal(&records(&fixture.take())).unwrap();
+    for n in 0..5000 {
+        fixture.add(&long_key(n, 20), 9);
+    }
+    assert_eq!(lease.sealed(table), Some((1, vec![])));
+}
+
+#[test]
+fn changes_that_were_taken_and_lost_are_found() {
+    let fixture = Fixture::new(1 << 20);
+    let table = &fixture.shared.table;
+    fixture.add(b"a", 5);
+    fixture.add(b"b", 7);
+    let changes = fixture.take();
+    let a = &changes[0];
+    let WindowChange { number, local, .. } = a.windows[0];
+    table.advance_pushed(a.counter, number, hits(0), local);
+    assert_eq!(fixture.take(), []);
+    table.find_changes(fixture.counter.namespace(), fixture.clock.now());
+    assert_eq!(fixture.take(), changes[1..]);
+}
+
+#[test]
+fn in_a_new_epoch_everything_is_sent_anew() {
+    let fixture = Fixture::new(1 << 20);
+    let table = &fixture.shared.table;
+    fixture.add(b"a", 5);
+    let changes = fixture.take();
+    let WindowChange { number, local, .. } = changes[0].windows[0];
+    table.advance_pushed(changes[0].counter, number, hits(0), local);
+    let lease = lease(&fixture, 1000).unwrap();
+    lease.set_position(Some(9)).unwrap();
+    lease.seal(&records(&changes)).unwrap();
+    lease.acknowledge(1).unwrap();
+
+    lease.enter_epoch(77).unwrap();
+    assert_eq!((lease.epoch(), lease.acknowledged()), (77, 0));
+    assert_eq!((lease.position(), lease.sealed(table)), (None, None));
+    assert_eq!(lease.repair(), Repair::SendAnew);
+    table.forget_pushed(fixture.counter.namespace(), fixture.clock.now());
+    lease.repaired().unwrap();
+    assert_eq!(lease.repair(), Repair::None);
+    assert_eq!(fixture.take(), changes);
+}
+
+#[test]
+fn changes_are_taken_by_namespace() {
+    let fixture = Fixture::new(1 << 20);
+    let table = &fixture.shared.table;
+    let other = table.namespace(b"other").unwrap();
+    let counter = table.counter(other, b"other", fixture.counter.size());
+    let counter = counter.synced(true);
+    fixture.add(b"a", 5);
+    let admission = Admission::Unconditional;
+    table.add(
+        &counter,
+        table.key(b"a"),
+        &fixture.clock,
+        hits(3),
+        admission,
+    );
+    assert_eq!(fixture.take().len(), 1);
+    assert_eq!(fixture.take(), []);
+    let mut others = Vec::new();
+    for group in 0..table.change_groups() {
+        let now = fixture.clock.now();
+        table.take_changes(group, other, now, |change| others.push(change));
+    }
+    assert_eq!(others.len(), 1);
+    assert_eq!(others[0].windows[0].local, hits(3));
+}
+
+#[test]
+fn keys_of_the_store_have_a_place_but_push_out_none_that_count_here() {
+    let fixture = Fixture::new(SMALL);
+    let (table, counter, clock) = (&fixture.shared.table, &fixture.counter, &fixture.clock);
+    let number = T / SIZE;
+    let note = |key: &[u8]| {
+        let place = table.make_room_for(counter, table.key(key), clock);
+        place.map(|counter| table.set_remote(counter, number, hits(3), clock.now()))
+    };
+    assert!(note(b"remote").is_some());
+    assert_eq!(fixture.current(b"remote"), hits(3));
+    assert_eq!(fixture.add(b"remote", 1).current, hits(4));
+
+    // More than fit: some do not, and those that count here stay.
+    for n in 0..250 {
+        fixture.add(&long_key(n, 20), 1);
+    }
+    let local = || -> Vec<_> {
+        (0..250)
+            .map(|n| fixture.current(&long_key(n, 20)))
+            .collect()
+    };
+    let (before, evicted) = (local(), table.zone_stats().evicted_unsent);
+    let keys = (0..5000).map(|n| long_key(n, 21));
+    let placed = keys.filter(|key| note(key).is_some()).count();
+    assert!((1..5000).contains(&placed), "{placed}");
+    assert_eq!(local(), before);
+    assert_eq!(table.zone_stats().evicted_unsent, evicted);
+}
+
+#[test]
+fn a_key_that_only_others_count_stays_in_use() {
+    let fixture = Fixture::new(1 << 20);
+    let (table, clock) = (&fixture.shared.table, &fixture.clock);
+    let remote = table
+        .make_room_for(&fixture.counter, table.key(b"a"), clock)
+        .unwrap();
+    for n in 0..10 {
+        clock.set(T + n * SIZE);
+        table.set_remote(remote, T / SIZE + n, hits(5), clock.now());
+    }
+    assert_eq!(fixture.current(b"a"), hits(5));
+    assert_eq!(fixture.add(b"a", 1).previous, hits(5));
+    // Not used for long: all is forgotten before anything is noted.
+    clock.set(T + 1000 * SIZE);
+    table.set_remote(remote, T / SIZE + 1000, hits(1), clock.now());
+    assert_eq!(fixture.current(b"a"), hits(1));
 }

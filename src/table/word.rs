@@ -41,6 +41,15 @@ impl Salt {
 pub(super) struct Stamp(u16);
 
 impl Stamp {
+    /// Any 16 bits, for words that are stamped otherwise.
+    pub(super) const fn from_bits(bits: u16) -> Stamp {
+        Stamp(bits)
+    }
+
+    pub(super) const fn bits(self) -> u16 {
+        self.0
+    }
+
     /// The stamp of the window `number` in an occupancy. Windows of one parity share a column, so
     /// that the lowest bit need not be kept.
     #[inline]

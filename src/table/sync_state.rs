@@ -1,0 +1,410 @@
+//! What a node knows of its sync with a store, for each namespace and shard: who syncs now, the batch
+//! that is on its way, and what the store has acknowledged.
+//!
+//! All of it is in shared memory, so that whoever takes over from a worker that was killed goes on
+//! where that one stopped. A worker that was only stopped, and wakes when another has taken over,
+//! changes nothing any more: every write is a compare-and-swap from a value that was read before the
+//! lease was looked at, as in [`claim`](super::claim), and who takes over changes every word in
+//! turn before it relies on it, since its term is part of the words.
+
+use super::CounterTable;
+use super::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use super::changes::CounterRef;
+use super::fail::fail_point;
+use super::layout::{Record, SyncSlot};
+use super::meta::NamespaceIndex;
+use super::word::{Stamp, Word};
+use crate::policy::hits::Hits;
+
+/// Milliseconds of a clock that nobody sets: the time since the machine started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MonotonicMillis(pub u64);
+
+/// The sync of one namespace and shard with its store.
+#[derive(Clone, Copy, Debug)]
+pub struct SyncState<'m> {
+    slot: &'m SyncSlot,
+    records: &'m [Record],
+}
+
+/// The right to sync, until it is lost: [`SyncState::take_lease`].
+#[derive(Debug)]
+pub struct Lease<'m> {
+    state: SyncState<'m>,
+    term: u64,
+}
+
+/// Somebody else syncs now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseLost;
+
+/// One window of a counter in a batch: the hits that the store gets, and how many of this node's it
+/// has with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchRecord {
+    /// The counter.
+    pub counter: CounterRef,
+    /// The number of the window.
+    pub window: u64,
+    /// What the store has of this node's hits once it has the batch.
+    pub up_to: Hits,
+    /// What the store is sent; negative if hits were given back.
+    pub diff: Hits,
+}
+
+/// What has to be done before a namespace can go on syncing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// Nothing.
+    None,
+    /// Somebody stopped in the middle of a sync: look for what changed, in all counters.
+    FindChanges,
+    /// The store lost what it had: all that still matters is to be sent anew.
+    SendAnew,
+}
+
+const FIND_CHANGES: u64 = 1;
+const SEND_ANEW: u64 = 2;
+
+/// A lease's word: the term, then the time at which it ends, 0 if it was given back.
+#[derive(Clone, Copy)]
+struct LeaseWord(u64);
+
+impl LeaseWord {
+    const DEADLINE_BITS: u32 = 40;
+
+    fn new(term: u64, deadline: u64) -> LeaseWord {
+        let deadline = deadline & ((1 << Self::DEADLINE_BITS) - 1);
+        LeaseWord(term << Self::DEADLINE_BITS | deadline)
+    }
+
+    fn term(self) -> u64 {
+        self.0 >> Self::DEADLINE_BITS
+    }
+
+    fn deadline(self) -> u64 {
+        self.0 & ((1 << Self::DEADLINE_BITS) - 1)
+    }
+}
+
+/// The word of the batches: how many the store has acknowledged, and of the next one, once it is
+/// sealed, the term in which it was and the number of its records.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct BatchWord(u64);
+
+impl BatchWord {
+    const COUNT_BITS: u32 = 12;
+    const TAG_BITS: u32 = 16;
+
+    fn new(acknowledged: u64, tag: u16, count: usize) -> BatchWord {
+        let tag = u64::from(tag) << Self::COUNT_BITS;
+        let number = acknowledged << (Self::COUNT_BITS + Self::TAG_BITS);
+        BatchWord(number | tag | count as u64)
+    }
+
+    fn acknowledged(self) -> u64 {
+        self.0 >> (Self::COUNT_BITS + Self::TAG_BITS)
+    }
+
+    fn tag(self) -> u16 {
+        (self.0 >> Self::COUNT_BITS) as u16
+    }
+
+    /// The number of records; 0: no batch is sealed.
+    fn count(self) -> usize {
+        (self.0 & ((1 << Self::COUNT_BITS) - 1)) as usize
+    }
+}
+
+/// The most records that a batch may have.
+pub(super) const MAX_RECORDS: usize = 320;
+const _: () = assert!(MAX_RECORDS < 1 << BatchWord::COUNT_BITS);
+
+impl<'m> CounterTable<'m> {
+    /// What tells this node from all others: random, and the same as long as the zone lives.
+    pub fn node(&self) -> [u64; 2] {
+        const NODE: u8 = 255;
+        self.hasher.mask(b"node", NODE, 0).0
+    }
+
+    /// The sync of `namespace`, the part of it that is in `shard`; `None` if the zone has no room
+    /// for the syncs of so many.
+    pub fn sync_state(&self, namespace: NamespaceIndex, shard: u16) -> Option<SyncState<'m>> {
+        let owner = (u64::from(namespace.0) << 16 | u64::from(shard)).wrapping_add(1);
+        let slots: &'m [SyncSlot] = self.parts.sync_slots;
+        let records: &'m [Record] = self.parts.records;
+        let is_or_becomes_ours = |slot: &SyncSlot| {
+            let taken = slot.owner.compare_exchange(0, owner, AcqRel, Acquire);
+            taken.is_ok() || taken == Err(owner)
+        };
+        let index = slots.iter().position(is_or_becomes_ours)?;
+        let per_slot = records.len().checked_div(slots.len())?;
+        let start = index.checked_mul(per_slot)?;
+        Some(SyncState {
+            slot: slots.get(index)?,
+            records: records.get(start..start.checked_add(per_slot)?)?,
+        })
+    }
+}
+
+impl<'m> SyncState<'m> {
+    /// Takes the lease for `lifetime` milliseconds, if nobody has it at `now`.
+    pub fn take_lease(&self, now: MonotonicMillis, lifetime: u64) -> Option<Lease<'m>> {
+        let word = &self.slot.lease;
+        let old = LeaseWord(word.load(Acquire));
+        if old.deadline() > now.0 {
+            return None;
+        }
+        let term = LeaseWord::new(old.term().wrapping_add(1), 0).term();
+        let new = LeaseWord::new(term, now.0.saturating_add(lifetime));
+        word.compare_exchange(old.0, new.0, AcqRel, Relaxed).ok()?;
+        fail_point!("lease.taken");
+        if old.deadline() != 0 {
+            // It was not given back: what its holder had taken of the changes is lost with it.
+            self.slot.repair.fetch_or(FIND_CHANGES, AcqRel);
+            fail_point!("lease.marked");
+        }
+        let lease = Lease { state: *self, term };
+        // From now on nobody else's swap of this word succeeds.
+        let adopt = |word| match BatchWord(word) {
+            batch if batch.count() == 0 => BatchWord::new(batch.acknowledged(), lease.tag(), 0).0,
+            _ => word,
+        };
+        lease.replace(&self.slot.batch, adopt).ok()?;
+        fail_point!("lease.adopted");
+        Some(lease)
+    }
+
+    /// Whether somebody has the lease at `now`.
+    pub fn is_leased(&self, now: MonotonicMillis) -> bool {
+        LeaseWord(self.slot.lease.load(Acquire)).deadline() > now.0
+    }
+}
+
+impl<'m> Lease<'m> {
+    /// Keeps the lease for `lifetime` milliseconds from `now` on.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if another has taken it.
+    pub fn renew(&self, now: MonotonicMillis, lifetime: u64) -> Result<(), LeaseLost> {
+        let new = LeaseWord::new(self.term, now.0.saturating_add(lifetime));
+        self.replace(&self.state.slot.lease, |_| new.0)
+    }
+
+    /// Gives the lease back.
+    pub fn release(self) {
+        let released = LeaseWord::new(self.term, 0);
+        // If it is lost, there is nothing to give back.
+        let _ = self.replace(&self.state.slot.lease, |_| released.0);
+        fail_point!("lease.released");
+    }
+
+    /// Whether nobody else has taken the lease.
+    fn is_held(&self) -> bool {
+        LeaseWord(self.state.slot.lease.load(Acquire)).term() == self.term
+    }
+
+    /// Replaces a word while the lease is held.
+    fn replace(&self, word: &AtomicU64, new: impl Fn(u64) -> u64) -> Result<(), LeaseLost> {
+        loop {
+            // Before the lease is looked at: see above.
+            let old = word.load(Acquire);
+            if !self.is_held() {
+                return Err(LeaseLost);
+            }
+            if word
+                .compare_exchange(old, new(old), AcqRel, Relaxed)
+                .is_ok()
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What tells this term's records from those of others.
+    fn tag(&self) -> u16 {
+        self.term as u16
+    }
+
+    /// What has to be done first.
+    pub fn repair(&self) -> Repair {
+        match self.state.slot.repair.load(Acquire) {
+            0 => Repair::None,
+            flags if flags & SEND_ANEW != 0 => Repair::SendAnew,
+            _ => Repair::FindChanges,
+        }
+    }
+
+    /// Notes that what had to be done first is done.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn repaired(&self) -> Result<(), LeaseLost> {
+        self.replace(&self.state.slot.repair, |_| 0)?;
+        fail_point!("sync.repaired");
+        Ok(())
+    }
+
+    /// The epoch of the store, as this node knows it; 0 before it does.
+    pub fn epoch(&self) -> u64 {
+        self.state.slot.epoch.load(Acquire)
+    }
+
+    /// Goes over to another epoch, in which the store has nothing of this node yet. All of it is to
+    /// be sent anew, of which [`Lease::repair`] will tell.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn enter_epoch(&self, epoch: u64) -> Result<(), LeaseLost> {
+        let SyncSlot {
+            repair,
+            batch,
+            position,
+            epoch: current,
+            ..
+        } = self.state.slot;
+        // First: who takes over in between sends anew, in this epoch or in the former.
+        self.replace(repair, |flags| flags | SEND_ANEW)?;
+        fail_point!("epoch.marked");
+        self.replace(position, |_| 0)?;
+        fail_point!("epoch.position");
+        self.replace(batch, |_| BatchWord::new(0, self.tag(), 0).0)?;
+        fail_point!("epoch.batch");
+        self.replace(current, |_| epoch)?;
+        fail_point!("epoch.entered");
+        Ok(())
+    }
+
+    /// How far this node has seen the store's changes; `None` if it has to fetch everything.
+    pub fn position(&self) -> Option<u64> {
+        self.state.slot.position.load(Acquire).checked_sub(1)
+    }
+
+    /// Notes how far this node has seen the store's changes.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn set_position(&self, position: Option<u64>) -> Result<(), LeaseLost> {
+        let word = position.map_or(0, |position| position.saturating_add(1));
+        self.replace(&self.state.slot.position, |_| word)?;
+        fail_point!("sync.position");
+        self.is_still_held()
+    }
+
+    /// To be called when what the store said has been noted with counters.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`] if another has taken the lease meanwhile: some of it may be older than what that
+    /// one noted. So this node will fetch everything once more.
+    pub fn is_still_held(&self) -> Result<(), LeaseLost> {
+        if self.is_held() {
+            return Ok(());
+        }
+        self.state.slot.position.store(0, Release);
+        Err(LeaseLost)
+    }
+
+    /// The number of the last batch that the store has acknowledged in this epoch.
+    pub fn acknowledged(&self) -> u64 {
+        BatchWord(self.state.slot.batch.load(Acquire)).acknowledged()
+    }
+
+    /// The most records that a batch may have.
+    pub fn batch_capacity(&self) -> usize {
+        self.state.records.len().min(MAX_RECORDS)
+    }
+
+    /// Writes a batch down, so that whatever happens it is sent with just these amounts, and once:
+    /// at least one record, and at most [`Lease::batch_capacity`]. No other batch may be sealed.
+    /// Returns its number.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn seal(&self, records: &[BatchRecord]) -> Result<u64, LeaseLost> {
+        let tag = self.tag();
+        let records = records.get(..self.batch_capacity()).unwrap_or(records);
+        for (place, record) in self.state.records.iter().zip(records) {
+            for (word, value) in place.0.iter().zip(record.to_words(tag)) {
+                self.replace(word, |_| value)?;
+                fail_point!("batch.written");
+            }
+        }
+        let before = self.acknowledged();
+        let sealed = BatchWord::new(before, tag, records.len());
+        self.replace(&self.state.slot.batch, |_| sealed.0)?;
+        fail_point!("batch.sealed");
+        Ok(before.wrapping_add(1))
+    }
+
+    /// The batch that is sealed, perhaps by an earlier holder of the lease: its number, and those of
+    /// its records whose counters are still there.
+    pub fn sealed(&self, table: &CounterTable<'m>) -> Option<(u64, Vec<BatchRecord>)> {
+        let batch = BatchWord(self.state.slot.batch.load(Acquire));
+        if batch.count() == 0 {
+            return None;
+        }
+        let records = self.state.records.iter().take(batch.count());
+        let records = records.filter_map(|record| {
+            let words = record.0.each_ref().map(|word| word.load(Acquire));
+            BatchRecord::from_words(words, batch.tag(), table)
+        });
+        Some((batch.acknowledged().wrapping_add(1), records.collect()))
+    }
+
+    /// Notes that the store has batch `number`, which was sealed: its amounts were noted with the
+    /// counters before.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn acknowledge(&self, number: u64) -> Result<(), LeaseLost> {
+        self.replace(&self.state.slot.batch, |old| {
+            if BatchWord(old).acknowledged().wrapping_add(1) == number {
+                BatchWord::new(number, self.tag(), 0).0
+            } else {
+                old
+            }
+        })?;
+        fail_point!("batch.acknowledged");
+        Ok(())
+    }
+}
+
+impl BatchRecord {
+    /// Four words, each with the tag in its lowest 16 bits.
+    fn to_words(self, tag: u16) -> [u64; 4] {
+        let (index, salt) = self.counter.index_and_salt();
+        let counter = u64::from(index) << 32 | u64::from(salt) << 16;
+        let tag = Stamp::from_bits(tag);
+        let window = Hits::from_upper_bits(self.window << 16);
+        [
+            counter | u64::from(tag.bits()),
+            Word::new(tag, window).bits(),
+            Word::new(tag, self.up_to).bits(),
+            Word::new(tag, self.diff).bits(),
+        ]
+    }
+
+    /// `None` if the counter is gone, or the words are not of the batch with the tag.
+    fn from_words(words: [u64; 4], tag: u16, table: &CounterTable<'_>) -> Option<BatchRecord> {
+        if words.iter().any(|&word| word as u16 != tag) {
+            return None;
+        }
+        let [counter, window, up_to, diff] = words;
+        Some(BatchRecord {
+            counter: table.counter_ref((counter >> 32) as u32, (counter >> 16) as u16)?,
+            window: window >> 16,
+            up_to: Word::from_bits(up_to).hits(),
+            diff: Word::from_bits(diff).hits(),
+        })
+    }
+}
