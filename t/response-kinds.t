@@ -531,7 +531,7 @@ main::told(8) . "\nExpires: .+ GMT\nCache-Control: .*max-age=3600.*"
     location /directory { ratelimit limit=6/366d; gzip on; gzip_min_length 1; }
     location /missing   { ratelimit limit=6/366d; }
     location /free { empty_gif; }
-    location /upstream { return 204; }
+    location /upstream { return 203; }
     location /proxied { ratelimit limit=6/366d; proxy_pass http://127.0.0.1:$server_port/upstream; }
 --- user_files
 >>> directory/page.html
@@ -540,7 +540,7 @@ hello
 ["GET /directory/page.html", "GET /free", "GET /directory", "GET /missing", "GET /proxied", "POST /proxied\nbody",
 "GET /directory/page.html", "GET /free", "GET /directory/page.html", "POST /proxied\nbody", "GET /proxied"]
 --- error_code eval
-[200, 200, 301, 404, 204, 204, 200, 200, 429, 429, 429]
+[200, 200, 301, 404, 203, 203, 200, 200, 429, 429, 429]
 --- response_headers_like eval
 my @told = map { qq(RateLimit: "default-366d";r=$_;t=\\d+\nRetry-After: ) } 0 .. 5;
 my $free = "RateLimit: \nRateLimit-Policy: \nRetry-After: ";

@@ -17,7 +17,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(
-    $binary $root $log $master
+    $binary $root $log $master $port
     configure start reload stop settled ended workers
     log_lines logged grave_lines give_up wait_for
     connection hit answer
@@ -28,7 +28,7 @@ our $root   = tempdir('own-nginx-XXXXXX', TMPDIR => 1, CLEANUP => 1);
 our $log    = "$root/error.log";
 our $master;
 my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
-my $port    = 1 + ($ENV{TEST_NGINX_PORT} || 1984);
+our $port   = 1 + ($ENV{TEST_NGINX_PORT} || 1984);
 my $test    = $$;    # children are not to stop nginx when they end
 
 END {
