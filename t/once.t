@@ -176,11 +176,11 @@ hello
     location /t      { ratelimit_key $arg_k; ratelimit limit=1/366d; try_files /missing /second; }
     location /second { ratelimit limit=0.5/365d; empty_gif; }
 --- request eval
-[("GET /t") x 2]
+["GET /t", "GET /t", "GET /t?k=a", "GET /t?k=a"]
 --- error_code eval
-[200, 200]
---- response_headers eval
-["!RateLimit", "!RateLimit"]
+[200, 200, 200, 429]
+--- response_headers_like eval
+['RateLimit: ', 'RateLimit: ', ('RateLimit: "default-366d";r=0;t=\d+') x 2]
 
 
 

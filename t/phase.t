@@ -145,18 +145,18 @@ RateLimit-Policy: ') x 2,
     location /t {
         auth_request /auth;
         auth_request_set $user $upstream_http_x_user;
-        ratelimit_key $user;
+        ratelimit_key $user$arg_k;
         ratelimit limit=1/366d;
         empty_gif;
     }
     location /auth     { internal; proxy_pass http://127.0.0.1:$server_port/upstream; }
     location /upstream { add_header X-User ann; return 204; }
 --- request eval
-[("GET /t") x 2]
+["GET /t", "GET /t", "GET /t?k=a", "GET /t?k=a"]
 --- error_code eval
-[200, 200]
---- response_headers eval
-[("!RateLimit") x 2]
+[200, 200, 200, 429]
+--- response_headers_like eval
+['RateLimit: ', 'RateLimit: ', ('RateLimit: "default-366d";r=0;t=\d+') x 2]
 
 
 
@@ -296,9 +296,11 @@ hello
     location /auth     { satisfy all; allow all; auth_request off; proxy_pass http://127.0.0.1:$server_port/upstream; }
     location /upstream { return 403; }
 --- request eval
-["GET /before", "GET /after"]
+["GET /before", "GET /after", "GET /before"]
 --- error_code eval
-[403, 403]
+[403, 403, 403]
+--- response_headers_like eval
+['RateLimit: "default-366d";r=8;t=\d+', 'RateLimit: ', 'RateLimit: "default-366d";r=7;t=\d+']
 
 
 
@@ -713,6 +715,8 @@ hello
 [200, 200]
 --- response_body eval
 ["body-of-before\n", "body-of-after\n"]
+--- response_headers_like eval
+[map { qq(RateLimit: "default-366d";r=$_;t=\\d+) } 8, 7]
 
 
 
