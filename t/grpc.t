@@ -167,6 +167,14 @@ subtest 'by HTTP/1.1, the body of a rejected call is not taken for the next requ
     finish();
 };
 
+subtest 'a call that a redirect brings to the rules is rejected as any' => sub {
+    begin('off; error_page 418 = @limited; return 418', $upstream,
+        'location @limited { ratelimit_key all; ratelimit limit=1/366d; grpc_pass grpc://' . $upstream . '; }');
+    my @calls = calls(qw(Unary:a Both:a Open:a Unary:a));
+    is_deeply([map { $_->{code} } @calls], [$OK, ($RESOURCE_EXHAUSTED) x 3], 'statuses');
+    finish();
+};
+
 subtest 'a log shows a rejected call as such' => sub {
     begin('limit=1/366d; access_log ' . $log . ' calls', $upstream, '',
         'log_format calls "logged $status <$ratelimit_status>";');
