@@ -3,6 +3,7 @@
 //! It is kept in the slot of a variable that no configuration can name: unlike the contexts of
 //! modules, variables survive internal redirects, and subrequests share them.
 
+use core::cell::Cell;
 use core::ptr::NonNull;
 
 use nginx_sys::{
@@ -31,8 +32,9 @@ pub(super) struct Context {
     pub(super) outcome: Outcome,
     /// What is added to the time that a rejected client is told to wait, in milliseconds.
     pub(super) jitter: u64,
-    /// The request that was decided on: a main request, or one of its subrequests.
-    pub(super) decided_on: *const ngx_http_request_t,
+    /// The request that was rejected last: the one that was decided on (a main request, or one of its
+    /// subrequests), or a subrequest that reached rules after that.
+    pub(super) last_decided: Cell<*const ngx_http_request_t>,
 }
 
 impl Context {

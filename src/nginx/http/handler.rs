@@ -1,6 +1,7 @@
 //! The path of a request, from top to bottom: keys, limits, decision, log, rejection; and at its end
 //! the hits that are known only then.
 
+use core::cell::Cell;
 use core::ptr;
 
 use nginx_sys::{
@@ -139,7 +140,7 @@ fn decide(
         } else {
             0
         },
-        decided_on: request,
+        last_decided: Cell::new(request),
     });
     log::debug(log_of(request), || {
         format!("ratelimit: {} limits, {outcome:?}", context.charges.len())
@@ -249,14 +250,17 @@ fn is_main(request: *mut ngx_http_request_t) -> bool {
     unsafe { (*request).main == request }
 }
 
-/// A request that reaches rules after it was decided on. It is not counted again. If a subrequest
-/// was rejected, so are others; but an error page is not.
+/// A request that reaches rules after it, or a subrequest of its, was decided on. It is not counted
+/// again. After a subrequest was rejected, so are others; but no error page is, and not the main
+/// request.
 #[cold]
 fn again(request: *mut ngx_http_request_t, context: &'static Context) -> ngx_int_t {
-    let decided_on = context.decided_on;
     // SAFETY: as above.
-    let by_main = ptr::eq(decided_on, unsafe { (*request).main });
-    if context.is_rejected() && !by_main && !ptr::eq(decided_on, request) {
+    let main = unsafe { (*request).main };
+    let last = context.last_decided.get();
+    let is_other = !ptr::eq(last, main) && !ptr::eq(last, request) && !ptr::eq(main, request);
+    if context.is_rejected() && is_other {
+        context.last_decided.set(request);
         context.settings.status
     } else {
         DECLINED
