@@ -429,39 +429,51 @@ needs a store
 --- must_die
 --- error_log
 ratelimit_namespace "api": sync_rate 0 is not supported by this version
-expected "sync_rate off"
+expected "sync_rate off" or a time
 
 
 
-=== sync_rate: seconds are not supported by this version
+=== sync_rate: with Postgres it is not supported by this version
 --- http_config
-    ratelimit_namespace api { store main; sync_rate 0.5; }
+    ratelimit_store pg { strategy postgres; } # here
+    ratelimit_namespace api { store pg; sync_rate 1; }
 --- must_die
 --- error_log
-ratelimit_namespace "api": sync_rate 0.5 is not supported by this version
-expected "sync_rate off"
+ratelimit_store "pg": strategy postgres is not supported by this version
+expected a single Redis server
 
 
 
-=== sync_rate: a time is not supported by this version
+=== sync_rate: with Redis Cluster it is not supported by this version
 --- http_config
-    ratelimit_namespace api { store main; sync_rate 1m; }
+    ratelimit_store many { strategy redis; cluster on; } # here
+    ratelimit_namespace api { store many; sync_rate 1; }
 --- must_die
 --- error_log
-ratelimit_namespace "api": sync_rate
-is not supported by this version
-expected "sync_rate off"
+ratelimit_store "many": cluster on is not supported by this version
+expected a single Redis server
 
 
 
-=== sync_rate: the shortest time is not supported by this version
+=== sync_rate: with Redis Sentinel it is not supported by this version
 --- http_config
-    ratelimit_namespace api { store main; sync_rate 1ms; }
+    ratelimit_store many { strategy redis; sentinel_master m; } # here
+    ratelimit_namespace api { store many; sync_rate 1; }
 --- must_die
 --- error_log
-ratelimit_namespace "api": sync_rate
-is not supported by this version
-expected "sync_rate off"
+ratelimit_store "many": sentinel_master is not supported by this version
+expected a single Redis server
+
+
+
+=== sync_rate: with TLS it is not supported by this version
+--- http_config
+    ratelimit_store far { strategy redis; tls on; } # here
+    ratelimit_namespace api { store far; sync_rate 1; }
+--- must_die
+--- error_log
+ratelimit_store "far": tls on is not supported by this version
+without tls
 
 
 
@@ -1199,3 +1211,17 @@ RateLimit-Policy: "api-1d";q=5;w=86400, "API-1d";q=6;w=86400
     ratelimit 0 limit=7/1d;
 --- response_headers
 RateLimit-Policy: "zone-1d";q=5;w=86400, "on-1d";q=6;w=86400, "0-1d";q=7;w=86400
+
+
+
+=== sync_rate: a time, though the store is not there
+--- http_config
+    ratelimit_zone zone=counters:3m;
+    ratelimit_store away { strategy redis; server 127.0.0.1:1; }
+    ratelimit_namespace seconds { store away; sync_rate 0.5; }
+    ratelimit_namespace minute { store away; sync_rate 1m; }
+    ratelimit_namespace shortest { store away; sync_rate 1ms; }
+--- config
+    ratelimit seconds limit=5/1d;
+--- response_headers
+RateLimit-Policy: "seconds-1d";q=5;w=86400

@@ -5,6 +5,10 @@ mod attempt;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
 mod ratelimiting;
+mod sync;
+#[cfg(all(test, not(loom)))]
+mod sync_tests;
 
 pub use attempt::{Attempt, BoundLimit, Charge, Charges, charge_late};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
+pub use sync::{Report, Surroundings, SyncError, Syncer};

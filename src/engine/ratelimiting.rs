@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::policy::hits::Hits;
 use crate::policy::key::is_accounted;
 use crate::policy::window::{Clock, Counts, WindowSize, WindowType};
-use crate::table::{Admission, Counter, CounterTable, NamespaceIndex};
+use crate::table::{Admission, Counter, CounterTable, NamespaceIndex, SyncState};
 
 /// A namespace in its zone: settings under which hits are counted.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub struct Namespace<'m> {
     name: Arc<str>,
     table: &'m CounterTable<'m>,
     index: NamespaceIndex,
+    /// Its sync with a store, if it has one.
+    sync: Option<SyncState<'m>>,
 }
 
 impl<'m> Namespace<'m> {
@@ -30,7 +32,27 @@ impl<'m> Namespace<'m> {
             name: name.into(),
             table,
             index,
+            sync: None,
         })
+    }
+
+    /// The same namespace, if it is synced with a store.
+    ///
+    /// # Errors
+    ///
+    /// [`RateLimitingError::TooManySynced`] if the zone has no room for another sync.
+    pub fn synced(mut self, is_synced: bool) -> Result<Self, RateLimitingError> {
+        self.sync = None;
+        if is_synced {
+            let state = self.table.sync_state(self.index, 0);
+            self.sync = Some(state.ok_or(RateLimitingError::TooManySynced)?);
+        }
+        Ok(self)
+    }
+
+    /// The namespace's sync with a store, if it has one.
+    pub fn sync_state(&self) -> Option<SyncState<'m>> {
+        self.sync
     }
 
     /// The name.
@@ -50,7 +72,8 @@ impl<'m> Namespace<'m> {
 
     /// The namespace's counters in windows of `size`.
     pub fn counter(&self, size: WindowSize) -> Counter {
-        self.table.counter(self.index, self.name.as_bytes(), size)
+        let counter = self.table.counter(self.index, self.name.as_bytes(), size);
+        counter.synced(self.sync.is_some())
     }
 }
 
@@ -138,6 +161,8 @@ pub enum RateLimitingError {
     NotAccounted,
     /// The zone has no room for another namespace.
     TooManyNamespaces,
+    /// The zone has no room for another namespace that is synced with a store.
+    TooManySynced,
 }
 
 impl fmt::Display for RateLimitingError {
@@ -145,6 +170,10 @@ impl fmt::Display for RateLimitingError {
         f.write_str(match self {
             RateLimitingError::NotAccounted => "the key is empty or longer than 65535 bytes",
             RateLimitingError::TooManyNamespaces => "the zone has no room for another namespace",
+            RateLimitingError::TooManySynced => {
+                "the zone has no room for another namespace that is synced: two fit into one of 2m, \
+                 and one more for each further megabyte"
+            }
         })
     }
 }

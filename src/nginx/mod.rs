@@ -3,7 +3,8 @@
 //! - [`module`]: the modules as nginx sees them, and its calls at the turns of their life
 //! - [`conf`]: directives, and the configuration they make
 //! - [`zone`]: shared memory
-//! - [`time`], [`log`], [`guard`]: nginx's clock, its log, and panics
+//! - [`sync`]: synced namespaces, by a timer and a thread
+//! - [`time`], [`random`], [`log`], [`guard`]: nginx's clock, random numbers, its log, and panics
 //! - `http`: requests
 
 mod conf;
@@ -11,5 +12,7 @@ mod guard;
 mod http;
 mod log;
 mod module;
+mod random;
+mod sync;
 mod time;
 mod zone;

@@ -8,7 +8,7 @@ use core::ptr;
 
 use nginx_sys::{
     NGX_ERROR, NGX_HTTP_MODULE, NGX_LOG_EMERG, NGX_OK, ngx_command_t, ngx_conf_t, ngx_cycle_t,
-    ngx_http_module_t, ngx_int_t, ngx_module_t, ngx_uint_t, ngx_worker,
+    ngx_http_module_t, ngx_int_t, ngx_module_t, ngx_process, ngx_uint_t, ngx_worker,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{HttpModule, HttpModuleLocationConf, HttpModuleMainConf};
@@ -17,6 +17,11 @@ use super::conf::{COMMANDS, LocationConf, MainConf};
 use super::guard::guard;
 use super::http::{context, handler, headers, variables};
 use super::log;
+use super::sync;
+
+/// nginx's names of kinds of processes, which are macros.
+const NGX_PROCESS_SINGLE: ngx_uint_t = 0;
+const NGX_PROCESS_WORKER: ngx_uint_t = 3;
 
 /// The module of the directives and the phase handler.
 pub(super) struct Module;
@@ -58,6 +63,7 @@ pub(super) static mut ngx_http_rate_limiting_module: ngx_module_t = ngx_module_t
     type_: NGX_HTTP_MODULE as ngx_uint_t,
     init_module: Some(init_module),
     init_process: Some(init_process),
+    exit_process: Some(exit_process),
     ..ngx_module_t::default()
 };
 
@@ -192,6 +198,11 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         if let Some(old) = unsafe { cycle.old_cycle.as_ref() }.and_then(conf_of_this_module) {
             conf.warn_of_moves(old, cycle.log);
         }
+        // SAFETY: as in `init_process`. A process that is master and worker in one goes on without
+        // being initialized anew; when it starts, it is.
+        if unsafe { ngx_process } == NGX_PROCESS_SINGLE && sync::is_started() {
+            sync::start(conf.synced(), cycle.log);
+        }
         NGX_OK as ngx_int_t
     })
 }
@@ -217,9 +228,20 @@ unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         let (cycle, worker) = unsafe { (&*cycle, ngx_worker) };
         if let Some(conf) = Module::main_conf(cycle) {
             conf.set_worker(worker);
+            // The cache manager and loader come here too, and leave without a word.
+            // SAFETY: nginx sets it before it calls.
+            let process = unsafe { ngx_process };
+            if process == NGX_PROCESS_WORKER || process == NGX_PROCESS_SINGLE {
+                sync::start(conf.synced(), cycle.log);
+            }
         }
         NGX_OK as ngx_int_t
     })
+}
+
+/// When a worker ends.
+unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
+    guard((), sync::stop);
 }
 
 /// What nginx looks up in a module's file. nginx's own configure generates it where it builds us.

@@ -19,9 +19,14 @@ impl Clock for NgxClock {
     }
 
     fn fresh(&self) -> UnixMillis {
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        unix_now()
     }
+}
+
+/// The time of day, looked up: in any thread.
+pub(super) fn unix_now() -> UnixMillis {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

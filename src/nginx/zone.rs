@@ -12,6 +12,7 @@ use nginx_sys::{
 
 use super::guard::guard;
 use super::log;
+use super::random::random;
 use crate::table::{CounterTable, LayoutError};
 
 /// The least size of a zone in pages.
@@ -130,18 +131,6 @@ impl Zone {
         let secret = random().map_err(ZoneError::NoEntropy)?;
         // SAFETY: as for `open`; the memory of a new zone is all zero, as that of a rebuilt one is.
         unsafe { CounterTable::create(region, secret) }.map_err(ZoneError::Layout)
-    }
-}
-
-/// 128 bits that nobody can predict.
-fn random() -> Result<[u64; 2], std::io::Error> {
-    let mut words = [0_u64; 2];
-    // SAFETY: the buffer is as long as is said.
-    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), 0) };
-    if usize::try_from(got) == Ok(size_of_val(&words)) {
-        Ok(words)
-    } else {
-        Err(std::io::Error::last_os_error())
     }
 }
 

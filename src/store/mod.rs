@@ -1,12 +1,20 @@
 //! Datastores: what the nodes of a cluster count together.
 //!
 //! - [`options`], [`server`]: the settings of a datastore, and the addresses of its servers
+//! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong
+//! - [`redis`]: Redis and Valkey
 //! - [`block`], `syntax`: how they are read from directives, and from words
 #![forbid(unsafe_code)]
 
 pub mod block;
 #[cfg(test)]
 mod block_tests;
+#[cfg(all(test, not(loom)))]
+mod conformance;
+pub mod error;
 pub mod options;
+#[cfg(not(loom))]
+pub mod redis;
 pub mod server;
+pub mod strategy;
 mod syntax;

@@ -76,10 +76,12 @@ pub(super) struct SyncSlot {
     pub(super) repair: AtomicU64,
     /// The store's epoch; 0: not known.
     pub(super) epoch: AtomicU64,
-    /// One more than how far the store's changes have been seen; 0: not at all.
-    pub(super) position: AtomicU64,
+    /// How far the store's changes have been seen; a first word of 0: not at all.
+    pub(super) position: [AtomicU64; 2],
     /// The number of the last batch that was acknowledged, and whether the next one is sealed.
     pub(super) batch: AtomicU64,
+    /// Whether the store was there when it was last talked to: 0, or 1 if it was lost.
+    pub(super) is_lost: AtomicU64,
 }
 
 /// A window of a counter in a batch.

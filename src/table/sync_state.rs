@@ -178,6 +178,13 @@ impl<'m> SyncState<'m> {
         Some(lease)
     }
 
+    /// Notes whether the store is there. Returns whether it was lost, or came back, since it was last
+    /// noted by any worker: then this one is to tell.
+    pub fn note_store(&self, is_there: bool) -> bool {
+        let lost = u64::from(!is_there);
+        self.slot.is_lost.swap(lost, AcqRel) != lost
+    }
+
     /// Whether somebody has the lease at `now`.
     pub fn is_leased(&self, now: MonotonicMillis) -> bool {
         LeaseWord(self.slot.lease.load(Acquire)).deadline() > now.0
@@ -272,7 +279,8 @@ impl<'m> Lease<'m> {
         // First: who takes over in between sends anew, in this epoch or in the former.
         self.replace(repair, |flags| flags | SEND_ANEW)?;
         fail_point!("epoch.marked");
-        self.replace(position, |_| 0)?;
+        let [first, _] = position;
+        self.replace(first, |_| 0)?;
         fail_point!("epoch.position");
         self.replace(batch, |_| BatchWord::new(0, self.tag(), 0).0)?;
         fail_point!("epoch.batch");
@@ -282,8 +290,10 @@ impl<'m> Lease<'m> {
     }
 
     /// How far this node has seen the store's changes; `None` if it has to fetch everything.
-    pub fn position(&self) -> Option<u64> {
-        self.state.slot.position.load(Acquire).checked_sub(1)
+    pub fn position(&self) -> Option<[u64; 2]> {
+        let [first, second] = self.state.slot.position.each_ref();
+        let first = first.load(Acquire).checked_sub(1)?;
+        Some([first, second.load(Acquire)])
     }
 
     /// Notes how far this node has seen the store's changes.
@@ -291,10 +301,17 @@ impl<'m> Lease<'m> {
     /// # Errors
     ///
     /// [`LeaseLost`].
-    pub fn set_position(&self, position: Option<u64>) -> Result<(), LeaseLost> {
-        let word = position.map_or(0, |position| position.saturating_add(1));
-        self.replace(&self.state.slot.position, |_| word)?;
-        fail_point!("sync.position");
+    pub fn set_position(&self, position: Option<[u64; 2]>) -> Result<(), LeaseLost> {
+        let [first, second] = &self.state.slot.position;
+        // Not half of the old and half of the new one.
+        self.replace(first, |_| 0)?;
+        fail_point!("sync.position.left");
+        if let Some([one, two]) = position {
+            self.replace(second, |_| two)?;
+            fail_point!("sync.position.second");
+            self.replace(first, |_| one.saturating_add(1))?;
+            fail_point!("sync.position.first");
+        }
         self.is_still_held()
     }
 
@@ -308,7 +325,8 @@ impl<'m> Lease<'m> {
         if self.is_held() {
             return Ok(());
         }
-        self.state.slot.position.store(0, Release);
+        let [first, _] = &self.state.slot.position;
+        first.store(0, Release);
         Err(LeaseLost)
     }
 

@@ -353,7 +353,7 @@ fn a_lease_has_one_holder_until_it_ends_or_is_given_back() {
     let second = lease(&fixture, 2000 + LIFETIME).unwrap();
     assert_eq!(second.repair(), Repair::FindChanges);
     assert_eq!(first.renew(MonotonicMillis(9000), LIFETIME), Err(LeaseLost));
-    assert_eq!(first.set_position(Some(5)), Err(LeaseLost));
+    assert_eq!(first.set_position(Some([5, 0])), Err(LeaseLost));
     second.repaired().unwrap();
     second.release();
     assert_eq!(lease(&fixture, 2001).unwrap().repair(), Repair::None);
@@ -367,8 +367,8 @@ fn namespaces_and_shards_have_leases_of_their_own() {
     let one = lease(&fixture, 1000).unwrap();
     let shard = table.sync_state(namespace, 1).unwrap();
     let two = shard.take_lease(MonotonicMillis(1000), LIFETIME).unwrap();
-    one.set_position(Some(7)).unwrap();
-    assert_eq!((one.position(), two.position()), (Some(7), None));
+    one.set_position(Some([7, 0])).unwrap();
+    assert_eq!((one.position(), two.position()), (Some([7, 0]), None));
     // There is room for two in a zone of this size.
     assert!(table.sync_state(namespace, 2).is_none());
     assert!(table.sync_state(namespace, 1).is_some());
@@ -475,7 +475,7 @@ fn in_a_new_epoch_everything_is_sent_anew() {
     let WindowChange { number, local, .. } = changes[0].windows[0];
     table.advance_pushed(changes[0].counter, number, hits(0), local);
     let lease = lease(&fixture, 1000).unwrap();
-    lease.set_position(Some(9)).unwrap();
+    lease.set_position(Some([9, 1])).unwrap();
     lease.seal(&records(&changes)).unwrap();
     lease.acknowledge(1).unwrap();
 

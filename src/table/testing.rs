@@ -14,6 +14,10 @@ pub(crate) struct SharedTable {
 
 impl SharedTable {
     pub(crate) fn new(len: usize) -> SharedTable {
+        Self::with_secret(len, [1, 2])
+    }
+
+    pub(crate) fn with_secret(len: usize, secret: [u64; 2]) -> SharedTable {
         // SAFETY: a new mapping, whose result is checked.
         let start = unsafe {
             libc::mmap(
@@ -28,7 +32,7 @@ impl SharedTable {
         assert_ne!(start, libc::MAP_FAILED);
         let region = NonNull::slice_from_raw_parts(NonNull::new(start).unwrap().cast(), len);
         // SAFETY: the memory is unmapped with the table only, and used by nobody else.
-        let table = unsafe { CounterTable::create(region, [1, 2]).unwrap() };
+        let table = unsafe { CounterTable::create(region, secret).unwrap() };
         SharedTable { region, table }
     }
 

@@ -12,6 +12,7 @@ mod rules;
 mod text;
 
 use core::fmt;
+use core::time::Duration;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
@@ -22,7 +23,8 @@ use super::zone::Zone;
 use crate::engine::{Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, SyncMode};
 use crate::policy::window::WindowSize;
-use crate::store::options::StoreOptions;
+use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
+use crate::table::SyncState;
 
 pub(super) use directives::COMMANDS;
 pub(super) use location::{Headers, LocationConf, Phase, Settings};
@@ -52,7 +54,6 @@ pub(super) struct MainConf {
 struct StoreConf {
     name: Box<str>,
     origin: Origin,
-    #[expect(dead_code, reason = "nothing connects to a store yet")]
     options: StoreOptions,
 }
 
@@ -82,6 +83,26 @@ struct Use {
     size: WindowSize,
     /// The size as written.
     window: Word,
+}
+
+/// A namespace that is synced with a store: all that takes.
+#[derive(Clone)]
+pub(super) struct SyncedNamespace {
+    pub(super) name: Box<str>,
+    pub(super) namespace: &'static Namespace<'static>,
+    pub(super) state: SyncState<'static>,
+    /// The windows that are counted in.
+    pub(super) sizes: Vec<WindowSize>,
+    /// How often it is synced.
+    pub(super) period: Duration,
+    /// How long a worker that says nothing is thought to be alive.
+    pub(super) lease_lifetime: Duration,
+    /// The name of the store.
+    pub(super) store: Box<str>,
+    /// Whether it is this namespace that tells of the store, if several have it.
+    pub(super) is_reporter: bool,
+    pub(super) options: StoreOptions,
+    pub(super) redis: RedisOptions,
 }
 
 /// A place in a configuration file.
@@ -196,12 +217,14 @@ impl MainConf {
                 return Err(Failure::At(origin.clone(), message));
             }
         }
-        if options.sync != SyncMode::Local {
+        if options.sync == SyncMode::Synchronous {
             return fail(format!(
-                "{title}: sync_rate {} is not supported by this version: expected \"sync_rate \
-                 off\"",
-                options.sync
+                "{title}: sync_rate 0 is not supported by this version: expected \"sync_rate off\" \
+                 or a time"
             ));
+        }
+        if let (SyncMode::Periodic(_), Some(store)) = (options.sync, &options.store) {
+            self.check_store(store)?;
         }
         if let Some(warning) = namespace
             .smallest_window()
@@ -214,6 +237,40 @@ impl MainConf {
             );
         }
         Ok(zone)
+    }
+
+    /// Checks whether this version can sync with a store.
+    fn check_store(&self, name: &str) -> Result<(), Failure> {
+        let Some(store) = self.stores.iter().find(|store| *store.name == *name) else {
+            return Ok(());
+        };
+        let unsupported = match &store.options.strategy {
+            Strategy::Postgres(_) => "strategy postgres",
+            Strategy::Redis(redis) if redis.topology == Topology::Cluster => "cluster on",
+            Strategy::Redis(redis) if redis.topology != Topology::Single => "sentinel_master",
+            Strategy::Redis(_) if store.options.tls.is_some() => "tls on",
+            Strategy::Redis(_) => return Ok(()),
+        };
+        Err(Failure::At(
+            store.origin.clone(),
+            format!(
+                "ratelimit_store \"{name}\": {unsupported} is not supported by this version: \
+                 expected a single Redis server, without tls"
+            ),
+        ))
+    }
+
+    /// The namespaces that are synced, once the zones are mapped.
+    pub(super) fn synced(&'static self) -> Vec<SyncedNamespace> {
+        let mut synced: Vec<SyncedNamespace> = Vec::new();
+        for namespace in &self.namespaces {
+            let Some(mut namespace) = namespace.synced(&self.stores) else {
+                continue;
+            };
+            namespace.is_reporter = !synced.iter().any(|it| it.store == namespace.store);
+            synced.push(namespace);
+        }
+        synced
     }
 
     /// The zone of a namespace that names none.
@@ -302,10 +359,58 @@ impl NamespaceConf {
 
     fn attach(&'static self) -> Result<(), RateLimitingError> {
         if let Some(table) = self.zone.get().and_then(|zone| zone.table()) {
+            let is_synced = self.period().is_some();
+            let namespace = Namespace::new(&self.name, table)?.synced(is_synced)?;
             // Zones are mapped once in a cycle.
-            let _ = self.namespace.set(Namespace::new(&self.name, table)?);
+            let _ = self.namespace.set(namespace);
         }
         Ok(())
+    }
+
+    /// How often the namespace is synced, if it is.
+    fn period(&self) -> Option<Duration> {
+        match self.definition.get()?.options.sync {
+            SyncMode::Periodic(period) => Some(period),
+            SyncMode::Local | SyncMode::Synchronous => None,
+        }
+    }
+
+    /// All that syncing takes, if the namespace is synced.
+    fn synced(&'static self, stores: &[StoreConf]) -> Option<SyncedNamespace> {
+        let (period, namespace) = (self.period()?, self.namespace.get()?);
+        let options = &self.definition.get()?.options;
+        let name = options.store.as_deref()?;
+        let store = stores.iter().find(|store| *store.name == *name)?;
+        let Strategy::Redis(redis) = &store.options.strategy else {
+            return None;
+        };
+        let mut sizes = options.window_sizes.clone();
+        let used = self.uses.borrow();
+        sizes.extend(used.iter().map(|it| it.size));
+        sizes.sort_unstable();
+        sizes.dedup();
+        let StoreOptions {
+            servers,
+            connect_timeout,
+            timeout,
+            ..
+        } = &store.options;
+        let attempts = u32::try_from(servers.len()).unwrap_or(1);
+        let exchange = connect_timeout
+            .saturating_mul(attempts)
+            .saturating_add(*timeout);
+        Some(SyncedNamespace {
+            name: self.name.clone(),
+            namespace,
+            state: namespace.sync_state()?,
+            sizes,
+            period,
+            lease_lifetime: exchange.saturating_mul(2).max(Duration::from_secs(2)),
+            store: name.into(),
+            is_reporter: false,
+            options: store.options.clone(),
+            redis: redis.clone(),
+        })
     }
 }
 

@@ -19,6 +19,7 @@ use super::super::conf::{
 use super::super::guard::guard;
 use super::super::log;
 use super::super::module::Module;
+use super::super::random::random_up_to;
 use super::super::time::NgxClock;
 use super::context::{self, Context, Room, Slot};
 use super::{grpc, respond};
@@ -283,17 +284,6 @@ fn reject(request: *mut ngx_http_request_t, context: &Context) -> ngx_int_t {
         408 | 494..=499 if is_main(request) => respond::without_body(request, status, None),
         _ => status,
     }
-}
-
-/// A random number from 0 to `most`, a day in milliseconds at the most.
-#[cold]
-fn random_up_to(most: u64) -> u64 {
-    // SAFETY: it takes nothing, and nginx has seeded it for this worker.
-    let random = unsafe { libc::rand() }.unsigned_abs();
-    // 31 random bits: what is left of them when they are divided is even enough.
-    u64::from(random)
-        .checked_rem(most.saturating_add(1))
-        .unwrap_or(0)
 }
 
 #[cold]

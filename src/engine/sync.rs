@@ -1,0 +1,406 @@
+//! A sync cycle, from top to bottom: lease, changes, push and fetch, apply, release.
+//!
+//! Whatever becomes of the worker in between, or of the store, or of the connection: every hit of a
+//! living node reaches the store once. What makes it so is told in [`crate::store::strategy`] (the
+//! store applies a batch once) and in [`crate::table::Lease`] (a batch is sent again as it was).
+
+use core::fmt;
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use super::Namespace;
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
+use crate::store::error::StoreError;
+use crate::store::strategy::{
+    Batch, Changes, Count, Diff, Epoch, NodeId, Position, Pushed, Shard, Strategy,
+};
+use crate::table::{
+    BatchRecord, Change, Counter, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
+};
+
+/// The surroundings of a sync: the shell has them from the system, tests from numbers.
+pub trait Surroundings: Clock {
+    /// The time that nobody sets.
+    fn monotonic(&self) -> MonotonicMillis;
+    /// 64 bits that nobody can predict, not all zero.
+    fn random(&self) -> NonZeroU64;
+}
+
+/// The sync of one shard of a namespace with its store.
+#[derive(Debug)]
+pub struct Syncer<'n, 'm> {
+    namespace: &'n Namespace<'m>,
+    shard: Shard,
+    state: SyncState<'m>,
+    /// The windows that are counted in, with their counters.
+    counters: Vec<Counter>,
+    /// How long the lease is taken for, in milliseconds.
+    lifetime: u64,
+}
+
+/// What a cycle did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Counters (by window) of which diffs were pushed.
+    pub pushed: usize,
+    /// Counters (by window) whose totals were fetched.
+    pub fetched: usize,
+    /// How far the store's clock is ahead of this node's, in milliseconds.
+    pub clock_offset: i64,
+}
+
+/// Why a cycle ended early. What it had begun goes on with the next one, here or in another worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SyncError {
+    /// Another worker took over.
+    LeaseLost,
+    /// The store did not do as it was asked.
+    Store(StoreError),
+}
+
+/// How much longer than two windows counts are kept, for clocks that differ.
+const MARGIN: Duration = Duration::from_secs(60);
+/// The most counters that are fetched at once.
+const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
+/// The most exchanges in one cycle: more than a full table needs, unless the store is not itself.
+const MAX_EXCHANGES: usize = 1 << 20;
+
+impl<'n, 'm> Syncer<'n, 'm> {
+    /// The sync of shard number `shard` of `namespace`, which counts in windows of `sizes`; a lease
+    /// lasts for `lifetime`. `None`: the zone has no room for the syncs of so many namespaces.
+    pub fn new(
+        namespace: &'n Namespace<'m>,
+        shard: u16,
+        sizes: &[WindowSize],
+        lifetime: Duration,
+    ) -> Option<Self> {
+        let counter = |size: &WindowSize| namespace.counter(*size).synced(true);
+        Some(Syncer {
+            namespace,
+            shard: Shard {
+                namespace: namespace.name().clone(),
+                number: shard,
+            },
+            state: namespace.table().sync_state(namespace.index(), shard)?,
+            counters: sizes.iter().map(counter).collect(),
+            lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Pushes what changed since it was last pushed, and fetches what others changed. `None`:
+    /// another worker is at it.
+    ///
+    /// # Errors
+    ///
+    /// [`SyncError`]; the lease is given back.
+    pub async fn sync(
+        &self,
+        strategy: &mut impl Strategy,
+        surroundings: &impl Surroundings,
+    ) -> Result<Option<Report>, SyncError> {
+        let now = surroundings.monotonic();
+        let Some(lease) = self.state.take_lease(now, self.lifetime) else {
+            return Ok(None);
+        };
+        let result = self.cycle(strategy, &lease, surroundings).await;
+        // All that was taken of the changes is sealed or pushed.
+        lease.release();
+        result.map(Some)
+    }
+
+    async fn cycle(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        surroundings: &impl Surroundings,
+    ) -> Result<Report, SyncError> {
+        let mut report = Report::default();
+        for _ in 0..MAX_EXCHANGES {
+            self.repair(lease, surroundings.now())?;
+            let changes_left;
+            let batch = match lease.sealed(self.namespace.table()) {
+                // One that was sealed before goes first.
+                Some(sealed) => {
+                    changes_left = true;
+                    sealed
+                }
+                None => {
+                    let (records, has_more) = self.take_changes(lease, surroundings.now());
+                    changes_left = has_more;
+                    let number = match records.as_slice() {
+                        [] => lease.acknowledged(),
+                        records => lease.seal(records)?,
+                    };
+                    (number, records)
+                }
+            };
+            let more = self
+                .exchange(strategy, lease, batch, surroundings, &mut report)
+                .await?;
+            lease.renew(surroundings.monotonic(), self.lifetime)?;
+            if !more && !changes_left {
+                break;
+            }
+        }
+        Ok(report)
+    }
+
+    /// Does what has to be done before anything is pushed.
+    fn repair(&self, lease: &Lease<'m>, now: UnixMillis) -> Result<(), LeaseLost> {
+        let (table, namespace) = (self.namespace.table(), self.namespace.index());
+        match lease.repair() {
+            Repair::None => return Ok(()),
+            Repair::FindChanges => table.find_changes(namespace, now),
+            Repair::SendAnew => table.forget_pushed(namespace, now),
+        }
+        lease.repaired()
+    }
+
+    /// The changes for the next batch, and whether there are more.
+    fn take_changes(&self, lease: &Lease<'m>, now: UnixMillis) -> (Vec<BatchRecord>, bool) {
+        let (table, namespace) = (self.namespace.table(), self.namespace.index());
+        let capacity = lease.batch_capacity().min(Batch::MAX_DIFFS);
+        let mut key_bytes: usize = 0;
+        let mut records = Vec::new();
+        let mut is_full = false;
+        for group in 0..table.change_groups() {
+            table.take_changes(group, namespace, now, |change| {
+                let len = records.len().saturating_add(change.windows.len());
+                let bytes = key_bytes.saturating_add(change.key.len());
+                let fits = len <= capacity && bytes <= Batch::MAX_KEY_BYTES;
+                if fits || records.is_empty() {
+                    key_bytes = bytes;
+                    records.extend(records_of(&change));
+                } else {
+                    is_full = true;
+                    table.note_again(change.counter);
+                }
+            });
+            if is_full {
+                break;
+            }
+        }
+        (records, is_full)
+    }
+
+    /// Sends a batch, or only asks if it is empty, and notes the answer. Returns whether there is
+    /// more to ask for.
+    async fn exchange(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        (number, records): (u64, Vec<BatchRecord>),
+        surroundings: &impl Surroundings,
+        report: &mut Report,
+    ) -> Result<bool, SyncError> {
+        let Some(epoch) = NonZeroU64::new(lease.epoch()).map(Epoch) else {
+            return self.open_epoch(strategy, lease, None, surroundings).await;
+        };
+        let now = surroundings.now();
+        let batch = Batch {
+            node: NodeId(self.namespace.table().node()),
+            epoch,
+            number,
+            position: lease.position().map(Position),
+            diffs: records
+                .iter()
+                .filter_map(|record| self.diff(record, now))
+                .collect(),
+        };
+        let pushed = strategy
+            .push_diffs(&self.shard, &batch, FETCH_LIMIT)
+            .await?;
+        // An answer to a worker that was stopped for long says nothing of the present.
+        lease.is_still_held()?;
+        let (changes, store_now) = match pushed {
+            Pushed::Applied { changes, now } => (changes, now),
+            Pushed::OtherEpoch(other) => {
+                lease.enter_epoch(other.0.get())?;
+                return Ok(true);
+            }
+            Pushed::NoEpoch => return self.open_epoch(strategy, lease, None, surroundings).await,
+            Pushed::Lost => {
+                let lost = Some(epoch);
+                return self.open_epoch(strategy, lease, lost, surroundings).await;
+            }
+        };
+        report.pushed = report.pushed.saturating_add(batch.diffs.len());
+        report.clock_offset = offset(store_now, surroundings.now());
+
+        // First what the store has of ours: totals that it tells include it.
+        for BatchRecord {
+            counter,
+            window,
+            up_to,
+            diff,
+        } in &records
+        {
+            let table = self.namespace.table();
+            table.advance_pushed(*counter, *window, up_to.minus(*diff), *up_to);
+        }
+        if !records.is_empty() {
+            lease.acknowledge(number)?;
+        }
+        match changes {
+            Changes::Since {
+                counts,
+                position,
+                has_more,
+            } => {
+                report.fetched = report.fetched.saturating_add(counts.len());
+                let is_all = self.apply(&counts, surroundings);
+                lease.is_still_held()?;
+                if is_all || has_more {
+                    lease.set_position(Some(position.0))?;
+                }
+                Ok(has_more)
+            }
+            Changes::Behind { position } => {
+                self.fetch(strategy, lease, epoch, surroundings, report)
+                    .await?;
+                lease.set_position(Some(position.0))?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Goes over to an epoch that this node, or another one at the same time, opens.
+    async fn open_epoch(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        instead_of: Option<Epoch>,
+        surroundings: &impl Surroundings,
+    ) -> Result<bool, SyncError> {
+        let proposed = Epoch(surroundings.random());
+        let epoch = strategy
+            .open_epoch(&self.shard, instead_of, proposed)
+            .await?;
+        lease.enter_epoch(epoch.0.get())?;
+        Ok(true)
+    }
+
+    /// Fetches everything that matters, page by page.
+    async fn fetch<S: Strategy>(
+        &self,
+        strategy: &mut S,
+        lease: &Lease<'m>,
+        epoch: Epoch,
+        surroundings: &impl Surroundings,
+        report: &mut Report,
+    ) -> Result<(), SyncError> {
+        let now = surroundings.now();
+        let windows = self.counters.iter().flat_map(|counter| {
+            let number = counter.size().at(now).number;
+            let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
+            near.map(|number| (counter.size(), number))
+        });
+        let windows: Vec<_> = windows.collect();
+        let mut step = Some(S::Step::default());
+        while let Some(this) = step.take() {
+            let page = strategy
+                .get_counters(&self.shard, epoch, &windows, this)
+                .await?;
+            let (counts, next) = page;
+            lease.is_still_held()?;
+            report.fetched = report.fetched.saturating_add(counts.len());
+            self.apply(&counts, surroundings);
+            lease.is_still_held()?;
+            lease.renew(surroundings.monotonic(), self.lifetime)?;
+            step = next;
+        }
+        Ok(())
+    }
+
+    /// Notes what the rest of the cluster counted. Returns whether all of it could be noted: what
+    /// others count in windows that are still to come here has no place yet.
+    fn apply(&self, counts: &[Count], clock: &impl Clock) -> bool {
+        let table = self.namespace.table();
+        let mut is_all = true;
+        for Count {
+            key,
+            size,
+            window,
+            total,
+        } in counts
+        {
+            let now = clock.now();
+            let at = size.at(now);
+            if window.saturating_add(1) < at.number {
+                continue;
+            }
+            if *window > at.number && !is_near(*size, at.elapsed) {
+                is_all = false;
+                continue;
+            }
+            let Some(counter) = self.counters.iter().find(|it| it.size() == *size) else {
+                continue;
+            };
+            // A full zone has no place for what only others count.
+            if let Some(counter) = table.make_room_for(counter, table.key(key), clock) {
+                let ours = table.pushed_of(counter, *window);
+                table.set_remote(counter, *window, total.minus(ours), now);
+            }
+        }
+        is_all
+    }
+
+    fn diff(&self, record: &BatchRecord, now: UnixMillis) -> Option<Diff> {
+        let (key, size) = self.namespace.table().key_of(record.counter)?;
+        let end = record
+            .window
+            .saturating_add(2)
+            .saturating_mul(size.millis());
+        let left = Duration::from_millis(end.saturating_sub(now.0));
+        Some(Diff {
+            key,
+            size,
+            window: record.window,
+            diff: record.diff,
+            local: record.up_to,
+            expires_in: left.saturating_add(MARGIN),
+        })
+    }
+}
+
+fn records_of(change: &Change) -> impl Iterator<Item = BatchRecord> + '_ {
+    change.windows.iter().map(|window| BatchRecord {
+        counter: change.counter,
+        window: window.number,
+        up_to: window.local,
+        diff: window.local.minus(window.pushed),
+    })
+}
+
+/// Whether the next window is so near that it is counted in: another node's clock is a little ahead.
+fn is_near(size: WindowSize, elapsed: u64) -> bool {
+    size.millis().saturating_sub(elapsed) <= (size.millis() / 10).min(1000)
+}
+
+fn offset(theirs: UnixMillis, ours: UnixMillis) -> i64 {
+    let difference = i128::from(theirs.0).saturating_sub(i128::from(ours.0));
+    i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
+}
+
+impl From<LeaseLost> for SyncError {
+    fn from(_: LeaseLost) -> Self {
+        SyncError::LeaseLost
+    }
+}
+
+impl From<StoreError> for SyncError {
+    fn from(error: StoreError) -> Self {
+        SyncError::Store(error)
+    }
+}
+
+impl fmt::Display for SyncError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SyncError::LeaseLost => f.write_str("another worker took over"),
+            SyncError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SyncError {}

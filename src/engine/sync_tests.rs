@@ -1,0 +1,604 @@
+//! The sync cycle over a store in memory that fails as real ones do: before it applied a batch, or
+//! after. Nodes are tables; workers are whoever calls `sync` next.
+//!
+//! What real stores do is tested in [`crate::store`]; this is about what nodes make of it.
+
+use core::cell::{Cell, RefCell};
+use core::future::poll_fn;
+use core::mem;
+use core::num::NonZeroU64;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use proptest::prelude::{Just, ProptestConfig, prop, prop_assert_eq, prop_oneof, proptest};
+use proptest::strategy::Strategy as _;
+use proptest::test_runner::RngSeed;
+
+use super::{Namespace, RateLimiting, Report, Surroundings, SyncError, Syncer};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, UnixMillis, WindowSize, WindowType};
+use crate::store::error::{Failure, StoreError};
+use crate::store::options::StoreOptions;
+use crate::store::server::ServerAddress;
+use crate::store::strategy::*;
+use crate::table::testing::{SharedTable, TestClock};
+use crate::table::{Admission, MonotonicMillis};
+
+const T: u64 = 1_700_000_000_000;
+const SIZE: u64 = 60_000;
+const LIFETIME: u64 = 3000;
+
+fn hits(whole: i64) -> Hits {
+    Hits::from_thousandths(whole * 1000)
+}
+
+/// A count's name in the store.
+type Name = (WindowSize, u64, Vec<u8>);
+
+/// A store in memory, as all nodes see it.
+#[derive(Default)]
+struct Store {
+    epoch: Option<Epoch>,
+    sequence: u64,
+    /// Changes before this one are forgotten.
+    trimmed: u64,
+    last: HashMap<NodeId, u64>,
+    counts: BTreeMap<Name, i64>,
+    changes: Vec<(u64, NodeId, Name)>,
+    now: u64,
+}
+
+/// A worker's connection to it.
+#[derive(Clone)]
+struct Memory {
+    store: Rc<RefCell<Store>>,
+    /// What happens to the next exchanges.
+    faults: Rc<RefCell<Vec<Fault>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// The batch never arrives.
+    Before,
+    /// The batch is applied, and the answer lost.
+    After,
+    /// The worker is stopped before the batch leaves.
+    StoppedBefore,
+    /// The worker is stopped when the batch was applied.
+    StoppedAfter,
+}
+
+/// Returns when it is polled for the second time.
+async fn be_stopped() {
+    let mut is_woken = false;
+    poll_fn(|_| {
+        if mem::replace(&mut is_woken, true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+impl Memory {
+    async fn exchange<T>(&self, apply: impl FnOnce(&mut Store) -> T) -> Result<T, StoreError> {
+        let fault = self.faults.borrow_mut().pop().unwrap_or(Fault::None);
+        if fault == Fault::StoppedBefore {
+            be_stopped().await;
+        }
+        let failure = Failure::TimedOut(Duration::from_millis(250));
+        let server = ServerAddress::parse(b"127.0.0.1:1").unwrap();
+        let lost = Err(StoreError { server, failure });
+        if fault == Fault::Before {
+            return lost;
+        }
+        let answer = apply(&mut self.store.borrow_mut());
+        if fault == Fault::StoppedAfter {
+            be_stopped().await;
+        }
+        if fault == Fault::After {
+            lost
+        } else {
+            Ok(answer)
+        }
+    }
+}
+
+impl Strategy for Memory {
+    type Options = ();
+    type Step = usize;
+
+    fn new(_: &StoreOptions, (): &()) -> Self {
+        unreachable!("made by the tests")
+    }
+
+    fn shards(&self) -> u16 {
+        1
+    }
+
+    async fn push_diffs(
+        &mut self,
+        _: &Shard,
+        batch: &Batch,
+        limit: usize,
+    ) -> Result<Pushed, StoreError> {
+        self.exchange(|store| {
+            let Some(epoch) = store.epoch else {
+                return Pushed::NoEpoch;
+            };
+            if epoch != batch.epoch {
+                return Pushed::OtherEpoch(epoch);
+            }
+            let last = store.last.get(&batch.node).copied().unwrap_or(0);
+            if !batch.diffs.is_empty() && last + 1 == batch.number {
+                store.last.insert(batch.node, batch.number);
+                for diff in &batch.diffs {
+                    let name = (diff.size, diff.window, diff.key.clone());
+                    *store.counts.entry(name.clone()).or_default() += diff.diff.thousandths();
+                    store.sequence += 1;
+                    store.changes.push((store.sequence, batch.node, name));
+                }
+            } else if last != batch.number {
+                return Pushed::Lost;
+            }
+            let now = UnixMillis(store.now);
+            let changes = store.changes_since(batch.node, batch.position, limit);
+            Pushed::Applied { changes, now }
+        })
+        .await
+    }
+
+    async fn open_epoch(
+        &mut self,
+        _: &Shard,
+        instead_of: Option<Epoch>,
+        proposed: Epoch,
+    ) -> Result<Epoch, StoreError> {
+        self.exchange(|store| {
+            if store.epoch.is_none() || store.epoch == instead_of {
+                let now = store.now;
+                *store = Store {
+                    epoch: Some(proposed),
+                    now,
+                    ..Store::default()
+                };
+            }
+            store.epoch.unwrap()
+        })
+        .await
+    }
+
+    async fn get_counters(
+        &mut self,
+        _: &Shard,
+        epoch: Epoch,
+        windows: &[(WindowSize, u64)],
+        step: usize,
+    ) -> Result<(Vec<Count>, Option<usize>), StoreError> {
+        self.exchange(|store| {
+            let counts: Vec<Count> = store
+                .counts
+                .iter()
+                .filter(|((size, window, _), _)| windows.contains(&(*size, *window)))
+                .filter(|_| store.epoch == Some(epoch))
+                .map(|(name, _)| store.count(name))
+                .collect();
+            let page: Vec<_> = counts.iter().skip(step).take(3).cloned().collect();
+            let next = step + page.len();
+            (page, (next < counts.len()).then_some(next))
+        })
+        .await
+    }
+
+    async fn get_window(
+        &mut self,
+        _: &Shard,
+        key: &[u8],
+        size: WindowSize,
+        window: u64,
+    ) -> Result<Hits, StoreError> {
+        let name = (size, window, key.to_vec());
+        self.exchange(|store| store.count(&name).total).await
+    }
+
+    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+}
+
+impl Store {
+    fn count(&self, name: &Name) -> Count {
+        let (size, window, key) = name.clone();
+        let total = self.counts.get(name).copied().unwrap_or(0);
+        Count {
+            key,
+            size,
+            window,
+            total: Hits::from_thousandths(total),
+        }
+    }
+
+    fn changes_since(&self, node: NodeId, position: Option<Position>, limit: usize) -> Changes {
+        let present = Position([self.sequence, 0]);
+        let Some(Position([since, _])) = position else {
+            return Changes::Behind { position: present };
+        };
+        if since < self.trimmed || since > self.sequence {
+            return Changes::Behind { position: present };
+        }
+        let mut seen = Vec::<&Name>::new();
+        let mut reached = since;
+        for (sequence, by, name) in self
+            .changes
+            .iter()
+            .filter(|(sequence, ..)| *sequence > since)
+        {
+            if *by != node && !seen.contains(&name) {
+                if seen.len() == limit.min(5) {
+                    break;
+                }
+                seen.push(name);
+            }
+            reached = *sequence;
+        }
+        Changes::Since {
+            counts: seen.into_iter().map(|name| self.count(name)).collect(),
+            position: Position([reached, 0]),
+            has_more: reached < self.sequence,
+        }
+    }
+}
+
+/// A node's time.
+struct Time {
+    unix: TestClock,
+    monotonic: Cell<u64>,
+    random: Cell<u64>,
+}
+
+impl Clock for Time {
+    fn now(&self) -> UnixMillis {
+        self.unix.now()
+    }
+
+    fn fresh(&self) -> UnixMillis {
+        self.unix.fresh()
+    }
+}
+
+impl Surroundings for Time {
+    fn monotonic(&self) -> MonotonicMillis {
+        MonotonicMillis(self.monotonic.get())
+    }
+
+    fn random(&self) -> NonZeroU64 {
+        self.random.set(self.random.get() + 1);
+        NonZeroU64::new(self.random.get()).unwrap()
+    }
+}
+
+/// A node, with a table of its own.
+struct Node {
+    shared: &'static SharedTable,
+    namespace: &'static Namespace<'static>,
+    strategy: Memory,
+    time: &'static Time,
+}
+
+impl Node {
+    fn new(store: &Rc<RefCell<Store>>, number: u64) -> Node {
+        let secret = [number + 1, 77];
+        let shared: &SharedTable = Box::leak(Box::new(SharedTable::with_secret(1 << 16, secret)));
+        let namespace = Box::leak(Box::new(Namespace::new("api", &shared.table).unwrap()));
+        Node {
+            shared,
+            namespace,
+            strategy: Memory {
+                store: store.clone(),
+                faults: Rc::default(),
+            },
+            time: Box::leak(Box::new(Time {
+                unix: TestClock::at(T),
+                monotonic: Cell::new(1000),
+                random: Cell::new(number << 32),
+            })),
+        }
+    }
+
+    fn hit(&self, key: &[u8], value: Hits) {
+        let counter = self.namespace.counter(size()).synced(true);
+        let (table, admission) = (&self.shared.table, Admission::Unconditional);
+        let key = table.key(key);
+        table.add(&counter, key, self.time, value, admission);
+    }
+
+    fn rate(&self, key: &[u8]) -> Hits {
+        let library = RateLimiting::new(self.namespace);
+        let rate = library.sliding_window(key, size(), WindowType::Fixed, self.time);
+        rate.unwrap()
+    }
+
+    fn sync(&self) -> Synced {
+        match poll(&mut self.start_sync()) {
+            Poll::Ready(result) => result,
+            Poll::Pending => panic!("nothing to wait for"),
+        }
+    }
+
+    /// A worker that begins to sync.
+    fn start_sync(&self) -> Worker {
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(self.namespace, 0, &[size()], lifetime).unwrap();
+        let (mut strategy, time) = (self.strategy.clone(), self.time);
+        Box::pin(async move { syncer.sync(&mut strategy, time).await })
+    }
+
+    /// What happens to the next exchanges, the first one first.
+    fn faults(&self, faults: &[Fault]) {
+        *self.strategy.faults.borrow_mut() = faults.iter().rev().copied().collect();
+    }
+}
+
+fn size() -> WindowSize {
+    WindowSize::from_millis(SIZE).unwrap()
+}
+
+type Synced = Result<Option<Report>, SyncError>;
+
+/// A worker in the middle of a sync. To drop it is to kill it.
+type Worker = Pin<Box<dyn Future<Output = Synced>>>;
+
+/// Lets a worker go on until it is done, or is stopped.
+fn poll(worker: &mut Worker) -> Poll<Synced> {
+    let waker = Waker::noop();
+    worker.as_mut().poll(&mut Context::from_waker(waker))
+}
+
+fn cluster(nodes: u64) -> (Rc<RefCell<Store>>, Vec<Node>) {
+    let store = Rc::new(RefCell::new(Store::default()));
+    store.borrow_mut().now = T + 500;
+    let nodes = (0..nodes).map(|number| Node::new(&store, number)).collect();
+    (store, nodes)
+}
+
+#[test]
+fn nodes_see_each_others_hits() {
+    let (_, nodes) = cluster(2);
+    nodes[0].hit(b"a", hits(5));
+    nodes[1].hit(b"a", hits(2));
+    nodes[1].hit(b"b", hits(1));
+    let report = nodes[0].sync().unwrap().unwrap();
+    assert_eq!((report.pushed, report.clock_offset), (1, 500));
+    nodes[1].sync().unwrap();
+    assert_eq!(
+        (nodes[1].rate(b"a"), nodes[1].rate(b"b")),
+        (hits(7), hits(1))
+    );
+    let report = nodes[0].sync().unwrap().unwrap();
+    assert_eq!((report.pushed, report.fetched), (0, 2));
+    assert_eq!(
+        (nodes[0].rate(b"a"), nodes[0].rate(b"b")),
+        (hits(7), hits(1))
+    );
+    assert_eq!(
+        nodes[0].sync().unwrap(),
+        Some(Report {
+            clock_offset: 500,
+            ..Report::default()
+        })
+    );
+}
+
+#[test]
+fn a_new_node_begins_with_everything_that_matters() {
+    let (_, nodes) = cluster(2);
+    for n in 0..20 {
+        nodes[0].hit(&[n], hits(i64::from(n) + 1));
+    }
+    nodes[0].sync().unwrap();
+    nodes[1].sync().unwrap();
+    assert!((0..20).all(|n| nodes[1].rate(&[n]) == hits(i64::from(n) + 1)));
+}
+
+#[test]
+fn a_batch_whose_answer_was_lost_is_applied_once() {
+    for fault in [Fault::Before, Fault::After] {
+        let (store, nodes) = cluster(1);
+        let node = &nodes[0];
+        node.sync().unwrap();
+        node.hit(b"a", hits(5));
+        node.faults(&[fault, fault]);
+        for _ in 0..2 {
+            let error = node.sync().unwrap_err();
+            assert!(matches!(error, SyncError::Store(_)), "{error}");
+            node.hit(b"a", hits(1));
+        }
+        node.sync().unwrap();
+        let total: i64 = store.borrow().counts.values().sum();
+        assert_eq!((total, node.rate(b"a")), (7000, hits(7)), "{fault:?}");
+    }
+}
+
+#[test]
+fn living_nodes_restore_a_store_that_comes_back_empty() {
+    let (store, nodes) = cluster(2);
+    for round in 0..2 {
+        nodes[0].hit(b"a", hits(5));
+        nodes[1].hit(b"a", hits(2));
+        for _ in 0..2 {
+            nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+        }
+        let expected = hits(7 * (round + 1));
+        assert_eq!(
+            (nodes[0].rate(b"a"), nodes[1].rate(b"a")),
+            (expected, expected)
+        );
+        let now = store.borrow().now;
+        *store.borrow_mut() = Store {
+            now,
+            ..Store::default()
+        };
+    }
+}
+
+#[test]
+fn a_store_that_lost_the_last_writes_is_told_everything_anew() {
+    let (store, nodes) = cluster(2);
+    nodes[0].hit(b"a", hits(5));
+    for _ in 0..2 {
+        nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+    }
+    let (counts, last) = {
+        let store = store.borrow();
+        (store.counts.clone(), store.last.clone())
+    };
+    nodes[0].hit(b"a", hits(3));
+    nodes[0].sync().unwrap();
+    // A failover to a replica that had not got the last batch.
+    store.borrow_mut().counts = counts;
+    store.borrow_mut().last = last;
+    for _ in 0..3 {
+        nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+    }
+    let total: i64 = store.borrow().counts.values().sum();
+    assert_eq!((total, nodes[1].rate(b"a")), (8000, hits(8)));
+}
+
+#[test]
+fn a_node_that_is_behind_the_stores_changes_fetches_everything() {
+    let (store, nodes) = cluster(2);
+    nodes[1].sync().unwrap();
+    for n in 0..10 {
+        nodes[0].hit(&[n], hits(1));
+    }
+    nodes[0].sync().unwrap();
+    let sequence = store.borrow().sequence;
+    store.borrow_mut().trimmed = sequence;
+    nodes[1].sync().unwrap();
+    assert!((0..10).all(|n| nodes[1].rate(&[n]) == hits(1)));
+}
+
+#[test]
+fn one_worker_syncs_at_a_time() {
+    let (_, nodes) = cluster(1);
+    let node = &nodes[0];
+    let state = node
+        .shared
+        .table
+        .sync_state(node.namespace.index(), 0)
+        .unwrap();
+    let lease = state.take_lease(MonotonicMillis(1000), 3000).unwrap();
+    assert_eq!(node.sync(), Ok(None));
+    lease.release();
+    assert!(matches!(node.sync(), Ok(Some(_))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 512,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(5),
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever is lost on the way, whoever is stopped or killed, and whenever the store loses all:
+    /// in the end the total is what was counted, and all nodes know it.
+    #[test]
+    fn the_total_is_what_was_counted(
+        steps in prop::collection::vec(step(), 1..100),
+    ) {
+        let (store, nodes) = cluster(3);
+        let mut expected = BTreeMap::<u8, i64>::new();
+        let mut stopped = Vec::<Worker>::new();
+        for step in steps {
+            match step {
+                Step::Hit(node, key, value) => {
+                    nodes[node].hit(&[key], Hits::from_thousandths(value));
+                    *expected.entry(key).or_default() += value;
+                }
+                Step::Sync(node, faults) => {
+                    nodes[node].faults(&faults);
+                    let mut worker = nodes[node].start_sync();
+                    if poll(&mut worker).is_pending() {
+                        stopped.push(worker);
+                    }
+                    nodes[node].faults(&[]);
+                }
+                Step::Wake(which) if !stopped.is_empty() => {
+                    let mut worker = stopped.swap_remove(which % stopped.len());
+                    if poll(&mut worker).is_pending() {
+                        stopped.push(worker);
+                    }
+                }
+                Step::Kill(which) if !stopped.is_empty() => {
+                    drop(stopped.swap_remove(which % stopped.len()));
+                }
+                Step::Wake(_) | Step::Kill(_) => {}
+                Step::Wait => {
+                    for node in &nodes {
+                        node.time.monotonic.set(node.time.monotonic.get() + LIFETIME);
+                    }
+                }
+                Step::Flush => *store.borrow_mut() = Store { now: T, ..Store::default() },
+                Step::Trim => {
+                    let sequence = store.borrow().sequence;
+                    store.borrow_mut().trimmed = sequence;
+                }
+            }
+        }
+        for worker in &mut stopped {
+            while poll(worker).is_pending() {}
+        }
+        for node in &nodes {
+            node.time.monotonic.set(node.time.monotonic.get() + LIFETIME);
+        }
+        for _ in 0..4 {
+            nodes.iter().for_each(|node| assert!(matches!(node.sync(), Ok(Some(_)))));
+        }
+        for (key, total) in expected {
+            let total = Hits::from_thousandths(total);
+            let stored = store.borrow().count(&(size(), T / SIZE, vec![key])).total;
+            prop_assert_eq!(stored, total);
+            for node in &nodes {
+                prop_assert_eq!(node.rate(&[key]), total);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Hit(usize, u8, i64),
+    Sync(usize, Vec<Fault>),
+    /// A worker that was stopped goes on, though another may have taken over.
+    Wake(usize),
+    Kill(usize),
+    /// Until leases have ended.
+    Wait,
+    Flush,
+    Trim,
+}
+
+fn step() -> impl proptest::strategy::Strategy<Value = Step> {
+    let fault = prop_oneof![
+        6 => Just(Fault::None),
+        2 => Just(Fault::Before),
+        2 => Just(Fault::After),
+        1 => Just(Fault::StoppedBefore),
+        1 => Just(Fault::StoppedAfter),
+    ];
+    prop_oneof![
+        6 => (0..3_usize, 0..12_u8, 1..5000_i64).prop_map(|(n, k, v)| Step::Hit(n, k, v)),
+        6 => (0..3_usize, prop::collection::vec(fault, 0..6)).prop_map(|(n, f)| Step::Sync(n, f)),
+        1 => (0..9_usize).prop_map(Step::Wake),
+        1 => (0..9_usize).prop_map(Step::Kill),
+        2 => Just(Step::Wait),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Trim),
+    ]
+}

@@ -1,0 +1,221 @@
+//! Synced namespaces: a timer in every worker, and a thread that does what the timer asks for.
+//!
+//! The timer and the log belong to nginx's event loop, the store's connections and the cycle itself
+//! to the thread, so that no datastore ever holds the event loop. All workers do the same: which of
+//! them syncs is decided by a lease in shared memory, with every cycle anew.
+
+mod thread;
+
+use core::cell::RefCell;
+use core::time::Duration;
+
+use nginx_sys::{
+    NGX_LOG_ERR, NGX_LOG_NOTICE, ngx_add_timer, ngx_del_timer, ngx_event_t, ngx_log_t, ngx_msec_t,
+    ngx_terminate,
+};
+
+use super::conf::SyncedNamespace;
+use super::guard::guard;
+use super::log;
+use super::random::random_up_to;
+use crate::engine::{Report, SyncError};
+use thread::{Done, Thread};
+
+/// The longest time between two attempts while a store is away.
+const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+
+thread_local! {
+    /// What this worker does, in its only thread that knows nginx.
+    static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
+}
+
+struct Worker {
+    thread: Thread,
+    jobs: Vec<Job>,
+    log: *mut ngx_log_t,
+}
+
+/// The sync of one namespace.
+struct Job {
+    namespace: SyncedNamespace,
+    /// Its `data` is the job's number.
+    timer: Box<ngx_event_t>,
+    is_under_way: bool,
+    /// How often the store failed in a row.
+    failures: u32,
+}
+
+/// Starts to sync `namespaces`, in a worker that begins to serve.
+pub(super) fn start(namespaces: Vec<SyncedNamespace>, log: *mut ngx_log_t) {
+    stop();
+    if namespaces.is_empty() {
+        return;
+    }
+    let thread = match Thread::start(&namespaces) {
+        Ok(thread) => thread,
+        Err(error) => {
+            let message = format_args!("ratelimit: nothing is synced: no thread ({error})");
+            return log::error(NGX_LOG_ERR, log, message);
+        }
+    };
+    let jobs = namespaces
+        .into_iter()
+        .enumerate()
+        .map(|(number, namespace)| {
+            // SAFETY: all-zero is a valid event.
+            let mut timer: Box<ngx_event_t> = Box::new(unsafe { core::mem::zeroed() });
+            timer.handler = Some(tick);
+            timer.data = core::ptr::without_provenance_mut(number);
+            timer.log = log;
+            // A worker that is to end does not wait for it.
+            timer.set_cancelable(1);
+            Job {
+                namespace,
+                timer,
+                is_under_way: false,
+                failures: 0,
+            }
+        });
+    let mut worker = Worker {
+        thread,
+        jobs: jobs.collect(),
+        log,
+    };
+    for job in &mut worker.jobs {
+        // At once: a new node begins with everything that still matters.
+        job.set_timer(Duration::from_millis(1));
+    }
+    WORKER.set(Some(worker));
+}
+
+/// Whether this process syncs.
+pub(super) fn is_started() -> bool {
+    WORKER.with_borrow(Option::is_some)
+}
+
+/// Pushes what is left, for a bounded time, and ends the thread.
+pub(super) fn stop() {
+    let Some(mut worker) = WORKER.take() else {
+        return;
+    };
+    for job in &mut worker.jobs {
+        job.clear_timer();
+    }
+    // SAFETY: nginx's own flag, which a signal handler sets.
+    let is_fast = unsafe { ngx_terminate } != 0;
+    let deadline = Duration::from_millis(if is_fast { 800 } else { 2000 });
+    for done in worker.thread.finish(deadline) {
+        worker.note(done);
+    }
+}
+
+/// nginx's callback for a timer.
+unsafe extern "C" fn tick(event: *mut ngx_event_t) {
+    guard((), || {
+        // SAFETY: nginx passes the event that was set, which is a job's.
+        let number = unsafe { (*event).data }.addr();
+        WORKER.with_borrow_mut(|worker| {
+            if let Some(worker) = worker {
+                worker.tick(number);
+            }
+        });
+    });
+}
+
+impl Worker {
+    fn tick(&mut self, number: usize) {
+        if self.thread.has_ended() {
+            self.start_again();
+        }
+        for done in self.thread.done() {
+            self.note(done);
+        }
+        let Some(job) = self.jobs.get_mut(number) else {
+            return;
+        };
+        if !job.is_under_way {
+            job.is_under_way = self.thread.sync(number);
+        }
+        let pause = job.pause();
+        job.set_timer(pause);
+    }
+
+    /// Makes another thread go on where one that panicked stopped.
+    #[cold]
+    fn start_again(&mut self) {
+        let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
+        let message = "ratelimit: the thread that syncs has ended, it is started again";
+        log::error(NGX_LOG_ERR, self.log, message);
+        if let Ok(thread) = Thread::start(&namespaces) {
+            self.thread = thread;
+        }
+        for job in &mut self.jobs {
+            job.is_under_way = false;
+        }
+    }
+
+    /// Notes what came of a cycle, and logs if that is another thing than before.
+    fn note(&mut self, done: Done) {
+        let Some(job) = self.jobs.get_mut(done.number) else {
+            return;
+        };
+        job.is_under_way = false;
+        let SyncedNamespace { name, store, .. } = &job.namespace;
+        match &done.result {
+            Ok(Some(Report {
+                pushed, fetched, ..
+            })) => {
+                job.failures = 0;
+                log::debug(self.log, || {
+                    format!("ratelimit_namespace \"{name}\": {pushed} pushed, {fetched} fetched")
+                });
+                if job.namespace.is_reporter && job.namespace.state.note_store(true) {
+                    let message = format_args!("ratelimit_store \"{store}\" is back");
+                    log::error(NGX_LOG_NOTICE, self.log, message);
+                }
+            }
+            // Another worker is at it, or has taken over.
+            Ok(None) | Err(SyncError::LeaseLost) => {}
+            Err(SyncError::Store(error)) => {
+                job.failures = job.failures.saturating_add(1);
+                if job.namespace.is_reporter && job.namespace.state.note_store(false) {
+                    let message = format_args!(
+                        "ratelimit_store \"{store}\" is lost, nodes go on with what they know: \
+                         {error}"
+                    );
+                    log::error(NGX_LOG_ERR, self.log, message);
+                }
+            }
+        }
+    }
+}
+
+impl Job {
+    /// How long to wait for the next attempt: longer and longer while the store is away.
+    fn pause(&self) -> Duration {
+        let period = self.namespace.period;
+        if self.failures == 0 {
+            return period;
+        }
+        let doubled = 50_u64 << self.failures.min(6);
+        let longest = MAX_BACK_OFF.max(period);
+        let pause = Duration::from_millis(doubled).clamp(period.min(longest), longest);
+        // Half of it at random, so that nodes do not come back all at once.
+        let half = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX) / 2;
+        Duration::from_millis(half.saturating_add(random_up_to(half)))
+    }
+
+    fn set_timer(&mut self, after: Duration) {
+        let millis = ngx_msec_t::try_from(after.as_millis()).unwrap_or(ngx_msec_t::MAX / 4);
+        // SAFETY: the event lives as long as the job, which takes it back before it ends; this is
+        // the thread of nginx's event loop.
+        unsafe { ngx_add_timer(&mut *self.timer, millis.max(1)) };
+    }
+
+    fn clear_timer(&mut self) {
+        if self.timer.timer_set() != 0 {
+            // SAFETY: as above; it is set.
+            unsafe { ngx_del_timer(&mut *self.timer) };
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What can go wrong with a datastore.
+
+use core::error::Error;
+use core::fmt;
+use core::time::Duration;
+
+use super::server::ServerAddress;
+
+/// Why an exchange with a datastore failed. Never holds a user's name or a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    /// The server that was talked to, or that was tried last.
+    pub server: ServerAddress,
+    /// What happened.
+    pub failure: Failure,
+}
+
+/// What can happen to an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// There was no connection, and none could be made. Holds the cause.
+    Unreachable(Box<str>),
+    /// The server does not accept the user or the password, or they may not do what is needed.
+    /// Holds which.
+    Denied(Box<str>),
+    /// The server is in no state to do what it was asked, and has not begun.
+    Refused(Refusal),
+    /// The server answered with another error, which may have happened midway. Holds it.
+    Failed(Box<str>),
+    /// There was no answer within this time.
+    TimedOut(Duration),
+    /// The connection broke before there was an answer. Holds the cause.
+    Disconnected(Box<str>),
+    /// The answer makes no sense. Holds what is wrong with it.
+    Misunderstood(Box<str>),
+    /// The options ask for what this build cannot do. Holds what.
+    Unsupported(&'static str),
+}
+
+/// Why a server does nothing at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is a replica, on which nothing can be written.
+    ReadOnly,
+    /// It is a replica that has lost its primary.
+    PrimaryDown,
+    /// It is reading its data in.
+    Loading,
+    /// It has no memory left.
+    OutOfMemory,
+    /// Another server has these keys.
+    Moved,
+    /// Something else. Holds the server's own code for it.
+    Other(Box<str>),
+}
+
+impl StoreError {
+    /// Whether the same may succeed a little later though nobody changes the configuration.
+    pub fn is_transient(&self) -> bool {
+        match self.failure {
+            Failure::Unreachable(_)
+            | Failure::Refused(_)
+            | Failure::TimedOut(_)
+            | Failure::Disconnected(_) => true,
+            Failure::Denied(_)
+            | Failure::Failed(_)
+            | Failure::Misunderstood(_)
+            | Failure::Unsupported(_) => false,
+        }
+    }
+
+    /// Whether the store may have done what it was asked: `false` if it has not.
+    pub fn may_have_applied(&self) -> bool {
+        match self.failure {
+            Failure::Failed(_)
+            | Failure::TimedOut(_)
+            | Failure::Disconnected(_)
+            | Failure::Misunderstood(_) => true,
+            Failure::Unreachable(_)
+            | Failure::Denied(_)
+            | Failure::Refused(_)
+            | Failure::Unsupported(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.server, self.failure)
+    }
+}
+
+/// As it follows the name of a server.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Unreachable(cause) => write!(f, "cannot be reached ({cause})"),
+            Failure::Denied(cause) => write!(f, "denies access ({cause})"),
+            Failure::Refused(refusal) => write!(f, "refuses for now ({refusal})"),
+            Failure::Failed(cause) => write!(f, "answered with an error ({cause})"),
+            Failure::TimedOut(after) => write!(f, "did not answer ({} ms)", after.as_millis()),
+            Failure::Disconnected(cause) => write!(f, "closed the connection ({cause})"),
+            Failure::Misunderstood(cause) => write!(f, "is not understood ({cause})"),
+            Failure::Unsupported(what) => write!(f, "cannot be used by this build ({what})"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::ReadOnly => "it is a read-only replica",
+            Refusal::PrimaryDown => "it is a replica without its primary",
+            Refusal::Loading => "it is loading its data",
+            Refusal::OutOfMemory => "it is out of memory",
+            Refusal::Moved => "another server has the keys: is it part of a cluster?",
+            Refusal::Other(code) => code,
+        })
+    }
+}
+
+impl Error for StoreError {}

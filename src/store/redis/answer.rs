@@ -1,0 +1,132 @@
+//! Reads what Redis answers.
+
+use core::num::NonZeroU64;
+
+use redis::Value;
+
+use super::key::{WindowName, parse_position};
+use crate::policy::hits::Hits;
+use crate::policy::window::UnixMillis;
+use crate::store::strategy::{Changes, Count, Epoch, Position, Pushed};
+
+/// What a command or script answered; the scripts say what that is. What is not so reads as
+/// `None`.
+pub(super) struct Answer(pub(super) Value);
+
+impl Answer {
+    /// Of `push.lua`.
+    pub(super) fn pushed(self) -> Option<Pushed> {
+        let mut parts = self.list()?.into_iter().map(Answer);
+        let mut part = || parts.next();
+        let is_behind = match &*part()?.text()? {
+            "none" => return Some(Pushed::NoEpoch),
+            "lost" => return Some(Pushed::Lost),
+            "other" => return Some(Pushed::OtherEpoch(part()?.epoch()?)),
+            "behind" => true,
+            "since" => false,
+            _ => return None,
+        };
+        let now = unix_millis(part()?.number()?, part()?.number()?)?;
+        let position = part()?.position()?;
+        let changes = if is_behind {
+            Changes::Behind { position }
+        } else {
+            let has_more = part()?.number()? != 0;
+            Changes::Since {
+                counts: part()?.groups()?,
+                position,
+                has_more,
+            }
+        };
+        Some(Pushed::Applied { changes, now })
+    }
+
+    /// Counts in groups: a window, its keys, their totals.
+    fn groups(self) -> Option<Vec<Count>> {
+        let mut counts = Vec::new();
+        let mut parts = self.list()?.into_iter().map(Answer);
+        while let Some(name) = parts.next() {
+            let window = WindowName::parse(&name.text()?)?;
+            let mut list = || parts.next()?.list();
+            for (key, total) in list()?.into_iter().zip(list()?) {
+                // A window that is over is gone, and does not matter.
+                if total != Value::Nil {
+                    counts.push(count(window, key, total)?);
+                }
+            }
+        }
+        Some(counts)
+    }
+
+    /// Of `HSCAN`: the next cursor, and counts.
+    pub(super) fn page(self, window: WindowName) -> Option<(u64, Vec<Count>)> {
+        let [cursor, entries] = <[Value; 2]>::try_from(self.list()?).ok()?;
+        let mut counts = Vec::new();
+        let mut entries = Answer(entries).list()?.into_iter();
+        while let Some(key) = entries.next() {
+            counts.push(count(window, key, entries.next()?)?);
+        }
+        let cursor = Answer(cursor).text()?.parse().ok()?;
+        Some((cursor, counts))
+    }
+
+    pub(super) fn epoch(self) -> Option<Epoch> {
+        let number = u64::from_str_radix(&self.text()?, 16).ok()?;
+        NonZeroU64::new(number).map(Epoch)
+    }
+
+    /// A count; nothing is zero.
+    pub(super) fn total(self) -> Option<Hits> {
+        match self.0 {
+            Value::Nil => Some(Hits::ZERO),
+            _ => Some(Hits::from_thousandths(self.number()?)),
+        }
+    }
+
+    fn position(self) -> Option<Position> {
+        parse_position(&self.text()?)
+    }
+
+    fn number(self) -> Option<i64> {
+        match self.0 {
+            Value::Int(number) => Some(number),
+            _ => self.text()?.parse().ok(),
+        }
+    }
+
+    fn text(self) -> Option<String> {
+        String::from_utf8(self.bytes()?).ok()
+    }
+
+    fn bytes(self) -> Option<Vec<u8>> {
+        match self.0 {
+            Value::BulkString(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    fn list(self) -> Option<Vec<Value>> {
+        match self.0 {
+            Value::Array(values) => Some(values),
+            _ => None,
+        }
+    }
+}
+
+fn count(window: WindowName, key: Value, total: Value) -> Option<Count> {
+    Some(Count {
+        key: Answer(key).bytes()?,
+        size: window.size,
+        window: window.number,
+        total: Answer(total).total()?,
+    })
+}
+
+/// Of what `TIME` says: seconds, and microseconds of the present one.
+fn unix_millis(seconds: i64, micros: i64) -> Option<UnixMillis> {
+    let seconds = u64::try_from(seconds).ok()?;
+    let micros = u64::try_from(micros).ok()?;
+    Some(UnixMillis(
+        seconds.saturating_mul(1000).saturating_add(micros / 1000),
+    ))
+}

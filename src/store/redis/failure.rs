@@ -1,0 +1,103 @@
+//! What the errors that Redis answers mean.
+
+use redis::ServerError;
+
+use crate::store::error::{Failure, Refusal};
+use crate::store::options::{Credentials, Secret};
+
+/// What an error that a server answered means. The server's words are kept, unless a user's name
+/// or a password is among them.
+pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
+    let details = error.details().unwrap_or_default();
+    let code = code(error.code(), details);
+    let words = || {
+        let words = format!("{} {details}", error.code());
+        if is_secret(&words, credentials) {
+            code.into()
+        } else {
+            words.trim_end().into()
+        }
+    };
+    match code {
+        "READONLY" => Failure::Refused(Refusal::ReadOnly),
+        "MASTERDOWN" => Failure::Refused(Refusal::PrimaryDown),
+        "LOADING" => Failure::Refused(Refusal::Loading),
+        "OOM" => Failure::Refused(Refusal::OutOfMemory),
+        "MOVED" | "ASK" => Failure::Refused(Refusal::Moved),
+        "BUSY" | "CLUSTERDOWN" | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "TRYAGAIN" => {
+            Failure::Refused(Refusal::Other(code.into()))
+        }
+        "NOAUTH" | "NOPERM" | "WRONGPASS" => Failure::Denied(words()),
+        _ => Failure::Failed(words()),
+    }
+}
+
+/// The code of an error. Redis before 7.0 hides that of an error within a script: `ERR Error
+/// running script (...): @user_script:5: @user_script: 5: -READONLY You can't write ...`.
+fn code<'a>(outer: &'a str, details: &'a str) -> &'a str {
+    let is_code =
+        |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase());
+    let mut words = details.split(' ');
+    let mut inner = || words.find_map(|word| word.strip_prefix('-').filter(is_code));
+    match outer {
+        "ERR" => inner().unwrap_or(outer),
+        _ => outer,
+    }
+}
+
+fn is_secret(words: &str, credentials: &Credentials) -> bool {
+    let Credentials { username, password } = credentials;
+    let mut secrets = [username, password].into_iter().flatten();
+    secrets.any(|secret: &Secret| words.contains(secret.expose()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_within_a_script_has_a_code_of_its_own() {
+        for (outer, details, expected) in [
+            (
+                "READONLY",
+                "You can't write against a read only replica.",
+                "READONLY",
+            ),
+            (
+                "ERR",
+                "Error running script (call to f_5c0): @user_script:70: @user_script: 70: \
+                 -READONLY You can't write against a read only replica.",
+                "READONLY",
+            ),
+            (
+                "ERR",
+                "Error running script (call to f_5c0): @user_script:70: @user_script: 70: \
+                 -OOM command not allowed when used memory > 'maxmemory'.",
+                "OOM",
+            ),
+            ("ERR", "unknown command 'EVALSHA' - try another", "ERR"),
+            ("ERR", "", "ERR"),
+        ] {
+            assert_eq!(code(outer, details), expected, "{details}");
+        }
+    }
+
+    #[test]
+    fn no_words_with_a_name_or_a_password_are_kept() {
+        let secret = |text: &str| Secret::parse(text.as_bytes());
+        for (words, expected) in [
+            (
+                "NOPERM User alice has no permissions to run the 'get' command",
+                true,
+            ),
+            ("ERR hunter2", true),
+            ("NOPERM No permissions to access a key", false),
+        ] {
+            let credentials = Credentials {
+                username: secret("alice"),
+                password: secret("hunter2"),
+            };
+            assert_eq!(is_secret(words, &credentials), expected, "{words}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The names of things in Redis.
+
+use core::fmt;
+
+use crate::policy::window::WindowSize;
+use crate::store::strategy::{Epoch, Position, Shard};
+
+/// The last part of the key of a hash of counts: `<size in ms>:<number>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct WindowName {
+    pub(super) size: WindowSize,
+    pub(super) number: u64,
+}
+
+/// The key of a shard's hash, which all its other keys begin with.
+pub(super) fn shard(prefix: &str, shard: &Shard) -> String {
+    // In braces: a cluster chooses the place of a key by what is between them.
+    let Shard { namespace, number } = shard;
+    format!("{{{prefix}:{namespace}:{number}}}")
+}
+
+/// The key of a hash of counts.
+pub(super) fn counts(shard: &str, epoch: Epoch, window: WindowName) -> String {
+    format!("{shard}:{epoch}:{window}")
+}
+
+impl WindowName {
+    pub(super) fn parse(text: &str) -> Option<WindowName> {
+        let (size, number) = text.split_once(':')?;
+        Some(WindowName {
+            size: WindowSize::from_millis(size.parse().ok()?)?,
+            number: number.parse().ok()?,
+        })
+    }
+}
+
+impl fmt::Display for WindowName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.size.millis(), self.number)
+    }
+}
+
+/// A position as Redis writes the id of an entry in a stream.
+pub(super) fn position(Position([sequence, tag]): Position) -> String {
+    format!("{sequence}-{tag}")
+}
+
+pub(super) fn parse_position(text: &str) -> Option<Position> {
+    let (sequence, tag) = text.split_once('-')?;
+    Some(Position([sequence.parse().ok()?, tag.parse().ok()?]))
+}

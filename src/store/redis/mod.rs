@@ -1,0 +1,234 @@
+//! Redis and Valkey, 6.0 or newer: counts in hashes, what changed in a stream, by scripts.
+//!
+//! The keys of a shard begin with `{<prefix>:<namespace>:<shard>}`, which is a hash tag, so that a
+//! cluster keeps them in one place; `push.lua` says what they hold. Counts expire with their
+//! window, and a shard that is not used any more expires as a whole, after its counts. The server
+//! must not evict keys (`maxmemory-policy noeviction`): counts would be lost unnoticed.
+
+mod answer;
+mod connection;
+#[cfg(test)]
+mod cost_tests;
+mod failure;
+mod key;
+#[cfg(test)]
+mod proxy;
+mod script;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use redis::Cmd;
+
+use self::answer::Answer;
+use self::connection::Link;
+use self::key::WindowName;
+use self::script::Script;
+use super::error::StoreError;
+use super::options::{RedisOptions, StoreOptions};
+use super::strategy::{Batch, Count, Diff, Epoch, Pushed, Shard, Strategy};
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+
+/// A Redis of one server, or of several of which only one can be written to.
+#[derive(Debug)]
+pub struct Redis {
+    link: Link,
+    prefix: Box<str>,
+    push: Script,
+    open_epoch: Script,
+    get_window: Script,
+}
+
+/// How far a reading of all counters is.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// An index into the windows.
+    window: usize,
+    /// Where in that window's hash: 0 at its beginning.
+    cursor: u64,
+    /// The number of the connection that gave the cursor.
+    connection: u64,
+    /// How many counters the page is to have, roughly.
+    counters: usize,
+}
+
+impl Default for Step {
+    /// The first page is small: how long the keys are is not known yet.
+    fn default() -> Step {
+        Step {
+            window: 0,
+            cursor: 0,
+            connection: 0,
+            counters: Batch::MAX_DIFFS / 5,
+        }
+    }
+}
+
+/// For how long a shard lives if nothing happens after its epoch was opened; as in `push.lua`.
+const LIFE: Duration = Duration::from_secs(3600);
+
+impl Strategy for Redis {
+    type Options = RedisOptions;
+    type Step = Step;
+
+    fn new(options: &StoreOptions, own: &RedisOptions) -> Redis {
+        Redis {
+            link: Link::new(options, own),
+            prefix: own.prefix.clone(),
+            push: Script::new("push.lua", include_str!("push.lua")),
+            open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
+            get_window: Script::new("get_window.lua", include_str!("get_window.lua")),
+        }
+    }
+
+    fn shards(&self) -> u16 {
+        1
+    }
+
+    async fn push_diffs(
+        &mut self,
+        shard: &Shard,
+        batch: &Batch,
+        limit: usize,
+    ) -> Result<Pushed, StoreError> {
+        let mut call = self.push.call(&self.shard_key(shard));
+        call.arg(batch.epoch.to_string())
+            .arg(batch.node.to_string())
+            .arg(batch.number)
+            // Nothing comes before 0, and no number is as large as what this makes of it.
+            .arg(batch.number.wrapping_sub(1))
+            .arg(tag(batch))
+            .arg(batch.position.map(key::position).unwrap_or_default())
+            .arg(limit);
+        for (window, diffs) in by_window(&batch.diffs) {
+            let expires_in = diffs.iter().map(|diff| diff.expires_in).max();
+            call.arg(window.to_string())
+                .arg(millis(expires_in.unwrap_or_default()))
+                .arg(diffs.len());
+            for diff in diffs {
+                call.arg(&diff.key).arg(diff.diff.thousandths());
+            }
+        }
+        let read = |value| Answer(value).pushed();
+        self.link.run(&self.push, &call, read).await
+    }
+
+    async fn open_epoch(
+        &mut self,
+        shard: &Shard,
+        instead_of: Option<Epoch>,
+        proposed: Epoch,
+    ) -> Result<Epoch, StoreError> {
+        let mut call = self.open_epoch.call(&self.shard_key(shard));
+        call.arg(instead_of.map(|old| old.to_string()).unwrap_or_default())
+            .arg(proposed.to_string())
+            .arg(proposed.0.get())
+            .arg(millis(LIFE));
+        let read = |value| Answer(value).epoch();
+        self.link.run(&self.open_epoch, &call, read).await
+    }
+
+    async fn get_counters(
+        &mut self,
+        shard: &Shard,
+        epoch: Epoch,
+        windows: &[(WindowSize, u64)],
+        step: Step,
+    ) -> Result<(Vec<Count>, Option<Step>), StoreError> {
+        let Some(&(size, number)) = windows.get(step.window) else {
+            return Ok((Vec::new(), None));
+        };
+        let window = WindowName { size, number };
+        let mut scan = Cmd::new();
+        scan.arg("HSCAN")
+            .arg(key::counts(&self.shard_key(shard), epoch, window))
+            .arg(step.cursor)
+            .arg("COUNT")
+            .arg(step.counters);
+        let value = self.link.exchange(&scan).await?;
+        let connection = self.link.connects();
+        if step.cursor != 0 && step.connection != connection {
+            // Cursors are good for one run of a server, which ends with its connections at the
+            // latest: another one may have another order.
+            return Ok((Vec::new(), Some(Step { cursor: 0, ..step })));
+        }
+        let page = Answer(value).page(window);
+        let (cursor, counts) = page.ok_or_else(|| self.link.misunderstood("HSCAN"))?;
+        let next = Step {
+            cursor,
+            connection,
+            counters: page_size(&counts).unwrap_or(step.counters),
+            window: match cursor {
+                0 => step.window.saturating_add(1),
+                _ => step.window,
+            },
+        };
+        let next = (next.window < windows.len()).then_some(next);
+        Ok((counts, next))
+    }
+
+    async fn get_window(
+        &mut self,
+        shard: &Shard,
+        key: &[u8],
+        size: WindowSize,
+        window: u64,
+    ) -> Result<Hits, StoreError> {
+        let name = WindowName {
+            size,
+            number: window,
+        };
+        let mut call = self.get_window.call(&self.shard_key(shard));
+        call.arg(name.to_string()).arg(key);
+        let read = |value| Answer(value).total();
+        self.link.run(&self.get_window, &call, read).await
+    }
+
+    /// Does nothing: counts expire.
+    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+}
+
+impl Redis {
+    fn shard_key(&self, shard: &Shard) -> String {
+        key::shard(&self.prefix, shard)
+    }
+}
+
+/// What tells a batch's entry in the stream from that of any other batch, in any epoch.
+fn tag(batch: &Batch) -> u64 {
+    let [random, _] = batch.node.0;
+    random ^ batch.number ^ batch.epoch.0.get()
+}
+
+fn by_window(diffs: &[Diff]) -> BTreeMap<WindowName, Vec<&Diff>> {
+    let mut windows: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for diff in diffs {
+        let name = WindowName {
+            size: diff.size,
+            number: diff.window,
+        };
+        windows.entry(name).or_default().push(diff);
+    }
+    windows
+}
+
+/// How many counters a page may have after this one, for keys of about the same length; `None` if
+/// it is empty.
+fn page_size(page: &[Count]) -> Option<usize> {
+    let bytes: usize = page.iter().map(|count| count.key.len()).sum();
+    let length = bytes.checked_div(page.len())?;
+    let counters = (2 * Batch::MAX_KEY_BYTES).checked_div(length)?;
+    Some(counters.clamp(1, Batch::MAX_DIFFS))
+}
+
+/// Whole milliseconds, at least one: no expiry is now.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
+}

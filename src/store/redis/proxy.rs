@@ -1,0 +1,71 @@
+//! Servers that are not Redis: one that loses answers, and one that has only one answer.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+
+use super::testing::tcp;
+use crate::store::server::ServerAddress;
+
+/// Passes everything on between its clients and a server, until it is told to cut.
+pub(super) struct Proxy {
+    pub(super) address: ServerAddress,
+    cuts: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    pub(super) fn start(server_port: u16) -> Proxy {
+        let cuts = Arc::new(AtomicBool::new(false));
+        let cuts_here = cuts.clone();
+        let address = listen(move |client| {
+            let server = TcpStream::connect(("127.0.0.1", server_port)).unwrap();
+            let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || pass_on(from, to, || false));
+            pass_on(server, client, || cuts_here.swap(false, Ordering::Relaxed));
+        });
+        Proxy { address, cuts }
+    }
+
+    /// The next answer is lost, and its connection closed.
+    pub(super) fn cut_next_answer(&self) {
+        self.cuts.store(true, Ordering::Relaxed);
+    }
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, cut: impl Fn() -> bool) {
+    let mut buffer = [0; 65536];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        if cut() || to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Starts a server that answers `PING` as it should, and anything else with `line`.
+pub(super) fn with_one_answer(line: &'static str) -> ServerAddress {
+    listen(move |mut client| {
+        let mut buffer = [0; 65536];
+        while let Ok(length @ 1..) = client.read(&mut buffer) {
+            let is_ping = buffer[..length].windows(4).any(|word| word == b"PING");
+            let answer = if is_ping { "+PONG" } else { line };
+            let _ = client.write_all(format!("{answer}\r\n").as_bytes());
+        }
+    })
+}
+
+/// Accepts connections, each in a thread of its own, for as long as the process lives.
+fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> ServerAddress {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(client.unwrap()));
+        }
+    });
+    tcp(port)
+}

@@ -1,0 +1,171 @@
+-- Applies a batch of a node, once, and answers what others changed since the node's position.
+--
+-- KEYS[1]  the hash of a shard: epoch, position (of the last change), b:<node> (the number of the
+--          node's last batch). All other keys are derived from it, and share its hash tag:
+--          <shard>:<epoch>:<window>  a hash of counts
+--          <shard>:<epoch>:s         the stream of changes
+-- ARGV     epoch, node, number of the batch, the number before it, the batch's tag, the node's
+--          position or '', how many counters to answer; then for each window its name,
+--          milliseconds until it ends, the number of its diffs, and for each diff the key and
+--          thousandths.
+--
+-- A position is the id of an entry in the stream, <sequence>-<tag>. The sequence counts bytes, so
+-- that it tells how much lies between two entries. The tag tells an entry from another one that
+-- got the same sequence because a failover lost the first.
+--
+-- Numbers that may be large are strings, or formatted with %.0f: Lua prints 1e+14 by itself.
+
+-- How much the stream holds before the oldest entries go, and how much of it is looked at for one
+-- answer, in bytes. An entry counts for a little more than its content.
+local KEPT, SCANNED, OVERHEAD = 16777216, 65536, 100
+-- How many entries are read at once, and how many counts.
+local ENTRIES, COUNTS = 16, 1000
+-- For how long an unused shard is kept, and for how long it outlives its counts: milliseconds.
+local LIFE, MARGIN = 3600000, 60000
+
+local shard = KEYS[1]
+local epoch, node, number, previous, tag, position = unpack(ARGV, 1, 6)
+local limit, FIRST = tonumber(ARGV[7]), 8
+
+local state = redis.call('HMGET', shard, 'epoch', 'position', 'b:' .. node)
+if not state[1] then
+  return {'none'}
+elseif state[1] ~= epoch then
+  return {'other', state[1]}
+end
+local before, applied = state[2], state[3] or '0'
+local last = before
+local base = shard .. ':' .. epoch .. ':'
+local stream = base .. 's'
+
+local function sequence(id)
+  return tonumber(string.match(id, '^%d+'))
+end
+
+-- Has the key live for at least so long.
+local function extend(key, life)
+  if redis.call('PTTL', key) < life then
+    redis.call('PEXPIRE', key, life)
+  end
+end
+
+local function trim()
+  local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+  local kept = sequence(last) - sequence(oldest[1])
+  if kept > KEPT then
+    local length = redis.call('XLEN', stream)
+    redis.call('XTRIM', stream, 'MAXLEN', '~', math.floor(length * KEPT / kept))
+  end
+end
+
+local function apply()
+  -- The first write, as one that needs memory: if the server refuses writes, it refuses this one,
+  -- and nothing was done yet. Later ones are not refused.
+  redis.call('HSET', shard, 'b:' .. node, number)
+  local changes, count, life, at = {}, 0, LIFE, FIRST
+  while ARGV[at] do
+    local window, left, diffs = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+    local counts, keys = base .. window, {}
+    for i = 1, diffs do
+      local key = at + 1 + 2 * i
+      keys[i] = ARGV[key]
+      redis.call('HINCRBY', counts, ARGV[key], ARGV[key + 1])
+    end
+    extend(counts, left)
+    life = math.max(life, left + MARGIN)
+    changes[#changes + 1] = window
+    changes[#changes + 1] = keys
+    count = count + diffs
+    at = at + 3 + 2 * diffs
+  end
+  local packed = cmsgpack.pack(changes)
+  last = string.format('%.0f-%s', sequence(before) + #packed + OVERHEAD, tag)
+  redis.call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
+  redis.call('HSET', shard, 'position', last)
+  trim()
+  extend(stream, life)
+  extend(shard, life)
+end
+
+if ARGV[FIRST] and applied == previous then
+  apply()
+elseif applied ~= number then
+  return {'lost'}
+else
+  -- Does nothing, but a replica refuses it: what is read from one may be old.
+  redis.call('HDEL', shard, '')
+  if redis.call('PTTL', shard) < LIFE / 2 then
+    extend(stream, LIFE)
+    extend(shard, LIFE)
+  end
+end
+
+-- The counters that others changed: for each window its keys, each once, in groups of one call.
+local groups, open, seen, noted = {}, {}, {}, 0
+
+local function note(window, keys)
+  local known = seen[window] or {}
+  seen[window] = known
+  for _, key in ipairs(keys) do
+    if not known[key] then
+      known[key] = true
+      noted = noted + 1
+      local group = open[window]
+      if not group or #group == COUNTS then
+        group = {}
+        open[window] = group
+        groups[#groups + 1] = {window, group}
+      end
+      group[#group + 1] = key
+    end
+  end
+end
+
+-- Returns up to where changes were noted, and whether there are more; nothing if the stream does
+-- not have the position any more, or never had it.
+local function collect()
+  local at = position
+  while at ~= last do
+    local entries = redis.call('XRANGE', stream, at, '+', 'COUNT', ENTRIES)
+    if #entries < 2 or entries[1][1] ~= at then
+      return nil
+    end
+    for i = 2, #entries do
+      local id, fields = entries[i][1], entries[i][2]
+      if fields[2] ~= node then
+        if noted > 0 and noted + tonumber(fields[4]) > limit then
+          return at, true
+        end
+        local changes = cmsgpack.unpack(fields[6])
+        for j = 1, #changes, 2 do
+          note(changes[j], changes[j + 1])
+        end
+      end
+      at = id
+      if at ~= last and sequence(at) - sequence(position) > SCANNED then
+        return at, true
+      end
+    end
+  end
+  return at, false
+end
+
+local time = redis.call('TIME')
+local at, has_more
+if position == before then
+  -- Nothing was changed but by this batch.
+  at, has_more = last, false
+elseif position ~= '' then
+  at, has_more = collect()
+end
+if not at then
+  return {'behind', time[1], time[2], last}
+end
+
+local counts = {}
+for _, group in ipairs(groups) do
+  counts[#counts + 1] = group[1]
+  counts[#counts + 1] = group[2]
+  counts[#counts + 1] = redis.call('HMGET', base .. group[1], unpack(group[2]))
+end
+return {'since', time[1], time[2], at, has_more and 1 or 0, counts}

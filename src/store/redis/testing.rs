@@ -1,0 +1,241 @@
+//! Redis servers of the tests' own.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
+
+use super::{Redis, key};
+use crate::store::conformance::Fixture;
+use crate::store::options::{Credentials, RedisOptions, StoreOptions, Strategy as Kind, Topology};
+use crate::store::server::ServerAddress;
+use crate::store::strategy::{Shard, Strategy};
+
+/// A server on a port and a socket of its own, in a directory of its own, killed with the value.
+pub(super) struct Server {
+    process: Child,
+    dir: PathBuf,
+    pub(super) port: u16,
+    arguments: Vec<String>,
+}
+
+impl Server {
+    /// Starts a server, which is ready then. `arguments` follow those that all have.
+    pub(super) fn start(arguments: &[&str]) -> Server {
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ratelimit-redis-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).unwrap();
+        let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+        // The port may be taken by somebody else before the server has it.
+        for _ in 0..10 {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            drop(listener);
+            let mut server = Server {
+                process: spawn(&dir, port, &arguments),
+                dir: dir.clone(),
+                port,
+                arguments: arguments.clone(),
+            };
+            if server.becomes_ready() {
+                return server;
+            }
+        }
+        panic!("redis-server does not start: see {}", dir.display());
+    }
+
+    /// Whether the server answers before it ends, for which it has 10 seconds.
+    fn becomes_ready(&mut self) -> bool {
+        for _ in 0..1000 {
+            if self.process.try_wait().unwrap().is_some() {
+                return false;
+            }
+            // One that wants a password, or is loading, is not ready to answer, but one does.
+            match self.ask::<String>(&["PING"]) {
+                Ok(_) => return true,
+                Err(error) if error.code() == Some("NOAUTH") => return true,
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        false
+    }
+
+    /// The answer to a command, from a connection of its own.
+    pub(super) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
+        self.ask_as("", command)
+    }
+
+    /// The same from a connection that gives a password, unless it is empty.
+    pub(super) fn ask_as<T: FromRedisValue>(
+        &self,
+        password: &str,
+        command: &[&str],
+    ) -> RedisResult<T> {
+        let mut info = ConnectionAddr::Unix(self.socket()).into_connection_info()?;
+        if !password.is_empty() {
+            let settings = info.redis_settings().clone().set_password(password);
+            info = info.set_redis_settings(settings);
+        }
+        let mut connection = redis::Client::open(info)?.get_connection()?;
+        redis::cmd(command[0])
+            .arg(&command[1..])
+            .query(&mut connection)
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.dir.join("socket")
+    }
+
+    pub(super) fn tcp(&self) -> ServerAddress {
+        tcp(self.port)
+    }
+
+    /// How long its main thread has been on a processor, in microseconds.
+    pub(super) fn cpu_micros(&self) -> u64 {
+        let pid = self.process.id();
+        let statistics = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap();
+        let nanos: u64 = statistics.split(' ').next().unwrap().parse().unwrap();
+        nanos / 1000
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts a killed server again, in the same place.
+    pub(super) fn start_again(&mut self) {
+        self.process = spawn(&self.dir, self.port, &self.arguments);
+        assert!(self.becomes_ready());
+    }
+
+    /// Sends the process a signal: `STOP`, `CONT`.
+    pub(super) fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        kill.arg(format!("-{name}"))
+            .arg(self.process.id().to_string());
+        assert!(kill.status().unwrap().success());
+    }
+}
+
+fn spawn(dir: &PathBuf, port: u16, arguments: &[String]) -> Child {
+    let program = std::env::var("TEST_REDIS_SERVER").unwrap_or("redis-server".into());
+    Command::new(&program)
+        .current_dir(dir)
+        .args([
+            "--bind",
+            "127.0.0.1",
+            "--unixsocket",
+            "socket",
+            "--save",
+            "",
+        ])
+        .args(["--logfile", "log", "--port", &port.to_string()])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| {
+            panic!("{program} cannot be run ({error}): apt-get install redis-server")
+        })
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if !thread::panicking() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+pub(super) fn tcp(port: u16) -> ServerAddress {
+    let host = "127.0.0.1".into();
+    ServerAddress::Tcp { host, port }
+}
+
+/// The options of a store with these servers.
+pub(super) fn options(servers: &[ServerAddress]) -> (StoreOptions, RedisOptions) {
+    let redis = RedisOptions {
+        topology: Topology::Single,
+        database: 0,
+        prefix: "rl".into(),
+    };
+    let options = StoreOptions {
+        strategy: Kind::Redis(redis.clone()),
+        servers: servers.to_vec(),
+        credentials: Credentials::default(),
+        // Long enough for a machine that is busy.
+        connect_timeout: Duration::from_secs(10),
+        timeout: Duration::from_secs(10),
+        tls: None,
+    };
+    (options, redis)
+}
+
+pub(super) fn connect(server: ServerAddress) -> Redis {
+    let (options, redis) = options(&[server]);
+    Redis::new(&options, &redis)
+}
+
+fn forget_changes(server: &Server, shard: &Shard) {
+    let shard = key::shard("rl", shard);
+    let epoch: String = server.ask(&["HGET", &shard, "epoch"]).unwrap();
+    let stream = format!("{shard}:{epoch}:s");
+    let _: i64 = server.ask(&["XTRIM", &stream, "MAXLEN", "0"]).unwrap();
+}
+
+/// A server that is spoken to through its port.
+pub(super) struct Tcp(Server);
+
+impl Fixture for Tcp {
+    type Store = Redis;
+
+    fn start() -> Tcp {
+        Tcp(Server::start(&[]))
+    }
+
+    fn connect(&self) -> Redis {
+        connect(self.0.tcp())
+    }
+
+    fn flush(&self) {
+        let _: String = self.0.ask(&["FLUSHALL"]).unwrap();
+    }
+
+    fn forget_changes(&self, shard: &Shard) {
+        forget_changes(&self.0, shard);
+    }
+}
+
+/// A server that is spoken to through its socket.
+pub(super) struct Unix(Server);
+
+impl Fixture for Unix {
+    type Store = Redis;
+
+    fn start() -> Unix {
+        // No port at all.
+        Unix(Server::start(&["--port", "0"]))
+    }
+
+    fn connect(&self) -> Redis {
+        connect(ServerAddress::Unix(self.0.socket()))
+    }
+
+    fn flush(&self) {
+        let _: String = self.0.ask(&["FLUSHALL"]).unwrap();
+    }
+
+    fn forget_changes(&self, shard: &Shard) {
+        forget_changes(&self.0, shard);
+    }
+}

@@ -1,0 +1,257 @@
+//! What every datastore does for the nodes of a cluster, and in what terms.
+//!
+//! # Exactly once
+//!
+//! The counts of a namespace are kept in shards; each shard stands for itself. Its counts are born
+//! with a random [`Epoch`] and lost with it. Within an epoch a node pushes its batches under the
+//! numbers 1, 2, 3, ... The store applies a batch only if its number follows the last one that it
+//! applied of this node, in one atomic step with noting that number, and answers a repeat without
+//! applying it. So a node that does not know what became of a batch sends the same batch again.
+//!
+//! # Only what changed
+//!
+//! With a batch goes the [`Position`] up to which the node has seen the store's changes; the answer
+//! holds the totals that others changed since, as they are after the batch. A node without a
+//! position, or with one that the store cannot follow up, is given the present one, and then reads
+//! everything that matters with [`Strategy::get_counters`]: what is changed meanwhile comes after
+//! that position.
+
+use core::fmt;
+use core::num::NonZeroU64;
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::error::StoreError;
+use super::options::StoreOptions;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+
+/// A node: 128 random bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NodeId(pub [u64; 2]);
+
+/// 32 hexadecimal digits.
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NodeId([high, low]) = self;
+        write!(f, "{high:016x}{low:016x}")
+    }
+}
+
+/// The name of a shard's counts from their birth to their loss: 64 random bits, not all zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Epoch(pub NonZeroU64);
+
+/// 16 hexadecimal digits.
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A point in the sequence of a shard's changes. Only the strategy that gave it knows what it
+/// says. In another epoch the store does not know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position(pub [u64; 2]);
+
+/// A part of a namespace's counts, which a datastore keeps in one place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shard {
+    /// The name of the namespace.
+    pub namespace: Arc<str>,
+    /// Less than [`Strategy::shards`]; chosen by the key's bytes alone, so that all counts of a
+    /// key are in one shard.
+    pub number: u16,
+}
+
+/// What a node counted since it last pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diff {
+    /// The key: 1 to 65535 bytes, any.
+    pub key: Vec<u8>,
+    /// The size of the window.
+    pub size: WindowSize,
+    /// The number of the window: Unix time divided by the size.
+    pub window: u64,
+    /// What is to be added to the total; may be negative.
+    pub diff: Hits,
+    /// All that the node counted in the window, this diff included: for a store that keeps a row
+    /// for each node, since it cannot add.
+    pub local: Hits,
+    /// How long from now the window matters: to its start + 2 sizes, and a margin for clocks that
+    /// differ. The store keeps its counts for at least as long.
+    pub expires_in: Duration,
+}
+
+/// What a node pushes, or asks, at once.
+///
+/// A sensible batch has at most [`Batch::MAX_DIFFS`] diffs and [`Batch::MAX_KEY_BYTES`] bytes of
+/// keys. A larger one is taken too, but holds the store's server for longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Who pushes.
+    pub node: NodeId,
+    /// The epoch that the node believes the shard to be in.
+    pub epoch: Epoch,
+    /// With diffs: the number of this batch, from 1. Without, which is how a node only asks: that
+    /// of the node's last batch, 0 if there was none in this epoch.
+    pub number: u64,
+    /// Up to where the node has seen the changes of others; `None`: it has seen nothing.
+    pub position: Option<Position>,
+    /// The diffs. A counter may occur several times; the order does not matter.
+    pub diffs: Vec<Diff>,
+}
+
+impl Batch {
+    /// As many diffs as a store applies in a few milliseconds.
+    pub const MAX_DIFFS: usize = 500;
+    /// As many bytes of keys as go with them. A batch of one diff may have a longer key.
+    pub const MAX_KEY_BYTES: usize = 32 * 1024;
+}
+
+/// The total of a counter in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The size of the window.
+    pub size: WindowSize,
+    /// The number of the window.
+    pub window: u64,
+    /// What all nodes together have pushed.
+    pub total: Hits,
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// The store has applied it, now or before; or there was nothing to apply.
+    Applied {
+        /// What others changed.
+        changes: Changes,
+        /// The store's clock.
+        now: UnixMillis,
+    },
+    /// The shard is in this epoch; nothing was applied.
+    OtherEpoch(Epoch),
+    /// The shard has no epoch: it is new, or everything in it was lost, or has expired. Nothing
+    /// was applied; [`Strategy::open_epoch`] is next.
+    NoEpoch,
+    /// The last batch that the store knows of this node is neither this one nor the one before
+    /// it, so that the store has lost writes. Nothing was applied; a new epoch is to be opened
+    /// instead of this one.
+    Lost,
+}
+
+/// What others changed since a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// All of it, or the first part.
+    Since {
+        /// The counters that another node than the asking one changed since its position, each
+        /// once. Totals are as of the answer: they include this node's batches up to the one that
+        /// is answered, and no later one.
+        counts: Vec<Count>,
+        /// Up to where changes are in `counts`, or were this node's own.
+        position: Position,
+        /// Whether there are further changes after `position`.
+        has_more: bool,
+    },
+    /// The store cannot say: the batch had no position, or one that is too long ago, or that the
+    /// store has lost. What others changed up to the present `position` is to be read with
+    /// [`Strategy::get_counters`].
+    Behind {
+        /// Where the changes were when the batch was answered.
+        position: Position,
+    },
+}
+
+/// A datastore, as one node's connection to it.
+///
+/// Methods take one exchange with a server each, or few. An error leaves a strategy usable: the
+/// next call connects again where that is needed. No method repeats by itself what may have been
+/// applied. A call that is dropped before it is done counts as one that timed out.
+#[expect(
+    async_fn_in_trait,
+    reason = "used generically, on a runtime of a single thread: futures need not be Send"
+)]
+pub trait Strategy: Sized {
+    /// The options that only this kind of datastore has.
+    type Options;
+    /// How far a reading of all counters is. The default is the beginning. It is good for the
+    /// strategy object that gave it, for as long as the process lives.
+    type Step: Clone + fmt::Debug + Default;
+
+    /// A strategy that will connect to the servers of `options` when it is first used. `own` are
+    /// the options of `options.strategy`.
+    fn new(options: &StoreOptions, own: &Self::Options) -> Self;
+
+    /// Into how many shards the keys of a namespace are divided; at least 1.
+    fn shards(&self) -> u16;
+
+    /// Applies a batch, unless it was applied before, and answers what others changed: up to
+    /// `limit` counters, or those of one batch if these are more.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; whether the batch was applied is then unknown, unless
+    /// [`StoreError::may_have_applied`] says that it was not.
+    async fn push_diffs(
+        &mut self,
+        shard: &Shard,
+        batch: &Batch,
+        limit: usize,
+    ) -> Result<Pushed, StoreError>;
+
+    /// Gives the shard the epoch `proposed`, if its epoch is `instead_of` or it has none; the counts
+    /// of the old one are gone. Returns the epoch that the shard is in then: of several nodes that
+    /// propose one at the same time, one wins, and all get its epoch.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; to call it again is harmless.
+    async fn open_epoch(
+        &mut self,
+        shard: &Shard,
+        instead_of: Option<Epoch>,
+        proposed: Epoch,
+    ) -> Result<Epoch, StoreError>;
+
+    /// One page of the counters of `windows` (size, number), and the step to the next page; `None`
+    /// after the last one.
+    ///
+    /// A count that exists from the first page to the last is returned at least once, with a total
+    /// that it had in between. The counts of another epoch are never returned: there are none then.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; the same step can be taken again.
+    async fn get_counters(
+        &mut self,
+        shard: &Shard,
+        epoch: Epoch,
+        windows: &[(WindowSize, u64)],
+        step: Self::Step,
+    ) -> Result<(Vec<Count>, Option<Self::Step>), StoreError>;
+
+    /// The total of one counter in the shard's present epoch; zero if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]
+    async fn get_window(
+        &mut self,
+        shard: &Shard,
+        key: &[u8],
+        size: WindowSize,
+        window: u64,
+    ) -> Result<Hits, StoreError>;
+
+    /// Removes some of the counts that no longer matter at `now`, where the store does not do that
+    /// by itself. Returns whether there may be more of them.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]
+    async fn purge(&mut self, shard: &Shard, now: UnixMillis) -> Result<bool, StoreError>;
+}
