@@ -163,11 +163,12 @@ impl Geometry {
         let workers = (len / (64 << 10)).clamp(2, 16);
         let namespace = size_of::<DirectoryEntry>()
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
-        // One to three hundredths of the memory.
-        let sync_slots = (len >> 20).clamp(1, 64);
-        let records = (len / 2048)
-            .clamp(8, MAX_RECORDS)
-            .saturating_mul(sync_slots);
+        // A fortieth of the memory.
+        let sync_slots = (len >> 17).clamp(2, 64);
+        let share = (len / 40 / size_of::<Record>())
+            .checked_div(sync_slots)
+            .unwrap_or_default();
+        let records = share.clamp(16, MAX_RECORDS).saturating_mul(sync_slots);
         let fixed = size_of::<Header>()
             .saturating_add(namespaces.saturating_mul(namespace))
             .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
