@@ -171,8 +171,8 @@ impl fmt::Display for RateLimitingError {
             RateLimitingError::NotAccounted => "the key is empty or longer than 65535 bytes",
             RateLimitingError::TooManyNamespaces => "the zone has no room for another namespace",
             RateLimitingError::TooManySynced => {
-                "the zone has no room for another namespace that is synced: it has for two, or \
-                 for one in 128k, up to 64"
+                "the zone has no room for another namespace that is synced: it has for one, or \
+                 for one in 256k, up to 64"
             }
         })
     }

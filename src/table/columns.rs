@@ -83,10 +83,9 @@ impl<'m> Columns<'m> {
     /// Whether these columns, just read, can be counted in as they are: this is the newest
     /// window of a counter in use.
     #[inline]
-    pub(super) fn is_settled(&self, place: Place<'_>, now: UnixMillis) -> bool {
-        // The last load: see `read`.
-        let used = Ticks(place.cell.used.load(Relaxed));
-        self.word.stamp() == self.stamp && !self.is_behind && used == Ticks::at(now.0)
+    pub(super) fn is_settled(&self, place: Place<'_>, size: WindowSize, now: UnixMillis) -> bool {
+        // The date last: see `read`.
+        self.word.stamp() == self.stamp && !self.is_behind && place.is_or_becomes_dated(size, now)
     }
 
     #[inline]
@@ -115,9 +114,10 @@ pub(super) struct PlainColumns<'m> {
 }
 
 impl<'m> PlainColumns<'m> {
-    /// Reads the columns for the window `at`, which `now` is in. `None` if it is another case.
+    /// Reads the columns for `now`. `None` if it is another case.
     #[inline]
-    pub(super) fn read(place: Place<'m>, at: Position, now: UnixMillis) -> Option<Self> {
+    pub(super) fn read(place: Place<'m>, size: WindowSize, now: UnixMillis) -> Option<Self> {
+        let at = size.at(now);
         let window = |number| Stamp::new(number, place.meta.salt());
         let (stamp, before) = (window(at.number), window(at.number.wrapping_sub(1)));
         // In the order and for the reasons of `Columns::read`.
@@ -125,7 +125,6 @@ impl<'m> PlainColumns<'m> {
         let (remote, other_remote) = place.cell.remote_columns(at.number);
         let (word, other) = (load(current), load(other));
         let (remote, other_remote) = (load(remote), load(other_remote));
-        let used = Ticks(place.cell.used.load(Relaxed));
 
         let previous = if other.stamp() == before {
             other.hits()
@@ -137,7 +136,7 @@ impl<'m> PlainColumns<'m> {
         let is_plain = word.stamp() == stamp
             && remote.stamp() != stamp
             && other_remote.stamp() != before
-            && used == Ticks::at(now.0);
+            && place.is_or_becomes_dated(size, now);
         is_plain.then_some(PlainColumns {
             at,
             current,
@@ -161,6 +160,12 @@ impl<'m> PlainColumns<'m> {
 #[inline]
 pub(super) fn load(column: &AtomicU64) -> Word {
     Word::from_bits(column.load(Acquire))
+}
+
+/// Whether all that a counter holds that was last `used` then is forgotten.
+#[inline]
+fn is_long_ago(used: Ticks, size: WindowSize, now: Ticks) -> bool {
+    used != now && used.is_over(now, size.millis().saturating_mul(2))
 }
 
 impl Cell {
@@ -263,6 +268,16 @@ impl<'m> Place<'m> {
         self.touch(now);
     }
 
+    /// Whether it is noted that the counter, whose words were just read, is in use now. Notes it if
+    /// it was in use a little while ago: among many keys, that is what nearly every hit finds.
+    #[inline]
+    fn is_or_becomes_dated(self, size: WindowSize, now: UnixMillis) -> bool {
+        let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
+        // Otherwise `settle` knows what to do.
+        used == now
+            || !(used.is_after(now) || is_long_ago(used, size, now)) && self.date(used, now).is_ok()
+    }
+
     /// Notes that the counter is in use: `used` never goes back while the clock does not, so that
     /// a counter with hits of a live window never looks unused.
     fn touch(&self, now: UnixMillis) {
@@ -271,19 +286,25 @@ impl<'m> Place<'m> {
         if used == now || (used.is_after(now) && !now.is_over(used, Ticks::SKEW_MILLIS)) {
             return;
         }
-        // If this fails, somebody else has just noted the same. Release: pairs with the acquiring
-        // loads of whoever sees the hit that follows.
+        // If this fails, somebody else has just noted the same.
+        let _ = self.date(used, now);
+    }
+
+    /// Replaces the date that was read as `used`.
+    #[inline]
+    fn date(&self, used: Ticks, now: Ticks) -> Result<u32, u32> {
+        // Release: pairs with the acquiring loads of whoever sees the hit that follows.
         let date = &self.cell.used;
-        let _ = date.compare_exchange(used.0, now.0, Release, Relaxed);
+        let result = date.compare_exchange(used.0, now.0, Release, Relaxed);
         fail_point!("touch.dated");
+        result
     }
 
     /// Whether the counter was not used for so long that all it holds is forgotten, even if its
     /// stamps look right: those come round again.
     pub(super) fn is_old(&self, size: WindowSize, now: UnixMillis) -> bool {
-        let millis = size.millis().saturating_mul(2);
-        let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
-        used != now && used.is_over(now, millis)
+        let used = Ticks(self.cell.used.load(Relaxed));
+        is_long_ago(used, size, Ticks::at(now.0))
     }
 
     /// Clears the columns of the window `number`, if they hold it.

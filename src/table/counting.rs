@@ -90,7 +90,7 @@ impl<'m> CounterTable<'m> {
             return None;
         }
         let now = clock.now();
-        let columns = PlainColumns::read(place, counter.size.at(now), now)?;
+        let columns = PlainColumns::read(place, counter.size, now)?;
         let before = columns.counts();
         if !window_type.admits(counter.size, &before, limit, value) {
             return Some(Counted::refused(before));
@@ -168,7 +168,7 @@ impl<'m> CounterTable<'m> {
         let mut now = clock.now();
         loop {
             let mut columns = Columns::read(place.cell, place.meta, counter.size.at(now));
-            if !columns.is_settled(place, now) {
+            if !columns.is_settled(place, counter.size, now) {
                 columns = place.settle(counter.size, &mut now, clock)?;
             }
             let before = columns.counts();

@@ -297,7 +297,6 @@ fn dying_while_giving_back() {
 fn dying_while_naming_a_counter() {
     let points = [
         "add.counted",
-        "change.noted",
         "insert.claimed",
         "insert.cleared",
         "insert.dated",

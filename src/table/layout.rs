@@ -159,16 +159,16 @@ struct Geometry {
 
 impl Geometry {
     fn of(len: usize) -> Result<Geometry, LayoutError> {
-        let namespaces = (len / (32 << 10)).clamp(8, 1 << NamespaceIndex::BITS);
+        let namespaces = (len / (64 << 10)).clamp(8, 1 << NamespaceIndex::BITS);
         let workers = (len / (64 << 10)).clamp(2, 16);
         let namespace = size_of::<DirectoryEntry>()
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
-        // A fortieth of the memory.
-        let sync_slots = (len >> 17).clamp(2, 64);
-        let share = (len / 40 / size_of::<Record>())
-            .checked_div(sync_slots)
+        // A fiftieth of the memory.
+        let sync_slots = (len >> 18).clamp(1, 64);
+        let share = (len / 50)
+            .checked_div(size_of::<Record>().saturating_mul(sync_slots))
             .unwrap_or_default();
-        let records = share.clamp(16, MAX_RECORDS).saturating_mul(sync_slots);
+        let records = share.clamp(8, MAX_RECORDS).saturating_mul(sync_slots);
         let fixed = size_of::<Header>()
             .saturating_add(namespaces.saturating_mul(namespace))
             .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
@@ -337,7 +337,7 @@ mod tests {
         ] {
             let geometry = Geometry::of(len).unwrap();
             let cells = geometry.buckets * WAYS * size_of::<Cell>();
-            assert!(cells * 100 >= len * 88, "{len}: {geometry:?}");
+            assert!(cells * 100 >= len * 86, "{len}: {geometry:?}");
         }
         assert_eq!(Geometry::of(1024), Err(LayoutError::TooSmall));
         assert_eq!(Geometry::of(0), Err(LayoutError::TooSmall));

@@ -54,6 +54,7 @@ impl Ticks {
 
     /// Whether `self` is in the future at `now`, as after the clock was set back, or for somebody
     /// whose time is old.
+    #[inline]
     pub(super) const fn is_after(self, now: Ticks) -> bool {
         self.until(now) == 0 && self.0 != now.0
     }

@@ -211,7 +211,7 @@ impl<'m> CounterTable<'m> {
     /// Finds or makes the directory entry of the namespace `name` (at most 64 bytes; longer
     /// ones are cut).
     ///
-    /// Returns `None` if the directory is full: it has room for one namespace per 32 KiB of the
+    /// Returns `None` if the directory is full: it has room for one namespace per 64 KiB of the
     /// zone, 8 to 1024 in all.
     pub fn namespace(&self, name: &[u8]) -> Option<NamespaceIndex> {
         let index = self

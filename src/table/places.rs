@@ -1,8 +1,10 @@
 //! Where a counter's cell is: finding it, and making room for a new one.
 //!
-//! An identity has two buckets, and in the first of them a home cell. The home is compared first:
-//! most counters are there, and are found at the cost of one cache line. Only if it is not there
-//! the tags of both buckets are read, which tell the few cells that are worth a look.
+//! An identity has two buckets, and in each of them a home cell. The first home is compared first:
+//! most counters are there. While its cache line is on its way, so is that of the second home,
+//! where most others are: what takes time is to wait for memory, and both are waited for at once.
+//! Only if a counter is in neither the tags of both buckets are read, which tell the few cells that
+//! are worth a look.
 //!
 //! No lock is taken. A cell changes hands in steps, each of which leaves the table usable should
 //! the process end after it:
@@ -46,7 +48,8 @@ pub(super) struct Place<'m> {
 /// The places that an identity can have.
 struct Home {
     buckets: [usize; 2],
-    way: usize,
+    /// The way of the home in each of them.
+    ways: [usize; 2],
     tag: u8,
 }
 
@@ -82,7 +85,7 @@ impl Home {
         }
         Home {
             buckets: [first, second],
-            way: home_way(two),
+            ways: [home_way(two), home_way(one)],
             tag: tag_of(two),
         }
     }
@@ -184,29 +187,36 @@ impl<'m> CounterTable<'m> {
     /// Finds the cell of `id`.
     #[inline]
     pub(super) fn find(&self, id: Identity) -> Option<Place<'m>> {
-        match self.find_at_home(id) {
-            Some(place) => Some(place),
-            None => self.find_elsewhere(id),
-        }
+        self.find_at_home(id).or_else(|| self.find_elsewhere(id))
     }
 
-    #[inline]
-    fn find_at_home(&self, id: Identity) -> Option<Place<'m>> {
-        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.cell, id);
-        self.home(id).filter(found)
-    }
-
-    /// The home of `id`, whatever is there.
+    /// The first home of `id`, whatever is there; the second is being fetched meanwhile.
     #[inline(always)]
     pub(super) fn home(&self, id: Identity) -> Option<Place<'m>> {
         let [one, two] = id.0;
         let buckets: &'m [Bucket] = self.parts.buckets;
-        let bucket = buckets.get(scale(one, buckets.len()))?;
-        let cell = bucket.get(home_way(two))?;
+        let (first, second) = (scale(one, buckets.len()), scale(two, buckets.len()));
+        // Before the first home is there to be compared: see above.
+        prefetch(buckets.get(second)?.get(home_way(one))?);
+        let cell = buckets.get(first)?.get(home_way(two))?;
         let meta = meta_of(cell);
         Some(Place { cell, meta })
     }
 
+    /// Finds the cell of `id` if it is one of the homes.
+    #[inline]
+    fn find_at_home(&self, id: Identity) -> Option<Place<'m>> {
+        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.cell, id);
+        self.home(id).filter(found).or_else(|| {
+            let [one, two] = id.0;
+            let buckets: &'m [Bucket] = self.parts.buckets;
+            let cell = buckets.get(scale(two, buckets.len()))?.get(home_way(one))?;
+            let meta = meta_of(cell);
+            Some(Place { cell, meta }).filter(found)
+        })
+    }
+
+    /// Finds the cell of `id` by its tag.
     #[cold]
     fn find_elsewhere(&self, id: Identity) -> Option<Place<'m>> {
         let home = Home::of(id, self.parts.buckets.len());
@@ -224,13 +234,11 @@ impl<'m> CounterTable<'m> {
         id: Identity,
         clock: &impl Clock,
     ) -> Place<'m> {
-        match self.find_at_home(id) {
-            Some(place) => place,
-            None => self.insert(counter, id, clock),
-        }
+        self.find_at_home(id)
+            .unwrap_or_else(|| self.insert(counter, id, clock))
     }
 
-    /// Finds the cell of `counter`, which is not at home, or gives it one.
+    /// Finds the cell of `counter`, which is at neither home, or gives it one.
     #[cold]
     fn insert(&self, counter: &Counter, id: Identity, clock: &impl Clock) -> Place<'m> {
         loop {
@@ -399,13 +407,19 @@ impl<'m> CounterTable<'m> {
 
     /// The cell that a new counter is to have: of all its places the one that costs least.
     fn victim(&self, home: &Home, seen: [Tags; 2], clock: &impl Clock) -> Option<Victim> {
-        // The emptier bucket if the first is crowded, so that neither is full long before the
-        // other; in the first the home, if it can be had.
         let [first, second] = seen.map(|tags| tags.ways_with(0));
-        let is_second = first.count() <= 3 && second.count() > first.count();
-        let unused = if is_second { second } else { first };
-        let is_home = !is_second && unused.contains(home.way);
-        let unused = is_home.then_some(home.way).into_iter().chain(unused);
+        // The emptier bucket if the first is crowded, so that neither is full long before the
+        // other; else the first one whose home can be had. In the bucket, the home if possible.
+        let is_crowded = first.count() <= 4 && second.count() > first.count();
+        let [way, second_way] = home.ways;
+        let (first_home, second_home) = (first.contains(way), second.contains(second_way));
+        let is_second = is_crowded || (second_home && !first_home);
+        let (unused, is_home, way) = if is_second {
+            (second, second_home, second_way)
+        } else {
+            (first, first_home, way)
+        };
+        let unused = is_home.then_some(way).into_iter().chain(unused);
         // A cell that was never used is the best there is: no need to touch the others.
         let never_used = unused
             .map(|way| Slot {
@@ -420,11 +434,12 @@ impl<'m> CounterTable<'m> {
         never_used.or_else(|| {
             // Who remembers an old time takes windows that others have just begun for ended.
             let now = clock.fresh();
-            let slots = [false, true].into_iter().flat_map(|second| {
+            let slots = [false, true].into_iter().zip(home.ways);
+            let slots = slots.flat_map(|(second, first)| {
                 // From the home on.
                 (0..WAYS).map(move |way| Slot {
                     second,
-                    way: way ^ home.way,
+                    way: way ^ first,
                 })
             });
             let victims = slots.filter_map(|slot| {
@@ -458,6 +473,19 @@ impl<'m> CounterTable<'m> {
             .get(if slot.second { second } else { first })?
             .get(slot.way)
     }
+}
+
+/// Has the processor fetch a cell, without waiting for it.
+#[inline]
+fn prefetch(cell: &Cell) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: x86-64 has SSE; a prefetch is a hint, which accesses nothing.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(cell).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = cell;
 }
 
 /// Whether the counter in `cell` is that of `id`. An identity is only replaced while the cell is

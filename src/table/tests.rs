@@ -358,7 +358,7 @@ fn ended_windows_give_way_first_then_the_least_recently_used() {
         fixture.add(&format!("live {n}"), 1);
     }
     let before = fixture.shared.table.zone_stats();
-    for n in 0..5000 {
+    for n in 0..3000 {
         fixture.add(&format!("new {n}"), 1);
     }
     let after = fixture.shared.table.zone_stats();
@@ -401,7 +401,7 @@ fn a_table_is_found_again_but_not_mistaken() {
 #[test]
 fn the_directory_has_a_bound() {
     let shared = SharedTable::new(1 << 20);
-    let indices: Vec<_> = (0..32)
+    let indices: Vec<_> = (0..16)
         .map(|n| shared.table.namespace(&[b'a' + n]).unwrap())
         .collect();
     assert_eq!(shared.table.namespace(b"one too many"), None);
