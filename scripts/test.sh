@@ -126,7 +126,7 @@ test_static() {
 
 prepare() {
     need_rust
-    need_packages curl perl openssl
+    need_packages curl perl openssl redis-server
     # Clients of the tests of HTTP/2, HTTP/3 and gRPC.
     need_packages nghttp2-client ngtcp2-client python3-grpcio
     if ! cargo fmt --version || ! cargo clippy --version; then
