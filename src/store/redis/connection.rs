@@ -83,18 +83,15 @@ impl Link {
             Ok(result) => result,
             Err(_) => Err(Failure::TimedOut(self.timeout)),
         };
-        match &result {
-            Ok(_) | Err(Failure::Failed(_) | Failure::Denied(_)) => self.current = Some(connection),
+        let result = result.map_err(|failure| self.error(failure));
+        match result.as_ref().map_err(|error| &error.failure) {
             // Another server is the primary now.
-            Err(Failure::Refused(Refusal::ReadOnly | Refusal::PrimaryDown)) => {
-                let error = result.map_err(|failure| self.error(failure));
-                self.move_on();
-                return error;
-            }
-            Err(Failure::Refused(_)) => self.current = Some(connection),
-            Err(_) => {}
+            Err(Failure::Refused(Refusal::ReadOnly | Refusal::PrimaryDown)) => self.move_on(),
+            // It may be in the middle of an answer.
+            Err(Failure::TimedOut(_) | Failure::Disconnected(_) | Failure::Misunderstood(_)) => {}
+            _ => self.current = Some(connection),
         }
-        result.map_err(|failure| self.error(failure))
+        result
     }
 
     /// Tries each server once, from the present one on.

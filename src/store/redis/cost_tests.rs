@@ -137,6 +137,17 @@ fn redis_is_held() {
             watched.report("a page", "HSCAN");
         }
 
+        let mut one = watched.join("few").await;
+        let mut two = watched.join("few").await;
+        for _ in 0..200 {
+            watched.push(&mut one, batch(0, 500, 20)).await;
+            watched.push(&mut two, batch(0, 500, 20)).await;
+        }
+        watched.report(
+            "push 500 and fetch 500 where there are no others",
+            "EVALSHA",
+        );
+
         let mut one = watched.join("windows").await;
         let mut two = watched.join("windows").await;
         for round in 0..200 {

@@ -11,7 +11,7 @@ pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
     let details = error.details().unwrap_or_default();
     let code = code(error.code(), details);
     let words = || {
-        let words = format!("{} {details}", error.code());
+        let words = without_name(&format!("{} {details}", error.code()), credentials);
         if is_secret(&words, credentials) {
             code.into()
         } else {
@@ -42,6 +42,14 @@ fn code<'a>(outer: &'a str, details: &'a str) -> &'a str {
     match outer {
         "ERR" => inner().unwrap_or(outer),
         _ => outer,
+    }
+}
+
+/// The server's words about what a user may not do, with no name for the user.
+fn without_name(words: &str, credentials: &Credentials) -> String {
+    match &credentials.username {
+        Some(name) => words.replace(&format!("User {} ", name.expose()), "the user "),
+        None => words.into(),
     }
 }
 
@@ -88,16 +96,22 @@ mod tests {
         for (words, expected) in [
             (
                 "NOPERM User alice has no permissions to run the 'get' command",
-                true,
+                Some("NOPERM the user has no permissions to run the 'get' command"),
             ),
-            ("ERR hunter2", true),
-            ("NOPERM No permissions to access a key", false),
+            ("NOPERM alice may not", None),
+            ("ERR hunter2", None),
+            (
+                "NOPERM No permissions to access a key",
+                Some("NOPERM No permissions to access a key"),
+            ),
         ] {
             let credentials = Credentials {
                 username: secret("alice"),
                 password: secret("hunter2"),
             };
-            assert_eq!(is_secret(words, &credentials), expected, "{words}");
+            let kept = without_name(words, &credentials);
+            let kept = (!is_secret(&kept, &credentials)).then_some(&*kept);
+            assert_eq!(kept, expected);
         }
     }
 }

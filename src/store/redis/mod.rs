@@ -3,7 +3,8 @@
 //! The keys of a shard begin with `{<prefix>:<namespace>:<shard>}`, which is a hash tag, so that a
 //! cluster keeps them in one place; `push.lua` says what they hold. Counts expire with their
 //! window, and a shard that is not used any more expires as a whole, after its counts. The server
-//! must not evict keys (`maxmemory-policy noeviction`): counts would be lost unnoticed.
+//! must not evict keys (`maxmemory-policy noeviction`): counts would be lost unnoticed. A test,
+//! `a_user_may_be_limited_to_what_is_needed`, lists the commands that a user must be allowed.
 
 mod answer;
 mod connection;

@@ -1,0 +1,185 @@
+//! What is counted, and for how long.
+
+use super::*;
+
+pub(in crate::store) async fn all_counters_are_read_in_pages_while_others_write<F: Fixture>(
+    fixture: &F,
+) {
+    let [mut reader, mut writer] = nodes(fixture).await;
+    let key = |number: usize| format!("key {number}");
+    for first in (0..5000).step_by(500) {
+        let keys = first..first + 500;
+        writer
+            .push(keys.map(|number| hits(&key(number), 1)).collect())
+            .await;
+    }
+    let (mut seen, mut pages) = (BTreeMap::new(), 0);
+    let mut next = Some(Default::default());
+    while let Some(step) = next {
+        let windows = [(MINUTE, 6), (MINUTE, 7)];
+        let page = reader
+            .store
+            .get_counters(&reader.shard, reader.epoch, &windows, step);
+        let (counts, step) = page.await.unwrap();
+        assert!(counts.len() < 2500, "{}", counts.len());
+        next = step;
+        pages += 1;
+        for count in counts {
+            assert!((1..=100).contains(&count.total.whole()));
+            seen.insert(count.key, count.total);
+        }
+        let old = (0..100).map(|number| hits(&key(number * 50), 1));
+        let new = (0..400).map(|number| hits(&format!("new {pages} {number}"), 1));
+        writer.push(old.chain(new).collect()).await;
+    }
+    assert!(pages > 3 && pages < 90, "{pages}");
+    for number in 0..5000 {
+        assert!(seen.contains_key(key(number).as_bytes()), "{number}");
+    }
+}
+
+pub(in crate::store) async fn counters_are_read_of_the_windows_asked_for<F: Fixture>(fixture: &F) {
+    let [mut node, _] = nodes(fixture).await;
+    let in_window = |key, size, window| Diff {
+        size,
+        window,
+        ..hits(key, 1)
+    };
+    let diffs = vec![
+        in_window("a", MINUTE, 6),
+        in_window("b", MINUTE, 7),
+        in_window("c", MINUTE, 8),
+        in_window("d", HOUR, 7),
+    ];
+    node.push(diffs).await;
+    let all = node.read_all(&[(MINUTE, 6), (MINUTE, 9), (HOUR, 7)]).await;
+    assert_eq!(totals(&all), pairs(&[("a", 1), ("d", 1)]));
+    assert!(node.read_all(&[]).await.is_empty());
+    let find = |key: &[u8]| all.iter().find(|count| count.key == key).unwrap();
+    assert_eq!((find(b"a").size, find(b"a").window), (MINUTE, 6));
+    assert_eq!((find(b"d").size, find(b"d").window), (HOUR, 7));
+}
+
+pub(in crate::store) async fn decimals_and_large_totals_are_exact<F: Fixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    let large = 100_000_000_000_000;
+    let diffs = vec![thousandths(b"small", 1), thousandths(b"large", large)];
+    one.push(diffs.clone()).await;
+    let seen = two.push(diffs).await;
+    let total = |key: &[u8], counts: &[Count]| {
+        let count = counts.iter().find(|count| count.key == key);
+        count.unwrap().total.thousandths()
+    };
+    assert_eq!(total(b"small", &seen), 2);
+    // Two times 10^11 is more than there can be.
+    assert_eq!(total(b"large", &seen), Hits::MAX.thousandths());
+    one.push(vec![thousandths(b"large", 1 - large)]).await;
+    let seen = two.fetch().await;
+    assert_eq!(total(b"large", &seen), large + 1);
+    let all = two.read_all(&[(MINUTE, 7)]).await;
+    assert_eq!(total(b"large", &all), large + 1);
+    assert_eq!(two.total(b"large").await.thousandths(), large + 1);
+    assert_eq!(two.total(b"small").await.thousandths(), 2);
+}
+
+pub(in crate::store) async fn diffs_may_be_negative<F: Fixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    one.push(vec![thousandths(b"a", 2_500)]).await;
+    one.push(vec![thousandths(b"a", -1_250), thousandths(b"b", -1)])
+        .await;
+    let seen = two.fetch().await;
+    let mut thousandths: Vec<_> = seen.iter().map(|c| c.total.thousandths()).collect();
+    thousandths.sort();
+    assert_eq!(thousandths, [-1, 1_250]);
+}
+
+pub(in crate::store) async fn any_bytes_are_a_key<F: Fixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    let mut keys: Vec<Vec<u8>> = vec![
+        b"\0".to_vec(),
+        b"a\0b".to_vec(),
+        b"line\r\nline\n".to_vec(),
+        b"{}:7:{x}".to_vec(),
+        b"12".to_vec(),
+        b" ".to_vec(),
+        (0..=255).collect(),
+        vec![b'x'; 65535],
+    ];
+    keys.sort();
+    let diffs: Vec<_> = keys.iter().map(|key| thousandths(key, 1000)).collect();
+    one.push(diffs).await;
+    let sorted = |counts: Vec<Count>| {
+        let mut keys: Vec<_> = counts.into_iter().map(|count| count.key).collect();
+        keys.sort();
+        keys
+    };
+    assert!(sorted(two.fetch().await) == keys);
+    assert!(sorted(two.read_all(&[(MINUTE, 7)]).await) == keys);
+    for key in keys {
+        assert_eq!(two.total(&key).await, Hits::ONE);
+    }
+}
+
+pub(in crate::store) async fn ended_windows_go_away_and_the_epoch_stays<F: Fixture>(fixture: &F) {
+    let [mut node, _] = nodes(fixture).await;
+    let short = Diff {
+        window: 6,
+        expires_in: Duration::from_millis(300),
+        ..hits("short", 1)
+    };
+    node.push(vec![short, hits("long", 1)]).await;
+    let windows = [(MINUTE, 6), (MINUTE, 7)];
+    assert_eq!(node.read_all(&windows).await.len(), 2);
+    let gone = async {
+        while node.read_all(&windows).await.len() == 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let now = crate::policy::window::UnixMillis(u64::MAX / 2);
+            let _ = node.store.purge(&node.shard, now).await.unwrap();
+        }
+    };
+    let deadline = Duration::from_secs(20);
+    tokio::time::timeout(deadline, gone).await.expect("purged");
+    let all = node.read_all(&windows).await;
+    assert_eq!(totals(&all), pairs(&[("long", 1)]));
+    // What is told of a window that is gone does no harm.
+    node.push(vec![hits("long", 1)]).await;
+}
+
+pub(in crate::store) async fn namespaces_shards_sizes_and_windows_do_not_mix<F: Fixture>(
+    fixture: &F,
+) {
+    let mut nodes = Vec::new();
+    for namespace in ["api", "api.1", "API", "a-p_i"] {
+        nodes.push(Node::join(fixture.connect(), shard(namespace)).await);
+    }
+    let other_shard = Shard {
+        number: 1,
+        ..shard("api")
+    };
+    nodes.push(Node::join(fixture.connect(), other_shard).await);
+    for (index, node) in nodes.iter_mut().enumerate() {
+        let index = index as i64;
+        let hour = Diff {
+            size: HOUR,
+            ..hits("a", 100 + index)
+        };
+        let next = Diff {
+            window: 8,
+            ..hits("a", 200 + index)
+        };
+        node.push(vec![hits("a", index), hour, next]).await;
+    }
+    for (index, node) in nodes.iter_mut().enumerate() {
+        let index = index as i64;
+        for (size, window, expected) in [
+            (MINUTE, 7, index),
+            (HOUR, 7, 100 + index),
+            (MINUTE, 8, 200 + index),
+            (HOUR, 8, 0),
+        ] {
+            let total = node.store.get_window(&node.shard, b"a", size, window);
+            assert_eq!(total.await.unwrap().whole(), expected);
+        }
+        assert!(node.fetch().await.is_empty());
+    }
+}

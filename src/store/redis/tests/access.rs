@@ -1,0 +1,135 @@
+//! Who we are to a server, and what of that is shown.
+
+use super::*;
+
+#[test]
+fn passwords_are_given_and_not_shown() {
+    let server = Server::start(&["--requirepass", "hunter2"]);
+    block_on(async {
+        open(&mut with_credentials(&server, "", "hunter2"))
+            .await
+            .unwrap();
+        open(&mut with_credentials(&server, "default", "hunter2"))
+            .await
+            .unwrap();
+        for (username, password) in [
+            ("", "wrong-one"),
+            ("alice", "hunter2"),
+            ("default", "wrong-one"),
+            ("", ""),
+        ] {
+            let mut store = with_credentials(&server, username, password);
+            let error = open(&mut store).await.unwrap_err();
+            assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
+            assert!(!error.is_transient() && !error.may_have_applied());
+            for text in [format!("{error} {error:?}"), format!("{store:?}")] {
+                for secret in [username, password] {
+                    assert!(secret.is_empty() || !text.contains(secret), "{text}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_password_that_the_server_does_not_want_is_an_error() {
+    let server = Server::start(&[]);
+    block_on(async {
+        // Any is right for a user without one.
+        let error = open(&mut with_credentials(&server, "", "hunter2"))
+            .await
+            .unwrap_err();
+        assert!(!error.may_have_applied(), "{error}");
+        assert!(!error.to_string().contains("hunter2"));
+    });
+}
+
+#[test]
+fn a_user_may_be_limited_to_what_is_needed() {
+    let server = Server::start(&[]);
+    let _: String = server
+        .ask(&[
+            "ACL", "SETUSER", "alice", "on", ">hunter2", "~{rl:*", "+ping", "+evalsha", "+script",
+            "+hget", "+hset", "+hmget", "+hincrby", "+hdel", "+object", "+hscan", "+pttl",
+            "+pexpire", "+del", "+unlink", "+xadd", "+xrange", "+xlen", "+xtrim", "+time",
+        ])
+        .unwrap();
+    let _: String = server
+        .ask(&["ACL", "SETUSER", "bob", "on", ">hunter2", "~*", "+ping"])
+        .unwrap();
+    block_on(async {
+        let store = with_credentials(&server, "alice", "hunter2");
+        let mut alice = Node::join(store, shard("api")).await;
+        let mut other = join(server.tcp()).await;
+        other.push(vec![hits("a", 1)]).await;
+        let seen = alice.push(vec![hits("a", 1)]).await;
+        assert_eq!(totals(&seen), pairs(&[("a", 2)]));
+        assert_eq!(alice.read_all(&[(MINUTE, 7)]).await.len(), 1);
+
+        let error = open(&mut with_credentials(&server, "bob", "hunter2"))
+            .await
+            .unwrap_err();
+        assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
+        assert!(!error.to_string().contains("bob"), "{error}");
+    });
+}
+
+#[test]
+fn a_database_other_than_0_is_selected() {
+    let server = Server::start(&[]);
+    let (options, mut redis) = options(&[server.tcp()]);
+    redis.database = 3;
+    block_on(async {
+        let mut node = Node::join(Redis::new(&options, &redis), shard("api")).await;
+        node.push(vec![hits("a", 1)]).await;
+        let size = |database: &str| {
+            let script = "redis.call('SELECT', ARGV[1]) return redis.call('DBSIZE')";
+            server.ask::<i64>(&["EVAL", script, "0", database]).unwrap()
+        };
+        assert_eq!((size("0"), size("3")), (0, 3));
+
+        redis.database = 999;
+        let error = open(&mut Redis::new(&options, &redis)).await.unwrap_err();
+        assert!(!error.may_have_applied(), "{error}");
+    });
+}
+
+#[test]
+fn what_is_not_supported_is_said() {
+    let (plain, redis) = options(&[tcp(1)]);
+    let mut with_tls = plain.clone();
+    with_tls.tls = Some(TlsOptions {
+        verify: true,
+        name: None,
+        trusted_certificate: None,
+        identity: None,
+    });
+    let mut cluster = redis.clone();
+    cluster.topology = Topology::Cluster;
+    for (options, redis) in [(with_tls, redis), (plain, cluster)] {
+        let error = block_on(open(&mut Redis::new(&options, &redis))).unwrap_err();
+        assert!(matches!(error.failure, Failure::Unsupported(_)), "{error}");
+        assert!(!error.is_transient() && !error.may_have_applied());
+    }
+}
+
+#[test]
+fn a_batch_that_fails_midway_ends_the_epoch() {
+    let server = Server::start(&[]);
+    let _: String = server
+        .ask(&[
+            "ACL", "SETUSER", "carol", "on", ">hunter2", "~*", "+@all", "-xadd",
+        ])
+        .unwrap();
+    block_on(async {
+        let mut node = join(server.tcp()).await;
+        node.push(vec![hits("a", 1)]).await;
+        node.store = with_credentials(&server, "carol", "hunter2");
+        let error = failure(&mut node, 2).await;
+        assert!(error.may_have_applied(), "{error}");
+        assert!(!error.to_string().contains("carol"), "{error}");
+        // Neither is its half taken for the whole, nor is it counted twice.
+        node.store = connect(server.tcp());
+        assert_eq!(node.send(2, vec![hits("a", 1)]).await, Pushed::NoEpoch);
+    });
+}

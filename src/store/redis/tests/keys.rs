@@ -1,0 +1,144 @@
+//! How much is kept in the server, and for how long.
+
+use super::*;
+
+#[test]
+fn the_stream_of_changes_is_bounded() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = join(server.tcp()).await;
+        let mut late = join(server.tcp()).await;
+        let mut last = join(server.tcp()).await;
+        // 40 MB: many small batches, then large ones.
+        for round in 0..2000 {
+            node.push(vec![hits(&format!("{round}"), 1)]).await;
+        }
+        let large = |round: usize| {
+            let keys = (0..8).map(|key| format!("{:04000}", round % 10 * 8 + key));
+            keys.map(|key| hits(&key, 1)).collect()
+        };
+        for round in 0..1250 {
+            if round == 1240 {
+                last.position = node.position;
+            }
+            node.push(large(round)).await;
+        }
+        let stream = format!("{SHARD}:{}:s", node.epoch);
+        let used: i64 = server
+            .ask(&["MEMORY", "USAGE", &stream, "SAMPLES", "0"])
+            .unwrap();
+        assert!((10_000_000..25_000_000).contains(&used), "{used}");
+        // The small ones came first and are gone.
+        let length: i64 = server.ask(&["XLEN", &stream]).unwrap();
+        assert!(length < 1000, "{length}");
+        behind(&late.send(0, vec![]).await);
+        late.position = None;
+        let mut seen = 0;
+        loop {
+            let (counts, position, has_more) = since(last.send(0, vec![]).await);
+            seen += counts.len();
+            last.position = Some(position);
+            if !has_more {
+                break;
+            }
+        }
+        assert_eq!(seen, 80);
+    });
+}
+
+#[test]
+fn the_shard_outlives_its_counts() {
+    let server = Server::start(&[]);
+    let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+    block_on(async {
+        let mut node = join(server.tcp()).await;
+        let counts = format!("{SHARD}:{}:60000:7", node.epoch);
+        let stream = format!("{SHARD}:{}:s", node.epoch);
+        let left = |key: &str| server.ask::<i64>(&["PTTL", key]).unwrap();
+        assert!(left(SHARD) > 3_500_000 && left(&stream) > 3_500_000);
+        // Expiries grow and never shrink.
+        for (expires_in, expected) in [(1, 1), (10, 10), (2, 10)] {
+            let diff = Diff {
+                expires_in: days(expires_in),
+                ..hits("a", 1)
+            };
+            node.push(vec![diff]).await;
+            let expected = i64::try_from(days(expected).as_millis()).unwrap();
+            assert!((expected - 30_000..=expected).contains(&left(&counts)));
+            assert!(left(SHARD) > expected && left(&stream) > expected);
+        }
+        // A shard lives for as long as somebody asks.
+        for key in [SHARD, &stream] {
+            let _: i64 = server.ask(&["PEXPIRE", key, "60000"]).unwrap();
+        }
+        node.fetch().await;
+        assert!(left(SHARD) > 3_500_000 && left(&stream) > 3_500_000);
+
+        let keys: Vec<String> = server.ask(&["KEYS", "*"]).unwrap();
+        assert!(keys.iter().all(|key| key.starts_with(SHARD)), "{keys:?}");
+    });
+}
+
+#[test]
+fn few_counts_are_in_a_table_too() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = join(server.tcp()).await;
+        let counts = format!("{SHARD}:{}:60000:7", node.epoch);
+        for _ in 0..2 {
+            node.push(vec![hits("a", 1)]).await;
+            let encoding: String = server.ask(&["OBJECT", "ENCODING", &counts]).unwrap();
+            assert_eq!(encoding, "hashtable");
+            let keys: Vec<String> = server.ask(&["HKEYS", &counts]).unwrap();
+            assert_eq!(keys, ["a"]);
+        }
+    });
+}
+
+#[test]
+fn pages_begin_again_after_a_new_connection() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = join(server.tcp()).await;
+        for first in (0..3000).step_by(500) {
+            let keys = first..first + 500;
+            node.push(keys.map(|key| hits(&key.to_string(), 1)).collect())
+                .await;
+        }
+        let windows = [(MINUTE, 7)];
+        let mut keys = std::collections::BTreeSet::new();
+        let mut next = Some(Step::default());
+        let mut pages = 0;
+        while let Some(step) = next {
+            pages += 1;
+            if pages == 4 {
+                let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                keys.clear();
+            }
+            let page = node
+                .store
+                .get_counters(&node.shard, node.epoch, &windows, step);
+            let (counts, step) = page.await.unwrap();
+            keys.extend(counts.into_iter().map(|count| count.key));
+            next = step;
+        }
+        assert_eq!(keys.len(), 3000);
+    });
+}
+
+#[test]
+fn a_batch_of_the_largest_size_is_taken() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = join(server.tcp()).await;
+        let mut other = join(server.tcp()).await;
+        // More than Lua can pass to one call.
+        let key = |key: usize| format!("{key:064}");
+        let diffs: Vec<_> = (0..20 * Batch::MAX_DIFFS)
+            .map(|number| hits(&key(number), 1))
+            .collect();
+        node.push(diffs).await;
+        assert_eq!(other.fetch().await.len(), 20 * Batch::MAX_DIFFS);
+    });
+}

@@ -1,0 +1,122 @@
+//! Which of several servers is used.
+
+use super::*;
+
+#[test]
+fn a_server_that_cannot_be_reached_is_passed_over() {
+    let server = Server::start(&[]);
+    let missing = ServerAddress::Unix("/nonexistent/socket".into());
+    let (options, redis) = options(&[missing.clone(), server.tcp()]);
+    block_on(async {
+        open(&mut Redis::new(&options, &redis)).await.unwrap();
+        let error = open(&mut connect(missing)).await.unwrap_err();
+        let message = error.to_string();
+        assert_eq!(
+            message,
+            "unix:/nonexistent/socket cannot be reached (No such file or directory (os error 2))"
+        );
+    });
+}
+
+#[test]
+fn a_server_that_hangs_at_the_beginning_is_passed_over() {
+    let [hanging, server] = [Server::start(&[]), Server::start(&[])];
+    hanging.signal("STOP");
+    block_on(async {
+        let mut store = impatient(&[hanging.tcp(), server.tcp()]);
+        open(&mut store).await.unwrap();
+        // And stays so.
+        hanging.signal("CONT");
+        open(&mut store).await.unwrap();
+        assert_eq!(hanging.ask::<i64>(&["DBSIZE"]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn after_a_replica_the_next_server_is_used() {
+    let primary = Server::start(&[]);
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &primary.port.to_string()]);
+    let (options, redis) = options(&[replica.tcp(), primary.tcp()]);
+    block_on(async {
+        let mut node = join(primary.tcp()).await;
+        node.push(vec![hits("a", 1)]).await;
+        replicated(&replica, 1).await;
+        // One that only asks must not be answered by a replica either.
+        for diffs in [vec![], vec![hits("a", 1)]] {
+            node.store = Redis::new(&options, &redis);
+            let number = if diffs.is_empty() { 1 } else { 2 };
+            let batch = node.batch(number, diffs.clone());
+            let pushed = node.store.push_diffs(&node.shard, &batch, 500).await;
+            let error = pushed.unwrap_err();
+            assert_eq!(error.failure, Failure::Refused(Refusal::ReadOnly));
+            assert_eq!(error.server, replica.tcp());
+            assert!(error.is_transient() && !error.may_have_applied());
+            since(node.send(number, diffs).await);
+        }
+        let total = node.store.get_window(&node.shard, b"a", MINUTE, 7).await;
+        assert_eq!(total.unwrap().whole(), 2);
+    });
+}
+
+#[test]
+fn without_its_primary_a_replica_is_left() {
+    let server = Server::start(&[]);
+    let replica = proxy::with_one_answer("-MASTERDOWN Link with MASTER is down");
+    let mut store = impatient(&[replica, server.tcp()]);
+    block_on(async {
+        assert!(open(&mut store).await.is_err());
+        assert_eq!(open(&mut store).await, Ok(()));
+    });
+}
+
+#[test]
+fn after_a_failover_lost_writes_are_noticed() {
+    let mut old = Server::start(&[]);
+    let new = Server::start(&["--replicaof", "127.0.0.1", &old.port.to_string()]);
+    block_on(async {
+        let mut writer = join(old.tcp()).await;
+        let mut reader = join(old.tcp()).await;
+        let mut third = join(old.tcp()).await;
+        writer.push(vec![hits("a", 1)]).await;
+        third.push(vec![hits("b", 1)]).await;
+        replicated(&new, 2).await;
+        let _: String = new.ask(&["REPLICAOF", "NO", "ONE"]).unwrap();
+        // These will be lost.
+        writer.push(vec![hits("a", 1)]).await;
+        assert_eq!(reader.fetch().await.len(), 2);
+        old.kill();
+
+        for node in [&mut writer, &mut reader, &mut third] {
+            node.store = connect(new.tcp());
+        }
+        // Exactly as many bytes take the place of the lost ones.
+        third.push(vec![hits("b", 1)]).await;
+        let ([at, _], [lost, _]) = (third.position.unwrap().0, reader.position.unwrap().0);
+        assert_eq!(at, lost);
+        for _ in 0..3 {
+            third.push(vec![hits("b", 1)]).await;
+        }
+        // The reader has seen something else there, and will not miss what came instead.
+        behind(&reader.send(0, vec![]).await);
+        // The writer's second batch is gone: what follows it cannot be applied.
+        assert_eq!(writer.send(3, vec![hits("a", 1)]).await, Pushed::Lost);
+        assert_eq!(writer.send(2, vec![]).await, Pushed::Lost);
+    });
+}
+
+/// Waits until so many nodes have pushed, as the replica sees it.
+async fn replicated(replica: &Server, nodes: usize) {
+    let has_arrived = || {
+        let fields: Vec<String> = replica.ask(&["HKEYS", SHARD]).unwrap_or_default();
+        let of_nodes = fields.iter().filter(|field| field.starts_with("b:"));
+        of_nodes.count() == nodes
+    };
+    let arrived = async {
+        while !has_arrived() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let deadline = Duration::from_secs(30);
+    let arrived = tokio::time::timeout(deadline, arrived);
+    arrived.await.expect("replicated");
+}
