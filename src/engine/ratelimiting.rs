@@ -36,7 +36,7 @@ impl<'m> Namespace<'m> {
         })
     }
 
-    /// The same namespace, if it is synced with a store.
+    /// The same namespace, under a new configuration: whether it is synced with a store.
     ///
     /// # Errors
     ///
@@ -45,7 +45,8 @@ impl<'m> Namespace<'m> {
         self.sync = None;
         if is_synced {
             let state = self.table.sync_state(self.index, 0);
-            self.sync = Some(state.ok_or(RateLimitingError::TooManySynced)?);
+            let state = state.ok_or(RateLimitingError::TooManySynced)?;
+            self.sync = Some(state.reconfigured());
         }
         Ok(self)
     }

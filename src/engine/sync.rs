@@ -66,11 +66,10 @@ const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
 const MAX_EXCHANGES: usize = 1 << 20;
 
 impl<'n, 'm> Syncer<'n, 'm> {
-    /// The sync of shard number `shard` of `namespace`, which counts in windows of `sizes`; a lease
-    /// lasts for `lifetime`. `None`: the zone has no room for the syncs of so many namespaces.
+    /// The sync of `namespace`, which counts in windows of `sizes`; a lease lasts for `lifetime`.
+    /// `None`: the namespace is not synced.
     pub fn new(
         namespace: &'n Namespace<'m>,
-        shard: u16,
         sizes: &[WindowSize],
         lifetime: Duration,
     ) -> Option<Self> {
@@ -79,12 +78,17 @@ impl<'n, 'm> Syncer<'n, 'm> {
             namespace,
             shard: Shard {
                 namespace: namespace.name().clone(),
-                number: shard,
+                number: 0,
             },
-            state: namespace.table().sync_state(namespace.index(), shard)?,
+            state: namespace.sync_state()?,
             counters: sizes.iter().map(counter).collect(),
             lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
         })
+    }
+
+    /// Whether there is a newer configuration, whose workers sync now.
+    pub fn is_superseded(&self) -> bool {
+        self.state.is_superseded()
     }
 
     /// Pushes what changed since it was last pushed, and fetches what others changed. `None`:

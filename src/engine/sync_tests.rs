@@ -294,7 +294,12 @@ impl Node {
     fn new(store: &Rc<RefCell<Store>>, number: u64) -> Node {
         let secret = [number + 1, 77];
         let shared: &SharedTable = Box::leak(Box::new(SharedTable::with_secret(1 << 16, secret)));
-        let namespace = Box::leak(Box::new(Namespace::new("api", &shared.table).unwrap()));
+        let namespace = Box::leak(Box::new(
+            Namespace::new("api", &shared.table)
+                .unwrap()
+                .synced(true)
+                .unwrap(),
+        ));
         Node {
             shared,
             namespace,
@@ -333,7 +338,7 @@ impl Node {
     /// A worker that begins to sync.
     fn start_sync(&self) -> Worker {
         let lifetime = Duration::from_millis(LIFETIME);
-        let syncer = Syncer::new(self.namespace, 0, &[size()], lifetime).unwrap();
+        let syncer = Syncer::new(self.namespace, &[size()], lifetime).unwrap();
         let (mut strategy, time) = (self.strategy.clone(), self.time);
         Box::pin(async move { syncer.sync(&mut strategy, time).await })
     }
@@ -496,6 +501,24 @@ fn one_worker_syncs_at_a_time() {
     assert_eq!(node.sync(), Ok(None));
     lease.release();
     assert!(matches!(node.sync(), Ok(Some(_))));
+}
+
+#[test]
+fn workers_of_an_older_configuration_leave_the_sync_to_others() {
+    let (store, nodes) = cluster(1);
+    let node = &nodes[0];
+    node.sync().unwrap();
+    let table = &node.shared.table;
+    let newer = Namespace::new("api", table).unwrap().synced(true).unwrap();
+    node.hit(b"a", hits(5));
+    assert_eq!(node.sync(), Ok(None));
+    let syncer = Syncer::new(&newer, &[size()], Duration::from_millis(LIFETIME)).unwrap();
+    let mut strategy = node.strategy.clone();
+    let mut sync = core::pin::pin!(syncer.sync(&mut strategy, node.time));
+    let waker = Waker::noop();
+    let synced = sync.as_mut().poll(&mut Context::from_waker(waker));
+    assert!(matches!(synced, Poll::Ready(Ok(Some(_)))));
+    assert_eq!(store.borrow().counts.values().sum::<i64>(), 5000);
 }
 
 proptest! {

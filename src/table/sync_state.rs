@@ -28,6 +28,8 @@ pub struct MonotonicMillis(pub u64);
 pub struct SyncState<'m> {
     slot: &'m SyncSlot,
     records: &'m [Record],
+    /// The configuration that this is of.
+    generation: u64,
 }
 
 /// The right to sync, until it is lost: [`SyncState::take_lease`].
@@ -143,16 +145,36 @@ impl<'m> CounterTable<'m> {
         let index = slots.iter().position(is_or_becomes_ours)?;
         let per_slot = records.len().checked_div(slots.len())?;
         let start = index.checked_mul(per_slot)?;
+        let slot = slots.get(index)?;
         Some(SyncState {
-            slot: slots.get(index)?,
+            slot,
             records: records.get(start..start.checked_add(per_slot)?)?,
+            generation: slot.generation.load(Acquire),
         })
     }
 }
 
 impl<'m> SyncState<'m> {
-    /// Takes the lease for `lifetime` milliseconds, if nobody has it at `now`.
+    /// The same sync under a new configuration: from now on, nobody of an older one takes the lease.
+    pub fn reconfigured(self) -> Self {
+        let before = self.slot.generation.fetch_add(1, AcqRel);
+        SyncState {
+            generation: before.wrapping_add(1),
+            ..self
+        }
+    }
+
+    /// Whether there is a newer configuration, whose workers sync now.
+    pub fn is_superseded(&self) -> bool {
+        self.slot.generation.load(Acquire) != self.generation
+    }
+
+    /// Takes the lease for `lifetime` milliseconds, if nobody has it at `now`, and this is the newest
+    /// configuration.
     pub fn take_lease(&self, now: MonotonicMillis, lifetime: u64) -> Option<Lease<'m>> {
+        if self.is_superseded() {
+            return None;
+        }
         let word = &self.slot.lease;
         let old = LeaseWord(word.load(Acquire));
         if old.deadline() > now.0 {

@@ -112,12 +112,13 @@ async fn serve(
     mut commands: UnboundedReceiver<Command>,
     done: Arc<Mutex<Vec<Done>>>,
 ) {
-    let Some(syncer) = Syncer::new(
-        namespace.namespace,
-        0,
-        &namespace.sizes,
-        namespace.lease_lifetime,
-    ) else {
+    let SyncedNamespace {
+        namespace: counters,
+        sizes,
+        lease_lifetime,
+        ..
+    } = &namespace;
+    let Some(syncer) = Syncer::new(counters, sizes, *lease_lifetime) else {
         return;
     };
     let mut store = Redis::new(&namespace.options, &namespace.redis);
@@ -133,6 +134,8 @@ async fn serve(
                 let finish = async {
                     loop {
                         match syncer.sync(&mut store, &System).await {
+                            // Others of a newer configuration go on.
+                            Ok(None) if syncer.is_superseded() => break Ok(None),
                             // Another worker that ends is at it: what this one counted last may be
                             // left.
                             Ok(None) => tokio::time::sleep(Duration::from_millis(10)).await,
