@@ -408,12 +408,16 @@ impl<'m> CounterTable<'m> {
     /// The cell that a new counter is to have: of all its places the one that costs least.
     fn victim(&self, home: &Home, seen: [Tags; 2], clock: &impl Clock) -> Option<Victim> {
         let [first, second] = seen.map(|tags| tags.ways_with(0));
-        // The emptier bucket if the first is crowded, so that neither is full long before the
-        // other; else the first one whose home can be had. In the bucket, the home if possible.
-        let is_crowded = first.count() <= 4 && second.count() > first.count();
+        // The emptier bucket if one is crowded, so that neither is full long before the other; else
+        // the first one whose home can be had. In the bucket, the home if possible.
+        let (in_first, in_second) = (first.count(), second.count());
         let [way, second_way] = home.ways;
         let (first_home, second_home) = (first.contains(way), second.contains(second_way));
-        let is_second = is_crowded || (second_home && !first_home);
+        let is_second = if in_first.min(in_second) <= 3 && in_first != in_second {
+            in_second > in_first
+        } else {
+            second_home && !first_home
+        };
         let (unused, is_home, way) = if is_second {
             (second, second_home, second_way)
         } else {
