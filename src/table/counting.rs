@@ -178,8 +178,15 @@ impl<'m> CounterTable<'m> {
                 }
             }
             let new = Word::new(columns.stamp, columns.counted.plus_value(value));
+            let dropped = self.unsent_before(&columns, place);
             match self.count_in(columns.current, columns.word, new, place, counter, value) {
-                Ok(receipt) => return Some(Counted::admitted(before, receipt)),
+                Ok(receipt) => {
+                    if dropped != Hits::ZERO {
+                        let dropped = dropped.thousandths();
+                        self.count(counter.lines, |line| line.dropped(dropped));
+                    }
+                    return Some(Counted::admitted(before, receipt));
+                }
                 Err(Missed::Changed) => {}
                 Err(Missed::Gone) => return None,
             }

@@ -21,6 +21,7 @@ use super::identity::Identity;
 use super::layout::{Bucket, Cell, WAYS};
 use super::meta::{Meta, State, Ticks};
 use super::places::{Place, scale};
+use super::word::{Stamp, Word};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
 
@@ -178,7 +179,7 @@ impl<'m> CounterTable<'m> {
             }
             if is_first {
                 for pushed in &claim.cell.local {
-                    let nothing = super::word::Word::empty(place.meta.salt());
+                    let nothing = Word::empty(place.meta.salt());
                     claim.replace(pushed, |_| nothing.bits()).ok()?;
                 }
             }
@@ -271,11 +272,27 @@ impl<'m> CounterTable<'m> {
         Columns::live(place, size, now).any(|(number, local)| local != self.pushed(place, number))
     }
 
+    /// What the store has not got of the window that a synced counter's current column holds, if that
+    /// is a former one, which is about to give way.
+    pub(super) fn unsent_before(&self, columns: &Columns<'m>, place: Place<'m>) -> Hits {
+        let word = columns.word;
+        let is_former = word.stamp() != columns.stamp && word.hits() != Hits::ZERO;
+        if !is_former || !place.meta.is_synced() {
+            return Hits::ZERO;
+        }
+        let Some((first, _)) = self.first_part(place) else {
+            return word.hits();
+        };
+        // Of the same parity, and so of the same window if the stamp is the same.
+        let (pushed, _) = first.local_columns(columns.at.number);
+        word.hits().minus(load(pushed).hits_of(word.stamp()))
+    }
+
     /// What the store has of the hits of this node in window `number`.
     pub(super) fn pushed(&self, place: Place<'m>, number: u64) -> Hits {
         match self.first_part(place) {
             Some((first, _)) => {
-                let stamp = super::word::Stamp::new(number, place.meta.salt());
+                let stamp = Stamp::new(number, place.meta.salt());
                 let (pushed, _) = first.local_columns(number);
                 load(pushed).hits_of(stamp)
             }

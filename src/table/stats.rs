@@ -24,6 +24,7 @@ pub(super) struct NamespaceLine {
     hits: EventCounter,
     inserted: EventCounter,
     removed: EventCounter,
+    dropped: EventCounter,
 }
 
 /// Events of one zone, as one worker counts them.
@@ -59,6 +60,9 @@ pub struct NamespaceStats {
     pub hits: u64,
     /// Keys that have a place now: an estimate while workers count.
     pub keys: u64,
+    /// Hits, in thousandths, that the store should have had, but whose window ended so long ago that
+    /// they matter to nobody.
+    pub dropped: u64,
 }
 
 /// Events of a zone, since it was made.
@@ -86,6 +90,11 @@ impl NamespaceLine {
         self.hits.fetch_add(thousandths as u64, Relaxed);
     }
 
+    /// Adds hits that the store will not get.
+    pub(super) fn dropped(&self, thousandths: i64) {
+        self.dropped.fetch_add(thousandths.max(0) as u64, Relaxed);
+    }
+
     pub(super) fn inserted(&self) {
         self.inserted.fetch_add(1, Relaxed);
     }
@@ -102,6 +111,7 @@ impl NamespaceLine {
             rejected_dry_run: total(|line| &line.outcomes[2]),
             error: total(|line| &line.outcomes[3]),
             hits: total(|line| &line.hits),
+            dropped: total(|line| &line.dropped),
             // Removals first: a key that is inserted meanwhile is counted, never a negative.
             keys: {
                 let removed = total(|line| &line.removed);

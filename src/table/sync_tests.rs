@@ -576,3 +576,22 @@ fn a_key_that_only_others_count_stays_in_use() {
     table.set_remote(remote, T / SIZE + 1000, hits(1), clock.now());
     assert_eq!(fixture.current(b"a"), hits(1));
 }
+
+#[test]
+fn hits_whose_window_ends_unsent_are_counted_as_dropped() {
+    let fixture = Fixture::new(1 << 20);
+    let (table, clock) = (&fixture.shared.table, &fixture.clock);
+    let dropped = || table.namespace_stats(fixture.counter.namespace()).dropped;
+    fixture.add(b"a", 5);
+    let change = fixture.take().remove(0);
+    table.advance_pushed(change.counter, change.windows[0].number, hits(0), hits(2));
+    clock.set(T + SIZE);
+    fixture.add(b"a", 7);
+    assert_eq!(dropped(), 0);
+    clock.set(T + 2 * SIZE);
+    fixture.add(b"a", 1);
+    assert_eq!(dropped(), 3000);
+    clock.set(T + 3 * SIZE);
+    fixture.add(b"a", 1);
+    assert_eq!(dropped(), 10_000);
+}
