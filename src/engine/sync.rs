@@ -119,6 +119,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         surroundings: &impl Surroundings,
     ) -> Result<Report, SyncError> {
         let mut report = Report::default();
+        lease.set_windows(self.counters.iter().map(Counter::size))?;
         for _ in 0..MAX_EXCHANGES {
             self.repair(lease, surroundings.now())?;
             let changes_left;

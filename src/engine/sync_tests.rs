@@ -489,6 +489,25 @@ fn a_node_that_is_behind_the_stores_changes_fetches_everything() {
 }
 
 #[test]
+fn a_window_that_is_new_to_the_configuration_is_fetched() {
+    let (_, nodes) = cluster(2);
+    nodes[0].hit(b"a", hits(5));
+    nodes[0].sync().unwrap();
+    let hour = WindowSize::from_millis(3_600_000).unwrap();
+    let lifetime = Duration::from_millis(LIFETIME);
+    let sync = |sizes: &[WindowSize]| {
+        let syncer = Syncer::new(nodes[1].namespace, sizes, lifetime).unwrap();
+        let (mut strategy, time) = (nodes[1].strategy.clone(), nodes[1].time);
+        let mut sync: Worker = Box::pin(async move { syncer.sync(&mut strategy, time).await });
+        assert!(matches!(poll(&mut sync), Poll::Ready(Ok(Some(_)))));
+    };
+    sync(&[hour]);
+    assert_eq!(nodes[1].rate(b"a"), Hits::ZERO);
+    sync(&[hour, size()]);
+    assert_eq!(nodes[1].rate(b"a"), hits(5));
+}
+
+#[test]
 fn one_worker_syncs_at_a_time() {
     let (_, nodes) = cluster(1);
     let node = &nodes[0];

@@ -80,6 +80,8 @@ pub(super) struct SyncSlot {
     pub(super) position: [AtomicU64; 2],
     /// The number of the last batch that was acknowledged, and whether the next one is sealed.
     pub(super) batch: AtomicU64,
+    /// What tells the windows that are fetched from others.
+    pub(super) windows: AtomicU64,
     /// How often the namespace was configured: who was configured before leaves the sync to others.
     pub(super) generation: AtomicU64,
     /// Whether the store was there when it was last talked to: 0, or 1 if it was lost.

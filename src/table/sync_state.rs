@@ -18,6 +18,7 @@ use super::layout::{Record, SyncSlot};
 use super::meta::NamespaceIndex;
 use super::word::{Stamp, Word};
 use crate::policy::hits::Hits;
+use crate::policy::window::WindowSize;
 
 /// Milliseconds of a clock that nobody sets: the time since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -335,6 +336,25 @@ impl<'m> Lease<'m> {
             fail_point!("sync.position.first");
         }
         self.is_still_held()
+    }
+
+    /// Notes which windows are fetched, by their `sizes`: if they were others, what was fetched up to
+    /// the position is not enough.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn set_windows(&self, sizes: impl Iterator<Item = WindowSize>) -> Result<(), LeaseLost> {
+        // FNV-1a, by words.
+        let hash = sizes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, size| {
+            (hash ^ size.millis()).wrapping_mul(0x100_0000_01b3)
+        });
+        let windows = &self.state.slot.windows;
+        if windows.load(Acquire) != hash {
+            self.set_position(None)?;
+            self.replace(windows, |_| hash)?;
+        }
+        Ok(())
     }
 
     /// To be called when what the store said has been noted with counters.
