@@ -42,6 +42,9 @@ for k in same new; do
     contestant "ours-$k" $k "$ours" "$rule ratelimit_headers off;"
     contestant "ours-ietf-$k" $k "$ours" "$rule ratelimit_headers ietf;"
 done
+# Half of the difference to one limit is what a further one costs.
+contestant ours-3-limits-same same "$ours" \
+    "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"
 
 [ $# -gt 0 ] || set -- "${contestants[@]}" table
 chosen=()

@@ -10,8 +10,8 @@ use core::cell::RefCell;
 use core::time::Duration;
 
 use nginx_sys::{
-    NGX_LOG_ERR, NGX_LOG_NOTICE, ngx_add_timer, ngx_del_timer, ngx_event_t, ngx_log_t, ngx_msec_t,
-    ngx_terminate,
+    NGX_LOG_ERR, NGX_LOG_NOTICE, ngx_add_timer, ngx_connection_t, ngx_del_timer, ngx_event_t,
+    ngx_log_t, ngx_msec_t, ngx_terminate,
 };
 
 use super::conf::SyncedNamespace;
@@ -38,8 +38,10 @@ struct Worker {
 /// The sync of one namespace.
 struct Job {
     namespace: SyncedNamespace,
-    /// Its `data` is the job's number.
     timer: Box<ngx_event_t>,
+    /// The timer's `data`, of which nginx logs the descriptor when it debugs events. Its own `data`
+    /// is the job's number.
+    _no_connection: Box<ngx_connection_t>,
     is_under_way: bool,
     /// How often the store failed in a row.
     failures: u32,
@@ -58,24 +60,8 @@ pub(super) fn start(namespaces: Vec<SyncedNamespace>, log: *mut ngx_log_t) {
             return log::error(NGX_LOG_ERR, log, message);
         }
     };
-    let jobs = namespaces
-        .into_iter()
-        .enumerate()
-        .map(|(number, namespace)| {
-            // SAFETY: all-zero is a valid event.
-            let mut timer: Box<ngx_event_t> = Box::new(unsafe { core::mem::zeroed() });
-            timer.handler = Some(tick);
-            timer.data = core::ptr::without_provenance_mut(number);
-            timer.log = log;
-            // A worker that is to end does not wait for it.
-            timer.set_cancelable(1);
-            Job {
-                namespace,
-                timer,
-                is_under_way: false,
-                failures: 0,
-            }
-        });
+    let jobs = namespaces.into_iter().enumerate();
+    let jobs = jobs.map(|(number, namespace)| Job::new(number, namespace, log));
     let mut worker = Worker {
         thread,
         jobs: jobs.collect(),
@@ -112,8 +98,8 @@ pub(super) fn stop() {
 /// nginx's callback for a timer.
 unsafe extern "C" fn tick(event: *mut ngx_event_t) {
     guard((), || {
-        // SAFETY: nginx passes the event that was set, which is a job's.
-        let number = unsafe { (*event).data }.addr();
+        // SAFETY: nginx passes the event that was set, which is a job's; its data lives as long.
+        let number = unsafe { (*(*event).data.cast::<ngx_connection_t>()).data }.addr();
         WORKER.with_borrow_mut(|worker| {
             if let Some(worker) = worker {
                 worker.tick(number);
@@ -191,6 +177,27 @@ impl Worker {
 }
 
 impl Job {
+    fn new(number: usize, namespace: SyncedNamespace, log: *mut ngx_log_t) -> Job {
+        // SAFETY: all-zero is a valid connection.
+        let mut no_connection: Box<ngx_connection_t> = Box::new(unsafe { core::mem::zeroed() });
+        no_connection.fd = -1;
+        no_connection.data = core::ptr::without_provenance_mut(number);
+        // SAFETY: all-zero is a valid event.
+        let mut timer: Box<ngx_event_t> = Box::new(unsafe { core::mem::zeroed() });
+        timer.handler = Some(tick);
+        timer.data = (&raw mut *no_connection).cast();
+        timer.log = log;
+        // A worker that is to end does not wait for it.
+        timer.set_cancelable(1);
+        Job {
+            namespace,
+            timer,
+            _no_connection: no_connection,
+            is_under_way: false,
+            failures: 0,
+        }
+    }
+
     /// How long to wait for the next attempt: longer and longer while the store is away.
     fn pause(&self) -> Duration {
         let period = self.namespace.period;
