@@ -4,7 +4,9 @@
 mod attempt;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
+pub mod prometheus;
 mod ratelimiting;
+pub mod status;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod sync_tests;

@@ -15,7 +15,7 @@ use crate::store::strategy::{
     Batch, Changes, Count, Diff, Epoch, NodeId, Position, Pushed, Shard, Strategy,
 };
 use crate::table::{
-    BatchRecord, Change, Counter, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
+    BatchRecord, Change, Counter, Cycle, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
 };
 
 /// The surroundings of a sync: the shell has them from the system, tests from numbers.
@@ -106,10 +106,37 @@ impl<'n, 'm> Syncer<'n, 'm> {
         let Some(lease) = self.state.take_lease(now, self.lifetime) else {
             return Ok(None);
         };
-        let result = self.cycle(strategy, &lease, surroundings).await;
+        let mut report = Report::default();
+        let result = self
+            .cycle(strategy, &lease, surroundings, &mut report)
+            .await;
+        self.count(now, &report, &result, surroundings);
         // All that was taken of the changes is sealed or pushed.
         lease.release();
-        result.map(Some)
+        result.map(|()| Some(report))
+    }
+
+    /// Counts a cycle that began at `start`, for whoever asks how syncs go. One that was taken over
+    /// is the other worker's.
+    fn count(
+        &self,
+        start: MonotonicMillis,
+        report: &Report,
+        result: &Result<(), SyncError>,
+        surroundings: &impl Surroundings,
+    ) {
+        if matches!(result, Err(SyncError::LeaseLost)) {
+            return;
+        }
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        self.state.count_cycle(&Cycle {
+            succeeded: result.is_ok(),
+            pushed: number(report.pushed),
+            fetched: number(report.fetched),
+            duration: surroundings.monotonic().0.saturating_sub(start.0),
+            at: surroundings.now(),
+            clock_offset: result.is_ok().then_some(report.clock_offset),
+        });
     }
 
     async fn cycle(
@@ -117,8 +144,8 @@ impl<'n, 'm> Syncer<'n, 'm> {
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
         surroundings: &impl Surroundings,
-    ) -> Result<Report, SyncError> {
-        let mut report = Report::default();
+        report: &mut Report,
+    ) -> Result<(), SyncError> {
         lease.set_windows(self.counters.iter().map(Counter::size))?;
         for _ in 0..MAX_EXCHANGES {
             self.repair(lease, surroundings.now())?;
@@ -140,14 +167,14 @@ impl<'n, 'm> Syncer<'n, 'm> {
                 }
             };
             let more = self
-                .exchange(strategy, lease, batch, surroundings, &mut report)
+                .exchange(strategy, lease, batch, surroundings, report)
                 .await?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
             if !more && !changes_left {
                 break;
             }
         }
-        Ok(report)
+        Ok(())
     }
 
     /// Does what has to be done before anything is pushed.

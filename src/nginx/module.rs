@@ -11,7 +11,7 @@ use nginx_sys::{
     ngx_http_module_t, ngx_int_t, ngx_module_t, ngx_process, ngx_uint_t, ngx_worker,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
-use ngx::http::{HttpModule, HttpModuleLocationConf, HttpModuleMainConf};
+use ngx::http::{HttpModule, HttpModuleLocationConf, HttpModuleMainConf, NgxHttpCoreModule};
 
 use super::conf::{COMMANDS, LocationConf, MainConf};
 use super::guard::guard;
@@ -152,11 +152,22 @@ unsafe extern "C" fn merge_loc_conf(
         match Module::main_conf(cf) {
             Some(main) => {
                 conf.inherit(prev, main.context_slot);
+                inherit_content(cf, prev, conf);
                 NGX_CONF_OK
             }
             None => NGX_CONF_ERROR,
         }
     })
+}
+
+/// Blocks within a location that are no locations (`if`, `limit_except`) answer as it does.
+fn inherit_content(cf: &ngx_conf_t, prev: &LocationConf, conf: &mut LocationConf) {
+    let core = NgxHttpCoreModule::location_conf_mut(cf);
+    let core = core.filter(|core| core.noname() != 0 || core.lmt_excpt() != 0);
+    if let (Some(core), Some(content)) = (core.filter(|it| it.handler.is_none()), prev.content) {
+        core.handler = Some(content.handler());
+        conf.content = Some(content);
+    }
 }
 
 /// After all levels were merged.

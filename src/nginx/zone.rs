@@ -22,6 +22,8 @@ pub(super) const MIN_PAGES: usize = 8;
 #[derive(Debug)]
 pub(super) struct Zone {
     pub(super) name: Box<str>,
+    /// In bytes, as configured.
+    pub(super) size: usize,
     /// Set when nginx has mapped the zone.
     table: OnceLock<CounterTable<'static>>,
 }
@@ -34,9 +36,10 @@ enum ZoneError {
 }
 
 impl Zone {
-    pub(super) fn new(name: &str) -> Zone {
+    pub(super) fn new(name: &str, size: usize) -> Zone {
         Zone {
             name: name.into(),
+            size,
             table: OnceLock::new(),
         }
     }

@@ -19,7 +19,7 @@ use core::ptr::NonNull;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::meta::NamespaceIndex;
-use super::stats::{NamespaceLine, ZoneLine};
+use super::stats::{NamespaceLine, SyncLine, ZoneLine};
 use super::sync_state::MAX_RECORDS;
 use crate::policy::namespace::MAX_NAME_LEN;
 
@@ -86,7 +86,12 @@ pub(super) struct SyncSlot {
     pub(super) generation: AtomicU64,
     /// Whether the store was there when it was last talked to: 0, or 1 if it was lost.
     pub(super) is_lost: AtomicU64,
+    /// What came of it so far: see `stats`.
+    pub(super) line: SyncLine,
 }
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<SyncSlot>() == 4 * 64);
 
 /// A window of a counter in a batch.
 #[repr(C)]
@@ -105,7 +110,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the cells mean.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 /// The parts of a table in memory.
 #[derive(Debug)]

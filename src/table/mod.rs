@@ -58,7 +58,7 @@ pub use changes::{Change, CounterRef, WindowChange};
 pub use identity::Identity;
 pub use layout::LayoutError;
 pub use meta::NamespaceIndex;
-pub use stats::{Evicted, NamespaceStats, Outcome, ZoneStats};
+pub use stats::{Cycle, Evicted, NamespaceStats, Outcome, SyncStats, ZoneStats};
 pub use sync_state::{BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState};
 
 /// A table of counters in shared memory, as one process sees it.
@@ -263,6 +263,11 @@ impl<'m> CounterTable<'m> {
     /// What happened in the zone since it was made.
     pub fn zone_stats(&self) -> ZoneStats {
         ZoneLine::sum(self.parts.zone_lines)
+    }
+
+    /// How many keys have a place now, in all namespaces: an estimate while workers count.
+    pub fn keys(&self) -> u64 {
+        NamespaceLine::sum(self.parts.namespace_lines).keys
     }
 
     /// Where the event counters of `namespace` begin: there is a line for each worker.

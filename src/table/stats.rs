@@ -2,6 +2,7 @@
 //! makes workers wait for each other. They are summed when read.
 
 use super::atomic::{EventCounter, Ordering::Relaxed};
+use crate::policy::window::UnixMillis;
 
 /// What became of the requests (or other callers) of a namespace: the number of its event counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,90 @@ pub enum Evicted {
     Sent,
     /// Hits of live windows that the store should have had.
     Unsent,
+}
+
+/// The sync of one namespace and shard with its store: whoever syncs counts here, one worker at a
+/// time, so that no worker has a line of its own.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(super) struct SyncLine {
+    succeeded: EventCounter,
+    failed: EventCounter,
+    pushed: EventCounter,
+    fetched: EventCounter,
+    /// Unix milliseconds; 0: never.
+    last_success: EventCounter,
+    last_failure: EventCounter,
+    /// Milliseconds of the last cycle.
+    duration: EventCounter,
+    /// Milliseconds, signed.
+    clock_offset: EventCounter,
+    /// How many cycles took so long: the last count is of those that took longer than all bounds.
+    durations: [EventCounter; SyncStats::BOUNDS.len() + 1],
+    /// Milliseconds of all cycles.
+    duration_sum: EventCounter,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<SyncLine>() == 2 * 64);
+
+/// A cycle of a sync that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cycle {
+    /// Whether it did all that was to be done, or else the store failed.
+    pub succeeded: bool,
+    /// Counters (by window) of which diffs were pushed.
+    pub pushed: u64,
+    /// Counters (by window) whose totals were fetched.
+    pub fetched: u64,
+    /// How long it took, in milliseconds.
+    pub duration: u64,
+    /// When it ended.
+    pub at: UnixMillis,
+    /// How far the store's clock is ahead of this node's, in milliseconds; `None`: not seen.
+    pub clock_offset: Option<i64>,
+}
+
+/// What came of the syncs of a namespace and shard, since the zone was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SyncStats {
+    /// Cycles that did all that was to be done.
+    pub succeeded: u64,
+    /// Cycles that ended early, because the store failed.
+    pub failed: u64,
+    /// Counters (by window) of which diffs were pushed.
+    pub pushed: u64,
+    /// Counters (by window) whose totals were fetched.
+    pub fetched: u64,
+    /// When a cycle last succeeded; `None`: never.
+    pub last_success: Option<UnixMillis>,
+    /// When a cycle last failed; `None`: never.
+    pub last_failure: Option<UnixMillis>,
+    /// How long the last cycle took, in milliseconds.
+    pub duration: u64,
+    /// How far the store's clock was last ahead of this node's, in milliseconds.
+    pub clock_offset: i64,
+    /// How many cycles took at most so long as [`SyncStats::BOUNDS`] says, each of them counted by
+    /// the first bound that it kept; last, those that took longer.
+    pub durations: [u64; SyncStats::BOUNDS.len() + 1],
+    /// How long all cycles took, in milliseconds.
+    pub duration_sum: u64,
+}
+
+impl SyncStats {
+    /// The bounds of [`SyncStats::durations`], in milliseconds.
+    pub const BOUNDS: [u64; 6] = [1, 5, 25, 100, 500, 2500];
+
+    /// Whether the last cycle succeeded; `None` if there was none.
+    pub fn is_up(&self) -> Option<bool> {
+        let last = self.last_success.max(self.last_failure)?;
+        Some(self.last_success == Some(last))
+    }
+
+    /// When the last cycle ended; `None` if there was none.
+    pub fn last(&self) -> Option<UnixMillis> {
+        self.last_success.max(self.last_failure)
+    }
 }
 
 /// Events of a namespace, since the zone was made.
@@ -142,8 +227,87 @@ impl ZoneLine {
     }
 }
 
+impl SyncLine {
+    /// Counts a cycle. Nothing else depends on the words, and who reads them while they change
+    /// may see a part of a cycle.
+    pub(super) fn count(&self, cycle: &Cycle) {
+        let (outcome, last) = if cycle.succeeded {
+            (&self.succeeded, &self.last_success)
+        } else {
+            (&self.failed, &self.last_failure)
+        };
+        outcome.fetch_add(1, Relaxed);
+        last.store(cycle.at.0, Relaxed);
+        self.pushed.fetch_add(cycle.pushed, Relaxed);
+        self.fetched.fetch_add(cycle.fetched, Relaxed);
+        if let Some(offset) = cycle.clock_offset {
+            self.clock_offset.store(offset as u64, Relaxed);
+        }
+        self.duration.store(cycle.duration, Relaxed);
+        self.duration_sum.fetch_add(cycle.duration, Relaxed);
+        let bounds = SyncStats::BOUNDS.iter();
+        let kept = bounds.take_while(|bound| cycle.duration > **bound).count();
+        if let Some(count) = self.durations.get(kept) {
+            count.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(super) fn stats(&self) -> SyncStats {
+        let moment = |word: &EventCounter| match word.load(Relaxed) {
+            0 => None,
+            millis => Some(UnixMillis(millis)),
+        };
+        SyncStats {
+            succeeded: self.succeeded.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            pushed: self.pushed.load(Relaxed),
+            fetched: self.fetched.load(Relaxed),
+            last_success: moment(&self.last_success),
+            last_failure: moment(&self.last_failure),
+            duration: self.duration.load(Relaxed),
+            clock_offset: self.clock_offset.load(Relaxed) as i64,
+            durations: self.durations.each_ref().map(|count| count.load(Relaxed)),
+            duration_sum: self.duration_sum.load(Relaxed),
+        }
+    }
+}
+
 /// The sum of one counter of all workers.
 fn total<L>(lines: &[L], of: fn(&L) -> &EventCounter) -> u64 {
     let counts = lines.iter().map(|line| of(line).load(Relaxed));
     counts.fold(0, u64::wrapping_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_is_counted_by_its_outcome_and_duration() {
+        let line = SyncLine::default();
+        assert_eq!(line.stats(), SyncStats::default());
+        assert_eq!(line.stats().is_up(), None);
+        let mut cycle = Cycle {
+            succeeded: true,
+            pushed: 2,
+            fetched: 3,
+            duration: 5,
+            at: UnixMillis(1000),
+            clock_offset: Some(-7),
+        };
+        line.count(&cycle);
+        assert_eq!(line.stats().is_up(), Some(true));
+        cycle.succeeded = false;
+        cycle.duration = 9999;
+        cycle.at = UnixMillis(2000);
+        cycle.clock_offset = None;
+        line.count(&cycle);
+        let stats = line.stats();
+        assert_eq!(stats.is_up(), Some(false));
+        assert_eq!((stats.succeeded, stats.failed), (1, 1));
+        assert_eq!((stats.pushed, stats.fetched), (4, 6));
+        assert_eq!(stats.durations, [0, 1, 0, 0, 0, 0, 1]);
+        assert_eq!((stats.duration, stats.duration_sum), (9999, 10_004));
+        assert_eq!(stats.clock_offset, -7);
+    }
 }

@@ -16,6 +16,7 @@ use super::changes::CounterRef;
 use super::fail::fail_point;
 use super::layout::{Record, SyncSlot};
 use super::meta::NamespaceIndex;
+use super::stats::{Cycle, SyncStats};
 use super::word::{Stamp, Word};
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
@@ -206,6 +207,16 @@ impl<'m> SyncState<'m> {
     pub fn note_store(&self, is_there: bool) -> bool {
         let lost = u64::from(!is_there);
         self.slot.is_lost.swap(lost, AcqRel) != lost
+    }
+
+    /// Notes what came of a cycle, for [`SyncState::stats`].
+    pub fn count_cycle(&self, cycle: &Cycle) {
+        self.slot.line.count(cycle);
+    }
+
+    /// What came of all cycles so far, whoever did them.
+    pub fn stats(&self) -> SyncStats {
+        self.slot.line.stats()
     }
 
     /// Whether somebody has the lease at `now`.

@@ -15,7 +15,9 @@ use nginx_sys::{
     ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
-use ngx::http::{HttpModule as _, HttpModuleMainConf as _};
+use ngx::http::{
+    HttpModule as _, HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule,
+};
 use ngx::ngx_string;
 
 use super::super::guard::guard;
@@ -23,7 +25,7 @@ use super::super::log;
 use super::super::module::Module;
 use super::super::zone::{MIN_PAGES, Zone};
 use super::blocks::{RatelimitNamespace, RatelimitStore};
-use super::location::{Headers, LocationConf, Phase};
+use super::location::{Content, Headers, LocationConf, Phase};
 use super::ratelimit::Ratelimit;
 use super::text::{Text, bytes, str_of};
 use super::{MainConf, Origin};
@@ -32,7 +34,7 @@ use crate::policy::options::shown;
 use crate::policy::window::parse_time;
 
 /// The directives, for nginx.
-pub(in super::super) static mut COMMANDS: [ngx_command_t; 13] = [
+pub(in super::super) static mut COMMANDS: [ngx_command_t; 14] = [
     in_http::<RatelimitZone>(ngx_string!("ratelimit_zone"), 0),
     in_http::<RatelimitStore>(ngx_string!("ratelimit_store"), NGX_CONF_BLOCK),
     in_http::<RatelimitNamespace>(ngx_string!("ratelimit_namespace"), NGX_CONF_BLOCK),
@@ -45,6 +47,7 @@ pub(in super::super) static mut COMMANDS: [ngx_command_t; 13] = [
     anywhere::<RatelimitHeaders>(ngx_string!("ratelimit_headers")),
     anywhere::<RatelimitRetryAfterJitter>(ngx_string!("ratelimit_retry_after_jitter")),
     anywhere::<RatelimitPhase>(ngx_string!("ratelimit_phase")),
+    in_location::<RatelimitMetrics>(ngx_string!("ratelimit_metrics")),
     ngx_command_t::empty(),
 ];
 
@@ -70,6 +73,14 @@ const fn anywhere<D: Directive<LocationConf>>(name: ngx_str_t) -> ngx_command_t 
         conf: NGX_HTTP_LOC_CONF_OFFSET,
         offset: 0,
         post: ptr::null_mut(),
+    }
+}
+
+/// A directive of `location`. The name ends with a NUL.
+const fn in_location<D: Directive<LocationConf>>(name: ngx_str_t) -> ngx_command_t {
+    ngx_command_t {
+        type_: (NGX_HTTP_LOC_CONF | NGX_CONF_ANY) as ngx_uint_t,
+        ..anywhere::<D>(name)
     }
 }
 
@@ -210,7 +221,7 @@ impl Directive<MainConf> for RatelimitZone {
             .into());
         }
 
-        let zone = Rc::new(Zone::new(name));
+        let zone = Rc::new(Zone::new(name, size));
         // nginx keeps the string: it must live as long as the cycle, and the word does.
         let mut text = str_of(name.as_bytes());
         let tag = ptr::from_ref(Module::module()).cast_mut().cast();
@@ -380,6 +391,32 @@ impl Directive<LocationConf> for RatelimitPhase {
         }
         set_once(&mut conf.options.phase, phase)
     }
+}
+
+/// `ratelimit_metrics`
+struct RatelimitMetrics;
+
+impl Directive<LocationConf> for RatelimitMetrics {
+    const NAME: &'static str = "ratelimit_metrics";
+
+    fn apply(cf: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        if let [word, ..] = words {
+            return Err(format!("invalid parameter \"{word}\": expected none").into());
+        }
+        set_content(cf, conf, Content::Metrics)
+    }
+}
+
+/// Makes a location answer by itself.
+fn set_content(
+    cf: &mut ngx_conf_t,
+    conf: &mut LocationConf,
+    content: Content,
+) -> Result<(), Failure> {
+    set_once(&mut conf.content, content)?;
+    let core = NgxHttpCoreModule::location_conf_mut(cf).ok_or("no location")?;
+    core.handler = Some(content.handler());
+    Ok(())
 }
 
 /// The only word of a directive.

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use nginx_sys::{NGX_HTTP_TOO_MANY_REQUESTS, NGX_LOG_ERR, ngx_http_request_t, ngx_int_t};
 
+use super::super::http::metrics;
 use super::super::log::Level;
 use super::rules::RuleSet;
 use super::text::{self, EvaluationError, Text};
@@ -16,12 +17,34 @@ pub(in super::super) struct LocationConf {
     pub(super) rules: Option<Rc<RuleSet>>,
     /// The rules of this level or else of one above, unless they are off.
     effective: Option<Rc<RuleSet>>,
+    /// What the location itself answers with, if it does.
+    pub(in super::super) content: Option<Content>,
     pub(super) options: Options,
     /// Those of this level and of all levels above.
     pub(in super::super) settings: Settings,
     /// [`MainConf::context_slot`](super::MainConf), where it is needed most.
     pub(in super::super) context_slot: usize,
 }
+
+/// What a location answers with that is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Content {
+    /// `ratelimit_metrics`
+    Metrics,
+}
+
+impl Content {
+    /// The handler that answers.
+    pub(in super::super) fn handler(self) -> ContentHandler {
+        match self {
+            Content::Metrics => metrics::handle,
+        }
+    }
+}
+
+/// nginx's callback for the content of a location.
+pub(in super::super) type ContentHandler =
+    unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
 
 /// What the directives of one level say.
 #[derive(Debug, Default)]

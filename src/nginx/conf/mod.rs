@@ -2,6 +2,7 @@
 //!
 //! - [`directives`], [`blocks`], [`ratelimit`]: what each directive makes of its words
 //! - [`text`]: text and variables
+//! - [`status`]: what is told of it all
 //! - [`location`], [`rules`]: the configuration of a location, and the rules in it
 
 mod blocks;
@@ -9,6 +10,7 @@ mod directives;
 mod location;
 mod ratelimit;
 mod rules;
+mod status;
 mod text;
 
 use core::fmt;
@@ -357,6 +359,16 @@ impl NamespaceConf {
         listed.or_else(|| self.uses.borrow().iter().map(|it| it.size).min())
     }
 
+    /// The windows that are counted in, ascending.
+    fn window_sizes(&self) -> Vec<WindowSize> {
+        let listed = self.definition.get().map(|it| &it.options.window_sizes);
+        let mut sizes = listed.cloned().unwrap_or_default();
+        sizes.extend(self.uses.borrow().iter().map(|it| it.size));
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
     fn attach(&'static self) -> Result<(), RateLimitingError> {
         if let Some(table) = self.zone.get().and_then(|zone| zone.table()) {
             let is_synced = self.period().is_some();
@@ -384,11 +396,6 @@ impl NamespaceConf {
         let Strategy::Redis(redis) = &store.options.strategy else {
             return None;
         };
-        let mut sizes = options.window_sizes.clone();
-        let used = self.uses.borrow();
-        sizes.extend(used.iter().map(|it| it.size));
-        sizes.sort_unstable();
-        sizes.dedup();
         let StoreOptions {
             servers,
             connect_timeout,
@@ -403,7 +410,7 @@ impl NamespaceConf {
             name: self.name.clone(),
             namespace,
             state: namespace.sync_state()?,
-            sizes,
+            sizes: self.window_sizes(),
             period,
             lease_lifetime: exchange.saturating_mul(2).max(Duration::from_secs(2)),
             store: name.into(),

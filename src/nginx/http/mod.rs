@@ -4,5 +4,6 @@ pub(super) mod context;
 mod grpc;
 pub(super) mod handler;
 pub(super) mod headers;
+pub(super) mod metrics;
 mod respond;
 pub(super) mod variables;

@@ -1,9 +1,14 @@
 //! Responses that are not nginx's error pages.
 
+use core::ptr;
+
 use nginx_sys::{
-    NGX_DONE, NGX_OK, ngx_http_discard_request_body, ngx_http_finalize_request, ngx_http_request_t,
-    ngx_http_send_header, ngx_int_t, ngx_str_t,
+    NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_OK, ngx_chain_t, ngx_create_temp_buf,
+    ngx_http_discard_request_body, ngx_http_finalize_request, ngx_http_output_filter,
+    ngx_http_request_t, ngx_http_send_header, ngx_int_t, ngx_str_t,
 };
+
+use super::headers::put;
 
 /// Sends a response without a body to a main request, to the response of which nobody has added
 /// anything but headers yet. Returns what the phase handler is to return.
@@ -29,4 +34,58 @@ pub(super) fn without_body(
         ngx_http_finalize_request(request, ngx_http_send_header(request));
     }
     NGX_DONE as ngx_int_t
+}
+
+/// Sends a response with `body`, which is true at this moment only. Returns what the content handler
+/// is to return.
+pub(super) fn with_body(
+    request: *mut ngx_http_request_t,
+    status: ngx_int_t,
+    media_type: &'static str,
+    body: &[u8],
+) -> ngx_int_t {
+    const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+    // SAFETY: nginx passes a request that has not ended.
+    let discarded = unsafe { ngx_http_discard_request_body(request) };
+    if discarded != NGX_OK as ngx_int_t {
+        return discarded;
+    }
+    if put(request, "Cache-Control", b"no-store").is_none() {
+        return SERVER_ERROR;
+    }
+    // SAFETY: the request has not ended; its pool lives as long. The buffer that is made in it has
+    // room for the body. Filters take the buffer over, not the chain link.
+    unsafe {
+        let buffer = ngx_create_temp_buf((*request).pool, body.len().max(1));
+        let Some(buf) = buffer.as_mut() else {
+            return SERVER_ERROR;
+        };
+        ptr::copy_nonoverlapping(body.as_ptr(), buf.last, body.len());
+        buf.last = buf.last.add(body.len());
+        buf.set_last_buf(u32::from((*request).main == request));
+        buf.set_last_in_chain(1);
+
+        let out = &mut (*request).headers_out;
+        out.status = status.unsigned_abs();
+        out.content_length_n = i64::try_from(body.len()).unwrap_or(i64::MAX);
+        out.content_type = ngx_str_t {
+            len: media_type.len(),
+            data: media_type.as_ptr().cast_mut(),
+        };
+        // Without parameters: by these bytes filters know the type.
+        out.content_type_len = media_type.split(';').next().unwrap_or_default().len();
+        out.content_type_lowcase = ptr::null_mut();
+        if body.is_empty() {
+            (*request).set_header_only(1);
+        }
+        let sent = ngx_http_send_header(request);
+        if sent != NGX_OK as ngx_int_t || (*request).header_only() != 0 {
+            return sent;
+        }
+        let mut chain = ngx_chain_t {
+            buf: buffer,
+            next: ptr::null_mut(),
+        };
+        ngx_http_output_filter(request, &mut chain)
+    }
 }

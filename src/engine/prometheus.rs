@@ -1,0 +1,305 @@
+//! A node's [`Status`] as Prometheus reads it.
+//!
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>. No key and no
+//! client is ever a label: what is written does not grow with the number of keys.
+
+use core::fmt::{Display, Write as _};
+
+use super::status::{NamespaceStatus, Status};
+use crate::policy::hits::Hits;
+use crate::policy::window::UnixMillis;
+use crate::table::SyncStats;
+
+/// The media type of [`metrics`].
+pub const MEDIA_TYPE: &str = "text/plain; version=0.0.4";
+
+/// A sample of a family: what follows its name, the labels, the value.
+struct Sample {
+    suffix: &'static str,
+    labels: Vec<(&'static str, String)>,
+    value: String,
+}
+
+/// All metrics of the node. Families without samples are left out.
+pub fn metrics(status: &Status) -> String {
+    let Status {
+        zones,
+        namespaces,
+        stores,
+    } = status;
+    let mut text = String::new();
+    let of_namespace = |namespace: &NamespaceStatus| ("namespace", namespace.name.clone());
+
+    let requests = namespaces.iter().flat_map(|namespace| {
+        let stats = namespace.stats;
+        let results = [
+            ("passed", stats.passed),
+            ("rejected", stats.rejected),
+            ("rejected_dry_run", stats.rejected_dry_run),
+            ("error", stats.error),
+        ];
+        results.map(|(result, count)| {
+            sample([of_namespace(namespace), ("result", result.into())], count)
+        })
+    });
+    let help = "Requests by what became of them.";
+    family(
+        &mut text,
+        "ratelimit_requests_total",
+        "counter",
+        help,
+        requests,
+    );
+    let hits = namespaces.iter().map(|namespace| {
+        let hits = Hits::from_thousandths((namespace.stats.hits as i64).max(0));
+        sample([of_namespace(namespace)], hits)
+    });
+    let help = "Hits that were counted by this node.";
+    family(&mut text, "ratelimit_hits_total", "counter", help, hits);
+
+    let size = zones.iter().map(|zone| {
+        let labels = [("zone", zone.name.clone())];
+        sample(labels, zone.size)
+    });
+    let help = "Size of a zone of shared memory.";
+    family(&mut text, "ratelimit_zone_size_bytes", "gauge", help, size);
+    let keys = zones.iter().map(|zone| {
+        let labels = [("zone", zone.name.clone())];
+        sample(labels, zone.keys)
+    });
+    let help = "Counters that have a place in a zone.";
+    family(&mut text, "ratelimit_zone_keys", "gauge", help, keys);
+    let evicted = zones.iter().flat_map(|zone| {
+        let states = [
+            ("ended", zone.stats.evicted_ended),
+            ("sent", zone.stats.evicted_sent),
+            ("unsent", zone.stats.evicted_unsent),
+        ];
+        states.map(|(state, count)| {
+            let labels = [("zone", zone.name.clone()), ("state", state.into())];
+            sample(labels, count)
+        })
+    });
+    let help = "Counters that gave their place in a full zone to another one: their windows had \
+                ended; they were alive, with nothing unsent; they had hits that the store had not.";
+    family(
+        &mut text,
+        "ratelimit_zone_evicted_total",
+        "counter",
+        help,
+        evicted,
+    );
+
+    let syncs: Vec<_> = namespaces
+        .iter()
+        .filter_map(|namespace| Some((of_namespace(namespace), namespace.syncs?)))
+        .collect();
+    let cycles = syncs.iter().flat_map(|(label, syncs)| {
+        let results = [("ok", syncs.succeeded), ("error", syncs.failed)];
+        results.map(|(result, count)| sample([label.clone(), ("result", result.into())], count))
+    });
+    let help = "Exchanges of a namespace's counts with its store.";
+    family(
+        &mut text,
+        "ratelimit_sync_cycles_total",
+        "counter",
+        help,
+        cycles,
+    );
+    let durations = syncs
+        .iter()
+        .flat_map(|(label, syncs)| histogram(label, syncs));
+    let help = "How long they took.";
+    family(
+        &mut text,
+        "ratelimit_sync_duration_seconds",
+        "histogram",
+        help,
+        durations,
+    );
+    let pushed = syncs
+        .iter()
+        .map(|(label, syncs)| sample([label.clone()], syncs.pushed));
+    let help = "Counters of which hits were sent to the store.";
+    family(
+        &mut text,
+        "ratelimit_sync_pushed_keys_total",
+        "counter",
+        help,
+        pushed,
+    );
+    let fetched = syncs
+        .iter()
+        .map(|(label, syncs)| sample([label.clone()], syncs.fetched));
+    let help = "Counters of which the store told what the cluster counted.";
+    family(
+        &mut text,
+        "ratelimit_sync_fetched_keys_total",
+        "counter",
+        help,
+        fetched,
+    );
+    let last = syncs.iter().filter_map(|(label, syncs)| {
+        let UnixMillis(millis) = syncs.last_success?;
+        Some(sample([label.clone()], seconds(i128::from(millis))))
+    });
+    let help = "When a namespace was last synced, in Unix time.";
+    let name = "ratelimit_sync_last_success_timestamp_seconds";
+    family(&mut text, name, "gauge", help, last);
+
+    let health: Vec<_> = stores
+        .iter()
+        .filter_map(|store| Some((store, status.health(&store.name)?)))
+        .collect();
+    let up = health.iter().map(|(store, health)| {
+        let labels = [("store", store.name.clone())];
+        sample(labels, u8::from(health.is_up))
+    });
+    let help = "Whether the last exchange with a store succeeded.";
+    family(&mut text, "ratelimit_store_up", "gauge", help, up);
+    let offset = health.iter().filter_map(|(store, health)| {
+        let labels = [("store", store.name.clone())];
+        Some(sample(labels, seconds(i128::from(health.clock_offset?))))
+    });
+    let help = "How far a store's clock is ahead of this node's.";
+    let name = "ratelimit_store_clock_offset_seconds";
+    family(&mut text, name, "gauge", help, offset);
+    text
+}
+
+fn sample<const N: usize>(labels: [(&'static str, String); N], value: impl Display) -> Sample {
+    Sample {
+        suffix: "",
+        labels: labels.into(),
+        value: value.to_string(),
+    }
+}
+
+/// Milliseconds, as seconds.
+fn seconds(millis: i128) -> String {
+    let sign = if millis < 0 { "-" } else { "" };
+    let millis = millis.unsigned_abs();
+    format!("{sign}{}.{:03}", millis / 1000, millis % 1000)
+}
+
+/// The buckets of a histogram, each with those before it; the sum, and the number of all.
+fn histogram(label: &(&'static str, String), syncs: &SyncStats) -> Vec<Sample> {
+    let bounds = SyncStats::BOUNDS.map(|bound| seconds(bound.into()));
+    let bounds = bounds.into_iter().chain(["+Inf".into()]);
+    let mut count: u64 = 0;
+    let mut samples = Vec::new();
+    for (bound, more) in bounds.zip(syncs.durations) {
+        count = count.saturating_add(more);
+        samples.push(Sample {
+            suffix: "_bucket",
+            ..sample([label.clone(), ("le", bound)], count)
+        });
+    }
+    samples.push(Sample {
+        suffix: "_sum",
+        ..sample([label.clone()], seconds(syncs.duration_sum.into()))
+    });
+    samples.push(Sample {
+        suffix: "_count",
+        ..sample([label.clone()], count)
+    });
+    samples
+}
+
+fn family(
+    text: &mut String,
+    name: &str,
+    kind: &str,
+    help: &str,
+    samples: impl IntoIterator<Item = Sample>,
+) {
+    let mut samples = samples.into_iter().peekable();
+    if samples.peek().is_none() {
+        return;
+    }
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    for Sample {
+        suffix,
+        labels,
+        value,
+    } in samples
+    {
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+            .collect();
+        let _ = writeln!(text, "{name}{suffix}{{{}}} {value}", labels.join(","));
+    }
+}
+
+/// The value of a label, as it is written between quotes.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::status::testing::status;
+    use super::*;
+
+    #[test]
+    fn all_that_is_known_is_told() {
+        let text = metrics(&status());
+        for line in [
+            "# TYPE ratelimit_requests_total counter",
+            "ratelimit_requests_total{namespace=\"local\",result=\"passed\"} 3",
+            "ratelimit_requests_total{namespace=\"local\",result=\"rejected_dry_run\"} 1",
+            "ratelimit_hits_total{namespace=\"api\"} 4.25",
+            "ratelimit_zone_size_bytes{zone=\"counters\"} 1048576",
+            "ratelimit_zone_keys{zone=\"counters\"} 4",
+            "ratelimit_zone_evicted_total{zone=\"counters\",state=\"unsent\"} 3",
+            "ratelimit_sync_cycles_total{namespace=\"api\",result=\"error\"} 1",
+            "# TYPE ratelimit_sync_duration_seconds histogram",
+            "ratelimit_sync_duration_seconds_bucket{namespace=\"api\",le=\"0.001\"} 1",
+            "ratelimit_sync_duration_seconds_bucket{namespace=\"api\",le=\"0.025\"} 3",
+            "ratelimit_sync_duration_seconds_bucket{namespace=\"api\",le=\"2.500\"} 3",
+            "ratelimit_sync_duration_seconds_bucket{namespace=\"api\",le=\"+Inf\"} 4",
+            "ratelimit_sync_duration_seconds_sum{namespace=\"api\"} 3.014",
+            "ratelimit_sync_duration_seconds_count{namespace=\"api\"} 4",
+            "ratelimit_sync_pushed_keys_total{namespace=\"api\"} 7",
+            "ratelimit_sync_fetched_keys_total{namespace=\"api\"} 8",
+            "ratelimit_sync_last_success_timestamp_seconds{namespace=\"api\"} 1700000000.250",
+            "ratelimit_store_up{store=\"main\"} 1",
+            "ratelimit_store_clock_offset_seconds{store=\"main\"} -1.500",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
+        for none in [
+            "ratelimit_sync_cycles_total{namespace=\"local\"",
+            "ratelimit_sync_last_success_timestamp_seconds{namespace=\"new\"",
+            "ratelimit_store_up{store=\"unused\"",
+        ] {
+            assert!(!text.contains(none), "{none}\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_family_is_described_once_before_its_samples() {
+        let text = metrics(&status());
+        let mut described = Vec::new();
+        for line in text.lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let name = help.split(' ').next().unwrap();
+                assert!(!described.contains(&name), "{name}");
+                described.push(name);
+            } else if !line.starts_with('#') {
+                assert!(line.starts_with(described.last().unwrap()), "{line}");
+            }
+        }
+        assert_eq!(metrics(&Status::default()), "");
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escaped("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
+    }
+}

@@ -1,0 +1,39 @@
+//! `ratelimit_metrics`: how this node is doing, for Prometheus.
+
+use nginx_sys::{
+    NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_NOT_ALLOWED, NGX_HTTP_OK,
+    ngx_http_request_t, ngx_int_t, ngx_uint_t,
+};
+use ngx::http::HttpModuleMainConf as _;
+
+use super::super::guard::guard;
+use super::super::module::Module;
+use super::headers::put;
+use super::respond;
+use crate::engine::prometheus::{MEDIA_TYPE, metrics};
+
+const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+
+/// nginx's callback for the content of a location.
+pub(in super::super) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_int_t {
+    guard(SERVER_ERROR, || {
+        // SAFETY: nginx passes a request that has not ended, with the configuration of its cycle.
+        let (method, conf) = unsafe { ((*request).method, Module::main_conf(&*request)) };
+        if method & (NGX_HTTP_GET | NGX_HTTP_HEAD) as ngx_uint_t == 0 {
+            return match put(request, "Allow", b"GET, HEAD") {
+                Some(()) => NGX_HTTP_NOT_ALLOWED as ngx_int_t,
+                None => SERVER_ERROR,
+            };
+        }
+        let Some(conf) = conf else {
+            return SERVER_ERROR;
+        };
+        let text = metrics(&conf.status());
+        respond::with_body(
+            request,
+            NGX_HTTP_OK as ngx_int_t,
+            MEDIA_TYPE,
+            text.as_bytes(),
+        )
+    })
+}
