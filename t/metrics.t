@@ -122,8 +122,6 @@ Allow: GET, HEAD
 ["", "Arg: 1"]
 --- response_body_like eval
 [qr/403/, qr/^ratelimit_zone_size_bytes/m]
---- error_log
-access forbidden by rule
 
 
 

@@ -1,6 +1,7 @@
 //! What the product does, for whoever calls it: nginx's requests, or the library's other users.
 #![forbid(unsafe_code)]
 
+pub mod api;
 mod attempt;
 #[cfg(all(test, not(loom)))]
 mod model_tests;

@@ -141,7 +141,7 @@ pub fn metrics(status: &Status) -> String {
     );
     let last = syncs.iter().filter_map(|(label, syncs)| {
         let UnixMillis(millis) = syncs.last_success?;
-        Some(sample([label.clone()], seconds(i128::from(millis))))
+        Some(sample([label.clone()], unsigned_seconds(millis)))
     });
     let help = "When a namespace was last synced, in Unix time.";
     let name = "ratelimit_sync_last_success_timestamp_seconds";
@@ -159,7 +159,7 @@ pub fn metrics(status: &Status) -> String {
     family(&mut text, "ratelimit_store_up", "gauge", help, up);
     let offset = health.iter().filter_map(|(store, health)| {
         let labels = [("store", store.name.clone())];
-        Some(sample(labels, seconds(i128::from(health.clock_offset?))))
+        Some(sample(labels, seconds(health.clock_offset?)))
     });
     let help = "How far a store's clock is ahead of this node's.";
     let name = "ratelimit_store_clock_offset_seconds";
@@ -176,15 +176,19 @@ fn sample<const N: usize>(labels: [(&'static str, String); N], value: impl Displ
 }
 
 /// Milliseconds, as seconds.
-fn seconds(millis: i128) -> String {
-    let sign = if millis < 0 { "-" } else { "" };
-    let millis = millis.unsigned_abs();
-    format!("{sign}{}.{:03}", millis / 1000, millis % 1000)
+fn seconds(millis: i64) -> String {
+    // Thousandths of hits are written likewise.
+    Hits::from_thousandths(millis).to_string()
+}
+
+/// Milliseconds, as seconds.
+fn unsigned_seconds(millis: u64) -> String {
+    seconds(i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
 /// The buckets of a histogram, each with those before it; the sum, and the number of all.
 fn histogram(label: &(&'static str, String), syncs: &SyncStats) -> Vec<Sample> {
-    let bounds = SyncStats::BOUNDS.map(|bound| seconds(bound.into()));
+    let bounds = SyncStats::BOUNDS.map(unsigned_seconds);
     let bounds = bounds.into_iter().chain(["+Inf".into()]);
     let mut count: u64 = 0;
     let mut samples = Vec::new();
@@ -197,7 +201,7 @@ fn histogram(label: &(&'static str, String), syncs: &SyncStats) -> Vec<Sample> {
     }
     samples.push(Sample {
         suffix: "_sum",
-        ..sample([label.clone()], seconds(syncs.duration_sum.into()))
+        ..sample([label.clone()], unsigned_seconds(syncs.duration_sum))
     });
     samples.push(Sample {
         suffix: "_count",
@@ -261,15 +265,15 @@ mod tests {
             "# TYPE ratelimit_sync_duration_seconds histogram",
             "ratelimit_sync_duration_seconds_bucket{namespace=\"api\",le=\"0.001\"} 1",
             "ratelimit_sync_duration_seconds_bucket{namespace=\"api\",le=\"0.025\"} 3",
-            "ratelimit_sync_duration_seconds_bucket{namespace=\"api\",le=\"2.500\"} 3",
+            "ratelimit_sync_duration_seconds_bucket{namespace=\"api\",le=\"2.5\"} 3",
             "ratelimit_sync_duration_seconds_bucket{namespace=\"api\",le=\"+Inf\"} 4",
             "ratelimit_sync_duration_seconds_sum{namespace=\"api\"} 3.014",
             "ratelimit_sync_duration_seconds_count{namespace=\"api\"} 4",
             "ratelimit_sync_pushed_keys_total{namespace=\"api\"} 7",
             "ratelimit_sync_fetched_keys_total{namespace=\"api\"} 8",
-            "ratelimit_sync_last_success_timestamp_seconds{namespace=\"api\"} 1700000000.250",
+            "ratelimit_sync_last_success_timestamp_seconds{namespace=\"api\"} 1700000000.25",
             "ratelimit_store_up{store=\"main\"} 1",
-            "ratelimit_store_clock_offset_seconds{store=\"main\"} -1.500",
+            "ratelimit_store_clock_offset_seconds{store=\"main\"} -1.5",
         ] {
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }

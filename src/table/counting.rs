@@ -247,6 +247,26 @@ impl<'m> CounterTable<'m> {
         }
     }
 
+    /// What this node counted of `key` in window number `window`, and the store has not got, as far
+    /// as this node knows. For a counter that is not synced: all that it counted.
+    pub fn unsent(&self, counter: &Counter, key: Key<'_>, window: u64, clock: &impl Clock) -> Hits {
+        let Some(place) = self.find(counter.identity(key)) else {
+            return Hits::ZERO;
+        };
+        let at = Position {
+            number: window,
+            elapsed: 0,
+        };
+        let counted = Columns::read(place.cell, place.meta, at).counted;
+        let pushed = self.pushed(place, window);
+        let is_old = place.is_old(counter.size, clock.now());
+        // As in `read`; who sees the place change hands sees a key that was just evicted.
+        if is_old || !meta_of(place.cell).is_same_counter(place.meta) {
+            return Hits::ZERO;
+        }
+        counted.minus(pushed)
+    }
+
     /// Takes hits back that were counted in one of `counter`, unless their window or the counter is
     /// gone.
     pub fn give_back(&self, counter: &Counter, receipt: &Receipt<'m>) {

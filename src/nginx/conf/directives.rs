@@ -34,7 +34,7 @@ use crate::policy::options::shown;
 use crate::policy::window::parse_time;
 
 /// The directives, for nginx.
-pub(in super::super) static mut COMMANDS: [ngx_command_t; 14] = [
+pub(in super::super) static mut COMMANDS: [ngx_command_t; 15] = [
     in_http::<RatelimitZone>(ngx_string!("ratelimit_zone"), 0),
     in_http::<RatelimitStore>(ngx_string!("ratelimit_store"), NGX_CONF_BLOCK),
     in_http::<RatelimitNamespace>(ngx_string!("ratelimit_namespace"), NGX_CONF_BLOCK),
@@ -47,6 +47,7 @@ pub(in super::super) static mut COMMANDS: [ngx_command_t; 14] = [
     anywhere::<RatelimitHeaders>(ngx_string!("ratelimit_headers")),
     anywhere::<RatelimitRetryAfterJitter>(ngx_string!("ratelimit_retry_after_jitter")),
     anywhere::<RatelimitPhase>(ngx_string!("ratelimit_phase")),
+    in_location::<RatelimitApi>(ngx_string!("ratelimit_api")),
     in_location::<RatelimitMetrics>(ngx_string!("ratelimit_metrics")),
     ngx_command_t::empty(),
 ];
@@ -390,6 +391,26 @@ impl Directive<LocationConf> for RatelimitPhase {
             main.has_precontent |= phase == Phase::Precontent;
         }
         set_once(&mut conf.options.phase, phase)
+    }
+}
+
+/// `ratelimit_api [write=on | off]`
+struct RatelimitApi;
+
+impl Directive<LocationConf> for RatelimitApi {
+    const NAME: &'static str = "ratelimit_api";
+
+    fn apply(cf: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
+        const EXPECTED: &str = "expected write=on, write=off or nothing";
+        let may_write = match words {
+            [] | [Word(b"write=off")] => false,
+            [Word(b"write=on")] => true,
+            [word] => return Err(format!("invalid parameter \"{word}\": {EXPECTED}").into()),
+            [_, more, ..] => {
+                return Err(format!("one parameter too many, \"{more}\": {EXPECTED}").into());
+            }
+        };
+        set_content(cf, conf, Content::Api { may_write })
     }
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use nginx_sys::{NGX_HTTP_TOO_MANY_REQUESTS, NGX_LOG_ERR, ngx_http_request_t, ngx_int_t};
 
-use super::super::http::metrics;
+use super::super::http::{api, metrics};
 use super::super::log::Level;
 use super::rules::RuleSet;
 use super::text::{self, EvaluationError, Text};
@@ -29,6 +29,11 @@ pub(in super::super) struct LocationConf {
 /// What a location answers with that is ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Content {
+    /// `ratelimit_api`
+    Api {
+        /// Whether requests may change counters.
+        may_write: bool,
+    },
     /// `ratelimit_metrics`
     Metrics,
 }
@@ -37,6 +42,7 @@ impl Content {
     /// The handler that answers.
     pub(in super::super) fn handler(self) -> ContentHandler {
         match self {
+            Content::Api { .. } => api::handle,
             Content::Metrics => metrics::handle,
         }
     }

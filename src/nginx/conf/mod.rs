@@ -29,9 +29,9 @@ use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
 use crate::table::SyncState;
 
 pub(super) use directives::COMMANDS;
-pub(super) use location::{Headers, LocationConf, Phase, Settings};
+pub(super) use location::{Content, Headers, LocationConf, Phase, Settings};
 pub(super) use rules::{Active, Cost, Key as RuleKey, RuleSet};
-pub(super) use text::{Amount, Evaluated, EvaluationError};
+pub(super) use text::{Amount, Evaluated, EvaluationError, bytes};
 
 use directives::{Failure, Word};
 use rules::RuleLimit;

@@ -1,8 +1,10 @@
 //! What the API and the metrics tell of a configuration, and what was counted under it.
 
 use super::{MainConf, NamespaceConf, StoreConf};
+use crate::engine::Namespace;
 use crate::engine::status::{NamespaceStatus, Status, StoreStatus, ZoneStatus};
 use crate::policy::namespace::SyncMode;
+use crate::policy::window::WindowSize;
 use crate::store::options::Strategy;
 
 impl MainConf {
@@ -23,6 +25,23 @@ impl MainConf {
             namespaces: namespaces.filter_map(|it| it.status()).collect(),
             stores: self.stores.iter().map(StoreConf::status).collect(),
         }
+    }
+
+    /// Calls `answer` with the namespace `name`, the windows that it counts in, and whether it may
+    /// count in others. `None`: there is no such namespace.
+    pub(in super::super) fn with_namespace<T>(
+        &self,
+        name: &[u8],
+        answer: impl FnOnce(&Namespace<'static>, &[WindowSize], bool) -> T,
+    ) -> Option<T> {
+        let mut namespaces = self.namespaces.iter();
+        let conf = namespaces.find(|namespace| namespace.name.as_bytes() == name)?;
+        let namespace = conf.namespace.get()?;
+        let listed = conf.definition.get().map(|it| &it.options.window_sizes);
+        let is_listed = listed.is_some_and(|sizes| !sizes.is_empty());
+        // Of a synced namespace, the windows of rules are fetched, and no others.
+        let is_open = !is_listed && conf.period().is_none();
+        Some(answer(namespace, &conf.window_sizes(), is_open))
     }
 }
 

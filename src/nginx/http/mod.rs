@@ -1,5 +1,6 @@
 //! Requests: the phase handlers, what they leave with the request, headers, variables.
 
+pub(super) mod api;
 pub(super) mod context;
 mod grpc;
 pub(super) mod handler;

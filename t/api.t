@@ -1,0 +1,155 @@
+# ratelimit_api: zones, namespaces and counters, in JSON.
+#
+# Windows are of about a year, so that no test meets the end of one (see
+# limit.t).
+
+use Test::Nginx::Socket 'no_plan';
+
+add_block_preprocessor(sub {
+    my ($block) = @_;
+    $block->set_value(http_config => <<'END') if !defined $block->http_config;
+    ratelimit_zone zone=counters:1m;
+    ratelimit_namespace api { window_sizes 366d; }
+    ratelimit_namespace two { window_sizes 366d 1h; }
+END
+    $block->set_value(config => <<'END') if !defined $block->config;
+    location /t {
+        ratelimit api limit=2/366d window=fixed key=$arg_key;
+        empty_gif;
+    }
+    location /ro {
+        ratelimit_api;
+    }
+    location /rw/ {
+        ratelimit_api write=on;
+    }
+    location ~ ^/re(ad)? {
+        ratelimit_api write=off;
+    }
+    location /rewritten/ {
+        rewrite ^/rewritten/(.*) /ro/namespaces/api/keys/$1 last;
+    }
+END
+    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
+        if !defined $block->no_error_log && !defined $block->must_die;
+});
+
+no_long_string();
+run_tests();
+
+__DATA__
+
+=== what there is
+--- request eval
+["GET /ro", "GET /ro/", "GET /rw/", "GET /read"]
+--- response_headers eval
+[("Content-Type: application/json\nCache-Control: no-store") x 4]
+--- response_body_like eval
+my $zone = qr/"zones":\[\{"name":"counters","size":1048576,"keys":0,"evicted":\{"ended":0,"sent":0,"unsent":0\}\}\]/;
+my $api = qr/\{"name":"api","zone":"counters","store":null\}/;
+[(qr/^\{"version":"[\d.]+",$zone,"namespaces":\[(?=[^]]*$api)[^]]*\],"stores":\[\]\}$/) x 4]
+
+
+
+=== a namespace
+--- request eval
+["GET /t?key=a", "GET /t?key=a", "GET /t?key=a", "GET /ro/namespaces/api", "GET /read/namespaces/two"]
+--- error_code eval
+[200, 200, 429, 200, 200]
+--- response_body_like eval
+[qr//, qr//, qr//,
+ qr/^\{"name":"api","zone":"counters","store":null,"sync_rate":"off","window_sizes":\[31622400\],"keys":1,"hits":2,"requests":\{"passed":2,"rejected":1,"rejected_dry_run":0,"error":0\},"sync":\{"last_at":null,.*\},"clock_offset":null\}$/,
+ qr/"window_sizes":\[3600,31622400\]/]
+
+
+
+=== a counter, by its key in the path or in the query
+--- request eval
+["GET /t?key=a%2F%2Fb", "GET /ro/namespaces/api/keys/a%2F%2fb?limit=5&window_type=fixed",
+ "GET /ro/namespaces/api/keys/a//b", "GET /rw/namespaces/api/keys?key=a//b&window=366d",
+ "GET /re/namespaces/api/keys/a%2F%2Fb", "GET /ro/namespaces/api/keys/unseen?limit=1.5"]
+--- response_body_like eval
+[qr//, qr/^\{"rate":[01],"current":[01],"previous":0,"diff":[01],"sync":0,"window_start":\d+,"remaining":[45]\}$/,
+ (qr/"remaining":null/) x 3,
+ qr/^\{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":\d+,"remaining":1\}$/]
+
+
+
+=== a key that was counted under its decoded bytes
+--- config
+    location /t {
+        ratelimit api limit=2/366d window=fixed key=x//y;
+        empty_gif;
+    }
+    location /ro {
+        ratelimit_api;
+    }
+    location /rewritten/ {
+        rewrite ^/rewritten/(.*) /ro/namespaces/api/keys/$1 last;
+    }
+--- request eval
+["GET /t", "GET /ro/namespaces/api/keys/x%2F%2Fy", "GET /ro/namespaces/api/keys/x//y?window_type=fixed",
+ "GET /ro/namespaces/api/keys?key=x%2F%2Fy&limit=5", "GET /ro/namespaces/api/keys/x%2Fy", "GET /rewritten/x"]
+--- response_body_like eval
+[qr//, qr/"current":1,"previous":0,"diff":1,/, qr/^\{"rate":1,"current":1,/, qr/"remaining":4\}/,
+ qr/^\{"rate":0,/, qr/^\{"rate":0,/]
+
+
+
+=== HEAD is answered without a body
+--- request
+HEAD /ro/namespaces/api
+--- response_headers_like
+Content-Length: [1-9]\d+
+--- response_body:
+
+
+
+=== what is wrong is told in JSON
+--- request eval
+["GET /rox", "GET /ro/x", "GET /ro/namespaces/none", "GET /ro/namespaces/none/keys/k",
+ "PUT /ro/", "GET /ro/namespaces/api/sync", "POST /ro/namespaces/api/keys/k",
+ "DELETE /ro/namespaces/api/keys/k", "DELETE /rw/namespaces/api/keys/k", "POST /rw/namespaces/api/sync",
+ "GET /ro/namespaces/api/keys", "GET /ro/namespaces/two/keys/k", "GET /ro/namespaces/api/keys/k?window=1m",
+ "GET /ro/namespaces/api/keys/k?window=x", "GET /ro/namespaces/api/keys/k?window_type=x",
+ "GET /ro/namespaces/api/keys?key="]
+--- error_code eval
+[404, 404, 404, 404, 405, 405, 403, 403, 501, 501, 400, 400, 400, 400, 400, 400]
+--- response_headers eval
+[("Content-Type: application/json") x 4, "Allow: GET, HEAD", "Allow: POST", ("Content-Type: application/json") x 10]
+--- response_body_like eval
+[(qr/^\{"error":"[^"].*"\}$/) x 16]
+
+
+
+=== POST counts
+--- request eval
+["POST /rw/namespaces/api/keys/k?value=2.5", "POST /rw/namespaces/api/keys/k", "POST /rw/namespaces/api/keys/k?value=0&limit=10",
+ "GET /ro/namespaces/api/keys/k", "GET /t?key=k"]
+--- error_code eval
+[200, 200, 200, 200, 429]
+--- response_body_like eval
+[qr/^\{"rate":2\.5,/, qr/^\{"rate":3\.5,/, qr/^\{"rate":3\.5,.*"remaining":6\}$/, qr/^\{"rate":3\.5,/, qr//]
+
+
+
+=== a wrong parameter
+--- config
+    location /a {
+        ratelimit_api write=yes;
+    }
+--- must_die
+--- error_log
+ratelimit_api: invalid parameter "write=yes": expected write=on, write=off or nothing in
+
+
+
+=== a location has one of the two
+--- config
+    location /a {
+        ratelimit_api;
+        ratelimit_metrics;
+    }
+--- must_die
+--- error_log
+ratelimit_metrics: is duplicate on this level in
