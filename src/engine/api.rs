@@ -431,7 +431,7 @@ pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
         duration: Option<Thousandths>,
         pushed_keys: Option<u64>,
         fetched_keys: Option<u64>,
-        // Not known in this version.
+        // This version knows neither this nor who has the lease.
         pending_keys: Option<u64>,
         dropped_hits: Option<Thousandths>,
         lease_pid: Option<u64>,
@@ -452,6 +452,7 @@ pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
         duration: syncs.last().map(|_| Thousandths::of(syncs.duration)),
         pushed_keys: Some(syncs.pushed),
         fetched_keys: Some(syncs.fetched),
+        dropped_hits: Some(Thousandths::of(stats.dropped)),
         ..Syncs::default()
     });
     let offset = |syncs: crate::table::SyncStats| {
@@ -765,7 +766,7 @@ mod tests {
                 r#""requests":{"passed":3,"rejected":2,"rejected_dry_run":1,"error":0},"#,
                 r#""sync":{"last_at":1700000000.25,"last_result":"ok","duration":0.012,"#,
                 r#""pushed_keys":7,"fetched_keys":8,"pending_keys":null,"#,
-                r#""dropped_hits":null,"lease_pid":null},"clock_offset":-1.5}"#
+                r#""dropped_hits":1.5,"lease_pid":null},"clock_offset":-1.5}"#
             )
         );
         let local = namespace(&status, b"local").unwrap();

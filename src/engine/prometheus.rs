@@ -51,7 +51,7 @@ pub fn metrics(status: &Status) -> String {
         requests,
     );
     let hits = namespaces.iter().map(|namespace| {
-        let hits = Hits::from_thousandths((namespace.stats.hits as i64).max(0));
+        let hits = hits_of(namespace.stats.hits);
         sample([of_namespace(namespace)], hits)
     });
     let help = "Hits that were counted by this node.";
@@ -139,6 +139,14 @@ pub fn metrics(status: &Status) -> String {
         help,
         fetched,
     );
+    let dropped = namespaces
+        .iter()
+        .filter(|namespace| namespace.syncs.is_some());
+    let dropped = dropped
+        .map(|namespace| sample([of_namespace(namespace)], hits_of(namespace.stats.dropped)));
+    let help = "Hits that no store got before their windows had ended for good.";
+    let name = "ratelimit_sync_dropped_hits_total";
+    family(&mut text, name, "counter", help, dropped);
     let last = syncs.iter().filter_map(|(label, syncs)| {
         let UnixMillis(millis) = syncs.last_success?;
         Some(sample([label.clone()], unsigned_seconds(millis)))
@@ -173,6 +181,11 @@ fn sample<const N: usize>(labels: [(&'static str, String); N], value: impl Displ
         labels: labels.into(),
         value: value.to_string(),
     }
+}
+
+/// A sum of hits, in thousandths. It may be below zero for a moment, while hits are given back.
+fn hits_of(thousandths: u64) -> Hits {
+    Hits::from_thousandths((thousandths as i64).max(0))
 }
 
 /// Milliseconds, as seconds.
@@ -272,6 +285,7 @@ mod tests {
             "ratelimit_sync_pushed_keys_total{namespace=\"api\"} 7",
             "ratelimit_sync_fetched_keys_total{namespace=\"api\"} 8",
             "ratelimit_sync_last_success_timestamp_seconds{namespace=\"api\"} 1700000000.25",
+            "ratelimit_sync_dropped_hits_total{namespace=\"api\"} 1.5",
             "ratelimit_store_up{store=\"main\"} 1",
             "ratelimit_store_clock_offset_seconds{store=\"main\"} -1.5",
         ] {

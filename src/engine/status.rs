@@ -112,6 +112,7 @@ pub(super) mod testing {
                 error: 0,
                 hits: 4_250,
                 keys: 2,
+                dropped: 1_500,
             },
             syncs,
         };
