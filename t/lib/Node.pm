@@ -1,0 +1,329 @@
+# One nginx of several that a test has at once: a node of a cluster. lib/OwnNginx.pm is for tests
+# that have one.
+#
+# The environment is that of the other tests: TEST_NGINX_BINARY, TEST_NGINX_LOAD_MODULES.
+
+package Node;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use File::Temp qw(tempdir);
+use IO::Select;
+use IO::Socket::INET;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+our @EXPORT = qw(eventually);
+
+my $binary  = $ENV{TEST_NGINX_BINARY} || 'nginx';
+my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
+my $test    = $$;    # children are not to stop nginx when they end
+my @all;
+
+END {
+    local $?;
+    if ($$ == $test) { $_->kill_all for @all }
+}
+
+# Its name, which is for messages, and its port.
+sub new {
+    my ($class, $name, $port) = @_;
+    my $root = tempdir('node-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+    my $self = bless {name => $name, port => $port, root => $root, log => "$root/error.log"}, $class;
+    push @all, $self;
+    return $self;
+}
+
+# http: more of the configuration; rules: for each location `/NAME/KEY` its `ratelimit`; workers;
+# single: 1 for `master_process off`.
+sub configure {
+    my ($self, %changes) = @_;
+    my $conf = $self->{conf} = {%{$self->{conf}}, %changes};
+    my $root = $self->{root};
+    my $load = join "\n", map {"load_module $_;"} @modules;
+    my $user = $> == 0 && !$conf->{single} ? 'user root;' : '';
+    my $single    = $conf->{single} ? 'master_process off;' : '';
+    my $locations = join "\n", map {
+        qq[location ~ "(?s)^/$_/(?<key>.*)" { ratelimit $conf->{rules}{$_}; empty_gif; }]
+    } sort keys %{$conf->{rules}};
+    open my $file, '>', "$root/nginx.conf" or die "cannot write: $!\n";
+    print $file <<"END";
+$load
+$user
+$single
+worker_processes $conf->{workers};
+pid              $root/nginx.pid;
+error_log        $self->{log} notice;
+events {
+    worker_connections 256;
+    accept_mutex       off;
+}
+http {
+    access_log            off;
+    keepalive_requests    1000000;
+    client_body_temp_path $root/client_body_temp;
+    proxy_temp_path       $root/proxy_temp;
+    fastcgi_temp_path     $root/fastcgi_temp;
+    uwsgi_temp_path       $root/uwsgi_temp;
+    scgi_temp_path        $root/scgi_temp;
+    ratelimit_zone        zone=counters:4m;
+    $conf->{http}
+    server {
+        listen        127.0.0.1:$self->{port};
+        ratelimit_key \$key;
+        add_header    Rate \$ratelimit_rate always;
+        $locations
+    }
+}
+END
+    close $file or die "cannot write: $!\n";
+}
+
+sub start {
+    my ($self, %conf) = @_;
+    $self->{conf} = {http => '', rules => {}, workers => 2, single => 0};
+    $self->configure(%conf);
+    my $root = $self->{root};
+    unlink $self->{log};
+    system($binary, '-p', $root, '-e', $self->{log}, '-c', "$root/nginx.conf") == 0
+        or $self->give_up('nginx does not start');
+    $self->wait_for('the pid', sub {
+        open my $file, '<', "$root/nginx.pid" or return;
+        ($self->{master}) = (<$file> // '') =~ /^(\d+)\n/;
+    });
+    $self->wait_for('workers', sub { $self->settled });
+    return $self;
+}
+
+sub reload {
+    my ($self, %changes) = @_;
+    $self->configure(%changes);
+    my @before = $self->workers;
+    kill HUP => $self->{master};
+    $self->wait_for('new workers in place of the old', sub { $self->settled(@before) });
+}
+
+# Returns how long it took.
+sub stop {
+    my ($self, $expected, $signal) = @_;
+    my $begin = time;
+    kill $signal // 'QUIT', $self->{master};
+    my $pidfile = "$self->{root}/nginx.pid";
+    $self->wait_for('the end', sub { !kill(0, $self->{master}) || !-e $pidfile });
+    my $took  = time - $begin;
+    my @grave = grep { !$expected || !/$expected/ } $self->grave_lines;
+    is_deeply(\@grave, [], "node $self->{name}: nothing grave in the log");
+    delete $self->{master};
+    return $took;
+}
+
+sub kill_all {
+    my ($self) = @_;
+    my $master = $self->{master} or return;
+    my @workers = $self->workers;
+    kill KILL => $master, @workers;
+    delete $self->{master};
+}
+
+# Whether the workers of the configuration are there, and none of those in @gone.
+sub settled {
+    my ($self, @gone) = @_;
+    return $self->connection if $self->{conf}{single};
+    my @workers = $self->workers;
+    my %is_gone = map { $_ => 1 } @gone;
+    return @workers == $self->{conf}{workers} && !grep { $is_gone{$_} } @workers;
+}
+
+# The processes whose parent is the master, but for those that have ended.
+sub workers {
+    my ($self) = @_;
+    my @workers;
+    for my $stat (glob '/proc/[0-9]*/stat') {
+        open my $file, '<', $stat or next;
+        my ($pid, $state, $parent) = (<$file> // '') =~ /^(\d+) \(.*\) (\S) (\d+)/ or next;
+        push @workers, $pid if $parent == $self->{master} && $state ne 'Z';
+    }
+    return sort { $a <=> $b } @workers;
+}
+
+sub log_lines {
+    my ($self) = @_;
+    open my $file, '<', $self->{log} or return;
+    return <$file>;
+}
+
+sub logged {
+    my ($self, $pattern) = @_;
+    return scalar grep {/$pattern/} $self->log_lines;
+}
+
+sub grave_lines {
+    my ($self) = @_;
+    return grep {/\[(?:emerg|alert|crit|error|warn)\]/ && !/ratelimit: rejected by/}
+        $self->log_lines;
+}
+
+sub give_up {
+    my ($self, $why) = @_;
+    diag("the log of node $self->{name}:\n", $self->log_lines);
+    die "$why\n";
+}
+
+sub wait_for {
+    my ($self, $what, $condition) = @_;
+    eval { wait_until(30, $condition) } or $self->give_up("waited too long for $what");
+}
+
+# Clients.
+
+sub connection {
+    my ($self) = @_;
+    return IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $self->{port}, Timeout => 10);
+}
+
+# A request that was answered: its status and the rate.
+sub get {
+    my ($self, $location, $key, $arguments) = @_;
+    my $path   = path($location, $key, $arguments);
+    my $socket = $self->connection or return "no connection: $!";
+    print $socket "HEAD $path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    my $text = '';
+    while ($text !~ /\r\n\r\n\z/) {
+        IO::Select->new($socket)->can_read(10) or return 'no answer in time';
+        sysread $socket, $text, 65536, length $text or return 'no answer';
+    }
+    my ($status) = $text =~ m{^HTTP/1\.1 (\d+)};
+    my ($rate)   = $text =~ /\r\nRate: (\S+)/;
+    return ($status, $rate);
+}
+
+sub path {
+    my ($location, $key, $arguments) = @_;
+    $key =~ s/([^A-Za-z0-9-])/sprintf '%%%02x', ord $1/ge;
+    return "/$location/$key" . ($arguments ? "?$arguments" : '');
+}
+
+# The status of a request.
+sub hit { my ($status) = get(@_); return $status }
+
+# The rate that a request finds, or has made.
+sub rate { my (undef, $rate) = get(@_); return $rate // '' }
+
+# A process that makes requests of `hit`, for the keys in turn, on 8 connections at once, until the
+# result is called, and at least as many as its argument; that gives the sums: of answers by status, of requests `lost`, and the `slowest`
+# answer in seconds. A request is lost if its connection ends in place of an answer.
+sub load {
+    my ($self, @keys) = @_;
+    pipe my $results, my $writer or die "cannot make a pipe: $!\n";
+    pipe my $end, my $ender or die "cannot make a pipe: $!\n";
+    defined(my $pid = fork) or die "cannot fork: $!\n";
+    if ($pid == 0) {
+        close $results;
+        close $ender;
+        my $sum = eval { $self->make_load($end, $writer, @keys) };
+        syswrite $writer, $sum ? join(' ', %$sum) . "\n" : "failed: $@\n";
+        POSIX::_exit(0);
+    }
+    close $writer;
+    close $end;
+    my $text = '';
+    sysread $results, $text, 1 or die "no load\n";    # it goes on
+    return sub {
+        my ($least) = @_;
+        while (100 * length $text < ($least // 0)) {
+            sysread $results, $text, 1, length $text or die "no load any more\n";
+        }
+        syswrite $ender, '.';
+        local $/;
+        $text .= <$results>;
+        waitpid $pid, 0;
+        $text =~ s/^\++//;
+        $self->give_up("a client $text") if $text !~ /^(?:\w+ [\d.e-]+ ?)+\n\z/;
+        return {split ' ', $text};
+    };
+}
+
+sub make_load {
+    my ($self, $end, $writer, @keys) = @_;
+    local $SIG{PIPE} = 'IGNORE';
+    my %sum = (200 => 0, 429 => 0, lost => 0, slowest => 0);
+    my ($select, $is_over, $made, %received, %begun) = (IO::Select->new($end), 0, 0);
+    my $ask = sub {
+        my ($socket) = @_;
+        my $path = path('hit', $keys[$made++ % @keys]);
+        ($received{$socket}, $begun{$socket}) = ('', time);
+        syswrite $socket, "HEAD $path HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    };
+    my $open = sub {
+        my $socket = $self->connection or die "cannot connect: $!\n";
+        $select->add($socket);
+        $ask->($socket);
+    };
+    $open->() for 1 .. 8;
+    while ($select->count) {
+        my @readable = $select->can_read(30) or die "no answer in time\n";
+        for my $socket (@readable) {
+            if ($socket == $end) {
+                $select->remove($end);
+                $is_over = 1;
+                next;
+            }
+            my $ended = !sysread $socket, $received{$socket}, 65536, length $received{$socket};
+            my ($status) = $received{$socket} =~ m{^HTTP/1\.1 (\d+).*\r\n\r\n\z}s;
+            next if !$status && !$ended;
+            my $took = time - $begun{$socket};
+            $sum{slowest} = $took if $took > $sum{slowest};
+            $sum{$status // 'lost'}++;
+            syswrite $writer, '+' if $status && $sum{200} % 100 == 0;
+            if ($ended || $is_over || $received{$socket} =~ /\r\nConnection: close\r\n/) {
+                $select->remove($socket);
+                $open->() if !$is_over;
+            }
+            else { $ask->($socket) }
+        }
+        sleep 0.001;    # others are to have the processor too
+    }
+    return \%sum;
+}
+
+# Waits until a value is as expected, or until the expected test of it is true; this is a test.
+sub eventually {
+    my ($got, $expected, $name) = @_;
+    my $value;
+    my $is_right = sub {
+        return $expected->($value) if ref $expected eq 'CODE';
+        return defined $value && same($value, $expected);
+    };
+    my $done = eval {
+        wait_until(20, sub {
+            $value = eval { $got->() };
+            return $is_right->();
+        });
+    };
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return ok($done, $name . ': ' . ($value // 'nothing')) if ref $expected eq 'CODE';
+    return is_deeply($value, $expected, $name);
+}
+
+sub same {
+    my ($one, $other) = @_;
+    return $one eq $other if !ref $one || !ref $other;
+    return "@$one" eq "@$other" if ref $one eq 'ARRAY';
+    return join("\0", map { $_, $one->{$_} } sort keys %$one) eq
+        join("\0", map { $_, $other->{$_} } sort keys %$other);
+}
+
+sub wait_until {
+    my ($seconds, $condition) = @_;
+    my $deadline = time + $seconds;
+    until ($condition->()) {
+        die "waited too long\n" if time > $deadline;
+        sleep 0.01;
+    }
+    return 1;
+}
+
+1;

@@ -1,0 +1,129 @@
+# A redis-server of the test's own, and what is in it.
+
+package Redis;
+
+use strict;
+use warnings;
+
+use File::Temp qw(tempdir);
+use IO::Socket::INET;
+use IO::Socket::UNIX;
+use Time::HiRes qw(sleep time);
+
+my $test = $$;    # children are not to stop it when they end
+my @all;
+
+END {
+    local $?;
+    if ($$ == $test) { $_->kill for @all }
+}
+
+# port => its port, args => more arguments, as they are written in redis.conf.
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {args => [], prefix => 'rl', database => 0, %self}, $class;
+    $self->{dir} = tempdir('own-redis-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+    push @all, $self;
+    return $self;
+}
+
+sub is_there { system('redis-server --version >/dev/null 2>&1') == 0 }
+sub socket   { $_[0]{dir} . '/redis.sock' }
+
+# Starts it, with what its file of appended commands holds if it has `appendonly yes`.
+sub start {
+    my ($self) = @_;
+    defined(my $pid = fork) or die "cannot fork: $!\n";
+    if ($pid == 0) {
+        open STDOUT, '>>', "$self->{dir}/log" or die;
+        open STDERR, '>&', \*STDOUT or die;
+        exec 'redis-server', '--port', $self->{port}, '--bind', '127.0.0.1', '--dir', $self->{dir},
+            '--unixsocket', $self->socket, '--save', '', '--appendonly', 'no', @{$self->{args}}
+            or die;
+    }
+    $self->{pid} = $pid;
+    my $deadline = time + 30;
+    until (eval { $self->cli('PING') eq 'PONG' }) {
+        die "redis-server does not start: see $self->{dir}/log\n" if time > $deadline;
+        sleep 0.005;
+    }
+}
+
+sub pause     { kill STOP => $_[0]{pid} }
+sub go_on     { kill CONT => $_[0]{pid} }
+sub kill      { $_[0]->end('KILL') }
+sub stop      { $_[0]->end('TERM') }
+
+sub end {
+    my ($self, $signal) = @_;
+    my $pid = delete $self->{pid} or return;
+    local $?;
+    CORE::kill($signal, $pid);
+    CORE::kill(CONT => $pid);
+    waitpid $pid, 0;
+    delete $self->{connection};
+}
+
+# The answer to a command: text, a list, or undef; dies of errors.
+sub cli {
+    my ($self, @command) = @_;
+    my $answer = eval { $self->ask(@command) };
+    return $answer if !$@;
+    delete $self->{connection};
+    die $@;
+}
+
+sub ask {
+    my ($self, @command) = @_;
+    if (!$self->{connection} || $self->{of} != $$) {
+        $self->{connection} = IO::Socket::UNIX->new($self->socket) or die "cannot connect: $!\n";
+        $self->{of}         = $$;
+        $self->ask(AUTH => $self->{password}) if defined $self->{password};
+        $self->ask(SELECT => $self->{database});
+    }
+    my $connection = $self->{connection};
+    local $SIG{PIPE} = 'IGNORE';
+    print $connection '*' . @command . "\r\n", map {'$' . length($_) . "\r\n$_\r\n"} @command;
+    $connection->flush;
+    return answer($connection);
+}
+
+sub answer {
+    my ($connection) = @_;
+    local $/ = "\r\n";
+    my ($type, $rest) = (readline($connection) // die "no answer\n") =~ /^(.)(.*)\r\n\z/s;
+    return $rest if $type eq '+' || $type eq ':';
+    die "$rest\n" if $type eq '-';
+    return undef if $rest < 0;
+    return [map { answer($connection) } 1 .. $rest] if $type eq '*';
+    my $length = $rest + 2;
+    my $text   = '';
+    while (length $text < $length) {
+        read $connection, $text, $length - length $text, length $text or die "no answer\n";
+    }
+    return substr $text, 0, $rest;
+}
+
+# What a namespace's counts are now: by key, of all windows or of those of so many milliseconds.
+sub totals {
+    my ($self, $namespace, $size) = @_;
+    my $shard = "{$self->{prefix}:$namespace:0}";
+    my $epoch = $self->cli(HGET => $shard, 'epoch') // return {};
+    my %totals;
+    for my $name (@{$self->cli(KEYS => "$shard:$epoch:*:*")}) {
+        next if defined $size && $name !~ /:\Q$size\E:\d+\z/;
+        my @counts = @{$self->cli(HGETALL => $name)};
+        while (my ($key, $count) = splice @counts, 0, 2) {
+            $totals{$key} += $count;
+        }
+    }
+    $_ /= 1000 for values %totals;
+    return \%totals;
+}
+
+sub total {
+    my ($self, $namespace, $key, $size) = @_;
+    return $self->totals($namespace, $size)->{$key} // 0;
+}
+
+1;
