@@ -156,6 +156,12 @@ impl<'n, 'm> Syncer<'n, 'm> {
                     changes_left = true;
                     sealed
                 }
+                // The epoch may be one that this node was in before, and left: then the store knows
+                // batches of it, by numbers that are used anew here. Number 0 finds that out.
+                None if lease.acknowledged() == 0 && lease.position().is_none() => {
+                    changes_left = true;
+                    (0, Vec::new())
+                }
                 None => {
                     let (records, has_more) = self.take_changes(lease, surroundings.now());
                     changes_left = has_more;
