@@ -155,7 +155,7 @@ impl Worker {
                 log::debug(self.log, || {
                     format!("ratelimit_namespace \"{name}\": {pushed} pushed, {fetched} fetched")
                 });
-                if job.namespace.is_reporter && job.namespace.state.note_store(true) {
+                if done.is_news {
                     let message = format_args!("ratelimit_store \"{store}\" is back");
                     log::error(NGX_LOG_NOTICE, self.log, message);
                 }
@@ -164,7 +164,7 @@ impl Worker {
             Ok(None) | Err(SyncError::LeaseLost) => {}
             Err(SyncError::Store(error)) => {
                 job.failures = job.failures.saturating_add(1);
-                if job.namespace.is_reporter && job.namespace.state.note_store(false) {
+                if done.is_news {
                     let message = format_args!(
                         "ratelimit_store \"{store}\" is lost, nodes go on with what they know: \
                          {error}"

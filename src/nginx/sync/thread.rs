@@ -32,6 +32,8 @@ pub(super) struct Done {
     /// The number of the namespace, in the order in which they were given.
     pub(super) number: usize,
     pub(super) result: Result<Option<Report>, SyncError>,
+    /// Whether the store was lost, or came back, and this worker is to tell.
+    pub(super) is_news: bool,
 }
 
 enum Command {
@@ -122,9 +124,21 @@ async fn serve(
         return;
     };
     let mut store = Redis::new(&namespace.options, &namespace.redis);
-    let note = |result| {
+    let note = |result: Result<Option<Report>, SyncError>| {
+        let is_there = match &result {
+            Ok(Some(_)) => Some(true),
+            Err(SyncError::Store(_)) => Some(false),
+            Ok(None) | Err(SyncError::LeaseLost) => None,
+        };
+        // At once: when nginx looks at it, another worker may have been at the store since.
+        let is_news = namespace.is_reporter
+            && is_there.is_some_and(|is_there| namespace.state.note_store(is_there));
         let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.push(Done { number, result });
+        done.push(Done {
+            number,
+            result,
+            is_news,
+        });
     };
     while let Some(command) = commands.recv().await {
         match command {
