@@ -451,6 +451,24 @@ subtest 'without a master process' => sub {
     stop($lost);
 };
 
+subtest 'a reload that names another store' => sub {
+    with_redis();
+    $_->start(conf()) for $a, $b;
+    $a->hit(hit => 'k') for 1 .. 3;
+    $b->hit(hit => 'k') for 1 .. 4;
+    all_know(k => 7);
+    for my $database (1, 0, 2) {
+        for my $node ($a, $b) {
+            $node->reload(conf(store => "database $database;"));
+        }
+        local $redis->{database} = $database;
+        $redis->cli(SELECT => $database);
+        all_know(k => 7);
+    }
+    stop();
+    $redis->cli(SELECT => 0);
+};
+
 done_testing();
 
 # The configuration of a node: the namespace `api` in the store `main`, and the locations hit, which
