@@ -469,6 +469,33 @@ subtest 'a reload that names another store' => sub {
     $redis->cli(SELECT => 0);
 };
 
+subtest 'a loss is told once for a store, by a node' => sub {
+    without_redis();
+    my %conf = conf();
+    my $namespaces = join ' ', map {"ratelimit_namespace n$_ { store main; sync_rate 0.1; }"} 1 .. 3;
+    $conf{http} .= $namespaces;
+    $conf{rules}{"n$_"} = "n$_ limit=1000000/366d" for 1 .. 3;
+    $_->start(%conf) for $a, $b;
+    $a->hit($_ => 'k') for qw(hit n1 n2 n3);
+    for my $node ($a, $b) {
+        $node->wait_for('an [error]', sub { $node->logged($lost) });
+    }
+    $a->reload;
+    my @before = $a->workers;
+    kill KILL => $before[0];
+    $a->wait_for('a new worker', sub { $a->settled($before[0]) });
+    $a->hit($_ => 'k') for qw(hit n1 n2 n3);
+    $redis->start;
+    all_know(k => 2);
+    eventually(sub { $redis->total("n$_" => 'k') }, 2, "and in n$_") for 1 .. 3;
+    for my $node ($a, $b) {
+        $node->wait_for('a [notice]', sub { $node->logged($back) });
+        is($node->logged($lost), 1, "one [error] on $node->{name}");
+        is($node->logged($back), 1, "one [notice] on $node->{name}");
+    }
+    stop(qr/$lost|$killed/);
+};
+
 done_testing();
 
 # The configuration of a node: the namespace `api` in the store `main`, and the locations hit, which
