@@ -496,6 +496,23 @@ subtest 'a loss is told once for a store, by a node' => sub {
     stop(qr/$lost|$killed/);
 };
 
+subtest 'a reload that adds a window' => sub {
+    with_redis();
+    my %one = conf();
+    my %two = conf();
+    $two{rules}{hit} =~ s{(limit=\d+)/366d}{$1/366d $1/360d};
+    $two{rules}{ask2} = 'api limit=1000000/360d cost=0';
+    $a->start(%two);
+    $b->start(%one);
+    $a->hit(hit => 'k') for 1 .. 3;
+    eventually(sub { $b->rate(ask => 'k') }, 3, 'the other node is up to date');
+    $b->reload(%two);
+    eventually(sub { $b->rate(ask2 => 'k') }, 3, 'what others counted in it is known');
+    $b->hit(hit => 'k');
+    eventually(sub { $_->rate(ask2 => 'k') }, 4, 'and it goes on') for $a, $b;
+    stop();
+};
+
 done_testing();
 
 # The configuration of a node: the namespace `api` in the store `main`, and the locations hit, which
