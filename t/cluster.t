@@ -513,6 +513,18 @@ subtest 'a reload that adds a window' => sub {
     stop();
 };
 
+subtest 'a long sync_rate and a store that is away' => sub {
+    without_redis();
+    $_->start(conf(sync_rate => '60s')) for $a, $b;
+    $_->hit(hit => 'k') for $a, $b;
+    for my $node ($a, $b) {
+        $node->wait_for('an [error]', sub { $node->logged($lost) });
+    }
+    $redis->start;
+    eventually(sub { $redis->total(api => 'k') }, 2, 'attempts are 2 s apart at most');
+    stop($lost);
+};
+
 done_testing();
 
 # The configuration of a node: the namespace `api` in the store `main`, and the locations hit, which
