@@ -10,8 +10,8 @@ use core::cell::RefCell;
 use core::time::Duration;
 
 use nginx_sys::{
-    NGX_LOG_ERR, NGX_LOG_NOTICE, ngx_add_timer, ngx_connection_t, ngx_del_timer, ngx_event_t,
-    ngx_log_t, ngx_msec_t, ngx_terminate,
+    NGX_LOG_ERR, NGX_LOG_NOTICE, ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer,
+    ngx_event_t, ngx_log_t, ngx_msec_t, ngx_terminate,
 };
 
 use super::conf::SyncedNamespace;
@@ -23,6 +23,9 @@ use thread::{Done, Thread};
 
 /// The longest time between two attempts while a store is away.
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+
+/// How soon it is looked for what came of a cycle.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 thread_local! {
     /// What this worker does, in its only thread that knows nginx.
@@ -43,6 +46,8 @@ struct Job {
     /// is the job's number.
     _no_connection: Box<ngx_connection_t>,
     is_under_way: bool,
+    /// When to sync next, by nginx's monotonic clock.
+    next: Duration,
     /// How often the store failed in a row.
     failures: u32,
 }
@@ -119,10 +124,17 @@ impl Worker {
         let Some(job) = self.jobs.get_mut(number) else {
             return;
         };
-        if !job.is_under_way {
+        let now = monotonic();
+        if !job.is_under_way && now >= job.next {
             job.is_under_way = self.thread.sync(number);
+            job.next = now.saturating_add(job.namespace.period);
         }
-        let pause = job.pause();
+        // What comes of it is looked for soon, since it decides on the next attempt.
+        let pause = if job.is_under_way {
+            job.namespace.period.min(LOOK_AGAIN)
+        } else {
+            job.next.saturating_sub(now)
+        };
         job.set_timer(pause);
     }
 
@@ -164,6 +176,7 @@ impl Worker {
             Ok(None) | Err(SyncError::LeaseLost) => {}
             Err(SyncError::Store(error)) => {
                 job.failures = job.failures.saturating_add(1);
+                job.next = monotonic().saturating_add(job.back_off());
                 if done.is_news {
                     let message = format_args!(
                         "ratelimit_store \"{store}\" is lost, nodes go on with what they know: \
@@ -174,6 +187,12 @@ impl Worker {
             }
         }
     }
+}
+
+/// nginx's monotonic clock, as of this turn of the event loop.
+fn monotonic() -> Duration {
+    // SAFETY: nginx's own variable, in its own thread.
+    Duration::from_millis(unsafe { ngx_current_msec } as u64)
 }
 
 impl Job {
@@ -194,21 +213,16 @@ impl Job {
             timer,
             _no_connection: no_connection,
             is_under_way: false,
+            next: Duration::ZERO,
             failures: 0,
         }
     }
 
-    /// How long to wait for the next attempt: longer and longer while the store is away.
-    fn pause(&self) -> Duration {
-        let period = self.namespace.period;
-        if self.failures == 0 {
-            return period;
-        }
-        let doubled = 50_u64 << self.failures.min(6);
-        let longest = MAX_BACK_OFF.max(period);
-        let pause = Duration::from_millis(doubled).clamp(period.min(longest), longest);
+    /// How long to wait while the store is away: longer and longer.
+    fn back_off(&self) -> Duration {
+        let doubled = Duration::from_millis(50_u64 << self.failures.min(6)).min(MAX_BACK_OFF);
         // Half of it at random, so that nodes do not come back all at once.
-        let half = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX) / 2;
+        let half = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX) / 2;
         Duration::from_millis(half.saturating_add(random_up_to(half)))
     }
 
