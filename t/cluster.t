@@ -18,7 +18,7 @@ use lib "$FindBin::Bin/lib";
 use Node;
 use Redis;
 
-plan skip_all => 'there is no redis-server' if !Redis::is_there();
+die "redis-server is not installed\n" if !Redis::is_there();
 
 my $port  = $ENV{TEST_NGINX_PORT} || 1984;
 my $a     = Node->new(a => $port + 2);

@@ -1,6 +1,6 @@
 //! For how long exchanges hold a server: measured, not judged, since that depends on the machine.
 //!
-//! `cargo test --release --no-default-features -- --ignored --nocapture redis_is_held`
+//! `cargo test --release --no-default-features --features measure -- --nocapture redis_is_held`
 
 use std::cell::RefCell;
 
@@ -108,7 +108,6 @@ fn batch(first: usize, count: usize, length: usize) -> Vec<Diff> {
 }
 
 #[test]
-#[ignore = "prints measurements"]
 fn redis_is_held() {
     let watched = Watched::start();
     block_on(async {

@@ -8,7 +8,7 @@
 
 mod answer;
 mod connection;
-#[cfg(test)]
+#[cfg(all(test, feature = "measure"))]
 mod cost_tests;
 mod failure;
 mod key;
