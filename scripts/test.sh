@@ -83,9 +83,10 @@ test_t() {
         TEST_NGINX_SERVROOT=$work/servroot scripts/t-runner/prove.sh
 }
 
-# run_once BINARY MODULE
+# run_once BINARY MODULE OPTION...
 run_once() {
-    PORT=$(free_port $((18900 + RANDOM % 50)) 18999) NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/run.sh --once
+    PORT=$(free_port $((18900 + RANDOM % 50)) 18999) NGINX_BINARY=$1 NGINX_MODULE=$2 \
+        scripts/run.sh --once "${@:3}"
 }
 
 # configured SOURCE OPTION...: a copy of SOURCE, configured by nginx's own means, as the current
@@ -170,6 +171,7 @@ tests "t/, Debian's nginx" test_t "${debian[@]}"
 tests "t/, nginx $crate_nginx_version" test_t "${crate[@]}"
 
 check "run.sh, Debian's nginx" run_once "${debian[@]}"
+check "run.sh --cluster, Debian's nginx" run_once "${debian[@]}" --cluster
 check "run.sh, nginx $crate_nginx_version" run_once "${crate[@]}"
 check "--add-dynamic-module, Debian's nginx" \
     test_dynamic "${debian[0]}" "$debian_tree" "${NGX_CONF_FLAGS[@]}"
