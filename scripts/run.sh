@@ -124,9 +124,10 @@ look() {
     local port count
     counts=
     for port in "$PORT" "$second"; do
-        count=$(curl -sS -D - -o /dev/null "http://127.0.0.1:$port/status" |
-            sed -n 's/^X-Hits: \([0-9.]*\) .*/\1/p')
-        counts+="${count:-?} "
+        # A node may have been stopped, to see what becomes of the other.
+        count=$(curl -s -D - -o /dev/null "http://127.0.0.1:$port/status" |
+            sed -n 's/^X-Hits: \([0-9.]*\) .*/\1/p') || true
+        counts+="${count:--} "
     done
 }
 
@@ -188,8 +189,8 @@ run_cluster() {
     if [ -n "$once" ]; then
         say "the nodes agree, as they should"
     else
-        say "http://127.0.0.1:$PORT/ and http://127.0.0.1:$second/ are up until ctrl-C, and so is"
-        say "Redis (process $redis, port $redis_port); the logs are in $prefix; what is counted:"
+        say "http://127.0.0.1:$PORT/ and http://127.0.0.1:$second/ are up until ctrl-C, and Redis on" \
+            "port $redis_port (processes ${nodes[*]} $redis); logs are in $prefix; this minute's counts:"
         while kill -0 "${nodes[@]}" 2>/dev/null; do
             show_counts
             sleep 0.3
