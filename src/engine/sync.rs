@@ -91,6 +91,12 @@ impl<'n, 'm> Syncer<'n, 'm> {
         self.state.is_superseded()
     }
 
+    /// Whether this node was synced less than most of `period` ago: then there is no need to.
+    pub fn is_fresh(&self, period: Duration, surroundings: &impl Surroundings) -> bool {
+        let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+        self.state.since_sync(surroundings.monotonic()) < period.saturating_sub(period / 4)
+    }
+
     /// Pushes what changed since it was last pushed, and fetches what others changed. `None`:
     /// another worker is at it.
     ///
@@ -111,6 +117,9 @@ impl<'n, 'm> Syncer<'n, 'm> {
             .cycle(strategy, &lease, surroundings, &mut report)
             .await;
         self.count(now, &report, &result, surroundings);
+        if result.is_ok() {
+            lease.note_synced(now);
+        }
         // All that was taken of the changes is sealed or pushed.
         lease.release();
         result.map(|()| Some(report))

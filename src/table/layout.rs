@@ -80,6 +80,8 @@ pub(super) struct SyncSlot {
     pub(super) position: [AtomicU64; 2],
     /// The number of the last batch that was acknowledged, and whether the next one is sealed.
     pub(super) batch: AtomicU64,
+    /// When the last sync that ended well began; 0: none did in this configuration.
+    pub(super) synced: AtomicU64,
     /// What tells the windows that are fetched from others.
     pub(super) windows: AtomicU64,
     /// How often the namespace was configured: who was configured before leaves the sync to others.

@@ -160,6 +160,7 @@ impl<'m> SyncState<'m> {
     /// The same sync under a new configuration: from now on, nobody of an older one takes the lease.
     pub fn reconfigured(self) -> Self {
         let before = self.slot.generation.fetch_add(1, AcqRel);
+        self.slot.synced.store(0, Relaxed);
         SyncState {
             generation: before.wrapping_add(1),
             ..self
@@ -219,6 +220,11 @@ impl<'m> SyncState<'m> {
         self.slot.line.stats()
     }
 
+    /// How many milliseconds ago, at `now`, the last sync of this node that ended well began.
+    pub fn since_sync(&self, now: MonotonicMillis) -> u64 {
+        now.0.saturating_sub(self.slot.synced.load(Relaxed))
+    }
+
     /// Whether somebody has the lease at `now`.
     pub fn is_leased(&self, now: MonotonicMillis) -> bool {
         LeaseWord(self.slot.lease.load(Acquire)).deadline() > now.0
@@ -242,6 +248,11 @@ impl<'m> Lease<'m> {
         // If it is lost, there is nothing to give back.
         let _ = self.replace(&self.state.slot.lease, |_| released.0);
         fail_point!("lease.released");
+    }
+
+    /// Notes that a sync that began at `start` has ended well.
+    pub fn note_synced(&self, start: MonotonicMillis) {
+        self.state.slot.synced.store(start.0, Relaxed);
     }
 
     /// Whether nobody else has taken the lease.

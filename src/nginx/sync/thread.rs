@@ -118,6 +118,7 @@ async fn serve(
         namespace: counters,
         sizes,
         lease_lifetime,
+        period,
         ..
     } = &namespace;
     let Some(syncer) = Syncer::new(counters, sizes, *lease_lifetime) else {
@@ -142,6 +143,8 @@ async fn serve(
     };
     while let Some(command) = commands.recv().await {
         match command {
+            // All workers have a timer: the node syncs once in a period.
+            Command::Sync if syncer.is_fresh(*period, &System) => note(Ok(None)),
             Command::Sync => note(syncer.sync(&mut store, &System).await),
             Command::Finish(until) => {
                 let until = tokio::time::Instant::from(until);
