@@ -27,10 +27,16 @@ const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 /// How soon it is looked for what came of a cycle.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-thread_local! {
-    /// What this worker does, in its only thread that knows nginx.
-    static WORKER: RefCell<Option<Worker>> = const { RefCell::new(None) };
-}
+/// What this worker does. Not a thread-local variable: the first use of one allocates, in every
+/// nginx that loads the module.
+static WORKER: OfEventLoop<RefCell<Option<Worker>>> = OfEventLoop(RefCell::new(None));
+
+/// A value that only the thread of nginx's event loop uses.
+struct OfEventLoop<T>(T);
+
+// SAFETY: nginx calls what is in this file from its only thread, in which it runs its event loop;
+// the thread that syncs knows nothing of it.
+unsafe impl<T> Sync for OfEventLoop<T> {}
 
 struct Worker {
     thread: Thread,
@@ -76,17 +82,17 @@ pub(super) fn start(namespaces: Vec<SyncedNamespace>, log: *mut ngx_log_t) {
         // At once: a new node begins with everything that still matters.
         job.set_timer(Duration::from_millis(1));
     }
-    WORKER.set(Some(worker));
+    WORKER.0.replace(Some(worker));
 }
 
 /// Whether this process syncs.
 pub(super) fn is_started() -> bool {
-    WORKER.with_borrow(Option::is_some)
+    WORKER.0.borrow().is_some()
 }
 
 /// Pushes what is left, for a bounded time, and ends the thread.
 pub(super) fn stop() {
-    let Some(mut worker) = WORKER.take() else {
+    let Some(mut worker) = WORKER.0.take() else {
         return;
     };
     for job in &mut worker.jobs {
@@ -105,11 +111,9 @@ unsafe extern "C" fn tick(event: *mut ngx_event_t) {
     guard((), || {
         // SAFETY: nginx passes the event that was set, which is a job's; its data lives as long.
         let number = unsafe { (*(*event).data.cast::<ngx_connection_t>()).data }.addr();
-        WORKER.with_borrow_mut(|worker| {
-            if let Some(worker) = worker {
-                worker.tick(number);
-            }
-        });
+        if let Some(worker) = &mut *WORKER.0.borrow_mut() {
+            worker.tick(number);
+        }
     });
 }
 
