@@ -73,7 +73,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         sizes: &[WindowSize],
         lifetime: Duration,
     ) -> Option<Self> {
-        let counter = |size: &WindowSize| namespace.counter(*size).synced(true);
+        let counters = sizes.iter().map(|size| namespace.counter(*size));
         Some(Syncer {
             namespace,
             shard: Shard {
@@ -81,7 +81,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
                 number: 0,
             },
             state: namespace.sync_state()?,
-            counters: sizes.iter().map(counter).collect(),
+            counters: counters.collect(),
             lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
         })
     }

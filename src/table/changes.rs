@@ -126,20 +126,13 @@ impl<'m> CounterTable<'m> {
     /// Notes the changes of `namespace` that nobody knows of any more, since who took them was
     /// stopped: looks at every counter.
     pub fn find_changes(&self, namespace: NamespaceIndex, now: UnixMillis) {
-        self.for_each_synced(namespace, |index, place| {
-            if self.has_unsent(place, now) {
-                self.note_again(CounterRef {
-                    index,
-                    meta: place.meta,
-                });
-            }
-        });
+        self.for_each_synced(namespace, |place| self.note_unsent(place, now));
     }
 
     /// Forgets what the store has of the hits of `namespace`, and notes all that still matters as
     /// changed: the store lost what it had.
     pub fn forget_pushed(&self, namespace: NamespaceIndex, now: UnixMillis) {
-        self.for_each_synced(namespace, |index, place| {
+        self.for_each_synced(namespace, |place| {
             if let Some((first, _)) = self.first_part(place) {
                 for pushed in &first.local {
                     let old = pushed.load(Acquire);
@@ -150,23 +143,22 @@ impl<'m> CounterTable<'m> {
                     }
                 }
             }
-            if self.has_unsent(place, now) {
-                self.note_again(CounterRef {
-                    index,
-                    meta: place.meta,
-                });
-            }
+            self.note_unsent(place, now);
         });
     }
 
-    fn for_each_synced(&self, namespace: NamespaceIndex, mut visit: impl FnMut(u32, Place<'m>)) {
-        for index in 0..self.cell_count() {
-            let (Some(cell), Ok(number)) = (self.cell_at(index), u32::try_from(index)) else {
-                return;
-            };
+    /// Makes what the store has not of the counter in `place` be found, if there is any.
+    fn note_unsent(&self, place: Place<'m>, now: UnixMillis) {
+        if self.has_unsent(place, now) {
+            self.set_change_bit(self.index_of(place.cell));
+        }
+    }
+
+    fn for_each_synced(&self, namespace: NamespaceIndex, mut visit: impl FnMut(Place<'m>)) {
+        for cell in (0..self.cell_count()).map_while(|index| self.cell_at(index)) {
             let meta = meta_of(cell);
             if meta.is_counter() && meta.is_synced() && meta.namespace() == namespace {
-                visit(number, Place { cell, meta });
+                visit(Place { cell, meta });
             }
         }
     }
@@ -225,7 +217,11 @@ impl<'m> CounterTable<'m> {
 
     /// Makes a change be found again.
     pub fn note_again(&self, counter: CounterRef) {
-        if let (Some(word), bit) = self.change_bit(counter.index as usize) {
+        self.set_change_bit(counter.index as usize);
+    }
+
+    fn set_change_bit(&self, index: usize) {
+        if let (Some(word), bit) = self.change_bit(index) {
             word.fetch_or(bit, AcqRel);
         }
     }

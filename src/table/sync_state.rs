@@ -224,11 +224,6 @@ impl<'m> SyncState<'m> {
     pub fn since_sync(&self, now: MonotonicMillis) -> u64 {
         now.0.saturating_sub(self.slot.synced.load(Relaxed))
     }
-
-    /// Whether somebody has the lease at `now`.
-    pub fn is_leased(&self, now: MonotonicMillis) -> bool {
-        LeaseWord(self.slot.lease.load(Acquire)).deadline() > now.0
-    }
 }
 
 impl<'m> Lease<'m> {
