@@ -195,14 +195,18 @@ impl MainConf {
             },
             None => self.only_zone(namespace)?,
         };
-        if let Some(store) = &options.store {
-            if !self.stores.iter().any(|it| it.name == *store) {
-                return fail(format!(
-                    "{title}: unknown store \"{store}\": expected one that a \
-                     \"ratelimit_store\" block defines"
-                ));
-            }
-        }
+        let store = match &options.store {
+            Some(store) => match self.stores.iter().find(|it| it.name == *store) {
+                Some(store) => Some(store),
+                None => {
+                    return fail(format!(
+                        "{title}: unknown store \"{store}\": expected one that a \
+                         \"ratelimit_store\" block defines"
+                    ));
+                }
+            },
+            None => None,
+        };
         for Use {
             origin,
             size,
@@ -225,12 +229,13 @@ impl MainConf {
                  or a time"
             ));
         }
-        if let (SyncMode::Periodic(_), Some(store)) = (options.sync, &options.store) {
-            self.check_store(store)?;
+        if let (SyncMode::Periodic(_), Some(store)) = (options.sync, store) {
+            store.check_support()?;
         }
         if let Some(warning) = namespace
-            .smallest_window()
-            .and_then(|size| options.sync_rate_warning(size))
+            .window_sizes()
+            .first()
+            .and_then(|size| options.sync_rate_warning(*size))
         {
             log::error(
                 NGX_LOG_WARN,
@@ -239,27 +244,6 @@ impl MainConf {
             );
         }
         Ok(zone)
-    }
-
-    /// Checks whether this version can sync with a store.
-    fn check_store(&self, name: &str) -> Result<(), Failure> {
-        let Some(store) = self.stores.iter().find(|store| *store.name == *name) else {
-            return Ok(());
-        };
-        let unsupported = match &store.options.strategy {
-            Strategy::Postgres(_) => "strategy postgres",
-            Strategy::Redis(redis) if redis.topology == Topology::Cluster => "cluster on",
-            Strategy::Redis(redis) if redis.topology != Topology::Single => "sentinel_master",
-            Strategy::Redis(_) if store.options.tls.is_some() => "tls on",
-            Strategy::Redis(_) => return Ok(()),
-        };
-        Err(Failure::At(
-            store.origin.clone(),
-            format!(
-                "ratelimit_store \"{name}\": {unsupported} is not supported by this version: \
-                 expected a single Redis server, without tls"
-            ),
-        ))
     }
 
     /// The namespaces that are synced, once the zones are mapped.
@@ -338,6 +322,27 @@ impl MainConf {
     }
 }
 
+impl StoreConf {
+    /// Checks whether this version can sync with the store.
+    fn check_support(&self) -> Result<(), Failure> {
+        let unsupported = match &self.options.strategy {
+            Strategy::Postgres(_) => "strategy postgres",
+            Strategy::Redis(redis) if redis.topology == Topology::Cluster => "cluster on",
+            Strategy::Redis(redis) if redis.topology != Topology::Single => "sentinel_master",
+            Strategy::Redis(_) if self.options.tls.is_some() => "tls on",
+            Strategy::Redis(_) => return Ok(()),
+        };
+        Err(Failure::At(
+            self.origin.clone(),
+            format!(
+                "ratelimit_store \"{}\": {unsupported} is not supported by this version: \
+                 expected a single Redis server, without tls",
+                self.name
+            ),
+        ))
+    }
+}
+
 impl NamespaceConf {
     /// Where it is defined, or else first used.
     fn origin(&self) -> Origin {
@@ -347,16 +352,6 @@ impl NamespaceConf {
             }
             (None, None) => Origin::unknown(),
         }
-    }
-
-    /// The smallest window that is counted in.
-    fn smallest_window(&self) -> Option<WindowSize> {
-        let listed = self
-            .definition
-            .get()
-            .map(|it| it.options.window_sizes.as_slice());
-        let listed = listed.unwrap_or_default().iter().copied().min();
-        listed.or_else(|| self.uses.borrow().iter().map(|it| it.size).min())
     }
 
     /// The windows that are counted in, ascending.
