@@ -7,7 +7,7 @@ use nginx_sys::{
 };
 
 use super::headers::put;
-use super::respond;
+use super::{is_main, respond};
 
 /// The status of a call that was rejected because some quota is used up.
 pub(super) const RESOURCE_EXHAUSTED: &str = "8";
@@ -15,11 +15,7 @@ pub(super) const RESOURCE_EXHAUSTED: &str = "8";
 /// Whether a request is a gRPC call, by its content type. A subrequest is none.
 pub(super) fn is_call(request: *mut ngx_http_request_t) -> bool {
     const TYPE: &[u8] = b"application/grpc";
-    let is_main = {
-        // SAFETY: nginx passes a request that has not ended.
-        unsafe { (*request).main == request }
-    };
-    is_main
+    is_main(request)
         && content_type(request)
             .as_bytes()
             .get(..TYPE.len())

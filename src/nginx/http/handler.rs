@@ -22,7 +22,7 @@ use super::super::module::Module;
 use super::super::random::random_up_to;
 use super::super::time::NgxClock;
 use super::context::{self, Context, Room, Slot};
-use super::{grpc, respond};
+use super::{grpc, is_main, respond};
 use crate::engine::{Attempt, charge_late};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, is_accounted};
@@ -242,13 +242,6 @@ fn is_before_main(request: *mut ngx_http_request_t) -> bool {
         let conf = Module::location_conf(unsafe { &*(*request).main });
         conf.is_some_and(|conf| conf.rules().is_some())
     }
-}
-
-/// Whether this is no subrequest.
-#[inline]
-fn is_main(request: *mut ngx_http_request_t) -> bool {
-    // SAFETY: nginx passes a request that has not ended.
-    unsafe { (*request).main == request }
 }
 
 /// A request that reaches rules after it, or a subrequest of its, was decided on. It is not counted

@@ -13,6 +13,7 @@ use nginx_sys::{
 use super::super::conf::Headers;
 use super::super::guard::guard;
 use super::context::{self, Context};
+use super::is_main;
 use crate::policy::headers;
 use crate::policy::limit::{by_tightness, tightest};
 
@@ -30,9 +31,8 @@ pub(in super::super) fn install() {
 
 unsafe extern "C" fn filter(request: *mut ngx_http_request_t) -> ngx_int_t {
     if let Some(context) = context::of(request) {
-        // SAFETY: nginx passes a request that has not ended. Subrequests have no headers.
-        let is_main = unsafe { (*request).main } == request;
-        if is_main && context.has_headers() && add_guarded(request, context).is_none() {
+        // Subrequests have no headers.
+        if is_main(request) && context.has_headers() && add_guarded(request, context).is_none() {
             return NGX_ERROR as ngx_int_t;
         }
     }

@@ -8,3 +8,12 @@ pub(super) mod headers;
 pub(super) mod metrics;
 mod respond;
 pub(super) mod variables;
+
+use nginx_sys::ngx_http_request_t;
+
+/// Whether this is no subrequest.
+#[inline]
+fn is_main(request: *mut ngx_http_request_t) -> bool {
+    // SAFETY: nginx passes a request that has not ended.
+    unsafe { (*request).main == request }
+}

@@ -9,6 +9,7 @@ use nginx_sys::{
 };
 
 use super::headers::put;
+use super::is_main;
 
 /// Sends a response without a body to a main request, to the response of which nobody has added
 /// anything but headers yet. Returns what the phase handler is to return.
@@ -62,7 +63,7 @@ pub(super) fn with_body(
         };
         ptr::copy_nonoverlapping(body.as_ptr(), buf.last, body.len());
         buf.last = buf.last.add(body.len());
-        buf.set_last_buf(u32::from((*request).main == request));
+        buf.set_last_buf(u32::from(is_main(request)));
         buf.set_last_in_chain(1);
 
         let out = &mut (*request).headers_out;
