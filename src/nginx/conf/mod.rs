@@ -399,8 +399,8 @@ impl NamespaceConf {
         } = &store.options;
         let attempts = u32::try_from(servers.len()).unwrap_or(1);
         let exchange = connect_timeout
-            .saturating_mul(attempts)
-            .saturating_add(*timeout);
+            .saturating_add(*timeout)
+            .saturating_mul(attempts);
         Some(SyncedNamespace {
             name: self.name.clone(),
             namespace,
