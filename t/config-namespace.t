@@ -466,17 +466,6 @@ expected a single Redis server
 
 
 
-=== sync_rate: with TLS it is not supported by this version
---- http_config
-    ratelimit_store far { strategy redis; tls on; } # here
-    ratelimit_namespace api { store far; sync_rate 1; }
---- must_die
---- error_log
-ratelimit_store "far": tls on is not supported by this version
-without tls
-
-
-
 === window_sizes: none
 --- http_config
     window_sizes;

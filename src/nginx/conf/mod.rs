@@ -329,14 +329,13 @@ impl StoreConf {
             Strategy::Postgres(_) => "strategy postgres",
             Strategy::Redis(redis) if redis.topology == Topology::Cluster => "cluster on",
             Strategy::Redis(redis) if redis.topology != Topology::Single => "sentinel_master",
-            Strategy::Redis(_) if self.options.tls.is_some() => "tls on",
             Strategy::Redis(_) => return Ok(()),
         };
         Err(Failure::At(
             self.origin.clone(),
             format!(
                 "ratelimit_store \"{}\": {unsupported} is not supported by this version: \
-                 expected a single Redis server, without tls",
+                 expected a single Redis server",
                 self.name
             ),
         ))

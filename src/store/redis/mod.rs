@@ -8,6 +8,7 @@
 
 mod answer;
 mod connection;
+mod connector;
 #[cfg(all(test, feature = "measure"))]
 mod cost_tests;
 mod failure;
@@ -152,7 +153,7 @@ impl Strategy for Redis {
             .arg("COUNT")
             .arg(step.counters);
         let value = self.link.exchange(&scan).await?;
-        let connection = self.link.connects();
+        let connection = self.link.connection();
         if step.cursor != 0 && step.connection != connection {
             // Cursors are good for one run of a server, which ends with its connections at the
             // latest: another one may have another order.

@@ -4,6 +4,7 @@ mod access;
 mod failures;
 mod keys;
 mod servers;
+mod tls;
 
 use core::time::Duration;
 
@@ -14,13 +15,18 @@ use crate::store::conformance::{
     MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals,
 };
 use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::{Credentials, Secret, TlsOptions, Topology};
+use crate::store::options::{Credentials, Secret, Topology};
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Batch, Diff, Pushed, Strategy};
 
 mod over_tcp {
     use crate::store::conformance::conformance_tests;
     conformance_tests!(super::super::testing::Tcp);
+}
+
+mod over_tls {
+    use crate::store::conformance::conformance_tests;
+    conformance_tests!(super::super::testing::Tls);
 }
 
 mod over_a_unix_socket {
