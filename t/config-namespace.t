@@ -440,7 +440,7 @@ expected "sync_rate off" or a time
 --- must_die
 --- error_log
 ratelimit_store "pg": strategy postgres is not supported by this version
-expected a single Redis server
+expected a Redis of one server
 
 
 
@@ -451,18 +451,7 @@ expected a single Redis server
 --- must_die
 --- error_log
 ratelimit_store "many": cluster on is not supported by this version
-expected a single Redis server
-
-
-
-=== sync_rate: with Redis Sentinel it is not supported by this version
---- http_config
-    ratelimit_store many { strategy redis; sentinel_master m; } # here
-    ratelimit_namespace api { store many; sync_rate 1; }
---- must_die
---- error_log
-ratelimit_store "many": sentinel_master is not supported by this version
-expected a single Redis server
+expected a Redis of one server
 
 
 

@@ -20,6 +20,8 @@ pub struct StoreError {
 pub enum Failure {
     /// There was no connection, and none could be made. Holds the cause.
     Unreachable(Box<str>),
+    /// A sentinel knows no primary. Holds why.
+    NoPrimary(Box<str>),
     /// The server does not accept the user or the password, or they may not do what is needed.
     /// Holds which.
     Denied(Box<str>),
@@ -59,6 +61,7 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self.failure {
             Failure::Unreachable(_)
+            | Failure::NoPrimary(_)
             | Failure::Refused(_)
             | Failure::TimedOut(_)
             | Failure::Disconnected(_) => true,
@@ -77,6 +80,7 @@ impl StoreError {
             | Failure::Disconnected(_)
             | Failure::Misunderstood(_) => true,
             Failure::Unreachable(_)
+            | Failure::NoPrimary(_)
             | Failure::Denied(_)
             | Failure::Refused(_)
             | Failure::Unsupported(_) => false,
@@ -95,6 +99,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Unreachable(cause) => write!(f, "cannot be reached ({cause})"),
+            Failure::NoPrimary(cause) => write!(f, "knows no primary ({cause})"),
             Failure::Denied(cause) => write!(f, "denies access ({cause})"),
             Failure::Refused(refusal) => write!(f, "refuses for now ({refusal})"),
             Failure::Failed(cause) => write!(f, "answered with an error ({cause})"),

@@ -328,14 +328,13 @@ impl StoreConf {
         let unsupported = match &self.options.strategy {
             Strategy::Postgres(_) => "strategy postgres",
             Strategy::Redis(redis) if redis.topology == Topology::Cluster => "cluster on",
-            Strategy::Redis(redis) if redis.topology != Topology::Single => "sentinel_master",
             Strategy::Redis(_) => return Ok(()),
         };
         Err(Failure::At(
             self.origin.clone(),
             format!(
                 "ratelimit_store \"{}\": {unsupported} is not supported by this version: \
-                 expected a single Redis server",
+                 expected a Redis of one server, or one that sentinels know",
                 self.name
             ),
         ))
@@ -396,7 +395,12 @@ impl NamespaceConf {
             timeout,
             ..
         } = &store.options;
-        let attempts = u32::try_from(servers.len()).unwrap_or(1);
+        let attempts = match redis.topology {
+            // Each sentinel, and the primary that it names.
+            Topology::Sentinel { .. } => servers.len().saturating_mul(2),
+            Topology::Single | Topology::Cluster => servers.len(),
+        };
+        let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
         let exchange = connect_timeout
             .saturating_add(*timeout)
             .saturating_mul(attempts);

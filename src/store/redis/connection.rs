@@ -6,16 +6,18 @@ use redis::{Cmd, Value};
 use tokio::time::timeout;
 
 use super::connector::{Connection, Connector};
+use super::sentinel::Sentinels;
+use super::servers::Servers;
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::{RedisOptions, StoreOptions, Topology};
 use crate::store::server::ServerAddress;
 
-/// The way to a Redis: its servers, and a connection to one of them.
+/// The way to a Redis, and a connection to one of its servers.
 #[derive(Debug)]
 pub(super) struct Link {
-    servers: Vec<ServerAddress>,
-    /// The index of the server that is used, or tried next.
-    server: usize,
+    source: Source,
+    /// The server that is used, or was tried last.
+    server: ServerAddress,
     current: Option<Connection>,
     /// The number of the latest connection; 0 before the first.
     connection: u64,
@@ -24,20 +26,33 @@ pub(super) struct Link {
     unsupported: Option<&'static str>,
 }
 
+/// From where it is known which server is the primary.
+#[derive(Debug)]
+enum Source {
+    /// One of these is.
+    Servers(Servers),
+    /// These know.
+    Sentinels(Sentinels),
+}
+
 impl Link {
     pub(super) fn new(options: &StoreOptions, own: &RedisOptions) -> Link {
+        let servers = Servers::new(&options.servers);
+        let connector = Connector::new(options, own.database);
         Link {
-            servers: options.servers.clone(),
-            server: 0,
+            server: servers.current().clone(),
             current: None,
             connection: 0,
-            connector: Connector::new(options, own.database),
             timeout: options.timeout,
-            unsupported: match own.topology {
-                Topology::Cluster => Some("Redis Cluster"),
-                Topology::Sentinel { .. } => Some("Redis Sentinel"),
-                Topology::Single => None,
+            unsupported: (own.topology == Topology::Cluster).then_some("Redis Cluster"),
+            source: match &own.topology {
+                Topology::Single | Topology::Cluster => Source::Servers(servers),
+                Topology::Sentinel {
+                    master,
+                    credentials,
+                } => Source::Sentinels(Sentinels::new(servers, &connector, credentials, master)),
             },
+            connector,
         }
     }
 
@@ -55,7 +70,11 @@ impl Link {
     /// if one is no primary, and so did nothing.
     pub(super) async fn exchange(&mut self, command: &Cmd) -> Result<Value, StoreError> {
         let mut result = self.send(command).await;
-        for _ in 1..self.servers.len() {
+        let others = match &self.source {
+            Source::Servers(servers) => servers.len().saturating_sub(1),
+            Source::Sentinels(_) => 1,
+        };
+        for _ in 0..others {
             match &result {
                 Err(error) if is_of_replica(&error.failure) => {}
                 _ => break,
@@ -89,40 +108,53 @@ impl Link {
         result
     }
 
-    /// Tries each server once, from the present one on.
     async fn connect(&mut self) -> Result<Connection, StoreError> {
         if let Some(what) = self.unsupported {
             return Err(self.error(Failure::Unsupported(what)));
         }
-        let mut result = Err(self.error(Failure::Unreachable("no server".into())));
-        for _ in 0..self.servers.len() {
-            let attempt = match self.servers.get(self.server) {
-                Some(server) => self.connector.open(server).await,
-                None => break,
-            };
-            match attempt {
-                Ok(connection) => {
-                    self.connection = connection.number();
-                    return Ok(connection);
+        let connection = match &mut self.source {
+            Source::Servers(servers) => {
+                let mut result = self.connector.open(servers.current()).await;
+                // Each is tried once, from the present one on.
+                for _ in 1..servers.len() {
+                    if result.is_ok() {
+                        break;
+                    }
+                    servers.move_on();
+                    result = self.connector.open(servers.current()).await;
                 }
-                Err(failure) => result = Err(self.error(failure)),
+                self.server = servers.current().clone();
+                if result.is_err() {
+                    servers.move_on();
+                }
+                result.map_err(|failure| self.error(failure))?
             }
-            self.move_on();
-        }
-        result
+            Source::Sentinels(sentinels) => match sentinels.connect(&self.connector).await {
+                Ok((server, connection)) => {
+                    self.server = server;
+                    connection
+                }
+                Err(error) => {
+                    self.server = error.server.clone();
+                    return Err(error);
+                }
+            },
+        };
+        self.connection = connection.number();
+        Ok(connection)
     }
 
+    /// The server that was used is not the primary any more. Sentinels are asked anew with every
+    /// connection.
     fn move_on(&mut self) {
-        let next = self.server.saturating_add(1);
-        self.server = if next < self.servers.len() { next } else { 0 };
+        if let Source::Servers(servers) = &mut self.source {
+            servers.move_on();
+        }
     }
 
     fn error(&self, failure: Failure) -> StoreError {
-        // There is at least one.
-        let nowhere = || ServerAddress::Unix("/".into());
-        let server = self.servers.get(self.server).cloned();
         StoreError {
-            server: server.unwrap_or_else(nowhere),
+            server: self.server.clone(),
             failure,
         }
     }

@@ -46,9 +46,32 @@ impl Connector {
         }
     }
 
+    /// The same for other servers, to whom we are somebody else.
+    pub(super) fn with_credentials(&self, credentials: &Credentials) -> Connector {
+        Connector {
+            credentials: credentials.clone(),
+            database: 0,
+            ..self.clone()
+        }
+    }
+
     /// Connects to a server that is ready then. A failure is none after which anything was applied.
     pub(super) async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
         self.within_time(self.connect(server)).await
+    }
+
+    /// Connects and asks one thing, in the time of one attempt to connect. The rest is as above.
+    pub(super) async fn open_and_ask(
+        &self,
+        server: &ServerAddress,
+        question: &Cmd,
+    ) -> Result<(Connection, Value), Failure> {
+        self.within_time(async {
+            let mut connection = self.connect(server).await?;
+            let answer = connection.send(question).await?;
+            Ok((connection, answer))
+        })
+        .await
     }
 
     async fn within_time<T>(

@@ -16,6 +16,8 @@ mod key;
 #[cfg(test)]
 mod proxy;
 mod script;
+mod sentinel;
+mod servers;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -33,6 +33,26 @@ impl Server {
         Server::start_in(new_dir(), arguments)
     }
 
+    /// Starts a sentinel, which knows no primary.
+    pub(super) fn start_sentinel(arguments: &[&str]) -> Server {
+        let dir = new_dir();
+        // It keeps what it knows there.
+        fs::write(dir.join("sentinel.conf"), "").unwrap();
+        Server::start_in(dir, &[arguments, &["--sentinel"]].concat())
+    }
+
+    /// Has a sentinel watch this server, under the name `main`, as the only one who decides.
+    pub(super) fn watch(&self, primary: &Server) {
+        let port = primary.port.to_string();
+        for command in [
+            &["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"][..],
+            &["SENTINEL", "SET", "main", "down-after-milliseconds", "200"],
+            &["SENTINEL", "SET", "main", "failover-timeout", "1000"],
+        ] {
+            let _: String = self.ask(command).unwrap();
+        }
+    }
+
     /// Starts a server that speaks only TLS on its port, with this certificate, and wants one by
     /// the same authority of its clients if `auth_clients` is `yes`.
     pub(super) fn start_with_tls(
@@ -41,14 +61,20 @@ impl Server {
         auth_clients: &str,
     ) -> Server {
         let dir = new_dir();
-        for (name, content) in [
-            ("roots.pem", authority.pem()),
-            ("certificate.pem", certificate.pem.clone()),
-            ("key.pem", certificate.key.clone()),
-        ] {
-            fs::write(dir.join(name), content).unwrap();
-        }
+        write_certificates(&dir, authority, certificate);
         Server::start_in(dir, &tls_arguments(auth_clients))
+    }
+
+    /// Starts a sentinel that speaks only TLS, to us and to others.
+    pub(super) fn start_sentinel_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+    ) -> Server {
+        let dir = new_dir();
+        write_certificates(&dir, authority, certificate);
+        fs::write(dir.join("sentinel.conf"), "").unwrap();
+        let others = ["--tls-replication", "yes", "--sentinel"];
+        Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
     }
 
     /// The same in a directory that is there.
@@ -147,10 +173,12 @@ impl Server {
     }
 }
 
-fn spawn(dir: &PathBuf, port: u16, arguments: &[String]) -> Child {
+fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
     let program = std::env::var("TEST_REDIS_SERVER").unwrap_or("redis-server".into());
+    let is_sentinel = arguments.iter().any(|it| it == "--sentinel");
     Command::new(&program)
         .current_dir(dir)
+        .args(is_sentinel.then_some("sentinel.conf"))
         .args([
             "--bind",
             "127.0.0.1",
@@ -177,6 +205,16 @@ fn new_dir() -> PathBuf {
     let dir = std::env::temp_dir().join(name);
     fs::create_dir_all(&dir).unwrap();
     dir
+}
+
+fn write_certificates(dir: &Path, authority: &Authority, certificate: &Certificate) {
+    for (name, content) in [
+        ("roots.pem", authority.pem()),
+        ("certificate.pem", certificate.pem.clone()),
+        ("key.pem", certificate.key.clone()),
+    ] {
+        fs::write(dir.join(name), content).unwrap();
+    }
 }
 
 fn tls_arguments(auth_clients: &str) -> Vec<&str> {
