@@ -50,8 +50,8 @@ pub enum Refusal {
     Loading,
     /// It has no memory left.
     OutOfMemory,
-    /// Another server has these keys.
-    Moved,
+    /// Another server has these keys. Holds which, in the words of the one that was asked.
+    Moved(Box<str>),
     /// Something else. Holds the server's own code for it.
     Other(Box<str>),
 }
@@ -114,11 +114,13 @@ impl fmt::Display for Failure {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Refusal::Moved(to) => {
+                return write!(f, "another server has the keys: is it a cluster? {to}");
+            }
             Refusal::ReadOnly => "it is a read-only replica",
             Refusal::PrimaryDown => "it is a replica without its primary",
             Refusal::Loading => "it is loading its data",
             Refusal::OutOfMemory => "it is out of memory",
-            Refusal::Moved => "another server has the keys: is it part of a cluster?",
             Refusal::Other(code) => code,
         })
     }

@@ -162,7 +162,29 @@ impl fmt::Debug for PemFile {
     }
 }
 
+impl RedisOptions {
+    /// Into how many shards the keys of a namespace are divided in a cluster, over whose servers these
+    /// spread. All nodes must agree, so that this can never change.
+    const CLUSTER_SHARDS: u16 = 16;
+
+    /// Into how many shards the keys of a namespace are divided.
+    pub fn shards(&self) -> u16 {
+        match self.topology {
+            Topology::Cluster => Self::CLUSTER_SHARDS,
+            Topology::Single | Topology::Sentinel { .. } => 1,
+        }
+    }
+}
+
 impl StoreOptions {
+    /// Into how many shards the keys of a namespace are divided.
+    pub fn shards(&self) -> u16 {
+        match &self.strategy {
+            Strategy::Redis(redis) => redis.shards(),
+            Strategy::Postgres(_) => 1,
+        }
+    }
+
     /// The files that are to be read, each with its directive. The paths are as written: it is the
     /// caller who resolves them, and who reads the files, both in place.
     pub fn files_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut PemFile)> {

@@ -1,5 +1,6 @@
 //! The connection to the one server that is used at a time: made when needed, dropped when in doubt.
 
+use core::slice;
 use core::time::Duration;
 
 use redis::{Cmd, Value};
@@ -23,7 +24,6 @@ pub(super) struct Link {
     connection: u64,
     connector: Connector,
     timeout: Duration,
-    unsupported: Option<&'static str>,
 }
 
 /// From where it is known which server is the primary.
@@ -44,7 +44,6 @@ impl Link {
             current: None,
             connection: 0,
             timeout: options.timeout,
-            unsupported: (own.topology == Topology::Cluster).then_some("Redis Cluster"),
             source: match &own.topology {
                 Topology::Single | Topology::Cluster => Source::Servers(servers),
                 Topology::Sentinel {
@@ -53,6 +52,18 @@ impl Link {
                 } => Source::Sentinels(Sentinels::new(servers, &connector, credentials, master)),
             },
             connector,
+        }
+    }
+
+    /// The way to one server.
+    pub(super) fn to(server: &ServerAddress, connector: &Connector, timeout: Duration) -> Link {
+        Link {
+            source: Source::Servers(Servers::new(slice::from_ref(server))),
+            server: server.clone(),
+            current: None,
+            connection: 0,
+            connector: connector.clone(),
+            timeout,
         }
     }
 
@@ -66,10 +77,11 @@ impl Link {
         self.error(Failure::Misunderstood(what.into()))
     }
 
-    /// Sends a command, and returns its answer, which is no error. It is sent to another server only
-    /// if one is no primary, and so did nothing.
-    pub(super) async fn exchange(&mut self, command: &Cmd) -> Result<Value, StoreError> {
-        let mut result = self.send(command).await;
+    /// Sends commands, one after the other with nothing between them, and returns the answer to the
+    /// last one. The first error ends that. They are sent to another server only if one is no primary,
+    /// and so did nothing.
+    pub(super) async fn exchange(&mut self, commands: &[&Cmd]) -> Result<Value, StoreError> {
+        let mut result = self.send(commands).await;
         let others = match &self.source {
             Source::Servers(servers) => servers.len().saturating_sub(1),
             Source::Sentinels(_) => 1,
@@ -79,13 +91,13 @@ impl Link {
                 Err(error) if is_of_replica(&error.failure) => {}
                 _ => break,
             }
-            result = self.send(command).await;
+            result = self.send(commands).await;
         }
         result
     }
 
-    /// Sends a command to one server, once.
-    async fn send(&mut self, command: &Cmd) -> Result<Value, StoreError> {
+    /// Sends commands to one server, once.
+    async fn send(&mut self, commands: &[&Cmd]) -> Result<Value, StoreError> {
         // Taken away, so that whatever ends this exchange early ends the connection too: a late
         // answer must not be taken for that to a later command.
         let mut connection = match self.current.take() {
@@ -93,7 +105,7 @@ impl Link {
             Some(connection) if !connection.is_closed() => connection,
             _ => self.connect().await?,
         };
-        let result = match timeout(self.timeout, connection.send(command)).await {
+        let result = match timeout(self.timeout, connection.send_all(commands)).await {
             Ok(result) => result,
             Err(_) => Err(Failure::TimedOut(self.timeout)),
         };
@@ -109,9 +121,6 @@ impl Link {
     }
 
     async fn connect(&mut self) -> Result<Connection, StoreError> {
-        if let Some(what) = self.unsupported {
-            return Err(self.error(Failure::Unsupported(what)));
-        }
         let connection = match &mut self.source {
             Source::Servers(servers) => {
                 let mut result = self.connector.open(servers.current()).await;

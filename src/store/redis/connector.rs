@@ -164,6 +164,16 @@ impl Connection {
         self.driver.is_finished()
     }
 
+    /// Sends commands, each after the answer to the one before, which is no error; returns the last
+    /// answer. The rest is as with one.
+    pub(super) async fn send_all(&mut self, commands: &[&Cmd]) -> Result<Value, Failure> {
+        let mut answer = Value::Nil;
+        for command in commands {
+            answer = self.send(command).await?;
+        }
+        Ok(answer)
+    }
+
     /// Sends a command, and returns its answer, which is no error. To be dropped before that is to
     /// leave the connection in a state in which it must not be used any more.
     pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, Failure> {

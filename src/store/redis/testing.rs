@@ -65,6 +65,17 @@ impl Server {
         Server::start_in(dir, &tls_arguments(auth_clients))
     }
 
+    /// Starts a node of a cluster that speaks only TLS, to us and to others.
+    pub(super) fn start_cluster_node_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+    ) -> Server {
+        let dir = new_dir();
+        write_certificates(&dir, authority, certificate);
+        let others = ["--cluster-enabled", "yes", "--tls-cluster", "yes"];
+        Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
+    }
+
     /// Starts a sentinel that speaks only TLS, to us and to others.
     pub(super) fn start_sentinel_with_tls(
         authority: &Authority,
@@ -81,10 +92,14 @@ impl Server {
     fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
         // The port may be taken by somebody else before the server has it.
-        for _ in 0..10 {
+        for _ in 0..100 {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port();
             drop(listener);
+            // In a cluster, it takes the port that is 10,000 above, too.
+            if port > u16::MAX - 10_000 {
+                continue;
+            }
             let mut server = Server {
                 process: spawn(&dir, port, &arguments),
                 dir: dir.clone(),

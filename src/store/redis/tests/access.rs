@@ -114,15 +114,6 @@ fn a_database_other_than_0_is_selected() {
 }
 
 #[test]
-fn what_is_not_supported_is_said() {
-    let (options, mut redis) = options(&[tcp(1)]);
-    redis.topology = Topology::Cluster;
-    let error = block_on(open(&mut Redis::new(&options, &redis))).unwrap_err();
-    assert!(matches!(error.failure, Failure::Unsupported(_)), "{error}");
-    assert!(!error.is_transient() && !error.may_have_applied());
-}
-
-#[test]
 fn a_batch_that_fails_midway_ends_the_epoch() {
     let server = Server::start(&[]);
     let _: String = server

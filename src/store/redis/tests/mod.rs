@@ -1,6 +1,7 @@
 //! The suite for Redis, and what only Redis does.
 
 mod access;
+mod clusters;
 mod failures;
 mod keys;
 mod sentinels;
@@ -10,7 +11,7 @@ mod tls;
 use core::time::Duration;
 
 use super::proxy::{self, Proxy};
-use super::testing::{Server, connect, options, tcp};
+use super::testing::{Server, connect, options};
 use super::{Redis, Step};
 use crate::store::conformance::{
     MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals,
@@ -28,6 +29,11 @@ mod over_tcp {
 mod over_tls {
     use crate::store::conformance::conformance_tests;
     conformance_tests!(super::super::testing::Tls);
+}
+
+mod over_a_cluster {
+    use crate::store::conformance::conformance_tests;
+    conformance_tests!(super::super::cluster_testing::SharedCluster);
 }
 
 mod over_a_unix_socket {
