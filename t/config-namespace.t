@@ -440,18 +440,18 @@ expected "sync_rate off" or a time
 --- must_die
 --- error_log
 ratelimit_store "pg": strategy postgres is not supported by this version
-expected a Redis of one server
+expected strategy redis
 
 
 
-=== sync_rate: with Redis Cluster it is not supported by this version
+=== sync_rate: a namespace in a Redis Cluster needs room for its shards
 --- http_config
-    ratelimit_store many { strategy redis; cluster on; } # here
-    ratelimit_namespace api { store many; sync_rate 1; }
+    ratelimit_store many { strategy redis; cluster on; }
+    ratelimit_namespace api { store many; sync_rate 1; } # here
 --- must_die
 --- error_log
-ratelimit_store "many": cluster on is not supported by this version
-expected a Redis of one server
+ratelimit_namespace "api": the zone has no room for another namespace that is synced with a Redis Cluster
+which counts for 16
 
 
 

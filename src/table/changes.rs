@@ -29,6 +29,34 @@ impl CounterRef {
     }
 }
 
+/// Tells which keys are meant.
+pub type HasKey<'p> = &'p dyn Fn(&[u8]) -> bool;
+
+/// The counters that a sync is about.
+#[derive(Clone, Copy)]
+pub struct Part<'p> {
+    /// Those of this namespace.
+    pub namespace: NamespaceIndex,
+    /// Of them, those whose keys are such; `None`: all.
+    pub has_key: Option<HasKey<'p>>,
+}
+
+/// All of a namespace.
+impl From<NamespaceIndex> for Part<'_> {
+    fn from(namespace: NamespaceIndex) -> Self {
+        Part {
+            namespace,
+            has_key: None,
+        }
+    }
+}
+
+impl Part<'_> {
+    fn has(&self, change: &Change) -> bool {
+        change.namespace == self.namespace && self.has_key.is_none_or(|has| has(&change.key))
+    }
+}
+
 /// A synced counter that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -83,18 +111,19 @@ impl<'m> CounterTable<'m> {
         self.parts.changes.len()
     }
 
-    /// Takes the changes of one group (at most 64 counters) that are of `namespace`: each is passed
-    /// to `visit`, and will not be found again unless it changes again, or `note_again` is called
-    /// with it.
+    /// Takes the changes of one group (at most 64 counters) that are of `part`, such as a namespace:
+    /// each is passed to `visit`, and will not be found again unless it changes again, or
+    /// `note_again` is called with it.
     ///
     /// Windows that do not matter at `now` are left out.
-    pub fn take_changes(
+    pub fn take_changes<'p>(
         &self,
         group: usize,
-        namespace: NamespaceIndex,
+        part: impl Into<Part<'p>>,
         now: UnixMillis,
         mut visit: impl FnMut(Change),
     ) {
+        let part = part.into();
         let Some(word) = self.parts.changes.get(group) else {
             return;
         };
@@ -103,10 +132,13 @@ impl<'m> CounterTable<'m> {
             let bit = changed.trailing_zeros();
             changed &= changed.wrapping_sub(1);
             let index = group.saturating_mul(64).saturating_add(bit as usize);
-            let meta = self.cell_at(index).map(meta_of);
+            let cell = self.cell_at(index);
             // A cell that changes hands in this moment is noted again by who counts in it.
-            let is_others = meta.is_some_and(|meta| {
-                meta.is_counter() && meta.is_synced() && meta.namespace() != namespace
+            let is_others = cell.is_some_and(|cell| {
+                let meta = meta_of(cell);
+                let place = Place { cell, meta };
+                // One without a name gets it again, whoever it is that finds it.
+                meta.is_counter() && meta.is_synced() && !self.is_in(part, place, true)
             });
             if is_others {
                 continue;
@@ -114,7 +146,7 @@ impl<'m> CounterTable<'m> {
             word.fetch_and(!(1 << bit), AcqRel);
             fail_point!("change.taken");
             if let Some(change) = self.change(index, now) {
-                if change.namespace == namespace {
+                if part.has(&change) {
                     visit(change);
                 } else {
                     self.note_again(change.counter);
@@ -123,16 +155,16 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Notes the changes of `namespace` that nobody knows of any more, since who took them was
-    /// stopped: looks at every counter.
-    pub fn find_changes(&self, namespace: NamespaceIndex, now: UnixMillis) {
-        self.for_each_synced(namespace, |place| self.note_unsent(place, now));
+    /// Notes the changes of `part` that nobody knows of any more, since who took them was stopped:
+    /// looks at every counter.
+    pub fn find_changes<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
+        self.for_each_synced(part.into(), |place| self.note_unsent(place, now));
     }
 
-    /// Forgets what the store has of the hits of `namespace`, and notes all that still matters as
-    /// changed: the store lost what it had.
-    pub fn forget_pushed(&self, namespace: NamespaceIndex, now: UnixMillis) {
-        self.for_each_synced(namespace, |place| {
+    /// Forgets what the store has of the hits of `part`, and notes all that still matters as changed:
+    /// the store lost what it had.
+    pub fn forget_pushed<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
+        self.for_each_synced(part.into(), |place| {
             if let Some((first, _)) = self.first_part(place) {
                 for pushed in &first.local {
                     let old = pushed.load(Acquire);
@@ -154,12 +186,24 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    fn for_each_synced(&self, namespace: NamespaceIndex, mut visit: impl FnMut(Place<'m>)) {
+    fn for_each_synced(&self, part: Part<'_>, mut visit: impl FnMut(Place<'m>)) {
         for cell in (0..self.cell_count()).map_while(|index| self.cell_at(index)) {
             let meta = meta_of(cell);
-            if meta.is_counter() && meta.is_synced() && meta.namespace() == namespace {
-                visit(Place { cell, meta });
+            let place = Place { cell, meta };
+            if meta.is_counter() && meta.is_synced() && self.is_in(part, place, false) {
+                visit(place);
             }
+        }
+    }
+
+    /// Whether a counter is in `part`; `otherwise` if that depends on its name and it has none.
+    fn is_in(&self, part: Part<'_>, place: Place<'m>, otherwise: bool) -> bool {
+        if place.meta.namespace() != part.namespace {
+            return false;
+        }
+        match part.has_key {
+            Some(has) => self.name_of(place).map_or(otherwise, |key| has(&key)),
+            None => true,
         }
     }
 

@@ -112,7 +112,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the cells mean.
-pub(super) const VERSION: u64 = 3;
+pub(super) const VERSION: u64 = 4;
 
 /// The parts of a table in memory.
 #[derive(Debug)]
@@ -174,8 +174,8 @@ impl Geometry {
         let workers = (len / (64 << 10)).clamp(2, 16);
         let namespace = size_of::<DirectoryEntry>()
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
-        // A fiftieth of the memory.
-        let sync_slots = (len >> 18).clamp(1, 64);
+        // A fiftieth of the memory. In a small zone they are many, and the batches small.
+        let sync_slots = (len >> 18).clamp(1, 64).max((len >> 19).min(256));
         let share = (len / 50)
             .checked_div(size_of::<Record>().saturating_mul(sync_slots))
             .unwrap_or_default();

@@ -54,7 +54,7 @@ use word::{Salt, Stamp};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, WindowSize, WindowType};
 
-pub use changes::{Change, CounterRef, WindowChange};
+pub use changes::{Change, CounterRef, HasKey, Part, WindowChange};
 pub use identity::Identity;
 pub use layout::LayoutError;
 pub use meta::NamespaceIndex;

@@ -37,7 +37,7 @@ sub new {
     return $self;
 }
 
-# http: more of the configuration; rules: for each location `/NAME/KEY` its `ratelimit`; workers;
+# http: more of the configuration; zone: the size of the zone; rules: for each location `/NAME/KEY` its `ratelimit`; workers;
 # single: 1 for `master_process off`.
 sub configure {
     my ($self, %changes) = @_;
@@ -69,7 +69,7 @@ http {
     fastcgi_temp_path     $root/fastcgi_temp;
     uwsgi_temp_path       $root/uwsgi_temp;
     scgi_temp_path        $root/scgi_temp;
-    ratelimit_zone        zone=counters:4m;
+    ratelimit_zone        zone=counters:$conf->{zone};
     $conf->{http}
     server {
         listen        127.0.0.1:$self->{port};
@@ -84,7 +84,7 @@ END
 
 sub start {
     my ($self, %conf) = @_;
-    $self->{conf} = {http => '', rules => {}, workers => 2, single => 0};
+    $self->{conf} = {http => '', zone => '4m', rules => {}, workers => 2, single => 0};
     $self->configure(%conf);
     my $root = $self->{root};
     unlink $self->{log};
