@@ -22,11 +22,20 @@ pub(super) struct Servers {
 const SLOTS: usize = 16384;
 
 impl Servers {
-    /// Starts three primaries, with a replica each if `has_replicas`. They are ready then.
-    pub(super) fn start(has_replicas: bool) -> Servers {
-        Servers::start_with(has_replicas, || {
-            Server::start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"])
-        })
+    /// Starts three primaries. They are ready then.
+    pub(super) fn start() -> Servers {
+        // None is taken for lost only because the machine is busy.
+        Servers::start_with(false, || start_node("15000"))
+    }
+
+    /// Starts three primaries that are soon missed.
+    pub(super) fn start_watchful() -> Servers {
+        Servers::start_with(false, || start_node("2000"))
+    }
+
+    /// Starts three primaries with a replica each, which soon takes over.
+    pub(super) fn start_with_replicas() -> Servers {
+        Servers::start_with(true, || start_node("2000"))
     }
 
     pub(super) fn start_with(has_replicas: bool, start: impl Fn() -> Server) -> Servers {
@@ -133,6 +142,15 @@ impl Servers {
     }
 }
 
+fn start_node(timeout: &str) -> Server {
+    Server::start(&[
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        timeout,
+    ])
+}
+
 pub(super) fn in_a_cluster(seeds: &[ServerAddress]) -> (StoreOptions, RedisOptions) {
     let (options, mut redis) = options(seeds);
     redis.topology = Topology::Cluster;
@@ -187,7 +205,7 @@ impl Fixture for SharedCluster {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         let servers = shared.upgrade().unwrap_or_else(|| {
-            let servers = Arc::new(Servers::start(false));
+            let servers = Arc::new(Servers::start());
             *shared = Arc::downgrade(&servers);
             servers
         });
