@@ -117,6 +117,10 @@ impl Strategy for Memory {
         unreachable!("made by the tests")
     }
 
+    fn connects(&self) -> u64 {
+        0
+    }
+
     fn shards(&self) -> u16 {
         1
     }
@@ -272,8 +276,12 @@ impl Clock for Time {
 }
 
 impl Surroundings for Time {
-    fn monotonic(&self) -> MonotonicMillis {
-        MonotonicMillis(self.monotonic.get())
+    fn uptime(&self) -> Duration {
+        Duration::from_millis(self.monotonic.get())
+    }
+
+    fn process(&self) -> u32 {
+        1
     }
 
     fn random(&self) -> NonZeroU64 {

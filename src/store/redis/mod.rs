@@ -87,6 +87,10 @@ impl Strategy for Redis {
         }
     }
 
+    fn connects(&self) -> u64 {
+        self.link.connects()
+    }
+
     fn shards(&self) -> u16 {
         1
     }
