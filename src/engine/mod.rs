@@ -4,6 +4,8 @@
 pub mod api;
 mod attempt;
 #[cfg(all(test, not(loom)))]
+mod crash_tests;
+#[cfg(all(test, not(loom)))]
 mod model_tests;
 pub mod prometheus;
 mod ratelimiting;

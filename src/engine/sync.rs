@@ -14,6 +14,7 @@ use crate::store::error::StoreError;
 use crate::store::strategy::{
     Batch, Changes, Count, Diff, Epoch, NodeId, Position, Pushed, Shard, Strategy,
 };
+use crate::table::fail::fail_point;
 use crate::table::{
     BatchRecord, Change, Counter, Cycle, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
 };
@@ -281,6 +282,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         };
         let pushed = strategy.push_diffs(&self.shard, &batch, FETCH_LIMIT);
         let pushed = self.timed(pushed, surroundings).await?;
+        fail_point!("sync.answered");
         // An answer to a worker that was stopped for long says nothing of the present.
         lease.is_still_held()?;
         let (changes, store_now) = match pushed {
@@ -346,6 +348,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         let proposed = Epoch(surroundings.random());
         let epoch = strategy.open_epoch(&self.shard, instead_of, proposed);
         let epoch = self.timed(epoch, surroundings).await?;
+        fail_point!("epoch.opened");
         lease.enter_epoch(epoch.0.get())?;
         Ok(true)
     }
@@ -370,6 +373,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         while let Some(this) = step.take() {
             let page = strategy.get_counters(&self.shard, epoch, &windows, this);
             let (counts, next) = self.timed(page, surroundings).await?;
+            fail_point!("sync.fetched");
             lease.is_still_held()?;
             report.fetched = report.fetched.saturating_add(counts.len());
             self.apply(&counts, surroundings);

@@ -258,11 +258,11 @@ impl Store {
     }
 }
 
-/// A node's time.
-struct Time {
-    unix: TestClock,
-    monotonic: Cell<u64>,
-    random: Cell<u64>,
+/// A node's time, and its random numbers.
+pub(super) struct Time {
+    pub(super) unix: TestClock,
+    pub(super) monotonic: Cell<u64>,
+    pub(super) random: Cell<u64>,
 }
 
 impl Clock for Time {

@@ -16,7 +16,7 @@ mod key;
 mod proxy;
 mod script;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
