@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use std::io;
 use std::sync::mpsc as blocking;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -60,13 +60,10 @@ struct Results {
 impl Results {
     fn push(&self, result: Done) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = done.is_empty();
         done.push(result);
         drop(done);
-        // Who takes the others takes this one, too.
-        if is_first {
-            self.waker.wake();
-        }
+        // Not before, and always: who found the lock taken looks again then.
+        self.waker.wake();
     }
 }
 
@@ -140,10 +137,14 @@ impl Thread {
         self.ended.try_recv() == Err(blocking::TryRecvError::Disconnected)
     }
 
-    /// What was done since the last look.
+    /// What was done since the last look. Never waits: if there is more in this moment, the event loop
+    /// is woken again.
     pub(super) fn done(&self) -> Vec<Done> {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        core::mem::take(&mut *done)
+        match self.done.try_lock() {
+            Ok(mut done) => core::mem::take(&mut *done),
+            Err(TryLockError::Poisoned(done)) => core::mem::take(&mut *done.into_inner()),
+            Err(TryLockError::WouldBlock) => Vec::new(),
+        }
     }
 
     /// Has what is left pushed, for `at_most` that long, and ends the thread.

@@ -99,7 +99,7 @@ impl Server {
 
     /// How long its main thread has been on a processor, in microseconds.
     #[cfg(feature = "measure")]
-    pub(super) fn cpu_micros(&self) -> u64 {
+    pub(crate) fn cpu_micros(&self) -> u64 {
         let pid = self.process.id();
         let statistics = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap();
         let nanos: u64 = statistics.split(' ').next().unwrap().parse().unwrap();
