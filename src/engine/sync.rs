@@ -14,6 +14,7 @@ use crate::store::error::StoreError;
 use crate::store::strategy::{
     Batch, Changes, Count, Diff, Epoch, NodeId, Position, Pushed, Shard, Strategy,
 };
+use crate::table::fail::fail_point;
 use crate::table::{
     BatchRecord, Change, Counter, HasKey, Lease, LeaseLost, MonotonicMillis, Part, Repair,
     SyncState,
@@ -21,10 +22,17 @@ use crate::table::{
 
 /// The surroundings of a sync: the shell has them from the system, tests from numbers.
 pub trait Surroundings: Clock {
-    /// The time that nobody sets.
-    fn monotonic(&self) -> MonotonicMillis;
+    /// The time that nobody sets, from a moment that all processes of the machine share.
+    fn uptime(&self) -> Duration;
     /// 64 bits that nobody can predict, not all zero.
     fn random(&self) -> NonZeroU64;
+    /// The number of this process.
+    fn process(&self) -> u32;
+
+    /// The same time, as leases have it.
+    fn monotonic(&self) -> MonotonicMillis {
+        MonotonicMillis(u64::try_from(self.uptime().as_millis()).unwrap_or(u64::MAX))
+    }
 }
 
 /// The sync of one shard of a namespace with its store.
@@ -35,6 +43,8 @@ pub(super) struct ShardSync<'n, 'm> {
     /// The number of shards.
     shards: u16,
     state: SyncState<'m>,
+    /// That of the first shard, with which is counted what concerns all.
+    counts: SyncState<'m>,
     /// The windows that are counted in, with their counters.
     counters: Vec<Counter>,
     /// How long the lease is taken for, in milliseconds.
@@ -87,6 +97,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             },
             shards,
             state: *state,
+            counts: *states.first().unwrap_or(state),
             counters: counters.clone(),
             lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
         };
@@ -120,6 +131,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         let Some(lease) = self.state.take_lease(now, self.lifetime) else {
             return Ok(false);
         };
+        lease.note_holder(surroundings.process());
         let result = self.cycle(strategy, &lease, surroundings, report).await;
         if result.is_ok() {
             lease.note_synced(now);
@@ -127,6 +139,20 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         // All that was taken of the changes is sealed or pushed.
         lease.release();
         result.map(|()| true)
+    }
+
+    /// Counts how long an exchange with the store takes.
+    async fn timed<T>(
+        &self,
+        exchange: impl Future<Output = T>,
+        surroundings: &impl Surroundings,
+    ) -> T {
+        let start = surroundings.uptime();
+        let result = exchange.await;
+        let took = surroundings.uptime().saturating_sub(start);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.counts.count_exchange(micros);
+        result
     }
 
     async fn cycle(
@@ -263,9 +289,9 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 .filter_map(|record| self.diff(record, now))
                 .collect(),
         };
-        let pushed = strategy
-            .push_diffs(&self.shard, &batch, FETCH_LIMIT)
-            .await?;
+        let pushed = strategy.push_diffs(&self.shard, &batch, FETCH_LIMIT);
+        let pushed = self.timed(pushed, surroundings).await?;
+        fail_point!("sync.answered");
         // An answer to a worker that was stopped for long says nothing of the present.
         lease.is_still_held()?;
         let (changes, store_now) = match pushed {
@@ -329,9 +355,9 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         surroundings: &impl Surroundings,
     ) -> Result<bool, SyncError> {
         let proposed = Epoch(surroundings.random());
-        let epoch = strategy
-            .open_epoch(&self.shard, instead_of, proposed)
-            .await?;
+        let epoch = strategy.open_epoch(&self.shard, instead_of, proposed);
+        let epoch = self.timed(epoch, surroundings).await?;
+        fail_point!("epoch.opened");
         lease.enter_epoch(epoch.0.get())?;
         Ok(true)
     }
@@ -354,10 +380,9 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         let windows: Vec<_> = windows.collect();
         let mut step = Some(S::Step::default());
         while let Some(this) = step.take() {
-            let page = strategy
-                .get_counters(&self.shard, epoch, &windows, this)
-                .await?;
-            let (counts, next) = page;
+            let page = strategy.get_counters(&self.shard, epoch, &windows, this);
+            let (counts, next) = self.timed(page, surroundings).await?;
+            fail_point!("sync.fetched");
             lease.is_still_held()?;
             report.fetched = report.fetched.saturating_add(counts.len());
             self.apply(&counts, surroundings);

@@ -52,7 +52,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         strategy: &mut impl Strategy,
         surroundings: &impl Surroundings,
     ) -> Result<Option<Report>, SyncError> {
-        let start = surroundings.monotonic();
+        let (start, connects) = (surroundings.monotonic(), strategy.connects());
         let mut report = Report::default();
         let (mut is_at_first, mut is_all, mut failure) = (true, true, None);
         for shard in &self.shards {
@@ -66,6 +66,8 @@ impl<'n, 'm> Syncer<'n, 'm> {
             }
             is_at_first = false;
         }
+        let connects = strategy.connects().saturating_sub(connects);
+        self.state.count_connects(connects);
         let result = match failure {
             // What was taken over is the other worker's, to count too.
             Some(SyncError::LeaseLost) => return Err(SyncError::LeaseLost),

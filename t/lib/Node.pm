@@ -37,8 +37,9 @@ sub new {
     return $self;
 }
 
-# http: more of the configuration; zone: the size of the zone; rules: for each location `/NAME/KEY` its `ratelimit`; workers;
-# single: 1 for `master_process off`.
+# http: more of the configuration; zone: the size of the zone; rules: for each location `/NAME/KEY`
+# its `ratelimit`; workers; single: 1 for `master_process off`; clock: how far its clock is off, such
+# as '+5s', from its start on.
 sub configure {
     my ($self, %changes) = @_;
     my $conf = $self->{conf} = {%{$self->{conf}}, %changes};
@@ -46,6 +47,8 @@ sub configure {
     my $load = join "\n", map {"load_module $_;"} @modules;
     my $user = $> == 0 && !$conf->{single} ? 'user root;' : '';
     my $single    = $conf->{single} ? 'master_process off;' : '';
+    my %clock     = $self->clock;
+    my $clock     = join ' ', map {"env $_;"} sort keys %clock;
     my $locations = join "\n", map {
         qq[location ~ "(?s)^/$_/(?<key>.*)" { ratelimit $conf->{rules}{$_}; empty_gif; }]
     } sort keys %{$conf->{rules}};
@@ -54,6 +57,7 @@ sub configure {
 $load
 $user
 $single
+$clock
 worker_processes $conf->{workers};
 pid              $root/nginx.pid;
 error_log        $self->{log} notice;
@@ -76,6 +80,8 @@ http {
         ratelimit_key \$key;
         add_header    Rate \$ratelimit_rate always;
         $locations
+        location /api/     { ratelimit off; ratelimit_api; }
+        location /metrics  { ratelimit off; ratelimit_metrics; }
     }
 }
 END
@@ -88,6 +94,7 @@ sub start {
     $self->configure(%conf);
     my $root = $self->{root};
     unlink $self->{log};
+    local %ENV = (%ENV, $self->clock);
     system($binary, '-p', $root, '-e', $self->{log}, '-c', "$root/nginx.conf") == 0
         or $self->give_up('nginx does not start');
     $self->wait_for('the pid', sub {
@@ -96,6 +103,14 @@ sub start {
     });
     $self->wait_for('workers', sub { $self->settled });
     return $self;
+}
+
+# The environment of a clock that is off (Debian's package faketime). nginx has to keep it.
+sub clock {
+    my ($self) = @_;
+    my $clock = $self->{conf}{clock} or return ();
+    my ($library) = glob '/usr/lib/*/faketime/libfaketimeMT.so.1' or die "faketime is not installed\n";
+    return (LD_PRELOAD => $library, FAKETIME => $clock, FAKETIME_DONT_FAKE_MONOTONIC => 1);
 }
 
 sub reload {
@@ -199,6 +214,24 @@ sub get {
     my ($rate)   = $text =~ /\r\nRate: (\S+)/;
     return ($status, $rate);
 }
+
+# The body of what `GET` of a path is answered.
+sub body {
+    my ($self, $path) = @_;
+    my $socket = $self->connection or return '';
+    print $socket "GET $path HTTP/1.0\r\n\r\n";
+    local $/;
+    my ($body) = <$socket> =~ /\r\n\r\n(.*)/s;
+    return $body // '';
+}
+
+# A value that the API tells of the sync of namespace `api`.
+sub sync_status {
+    my ($self, $name) = @_;
+    return $self->body('/api/namespaces/api') =~ /"$name":([^,}]*)/ ? $1 : '';
+}
+
+sub pending { return $_[0]->sync_status('pending_keys') }
 
 sub path {
     my ($location, $key, $arguments) = @_;

@@ -26,7 +26,7 @@ use crate::engine::{Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, SyncMode};
 use crate::policy::window::WindowSize;
 use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
-use crate::table::SyncState;
+use crate::table::{CounterTable, SyncState};
 
 pub(super) use directives::COMMANDS;
 pub(super) use location::{Content, Headers, LocationConf, Phase, Settings};
@@ -312,6 +312,11 @@ impl MainConf {
                 );
             }
         }
+    }
+
+    /// The first of all zones' tables, for what is of no zone.
+    pub(super) fn any_table(&self) -> Option<&CounterTable<'static>> {
+        self.zones.first()?.table()
     }
 
     /// Makes this process count events as worker `worker` in all zones.

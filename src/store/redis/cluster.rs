@@ -30,6 +30,8 @@ pub(super) struct Cluster {
     places: HashMap<String, ServerAddress>,
     /// The node that was talked to last, and the number of the connection to it.
     last: (ServerAddress, u64),
+    /// How many connections have been made.
+    connects: u64,
     connector: Connector,
     timeout: Duration,
     pause: Duration,
@@ -67,6 +69,7 @@ impl Cluster {
             guide: 0,
             places: HashMap::new(),
             last: (Servers::new(&options.servers).current().clone(), 0),
+            connects: 0,
             // A cluster has only database 0.
             connector: Connector::new(options, 0),
             timeout: options.timeout,
@@ -77,6 +80,11 @@ impl Cluster {
         }
         cluster.seeds = cluster.nodes.len();
         cluster
+    }
+
+    /// How many connections have been made, to all nodes.
+    pub(super) fn connects(&self) -> u64 {
+        self.connects
     }
 
     /// The number of the connection that was used last; 0 before the first.
@@ -165,7 +173,10 @@ impl Cluster {
         };
         let mut asking = Cmd::new();
         asking.arg("ASKING");
+        let before = node.link.connects();
         let answer = node.link.call(call, is_asking.then_some(&asking)).await;
+        let made = node.link.connects().saturating_sub(before);
+        self.connects = self.connects.saturating_add(made);
         self.last = (node.address.clone(), node.link.connection());
         if let Err(StoreError {
             failure: failure @ Failure::Unreachable(_),

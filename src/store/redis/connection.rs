@@ -22,6 +22,8 @@ pub(super) struct Link {
     current: Option<Connection>,
     /// The number of the latest connection; 0 before the first.
     connection: u64,
+    /// How many there have been.
+    connects: u64,
     connector: Connector,
     timeout: Duration,
 }
@@ -43,6 +45,7 @@ impl Link {
             server: servers.current().clone(),
             current: None,
             connection: 0,
+            connects: 0,
             timeout: options.timeout,
             source: match &own.topology {
                 Topology::Single | Topology::Cluster => Source::Servers(servers),
@@ -62,9 +65,15 @@ impl Link {
             server: server.clone(),
             current: None,
             connection: 0,
+            connects: 0,
             connector: connector.clone(),
             timeout,
         }
+    }
+
+    /// How many connections have been made, to sentinels not counted.
+    pub(super) fn connects(&self) -> u64 {
+        self.connects
     }
 
     /// The number of the latest connection; 0 before the first.
@@ -150,6 +159,7 @@ impl Link {
             },
         };
         self.connection = connection.number();
+        self.connects = self.connects.saturating_add(1);
         Ok(connection)
     }
 

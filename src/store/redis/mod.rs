@@ -22,7 +22,7 @@ mod script;
 mod sentinel;
 mod servers;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -105,6 +105,10 @@ impl Strategy for Redis {
             open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
             get_window: Script::new("get_window.lua", include_str!("get_window.lua")),
         }
+    }
+
+    fn connects(&self) -> u64 {
+        self.way.connects()
     }
 
     fn shards(&self) -> u16 {
@@ -253,6 +257,14 @@ impl Way {
     ) -> Result<T, StoreError> {
         let answer = self.call(shard, &script.call(command)).await?;
         read(answer).ok_or_else(|| self.misunderstood(script.name))
+    }
+
+    /// How many connections have been made.
+    fn connects(&self) -> u64 {
+        match self {
+            Way::One(link) => link.connects(),
+            Way::Cluster(cluster) => cluster.connects(),
+        }
     }
 
     /// The number of the connection that was used last.
