@@ -22,6 +22,17 @@ pub struct Question {
     pub limits: Vec<AskedLimit>,
 }
 
+impl Question {
+    /// One about nothing.
+    pub const fn nothing() -> Question {
+        Question {
+            counts_rejected: false,
+            counters: Vec::new(),
+            limits: Vec::new(),
+        }
+    }
+}
+
 /// A counter, and what it is charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedCounter {
@@ -73,6 +84,8 @@ pub trait Decider: Strategy {
     /// Decides on questions, each in one atomic step: one after the other in their order, each with
     /// what the ones before were charged, and none with half of what others were. Shards that have no
     /// epoch are given `proposed`.
+    ///
+    /// Without questions, it tells whether the store would answer one.
     ///
     /// A sensible number of questions is at most 128; more hold the store's server for longer.
     ///
