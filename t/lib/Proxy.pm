@@ -3,16 +3,18 @@
 # It is a process of its own, told over a pipe what to do; it has done that when a method returns.
 # What it does holds for all its connections, present and future, until `pass`:
 #
-#   pass              everything goes through, what was kept back too
-#   reset             now: all connections are reset (once)
-#   refuse            no connection is accepted, and those there are are reset
-#   silence           nothing goes through, either way; connections are accepted. With `pass`, what
-#                     clients have sent goes through even if they have given up meanwhile
-#   delay(SECONDS)    answers are late
-#   hold              answers to pushes are kept back
-#   cut_answers(N)    of the next N answers to pushes the first half goes through, and then the
-#                     connection ends: the push was applied, and nobody knows
-#   lead_to(PORT)     new connections lead to another server
+#   pass                    everything goes through, what was kept back too
+#   reset                   now: all connections are reset (once)
+#   refuse                  no connection is accepted, and those there are are reset
+#   silence                 nothing goes through, either way; connections are accepted. With
+#                           `pass`, what clients have sent goes through, even if they have given
+#                           up meanwhile
+#   delay(SECONDS)          answers are late
+#   delay_pushes(SECONDS)   those to pushes are, so that connections can be made
+#   hold                    answers to pushes are kept back
+#   cut_answers(N)          of the next N answers to pushes the first half goes through, and then
+#                           the connection ends: the push was applied, and nobody knows
+#   lead_to(PORT)           new connections lead to another server
 #
 # A push is what has EVALSHA in it.
 
@@ -63,14 +65,15 @@ sub stop {
     waitpid $pid, 0;
 }
 
-sub pass        { $_[0]->order('pass') }
-sub reset       { $_[0]->order('reset') }
-sub refuse      { $_[0]->order('refuse') }
-sub silence     { $_[0]->order('silence') }
-sub delay       { $_[0]->order("delay $_[1]") }
-sub hold        { $_[0]->order('hold') }
-sub cut_answers { $_[0]->order("cut_answers $_[1]") }
-sub lead_to     { $_[0]->order("lead_to $_[1]") }
+sub pass         { $_[0]->order('pass') }
+sub reset        { $_[0]->order('reset') }
+sub refuse       { $_[0]->order('refuse') }
+sub silence      { $_[0]->order('silence') }
+sub delay        { $_[0]->order("delay $_[1]") }
+sub delay_pushes { $_[0]->order("delay_pushes $_[1]") }
+sub hold         { $_[0]->order('hold') }
+sub cut_answers  { $_[0]->order("cut_answers $_[1]") }
+sub lead_to      { $_[0]->order("lead_to $_[1]") }
 
 # What became of the connections so far: how many were `accepted`, how many `pushes` the server was
 # given, how many answers were `cut`; how many answers are `held` now, of the client at which
@@ -174,8 +177,9 @@ sub from_server {
     my ($self, $link) = @_;
     my $bytes = received($link->{server}) // return;
     return $link->{server_ended} = 1 if $bytes eq '';
-    my $answer  = {bytes => $bytes, at => time + $self->{delay}};
     my $is_push = delete $link->{is_push};
+    my $delay   = $self->{delay} + ($is_push ? $self->{push_delay} : 0);
+    my $answer  = {bytes => $bytes, at => time + $delay};
     if ($is_push && $self->{cuts} > 0) {
         $self->{cuts}--;
         $self->{counts}{cut}++;
@@ -253,7 +257,7 @@ sub obey {
 
 sub pass {
     my ($self) = @_;
-    @$self{qw(is_silent is_holding delay cuts)} = (0, 0, 0, 0);
+    @$self{qw(is_silent is_holding delay push_delay cuts)} = (0, 0, 0, 0, 0);
     $self->listen if !$self->{listener};
     for my $link (values %{$self->{links}}) {
         $_->{at} = 0 for @{$link->{answers}};
@@ -283,11 +287,12 @@ sub refuse {
     $self->reset;
 }
 
-sub silence     { $_[0]{is_silent}  = 1 }
-sub hold        { $_[0]{is_holding} = 1 }
-sub delay       { $_[0]{delay}      = $_[1] }
-sub cut_answers { $_[0]{cuts}       = $_[1] }
-sub lead_to     { $_[0]{to}         = $_[1] }
-sub state       { }
+sub silence      { $_[0]{is_silent}  = 1 }
+sub hold         { $_[0]{is_holding} = 1 }
+sub delay        { $_[0]{delay}      = $_[1] }
+sub delay_pushes { $_[0]{push_delay} = $_[1] }
+sub cut_answers  { $_[0]{cuts}       = $_[1] }
+sub lead_to      { $_[0]{to}         = $_[1] }
+sub state        { }
 
 1;
