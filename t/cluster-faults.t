@@ -282,6 +282,23 @@ subtest 'the worker that syncs is killed during its push' => sub {
     stop(qr/$lost|$killed/);
 };
 
+for my $signal (qw(QUIT TERM)) {
+    subtest "$signal after the worker that syncs was killed during its push" => sub {
+        # So that nobody could sync for 3 s, if the node did not end.
+        begin(store => 'timeout 1s;');
+        hits(a => 1, b => 1);
+        all_know();
+        my $holder = hold_a_push();
+        kill KILL => $holder;
+        $proxy_a->pass;
+        hits(a => 5);
+        my $took = $a->stop(qr/$lost|$killed/, $signal);
+        cmp_ok($took, '<', $signal eq 'QUIT' ? 3 : 1.5, 'ends in time');
+        knows($_) for $redis, $b;
+        stop();
+    };
+}
+
 subtest 'the worker that syncs is stopped during its push, and wakes when another has taken over' => sub {
     begin(store => 'timeout 1s;');
     hits(a => 1, b => 1);
