@@ -68,7 +68,7 @@ sub run_round {
     printf "round %d of %d: the store is %s its data, %d faults in %.0f s\n",
         $number, scalar @rounds, $round->{kind}, $faults, $round->{seconds};
     $cluster->use_store($round->{kind});
-    $cluster->settle;
+    return push @troubles, "round $number: nodes do not sync: $@" if !eval { $cluster->settle; 1 };
     my @loads = map { load($number, $_) } $cluster->numbers;
     make_faults(@{$round->{faults}});
     my @ledgers = map { $_->end } @loads;
@@ -149,12 +149,14 @@ sub check {
     my (@wrong, $found);
     for my $time (1, 2) {
         my $deadline = time + 30;
+        my $is_settled;
         do {
-            $cluster->settle;
-            $found = found($round, $counters);
-            @wrong = wrong($counters, $found);
-        } while (@wrong && time < $deadline);
-        last if @wrong;
+            $is_settled = eval { $cluster->settle; 1 };
+            $found      = found($round, $counters);
+            @wrong      = wrong($counters, $found);
+        } while ($is_settled && @wrong && time < $deadline);
+        push @troubles, "round $round: nodes do not sync: $@" if !$is_settled;
+        last if @wrong || !$is_settled;
     }
     report($round, $counters, $found, @wrong) if @wrong;
     check_metrics();
