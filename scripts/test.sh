@@ -135,6 +135,8 @@ prepare() {
     need_packages curl perl openssl redis-server
     # Clients of the tests of HTTP/2, HTTP/3 and gRPC.
     need_packages nghttp2-client ngtcp2-client python3-grpcio
+    # A clock that is wrong.
+    need_packages faketime
     if ! cargo fmt --version || ! cargo clippy --version; then
         rustup component add rustfmt clippy
     fi

@@ -513,6 +513,49 @@ subtest 'a reload that adds a window' => sub {
     stop();
 };
 
+subtest 'a clock that is far from that of the store' => sub {
+    with_redis();
+    my $off = qr/\[warn\] .*ratelimit_store "main" has a clock that is [45]\d\d\d ms behind this node's/;
+    $a->start(conf(), clock => '+5s');
+    $b->start(conf());
+    $a->wait_for('a [warn]', sub { $a->logged($off) });
+    $_->hit(hit => 'k') for $a, $b;
+    all_know(k => 2);
+    is($a->logged($off), 1, 'one [warn]');
+    is($b->logged($off), 0, 'none where the clocks agree');
+    my ($offset) = $a->body('/metrics') =~ /^ratelimit_store_clock_offset_seconds\{store="main"\} (.*)/m;
+    cmp_ok(abs($offset + 5), '<', 1, "an offset of $offset s in the metrics");
+    stop($off);
+};
+
+subtest 'what an operator sees of the syncs' => sub {
+    with_redis();
+    $a->start(conf());
+    $a->hit(hit => "k$_") for 1 .. 20;
+    eventually(sub { sum0(values %{$redis->totals('api')}) }, 20, 'the hits are in Redis');
+    eventually(sub { $a->pending }, 0, 'so that nothing is pending');
+    like(join(' ', $a->workers), qr/\b@{[$a->sync_status('lease_pid')]}\b/, 'a worker syncs');
+    my $metric = sub { my ($name) = @_; return $a->body('/metrics') =~ /^\Q$name\E (\S+)$/m ? $1 : '' };
+    my $connects = 'ratelimit_store_connects_total{store="main"}';
+    cmp_ok($metric->($connects), '>', 0, 'there have been connections');
+    cmp_ok($metric->('ratelimit_store_exchange_duration_seconds_count{store="main"}'), '>', 1, 'and exchanges');
+    cmp_ok($metric->('ratelimit_event_loop_hold_seconds_max'), '>', 0, 'which held the event loop');
+
+    my $before = $metric->($connects);
+    $redis->cli(CLIENT => 'KILL', 'TYPE', 'normal');
+    eventually(sub { $metric->($connects) }, sub { $_[0] > $before }, 'a connection that is cut is made again');
+
+    $redis->kill;
+    $a->hit(hit => "k$_") for 1 .. 30;
+    $a->wait_for('an [error]', sub { $a->logged($lost) });
+    is($a->pending, 30, 'while it is away, keys are pending');
+    is($metric->('ratelimit_sync_pending_keys{namespace="api"}'), 30, 'in the metrics, too');
+    is($metric->('ratelimit_store_up{store="main"}'), 0, 'the store is down');
+    $redis->start;
+    eventually(sub { $a->pending }, 0, 'until it is back');
+    stop($lost);
+};
+
 subtest 'a long sync_rate and a store that is away' => sub {
     without_redis();
     $_->start(conf(sync_rate => '60s')) for $a, $b;

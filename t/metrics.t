@@ -59,7 +59,10 @@ ratelimit_zone_keys\{zone="counters"\}\ 2\n
 (?s:.*)
 ratelimit_zone_evicted_total\{zone="counters",state="ended"\}\ 0\n
 ratelimit_zone_evicted_total\{zone="counters",state="sent"\}\ 0\n
-ratelimit_zone_evicted_total\{zone="counters",state="unsent"\}\ 0\n\z
+ratelimit_zone_evicted_total\{zone="counters",state="unsent"\}\ 0\n
+\#\ HELP\ ratelimit_event_loop_hold_seconds_max\ [^\n]+\n
+\#\ TYPE\ ratelimit_event_loop_hold_seconds_max\ gauge\n
+ratelimit_event_loop_hold_seconds_max\ [\d.]+\n\z
 /x]
 
 
@@ -164,8 +167,16 @@ ratelimit_sync_pushed_keys_total\{namespace="synced"\}\ 0\n
 (?s:.*)
 ratelimit_sync_fetched_keys_total\{namespace="synced"\}\ 0\n
 (?s:.*)
+ratelimit_sync_pending_keys\{namespace="synced"\}\ 0\n
+(?s:.*)
 \#\ TYPE\ ratelimit_store_up\ gauge\n
-ratelimit_store_up\{store="main"\}\ 0\n\z
+ratelimit_store_up\{store="main"\}\ 0\n
+(?s:.*)
+ratelimit_store_connects_total\{store="main"\}\ 0\n
+(?s:.*)
+ratelimit_store_exchange_duration_seconds_count\{store="main"\}\ [1-9]\d*\n
+(?s:.*)
+ratelimit_event_loop_hold_seconds_max\ [\d.]+\n\z
 /x]
 
 

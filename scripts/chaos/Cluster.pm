@@ -102,9 +102,8 @@ sub configuration {
         }
         ratelimit_namespace api { store main; sync_rate $self->{sync_rate}{$number}; }
         END
-        server => 'location /metrics { ratelimit_metrics; }',
-        zone   => '32m',
-        rules  => {
+        zone  => '32m',
+        rules => {
             Load::rules(), @asks, mark => 'api limit=1000000/366d',
             askshort => 'api limit=1000000/5s cost=0',
         },

@@ -431,10 +431,9 @@ pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
         duration: Option<Thousandths>,
         pushed_keys: Option<u64>,
         fetched_keys: Option<u64>,
-        // This version knows neither this nor who has the lease.
         pending_keys: Option<u64>,
         dropped_hits: Option<Thousandths>,
-        lease_pid: Option<u64>,
+        lease_pid: Option<u32>,
     }
     let namespace = status.namespace(name).ok_or_else(no_namespace)?;
     let NamespaceStatus {
@@ -452,8 +451,9 @@ pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
         duration: syncs.last().map(|_| Thousandths::of(syncs.duration)),
         pushed_keys: Some(syncs.pushed),
         fetched_keys: Some(syncs.fetched),
+        pending_keys: namespace.pending,
         dropped_hits: Some(Thousandths::of(stats.dropped)),
-        ..Syncs::default()
+        lease_pid: syncs.holder,
     });
     let offset = |syncs: crate::table::SyncStats| {
         let is_known = syncs.last_success.is_some();
@@ -765,8 +765,8 @@ mod tests {
                 r#""window_sizes":[0.5,60],"keys":2,"hits":4.25,"#,
                 r#""requests":{"passed":3,"rejected":2,"rejected_dry_run":1,"error":0},"#,
                 r#""sync":{"last_at":1700000000.25,"last_result":"ok","duration":0.012,"#,
-                r#""pushed_keys":7,"fetched_keys":8,"pending_keys":null,"#,
-                r#""dropped_hits":1.5,"lease_pid":null},"clock_offset":-1.5}"#
+                r#""pushed_keys":7,"fetched_keys":8,"pending_keys":5,"#,
+                r#""dropped_hits":1.5,"lease_pid":4711},"clock_offset":-1.5}"#
             )
         );
         let local = namespace(&status, b"local").unwrap();

@@ -4,6 +4,7 @@
 //! client is ever a label: what is written does not grow with the number of keys.
 
 use core::fmt::{Display, Write as _};
+use core::time::Duration;
 
 use super::status::{NamespaceStatus, Status};
 use crate::policy::hits::Hits;
@@ -106,9 +107,11 @@ pub fn metrics(status: &Status) -> String {
         help,
         cycles,
     );
-    let durations = syncs
-        .iter()
-        .flat_map(|(label, syncs)| histogram(label, syncs));
+    let durations = syncs.iter().flat_map(|(label, syncs)| {
+        let bounds = SyncStats::BOUNDS.map(Duration::from_millis);
+        let sum = Duration::from_millis(syncs.duration_sum);
+        histogram(label, &bounds, &syncs.durations, sum)
+    });
     let help = "How long they took.";
     family(
         &mut text,
@@ -139,6 +142,12 @@ pub fn metrics(status: &Status) -> String {
         help,
         fetched,
     );
+    let pending = namespaces
+        .iter()
+        .filter_map(|namespace| Some(sample([of_namespace(namespace)], namespace.pending?)));
+    let help = "Keys with hits that the store has not yet.";
+    let name = "ratelimit_sync_pending_keys";
+    family(&mut text, name, "gauge", help, pending);
     let dropped = namespaces
         .iter()
         .filter(|namespace| namespace.syncs.is_some());
@@ -172,6 +181,35 @@ pub fn metrics(status: &Status) -> String {
     let help = "How far a store's clock is ahead of this node's.";
     let name = "ratelimit_store_clock_offset_seconds";
     family(&mut text, name, "gauge", help, offset);
+
+    let traffic: Vec<_> = stores
+        .iter()
+        .filter_map(|store| {
+            let label = ("store", store.name.clone());
+            Some((label, status.traffic(&store.name)?))
+        })
+        .collect();
+    let connects = traffic
+        .iter()
+        .map(|(label, traffic)| sample([label.clone()], traffic.connects));
+    let help = "Connections that were made to a store.";
+    let name = "ratelimit_store_connects_total";
+    family(&mut text, name, "counter", help, connects);
+    let exchanges = traffic.iter().flat_map(|(label, traffic)| {
+        let bounds = SyncStats::EXCHANGE_BOUNDS.map(Duration::from_micros);
+        let sum = Duration::from_micros(traffic.exchange_sum);
+        histogram(label, &bounds, &traffic.exchanges, sum)
+    });
+    let help = "How long exchanges with a store took.";
+    let name = "ratelimit_store_exchange_duration_seconds";
+    family(&mut text, name, "histogram", help, exchanges);
+
+    let hold = Duration::from_nanos(status.longest_hold());
+    let hold = zones.first().map(|_| sample([], hold.as_secs_f64()));
+    let help = "The longest time for which a callback of this module held a worker's event loop. Of \
+                requests that are only counted, one in 64 is measured.";
+    let name = "ratelimit_event_loop_hold_seconds_max";
+    family(&mut text, name, "gauge", help, hold);
     text
 }
 
@@ -200,13 +238,18 @@ fn unsigned_seconds(millis: u64) -> String {
 }
 
 /// The buckets of a histogram, each with those before it; the sum, and the number of all.
-fn histogram(label: &(&'static str, String), syncs: &SyncStats) -> Vec<Sample> {
-    let bounds = SyncStats::BOUNDS.map(unsigned_seconds);
-    let bounds = bounds.into_iter().chain(["+Inf".into()]);
+fn histogram(
+    label: &(&'static str, String),
+    bounds: &[Duration],
+    counts: &[u64],
+    sum: Duration,
+) -> Vec<Sample> {
+    let bounds = bounds.iter().map(|bound| bound.as_secs_f64().to_string());
+    let bounds = bounds.chain(["+Inf".into()]);
     let mut count: u64 = 0;
     let mut samples = Vec::new();
-    for (bound, more) in bounds.zip(syncs.durations) {
-        count = count.saturating_add(more);
+    for (bound, more) in bounds.zip(counts) {
+        count = count.saturating_add(*more);
         samples.push(Sample {
             suffix: "_bucket",
             ..sample([label.clone(), ("le", bound)], count)
@@ -214,7 +257,7 @@ fn histogram(label: &(&'static str, String), syncs: &SyncStats) -> Vec<Sample> {
     }
     samples.push(Sample {
         suffix: "_sum",
-        ..sample([label.clone()], unsigned_seconds(syncs.duration_sum))
+        ..sample([label.clone()], sum.as_secs_f64())
     });
     samples.push(Sample {
         suffix: "_count",
@@ -246,7 +289,11 @@ fn family(
             .iter()
             .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
             .collect();
-        let _ = writeln!(text, "{name}{suffix}{{{}}} {value}", labels.join(","));
+        let labels = match labels.as_slice() {
+            [] => String::new(),
+            labels => format!("{{{}}}", labels.join(",")),
+        };
+        let _ = writeln!(text, "{name}{suffix}{labels} {value}");
     }
 }
 
@@ -288,13 +335,22 @@ mod tests {
             "ratelimit_sync_dropped_hits_total{namespace=\"api\"} 1.5",
             "ratelimit_store_up{store=\"main\"} 1",
             "ratelimit_store_clock_offset_seconds{store=\"main\"} -1.5",
+            "ratelimit_sync_pending_keys{namespace=\"api\"} 5",
+            "ratelimit_store_connects_total{store=\"main\"} 2",
+            "ratelimit_store_exchange_duration_seconds_bucket{store=\"main\",le=\"0.00025\"} 1",
+            "ratelimit_store_exchange_duration_seconds_bucket{store=\"main\",le=\"1\"} 5",
+            "ratelimit_store_exchange_duration_seconds_bucket{store=\"main\",le=\"+Inf\"} 6",
+            "ratelimit_store_exchange_duration_seconds_sum{store=\"main\"} 2.00075",
+            "ratelimit_event_loop_hold_seconds_max 0.0000125",
         ] {
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }
         for none in [
             "ratelimit_sync_cycles_total{namespace=\"local\"",
             "ratelimit_sync_last_success_timestamp_seconds{namespace=\"new\"",
+            "ratelimit_sync_pending_keys{namespace=\"local\"",
             "ratelimit_store_up{store=\"unused\"",
+            "ratelimit_store_connects_total{store=\"unused\"",
         ] {
             assert!(!text.contains(none), "{none}\n{text}");
         }

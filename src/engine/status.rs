@@ -45,6 +45,8 @@ pub struct NamespaceStatus {
     pub stats: NamespaceStats,
     /// What came of its syncs, if it is synced.
     pub syncs: Option<SyncStats>,
+    /// How many of its keys have hits that the store has not, if it is synced: an estimate.
+    pub pending: Option<u64>,
 }
 
 /// A store.
@@ -65,6 +67,17 @@ pub struct StoreHealth {
     pub clock_offset: Option<i64>,
 }
 
+/// How a store was talked to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreTraffic {
+    /// Connections that were made.
+    pub connects: u64,
+    /// How many exchanges took how long, as [`SyncStats::exchanges`] says.
+    pub exchanges: [u64; SyncStats::EXCHANGE_BOUNDS.len() + 1],
+    /// How long all exchanges took, in microseconds.
+    pub exchange_sum: u64,
+}
+
 impl Status {
     /// The namespace `name`.
     pub fn namespace(&self, name: &[u8]) -> Option<&NamespaceStatus> {
@@ -72,14 +85,37 @@ impl Status {
         namespaces.find(|namespace| namespace.name.as_bytes() == name)
     }
 
+    /// The syncs of the namespaces that have the store.
+    fn syncs(&self, store: &str) -> impl Iterator<Item = SyncStats> {
+        let namespaces = self.namespaces.iter();
+        namespaces
+            .filter(move |namespace| namespace.store.as_deref() == Some(store))
+            .filter_map(|namespace| namespace.syncs)
+    }
+
+    /// How the store was talked to by all namespaces that are synced with it; `None`: there are none.
+    pub fn traffic(&self, store: &str) -> Option<StoreTraffic> {
+        self.syncs(store).fold(None, |sum, syncs| {
+            let mut sum: StoreTraffic = sum.unwrap_or_default();
+            sum.connects = sum.connects.saturating_add(syncs.connects);
+            sum.exchange_sum = sum.exchange_sum.saturating_add(syncs.exchange_sum);
+            for (count, more) in sum.exchanges.iter_mut().zip(syncs.exchanges) {
+                *count = count.saturating_add(more);
+            }
+            Some(sum)
+        })
+    }
+
+    /// The longest time for which a callback of ours held a worker's event loop, in nanoseconds.
+    pub fn longest_hold(&self) -> u64 {
+        let holds = self.zones.iter().map(|zone| zone.stats.longest_hold);
+        holds.max().unwrap_or(0)
+    }
+
     /// What the last cycle of any namespace with the store tells of it; `None` before the first.
     pub fn health(&self, store: &str) -> Option<StoreHealth> {
-        let namespaces = self.namespaces.iter();
-        let syncs = namespaces
-            .filter(|namespace| namespace.store.as_deref() == Some(store))
-            .filter_map(|namespace| namespace.syncs);
-        let last = syncs.clone().max_by_key(SyncStats::last)?;
-        let last_success = syncs.max_by_key(|syncs| syncs.last_success)?;
+        let last = self.syncs(store).max_by_key(SyncStats::last)?;
+        let last_success = self.syncs(store).max_by_key(|syncs| syncs.last_success)?;
         Some(StoreHealth {
             is_up: last.is_up()?,
             clock_offset: last_success.last_success.map(|_| last_success.clock_offset),
@@ -115,6 +151,7 @@ pub(super) mod testing {
                 dropped: 1_500,
             },
             syncs,
+            pending: syncs.map(|_| 5),
         };
         let syncs = SyncStats {
             succeeded: 3,
@@ -127,6 +164,10 @@ pub(super) mod testing {
             clock_offset: -1_500,
             durations: [1, 0, 2, 0, 0, 0, 1],
             duration_sum: 3_014,
+            holder: Some(4711),
+            connects: 2,
+            exchanges: [1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+            exchange_sum: 2_000_750,
         };
         Status {
             zones: vec![ZoneStatus {
@@ -137,6 +178,7 @@ pub(super) mod testing {
                     evicted_ended: 1,
                     evicted_sent: 2,
                     evicted_unsent: 3,
+                    longest_hold: 12_500,
                 },
             }],
             namespaces: vec![

@@ -14,16 +14,24 @@ use crate::store::error::StoreError;
 use crate::store::strategy::{
     Batch, Changes, Count, Diff, Epoch, NodeId, Position, Pushed, Shard, Strategy,
 };
+use crate::table::fail::fail_point;
 use crate::table::{
     BatchRecord, Change, Counter, Cycle, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
 };
 
 /// The surroundings of a sync: the shell has them from the system, tests from numbers.
 pub trait Surroundings: Clock {
-    /// The time that nobody sets.
-    fn monotonic(&self) -> MonotonicMillis;
+    /// The time that nobody sets, from a moment that all processes of the machine share.
+    fn uptime(&self) -> Duration;
     /// 64 bits that nobody can predict, not all zero.
     fn random(&self) -> NonZeroU64;
+    /// The number of this process.
+    fn process(&self) -> u32;
+
+    /// The same time, as leases have it.
+    fn monotonic(&self) -> MonotonicMillis {
+        MonotonicMillis(u64::try_from(self.uptime().as_millis()).unwrap_or(u64::MAX))
+    }
 }
 
 /// The sync of one shard of a namespace with its store.
@@ -118,10 +126,14 @@ impl<'n, 'm> Syncer<'n, 'm> {
         let Some(lease) = self.state.take_lease(now, self.lifetime) else {
             return Ok(None);
         };
+        lease.note_holder(surroundings.process());
+        let connects = strategy.connects();
         let mut report = Report::default();
         let result = self
             .cycle(strategy, &lease, surroundings, &mut report)
             .await;
+        self.state
+            .count_connects(strategy.connects().saturating_sub(connects));
         self.count(now, &report, &result, surroundings);
         if result.is_ok() {
             lease.note_synced(now);
@@ -152,6 +164,20 @@ impl<'n, 'm> Syncer<'n, 'm> {
             at: surroundings.now(),
             clock_offset: result.is_ok().then_some(report.clock_offset),
         });
+    }
+
+    /// Counts how long an exchange with the store takes.
+    async fn timed<T>(
+        &self,
+        exchange: impl Future<Output = T>,
+        surroundings: &impl Surroundings,
+    ) -> T {
+        let start = surroundings.uptime();
+        let result = exchange.await;
+        let took = surroundings.uptime().saturating_sub(start);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.state.count_exchange(micros);
+        result
     }
 
     async fn cycle(
@@ -260,9 +286,9 @@ impl<'n, 'm> Syncer<'n, 'm> {
                 .filter_map(|record| self.diff(record, now))
                 .collect(),
         };
-        let pushed = strategy
-            .push_diffs(&self.shard, &batch, FETCH_LIMIT)
-            .await?;
+        let pushed = strategy.push_diffs(&self.shard, &batch, FETCH_LIMIT);
+        let pushed = self.timed(pushed, surroundings).await?;
+        fail_point!("sync.answered");
         // An answer to a worker that was stopped for long says nothing of the present.
         lease.is_still_held()?;
         let (changes, store_now) = match pushed {
@@ -326,9 +352,9 @@ impl<'n, 'm> Syncer<'n, 'm> {
         surroundings: &impl Surroundings,
     ) -> Result<bool, SyncError> {
         let proposed = Epoch(surroundings.random());
-        let epoch = strategy
-            .open_epoch(&self.shard, instead_of, proposed)
-            .await?;
+        let epoch = strategy.open_epoch(&self.shard, instead_of, proposed);
+        let epoch = self.timed(epoch, surroundings).await?;
+        fail_point!("epoch.opened");
         lease.enter_epoch(epoch.0.get())?;
         Ok(true)
     }
@@ -351,10 +377,9 @@ impl<'n, 'm> Syncer<'n, 'm> {
         let windows: Vec<_> = windows.collect();
         let mut step = Some(S::Step::default());
         while let Some(this) = step.take() {
-            let page = strategy
-                .get_counters(&self.shard, epoch, &windows, this)
-                .await?;
-            let (counts, next) = page;
+            let page = strategy.get_counters(&self.shard, epoch, &windows, this);
+            let (counts, next) = self.timed(page, surroundings).await?;
+            fail_point!("sync.fetched");
             lease.is_still_held()?;
             report.fetched = report.fetched.saturating_add(counts.len());
             self.apply(&counts, surroundings);

@@ -117,6 +117,10 @@ impl Strategy for Memory {
         unreachable!("made by the tests")
     }
 
+    fn connects(&self) -> u64 {
+        0
+    }
+
     fn shards(&self) -> u16 {
         1
     }
@@ -254,11 +258,11 @@ impl Store {
     }
 }
 
-/// A node's time.
-struct Time {
-    unix: TestClock,
-    monotonic: Cell<u64>,
-    random: Cell<u64>,
+/// A node's time, and its random numbers.
+pub(super) struct Time {
+    pub(super) unix: TestClock,
+    pub(super) monotonic: Cell<u64>,
+    pub(super) random: Cell<u64>,
 }
 
 impl Clock for Time {
@@ -272,8 +276,12 @@ impl Clock for Time {
 }
 
 impl Surroundings for Time {
-    fn monotonic(&self) -> MonotonicMillis {
-        MonotonicMillis(self.monotonic.get())
+    fn uptime(&self) -> Duration {
+        Duration::from_millis(self.monotonic.get())
+    }
+
+    fn process(&self) -> u32 {
+        1
     }
 
     fn random(&self) -> NonZeroU64 {

@@ -4,11 +4,13 @@
 //! - [`conf`]: directives, and the configuration they make
 //! - [`zone`]: shared memory
 //! - [`sync`]: synced namespaces, by a timer and a thread
-//! - [`time`], [`random`], [`log`], [`guard`]: nginx's clock, random numbers, its log, and panics
+//! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, its log,
+//!   panics, and how long nginx waits for us
 //! - `http`: requests
 
 mod conf;
 mod guard;
+mod hold;
 mod http;
 mod log;
 mod module;

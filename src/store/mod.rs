@@ -10,7 +10,7 @@ pub mod block;
 #[cfg(test)]
 mod block_tests;
 #[cfg(all(test, not(loom)))]
-mod conformance;
+pub(crate) mod conformance;
 pub mod error;
 pub mod options;
 #[cfg(not(loom))]

@@ -186,6 +186,9 @@ pub trait Strategy: Sized {
     /// the options of `options.strategy`.
     fn new(options: &StoreOptions, own: &Self::Options) -> Self;
 
+    /// How many connections to servers have been made so far.
+    fn connects(&self) -> u64;
+
     /// Into how many shards the keys of a namespace are divided; at least 1.
     fn shards(&self) -> u16;
 

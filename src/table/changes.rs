@@ -55,6 +55,9 @@ pub struct WindowChange {
     pub pushed: Hits,
 }
 
+/// How many changed counters [`CounterTable::pending`] looks at, at most.
+const LOOKED_AT: u64 = 4096;
+
 impl<'m> CounterTable<'m> {
     /// Notes that a synced counter changes: to be called before the change, and after it.
     ///
@@ -121,6 +124,41 @@ impl<'m> CounterTable<'m> {
                 }
             }
         }
+    }
+
+    /// How many counters of `namespace` have hits at `now` that the store has not. Exact while few
+    /// counters of the zone changed, an estimate from `LOOKED_AT` of them otherwise: who asks is
+    /// not to be held for long.
+    pub fn pending(&self, namespace: NamespaceIndex, now: UnixMillis) -> u64 {
+        let (mut changed, mut looked_at, mut pending) = (0_u64, 0_u64, 0_u64);
+        for (group, word) in self.parts.changes.iter().enumerate() {
+            let mut bits = word.load(Acquire);
+            changed = changed.saturating_add(bits.count_ones().into());
+            while bits != 0 && looked_at < LOOKED_AT {
+                let index = group.saturating_mul(64);
+                let index = index.saturating_add(bits.trailing_zeros() as usize);
+                bits &= bits.wrapping_sub(1);
+                looked_at = looked_at.saturating_add(1);
+                let cell = self.cell_at(index);
+                let place = cell.map(|cell| Place {
+                    cell,
+                    meta: meta_of(cell),
+                });
+                let is_ours = |place: &Place<'m>| {
+                    let meta = place.meta;
+                    meta.is_counter() && meta.is_synced() && meta.namespace() == namespace
+                };
+                if place
+                    .filter(is_ours)
+                    .is_some_and(|place| self.has_unsent(place, now))
+                {
+                    pending = pending.saturating_add(1);
+                }
+            }
+        }
+        let all = u128::from(pending).saturating_mul(changed.into());
+        let all = all.checked_div(looked_at.into()).unwrap_or(0);
+        u64::try_from(all).unwrap_or(u64::MAX)
     }
 
     /// Notes the changes of `namespace` that nobody knows of any more, since who took them was

@@ -1,13 +1,9 @@
 //! A process that dies between any two writes leaves a table that others use correctly.
-//!
-//! Each scenario first runs to its end, to see which fail points it passes and how often; then
-//! once for each of these, in a process that aborts there.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::fail;
-use super::testing::{SharedTable, TestClock, in_process};
+use super::testing::{SharedTable, TestClock, die_everywhere, in_process, points_of};
 use super::*;
 use crate::policy::window::UnixMillis;
 
@@ -55,48 +51,6 @@ impl Fixture {
         let hash = table.key(key.as_bytes());
         let counts = table.read(&self.counter, hash, &TestClock::at(at));
         (counts.current.whole(), counts.previous.whole())
-    }
-}
-
-thread_local! {
-    static SEEN: RefCell<BTreeMap<&'static str, u32>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// Which fail points `scenario` passes, and how often.
-fn points_of(scenario: impl FnOnce()) -> BTreeMap<&'static str, u32> {
-    SEEN.take();
-    fail::observe(Some(|point| {
-        SEEN.with_borrow_mut(|seen| *seen.entry(point).or_default() += 1)
-    }));
-    scenario();
-    fail::observe(None);
-    SEEN.take()
-}
-
-/// Runs `scenario` on a table that `prepare` made, once for each point at which it can die; then
-/// `check`, which is told whether the scenario passed a point of that name before it died there.
-fn die_everywhere<S>(
-    prepare: impl Fn() -> S,
-    scenario: impl Fn(&S),
-    expected: &[&str],
-    check: impl Fn(&S, &'static str),
-) {
-    let state = prepare();
-    let points = points_of(|| scenario(&state));
-    // At least these; in which bucket a key ends up depends on its hash.
-    for point in expected {
-        assert!(points.contains_key(point), "{point} is not in {points:?}");
-    }
-    for (point, times) in points {
-        for nth in 1..=times {
-            let state = prepare();
-            let signal = in_process(|| {
-                fail::arm(point, nth);
-                scenario(&state);
-            });
-            assert_eq!(signal, Some(libc::SIGABRT), "{point} {nth}");
-            check(&state, point);
-        }
     }
 }
 

@@ -88,12 +88,14 @@ pub(super) struct SyncSlot {
     pub(super) generation: AtomicU64,
     /// Whether the store was there when it was last talked to: 0, or 1 if it was lost.
     pub(super) is_lost: AtomicU64,
+    /// Whether the store's clock was far from this node's: 0 or 1.
+    pub(super) is_off: AtomicU64,
     /// What came of it so far: see `stats`.
     pub(super) line: SyncLine,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<SyncSlot>() == 4 * 64);
+const _: () = assert!(size_of::<SyncSlot>() == 6 * 64);
 
 /// A window of a counter in a batch.
 #[repr(C)]
@@ -112,7 +114,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the cells mean.
-pub(super) const VERSION: u64 = 3;
+pub(super) const VERSION: u64 = 4;
 
 /// The parts of a table in memory.
 #[derive(Debug)]

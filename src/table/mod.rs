@@ -285,6 +285,13 @@ impl<'m> CounterTable<'m> {
         }
     }
 
+    /// Notes, as this worker, that its event loop was held for so many nanoseconds.
+    pub fn note_hold(&self, nanos: u64) {
+        if let Some(line) = self.parts.zone_lines.get(self.worker.load(Relaxed)) {
+            line.held(nanos);
+        }
+    }
+
     /// Counts an eviction, as this worker.
     fn count_evicted(&self, what: Evicted) {
         if let Some(line) = self.parts.zone_lines.get(self.worker.load(Relaxed)) {

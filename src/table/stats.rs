@@ -33,6 +33,8 @@ pub(super) struct NamespaceLine {
 #[derive(Debug, Default)]
 pub(super) struct ZoneLine {
     evicted: [EventCounter; 3],
+    /// Nanoseconds.
+    longest_hold: EventCounter,
 }
 
 /// What was lost with a key that had to give its place away.
@@ -66,10 +68,18 @@ pub(super) struct SyncLine {
     durations: [EventCounter; SyncStats::BOUNDS.len() + 1],
     /// Milliseconds of all cycles.
     duration_sum: EventCounter,
+    /// The process that syncs, or did so last; 0: none did.
+    holder: EventCounter,
+    /// Connections to the store.
+    connects: EventCounter,
+    /// How many exchanges with the store took so long, as of cycles.
+    exchanges: [EventCounter; SyncStats::EXCHANGE_BOUNDS.len() + 1],
+    /// Microseconds of all exchanges.
+    exchange_sum: EventCounter,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<SyncLine>() == 2 * 64);
+const _: () = assert!(size_of::<SyncLine>() == 4 * 64);
 
 /// A cycle of a sync that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,11 +122,25 @@ pub struct SyncStats {
     pub durations: [u64; SyncStats::BOUNDS.len() + 1],
     /// How long all cycles took, in milliseconds.
     pub duration_sum: u64,
+    /// The process that syncs, or did so last; `None`: none did.
+    pub holder: Option<u32>,
+    /// Connections that were made to the store.
+    pub connects: u64,
+    /// How many exchanges with the store took at most so long as [`SyncStats::EXCHANGE_BOUNDS`] says,
+    /// likewise.
+    pub exchanges: [u64; SyncStats::EXCHANGE_BOUNDS.len() + 1],
+    /// How long all exchanges took, in microseconds.
+    pub exchange_sum: u64,
 }
 
 impl SyncStats {
     /// The bounds of [`SyncStats::durations`], in milliseconds.
     pub const BOUNDS: [u64; 6] = [1, 5, 25, 100, 500, 2500];
+
+    /// The bounds of [`SyncStats::exchanges`], in microseconds.
+    pub const EXCHANGE_BOUNDS: [u64; 12] = [
+        250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+    ];
 
     /// Whether the last cycle succeeded; `None` if there was none.
     pub fn is_up(&self) -> Option<bool> {
@@ -159,6 +183,8 @@ pub struct ZoneStats {
     pub evicted_sent: u64,
     /// Keys that gave it away alive, with hits that the store had not got.
     pub evicted_unsent: u64,
+    /// The longest time for which a worker's event loop was held, in nanoseconds.
+    pub longest_hold: u64,
 }
 
 impl NamespaceLine {
@@ -217,12 +243,21 @@ impl ZoneLine {
         counter.fetch_add(1, Relaxed);
     }
 
+    /// Notes that a worker's event loop was held for so many nanoseconds.
+    pub(super) fn held(&self, nanos: u64) {
+        self.longest_hold.fetch_max(nanos, Relaxed);
+    }
+
     pub(super) fn sum(lines: &[ZoneLine]) -> ZoneStats {
         let total = |of: fn(&ZoneLine) -> &EventCounter| total(lines, of);
         ZoneStats {
             evicted_ended: total(|line| &line.evicted[0]),
             evicted_sent: total(|line| &line.evicted[1]),
             evicted_unsent: total(|line| &line.evicted[2]),
+            longest_hold: {
+                let holds = lines.iter().map(|line| line.longest_hold.load(Relaxed));
+                holds.max().unwrap_or(0)
+            },
         }
     }
 }
@@ -245,11 +280,21 @@ impl SyncLine {
         }
         self.duration.store(cycle.duration, Relaxed);
         self.duration_sum.fetch_add(cycle.duration, Relaxed);
-        let bounds = SyncStats::BOUNDS.iter();
-        let kept = bounds.take_while(|bound| cycle.duration > **bound).count();
-        if let Some(count) = self.durations.get(kept) {
-            count.fetch_add(1, Relaxed);
-        }
+        count_by(&SyncStats::BOUNDS, &self.durations, cycle.duration);
+    }
+
+    /// Counts an exchange with the store, which took so many microseconds.
+    pub(super) fn exchanged(&self, micros: u64) {
+        self.exchange_sum.fetch_add(micros, Relaxed);
+        count_by(&SyncStats::EXCHANGE_BOUNDS, &self.exchanges, micros);
+    }
+
+    pub(super) fn connected(&self, times: u64) {
+        self.connects.fetch_add(times, Relaxed);
+    }
+
+    pub(super) fn held_by(&self, process: u32) {
+        self.holder.store(process.into(), Relaxed);
     }
 
     pub(super) fn stats(&self) -> SyncStats {
@@ -268,7 +313,21 @@ impl SyncLine {
             clock_offset: self.clock_offset.load(Relaxed) as i64,
             durations: self.durations.each_ref().map(|count| count.load(Relaxed)),
             duration_sum: self.duration_sum.load(Relaxed),
+            holder: u32::try_from(self.holder.load(Relaxed))
+                .ok()
+                .filter(|&it| it != 0),
+            connects: self.connects.load(Relaxed),
+            exchanges: self.exchanges.each_ref().map(|count| count.load(Relaxed)),
+            exchange_sum: self.exchange_sum.load(Relaxed),
         }
+    }
+}
+
+/// Adds one to the count of the first bound that `value` keeps, or else to the last count.
+fn count_by(bounds: &[u64], counts: &[EventCounter], value: u64) {
+    let exceeded = bounds.iter().take_while(|bound| value > **bound);
+    if let Some(count) = counts.get(exceeded.count()) {
+        count.fetch_add(1, Relaxed);
     }
 }
 
@@ -309,5 +368,15 @@ mod tests {
         assert_eq!(stats.durations, [0, 1, 0, 0, 0, 0, 1]);
         assert_eq!((stats.duration, stats.duration_sum), (9999, 10_004));
         assert_eq!(stats.clock_offset, -7);
+        assert_eq!((stats.holder, stats.connects), (None, 0));
+        line.held_by(17);
+        line.connected(2);
+        for micros in [250, 251, 1_000_001] {
+            line.exchanged(micros);
+        }
+        let stats = line.stats();
+        assert_eq!((stats.holder, stats.connects), (Some(17), 2));
+        assert_eq!(stats.exchanges, [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(stats.exchange_sum, 1_000_502);
     }
 }

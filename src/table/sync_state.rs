@@ -221,6 +221,27 @@ impl<'m> SyncState<'m> {
         self.slot.is_lost.swap(lost, AcqRel) != lost
     }
 
+    /// Notes whether the store's clock is far from this node's. Returns whether that is news, likewise.
+    pub fn note_clock(&self, is_off: bool) -> bool {
+        let off = u64::from(is_off);
+        self.slot.is_off.swap(off, AcqRel) != off
+    }
+
+    /// How many records the batch has that is sealed, and may be on its way; 0: there is none.
+    pub fn sealed_records(&self) -> usize {
+        BatchWord(self.slot.batch.load(Acquire)).count()
+    }
+
+    /// Notes an exchange with the store, which took so many microseconds, for [`SyncState::stats`].
+    pub fn count_exchange(&self, micros: u64) {
+        self.slot.line.exchanged(micros);
+    }
+
+    /// Notes that so many connections to the store were made.
+    pub fn count_connects(&self, connects: u64) {
+        self.slot.line.connected(connects);
+    }
+
     /// Notes what came of a cycle, for [`SyncState::stats`].
     pub fn count_cycle(&self, cycle: &Cycle) {
         self.slot.line.count(cycle);
@@ -254,6 +275,11 @@ impl<'m> Lease<'m> {
         // If it is lost, there is nothing to give back.
         let _ = self.replace(&self.state.slot.lease, |_| released.0);
         fail_point!("lease.released");
+    }
+
+    /// Notes which process has the lease, for [`SyncState::stats`].
+    pub fn note_holder(&self, process: u32) {
+        self.state.slot.line.held_by(process);
     }
 
     /// Notes that a sync that began at `start` has ended well.

@@ -595,3 +595,39 @@ fn hits_whose_window_ends_unsent_are_counted_as_dropped() {
     fixture.add(b"a", 1);
     assert_eq!(dropped(), 10_000);
 }
+
+#[test]
+fn what_is_pending_is_counted_while_little_is_and_estimated_otherwise() {
+    let fixture = Fixture::new(8 << 20);
+    let (table, clock) = (&fixture.shared.table, &fixture.clock);
+    let other = table.namespace(b"other").unwrap();
+    let of_other = table.counter(other, b"other", fixture.counter.size());
+    let of_other = of_other.synced(true);
+    let add_to_other = |n| {
+        let key = long_key(n, 20);
+        table.add(
+            &of_other,
+            table.key(&key),
+            clock,
+            hits(1),
+            Admission::Unconditional,
+        );
+    };
+    let pending = || {
+        [fixture.counter.namespace(), other].map(|namespace| table.pending(namespace, clock.now()))
+    };
+    assert_eq!(pending(), [0, 0]);
+    for n in 0..1000 {
+        fixture.add(&long_key(n, 20), 1);
+    }
+    (0..3000).for_each(add_to_other);
+    assert_eq!(pending(), [1000, 3000]);
+    // Hits that were given back again are nothing that the store lacks.
+    fixture.add(&long_key(0, 20), -1);
+    assert_eq!(pending(), [999, 3000]);
+    (3000..16_000).for_each(add_to_other);
+    // A sample of 4096 of 17,000: three standard deviations are some 20 %.
+    let [few, many] = pending();
+    assert!((800..1200).contains(&few), "{few}");
+    assert!((15_000..17_000).contains(&many), "{many}");
+}

@@ -1,8 +1,10 @@
 //! Memory and time for tests.
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
+use std::collections::BTreeMap;
 
+use super::fail;
 use super::{Counter, CounterTable, Key};
 use crate::policy::window::{Clock, UnixMillis};
 
@@ -137,5 +139,48 @@ impl Process {
         }
         assert_eq!(libc::WEXITSTATUS(status), 0, "the child panicked");
         None
+    }
+}
+
+thread_local! {
+    static SEEN: RefCell<BTreeMap<&'static str, u32>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Which fail points `scenario` passes, and how often.
+pub(super) fn points_of(scenario: impl FnOnce()) -> BTreeMap<&'static str, u32> {
+    SEEN.take();
+    fail::observe(Some(|point| {
+        SEEN.with_borrow_mut(|seen| *seen.entry(point).or_default() += 1)
+    }));
+    scenario();
+    fail::observe(None);
+    SEEN.take()
+}
+
+/// Runs `scenario` on what `prepare` made: first to its end, to see which fail points it passes (at
+/// least the `expected` ones) and how often; then once for each of these, in a process that dies
+/// there. `check` is told where.
+pub(crate) fn die_everywhere<S>(
+    prepare: impl Fn() -> S,
+    scenario: impl Fn(&S),
+    expected: &[&str],
+    check: impl Fn(&S, &'static str),
+) {
+    let state = prepare();
+    let points = points_of(|| scenario(&state));
+    // At least these; in which bucket a key ends up depends on its hash.
+    for point in expected {
+        assert!(points.contains_key(point), "{point} is not in {points:?}");
+    }
+    for (point, times) in points {
+        for nth in 1..=times {
+            let state = prepare();
+            let signal = in_process(|| {
+                fail::arm(point, nth);
+                scenario(&state);
+            });
+            assert_eq!(signal, Some(libc::SIGABRT), "{point} {nth}");
+            check(&state, point);
+        }
     }
 }

@@ -37,8 +37,9 @@ sub new {
     return $self;
 }
 
-# http, server: more of the configuration; rules: for each location `/NAME/KEY` its `ratelimit`;
-# zone: its size; workers; single: 1 for `master_process off`.
+# http: more of the configuration; rules: for each location `/NAME/KEY` its `ratelimit`; zone: its
+# size; workers; single: 1 for `master_process off`; clock: how far its clock is off, such as '+5s',
+# from its start on.
 sub configure {
     my ($self, %changes) = @_;
     my $conf = $self->{conf} = {%{$self->{conf}}, %changes};
@@ -46,6 +47,8 @@ sub configure {
     my $load = join "\n", map {"load_module $_;"} @modules;
     my $user = $> == 0 && !$conf->{single} ? 'user root;' : '';
     my $single    = $conf->{single} ? 'master_process off;' : '';
+    my %clock     = $self->clock;
+    my $clock     = join ' ', map {"env $_;"} sort keys %clock;
     my $locations = join "\n", map {
         qq[location ~ "(?s)^/$_/(?<key>.*)" { ratelimit $conf->{rules}{$_}; empty_gif; }]
     } sort keys %{$conf->{rules}};
@@ -54,6 +57,7 @@ sub configure {
 $load
 $user
 $single
+$clock
 worker_processes $conf->{workers};
 pid              $root/nginx.pid;
 error_log        $self->{log} notice;
@@ -75,8 +79,9 @@ http {
         listen        127.0.0.1:$self->{port};
         ratelimit_key \$key;
         add_header    Rate \$ratelimit_rate always;
-        $conf->{server}
         $locations
+        location /api/     { ratelimit off; ratelimit_api; }
+        location /metrics  { ratelimit off; ratelimit_metrics; }
     }
 }
 END
@@ -85,12 +90,11 @@ END
 
 sub start {
     my ($self, %conf) = @_;
-    $self->{conf} = {
-        http => '', server => '', rules => {}, zone => '4m', workers => 2, single => 0
-    };
+    $self->{conf} = {http => '', rules => {}, zone => '4m', workers => 2, single => 0};
     $self->configure(%conf);
     my $root = $self->{root};
     unlink $self->{log};
+    local %ENV = (%ENV, $self->clock);
     system($binary, '-p', $root, '-e', $self->{log}, '-c', "$root/nginx.conf") == 0
         or $self->give_up('nginx does not start');
     $self->wait_for('the pid', sub {
@@ -99,6 +103,14 @@ sub start {
     });
     $self->wait_for('workers', sub { $self->settled });
     return $self;
+}
+
+# The environment of a clock that is off (Debian's package faketime). nginx has to keep it.
+sub clock {
+    my ($self) = @_;
+    my $clock = $self->{conf}{clock} or return ();
+    my ($library) = glob '/usr/lib/*/faketime/libfaketimeMT.so.1' or die "faketime is not installed\n";
+    return (LD_PRELOAD => $library, FAKETIME => $clock, FAKETIME_DONT_FAKE_MONOTONIC => 1);
 }
 
 sub reload {
@@ -217,6 +229,24 @@ sub get {
     my ($rate)   = $text =~ /\r\nRate: (\S+)/;
     return ($status, $rate);
 }
+
+# The body of what `GET` of a path is answered.
+sub body {
+    my ($self, $path) = @_;
+    my $socket = $self->connection or return '';
+    print $socket "GET $path HTTP/1.0\r\n\r\n";
+    local $/;
+    my ($body) = <$socket> =~ /\r\n\r\n(.*)/s;
+    return $body // '';
+}
+
+# A value that the API tells of the sync of namespace `api`.
+sub sync_status {
+    my ($self, $name) = @_;
+    return $self->body('/api/namespaces/api') =~ /"$name":([^,}]*)/ ? $1 : '';
+}
+
+sub pending { return $_[0]->sync_status('pending_keys') }
 
 sub path {
     my ($location, $key, $arguments) = @_;

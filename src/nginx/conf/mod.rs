@@ -26,7 +26,7 @@ use crate::engine::{Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, SyncMode};
 use crate::policy::window::WindowSize;
 use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
-use crate::table::SyncState;
+use crate::table::{CounterTable, SyncState};
 
 pub(super) use directives::COMMANDS;
 pub(super) use location::{Content, Headers, LocationConf, Phase, Settings};
@@ -314,6 +314,11 @@ impl MainConf {
         }
     }
 
+    /// The first of all zones' tables, for what is of no zone.
+    pub(super) fn any_table(&self) -> Option<&CounterTable<'static>> {
+        self.zones.first()?.table()
+    }
+
     /// Makes this process count events as worker `worker` in all zones.
     pub(super) fn set_worker(&self, worker: usize) {
         for table in self.zones.iter().filter_map(|zone| zone.table()) {
@@ -399,8 +404,8 @@ impl NamespaceConf {
         } = &store.options;
         let attempts = u32::try_from(servers.len()).unwrap_or(1);
         let exchange = connect_timeout
-            .saturating_mul(attempts)
-            .saturating_add(*timeout);
+            .saturating_add(*timeout)
+            .saturating_mul(attempts);
         Some(SyncedNamespace {
             name: self.name.clone(),
             namespace,

@@ -1,10 +1,11 @@
 //! What the API and the metrics tell of a configuration, and what was counted under it.
 
+use super::super::time::NgxClock;
 use super::{MainConf, NamespaceConf, StoreConf};
 use crate::engine::Namespace;
 use crate::engine::status::{NamespaceStatus, Status, StoreStatus, ZoneStatus};
 use crate::policy::namespace::SyncMode;
-use crate::policy::window::WindowSize;
+use crate::policy::window::{Clock as _, WindowSize};
 use crate::store::options::Strategy;
 
 impl MainConf {
@@ -50,14 +51,22 @@ impl NamespaceConf {
         let (zone, namespace) = (self.zone.get()?, self.namespace.get()?);
         let options = self.definition.get().map(|definition| &definition.options);
         let store = options.and_then(|options| options.store.as_deref());
+        let (table, index) = (namespace.table(), namespace.index());
+        let state = namespace.sync_state();
+        // What is on its way is known to nobody else.
+        let pending = state.map(|state| {
+            let sealed = u64::try_from(state.sealed_records()).unwrap_or(u64::MAX);
+            table.pending(index, NgxClock.now()).saturating_add(sealed)
+        });
         Some(NamespaceStatus {
             name: (*self.name).into(),
             zone: (*zone.name).into(),
             store: store.map(Into::into),
             sync: options.map_or(SyncMode::Local, |options| options.sync),
             window_sizes: self.window_sizes(),
-            stats: namespace.table().namespace_stats(namespace.index()),
-            syncs: namespace.sync_state().map(|state| state.stats()),
+            stats: table.namespace_stats(index),
+            syncs: state.map(|state| state.stats()),
+            pending,
         })
     }
 }

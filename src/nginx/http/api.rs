@@ -8,6 +8,7 @@ use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCor
 
 use super::super::conf::{Content, LocationConf, MainConf, bytes};
 use super::super::guard::guard;
+use super::super::hold::measured;
 use super::super::module::Module;
 use super::super::time::NgxClock;
 use super::headers::put;
@@ -31,9 +32,10 @@ pub(in super::super) unsafe extern "C" fn handle(request: *mut ngx_http_request_
         let (Some(main), Some(location), Some(core)) = (main, location, core) else {
             return SERVER_ERROR;
         };
-        let answer = read(request, location, core)
-            .call()
-            .and_then(|call| answer(main, &call));
+        let answer = measured(main.any_table(), || {
+            let call = read(request, location, core).call()?;
+            answer(main, &call)
+        });
         match answer {
             Ok(body) => {
                 let status = NGX_HTTP_OK as ngx_int_t;

@@ -17,10 +17,10 @@ use super::super::conf::{
     RuleSet,
 };
 use super::super::guard::guard;
-use super::super::log;
 use super::super::module::Module;
 use super::super::random::random_up_to;
 use super::super::time::NgxClock;
+use super::super::{hold, log};
 use super::context::{self, Context, Room, Slot};
 use super::{grpc, is_main, respond};
 use crate::engine::{Attempt, charge_late};
@@ -105,6 +105,7 @@ fn decide(
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
     let (active, settings) = (rules.active(), &conf.settings);
+    let start = hold::sample();
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut attempt = Attempt::new(room, settings.count_rejected);
     let mut key = None;
@@ -146,6 +147,10 @@ fn decide(
     log::debug(log_of(request), || {
         format!("ratelimit: {} limits, {outcome:?}", context.charges.len())
     });
+    if let Some(start) = start {
+        let charge = context.charges.first();
+        hold::note(charge.map(|charge| charge.bound().table()), start);
+    }
     if outcome == Outcome::Passed {
         return Ok(DECLINED);
     }

@@ -7,6 +7,7 @@ use nginx_sys::{
 use ngx::http::HttpModuleMainConf as _;
 
 use super::super::guard::guard;
+use super::super::hold::measured;
 use super::super::module::Module;
 use super::headers::put;
 use super::respond;
@@ -28,7 +29,7 @@ pub(in super::super) unsafe extern "C" fn handle(request: *mut ngx_http_request_
         let Some(conf) = conf else {
             return SERVER_ERROR;
         };
-        let text = metrics(&conf.status());
+        let text = measured(conf.any_table(), || metrics(&conf.status()));
         respond::with_body(
             request,
             NGX_HTTP_OK as ngx_int_t,

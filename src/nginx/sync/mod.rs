@@ -1,31 +1,35 @@
 //! Synced namespaces: a timer in every worker, and a thread that does what the timer asks for.
 //!
 //! The timer and the log belong to nginx's event loop, the store's connections and the cycle itself
-//! to the thread, so that no datastore ever holds the event loop. All workers do the same: which of
-//! them syncs is decided by a lease in shared memory, with every cycle anew.
+//! to the thread, so that no datastore ever holds the event loop. The thread wakes the loop when it
+//! has done something. All workers do the same: which of them syncs is decided by a lease in shared
+//! memory, with every cycle anew.
 
 mod thread;
+mod wake;
 
 use core::cell::RefCell;
 use core::time::Duration;
 
 use nginx_sys::{
-    NGX_LOG_ERR, NGX_LOG_NOTICE, ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer,
-    ngx_event_t, ngx_log_t, ngx_msec_t, ngx_terminate,
+    NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_add_timer, ngx_connection_t, ngx_current_msec,
+    ngx_del_timer, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_terminate,
 };
 
 use super::conf::SyncedNamespace;
 use super::guard::guard;
+use super::hold::measured;
 use super::log;
 use super::random::random_up_to;
 use crate::engine::{Report, SyncError};
-use thread::{Done, Thread};
+use thread::{Done, News, Thread};
+use wake::Wake;
 
 /// The longest time between two attempts while a store is away.
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 
-/// How soon it is looked for what came of a cycle.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How soon it is looked again for a cycle that is under way, whose end should have been told of.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What this worker does. Not a thread-local variable: the first use of one allocates, in every
 /// nginx that loads the module.
@@ -40,6 +44,7 @@ unsafe impl<T> Sync for OfEventLoop<T> {}
 
 struct Worker {
     thread: Thread,
+    wake: Wake,
     jobs: Vec<Job>,
     log: *mut ngx_log_t,
 }
@@ -64,7 +69,9 @@ pub(super) fn start(namespaces: Vec<SyncedNamespace>, log: *mut ngx_log_t) {
     if namespaces.is_empty() {
         return;
     }
-    let thread = match Thread::start(&namespaces) {
+    let thread = Wake::new(Some(woken), log)
+        .and_then(|wake| Ok((Thread::start(&namespaces, wake.waker())?, wake)));
+    let (thread, wake) = match thread {
         Ok(thread) => thread,
         Err(error) => {
             let message = format_args!("ratelimit: nothing is synced: no thread ({error})");
@@ -75,6 +82,7 @@ pub(super) fn start(namespaces: Vec<SyncedNamespace>, log: *mut ngx_log_t) {
     let jobs = jobs.map(|(number, namespace)| Job::new(number, namespace, log));
     let mut worker = Worker {
         thread,
+        wake,
         jobs: jobs.collect(),
         log,
     };
@@ -95,9 +103,6 @@ pub(super) fn stop() {
     let Some(mut worker) = WORKER.0.take() else {
         return;
     };
-    for job in &mut worker.jobs {
-        job.clear_timer();
-    }
     // SAFETY: nginx's own flag, which a signal handler sets.
     let is_fast = unsafe { ngx_terminate } != 0;
     let deadline = Duration::from_millis(if is_fast { 800 } else { 2000 });
@@ -111,20 +116,34 @@ unsafe extern "C" fn tick(event: *mut ngx_event_t) {
     guard((), || {
         // SAFETY: nginx passes the event that was set, which is a job's; its data lives as long.
         let number = unsafe { (*(*event).data.cast::<ngx_connection_t>()).data }.addr();
-        if let Some(worker) = &mut *WORKER.0.borrow_mut() {
-            worker.tick(number);
-        }
+        with_worker(|worker| worker.tick(number));
     });
 }
 
+/// nginx's callback when the thread has done something.
+unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
+    guard((), || {
+        with_worker(|worker| {
+            worker.wake.clear();
+            worker.take_results();
+        });
+    });
+}
+
+fn with_worker(callback: impl FnOnce(&mut Worker)) {
+    if let Some(worker) = &mut *WORKER.0.borrow_mut() {
+        let table = worker
+            .jobs
+            .first()
+            .map(|job| job.namespace.namespace.table());
+        measured(table, || callback(worker));
+    }
+}
+
 impl Worker {
+    /// Begins a cycle, if it is time.
     fn tick(&mut self, number: usize) {
-        if self.thread.has_ended() {
-            self.start_again();
-        }
-        for done in self.thread.done() {
-            self.note(done);
-        }
+        self.take_results();
         let Some(job) = self.jobs.get_mut(number) else {
             return;
         };
@@ -133,13 +152,17 @@ impl Worker {
             job.is_under_way = self.thread.sync(number);
             job.next = now.saturating_add(job.namespace.period);
         }
-        // What comes of it is looked for soon, since it decides on the next attempt.
-        let pause = if job.is_under_way {
-            job.namespace.period.min(LOOK_AGAIN)
-        } else {
-            job.next.saturating_sub(now)
-        };
-        job.set_timer(pause);
+        job.set_timer_for_next(now);
+    }
+
+    /// Takes what the thread has done, which decides when it is time again.
+    fn take_results(&mut self) {
+        for done in self.thread.done() {
+            self.note(done);
+        }
+        if self.thread.has_ended() {
+            self.start_again();
+        }
     }
 
     /// Makes another thread go on where one that panicked stopped.
@@ -148,47 +171,79 @@ impl Worker {
         let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
         let message = "ratelimit: the thread that syncs has ended, it is started again";
         log::error(NGX_LOG_ERR, self.log, message);
-        if let Ok(thread) = Thread::start(&namespaces) {
+        if let Ok(thread) = Thread::start(&namespaces, self.wake.waker()) {
             self.thread = thread;
         }
+        let now = monotonic();
         for job in &mut self.jobs {
             job.is_under_way = false;
+            job.set_timer_for_next(now);
         }
     }
 
-    /// Notes what came of a cycle, and logs if that is another thing than before.
+    /// Notes what came of a cycle, and logs what is new.
     fn note(&mut self, done: Done) {
         let Some(job) = self.jobs.get_mut(done.number) else {
             return;
         };
+        let now = monotonic();
         job.is_under_way = false;
-        let SyncedNamespace { name, store, .. } = &job.namespace;
         match &done.result {
-            Ok(Some(Report {
-                pushed, fetched, ..
-            })) => {
+            Ok(Some(report)) => {
                 job.failures = 0;
                 log::debug(self.log, || {
+                    let (
+                        name,
+                        Report {
+                            pushed, fetched, ..
+                        },
+                    ) = (&job.namespace.name, report);
                     format!("ratelimit_namespace \"{name}\": {pushed} pushed, {fetched} fetched")
                 });
-                if done.is_news {
-                    let message = format_args!("ratelimit_store \"{store}\" is back");
-                    log::error(NGX_LOG_NOTICE, self.log, message);
-                }
             }
             // Another worker is at it, or has taken over.
             Ok(None) | Err(SyncError::LeaseLost) => {}
-            Err(SyncError::Store(error)) => {
+            Err(SyncError::Store(_)) => {
                 job.failures = job.failures.saturating_add(1);
-                job.next = monotonic().saturating_add(job.back_off());
-                if done.is_news {
-                    let message = format_args!(
-                        "ratelimit_store \"{store}\" is lost, nodes go on with what they know: \
-                         {error}"
-                    );
-                    log::error(NGX_LOG_ERR, self.log, message);
-                }
+                job.next = now.saturating_add(job.back_off());
             }
+        }
+        job.set_timer_for_next(now);
+        for news in &done.news {
+            tell(news, &job.namespace.store, self.log);
+        }
+    }
+}
+
+/// Logs what changed with a store.
+fn tell(news: &News, store: &str, log: *mut ngx_log_t) {
+    match news {
+        News::Lost(error) => {
+            let message = format_args!(
+                "ratelimit_store \"{store}\" is lost, nodes go on with what they know: {error}"
+            );
+            log::error(NGX_LOG_ERR, log, message);
+        }
+        News::Back => {
+            let message = format_args!("ratelimit_store \"{store}\" is back");
+            log::error(NGX_LOG_NOTICE, log, message);
+        }
+        News::ClockIsOff(offset) => {
+            let (millis, where_) = match offset {
+                1.. => (offset.unsigned_abs(), "ahead of"),
+                _ => (offset.unsigned_abs(), "behind"),
+            };
+            let message = format_args!(
+                "ratelimit_store \"{store}\" has a clock that is {millis} ms {where_} this node's: \
+                 nodes agree on windows as far as their clocks agree"
+            );
+            log::error(NGX_LOG_WARN, log, message);
+        }
+        News::ClockIsRight => {
+            let message = format_args!(
+                "ratelimit_store \"{store}\" has a clock that agrees with this node's again"
+            );
+            log::error(NGX_LOG_NOTICE, log, message);
         }
     }
 }
@@ -230,14 +285,25 @@ impl Job {
         Duration::from_millis(half.saturating_add(random_up_to(half)))
     }
 
+    /// Has the next cycle begin when it is time. While one is under way, its end is told.
+    fn set_timer_for_next(&mut self, now: Duration) {
+        let pause = match self.is_under_way {
+            true => LOOK_AGAIN,
+            false => self.next.saturating_sub(now),
+        };
+        self.set_timer(pause);
+    }
+
     fn set_timer(&mut self, after: Duration) {
         let millis = ngx_msec_t::try_from(after.as_millis()).unwrap_or(ngx_msec_t::MAX / 4);
         // SAFETY: the event lives as long as the job, which takes it back before it ends; this is
         // the thread of nginx's event loop.
         unsafe { ngx_add_timer(&mut *self.timer, millis.max(1)) };
     }
+}
 
-    fn clear_timer(&mut self) {
+impl Drop for Job {
+    fn drop(&mut self) {
         if self.timer.timer_set() != 0 {
             // SAFETY: as above; it is set.
             unsafe { ngx_del_timer(&mut *self.timer) };

@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use std::io;
 use std::sync::mpsc as blocking;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -13,11 +13,13 @@ use tokio::task::LocalSet;
 
 use super::super::conf::SyncedNamespace;
 use super::super::random::random;
+use super::wake::Waker;
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
+use crate::store::error::StoreError;
 use crate::store::redis::Redis;
 use crate::store::strategy::Strategy as _;
-use crate::table::MonotonicMillis;
+use crate::table::SyncState;
 
 /// The background thread of a worker.
 pub(super) struct Thread {
@@ -32,8 +34,50 @@ pub(super) struct Done {
     /// The number of the namespace, in the order in which they were given.
     pub(super) number: usize,
     pub(super) result: Result<Option<Report>, SyncError>,
-    /// Whether the store was lost, or came back, and this worker is to tell.
-    pub(super) is_news: bool,
+    /// What this worker is to tell.
+    pub(super) news: Vec<News>,
+}
+
+/// What changed with a store.
+pub(super) enum News {
+    Lost(StoreError),
+    Back,
+    /// Its clock is ahead of this node's, or behind it, by so many milliseconds, which is much.
+    ClockIsOff(i64),
+    ClockIsRight,
+}
+
+/// How far a store's clock may be from a node's, in milliseconds.
+const CLOCK_TOLERANCE: u64 = 1000;
+
+/// What was done, and who is to be told.
+#[derive(Clone)]
+struct Results {
+    done: Arc<Mutex<Vec<Done>>>,
+    waker: Waker,
+}
+
+impl Results {
+    fn push(&self, result: Done) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        done.push(result);
+        drop(done);
+        // Not before, and always: who found the lock taken looks again then.
+        self.waker.wake();
+    }
+}
+
+/// Wakes the event loop when the thread ends, even by a panic.
+struct AtEnd {
+    waker: Waker,
+    /// Closed with this.
+    _is_alive: blocking::Sender<()>,
+}
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        self.waker.wake();
+    }
 }
 
 enum Command {
@@ -43,7 +87,8 @@ enum Command {
 }
 
 impl Thread {
-    pub(super) fn start(namespaces: &[SyncedNamespace]) -> io::Result<Thread> {
+    /// Starts a thread that wakes the event loop when there is something [`Thread::done`].
+    pub(super) fn start(namespaces: &[SyncedNamespace], waker: Waker) -> io::Result<Thread> {
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
         let done = Arc::<Mutex<Vec<Done>>>::default();
@@ -52,10 +97,18 @@ impl Thread {
             .enable_all()
             .build()?;
         let jobs: Vec<_> = namespaces.iter().cloned().zip(receivers).collect();
-        let results = done.clone();
+        let results = Results {
+            done: done.clone(),
+            waker: waker.clone(),
+        };
+        let at_end = AtEnd {
+            waker,
+            _is_alive: is_alive,
+        };
         let signals = block_signals();
         let thread = std::thread::Builder::new().name("ratelimit sync".into());
         let thread = thread.spawn(move || {
+            let _at_end = at_end;
             let tasks = LocalSet::new();
             for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
                 tasks.spawn_local(serve(number, namespace, commands, results.clone()));
@@ -63,7 +116,6 @@ impl Thread {
             runtime.block_on(tasks);
             // A name may still be looked up, which can take long.
             runtime.shutdown_background();
-            drop(is_alive);
         });
         restore_signals(&signals);
         thread?;
@@ -85,10 +137,14 @@ impl Thread {
         self.ended.try_recv() == Err(blocking::TryRecvError::Disconnected)
     }
 
-    /// What was done since the last look.
+    /// What was done since the last look. Never waits: if there is more in this moment, the event loop
+    /// is woken again.
     pub(super) fn done(&self) -> Vec<Done> {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        core::mem::take(&mut *done)
+        match self.done.try_lock() {
+            Ok(mut done) => core::mem::take(&mut *done),
+            Err(TryLockError::Poisoned(done)) => core::mem::take(&mut *done.into_inner()),
+            Err(TryLockError::WouldBlock) => Vec::new(),
+        }
     }
 
     /// Has what is left pushed, for `at_most` that long, and ends the thread.
@@ -112,7 +168,7 @@ async fn serve(
     number: usize,
     namespace: SyncedNamespace,
     mut commands: UnboundedReceiver<Command>,
-    done: Arc<Mutex<Vec<Done>>>,
+    results: Results,
 ) {
     let SyncedNamespace {
         namespace: counters,
@@ -126,19 +182,14 @@ async fn serve(
     };
     let mut store = Redis::new(&namespace.options, &namespace.redis);
     let note = |result: Result<Option<Report>, SyncError>| {
-        let is_there = match &result {
-            Ok(Some(_)) => Some(true),
-            Err(SyncError::Store(_)) => Some(false),
-            Ok(None) | Err(SyncError::LeaseLost) => None,
-        };
         // At once: when nginx looks at it, another worker may have been at the store since.
-        let is_news = namespace.is_reporter
-            && is_there.is_some_and(|is_there| namespace.state.note_store(is_there));
-        let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.push(Done {
+        let news = namespace
+            .is_reporter
+            .then(|| news(&namespace.state, &result));
+        results.push(Done {
             number,
             result,
-            is_news,
+            news: news.unwrap_or_default(),
         });
     };
     while let Some(command) = commands.recv().await {
@@ -177,6 +228,32 @@ async fn serve(
     }
 }
 
+/// What a cycle tells of its store that no worker of this node has told.
+fn news(state: &SyncState<'_>, result: &Result<Option<Report>, SyncError>) -> Vec<News> {
+    let mut news = Vec::new();
+    match result {
+        Ok(Some(report)) => {
+            if state.note_store(true) {
+                news.push(News::Back);
+            }
+            let offset = report.clock_offset;
+            let is_off = offset.unsigned_abs() > CLOCK_TOLERANCE;
+            if state.note_clock(is_off) {
+                news.push(match is_off {
+                    true => News::ClockIsOff(offset),
+                    false => News::ClockIsRight,
+                });
+            }
+        }
+        Err(SyncError::Store(error)) if state.note_store(false) => {
+            news.push(News::Lost(error.clone()));
+        }
+        // Another worker was at it, or has taken over.
+        Ok(None) | Err(_) => {}
+    }
+    news
+}
+
 /// The clocks and the random numbers of the system.
 struct System;
 
@@ -191,7 +268,7 @@ impl Clock for System {
 }
 
 impl Surroundings for System {
-    fn monotonic(&self) -> MonotonicMillis {
+    fn uptime(&self) -> Duration {
         let mut time = MaybeUninit::<libc::timespec>::zeroed();
         // SAFETY: the time is valid for writes, and zero is a valid one should the call fail.
         let time = unsafe {
@@ -199,8 +276,11 @@ impl Surroundings for System {
             time.assume_init()
         };
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let millis = u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000;
-        MonotonicMillis(seconds.saturating_mul(1000).saturating_add(millis))
+        Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+
+    fn process(&self) -> u32 {
+        std::process::id()
     }
 
     fn random(&self) -> NonZeroU64 {

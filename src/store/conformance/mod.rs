@@ -79,7 +79,7 @@ macro_rules! conformance_tests {
 }
 pub(super) use conformance_tests;
 
-pub(super) fn block_on<T>(test: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(test: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().build().unwrap();
     runtime.block_on(test)

@@ -69,8 +69,22 @@ impl Link {
         self.error(Failure::Misunderstood(what.into()))
     }
 
-    /// Sends a command, once, and returns its answer, which is no error.
+    /// Sends a command, and returns its answer, which is no error. It is sent to another server only
+    /// if one is no primary, and so did nothing.
     pub(super) async fn exchange(&mut self, command: &Cmd) -> Result<Value, StoreError> {
+        let mut result = self.send(command).await;
+        for _ in 1..self.servers.len() {
+            match &result {
+                Err(error) if is_of_replica(&error.failure) => {}
+                _ => break,
+            }
+            result = self.send(command).await;
+        }
+        result
+    }
+
+    /// Sends a command to one server, once.
+    async fn send(&mut self, command: &Cmd) -> Result<Value, StoreError> {
         // Taken away, so that whatever ends this exchange early ends the connection too: a late
         // answer must not be taken for that to a later command.
         let mut connection = match self.current.take() {
@@ -86,7 +100,7 @@ impl Link {
         let result = result.map_err(|failure| self.error(failure));
         match result.as_ref().map_err(|error| &error.failure) {
             // Another server is the primary now.
-            Err(Failure::Refused(Refusal::ReadOnly | Refusal::PrimaryDown)) => self.move_on(),
+            Err(failure) if is_of_replica(failure) => self.move_on(),
             // It may be in the middle of an answer.
             Err(Failure::TimedOut(_) | Failure::Disconnected(_) | Failure::Misunderstood(_)) => {}
             _ => self.current = Some(connection),
@@ -202,6 +216,12 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }
+}
+
+/// Whether a server did nothing, since it is a replica: the primary may be another one.
+fn is_of_replica(failure: &Failure) -> bool {
+    let replica = |refusal: &Refusal| matches!(refusal, Refusal::ReadOnly | Refusal::PrimaryDown);
+    matches!(failure, Failure::Refused(refusal) if replica(refusal))
 }
 
 fn unreachable(error: io::Error) -> Failure {

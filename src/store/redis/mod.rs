@@ -16,7 +16,7 @@ mod key;
 mod proxy;
 mod script;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -85,6 +85,10 @@ impl Strategy for Redis {
             open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
             get_window: Script::new("get_window.lua", include_str!("get_window.lua")),
         }
+    }
+
+    fn connects(&self) -> u64 {
+        self.link.connects()
     }
 
     fn shards(&self) -> u16 {

@@ -17,7 +17,7 @@ use crate::store::server::ServerAddress;
 use crate::store::strategy::{Shard, Strategy};
 
 /// A server on a port and a socket of its own, in a directory of its own, killed with the value.
-pub(super) struct Server {
+pub(crate) struct Server {
     process: Child,
     dir: PathBuf,
     pub(super) port: u16,
@@ -26,7 +26,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts a server, which is ready then. `arguments` follow those that all have.
-    pub(super) fn start(arguments: &[&str]) -> Server {
+    pub(crate) fn start(arguments: &[&str]) -> Server {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("ratelimit-redis-{}-{number}", std::process::id());
@@ -68,7 +68,7 @@ impl Server {
     }
 
     /// The answer to a command, from a connection of its own.
-    pub(super) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
+    pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
         self.ask_as("", command)
     }
 
@@ -93,13 +93,13 @@ impl Server {
         self.dir.join("socket")
     }
 
-    pub(super) fn tcp(&self) -> ServerAddress {
+    pub(crate) fn tcp(&self) -> ServerAddress {
         tcp(self.port)
     }
 
     /// How long its main thread has been on a processor, in microseconds.
     #[cfg(feature = "measure")]
-    pub(super) fn cpu_micros(&self) -> u64 {
+    pub(crate) fn cpu_micros(&self) -> u64 {
         let pid = self.process.id();
         let statistics = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap();
         let nanos: u64 = statistics.split(' ').next().unwrap().parse().unwrap();
@@ -182,7 +182,7 @@ pub(super) fn options(servers: &[ServerAddress]) -> (StoreOptions, RedisOptions)
     (options, redis)
 }
 
-pub(super) fn connect(server: ServerAddress) -> Redis {
+pub(crate) fn connect(server: ServerAddress) -> Redis {
     let (options, redis) = options(&[server]);
     Redis::new(&options, &redis)
 }

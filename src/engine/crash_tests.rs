@@ -1,0 +1,220 @@
+//! A worker that dies anywhere in a sync with a real Redis loses no hit, and has none counted twice.
+
+use core::cell::Cell;
+use core::time::Duration;
+
+use super::sync_tests::Time;
+use super::{Namespace, RateLimiting, Report, SyncError, Syncer};
+use crate::policy::hits::Hits;
+use crate::policy::window::{WindowSize, WindowType};
+use crate::store::conformance::block_on;
+use crate::store::redis::testing::{Server, connect};
+use crate::table::Admission;
+use crate::table::fail;
+use crate::table::testing::{SharedTable, TestClock, die_everywhere, in_process};
+
+const T: u64 = 1_700_000_000_000;
+const LIFETIME: u64 = 3000;
+const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
+
+/// Two nodes, of which the first one is to die, and what they counted of each key.
+struct Cluster<'s> {
+    server: &'s Server,
+    nodes: [Node; 2],
+    counted: Cell<i64>,
+}
+
+struct Node {
+    namespace: &'static Namespace<'static>,
+    time: Time,
+}
+
+impl Cluster<'_> {
+    /// Each node has counted once; the second one has pushed it.
+    fn new(server: &Server) -> Cluster<'_> {
+        let _: String = server.ask(&["FLUSHALL"]).unwrap();
+        let cluster = Cluster {
+            server,
+            nodes: [Node::new(0), Node::new(1)],
+            counted: Cell::new(0),
+        };
+        cluster.hit();
+        cluster.sync(1);
+        cluster
+    }
+
+    /// A hit for each key on each node.
+    fn hit(&self) {
+        for node in &self.nodes {
+            KEYS.iter().for_each(|key| node.hit(key));
+        }
+        self.counted.set(self.counted.get() + 2);
+    }
+
+    fn try_sync(&self, node: usize) -> Result<Option<Report>, SyncError> {
+        let Node { namespace, time } = &self.nodes[node];
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
+        block_on(async { syncer.sync(&mut connect(self.server.tcp()), time).await })
+    }
+
+    fn sync(&self, node: usize) {
+        assert!(self.try_sync(node).unwrap().is_some());
+    }
+
+    /// Both nodes have counted, and pushed, and counted again.
+    fn settled(self) -> Self {
+        self.sync(0);
+        self.sync(1);
+        self.hit();
+        self
+    }
+
+    /// Another worker of the first node takes over, and all is as if nobody had died.
+    fn check(&self) {
+        let time = &self.nodes[0].time;
+        time.monotonic.set(time.monotonic.get() + LIFETIME);
+        // Those of another process are others.
+        time.random.set(time.random.get() + 1000);
+        self.converge();
+        self.hit();
+        self.converge();
+    }
+
+    /// Both nodes know what both have counted.
+    fn converge(&self) {
+        for node in [0, 1, 0] {
+            self.sync(node);
+        }
+        for node in &self.nodes {
+            for key in KEYS {
+                let library = RateLimiting::new(node.namespace);
+                let rate = library.sliding_window(key, size(), WindowType::Fixed, &node.time);
+                assert_eq!(rate.unwrap(), hits(self.counted.get()));
+            }
+        }
+    }
+}
+
+impl Node {
+    fn new(number: u64) -> Node {
+        // As long as the process lives: the library's namespaces are.
+        let shared: &SharedTable =
+            Box::leak(Box::new(SharedTable::with_secret(1 << 16, [number, 7])));
+        let namespace = Namespace::new("api", &shared.table).unwrap();
+        Node {
+            namespace: Box::leak(Box::new(namespace.synced(true).unwrap())),
+            time: Time {
+                unix: TestClock::at(T),
+                monotonic: Cell::new(1000),
+                random: Cell::new((number + 1) << 32),
+            },
+        }
+    }
+
+    fn hit(&self, key: &[u8]) {
+        let counter = self.namespace.counter(size()).synced(true);
+        let table = self.namespace.table();
+        let key = table.key(key);
+        table.add(&counter, key, &self.time, hits(1), Admission::Unconditional);
+    }
+}
+
+fn hits(whole: i64) -> Hits {
+    Hits::from_thousandths(whole * 1000)
+}
+
+fn size() -> WindowSize {
+    WindowSize::from_millis(60_000).unwrap()
+}
+
+/// The worker of the first node dies everywhere in a sync.
+fn dies_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) {
+    let scenario = |cluster: &Cluster<'_>| cluster.sync(0);
+    die_everywhere(prepare, scenario, expected, |cluster, _| cluster.check());
+}
+
+#[test]
+fn in_the_first_sync_of_a_node() {
+    let server = Server::start(&[]);
+    let points = [
+        "lease.taken",
+        "lease.adopted",
+        "epoch.opened",
+        "epoch.marked",
+        "epoch.position",
+        "epoch.batch",
+        "epoch.entered",
+        "pushed.forgotten",
+        "sync.repaired",
+        "sync.answered",
+        "sync.fetched",
+        "sync.position.left",
+        "sync.position.second",
+        "sync.position.first",
+        "change.taken",
+        "batch.written",
+        "batch.sealed",
+        "column.set",
+        "batch.acknowledged",
+        "lease.released",
+    ];
+    dies_syncing(|| Cluster::new(&server), &points);
+}
+
+#[test]
+fn in_a_later_sync() {
+    let server = Server::start(&[]);
+    let points = [
+        "change.taken",
+        "batch.sealed",
+        "sync.answered",
+        "column.set",
+    ];
+    dies_syncing(|| Cluster::new(&server).settled(), &points);
+}
+
+#[test]
+fn when_the_store_has_lost_everything() {
+    let server = Server::start(&[]);
+    let flushed = || {
+        let cluster = Cluster::new(&server).settled();
+        let _: String = server.ask(&["FLUSHALL"]).unwrap();
+        cluster
+    };
+    let points = [
+        "epoch.opened",
+        "pushed.forgotten",
+        "sync.repaired",
+        "sync.answered",
+    ];
+    dies_syncing(flushed, &points);
+}
+
+#[test]
+fn when_it_takes_over_from_one_that_died() {
+    let server = Server::start(&[]);
+    for point in [
+        "change.taken",
+        "batch.sealed",
+        "sync.answered",
+        "batch.acknowledged",
+    ] {
+        let taken_over = || {
+            let cluster = Cluster::new(&server).settled();
+            let signal = in_process(|| {
+                fail::arm(point, 1);
+                cluster.sync(0);
+            });
+            assert!(signal.is_some());
+            let time = &cluster.nodes[0].time;
+            time.monotonic.set(time.monotonic.get() + LIFETIME);
+            cluster.hit();
+            cluster
+        };
+        dies_syncing(
+            taken_over,
+            &["lease.marked", "sync.repaired", "batch.acknowledged"],
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! How another thread wakes nginx's event loop: an eventfd that the loop waits for like for a
+//! client's socket.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::sync::Arc;
+
+use nginx_sys::{
+    NGX_CLOSE_EVENT, NGX_OK, ngx_connection_t, ngx_event_actions, ngx_event_handler_pt,
+    ngx_event_t, ngx_handle_read_event, ngx_int_t, ngx_log_t, ngx_uint_t,
+};
+
+/// The end in the event loop. Dropped, it waits for nothing any more.
+pub(super) struct Wake {
+    /// nginx finds the events by the connection, and the connection by the events.
+    connection: Box<ngx_connection_t>,
+    read: Box<ngx_event_t>,
+    /// nginx looks whether it is active: it never is.
+    _write: Box<ngx_event_t>,
+    file: Arc<File>,
+}
+
+/// The end in the other thread.
+#[derive(Clone)]
+pub(super) struct Waker(Arc<File>);
+
+impl Wake {
+    /// Has `handler` called by nginx's event loop whenever a [`Waker`] of it was used. The handler
+    /// calls [`Wake::clear`].
+    pub(super) fn new(handler: ngx_event_handler_pt, log: *mut ngx_log_t) -> io::Result<Wake> {
+        // SAFETY: a system call that takes no pointer.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it was just opened, for nobody else.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        // SAFETY: all-zero is a valid connection, and a valid event.
+        let (mut connection, mut read, mut write): (Box<ngx_connection_t>, Box<_>, Box<_>) = unsafe {
+            (
+                Box::new(core::mem::zeroed()),
+                Box::new(core::mem::zeroed::<ngx_event_t>()),
+                Box::new(core::mem::zeroed::<ngx_event_t>()),
+            )
+        };
+        read.data = (&raw mut *connection).cast();
+        read.handler = handler;
+        read.log = log;
+        write.data = read.data;
+        write.log = log;
+        write.set_write(1);
+        connection.fd = file.as_raw_fd();
+        connection.read = &raw mut *read;
+        connection.write = &raw mut *write;
+        connection.log = log;
+        // SAFETY: the events and their connection live, in their places, until `drop` takes them
+        // back; this is the thread of nginx's event loop.
+        if unsafe { ngx_handle_read_event(&mut *read, 0) } != NGX_OK as ngx_int_t {
+            return Err(io::Error::other("the event loop does not take an eventfd"));
+        }
+        Ok(Wake {
+            connection,
+            read,
+            _write: write,
+            file: Arc::new(file),
+        })
+    }
+
+    pub(super) fn waker(&self) -> Waker {
+        Waker(self.file.clone())
+    }
+
+    /// Makes the next use of a [`Waker`] be noticed: to be called before it is looked for what the
+    /// other thread has done.
+    pub(super) fn clear(&self) {
+        // If it was not used since, there is nothing to read.
+        let _ = (&*self.file).read(&mut [0; 8]);
+    }
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        let Wake {
+            connection, read, ..
+        } = self;
+        // SAFETY: nginx chose its actions before the first worker; the event was added, and it and
+        // its connection live until this has returned. Methods that know connections (epoll) take
+        // them back as a whole, the others their events.
+        unsafe {
+            match ngx_event_actions.del_conn {
+                Some(delete) => delete(&mut **connection, 0),
+                None => ngx_handle_read_event(&mut **read, NGX_CLOSE_EVENT as ngx_uint_t),
+            }
+        };
+    }
+}
+
+impl Waker {
+    /// Has the event loop call the handler soon.
+    pub(super) fn wake(&self) {
+        // It only fails if it was used 2^64 - 2 times since it was last noticed.
+        let _ = (&*self.0).write(&1_u64.to_ne_bytes());
+    }
+}
