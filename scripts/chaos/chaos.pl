@@ -149,14 +149,14 @@ sub check {
     my (@wrong, $found);
     for my $time (1, 2) {
         my $deadline = time + 30;
-        my $is_settled;
+        my $trouble;
         do {
-            $is_settled = eval { $cluster->settle; 1 };
-            $found      = found($round, $counters);
-            @wrong      = wrong($counters, $found);
-        } while ($is_settled && @wrong && time < $deadline);
-        push @troubles, "round $round: nodes do not sync: $@" if !$is_settled;
-        last if @wrong || !$is_settled;
+            $trouble = eval { $cluster->settle; 1 } ? undef : "round $round: nodes do not sync: $@";
+            $found   = found($round, $counters);
+            @wrong   = wrong($counters, $found);
+        } while (!$trouble && @wrong && time < $deadline);
+        push @troubles, $trouble if $trouble;
+        last if @wrong || $trouble;
     }
     report($round, $counters, $found, @wrong) if @wrong;
     check_metrics();
@@ -294,6 +294,6 @@ sub summary {
     printf "slowest answer of a node left alone: %s\n",
         $slowest ? sprintf('%.3f s', $slowest) : 'less than ' . Load::SLOW . ' s';
     printf "cycles: %d, and %d that failed\n", @{$cluster->{cycles}}{qw(ok error)};
-    print "WRONG: $_\n" for @troubles;
+    print 'WRONG: ', s/\n*\z/\n/r for @troubles;
     print @troubles ? "totals or logs are wrong\n" : "all totals are exact\n";
 }
