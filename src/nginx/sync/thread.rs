@@ -199,8 +199,8 @@ async fn serve(
             Command::Sync => note(syncer.sync(&mut store, &System).await),
             Command::Finish(until) => {
                 // The other half is for an exchange.
-                let patience = until.saturating_duration_since(Instant::now()) / 2;
                 let begin = Instant::now();
+                let patience = until.saturating_duration_since(begin).mul_f32(0.5);
                 let until = tokio::time::Instant::from(until);
                 let finish = async {
                     loop {
