@@ -645,7 +645,7 @@ fn a_worker_that_ends_need_not_wait_for_one_that_was_killed() {
     let syncer = Syncer::new(node.namespace, &sizes, Duration::from_millis(LIFETIME)).unwrap();
     syncer.take_over(node.time);
     assert!(matches!(node.sync(), Ok(Some(_))));
-    assert_eq!(store.borrow().counts.values().sum::<i64>(), 7000);
+    assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 7000);
 
     // It was not killed after all.
     assert!(matches!(
@@ -653,7 +653,7 @@ fn a_worker_that_ends_need_not_wait_for_one_that_was_killed() {
         Poll::Ready(Err(SyncError::LeaseLost))
     ));
     node.sync().unwrap();
-    assert_eq!(store.borrow().counts.values().sum::<i64>(), 7000);
+    assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 7000);
     assert_eq!(node.rate(b"a"), hits(7));
 }
 
