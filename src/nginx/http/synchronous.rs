@@ -214,6 +214,8 @@ fn suspend(
     let suspension = unsafe { &mut *suspension.as_ptr() };
     if !suspension.ask() {
         suspension.fail();
+        suspension.waiting.clear();
+        with_suspensions(|all| all.end_wait(id));
         return suspension.finish(request);
     }
     wait(request)
@@ -438,7 +440,8 @@ fn wake(id: u64) {
         let next = with_suspensions(|all| {
             let mut suspension = *all.by_id.get(&id)?;
             // SAFETY: as above.
-            unsafe { suspension.as_mut() }.waiting.pop()
+            let waiting = unsafe { &mut suspension.as_mut().waiting };
+            (!waiting.is_empty()).then(|| waiting.remove(0))
         });
         // The last one may have ended the main request, and all others with it.
         let Some(request) = next else { return };
@@ -463,8 +466,8 @@ unsafe extern "C" fn expired(_event: *mut ngx_event_t) {
                 let suspension = unsafe { suspension.as_mut() };
                 sync::set_down(suspension.store());
                 suspension.fail();
+                wake(id);
             }
-            wake(id);
         }
         with_suspensions(Suspensions::set_timer);
     });

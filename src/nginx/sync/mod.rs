@@ -75,7 +75,10 @@ pub(super) fn start(
     stores: Vec<DecidingStore>,
     log: *mut ngx_log_t,
 ) {
-    stop();
+    if is_started() {
+        synchronous::fail_all();
+        stop();
+    }
     if namespaces.is_empty() {
         return;
     }
@@ -111,7 +114,6 @@ pub(super) fn is_started() -> bool {
 
 /// Pushes what is left, for a bounded time, and ends the thread.
 pub(super) fn stop() {
-    synchronous::fail_all();
     let Some(mut worker) = WORKER.0.take() else {
         return;
     };
