@@ -311,7 +311,7 @@ sub make_load {
     my ($self, $end, $writer, @keys) = @_;
     local $SIG{PIPE} = 'IGNORE';
     my %sum = (200 => 0, 429 => 0, lost => 0, slowest => 0);
-    my ($select, $is_over, $made, %received, %begun) = (IO::Select->new($end), 0, 0);
+    my ($select, $is_over, $made, $answered, %received, %begun) = (IO::Select->new($end), 0, 0, 0);
     my $ask = sub {
         my ($socket) = @_;
         my $path = path('hit', $keys[$made++ % @keys]);
@@ -338,7 +338,7 @@ sub make_load {
             my $took = time - $begun{$socket};
             $sum{slowest} = $took if $took > $sum{slowest};
             $sum{$status // 'lost'}++;
-            syswrite $writer, '+' if $status && $sum{200} % 100 == 0;
+            syswrite $writer, '+' if $status && ++$answered % 100 == 0;
             if ($ended || $is_over || $received{$socket} =~ /\r\nConnection: close\r\n/) {
                 $select->remove($socket);
                 $open->() if !$is_over;

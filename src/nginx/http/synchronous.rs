@@ -124,7 +124,7 @@ pub(super) fn decide(
         .iter()
         .any(|part| sync::is_down(part.store))
     {
-        suspension.has_failed = true;
+        suspension.fail();
         return suspension.finish(request);
     }
     suspend(request, suspensions, suspension)
