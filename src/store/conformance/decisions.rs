@@ -3,6 +3,7 @@
 use super::*;
 use crate::policy::window::{Counts, WindowType};
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Decided, Decider, Question};
+use crate::store::error::StoreError;
 
 use WindowType::{Fixed, Sliding};
 
@@ -78,8 +79,15 @@ impl<S: Decider> Asking<S> {
     }
 
     pub(in crate::store) async fn ask(&mut self, questions: &[Question]) -> Decided {
-        let decided = self.store.decide(self.node, new_epoch(), questions);
-        decided.await.unwrap()
+        self.try_to_ask(questions).await.unwrap()
+    }
+
+    pub(in crate::store) async fn try_to_ask(
+        &mut self,
+        questions: &[Question],
+    ) -> Result<Decided, StoreError> {
+        let epoch = new_epoch();
+        self.store.decide(self.node, epoch, questions).await
     }
 
     /// Whether one question is admitted by each limit, and what is counted then, in thousandths.

@@ -169,10 +169,40 @@ local function charges(place)
   return keys, sets, adds
 end
 
--- Charges the counters of a shard, as push.lua does.
-local function charge(shard)
-  local key, stream = shard.key, shard.base .. 's'
-  local changes, charged, count, life = {}, {}, 0, LIFE / 2
+-- Has a shard live for at least so long, and if not, then for as long as after any change.
+local function keep(shard, life)
+  if call('PTTL', shard.key) < life then
+    extend(shard.base .. 's', math.max(life, LIFE))
+    extend(shard.key, math.max(life, LIFE))
+  end
+end
+
+-- Does what push.lua does with a batch. Each of `charged` is a place with its sets and adds.
+local function apply(shard, charged, last, count, packed)
+  local stream, life = shard.base .. 's', LIFE / 2
+  call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
+  for _, of in ipairs(charged) do
+    local place, sets, adds = of[1], of[2], of[3]
+    local counts, left = shard.base .. place.name, place.left + place.size + CLOCKS
+    use_table(counts)
+    if #sets > 0 then
+      call('HSET', counts, unpack(sets))
+    end
+    for i = 1, #adds, 2 do
+      call('HINCRBY', counts, adds[i], adds[i + 1])
+    end
+    call('HDEL', counts, '')
+    extend(counts, left)
+    life = math.max(life, left + MARGIN)
+  end
+  if math.floor(sequence(shard.position) / TRIMMED) ~= math.floor(sequence(last) / TRIMMED) then
+    trim(stream, last)
+  end
+  keep(shard, life)
+end
+
+for _, shard in ipairs(shards) do
+  local changes, charged, count = {}, {}, 0
   for j = shard.first, shard.last do
     local place = places[j]
     local keys, sets, adds = charges(place)
@@ -185,46 +215,21 @@ local function charge(shard)
   end
   if count > 0 then
     local packed = cmsgpack.pack(changes)
-    local before = sequence(shard.position)
-    local after = before + #packed + OVERHEAD
-    -- No other entry is of this microsecond.
+    local after = sequence(shard.position) + #packed + OVERHEAD
+    -- The tag is the time: another server gives an entry this sequence at another microsecond.
     local last = string.format('%.0f-%s%06d', after, time[1], time[2])
     -- The first write, as one that needs memory: if it is refused, nothing was done yet.
-    call('HSET', key, 'position', last)
-    shard.begun, written = true, true
-    call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
-    for _, of in ipairs(charged) do
-      local place, sets, adds = of[1], of[2], of[3]
-      local counts, left = shard.base .. place.name, place.left + place.size + CLOCKS
-      use_table(counts)
-      if #sets > 0 then
-        call('HSET', counts, unpack(sets))
-      end
-      for i = 1, #adds, 2 do
-        call('HINCRBY', counts, adds[i], adds[i + 1])
-      end
-      call('HDEL', counts, '')
-      extend(counts, left)
-      life = math.max(life, left + MARGIN)
-    end
-    if math.floor(before / TRIMMED) ~= math.floor(after / TRIMMED) then
-      trim(stream, last)
-    end
-  end
-  if call('PTTL', key) < life then
-    extend(stream, math.max(life, LIFE))
-    extend(key, math.max(life, LIFE))
-  end
-end
-
-for _, shard in ipairs(shards) do
-  local done, failure = pcall(charge, shard)
-  if not done then
-    if shard.begun then
-      -- Half of it cannot be taken back, so the epoch is given up, as in push.lua.
+    call('HSET', shard.key, 'position', last)
+    written = true
+    local done, failure = pcall(apply, shard, charged, last, count, packed)
+    if not done then
+      -- Half of it cannot be taken back, so the epoch is given up, as in push.lua. With its code, the
+      -- error would say that nothing was done.
       call('DEL', shard.key)
+      error('midway: ' .. string.gsub(failure.err or failure, '%-', ''), 0)
     end
-    error(failure, 0)
+  else
+    keep(shard, LIFE / 2)
   end
 end
 if not written and KEYS[1] then

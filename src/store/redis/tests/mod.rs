@@ -2,6 +2,7 @@
 
 mod access;
 mod clusters;
+mod decisions;
 mod failures;
 mod keys;
 mod sentinels;
