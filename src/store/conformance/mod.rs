@@ -263,7 +263,7 @@ async fn nodes<F: Fixture>(fixture: &F) -> [Node<F::Store>; 2] {
 }
 
 /// Waits for all of these, which make progress together.
-async fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+pub(super) async fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut waiting: Vec<_> = futures.into_iter().map(Box::pin).collect();
     let mut done: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
     core::future::poll_fn(move |context| {

@@ -19,8 +19,8 @@ local call = redis.call
 local node, proposed, tag, questions, at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5
 -- For how long counts are kept after they ceased to matter, since clocks differ: milliseconds.
 local CLOCKS = 60000
--- How many bytes are added to the stream before it is trimmed again.
-local TRIMMED = 65536
+-- How many bytes are added to the stream until things are done that need not be done each time.
+local SELDOM = 65536
 -- Whole numbers below this are exact.
 local EXACT = 9007199254740992
 
@@ -180,22 +180,28 @@ end
 -- Does what push.lua does with a batch. Each of `charged` is a place with its sets and adds.
 local function apply(shard, charged, last, count, packed)
   local stream, life = shard.base .. 's', LIFE / 2
+  -- Whether it is time for what need not be done each time.
+  local seldom = math.floor(sequence(last) / SELDOM) ~= math.floor(shard.sequence / SELDOM)
   call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
   for _, of in ipairs(charged) do
     local place, sets, adds = of[1], of[2], of[3]
     local counts, left = shard.base .. place.name, place.left + place.size + CLOCKS
-    use_table(counts)
+    local known = #sets / 2
     if #sets > 0 then
-      call('HSET', counts, unpack(sets))
+      known = known - call('HSET', counts, unpack(sets))
     end
     for i = 1, #adds, 2 do
       call('HINCRBY', counts, adds[i], adds[i + 1])
     end
-    call('HDEL', counts, '')
-    extend(counts, left)
+    if seldom or known == 0 then
+      -- The hash may be new, or may have become a list when the server was restarted.
+      use_table(counts)
+      call('HDEL', counts, '')
+      extend(counts, left)
+    end
     life = math.max(life, left + MARGIN)
   end
-  if math.floor(sequence(shard.position) / TRIMMED) ~= math.floor(sequence(last) / TRIMMED) then
+  if seldom then
     trim(stream, last)
   end
   keep(shard, life)
@@ -215,7 +221,8 @@ for _, shard in ipairs(shards) do
   end
   if count > 0 then
     local packed = cmsgpack.pack(changes)
-    local after = sequence(shard.position) + #packed + OVERHEAD
+    shard.sequence = sequence(shard.position)
+    local after = shard.sequence + #packed + OVERHEAD
     -- The tag is the time: another server gives an entry this sequence at another microsecond.
     local last = string.format('%.0f-%s%06d', after, time[1], time[2])
     -- The first write, as one that needs memory: if it is refused, nothing was done yet.
