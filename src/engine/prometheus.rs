@@ -207,7 +207,7 @@ pub fn metrics(status: &Status) -> String {
     let hold = Duration::from_nanos(status.longest_hold());
     let hold = zones.first().map(|_| sample([], hold.as_secs_f64()));
     let help = "The longest time for which a callback of this module held a worker's event loop. Of \
-                requests that are only counted, one in 64 is measured.";
+                requests that are only counted, one in 256 is measured.";
     let name = "ratelimit_event_loop_hold_seconds_max";
     family(&mut text, name, "gauge", help, hold);
     text

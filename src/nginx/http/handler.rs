@@ -89,15 +89,36 @@ fn handle(request: *mut ngx_http_request_t, phase: Phase) -> ngx_int_t {
         };
         match slot.get() {
             // Counted once, by the first location that has rules.
-            Some(context) => again(request, context),
-            None if is_before_main(request) => DECLINED,
-            None => decide(request, slot, conf, rules).unwrap_or(SERVER_ERROR),
+            Some(context) => Ok(again(request, context)),
+            None if is_before_main(request) => Ok(DECLINED),
+            None if hold::is_sample() => decide_measured(request, slot, conf, rules),
+            None => decide(request, slot, conf, rules),
         }
+        .unwrap_or(SERVER_ERROR)
     })
 }
 
+/// Decides on a request, and keeps how long that took.
+#[cold]
+fn decide_measured(
+    request: *mut ngx_http_request_t,
+    slot: Slot,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+) -> Result<ngx_int_t, EvaluationError> {
+    let limit = rules
+        .active()
+        .rules
+        .iter()
+        .find_map(|rule| rule.limits.first());
+    let table = limit.map(|limit| limit.bound.table());
+    hold::measured(table, || decide(request, slot, conf, rules))
+}
+
 /// Decides on a request under `rules`. An error: there is no memory.
-#[inline]
+///
+/// Always inline: what is rarely called must not make it a call for all others.
+#[inline(always)]
 fn decide(
     request: *mut ngx_http_request_t,
     slot: Slot,
@@ -105,7 +126,6 @@ fn decide(
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
     let (active, settings) = (rules.active(), &conf.settings);
-    let start = hold::sample();
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut attempt = Attempt::new(room, settings.count_rejected);
     let mut key = None;
@@ -147,10 +167,6 @@ fn decide(
     log::debug(log_of(request), || {
         format!("ratelimit: {} limits, {outcome:?}", context.charges.len())
     });
-    if let Some(start) = start {
-        let charge = context.charges.first();
-        hold::note(charge.map(|charge| charge.bound().table()), start);
-    }
     if outcome == Outcome::Passed {
         return Ok(DECLINED);
     }
