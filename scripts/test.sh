@@ -89,6 +89,11 @@ run_once() {
         scripts/run.sh --once "${@:3}"
 }
 
+# 77 faults, always the same, among which are all kinds.
+test_chaos() {
+    NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/chaos.sh --seed 216 0.5
+}
+
 # configured SOURCE OPTION...: a copy of SOURCE, configured by nginx's own means, as the current
 # directory. One cargo directory for all: they differ only in the headers.
 configured() {
@@ -174,6 +179,7 @@ tests "t/, nginx $crate_nginx_version" test_t "${crate[@]}"
 
 check "run.sh, Debian's nginx" run_once "${debian[@]}"
 check "run.sh --cluster, Debian's nginx" run_once "${debian[@]}" --cluster
+check "chaos.sh, Debian's nginx" test_chaos "${debian[@]}"
 check "run.sh, nginx $crate_nginx_version" run_once "${crate[@]}"
 check "--add-dynamic-module, Debian's nginx" \
     test_dynamic "${debian[0]}" "$debian_tree" "${NGX_CONF_FLAGS[@]}"

@@ -150,6 +150,11 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.state.since_sync(surroundings.monotonic()) < period.saturating_sub(period / 4)
     }
 
+    /// Has whoever syncs now not keep this worker from it any longer.
+    pub(super) fn take_over(&self, surroundings: &impl Surroundings) {
+        self.state.end_lease(surroundings.monotonic());
+    }
+
     /// Pushes what changed since it was last pushed, and fetches what others changed. Returns whether
     /// it did: `false` if another worker is at it.
     ///

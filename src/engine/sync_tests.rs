@@ -630,6 +630,34 @@ fn one_worker_syncs_at_a_time() {
 }
 
 #[test]
+fn a_worker_that_ends_need_not_wait_for_one_that_was_killed() {
+    let (store, nodes) = cluster(1);
+    let node = &nodes[0];
+    node.sync().unwrap();
+    node.hit(b"a", hits(5));
+    node.strategy.faults.borrow_mut().push(Fault::StoppedAfter);
+    let mut killed = node.start_sync();
+    assert!(poll(&mut killed).is_pending());
+    node.hit(b"a", hits(2));
+    assert_eq!(node.sync(), Ok(None));
+
+    let sizes = [size()];
+    let syncer = Syncer::new(node.namespace, &sizes, Duration::from_millis(LIFETIME)).unwrap();
+    syncer.take_over(node.time);
+    assert!(matches!(node.sync(), Ok(Some(_))));
+    assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 7000);
+
+    // It was not killed after all.
+    assert!(matches!(
+        poll(&mut killed),
+        Poll::Ready(Err(SyncError::LeaseLost))
+    ));
+    node.sync().unwrap();
+    assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 7000);
+    assert_eq!(node.rate(b"a"), hits(7));
+}
+
+#[test]
 fn workers_of_an_older_configuration_leave_the_sync_to_others() {
     let (store, nodes) = cluster(1);
     let node = &nodes[0];

@@ -40,6 +40,14 @@ impl<'n, 'm> Syncer<'n, 'm> {
         shards.all(|shard| shard.is_fresh(period, surroundings))
     }
 
+    /// Has whoever syncs now not keep this worker from it any longer. If that is a worker that lives,
+    /// it notices before it changes anything.
+    pub fn take_over(&self, surroundings: &impl Surroundings) {
+        for shard in &self.shards {
+            shard.take_over(surroundings);
+        }
+    }
+
     /// Pushes what changed since it was last pushed, and fetches what others changed. `None`: another
     /// worker is at it, with some shards at least.
     ///

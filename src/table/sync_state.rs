@@ -247,6 +247,17 @@ impl<'m> SyncState<'m> {
         Some(lease)
     }
 
+    /// Has the lease end at `now`, whoever has it, as if its holder had not come back in time.
+    pub fn end_lease(&self, now: MonotonicMillis) {
+        let word = &self.slot.lease;
+        let old = LeaseWord(word.load(Acquire));
+        if old.deadline() > now.0 {
+            let new = LeaseWord::new(old.term(), now.0);
+            // If it was renewed, taken or given back in this moment, its holder is alive.
+            let _ = word.compare_exchange(old.0, new.0, AcqRel, Relaxed);
+        }
+    }
+
     /// Notes whether the store is there. Returns whether it was lost, or came back, since it was last
     /// noted by any worker: then this one is to tell.
     pub fn note_store(&self, is_there: bool) -> bool {

@@ -37,9 +37,9 @@ sub new {
     return $self;
 }
 
-# http: more of the configuration; zone: the size of the zone; rules: for each location `/NAME/KEY`
-# its `ratelimit`; workers; single: 1 for `master_process off`; clock: how far its clock is off, such
-# as '+5s', from its start on.
+# http: more of the configuration; rules: for each location `/NAME/KEY` its `ratelimit`; zone: its
+# size; workers; single: 1 for `master_process off`; clock: how far its clock is off, such as '+5s',
+# from its start on.
 sub configure {
     my ($self, %changes) = @_;
     my $conf = $self->{conf} = {%{$self->{conf}}, %changes};
@@ -90,7 +90,7 @@ END
 
 sub start {
     my ($self, %conf) = @_;
-    $self->{conf} = {http => '', zone => '4m', rules => {}, workers => 2, single => 0};
+    $self->{conf} = {http => '', rules => {}, zone => '4m', workers => 2, single => 0};
     $self->configure(%conf);
     my $root = $self->{root};
     unlink $self->{log};
@@ -115,24 +115,38 @@ sub clock {
 
 sub reload {
     my ($self, %changes) = @_;
+    $self->begin_reload(%changes)->();
+}
+
+# Returns what waits until it is done.
+sub begin_reload {
+    my ($self, %changes) = @_;
     $self->configure(%changes);
     my @before = $self->workers;
     kill HUP => $self->{master};
-    $self->wait_for('new workers in place of the old', sub { $self->settled(@before) });
+    return sub {
+        $self->wait_for('new workers in place of the old', sub { $self->settled(@before) });
+    };
 }
 
 # Returns how long it took.
 sub stop {
     my ($self, $expected, $signal) = @_;
+    my $took  = $self->end($signal);
+    my @grave = grep { !$expected || !/$expected/ } $self->grave_lines;
+    is_deeply(\@grave, [], "node $self->{name}: nothing grave in the log");
+    return $took;
+}
+
+# The same, but no test.
+sub end {
+    my ($self, $signal) = @_;
     my $begin = time;
     kill $signal // 'QUIT', $self->{master};
     my $pidfile = "$self->{root}/nginx.pid";
     $self->wait_for('the end', sub { !kill(0, $self->{master}) || !-e $pidfile });
-    my $took  = time - $begin;
-    my @grave = grep { !$expected || !/$expected/ } $self->grave_lines;
-    is_deeply(\@grave, [], "node $self->{name}: nothing grave in the log");
     delete $self->{master};
-    return $took;
+    return time - $begin;
 }
 
 sub kill_all {
@@ -204,6 +218,7 @@ sub get {
     my ($self, $location, $key, $arguments) = @_;
     my $path   = path($location, $key, $arguments);
     my $socket = $self->connection or return "no connection: $!";
+    local $SIG{PIPE} = 'IGNORE';
     print $socket "HEAD $path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     my $text = '';
     while ($text !~ /\r\n\r\n\z/) {

@@ -198,6 +198,9 @@ async fn serve(
             Command::Sync if syncer.is_fresh(*period, &System) => note(Ok(None)),
             Command::Sync => note(syncer.sync(&mut store, &System).await),
             Command::Finish(until) => {
+                // The other half is for an exchange.
+                let begin = Instant::now();
+                let patience = until.saturating_duration_since(begin).mul_f32(0.5);
                 let until = tokio::time::Instant::from(until);
                 let finish = async {
                     loop {
@@ -205,8 +208,13 @@ async fn serve(
                             // Others of a newer configuration go on.
                             Ok(None) if syncer.is_superseded() => break Ok(None),
                             // Another worker that ends is at it: what this one counted last may be
-                            // left.
-                            Ok(None) => tokio::time::sleep(Duration::from_millis(10)).await,
+                            // left. Or one was killed at it: then nobody gives the lease back in time.
+                            Ok(None) => {
+                                if begin.elapsed() >= patience {
+                                    syncer.take_over(&System);
+                                }
+                                tokio::time::sleep(Duration::from_millis(10)).await;
+                            }
                             result => break result,
                         }
                     }

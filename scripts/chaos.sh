@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Shows that no hit is lost or counted twice, whatever happens: three nodes of two workers, a Redis
+# that each reaches through a proxy of its own, clients that keep a ledger of every request, and
+# faults, several in a second, which overlap. Then the totals are compared with the ledger.
+#
+#   scripts/chaos.sh [--seed N] [--plan] [MINUTES]
+#
+# Without MINUTES, it takes one. Faults follow from the seed, which is printed, and is random unless
+# it is given; what a fault meets, does not. With --plan: prints the faults, and does nothing.
+# The exit status says whether all was as it must be.
+#
+# What is compared. A request that was answered with 200 counts exactly once, one that was rejected
+# does not count. One that was never answered, because its worker was killed, or closed the
+# connection just when it came, may count or not. So for each counter (a key in a window)
+#
+#     answered <= total in the store <= answered + never answered
+#
+# and what each node counts is that total, in thousandths of a hit. No request is lost in most
+# counters: there the comparison is for equality. It is made twice, with a sync of all nodes in
+# between: nothing may come later. Windows are of 300 to 366 days, so that none ends meanwhile; that
+# nodes agree on a window of 5 s is looked at in the end, as is that a node that quits pushes all,
+# that there is nothing grave in a log, and no password, and that no answer of a node whose workers
+# were left alone took 5 s.
+#
+# Rounds. What the contract allows to be lost must not happen, or totals would say nothing: if the
+# store loses its data, the living nodes restore what they counted, but hits of nodes that are gone
+# are lost. So there are two kinds of rounds of half a minute in turn, at the end of which all
+# faults are undone and totals compared, and each has keys of its own:
+#
+#   losing    the store is killed and comes back empty, or as it once was; it is flushed; it fails
+#             over to a replica that lacks writes. Nodes are not ended.
+#   keeping   the store is killed and has all that it had (appendonly yes, appendfsync always).
+#             Nodes quit, or are stopped fast, and start with a new zone. They do so while they can
+#             reach the store, since what cannot be pushed then is lost.
+#
+# All other faults are in both: see scripts/chaos/Plan.pm. A node that is killed whole loses what it
+# had not pushed; that is not among them (see t/cluster.t).
+#
+#   PORT           the first of eight ports. Default: eight that are free, from 21000 on
+#   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it
+#                  (empty: the module is linked in); nothing is built then
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage="usage: scripts/chaos.sh [--seed N] [--plan] [MINUTES]"
+seed=$((RANDOM * 32768 + RANDOM))
+minutes=1
+plan=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --seed) [ $# -gt 1 ] || die "$usage"; seed=$2; shift ;;
+        --plan) plan=yes ;;
+        *) minutes=$1 ;;
+    esac
+    shift
+done
+[[ $seed =~ ^[0-9]+$ && $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$usage"
+
+chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes")
+[ -z "$plan" ] || exec perl "${chaos[@]}" plan
+
+# free_ports FIRST LAST COUNT: the first of so many free ports in a row.
+free_ports() {
+    local port next
+    for ((port = $1; port + $3 <= $2; port = next + 1)); do
+        for ((next = port; next < port + $3; next++)); do
+            ! port_in_use "$next" || continue 2
+        done
+        printf '%s\n' "$port"
+        return
+    done
+    die "no $3 free ports from $1 to $2"
+}
+
+need_packages perl redis-server
+if [ -z "${NGINX_BINARY:-}" ]; then
+    "$root/scripts/build.sh"
+    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
+    NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
+fi
+PORT=${PORT:-$(free_ports $((21000 + RANDOM % 900)) 21999 8)}
+
+say "seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
+    "$(redis-server --version | cut -d ' ' -f 1-3)"
+export PORT TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
+exec perl "${chaos[@]}"

@@ -1,0 +1,164 @@
+# Which faults come when. A plan follows from its seed: nothing else is random in it.
+#
+# Faults overlap, unless they exclude each other: each takes what it needs (`takes`), alone or,
+# where that is marked `shared`, with others that share it. There are the `store`, and of each node,
+# by number, its way to the store (`net 1`), its processes (`workers 1`) and its configuration
+# (`conf 1`).
+
+package Plan;
+
+use strict;
+use warnings;
+
+use List::Util qw(none sum0);
+
+# For each kind of fault
+#   weight   how often it comes, compared with others
+#   rounds   in which rounds it may: `losing` and `keeping`; see chaos.pl
+#   hold     how long it lasts at least and at most, in seconds; no such time: it is over at once
+#   draw     what else is random, given the plan, as a hash
+#   takes    what it needs, given the fault
+my %kinds = (
+    # The store. One that comes back empty is told everything anew, by which it could get what it was
+    # not told before: so that is rare.
+    'restart empty'     => {weight => 1, rounds => 'losing', hold => [0.1, 1.5], takes => \&store},
+    'restart old'       => {weight => 3, rounds => 'losing', hold => [0.2, 1.5], takes => \&store},
+    'flush'             => {weight => 1, rounds => 'losing', takes => \&store},
+    'failover'          => {weight => 3, rounds => 'losing', hold => [0.2, 2], takes => \&store,
+        draw => sub { (order => [$_[0]->shuffle($_[0]->nodes)]) }},
+    'restart'           => {weight => 5, rounds => 'keeping', hold => [0.1, 1.5], takes => \&store},
+    'script flush'      => {weight => 2, rounds => 'both', takes => \&store},
+    'client kill'       => {weight => 2, rounds => 'both', takes => \&store},
+    'stop store'        => {weight => 4, rounds => 'both', hold => [0.1, 2.5], takes => \&store},
+    'wrong password'    => {weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&store},
+    'out of memory'     => {weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&store},
+    'demote'            => {weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&store},
+    # Ways to the store.
+    'reset'             => {weight => 4, rounds => 'both', draw => \&some_nodes, takes => \&nets},
+    'cut answers'       => {weight => 6, rounds => 'both', hold => [0.3, 1.5], takes => \&nets,
+        draw => sub { (some_nodes(@_), answers => 1 + $_[0]->number(3)) }},
+    'late answers'      => {weight => 3, rounds => 'both', hold => [0.3, 1.5], takes => \&nets,
+        draw => sub { (some_nodes(@_), delay => $_[0]->time(0.02, 0.2)) }},
+    'too late answers'  => {weight => 3, rounds => 'both', hold => [0.5, 2], takes => \&nets,
+        draw => sub { (some_nodes(@_), delay => $_[0]->time(0.26, 1)) }},
+    'hold answers'      => {weight => 3, rounds => 'both', hold => [0.1, 2.5], draw => \&some_nodes,
+        takes => \&nets},
+    'refuse'            => {weight => 3, rounds => 'both', hold => [0.1, 1.5], draw => \&some_nodes,
+        takes => \&nets},
+    'silence'           => {weight => 4, rounds => 'both', hold => [0.1, 3], draw => \&some_nodes,
+        takes => \&nets},
+    # Nodes.
+    'kill worker'       => {weight => 5, rounds => 'both', hold => [0.1, 0.3], draw => \&a_worker,
+        takes => sub { ("workers $_[0]{node} shared") }},
+    'kill workers'      => {weight => 1, rounds => 'both', hold => [0.1, 0.3], draw => \&a_worker,
+        takes => sub { ("workers $_[0]{node} shared") }},
+    'stop worker'       => {weight => 5, rounds => 'both', hold => [0.1, 3], draw => \&a_worker,
+        takes => sub { ("workers $_[0]{node}") }},
+    'stop workers'      => {weight => 2, rounds => 'both', hold => [0.1, 3], draw => \&a_worker,
+        takes => sub { ("workers $_[0]{node}") }},
+    'reload'            => {weight => 4, rounds => 'both', hold => [0.3, 1], takes => \&reload,
+        draw => sub { (a_worker(@_), sync_rate => 0.1) }},
+    'reload with another sync_rate' => {weight => 2, rounds => 'both', hold => [0.3, 1],
+        draw => sub { (a_worker(@_), sync_rate => $_[0]->one_of(0.03, 0.05, 0.3, 0.5)) },
+        takes => \&reload},
+    'quit and start'    => {weight => 25, rounds => 'keeping', hold => [0.05, 1], takes => \&whole,
+        draw => sub { (a_worker(@_), signal => $_[0]->one_of(qw(QUIT QUIT TERM))) }},
+);
+
+sub store  { return 'store' }
+sub nets   { my ($fault) = @_; return map {"net $_"} @{$fault->{nodes}} }
+sub reload { my ($fault) = @_; return ("workers $fault->{node} shared", "conf $fault->{node}") }
+
+# A node that ends must be able to push what is left.
+sub whole {
+    my ($fault) = @_;
+    return ('store', map {"$_ $fault->{node}"} qw(net workers conf));
+}
+
+# One node or, more rarely, all.
+sub some_nodes {
+    my ($plan) = @_;
+    my @nodes = $plan->nodes;
+    return (nodes => $plan->number(4) ? [$plan->one_of(@nodes)] : \@nodes);
+}
+
+sub a_worker {
+    my ($plan) = @_;
+    return (node => $plan->one_of($plan->nodes), worker => $plan->number(2));
+}
+
+# seed; nodes => how many.
+sub new {
+    my ($class, %self) = @_;
+    srand $self{seed};
+    return bless {%self}, $class;
+}
+
+# The faults of a round of a kind, which lasts so many seconds: each with its kind, when it begins and
+# ends (`from`, `to`), and what was drawn.
+sub round {
+    my ($self, $round, $seconds) = @_;
+    my (@faults, @present);
+    for (my $now = 0.5; $now < $seconds; $now += $self->time(0.02, 0.4)) {
+        @present = grep { $_->{to} > $now } @present;
+        my $fault = $self->fault($round, $now);
+        next if $fault->{to} > $seconds || !fits($fault, @present);
+        push @present, $fault;
+        push @faults,  $fault;
+    }
+    return @faults;
+}
+
+# Any fault that may be in the round, from now on.
+sub fault {
+    my ($self, $round, $now) = @_;
+    my @names = grep { $kinds{$_}{rounds} =~ /^(?:both|\Q$round\E)\z/ } sort keys %kinds;
+    my $point = $self->number(sum0(map { $kinds{$_}{weight} } @names));
+    while ($point >= $kinds{$names[0]}{weight}) {
+        $point -= $kinds{shift @names}{weight};
+    }
+    my $kind  = $kinds{$names[0]};
+    my $to    = $now + ($kind->{hold} ? $self->time(@{$kind->{hold}}) : 0);
+    my %drawn = $kind->{draw} ? $kind->{draw}->($self) : ();
+    return {kind => $names[0], from => $now, to => $to, %drawn};
+}
+
+# Whether a fault can come while others are.
+sub fits {
+    my ($fault, @present) = @_;
+    my %taken = map { $_ => 1 } map { takes($_) } @present;
+    return none {
+        my $name = s/ shared\z//r;
+        $taken{$name} || ($_ eq $name && $taken{"$name shared"});
+    } takes($fault);
+}
+
+sub takes { my ($fault) = @_; return $kinds{$fault->{kind}}{takes}->($fault) }
+
+# A fault in words.
+sub words {
+    my ($fault) = @_;
+    my %about = %$fault;
+    delete @about{qw(kind from to)};
+    delete $about{worker} if $fault->{kind} !~ /worker\z/;
+    my @about = map {
+        my $value = $about{$_};
+        "$_ " . (ref $value eq 'ARRAY' ? join '+', @$value : $value);
+    } grep { !ref $about{$_} || ref $about{$_} eq 'ARRAY' } sort keys %about;
+    my $span = sprintf '%6.2f - %6.2f', @$fault{qw(from to)};
+    return join ', ', "$span  $fault->{kind}", @about;
+}
+
+# Randomness.
+
+sub nodes  { return 1 .. $_[0]{nodes} }
+sub number { my ($self, $below) = @_; return int rand $below }
+sub one_of { my ($self, @things) = @_; return $things[rand @things] }
+sub time   { my ($self, $least, $most) = @_; return 0 + sprintf '%.3f', $least + rand($most - $least) }
+
+sub shuffle {
+    my ($self, @things) = @_;
+    return map { splice @things, rand @things, 1 } 1 .. @things;
+}
+
+1;

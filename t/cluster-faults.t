@@ -1,0 +1,503 @@
+# Nodes that share a Redis, and what can become of their connections to it: answers that are lost or
+# late, failovers, a node that is cut off; and what workers go through in the middle of a push. None
+# of the hits is lost or counted twice. What becomes of Redis itself is in cluster.t.
+#
+# This is a plain Perl test, as cluster.t is. It takes the ports TEST_NGINX_PORT + 2 to + 8.
+#
+# Each node reaches Redis through a proxy of its own (see lib/Proxy.pm), which says when a fault has
+# met a push: nothing waits for a fixed time.
+
+use strict;
+use warnings;
+
+use FindBin;
+use List::Util qw(sum0);
+use Test::More;
+use Time::HiRes qw(time);
+
+use lib "$FindBin::Bin/lib";
+use Node;
+use Proxy;
+use Redis;
+
+die "redis-server is not installed\n" if !Redis::is_there();
+
+my $port    = $ENV{TEST_NGINX_PORT} || 1984;
+my $a       = Node->new(a => $port + 2);
+my $b       = Node->new(b => $port + 3);
+my $first   = Redis->new(port => $port + 4);
+my $second  = Redis->new(port => $port + 5);
+my $redis   = $first;                          # the one that counts now
+my $proxy_a = Proxy->new(port => $port + 6, to => $first->{port});
+my $proxy_b = Proxy->new(port => $port + 7, to => $first->{port});
+
+my $lost   = qr/\[error\] .*ratelimit_store "main" is lost/;
+my $back   = qr/\[notice\] .*ratelimit_store "main" is back/;
+my $killed = qr/\[alert\] .* exited on signal 9/;
+
+subtest 'an answer that is cut off after the push was applied' => sub {
+    begin();
+    hits(a => 1);
+    all_know();
+    for my $time (1 .. 5) {
+        my $before = $proxy_a->state->{cut};
+        $proxy_a->cut_answers($time);
+        hits(a => 2, b => 1);
+        $a->wait_for('lost answers', sub { $proxy_a->state->{cut} == $before + $time });
+        all_know();
+    }
+    stop($lost);
+};
+
+subtest 'answers that are cut off under load' => sub {
+    begin();
+    my @loads = loads();
+    for my $time (1 .. 5) {
+        pushed_under_load();
+        my @before = map { $_->state->{cut} } $proxy_a, $proxy_b;
+        $_->cut_answers(2) for $proxy_a, $proxy_b;
+        $a->wait_for('lost answers', sub { $proxy_a->state->{cut} == $before[0] + 2 });
+        $b->wait_for('lost answers', sub { $proxy_b->state->{cut} == $before[1] + 2 });
+    }
+    no_answer_was_slow(totals_of_loads(@loads));
+    stop($lost);
+};
+
+subtest 'answers that are slow, but not too slow' => sub {
+    begin(store => 'timeout 5s;');
+    hits(a => 1, b => 1);
+    all_know();
+    $_->delay(0.3) for $proxy_a, $proxy_b;
+    hits(a => 3, b => 4);
+    all_know();
+    is($_->logged($lost), 0, "no [error] on $_->{name}") for $a, $b;
+    stop();
+};
+
+subtest 'answers that are slower than the timeout' => sub {
+    begin();
+    hits(a => 1, b => 1);
+    all_know();
+    $proxy_a->delay_pushes(1);
+    hits(a => 1);
+    knows($redis);
+    $a->wait_for('an [error]', sub { $a->logged($lost) });
+    my $begin = time;
+    hits(a => 20);
+    cmp_ok(time - $begin, '<', 1, 'requests are as fast as before');
+    my $pushes = $proxy_a->state->{pushes};
+    $a->wait_for('more pushes', sub { $proxy_a->state->{pushes} >= $pushes + 3 });
+    knows($redis, -20);
+    hits(b => 2);
+    knows($b, -20);
+    $proxy_a->pass;
+    $a->wait_for('a [notice]', sub { $a->logged($back) });
+    all_know();
+    is($a->logged($lost), 1, 'one [error]');
+    is($a->logged($back), 1, 'one [notice]');
+    is($b->logged($lost), 0, 'none on the other node');
+    stop($lost);
+};
+
+subtest 'connections that are reset under load' => sub {
+    begin();
+    my @loads = loads();
+    for my $time (1 .. 10) {
+        my @before = map { $_->state->{pushes} } $proxy_a, $proxy_b;
+        $_->reset for $proxy_a, $proxy_b;
+        $a->wait_for('a push', sub { $proxy_a->state->{pushes} > $before[0] });
+        $b->wait_for('a push', sub { $proxy_b->state->{pushes} > $before[1] });
+    }
+    no_answer_was_slow(totals_of_loads(@loads));
+    stop($lost);
+};
+
+subtest 'pushes that arrive long after the node has given them up' => sub {
+    begin();
+    hits(a => 1, b => 1);
+    all_know();
+    for my $time (1, 2) {
+        my $before = $proxy_a->state->{accepted};
+        $proxy_a->silence;
+        hits(a => 3, b => 1);
+        $a->wait_for('attempts', sub { $proxy_a->state->{accepted} >= $before + 3 });
+        knows($b, -3);
+        hits(a => 2);
+        # All that was sent arrives now.
+        $proxy_a->pass;
+        all_know();
+    }
+    stop($lost);
+};
+
+subtest 'a store that says nothing, under load' => sub {
+    begin();
+    my @loads = loads();
+    pushed_under_load();
+    $_->silence for $proxy_a, $proxy_b;
+    for my $node ($a, $b) {
+        $node->wait_for('an [error]', sub { $node->logged($lost) });
+    }
+    $_->pass for $proxy_a, $proxy_b;
+    pushed_under_load();
+    $_->refuse for $proxy_a, $proxy_b;
+    for my $node ($a, $b) {
+        $node->wait_for('an [error]', sub { $node->logged($lost) == 2 });
+    }
+    $_->pass for $proxy_a, $proxy_b;
+    no_answer_was_slow(totals_of_loads(@loads));
+    stop($lost);
+};
+
+for my $finds ('an address that moves', 'a second server') {
+    subtest "a failover that loses acknowledged writes, to $finds" => sub {
+        my $is_second = $finds eq 'a second server';
+        begin($is_second ? (servers => [$first->{port}, $second->{port}]) : ());
+        my $replication = Proxy->new(port => $port + 8, to => $first->{port});
+        replicate($first => $second, $replication->{port});
+        hits(a => 3, b => 4);
+        all_know();
+        eventually(sub { $second->total(api => 'k') }, counted(), 'the replica is up to date');
+
+        $replication->silence;
+        hits(a => 5, b => 6);
+        all_know();
+        is($second->total(api => 'k'), 7, 'the replica lacks acknowledged writes');
+        $first->kill;
+        $replication->stop;
+        hits(a => 1, b => 1);
+        promote($second);
+        if (!$is_second) {
+            $_->lead_to($second->{port}) for $proxy_a, $proxy_b;
+        }
+        all_know();
+        hits(a => 1, b => 1);
+        all_know();
+        stop($lost);
+    };
+}
+
+subtest 'a failover that loses acknowledged writes, under load' => sub {
+    begin();
+    my @loads = loads();
+    my $replication = Proxy->new(port => $port + 8, to => $first->{port});
+    replicate($first => $second, $replication->{port});
+    pushed_under_load();
+    $replication->silence;
+    pushed_under_load();
+    $replication->stop;
+    promote($second, 'but the old one serves on');
+    # For a while, each node has another primary.
+    $proxy_a->lead_to($second->{port});
+    $proxy_a->reset;
+    eventually(sub { $second->total(api => 'k') > 0 }, 1, 'one node is there');
+    pushed_under_load($a);
+    $first->kill;
+    $proxy_b->lead_to($second->{port});
+    pushed_under_load();
+    no_answer_was_slow(totals_of_loads(@loads));
+    stop($lost);
+};
+
+subtest 'a primary that becomes a replica' => sub {
+    begin(servers => [$first->{port}, $second->{port}]);
+    replicate($first => $second);
+    hits(a => 3, b => 4);
+    all_know();
+    eventually(sub { $second->total(api => 'k') }, counted(), 'the replica is up to date');
+    my @loads = loads();
+    pushed_under_load();
+    promote($second);
+    replicate($second => $first);
+    pushed_under_load();
+    no_answer_was_slow(totals_of_loads(@loads));
+    stop($lost);
+};
+
+subtest 'QUIT with 10,000 unsent diffs' => sub {
+    begin(sync_rate => '10s', zone => '16m');
+    # The first sync is at once, and the next one 10 s later.
+    eventually(sub { defined $redis->cli(HGET => '{rl:api:0}', 'epoch') }, 1, 'the first sync');
+    my $sum = $a->load(map {"key-$_"} 1 .. 10_000)->(10_000);
+    is($sum->{lost}, 0, "$sum->{200} hits");
+    my $unsent = $sum->{200} - sum0(values %{$redis->totals('api')});
+    my $took   = $a->stop;
+    cmp_ok($took, '<', 3, "$unsent unsent hits are pushed in time");
+    my $totals = $redis->totals('api');
+    is(sum0(values %$totals), $sum->{200}, 'all are in Redis');
+    is(scalar keys %$totals,  10_000,      'by their keys');
+    stop();
+};
+
+subtest 'a node that is cut off for longer than a window' => sub {
+    begin(windows => ['366d', '2s']);
+    hits(a => 1, b => 1);
+    all_know();
+    $proxy_a->silence;
+    my $end = int(time / 2) + 3;
+    while (int(time / 2) < $end) {
+        hits(a => 1, b => 2);
+        settle($b) if counted() % 30 == 0;
+    }
+    $proxy_a->pass;
+    all_know();
+    agree_in_short_window('after it');
+    # The old diffs were pushed, or dropped, but do not come back.
+    agree_in_short_window('and later');
+    all_know();
+    stop($lost);
+};
+
+for my $when ('while old workers end', 'when old workers have ended') {
+    subtest "a reload during a push, whose answer comes $when" => sub {
+        begin(store => 'timeout 1s;');
+        hits(a => 1, b => 1);
+        all_know();
+        for my $time (1, 2) {
+            hold_a_push();
+            my $wait = $a->begin_reload;
+            hits(a => 3);
+            $proxy_a->pass if $when =~ /while/;
+            $wait->();
+            hits(a => 2, b => 1);
+            $proxy_a->pass;
+            all_know();
+        }
+        stop($lost);
+    };
+}
+
+subtest 'the worker that syncs is killed during its push' => sub {
+    begin();
+    hits(a => 1, b => 1);
+    all_know();
+    for my $time (1, 2) {
+        my $holder = hold_a_push();
+        kill KILL => $holder;
+        $a->wait_for('a new worker', sub { $a->settled($holder) });
+        hits(a => 2, b => 1);
+        $proxy_a->pass;
+        all_know();
+    }
+    stop(qr/$lost|$killed/);
+};
+
+for my $signal (qw(QUIT TERM)) {
+    subtest "$signal after the worker that syncs was killed during its push" => sub {
+        # So that nobody could sync for 3 s, if the node did not end.
+        begin(store => 'timeout 1s;');
+        hits(a => 1, b => 1);
+        all_know();
+        my $holder = hold_a_push();
+        kill KILL => $holder;
+        $proxy_a->pass;
+        hits(a => 5);
+        my $took = $a->stop(qr/$lost|$killed/, $signal);
+        cmp_ok($took, '<', $signal eq 'QUIT' ? 3 : 1.5, 'ends in time');
+        knows($_) for $redis, $b;
+        stop();
+    };
+}
+
+subtest 'the worker that syncs is stopped during its push, and wakes when another has taken over' => sub {
+    begin(store => 'timeout 1s;');
+    hits(a => 1, b => 1);
+    all_know();
+    for my $time (1 .. 3) {
+        my $holder = hold_a_push();
+        kill STOP => $holder;
+        $a->wait_for('a worker that has stopped', sub { state_of($holder) eq 'T' });
+        # The answer reaches the one that is stopped; the other one asks anew.
+        $proxy_a->pass;
+        hits(a => 5, b => 2);
+        knows($_) for $redis, $b;
+        hits(a => 1);
+        kill CONT => $holder;
+        all_know();
+    }
+    stop($lost);
+};
+
+done_testing();
+
+# What is counted. Requests are for the key k.
+
+my $counted;
+sub counted { return $counted }
+sub total   { return $redis->total(api => 'k', 366 * 24 * 3600 * 1000) }
+
+# Has so many hits be counted on nodes.
+sub hits {
+    my (%hits) = @_;
+    my %nodes  = (a => $a, b => $b);
+    my @failed;
+    for my $name (sort keys %hits) {
+        push @failed, grep { $_ ne 200 } map { $nodes{$name}->hit(hit => 'k') } 1 .. $hits{$name};
+        $counted += $hits{$name};
+    }
+    is("@failed", '', 'hits are answered') if @failed;
+}
+
+# Tests that Redis, or a node, has what was counted, or so much `more`.
+sub knows {
+    my ($who, $more) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    my $rate = $who == $redis ? \&total : sub { $who->rate(ask => 'k') };
+    my $name = $who == $redis ? 'Redis' : "node $who->{name}";
+    eventually($rate, $counted + ($more // 0), "what is counted, in $name");
+}
+
+# Tests that all have what was counted, and that this stays.
+sub all_know {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    knows($_) for $redis, $a, $b;
+    settle($a, $b);
+    is(total(), $counted, 'it stays in Redis');
+    is($_->rate(ask => 'k'), $counted, "it stays on $_->{name}") for $a, $b;
+}
+
+# Waits until each of these nodes has pushed what it counted, and knows what the others did.
+my $settled = 0;
+
+sub settle {
+    my (@nodes) = @_;
+    my $key = 'settle-' . ++$settled;
+    $_->hit(hit => $key) for @nodes;
+    for my $node (@nodes) {
+        $node->wait_for('the hits of all', sub { $node->rate(ask => $key) eq @nodes });
+    }
+}
+
+# In one of the next windows of 2 s, both nodes know exactly what is counted in it.
+sub agree_in_short_window {
+    my ($name) = @_;
+    my $is_right;
+    for my $time (1 .. 5) {
+        my $window = int(time / 2) + 1;
+        $a->wait_for('the next window', sub { int(time / 2) >= $window });
+        hits(a => 3, b => 4);
+        my @rates;
+        until ($is_right || int(time / 2) > $window) {
+            @rates    = map { $_->rate(short => 'k') } $a, $b;
+            $is_right = "@rates" eq '7 7';
+        }
+        last if $is_right;
+        diag("in a window of 2 s: @rates");
+    }
+    ok($is_right, "nodes agree on a window of 2 s, $name");
+}
+
+# Load.
+
+sub loads { return map { $_->load('k') } $a, $b }
+
+# Waits until each of these nodes has pushed a hit that it counts now.
+sub pushed_under_load {
+    my @nodes = @_ ? @_ : ($a, $b);
+    my $key = 'settle-' . ++$settled;
+    $_->hit(hit => "$key-$_->{name}") for @nodes;
+    for my $node (@nodes) {
+        $node->wait_for('a push', sub { eval { $redis->total(api => "$key-$node->{name}") } });
+    }
+}
+
+# Ends loads, tests that what they counted is known to all, and returns their sums.
+sub totals_of_loads {
+    my @sums = map { $_->() } @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    is($_->{lost}, 0, "$_->{200} requests were answered, and none was lost") for @sums;
+    $counted += sum0(map { $_->{200} } @sums);
+    all_know();
+    return @sums;
+}
+
+sub no_answer_was_slow {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    cmp_ok($_->{slowest}, '<', 1, 'every answer was there within a second') for @_;
+}
+
+# Nodes and Redis.
+
+# An empty Redis, to which proxies lead, and two nodes. servers: ports, in place of the proxies'.
+sub begin {
+    my (%conf) = (store => '', sync_rate => '0.1', zone => '4m', windows => ['366d'], @_);
+    $_->kill for $first, $second;
+    $redis = $first;
+    $redis->start;
+    $counted = 0;
+    for my $proxy ($proxy_a, $proxy_b) {
+        $proxy->pass;
+        $proxy->lead_to($first->{port});
+        $proxy->reset;
+    }
+    $a->start(conf(%conf, servers => $conf{servers} // [$proxy_a->{port}]));
+    $b->start(conf(%conf, servers => $conf{servers} // [$proxy_b->{port}]));
+}
+
+# hit counts in all windows; ask and short tell the count in 366 days and in 2 seconds.
+sub conf {
+    my (%conf)  = @_;
+    my $servers = join ' ', map {"server 127.0.0.1:$_;"} @{$conf{servers}};
+    my $limits  = join ' ', map {"limit=1000000/$_"} @{$conf{windows}};
+    my %rules   = (hit => "api $limits", ask => 'api limit=1000000/366d cost=0');
+    $rules{short} = 'api limit=1000000/2s window=fixed cost=0' if @{$conf{windows}} > 1;
+    return (
+        http => <<"        END",
+        ratelimit_store main { strategy redis; $servers $conf{store} }
+        ratelimit_namespace api { store main; sync_rate $conf{sync_rate}; }
+        END
+        rules => \%rules,
+        zone  => $conf{zone},
+    );
+}
+
+sub stop {
+    my ($expected) = @_;
+    $_->stop($expected) for grep { $_->{master} } $a, $b;
+}
+
+# Makes one Redis a replica of the other, and waits until it has everything. at => the port at which
+# it reaches that, if this is another one.
+sub replicate {
+    my ($primary, $replica, $at) = @_;
+    $primary->cli('CONFIG', 'SET', 'repl-diskless-sync-delay', 0);
+    $replica->start if !$replica->{pid};
+    $replica->cli('REPLICAOF', '127.0.0.1', $at // $primary->{port});
+    eventually(sub { $replica->cli('INFO', 'replication') =~ /^master_link_status:up/m }, 1, 'a replica');
+}
+
+# Makes a replica the primary.
+sub promote {
+    my ($replica) = @_;
+    $replica->cli('REPLICAOF', 'NO', 'ONE');
+    $redis = $replica;
+}
+
+# Processes.
+
+# Counts a hit on a, and returns the worker that has pushed it, and waits for the answer in vain.
+sub hold_a_push {
+    $proxy_a->hold;
+    hits(a => 1);
+    my $state;
+    $a->wait_for('a push', sub { $state = $proxy_a->state; $state->{held} });
+    my ($holder) = grep { has_connection($_, $state->{holder}, $proxy_a->{port}) } $a->workers;
+    ok($holder, 'a worker waits for the answer to a push');
+    return $holder;
+}
+
+# Whether a process has the connection from one port to the other.
+sub has_connection {
+    my ($pid, $from, $to) = @_;
+    open my $file, '<', '/proc/net/tcp' or die "cannot read: $!\n";
+    my $ports   = sprintf ':%04X \w+:%04X', $from, $to;
+    my ($inode) = map { (split)[9] } grep {/$ports/} <$file>;
+    return defined $inode && grep { (readlink // '') eq "socket:[$inode]" } glob "/proc/$pid/fd/*";
+}
+
+sub state_of {
+    my ($pid) = @_;
+    open my $file, '<', "/proc/$pid/stat" or return '';
+    my ($state) = (<$file> // '') =~ /^\d+ \(.*\) (\S)/;
+    return $state // '';
+}
