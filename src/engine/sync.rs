@@ -54,6 +54,25 @@ pub(super) struct ShardSync<'n, 'm> {
     only_pushes: bool,
 }
 
+/// Where a cycle looks for changes, in this order: what changes behind it is for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// The places, as the table tells them; `None`: everywhere.
+    places: Option<Vec<(usize, u64)>>,
+    /// How many of them were looked at.
+    next: usize,
+}
+
+impl Search {
+    /// The place that is next, in a table of so many groups.
+    fn place(&self, groups: usize) -> Option<(usize, u64)> {
+        match &self.places {
+            Some(places) => places.get(self.next).copied(),
+            None => (self.next < groups).then_some((self.next, u64::MAX)),
+        }
+    }
+}
+
 /// What a cycle did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -116,6 +135,22 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         }
     }
 
+    /// Where each shard of the namespace is to look for its changes: of several, each key is looked at
+    /// once to tell.
+    pub(super) fn searches(&self) -> Vec<Search> {
+        if self.shards == 1 {
+            return vec![Search::default()];
+        }
+        let (table, namespace) = (self.namespace.table(), self.namespace.index());
+        let shard_of = |key: &[u8]| Shard::number_of(key, self.shards);
+        let divided = table.divide_changes(namespace, self.shards, shard_of);
+        let divided = divided.into_iter().map(|places| Search {
+            places: Some(places),
+            next: 0,
+        });
+        divided.collect()
+    }
+
     /// What is known of the sync.
     pub(super) fn state(&self) -> SyncState<'m> {
         self.state
@@ -127,8 +162,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.state.since_sync(surroundings.monotonic()) < period.saturating_sub(period / 4)
     }
 
-    /// Has whoever syncs now not keep this worker from it any longer. If that is a worker that lives,
-    /// it notices before it changes anything.
+    /// Has whoever syncs now not keep this worker from it any longer.
     pub(super) fn take_over(&self, surroundings: &impl Surroundings) {
         self.state.end_lease(surroundings.monotonic());
     }
@@ -143,6 +177,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         &self,
         strategy: &mut impl Strategy,
         surroundings: &impl Surroundings,
+        search: Search,
         report: &mut Report,
     ) -> Result<bool, SyncError> {
         let now = surroundings.monotonic();
@@ -150,7 +185,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             return Ok(false);
         };
         lease.note_holder(surroundings.process());
-        let result = self.cycle(strategy, &lease, surroundings, report).await;
+        let cycle = self.cycle(strategy, &lease, surroundings, search, report);
+        let result = cycle.await;
         if result.is_ok() {
             lease.note_synced(now);
         }
@@ -178,16 +214,15 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
         surroundings: &impl Surroundings,
+        mut search: Search,
         report: &mut Report,
     ) -> Result<(), SyncError> {
         let windows = self.counters.iter().map(Counter::size);
         // What was not fetched then has to be when it is of use again.
         lease.set_windows(windows.filter(|_| !self.only_pushes))?;
-        // Where changes are looked for next: what changes behind it is for the next cycle.
-        let mut group = 0;
         for _ in 0..MAX_EXCHANGES {
             if self.repair(lease, surroundings.now())? {
-                group = 0;
+                search = Search::default();
             }
             let changes_left;
             let batch = match lease.sealed(self.namespace.table()) {
@@ -204,7 +239,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 }
                 None => {
                     let (records, has_more) =
-                        self.take_changes(lease, surroundings.now(), &mut group);
+                        self.take_changes(lease, surroundings.now(), &mut search);
                     changes_left = has_more;
                     let number = match records.as_slice() {
                         [] => lease.acknowledged(),
@@ -237,12 +272,12 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         lease.repaired().map(|()| true)
     }
 
-    /// The changes for the next batch, from `group` on, and whether there are more.
+    /// The changes for the next batch, and whether there are more.
     fn take_changes(
         &self,
         lease: &Lease<'m>,
         now: UnixMillis,
-        group: &mut usize,
+        search: &mut Search,
     ) -> (Vec<BatchRecord>, bool) {
         let table = self.namespace.table();
         let has_key = |key: &[u8]| self.has_key(key);
@@ -251,8 +286,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         let mut key_bytes: usize = 0;
         let mut records = Vec::new();
         let mut is_full = false;
-        while *group < table.change_groups() {
-            table.take_changes(*group, part, now, |change| {
+        while let Some(place) = search.place(table.change_groups()) {
+            table.take_changes_at(place, part, now, |change| {
                 let len = records.len().saturating_add(change.windows.len());
                 let bytes = key_bytes.saturating_add(change.key.len());
                 let fits = len <= capacity && bytes <= Batch::MAX_KEY_BYTES;
@@ -267,7 +302,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             if is_full {
                 break;
             }
-            *group = group.saturating_add(1);
+            search.next = search.next.saturating_add(1);
         }
         (records, is_full)
     }

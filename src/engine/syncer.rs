@@ -72,8 +72,10 @@ impl<'n, 'm> Syncer<'n, 'm> {
         let (start, connects) = (surroundings.monotonic(), strategy.connects());
         let mut report = Report::default();
         let (mut is_at_first, mut is_all, mut failure) = (true, true, None);
-        for shard in &self.shards {
-            match shard.sync(strategy, surroundings, &mut report).await {
+        let searches = self.shards.first().map(ShardSync::searches);
+        for (shard, search) in self.shards.iter().zip(searches.unwrap_or_default()) {
+            let synced = shard.sync(strategy, surroundings, search, &mut report);
+            match synced.await {
                 Ok(true) => {}
                 // That one has just begun, and will come to all.
                 Ok(false) if is_at_first => return Ok(None),

@@ -7,6 +7,7 @@ use super::atomic::{
 };
 use super::claim::meta_of;
 use super::columns::Columns;
+use super::division::Part;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
 use super::places::Place;
@@ -26,34 +27,6 @@ pub struct CounterRef {
 impl CounterRef {
     pub(super) fn index_and_salt(self) -> (u32, u16) {
         (self.index, self.meta.salt().bits())
-    }
-}
-
-/// Tells which keys are meant.
-pub type HasKey<'p> = &'p dyn Fn(&[u8]) -> bool;
-
-/// The counters that a sync is about.
-#[derive(Clone, Copy)]
-pub struct Part<'p> {
-    /// Those of this namespace.
-    pub namespace: NamespaceIndex,
-    /// Of them, those whose keys are such; `None`: all.
-    pub has_key: Option<HasKey<'p>>,
-}
-
-/// All of a namespace.
-impl From<NamespaceIndex> for Part<'_> {
-    fn from(namespace: NamespaceIndex) -> Self {
-        Part {
-            namespace,
-            has_key: None,
-        }
-    }
-}
-
-impl Part<'_> {
-    fn has(&self, change: &Change) -> bool {
-        change.namespace == self.namespace && self.has_key.is_none_or(|has| has(&change.key))
     }
 }
 
@@ -124,13 +97,23 @@ impl<'m> CounterTable<'m> {
         group: usize,
         part: impl Into<Part<'p>>,
         now: UnixMillis,
+        visit: impl FnMut(Change),
+    ) {
+        self.take_changes_at((group, u64::MAX), part.into(), now, visit);
+    }
+
+    /// The same of those counters of a group whose bits are set.
+    pub fn take_changes_at(
+        &self,
+        (group, bits): (usize, u64),
+        part: Part<'_>,
+        now: UnixMillis,
         mut visit: impl FnMut(Change),
     ) {
-        let part = part.into();
         let Some(word) = self.parts.changes.get(group) else {
             return;
         };
-        let mut changed = word.load(Acquire);
+        let mut changed = word.load(Acquire) & bits;
         while changed != 0 {
             let bit = changed.trailing_zeros();
             changed &= changed.wrapping_sub(1);
@@ -231,17 +214,6 @@ impl<'m> CounterTable<'m> {
             if meta.is_counter() && meta.is_synced() && self.is_in(part, place, false) {
                 visit(place);
             }
-        }
-    }
-
-    /// Whether a counter is in `part`; `otherwise` if that depends on its name and it has none.
-    fn is_in(&self, part: Part<'_>, place: Place<'m>, otherwise: bool) -> bool {
-        if place.meta.namespace() != part.namespace {
-            return false;
-        }
-        match part.has_key {
-            Some(has) => self.name_of(place).map_or(otherwise, |key| has(&key)),
-            None => true,
         }
     }
 
