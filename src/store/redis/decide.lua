@@ -181,7 +181,7 @@ end
 local function apply(shard, charged, last, count, packed)
   local stream, life = shard.base .. 's', LIFE / 2
   -- Whether it is time for what need not be done each time.
-  local seldom = math.floor(sequence(last) / SELDOM) ~= math.floor(shard.sequence / SELDOM)
+  local seldom = math.floor(shard.after / SELDOM) ~= math.floor(shard.before / SELDOM)
   call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
   for _, of in ipairs(charged) do
     local place, sets, adds = of[1], of[2], of[3]
@@ -221,10 +221,10 @@ for _, shard in ipairs(shards) do
   end
   if count > 0 then
     local packed = cmsgpack.pack(changes)
-    shard.sequence = sequence(shard.position)
-    local after = shard.sequence + #packed + OVERHEAD
+    shard.before = sequence(shard.position)
+    shard.after = shard.before + #packed + OVERHEAD
     -- The tag is the time: another server gives an entry this sequence at another microsecond.
-    local last = string.format('%.0f-%s%06d', after, time[1], time[2])
+    local last = string.format('%.0f-%s%06d', shard.after, time[1], time[2])
     -- The first write, as one that needs memory: if it is refused, nothing was done yet.
     call('HSET', shard.key, 'position', last)
     written = true

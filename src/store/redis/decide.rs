@@ -3,6 +3,7 @@
 //! What questions have in common is sent once, since most of them differ in nothing but their keys;
 //! and what the script need not compute is left to this side, since all nodes share the server.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use redis::{Cmd, Value};
@@ -155,11 +156,13 @@ impl<'q> Asked<'q> {
             form.push(length(&question.limits));
             form.extend(limits);
 
-            let new = u16::try_from(self.forms.len()).ok()?.checked_add(1)?;
-            let form = *forms.entry(form).or_insert_with_key(|form| {
-                self.forms.push(form.clone());
-                new
-            });
+            let form = match forms.entry(form) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    self.forms.push(new.key().clone());
+                    *new.insert(u16::try_from(self.forms.len()).ok()?)
+                }
+            };
             self.questions.extend(form.to_be_bytes());
             for slot in slots {
                 // At most 1000.
@@ -241,4 +244,50 @@ fn number(index: usize) -> i64 {
 
 fn length<T>(list: &[T]) -> i64 {
     i64::try_from(list.len()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance::question;
+
+    #[test]
+    fn what_questions_have_in_common_is_sent_once() {
+        let mut questions: Vec<_> = ["a", "b", "a"]
+            .map(|key| question(key, WindowType::Sliding, 5))
+            .into();
+        let asked = Asked::new(&questions).unwrap();
+        assert_eq!(asked.forms, [[0, 1, 1, 1000, 1, 1, 1, 5000, 1000]]);
+        // Each form and key, in two bytes.
+        assert_eq!(asked.questions, [0, 1, 0, 1, 0, 1, 0, 2, 0, 1, 0, 1]);
+        assert_eq!(
+            asked.places.into_values().collect::<Vec<_>>(),
+            [[b"a", b"b"]]
+        );
+
+        questions[1].counts_rejected = true;
+        let asked = Asked::new(&questions).unwrap();
+        assert_eq!(asked.forms.len(), 2);
+        assert_eq!(asked.questions, [0, 1, 0, 1, 0, 2, 0, 2, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn there_are_as_many_forms_as_two_bytes_can_tell() {
+        let questions = |count| -> Vec<_> {
+            let hits = (1..=count).map(|hits| question("a", WindowType::Fixed, hits));
+            hits.collect()
+        };
+        assert!(Asked::new(&questions(65_535)).is_some());
+        assert!(Asked::new(&questions(65_536)).is_none());
+    }
+
+    #[test]
+    fn places_have_no_more_keys_than_a_script_can_hold() {
+        let of_key = |key: u32| question(&format!("{key}"), WindowType::Fixed, 1);
+        let questions: Vec<_> = (0..2500).chain(0..2500).map(of_key).collect();
+        let asked = Asked::new(&questions).unwrap();
+        let lengths: Vec<_> = asked.places.values().map(Vec::len).collect();
+        assert_eq!(lengths, [1000, 1000, 500]);
+        assert_eq!(asked.forms.len(), 3);
+    }
 }

@@ -267,6 +267,53 @@ fn counts_that_a_script_cannot_compute_are_exact_too() {
 }
 
 #[test]
+fn counts_are_in_a_table_again_some_time_after_a_restart() {
+    let mut server = Server::start(&["--save", "3600 1"]);
+    block_on(async {
+        let (mut node, epoch) = asking(&server).await;
+        let now = node.ask(&[one()]).await.now;
+        let counts = format!("{SHARD}:{epoch}:3600000:{}", HOUR.at(now).number);
+        let encoding = |server: &Server| -> String {
+            let encoding = ["OBJECT", "ENCODING", &counts];
+            server.ask(&encoding).unwrap()
+        };
+        assert_eq!(encoding(&server), "hashtable");
+        let _: String = server.ask(&["SAVE"]).unwrap();
+        server.kill();
+        server.start_again();
+        assert_ne!(encoding(&server), "hashtable");
+        let mut node = Asking::new(connect(server.tcp()));
+        assert_eq!(counted(&node.ask(&[one()]).await), [2]);
+        assert_ne!(encoding(&server), "hashtable");
+        // A change of 64 kB, most of which is in another hash.
+        let large = question(&"b".repeat(65535), WindowType::Fixed, 1);
+        node.ask(&[one(), large]).await;
+        assert_eq!(encoding(&server), "hashtable");
+        let keys: Vec<String> = server.ask(&["HKEYS", &counts]).unwrap();
+        assert_eq!(keys, ["a"]);
+        assert_eq!(counted(&node.ask(&[one()]).await), [4]);
+    });
+}
+
+#[test]
+fn the_primary_that_sentinels_know_decides() {
+    let primary = Server::start(&[]);
+    let sentinel = Server::start_sentinel(&[]);
+    sentinel.watch(&primary);
+    let (options, redis) = options(&[sentinel.tcp()]);
+    let redis = RedisOptions {
+        topology: Topology::Sentinel {
+            master: "main".into(),
+            credentials: Credentials::default(),
+        },
+        ..redis
+    };
+    let mut node = Asking::new(Redis::new(&options, &redis));
+    assert_eq!(counted(&block_on(node.ask(&[one()]))), [1]);
+    assert_eq!(primary.ask::<i64>(&["EXISTS", SHARD]).unwrap(), 1);
+}
+
+#[test]
 fn a_cluster_does_not_decide_yet() {
     let (options, redis) = options(&[ServerAddress::Unix("/nonexistent".into())]);
     let redis = RedisOptions {
