@@ -112,7 +112,7 @@ for my $what (sort keys %on_error) {
         my %requests = $a->body('/metrics') =~ /^ratelimit_requests_total\{namespace="api",result="(\w+)"\} (\d+)/mg;
         is_deeply(\%requests, {passed => 0, rejected => 0, rejected_dry_run => 0, error => 7}, 'counted as errors');
         $redis->start;
-        eventually(sub { $a->status(hit => 'back') }, 'PASSED', 'the store is back');
+        eventually(sub { $a->status(ask => 'back') }, 'PASSED', 'the store is back');
         my $pushed = $what eq 'local' ? 2 : 0;
         eventually(sub { $redis->total(api => 'k') }, $pushed, 'what was admitted here is pushed');
         stop($lost);
