@@ -455,7 +455,7 @@ expected strategy redis
 
 === sync_rate: a namespace in a Redis Cluster needs room for its shards
 --- http_config
-    ratelimit_store many { strategy redis; cluster on; } # here
+    ratelimit_store many { strategy redis; cluster on; }
     ratelimit_namespace api { store many; sync_rate 1; } # here
 --- must_die
 --- error_log
