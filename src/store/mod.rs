@@ -13,6 +13,8 @@ mod block_tests;
 pub(crate) mod conformance;
 pub mod error;
 pub mod options;
+#[cfg(all(test, not(loom)))]
+mod proxy;
 #[cfg(not(loom))]
 pub mod redis;
 pub mod server;

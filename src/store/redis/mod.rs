@@ -13,7 +13,7 @@ mod cost_tests;
 mod failure;
 mod key;
 #[cfg(test)]
-mod proxy;
+mod one_answer;
 mod script;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -7,7 +7,7 @@ mod servers;
 
 use core::time::Duration;
 
-use super::proxy::{self, Proxy};
+use super::one_answer::with_one_answer;
 use super::testing::{Server, connect, options, tcp};
 use super::{Redis, Step};
 use crate::store::conformance::{
@@ -15,6 +15,7 @@ use crate::store::conformance::{
 };
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::{Credentials, Secret, TlsOptions, Topology};
+use crate::store::proxy::Proxy;
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Batch, Diff, Pushed, Strategy};
 
