@@ -4,6 +4,7 @@
 //! living node reaches the store once. What makes it so is told in [`crate::store::strategy`] (the
 //! store applies a batch once) and in [`crate::table::Lease`] (a batch is sent again as it was).
 
+use core::cell::Cell;
 use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -44,6 +45,8 @@ pub struct Syncer<'n, 'm> {
     counters: Vec<Counter>,
     /// How long the lease is taken for, in milliseconds.
     lifetime: u64,
+    /// When this worker is to purge next.
+    purge_at: Cell<MonotonicMillis>,
 }
 
 /// What a cycle did.
@@ -70,6 +73,8 @@ pub enum SyncError {
 const MARGIN: Duration = Duration::from_secs(60);
 /// The most counters that are fetched at once.
 const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
+/// How long a store that has nothing more to purge is left alone, in milliseconds.
+const PURGE_PAUSE: u64 = 10_000;
 /// The most exchanges in one cycle: more than a full table needs, unless the store is not itself.
 const MAX_EXCHANGES: usize = 1 << 20;
 
@@ -91,6 +96,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
             state: namespace.sync_state()?,
             counters: counters.collect(),
             lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
+            purge_at: Cell::new(MonotonicMillis(0)),
         })
     }
 
@@ -220,6 +226,29 @@ impl<'n, 'm> Syncer<'n, 'm> {
             if !more && !changes_left {
                 break;
             }
+        }
+        self.purge(strategy, lease, surroundings, report).await
+    }
+
+    /// Has the store purge what has ended, if it was not asked to lately: about as much as was
+    /// pushed, at most, so that a store that has to be asked keeps up.
+    async fn purge(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        surroundings: &impl Surroundings,
+        report: &Report,
+    ) -> Result<(), SyncError> {
+        if surroundings.monotonic() < self.purge_at.get() {
+            return Ok(());
+        }
+        for _ in 0..=report.pushed / Batch::MAX_DIFFS {
+            if !strategy.purge(&self.shard, surroundings.now()).await? {
+                let next = surroundings.monotonic().0.saturating_add(PURGE_PAUSE);
+                self.purge_at.set(MonotonicMillis(next));
+                break;
+            }
+            lease.renew(surroundings.monotonic(), self.lifetime)?;
         }
         Ok(())
     }
