@@ -25,7 +25,7 @@ use super::zone::Zone;
 use crate::engine::{Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, SyncMode};
 use crate::policy::window::WindowSize;
-use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
+use crate::store::options::{StoreOptions, Strategy, Topology};
 use crate::table::{CounterTable, SyncState};
 
 pub(super) use directives::COMMANDS;
@@ -104,7 +104,6 @@ pub(super) struct SyncedNamespace {
     /// Whether it is this namespace that tells of the store, if several have it.
     pub(super) is_reporter: bool,
     pub(super) options: StoreOptions,
-    pub(super) redis: RedisOptions,
 }
 
 /// A place in a configuration file.
@@ -331,7 +330,8 @@ impl StoreConf {
     /// Checks whether this version can sync with the store.
     fn check_support(&self) -> Result<(), Failure> {
         let unsupported = match &self.options.strategy {
-            Strategy::Postgres(_) => "strategy postgres",
+            Strategy::Postgres(_) if self.options.tls.is_some() => "tls on",
+            Strategy::Postgres(_) => return Ok(()),
             Strategy::Redis(redis) if redis.topology == Topology::Cluster => "cluster on",
             Strategy::Redis(redis) if redis.topology != Topology::Single => "sentinel_master",
             Strategy::Redis(_) if self.options.tls.is_some() => "tls on",
@@ -341,7 +341,7 @@ impl StoreConf {
             self.origin.clone(),
             format!(
                 "ratelimit_store \"{}\": {unsupported} is not supported by this version: \
-                 expected a single Redis server, without tls",
+                 expected a single Redis server or a Postgres, without tls",
                 self.name
             ),
         ))
@@ -393,9 +393,6 @@ impl NamespaceConf {
         let options = &self.definition.get()?.options;
         let name = options.store.as_deref()?;
         let store = stores.iter().find(|store| *store.name == *name)?;
-        let Strategy::Redis(redis) = &store.options.strategy else {
-            return None;
-        };
         let StoreOptions {
             servers,
             connect_timeout,
@@ -416,7 +413,6 @@ impl NamespaceConf {
             store: name.into(),
             is_reporter: false,
             options: store.options.clone(),
-            redis: redis.clone(),
         })
     }
 }

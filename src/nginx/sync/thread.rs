@@ -17,8 +17,10 @@ use super::wake::Waker;
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::error::StoreError;
+use crate::store::options::Strategy as Kind;
+use crate::store::postgres::Postgres;
 use crate::store::redis::Redis;
-use crate::store::strategy::Strategy as _;
+use crate::store::strategy::Strategy;
 use crate::table::SyncState;
 
 /// The background thread of a worker.
@@ -111,7 +113,20 @@ impl Thread {
             let _at_end = at_end;
             let tasks = LocalSet::new();
             for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
-                tasks.spawn_local(serve(number, namespace, commands, results.clone()));
+                let results = results.clone();
+                tasks.spawn_local(async move {
+                    let options = &namespace.options;
+                    match &options.strategy {
+                        Kind::Redis(own) => {
+                            let store = Redis::new(options, own);
+                            serve(number, &namespace, store, commands, results).await;
+                        }
+                        Kind::Postgres(own) => {
+                            let store = Postgres::new(options, own);
+                            serve(number, &namespace, store, commands, results).await;
+                        }
+                    }
+                });
             }
             runtime.block_on(tasks);
             // A name may still be looked up, which can take long.
@@ -166,7 +181,8 @@ impl Thread {
 /// Does what is asked for of one namespace.
 async fn serve(
     number: usize,
-    namespace: SyncedNamespace,
+    namespace: &SyncedNamespace,
+    mut store: impl Strategy,
     mut commands: UnboundedReceiver<Command>,
     results: Results,
 ) {
@@ -176,11 +192,10 @@ async fn serve(
         lease_lifetime,
         period,
         ..
-    } = &namespace;
+    } = namespace;
     let Some(syncer) = Syncer::new(counters, sizes, *lease_lifetime) else {
         return;
     };
-    let mut store = Redis::new(&namespace.options, &namespace.redis);
     let note = |result: Result<Option<Report>, SyncError>| {
         // At once: when nginx looks at it, another worker may have been at the store since.
         let news = namespace
