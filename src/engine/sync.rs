@@ -75,6 +75,8 @@ const MARGIN: Duration = Duration::from_secs(60);
 const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
 /// How long a store that has nothing more to purge is left alone, in milliseconds.
 const PURGE_PAUSE: u64 = 10_000;
+/// For how many counters that were pushed a store is asked once more, if it has more.
+const PURGE_SHARE: usize = Batch::MAX_DIFFS / 2;
 /// The most exchanges in one cycle: more than a full table needs, unless the store is not itself.
 const MAX_EXCHANGES: usize = 1 << 20;
 
@@ -242,7 +244,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         if surroundings.monotonic() < self.purge_at.get() {
             return Ok(());
         }
-        for _ in 0..=report.pushed / Batch::MAX_DIFFS {
+        for _ in 0..=report.pushed / PURGE_SHARE {
             if !strategy.purge(&self.shard, surroundings.now()).await? {
                 let next = surroundings.monotonic().0.saturating_add(PURGE_PAUSE);
                 self.purge_at.set(MonotonicMillis(next));

@@ -49,6 +49,9 @@ struct Store {
     counts: BTreeMap<Name, i64>,
     changes: Vec<(u64, NodeId, Name)>,
     now: u64,
+    /// How often it was asked to purge, and how often it has something left.
+    purges: usize,
+    left: usize,
 }
 
 /// A worker's connection to it.
@@ -211,7 +214,11 @@ impl Strategy for Memory {
     }
 
     async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        Ok(false)
+        let store = &mut *self.store.borrow_mut();
+        store.purges += 1;
+        let had_more = store.left > 0;
+        store.left = store.left.saturating_sub(1);
+        Ok(had_more)
     }
 }
 
@@ -513,6 +520,32 @@ fn a_window_that_is_new_to_the_configuration_is_fetched() {
     assert_eq!(nodes[1].rate(b"a"), Hits::ZERO);
     sync(&[hour, size()]);
     assert_eq!(nodes[1].rate(b"a"), hits(5));
+}
+
+#[test]
+fn a_store_is_asked_to_purge_now_and_then_and_as_often_as_keeps_up() {
+    let (store, nodes) = cluster(1);
+    let (node, lifetime) = (&nodes[0], Duration::from_millis(LIFETIME));
+    let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
+    let mut strategy = node.strategy.clone();
+    let mut purges_of_a_sync = |after: u64| {
+        node.time.monotonic.update(|now| now + after);
+        let before = store.borrow().purges;
+        let mut sync = Box::pin(syncer.sync(&mut strategy, node.time));
+        let waker = Waker::noop();
+        let result = sync.as_mut().poll(&mut Context::from_waker(waker));
+        assert!(matches!(result, Poll::Ready(Ok(Some(_)))), "{result:?}");
+        store.borrow().purges - before
+    };
+    assert_eq!(purges_of_a_sync(0), 1);
+    assert_eq!(purges_of_a_sync(9_999), 0);
+    assert_eq!(purges_of_a_sync(1), 1);
+    store.borrow_mut().left = 100;
+    assert_eq!(purges_of_a_sync(10_000), 1);
+    // There is more, but no reason to hurry.
+    assert_eq!(purges_of_a_sync(1), 1);
+    (0..250_u16).for_each(|n| node.hit(&n.to_ne_bytes(), hits(1)));
+    assert_eq!(purges_of_a_sync(1), 2);
 }
 
 #[test]
