@@ -265,6 +265,22 @@ for my $signal (qw(QUIT TERM)) {
     };
 }
 
+subtest 'the number of connections does not grow' => sub {
+    with_postgres();
+    $_->start(conf()) for $a, $b;
+    my @loads = map { $_->load(map {"key-$_"} 1 .. 3000) } $a, $b;
+    my $most = 0;
+    for (1 .. 20) {
+        pushed_under_load();
+        my $count = $postgres->sql(
+            q(SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ngx%'));
+        $most = $count if $count > $most;
+    }
+    $_->() for @loads;
+    cmp_ok($most, '<=', 4, "2 nodes of 2 workers have $most connections at most");
+    stop();
+};
+
 subtest 'the schema, the grants and the user of the README' => sub {
     with_postgres();
     open my $file, '<', "$FindBin::Bin/../README.md" or die "cannot read: $!\n";

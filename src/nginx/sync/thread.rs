@@ -23,6 +23,9 @@ use crate::store::redis::Redis;
 use crate::store::strategy::Strategy;
 use crate::table::SyncState;
 
+/// After how many periods in which others synced a worker gives its connection up.
+const MAX_IDLE: u32 = 20;
+
 /// The background thread of a worker.
 pub(super) struct Thread {
     commands: Vec<UnboundedSender<Command>>,
@@ -118,12 +121,12 @@ impl Thread {
                     let options = &namespace.options;
                     match &options.strategy {
                         Kind::Redis(own) => {
-                            let store = Redis::new(options, own);
-                            serve(number, &namespace, store, commands, results).await;
+                            let connect = || Redis::new(options, own);
+                            serve(number, &namespace, connect, commands, results).await;
                         }
                         Kind::Postgres(own) => {
-                            let store = Postgres::new(options, own);
-                            serve(number, &namespace, store, commands, results).await;
+                            let connect = || Postgres::new(options, own);
+                            serve(number, &namespace, connect, commands, results).await;
                         }
                     }
                 });
@@ -178,11 +181,11 @@ impl Thread {
     }
 }
 
-/// Does what is asked for of one namespace.
-async fn serve(
+/// Does what is asked for of one namespace. `connect` makes a strategy, which connects when used.
+async fn serve<S: Strategy>(
     number: usize,
     namespace: &SyncedNamespace,
-    mut store: impl Strategy,
+    connect: impl Fn() -> S,
     mut commands: UnboundedReceiver<Command>,
     results: Results,
 ) {
@@ -207,11 +210,23 @@ async fn serve(
             news: news.unwrap_or_default(),
         });
     };
+    let mut store = connect();
+    let mut turns_of_others: u32 = 0;
     while let Some(command) = commands.recv().await {
         match command {
             // All workers have a timer: the node syncs once in a period.
-            Command::Sync if syncer.is_fresh(*period, &System) => note(Ok(None)),
-            Command::Sync => note(syncer.sync(&mut store, &System).await),
+            Command::Sync if syncer.is_fresh(*period, &System) => {
+                turns_of_others = turns_of_others.saturating_add(1);
+                if turns_of_others == MAX_IDLE {
+                    // Closes the connection, so that a node has few.
+                    store = connect();
+                }
+                note(Ok(None));
+            }
+            Command::Sync => {
+                turns_of_others = 0;
+                note(syncer.sync(&mut store, &System).await);
+            }
             Command::Finish(until) => {
                 // The other half is for an exchange.
                 let begin = Instant::now();
