@@ -233,7 +233,7 @@ impl Link {
                 SchemaError::Failed(error) => self.failure(&error),
                 SchemaError::OtherShape(table) => Failure::Unusable(
                     format!(
-                        "table {table} has another shape than ours: drop it, or name another one"
+                        "table {table} has another shape than ours: drop it, or use another name"
                     )
                     .into(),
                 ),

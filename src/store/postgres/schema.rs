@@ -89,6 +89,12 @@ impl Tables {
         for statement in SCHEMA.split_inclusive(";\n").filter(is_of_missing) {
             client.batch_execute(&self.fill(statement)).await?;
         }
+        if !missing.is_empty() && !missing.contains(&"epochs") {
+            // What was in the others is lost, so that the nodes are to restore it.
+            let end = "UPDATE {epochs} SET ended_at = now() WHERE ended_at IS NULL";
+            client.batch_execute(&self.fill(end)).await?;
+        }
+        self.missing(client).await?;
         client.batch_execute("COMMIT").await?;
         Ok(())
     }
@@ -105,14 +111,16 @@ impl Tables {
         for message in client.simple_query(&query).await? {
             if let SimpleQueryMessage::Row(row) = message {
                 let column = |column: usize| row.try_get(column).map(Option::unwrap_or_default);
-                found.push((column(0)?.to_owned(), column(1)?.to_owned()));
+                found.push([column(0)?, column(1)?, column(2)?].map(ToOwned::to_owned));
             }
         }
+        // What a crash does to one, it does to all.
+        let persistence = found.first().map(|[_, persistence, _]| persistence);
         let mut missing = Vec::new();
         for (table, shape) in SHAPES {
-            match found.iter().find(|(name, _)| name == table) {
+            match found.iter().find(|[name, ..]| name == table) {
                 None => missing.push(table),
-                Some((_, is)) if is == shape => {}
+                Some([_, kept, is]) if is == shape && Some(kept) == persistence => {}
                 Some(_) => {
                     let name = self.fill(&format!("{{{table}}}"));
                     return Err(SchemaError::OtherShape(name.into()));

@@ -1,5 +1,5 @@
--- What the tables that are there are like: kind, columns, and what is unique.
-SELECT name, relkind::text || ': ' || (
+-- What the tables that are there are like: persistence; kind, columns, and what is unique.
+SELECT name, relpersistence, relkind::text || ': ' || (
     SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', '
         ORDER BY attname COLLATE "C")
     FROM pg_catalog.pg_attribute

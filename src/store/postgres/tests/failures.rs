@@ -61,16 +61,18 @@ fn a_server_that_crashed_has_no_epoch() {
 }
 
 #[test]
-fn a_table_that_was_dropped_is_made_again() {
-    let schema = Schema::new();
-    block_on(async {
-        let mut node = Node::join(schema.connect(), shard("api")).await;
-        node.push(vec![hits("a", 1)]).await;
-        schema.ask("DROP TABLE {}.rl_counters_epochs");
-        let error = failure(&mut node, 2).await;
-        assert!(matches!(error.failure, Failure::Failed(_)), "{error}");
-        assert_eq!(node.send(2, vec![hits("a", 1)]).await, Pushed::NoEpoch);
-    });
+fn if_a_table_was_dropped_all_counts_are_restored() {
+    for table in ["", "_epochs", "_nodes", "_changes"] {
+        let schema = Schema::new();
+        block_on(async {
+            let mut node = Node::join(schema.connect(), shard("api")).await;
+            node.push(vec![hits("a", 1)]).await;
+            schema.ask(&format!("DROP TABLE {{}}.rl_counters{table}"));
+            let error = failure(&mut node, 2).await;
+            assert!(matches!(error.failure, Failure::Failed(_)), "{error}");
+            assert_eq!(node.send(2, vec![hits("a", 1)]).await, Pushed::NoEpoch);
+        });
+    }
 }
 
 #[test]

@@ -49,6 +49,22 @@ fn a_table_of_another_shape_is_an_error() {
 }
 
 #[test]
+fn tables_may_be_logged_if_all_are() {
+    const TABLES: [&str; 4] = ["", "_epochs", "_nodes", "_changes"];
+    let schema = Schema::new();
+    block_on(async {
+        open(&mut schema.connect()).await.unwrap();
+        for table in &TABLES[1..] {
+            schema.ask(&format!("ALTER TABLE {{}}.rl_counters{table} SET LOGGED"));
+            let error = open(&mut schema.connect()).await.unwrap_err();
+            assert!(matches!(error.failure, Failure::Unusable(_)), "{error}");
+        }
+        schema.ask("ALTER TABLE {}.rl_counters SET LOGGED");
+        open(&mut schema.connect()).await.unwrap();
+    });
+}
+
+#[test]
 fn names_are_kept_as_they_are_written() {
     let server = Server::shared();
     server.ask("CREATE SCHEMA \"Order\"");
