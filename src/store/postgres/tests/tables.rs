@@ -145,7 +145,7 @@ fn what_is_not_needed_any_more_is_purged_in_steps() {
         {
             steps += 1;
         }
-        assert_eq!(steps, 3);
+        assert_eq!(steps, 6);
         assert_eq!((count(""), count("_nodes")), (1, 1));
         // An epoch that ended lately stays, with nothing in it.
         assert_eq!((count("_epochs"), count("_changes")), (3, 3));

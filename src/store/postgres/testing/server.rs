@@ -13,21 +13,16 @@ use std::thread;
 
 use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
-use super::Postgres;
-use crate::store::conformance::{Fixture, block_on};
-use crate::store::options::{
-    Credentials, PostgresOptions, Secret, StoreOptions, Strategy as Kind, TableName,
-};
+use crate::store::conformance::block_on;
 use crate::store::server::ServerAddress;
-use crate::store::strategy::{Shard, Strategy};
 
 /// A server on a port and a socket of its own, in a directory of its own. It ends with the value,
 /// and with this process in any case.
-pub(super) struct Server {
+pub(in super::super) struct Server {
     /// A shell that ends the server as it is told to, or when nobody can tell it anything any more.
     guard: Child,
     dir: PathBuf,
-    pub(super) port: u16,
+    pub(in super::super) port: u16,
 }
 
 /// What the guard does: `$1` is the directory, the rest is the server's command.
@@ -42,17 +37,17 @@ wait $server
 "#;
 
 /// Who must give a password to come in through the port; anybody else need not.
-pub(super) const LOCKED: &str = "alice";
+pub(in super::super) const LOCKED: &str = "alice";
 
 impl Server {
     /// The server that tests share which do nothing to it as a whole.
-    pub(super) fn shared() -> &'static Server {
+    pub(in super::super) fn shared() -> &'static Server {
         static SHARED: OnceLock<Server> = OnceLock::new();
         SHARED.get_or_init(|| Server::start(&[]))
     }
 
     /// Starts a server, which is ready then. `settings` are `name=value`.
-    pub(super) fn start(settings: &[&str]) -> Server {
+    pub(in super::super) fn start(settings: &[&str]) -> Server {
         let template = template();
         Server::start_in(new_dir(), settings, |data| {
             run("cp", &["-a".as_ref(), template.as_ref(), data.as_ref()]);
@@ -60,7 +55,7 @@ impl Server {
     }
 
     /// Starts a replica of this server.
-    pub(super) fn start_replica(&self) -> Server {
+    pub(in super::super) fn start_replica(&self) -> Server {
         Server::start_in(new_dir(), &[], |data| {
             let port = self.port.to_string();
             let backup = program("pg_basebackup");
@@ -139,12 +134,15 @@ impl Server {
     }
 
     /// The rows of a query, as text, from a connection of its own.
-    pub(super) fn ask(&self, query: &str) -> Vec<Vec<String>> {
+    pub(in super::super) fn ask(&self, query: &str) -> Vec<Vec<String>> {
         self.try_ask(query)
             .unwrap_or_else(|error| panic!("{query}: {error:?}"))
     }
 
-    pub(super) fn try_ask(&self, query: &str) -> Result<Vec<Vec<String>>, tokio_postgres::Error> {
+    pub(in super::super) fn try_ask(
+        &self,
+        query: &str,
+    ) -> Result<Vec<Vec<String>>, tokio_postgres::Error> {
         let ask = async {
             let session = self.session().await?;
             session.simple_query(query).await
@@ -164,12 +162,14 @@ impl Server {
     }
 
     /// The first column of the first row of a query.
-    pub(super) fn value(&self, query: &str) -> String {
+    pub(in super::super) fn value(&self, query: &str) -> String {
         self.ask(query).swap_remove(0).swap_remove(0)
     }
 
     /// A session of the superuser.
-    pub(super) async fn session(&self) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+    pub(in super::super) async fn session(
+        &self,
+    ) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
         let stream = tokio::net::UnixStream::connect(self.socket()).await;
         let Ok(stream) = stream else {
             // There is no other way to make an error of that kind.
@@ -182,27 +182,27 @@ impl Server {
         Ok(client)
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(in super::super) fn socket(&self) -> PathBuf {
         self.dir.join(format!(".s.PGSQL.{}", self.port))
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    pub(in super::super) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    pub(super) fn tcp(&self) -> ServerAddress {
+    pub(in super::super) fn tcp(&self) -> ServerAddress {
         let host = "127.0.0.1".into();
         let port = self.port;
         ServerAddress::Tcp { host, port }
     }
 
     /// Shuts the server down as its administrator does.
-    pub(super) fn stop(&mut self) {
+    pub(in super::super) fn stop(&mut self) {
         self.tell("stop");
     }
 
     /// Has the server end at once, as if it had crashed.
-    pub(super) fn crash(&mut self) {
+    pub(in super::super) fn crash(&mut self) {
         self.tell("crash");
     }
 
@@ -214,13 +214,13 @@ impl Server {
     }
 
     /// Starts a server that has ended again, in the same place.
-    pub(super) fn start_again(&mut self) {
+    pub(in super::super) fn start_again(&mut self) {
         self.guard = spawn(&self.dir, self.port);
         assert!(self.becomes_ready());
     }
 
     /// Sends all of the server's processes a signal: `STOP`, `CONT`.
-    pub(super) fn signal(&self, name: &str) {
+    pub(in super::super) fn signal(&self, name: &str) {
         let file = fs::read_to_string(self.dir.join("data/postmaster.pid")).unwrap();
         let main = file.lines().next().unwrap().to_owned();
         // The first one is stopped first, so that it starts no others.
@@ -346,119 +346,4 @@ fn program(name: &str) -> PathBuf {
 fn run(program: &str, arguments: &[&OsStr]) {
     let status = Command::new(program).args(arguments).status();
     assert!(status.unwrap().success(), "{program}");
-}
-
-/// The options of a store with these servers, in a schema of this name.
-pub(super) fn options(servers: &[ServerAddress], schema: &str) -> (StoreOptions, PostgresOptions) {
-    let postgres = PostgresOptions {
-        database: "postgres".into(),
-        table: TableName {
-            schema: Some(schema.into()),
-            name: "rl_counters".into(),
-        },
-    };
-    let options = StoreOptions {
-        strategy: Kind::Postgres(postgres.clone()),
-        servers: servers.to_vec(),
-        credentials: Credentials::default(),
-        // Long enough for a machine that is busy.
-        connect_timeout: Duration::from_secs(20),
-        timeout: Duration::from_secs(20),
-        tls: None,
-    };
-    (options, postgres)
-}
-
-pub(super) fn connect(server: ServerAddress, schema: &str) -> Postgres {
-    let (options, postgres) = options(&[server], schema);
-    Postgres::new(&options, &postgres)
-}
-
-pub(super) fn secret(text: &str) -> Option<Secret> {
-    Secret::parse(text.as_bytes())
-}
-
-/// A schema of the shared server.
-pub(super) struct Schema {
-    pub(super) name: String,
-}
-
-impl Schema {
-    pub(super) fn new() -> Schema {
-        static CREATED: AtomicU64 = AtomicU64::new(0);
-        let name = format!("test_{}", CREATED.fetch_add(1, Ordering::Relaxed));
-        Server::shared().ask(&format!("CREATE SCHEMA {name}"));
-        Schema { name }
-    }
-
-    pub(super) fn connect(&self) -> Postgres {
-        connect(Server::shared().tcp(), &self.name)
-    }
-
-    /// Puts the schema's name in place of `{}`, and asks the server.
-    pub(super) fn ask(&self, query: &str) -> Vec<Vec<String>> {
-        Server::shared().ask(&query.replace("{}", &self.name))
-    }
-
-    fn flush(&self) {
-        self.ask(
-            "TRUNCATE {}.rl_counters, {}.rl_counters_epochs, {}.rl_counters_nodes, \
-             {}.rl_counters_changes",
-        );
-    }
-
-    fn forget_changes(&self, shard: &Shard) {
-        let Shard { namespace, number } = shard;
-        self.ask(&format!(
-            "DELETE FROM {{}}.rl_counters_changes USING {{}}.rl_counters_epochs AS e
-             WHERE rl_counters_changes.epoch = e.epoch
-                AND e.namespace = '{namespace}' AND e.shard = {number}"
-        ));
-    }
-}
-
-/// A schema that is spoken to through the server's port.
-pub(super) struct Tcp(Schema);
-
-impl Fixture for Tcp {
-    type Store = Postgres;
-
-    fn start() -> Tcp {
-        Tcp(Schema::new())
-    }
-
-    fn connect(&self) -> Postgres {
-        self.0.connect()
-    }
-
-    fn flush(&self) {
-        self.0.flush();
-    }
-
-    fn forget_changes(&self, shard: &Shard) {
-        self.0.forget_changes(shard);
-    }
-}
-
-/// A schema that is spoken to through the server's socket.
-pub(super) struct Unix(Schema);
-
-impl Fixture for Unix {
-    type Store = Postgres;
-
-    fn start() -> Unix {
-        Unix(Schema::new())
-    }
-
-    fn connect(&self) -> Postgres {
-        connect(ServerAddress::Unix(Server::shared().socket()), &self.0.name)
-    }
-
-    fn flush(&self) {
-        self.0.flush();
-    }
-
-    fn forget_changes(&self, shard: &Shard) {
-        self.0.forget_changes(shard);
-    }
 }
