@@ -1,7 +1,8 @@
 -- What a shard is like, and what others than a node changed in it since a position. No row if it has
 -- no epoch; otherwise at least one, in each of which the shard's columns are the same.
 --
--- $1 namespace, $2 shard, $3 epoch, $4 node, $5 position or null, $6 how many counters
+-- $1 namespace, $2 shard, $3 epoch, $4 node, $5 position or null, $6 how many counters, of up to
+-- 100 batches
 WITH shard AS MATERIALIZED (
     SELECT present.epoch, present.changes, coalesce(node.number, 0) AS number,
         coalesce(present.changes = $5::bigint OR EXISTS (
@@ -26,11 +27,12 @@ WITH shard AS MATERIALIZED (
         WHERE shard.epoch = $3 AND shard.is_known
             AND change.number > $5 AND change.node <> $4::text::uuid
         ORDER BY change.number
-        LIMIT $6::bigint + 1
+        -- One more than are answered, however few counters they have.
+        LIMIT 101
     ) AS change
     WINDOW by_number AS (ORDER BY number)
 ), part AS MATERIALIZED (
-    SELECT number, counters FROM batches WHERE total <= $6 OR place = 1
+    SELECT number, counters FROM batches WHERE place = 1 OR (place <= 100 AND total <= $6::bigint)
 ), reach AS MATERIALIZED (
     SELECT (SELECT count(*) FROM batches) > (SELECT count(*) FROM part) AS has_more,
         (SELECT max(number) FROM part) AS last

@@ -72,6 +72,24 @@ fn nodes_that_push_the_same_keys_at_once_never_fail_and_totals_are_exact() {
 }
 
 #[test]
+fn many_small_batches_come_in_parts() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut writer = Node::join(schema.connect(), shard("api")).await;
+        let mut reader = Node::join(schema.connect(), shard("api")).await;
+        for round in 0..200 {
+            writer.push(vec![hits(&format!("{round}"), 1)]).await;
+        }
+        let mut seen = BTreeMap::new();
+        assert!(look(&mut reader, &mut seen).await);
+        assert_eq!(seen.len(), 100);
+        assert!(!look(&mut reader, &mut seen).await);
+        assert_eq!(seen.len(), 200);
+        assert!(!look(&mut reader, &mut BTreeMap::new()).await);
+    });
+}
+
+#[test]
 fn a_change_that_is_committed_late_is_not_skipped() {
     let schema = Schema::new();
     block_on(async {
