@@ -440,40 +440,18 @@ expected "sync_rate off" or a time
 --- must_die
 --- error_log
 ratelimit_store "pg": tls on is not supported by this version
-expected a single Redis server or a Postgres
+expected "tls off", or strategy redis
 
 
 
-=== sync_rate: with Redis Cluster it is not supported by this version
+=== sync_rate: a namespace in a Redis Cluster needs room for its shards
 --- http_config
-    ratelimit_store many { strategy redis; cluster on; } # here
-    ratelimit_namespace api { store many; sync_rate 1; }
+    ratelimit_store many { strategy redis; cluster on; }
+    ratelimit_namespace api { store many; sync_rate 1; } # here
 --- must_die
 --- error_log
-ratelimit_store "many": cluster on is not supported by this version
-expected a single Redis server
-
-
-
-=== sync_rate: with Redis Sentinel it is not supported by this version
---- http_config
-    ratelimit_store many { strategy redis; sentinel_master m; } # here
-    ratelimit_namespace api { store many; sync_rate 1; }
---- must_die
---- error_log
-ratelimit_store "many": sentinel_master is not supported by this version
-expected a single Redis server
-
-
-
-=== sync_rate: with TLS it is not supported by this version
---- http_config
-    ratelimit_store far { strategy redis; tls on; } # here
-    ratelimit_namespace api { store far; sync_rate 1; }
---- must_die
---- error_log
-ratelimit_store "far": tls on is not supported by this version
-without tls
+ratelimit_namespace "api": the zone has no room for another namespace that is synced with a Redis Cluster
+which counts for 16
 
 
 

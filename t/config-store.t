@@ -7,11 +7,20 @@
 use Test::Nginx::Socket 'no_plan';
 
 use FindBin;
+use File::Temp qw(tempdir);
 use lib "$FindBin::Bin/lib";
+use Certificate;
 use Configuration;
+
+# What is PEM/ in a block: a directory with a key and its certificate.
+my $pem = tempdir('certificate-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+certificate($pem);
 
 add_block_preprocessor(sub {
     my ($block) = @_;
+    if (my $conf = $block->http_config) {
+        $block->set_value(http_config => $conf =~ s{PEM/}{$pem/}gr);
+    }
     my $zone = 'ratelimit_zone zone=counters:1m;';
     wrap($block, 'ratelimit_store main', $zone) if defined $block->http_config;
     configure($block, $zone);
@@ -1535,6 +1544,45 @@ html" of tls_trusted_certificate (Is a directory
 
 
 
+=== tls_trusted_certificate: a file without a certificate
+--- http_config
+    ratelimit_store main { strategy redis; tls on; tls_trusted_certificate PEM/key.pem; } # here
+--- must_die
+--- error_log
+ratelimit_store "main": tls_trusted_certificate
+key.pem" holds no certificate in PEM format
+
+
+
+=== tls_trusted_certificate: a file without a certificate, even if nobody is verified
+--- http_config
+    ratelimit_store main { strategy redis; tls on; tls_verify off; tls_trusted_certificate nginx.conf; } # here
+--- must_die
+--- error_log
+nginx.conf" holds no certificate in PEM format
+
+
+
+=== tls_certificate: a file without one
+--- http_config
+    ratelimit_store main { strategy redis; tls on; tls_certificate PEM/key.pem; tls_certificate_key PEM/key.pem; } # here
+--- must_die
+--- error_log
+ratelimit_store "main": tls_certificate
+key.pem" holds no certificate in PEM format
+
+
+
+=== tls_certificate_key: a file without one
+--- http_config
+    ratelimit_store main { strategy redis; tls on; tls_certificate PEM/certificate.pem; tls_certificate_key PEM/certificate.pem; } # here
+--- must_die
+--- error_log
+ratelimit_store "main": tls_certificate_key
+certificate.pem" holds no private key in PEM format
+
+
+
 === tls_certificate: a file that is not there
 --- http_config
     ratelimit_store main { strategy redis; tls on; tls_certificate nothing.pem; tls_certificate_key nginx.conf; }
@@ -1774,9 +1822,9 @@ unexpected end of file, expecting "}"
 
 === every directive that Redis has
 --- http_config
-    tls_certificate_key ../html/key.pem;
-    tls_certificate ../html/certificate.pem;
-    tls_trusted_certificate ../html/roots.pem;
+    tls_certificate_key PEM/key.pem;
+    tls_certificate PEM/certificate.pem;
+    tls_trusted_certificate PEM/certificate.pem;
     tls_name redis.example;
     tls_verify off;
     tls on;
@@ -1793,13 +1841,6 @@ unexpected end of file, expecting "}"
     server redis-1.example.:26379;
     server [2001:db8::1]:26379;
     strategy redis;
---- user_files
->>> key.pem
-key
->>> certificate.pem
-certificate
->>> roots.pem
-roots
 
 
 

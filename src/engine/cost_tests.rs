@@ -29,7 +29,7 @@ impl Node {
         let shared: &SharedTable = Box::leak(Box::new(SharedTable::with_secret(ZONE, [number, 7])));
         let namespace = Namespace::new("api", &shared.table).unwrap();
         Node {
-            namespace: Box::leak(Box::new(namespace.synced(true).unwrap())),
+            namespace: Box::leak(Box::new(namespace.synced(1).unwrap())),
             time: Time {
                 unix: TestClock::at(1_700_000_000_000),
                 monotonic: Cell::new(1000),

@@ -103,7 +103,7 @@ impl Node {
             Box::leak(Box::new(SharedTable::with_secret(1 << 16, [number, 7])));
         let namespace = Namespace::new("api", &shared.table).unwrap();
         Node {
-            namespace: Box::leak(Box::new(namespace.synced(true).unwrap())),
+            namespace: Box::leak(Box::new(namespace.synced(1).unwrap())),
             time: Time {
                 unix: TestClock::at(T),
                 monotonic: Cell::new(1000),

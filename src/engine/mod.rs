@@ -15,7 +15,9 @@ pub mod status;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod sync_tests;
+mod syncer;
 
 pub use attempt::{Attempt, BoundLimit, Charge, Charges, charge_late};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
-pub use sync::{Report, Surroundings, SyncError, Syncer};
+pub use sync::{Report, Surroundings, SyncError};
+pub use syncer::Syncer;

@@ -14,8 +14,8 @@ pub struct Namespace<'m> {
     name: Arc<str>,
     table: &'m CounterTable<'m>,
     index: NamespaceIndex,
-    /// Its sync with a store, if it has one.
-    sync: Option<SyncState<'m>>,
+    /// Its syncs with a store, if it has one: one for each shard.
+    syncs: Vec<SyncState<'m>>,
 }
 
 impl<'m> Namespace<'m> {
@@ -32,28 +32,36 @@ impl<'m> Namespace<'m> {
             name: name.into(),
             table,
             index,
-            sync: None,
+            syncs: Vec::new(),
         })
     }
 
-    /// The same namespace, under a new configuration: whether it is synced with a store.
+    /// The same namespace, under a new configuration: into how many shards the store divides it with
+    /// which it is synced; 0: it is not synced.
     ///
     /// # Errors
     ///
-    /// [`RateLimitingError::TooManySynced`] if the zone has no room for another sync.
-    pub fn synced(mut self, is_synced: bool) -> Result<Self, RateLimitingError> {
-        self.sync = None;
-        if is_synced {
-            let state = self.table.sync_state(self.index, 0);
-            let state = state.ok_or(RateLimitingError::TooManySynced)?;
-            self.sync = Some(state.reconfigured());
-        }
+    /// [`RateLimitingError::TooManySynced`] if the zone has no room for the syncs of so many.
+    pub fn synced(mut self, shards: u16) -> Result<Self, RateLimitingError> {
+        self.syncs = match shards {
+            0 => Vec::new(),
+            _ => {
+                let states = self.table.sync_states(self.index, shards);
+                let states = states.ok_or(RateLimitingError::TooManySynced { shards })?;
+                states.into_iter().map(SyncState::reconfigured).collect()
+            }
+        };
         Ok(self)
     }
 
-    /// The namespace's sync with a store, if it has one.
+    /// The namespace's syncs with a store, one for each shard; none if it has no store.
+    pub fn sync_states(&self) -> &[SyncState<'m>] {
+        &self.syncs
+    }
+
+    /// The first of them, with which is noted what concerns all.
     pub fn sync_state(&self) -> Option<SyncState<'m>> {
-        self.sync
+        self.syncs.first().copied()
     }
 
     /// The name.
@@ -74,7 +82,7 @@ impl<'m> Namespace<'m> {
     /// The namespace's counters in windows of `size`.
     pub fn counter(&self, size: WindowSize) -> Counter {
         let counter = self.table.counter(self.index, self.name.as_bytes(), size);
-        counter.synced(self.sync.is_some())
+        counter.synced(!self.syncs.is_empty())
     }
 }
 
@@ -163,19 +171,33 @@ pub enum RateLimitingError {
     /// The zone has no room for another namespace.
     TooManyNamespaces,
     /// The zone has no room for another namespace that is synced with a store.
-    TooManySynced,
+    TooManySynced {
+        /// Into how many shards that store divides it.
+        shards: u16,
+    },
 }
 
 impl fmt::Display for RateLimitingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RateLimitingError::NotAccounted => "the key is empty or longer than 65535 bytes",
-            RateLimitingError::TooManyNamespaces => "the zone has no room for another namespace",
-            RateLimitingError::TooManySynced => {
-                "the zone has no room for another namespace that is synced: it has for one, or \
-                 for one in 256k, up to 64"
+        const ROOM: &str =
+            "it has for one, or for one in 256k up to 64, or for one in 512k up to 256";
+        match self {
+            RateLimitingError::NotAccounted => {
+                f.write_str("the key is empty or longer than 65535 bytes")
             }
-        })
+            RateLimitingError::TooManyNamespaces => {
+                f.write_str("the zone has no room for another namespace")
+            }
+            RateLimitingError::TooManySynced { shards: 0 | 1 } => write!(
+                f,
+                "the zone has no room for another namespace that is synced: {ROOM}"
+            ),
+            RateLimitingError::TooManySynced { shards } => write!(
+                f,
+                "the zone has no room for another namespace that is synced with a Redis Cluster, \
+                 which counts for {shards}: {ROOM}"
+            ),
+        }
     }
 }
 

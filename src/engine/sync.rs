@@ -1,4 +1,4 @@
-//! A sync cycle, from top to bottom: lease, changes, push and fetch, apply, release.
+//! A sync cycle of one shard, from top to bottom: lease, changes, push and fetch, apply, release.
 //!
 //! Whatever becomes of the worker in between, or of the store, or of the connection: every hit of a
 //! living node reaches the store once. What makes it so is told in [`crate::store::strategy`] (the
@@ -17,7 +17,8 @@ use crate::store::strategy::{
 };
 use crate::table::fail::fail_point;
 use crate::table::{
-    BatchRecord, Change, Counter, Cycle, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
+    BatchRecord, Change, Counter, HasKey, Lease, LeaseLost, MonotonicMillis, Part, Repair,
+    SyncState,
 };
 
 /// The surroundings of a sync: the shell has them from the system, tests from numbers.
@@ -37,16 +38,39 @@ pub trait Surroundings: Clock {
 
 /// The sync of one shard of a namespace with its store.
 #[derive(Debug)]
-pub struct Syncer<'n, 'm> {
+pub(super) struct ShardSync<'n, 'm> {
     namespace: &'n Namespace<'m>,
     shard: Shard,
+    /// The number of shards.
+    shards: u16,
     state: SyncState<'m>,
+    /// That of the first shard, with which is counted what concerns all.
+    counts: SyncState<'m>,
     /// The windows that are counted in, with their counters.
     counters: Vec<Counter>,
     /// How long the lease is taken for, in milliseconds.
     lifetime: u64,
     /// When this worker is to purge next.
     purge_at: Cell<MonotonicMillis>,
+}
+
+/// Where a cycle looks for changes, in this order: what changes behind it is for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// The places, as the table tells them; `None`: everywhere.
+    places: Option<Vec<(usize, u64)>>,
+    /// How many of them were looked at.
+    next: usize,
+}
+
+impl Search {
+    /// The place that is next, in a table of so many groups.
+    fn place(&self, groups: usize) -> Option<(usize, u64)> {
+        match &self.places {
+            Some(places) => places.get(self.next).copied(),
+            None => (self.next < groups).then_some((self.next, u64::MAX)),
+        }
+    }
 }
 
 /// What a cycle did.
@@ -80,98 +104,91 @@ const PURGE_SHARE: usize = Batch::MAX_DIFFS / 2;
 /// The most exchanges in one cycle: more than a full table needs, unless the store is not itself.
 const MAX_EXCHANGES: usize = 1 << 20;
 
-impl<'n, 'm> Syncer<'n, 'm> {
-    /// The sync of `namespace`, which counts in windows of `sizes`; a lease lasts for `lifetime`.
-    /// `None`: the namespace is not synced.
-    pub fn new(
+impl<'n, 'm> ShardSync<'n, 'm> {
+    /// The sync of each shard of `namespace`: none if it is not synced. The rest is as in
+    /// [`Syncer::new`](super::Syncer::new).
+    pub(super) fn of(
         namespace: &'n Namespace<'m>,
         sizes: &[WindowSize],
         lifetime: Duration,
-    ) -> Option<Self> {
-        let counters = sizes.iter().map(|size| namespace.counter(*size));
-        Some(Syncer {
+    ) -> Vec<Self> {
+        let counters: Vec<_> = sizes.iter().map(|size| namespace.counter(*size)).collect();
+        let states = namespace.sync_states();
+        let shards = u16::try_from(states.len()).unwrap_or(u16::MAX);
+        let of_one = |(number, state): (u16, &SyncState<'m>)| ShardSync {
             namespace,
             shard: Shard {
                 namespace: namespace.name().clone(),
-                number: 0,
+                number,
             },
-            state: namespace.sync_state()?,
-            counters: counters.collect(),
+            shards,
+            state: *state,
+            counts: *states.first().unwrap_or(state),
+            counters: counters.clone(),
             lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
             purge_at: Cell::new(MonotonicMillis(0)),
-        })
+        };
+        (0..shards).zip(states).map(of_one).collect()
     }
 
-    /// Whether there is a newer configuration, whose workers sync now.
-    pub fn is_superseded(&self) -> bool {
-        self.state.is_superseded()
+    /// Where each shard of the namespace is to look for its changes: of several, each key is looked at
+    /// once to tell.
+    pub(super) fn searches(&self) -> Vec<Search> {
+        if self.shards == 1 {
+            return vec![Search::default()];
+        }
+        let (table, namespace) = (self.namespace.table(), self.namespace.index());
+        let shard_of = |key: &[u8]| Shard::number_of(key, self.shards);
+        let divided = table.divide_changes(namespace, self.shards, shard_of);
+        let divided = divided.into_iter().map(|places| Search {
+            places: Some(places),
+            next: 0,
+        });
+        divided.collect()
     }
 
-    /// Whether this node was synced less than most of `period` ago: then there is no need to.
-    pub fn is_fresh(&self, period: Duration, surroundings: &impl Surroundings) -> bool {
+    /// What is known of the sync.
+    pub(super) fn state(&self) -> SyncState<'m> {
+        self.state
+    }
+
+    /// Whether this node was synced less than most of `period` ago.
+    pub(super) fn is_fresh(&self, period: Duration, surroundings: &impl Surroundings) -> bool {
         let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
         self.state.since_sync(surroundings.monotonic()) < period.saturating_sub(period / 4)
     }
 
-    /// Has whoever syncs now not keep this worker from it any longer. If that is a worker that lives,
-    /// it notices before it changes anything.
-    pub fn take_over(&self, surroundings: &impl Surroundings) {
+    /// Has whoever syncs now not keep this worker from it any longer.
+    pub(super) fn take_over(&self, surroundings: &impl Surroundings) {
         self.state.end_lease(surroundings.monotonic());
     }
 
-    /// Pushes what changed since it was last pushed, and fetches what others changed. `None`:
-    /// another worker is at it.
+    /// Pushes what changed since it was last pushed, and fetches what others changed. Returns whether
+    /// it did: `false` if another worker is at it.
     ///
     /// # Errors
     ///
     /// [`SyncError`]; the lease is given back.
-    pub async fn sync(
+    pub(super) async fn sync(
         &self,
         strategy: &mut impl Strategy,
         surroundings: &impl Surroundings,
-    ) -> Result<Option<Report>, SyncError> {
+        search: Search,
+        report: &mut Report,
+    ) -> Result<bool, SyncError> {
         let now = surroundings.monotonic();
         let Some(lease) = self.state.take_lease(now, self.lifetime) else {
-            return Ok(None);
+            return Ok(false);
         };
         lease.note_holder(surroundings.process());
-        let connects = strategy.connects();
-        let mut report = Report::default();
-        let result = self
-            .cycle(strategy, &lease, surroundings, &mut report)
-            .await;
-        self.state
-            .count_connects(strategy.connects().saturating_sub(connects));
-        self.count(now, &report, &result, surroundings);
+        let cycle = self.cycle(strategy, &lease, surroundings, search, report);
+        let result = cycle.await;
         if result.is_ok() {
             lease.note_synced(now);
         }
         // All that was taken of the changes is sealed or pushed.
         lease.release();
-        result.map(|()| Some(report))
-    }
-
-    /// Counts a cycle that began at `start`, for whoever asks how syncs go. One that was taken over
-    /// is the other worker's.
-    fn count(
-        &self,
-        start: MonotonicMillis,
-        report: &Report,
-        result: &Result<(), SyncError>,
-        surroundings: &impl Surroundings,
-    ) {
-        if matches!(result, Err(SyncError::LeaseLost)) {
-            return;
-        }
-        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        self.state.count_cycle(&Cycle {
-            succeeded: result.is_ok(),
-            pushed: number(report.pushed),
-            fetched: number(report.fetched),
-            duration: surroundings.monotonic().0.saturating_sub(start.0),
-            at: surroundings.now(),
-            clock_offset: result.is_ok().then_some(report.clock_offset),
-        });
+        result.map(|()| true)
     }
 
     /// Counts how long an exchange with the store takes.
@@ -184,7 +201,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         let result = exchange.await;
         let took = surroundings.uptime().saturating_sub(start);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.state.count_exchange(micros);
+        self.counts.count_exchange(micros);
         result
     }
 
@@ -193,11 +210,16 @@ impl<'n, 'm> Syncer<'n, 'm> {
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
         surroundings: &impl Surroundings,
+        mut search: Search,
         report: &mut Report,
     ) -> Result<(), SyncError> {
+        // Of the shards before this one.
+        let pushed_before = report.pushed;
         lease.set_windows(self.counters.iter().map(Counter::size))?;
         for _ in 0..MAX_EXCHANGES {
-            self.repair(lease, surroundings.now())?;
+            if self.repair(lease, surroundings.now())? {
+                search = Search::default();
+            }
             let changes_left;
             let batch = match lease.sealed(self.namespace.table()) {
                 // One that was sealed before goes first.
@@ -212,7 +234,8 @@ impl<'n, 'm> Syncer<'n, 'm> {
                     (0, Vec::new())
                 }
                 None => {
-                    let (records, has_more) = self.take_changes(lease, surroundings.now());
+                    let (records, has_more) =
+                        self.take_changes(lease, surroundings.now(), &mut search);
                     changes_left = has_more;
                     let number = match records.as_slice() {
                         [] => lease.acknowledged(),
@@ -229,22 +252,23 @@ impl<'n, 'm> Syncer<'n, 'm> {
                 break;
             }
         }
-        self.purge(strategy, lease, surroundings, report).await
+        let pushed = report.pushed.saturating_sub(pushed_before);
+        self.purge(strategy, lease, surroundings, pushed).await
     }
 
-    /// Has the store purge what has ended, if it was not asked to lately: about as much as was
-    /// pushed, at most, so that a store that has to be asked keeps up.
+    /// Has the store purge what has ended of the shard, if it was not asked to lately: about as much
+    /// as was `pushed`, at most, so that a store that has to be asked keeps up.
     async fn purge(
         &self,
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
         surroundings: &impl Surroundings,
-        report: &Report,
+        pushed: usize,
     ) -> Result<(), SyncError> {
         if surroundings.monotonic() < self.purge_at.get() {
             return Ok(());
         }
-        for _ in 0..=report.pushed / PURGE_SHARE {
+        for _ in 0..=pushed / PURGE_SHARE {
             if !strategy.purge(&self.shard, surroundings.now()).await? {
                 let next = surroundings.monotonic().0.saturating_add(PURGE_PAUSE);
                 self.purge_at.set(MonotonicMillis(next));
@@ -255,26 +279,35 @@ impl<'n, 'm> Syncer<'n, 'm> {
         Ok(())
     }
 
-    /// Does what has to be done before anything is pushed.
-    fn repair(&self, lease: &Lease<'m>, now: UnixMillis) -> Result<(), LeaseLost> {
-        let (table, namespace) = (self.namespace.table(), self.namespace.index());
+    /// Does what has to be done before anything is pushed. Returns whether there was any such thing.
+    fn repair(&self, lease: &Lease<'m>, now: UnixMillis) -> Result<bool, LeaseLost> {
+        let table = self.namespace.table();
+        let has_key = |key: &[u8]| self.has_key(key);
+        let part = self.part(&has_key);
         match lease.repair() {
-            Repair::None => return Ok(()),
-            Repair::FindChanges => table.find_changes(namespace, now),
-            Repair::SendAnew => table.forget_pushed(namespace, now),
+            Repair::None => return Ok(false),
+            Repair::FindChanges => table.find_changes(part, now),
+            Repair::SendAnew => table.forget_pushed(part, now),
         }
-        lease.repaired()
+        lease.repaired().map(|()| true)
     }
 
     /// The changes for the next batch, and whether there are more.
-    fn take_changes(&self, lease: &Lease<'m>, now: UnixMillis) -> (Vec<BatchRecord>, bool) {
-        let (table, namespace) = (self.namespace.table(), self.namespace.index());
+    fn take_changes(
+        &self,
+        lease: &Lease<'m>,
+        now: UnixMillis,
+        search: &mut Search,
+    ) -> (Vec<BatchRecord>, bool) {
+        let table = self.namespace.table();
+        let has_key = |key: &[u8]| self.has_key(key);
+        let part = self.part(&has_key);
         let capacity = lease.batch_capacity().min(Batch::MAX_DIFFS);
         let mut key_bytes: usize = 0;
         let mut records = Vec::new();
         let mut is_full = false;
-        for group in 0..table.change_groups() {
-            table.take_changes(group, namespace, now, |change| {
+        while let Some(place) = search.place(table.change_groups()) {
+            table.take_changes_at(place, part, now, |change| {
                 let len = records.len().saturating_add(change.windows.len());
                 let bytes = key_bytes.saturating_add(change.key.len());
                 let fits = len <= capacity && bytes <= Batch::MAX_KEY_BYTES;
@@ -289,8 +322,22 @@ impl<'n, 'm> Syncer<'n, 'm> {
             if is_full {
                 break;
             }
+            search.next = search.next.saturating_add(1);
         }
         (records, is_full)
+    }
+
+    /// The counters of the shard.
+    fn part<'p>(&self, has_key: HasKey<'p>) -> Part<'p> {
+        Part {
+            namespace: self.namespace.index(),
+            // Of one that is all, no key needs to be looked at.
+            has_key: (self.shards > 1).then_some(has_key),
+        }
+    }
+
+    fn has_key(&self, key: &[u8]) -> bool {
+        Shard::number_of(key, self.shards) == self.shard.number
     }
 
     /// Sends a batch, or only asks if it is empty, and notes the answer. Returns whether there is

@@ -15,9 +15,9 @@ use std::rc::Rc;
 
 use proptest::prelude::{Just, ProptestConfig, prop, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::Strategy as _;
-use proptest::test_runner::RngSeed;
+use proptest::test_runner::{RngSeed, TestCaseError};
 
-use super::{Namespace, RateLimiting, Report, Surroundings, SyncError, Syncer};
+use super::{Namespace, RateLimiting, RateLimitingError, Report, Surroundings, SyncError, Syncer};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize, WindowType};
 use crate::store::error::{Failure, StoreError};
@@ -38,7 +38,7 @@ fn hits(whole: i64) -> Hits {
 /// A count's name in the store.
 type Name = (WindowSize, u64, Vec<u8>);
 
-/// A store in memory, as all nodes see it.
+/// A shard of a store in memory, as all nodes see it.
 #[derive(Default)]
 struct Store {
     epoch: Option<Epoch>,
@@ -54,10 +54,13 @@ struct Store {
     left: usize,
 }
 
+/// A store in memory.
+type Shards = Rc<Vec<RefCell<Store>>>;
+
 /// A worker's connection to it.
 #[derive(Clone)]
 struct Memory {
-    store: Rc<RefCell<Store>>,
+    shards: Shards,
     /// What happens to the next exchanges.
     faults: Rc<RefCell<Vec<Fault>>>,
 }
@@ -89,7 +92,11 @@ async fn be_stopped() {
 }
 
 impl Memory {
-    async fn exchange<T>(&self, apply: impl FnOnce(&mut Store) -> T) -> Result<T, StoreError> {
+    async fn exchange<T>(
+        &self,
+        shard: &Shard,
+        apply: impl FnOnce(&mut Store) -> T,
+    ) -> Result<T, StoreError> {
         let fault = self.faults.borrow_mut().pop().unwrap_or(Fault::None);
         if fault == Fault::StoppedBefore {
             be_stopped().await;
@@ -100,7 +107,7 @@ impl Memory {
         if fault == Fault::Before {
             return lost;
         }
-        let answer = apply(&mut self.store.borrow_mut());
+        let answer = apply(&mut self.shards[usize::from(shard.number)].borrow_mut());
         if fault == Fault::StoppedAfter {
             be_stopped().await;
         }
@@ -125,16 +132,16 @@ impl Strategy for Memory {
     }
 
     fn shards(&self) -> u16 {
-        1
+        self.shards.len().try_into().unwrap()
     }
 
     async fn push_diffs(
         &mut self,
-        _: &Shard,
+        shard: &Shard,
         batch: &Batch,
         limit: usize,
     ) -> Result<Pushed, StoreError> {
-        self.exchange(|store| {
+        self.exchange(shard, |store| {
             let Some(epoch) = store.epoch else {
                 return Pushed::NoEpoch;
             };
@@ -162,11 +169,11 @@ impl Strategy for Memory {
 
     async fn open_epoch(
         &mut self,
-        _: &Shard,
+        shard: &Shard,
         instead_of: Option<Epoch>,
         proposed: Epoch,
     ) -> Result<Epoch, StoreError> {
-        self.exchange(|store| {
+        self.exchange(shard, |store| {
             if store.epoch.is_none() || store.epoch == instead_of {
                 let now = store.now;
                 *store = Store {
@@ -182,12 +189,12 @@ impl Strategy for Memory {
 
     async fn get_counters(
         &mut self,
-        _: &Shard,
+        shard: &Shard,
         epoch: Epoch,
         windows: &[(WindowSize, u64)],
         step: usize,
     ) -> Result<(Vec<Count>, Option<usize>), StoreError> {
-        self.exchange(|store| {
+        self.exchange(shard, |store| {
             let counts: Vec<Count> = store
                 .counts
                 .iter()
@@ -204,17 +211,17 @@ impl Strategy for Memory {
 
     async fn get_window(
         &mut self,
-        _: &Shard,
+        shard: &Shard,
         key: &[u8],
         size: WindowSize,
         window: u64,
     ) -> Result<Hits, StoreError> {
         let name = (size, window, key.to_vec());
-        self.exchange(|store| store.count(&name).total).await
+        self.exchange(shard, |store| store.count(&name).total).await
     }
 
-    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        let store = &mut *self.store.borrow_mut();
+    async fn purge(&mut self, shard: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
+        let store = &mut *self.shards[usize::from(shard.number)].borrow_mut();
         store.purges += 1;
         let had_more = store.left > 0;
         store.left = store.left.saturating_sub(1);
@@ -306,20 +313,23 @@ struct Node {
 }
 
 impl Node {
-    fn new(store: &Rc<RefCell<Store>>, number: u64) -> Node {
+    fn new(store: &Shards, number: u64) -> Node {
         let secret = [number + 1, 77];
-        let shared: &SharedTable = Box::leak(Box::new(SharedTable::with_secret(1 << 16, secret)));
+        let shards = store.len();
+        // There is room for one shard in any zone, and for as many as it has parts of 256k.
+        let len = if shards > 1 { shards << 18 } else { 1 << 16 };
+        let shared: &SharedTable = Box::leak(Box::new(SharedTable::with_secret(len, secret)));
         let namespace = Box::leak(Box::new(
             Namespace::new("api", &shared.table)
                 .unwrap()
-                .synced(true)
+                .synced(shards.try_into().unwrap())
                 .unwrap(),
         ));
         Node {
             shared,
             namespace,
             strategy: Memory {
-                store: store.clone(),
+                shards: store.clone(),
                 faults: Rc::default(),
             },
             time: Box::leak(Box::new(Time {
@@ -379,9 +389,18 @@ fn poll(worker: &mut Worker) -> Poll<Synced> {
     worker.as_mut().poll(&mut Context::from_waker(waker))
 }
 
-fn cluster(nodes: u64) -> (Rc<RefCell<Store>>, Vec<Node>) {
-    let store = Rc::new(RefCell::new(Store::default()));
-    store.borrow_mut().now = T + 500;
+fn cluster(nodes: u64) -> (Shards, Vec<Node>) {
+    cluster_with(1, nodes)
+}
+
+fn cluster_with(shards: usize, nodes: u64) -> (Shards, Vec<Node>) {
+    let empty = || {
+        RefCell::new(Store {
+            now: T + 500,
+            ..Store::default()
+        })
+    };
+    let store = Rc::new((0..shards).map(|_| empty()).collect());
     let nodes = (0..nodes).map(|number| Node::new(&store, number)).collect();
     (store, nodes)
 }
@@ -439,7 +458,7 @@ fn a_batch_whose_answer_was_lost_is_applied_once() {
             node.hit(b"a", hits(1));
         }
         node.sync().unwrap();
-        let total: i64 = store.borrow().counts.values().sum();
+        let total: i64 = store[0].borrow().counts.values().sum();
         assert_eq!((total, node.rate(b"a")), (7000, hits(7)), "{fault:?}");
     }
 }
@@ -458,8 +477,8 @@ fn living_nodes_restore_a_store_that_comes_back_empty() {
             (nodes[0].rate(b"a"), nodes[1].rate(b"a")),
             (expected, expected)
         );
-        let now = store.borrow().now;
-        *store.borrow_mut() = Store {
+        let now = store[0].borrow().now;
+        *store[0].borrow_mut() = Store {
             now,
             ..Store::default()
         };
@@ -474,18 +493,18 @@ fn a_store_that_lost_the_last_writes_is_told_everything_anew() {
         nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
     }
     let (counts, last) = {
-        let store = store.borrow();
+        let store = store[0].borrow();
         (store.counts.clone(), store.last.clone())
     };
     nodes[0].hit(b"a", hits(3));
     nodes[0].sync().unwrap();
     // A failover to a replica that had not got the last batch.
-    store.borrow_mut().counts = counts;
-    store.borrow_mut().last = last;
+    store[0].borrow_mut().counts = counts;
+    store[0].borrow_mut().last = last;
     for _ in 0..3 {
         nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
     }
-    let total: i64 = store.borrow().counts.values().sum();
+    let total: i64 = store[0].borrow().counts.values().sum();
     assert_eq!((total, nodes[1].rate(b"a")), (8000, hits(8)));
 }
 
@@ -497,8 +516,8 @@ fn a_node_that_is_behind_the_stores_changes_fetches_everything() {
         nodes[0].hit(&[n], hits(1));
     }
     nodes[0].sync().unwrap();
-    let sequence = store.borrow().sequence;
-    store.borrow_mut().trimmed = sequence;
+    let sequence = store[0].borrow().sequence;
+    store[0].borrow_mut().trimmed = sequence;
     nodes[1].sync().unwrap();
     assert!((0..10).all(|n| nodes[1].rate(&[n]) == hits(1)));
 }
@@ -522,30 +541,114 @@ fn a_window_that_is_new_to_the_configuration_is_fetched() {
     assert_eq!(nodes[1].rate(b"a"), hits(5));
 }
 
+/// A key of each of three shards.
+fn key_of(shard: u16) -> [u8; 1] {
+    let keys = (b'a'..=b'z').map(|byte| [byte]);
+    let mut keys = keys.filter(|key| Shard::number_of(key, 3) == shard);
+    keys.next().unwrap()
+}
+
+#[test]
+fn a_shard_that_is_lost_keeps_no_other_from_its_sync() {
+    for lost in 0..3 {
+        let (store, nodes) = cluster_with(3, 1);
+        let node = &nodes[0];
+        node.sync().unwrap();
+        (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+        let mut faults = [Fault::None; 3];
+        faults[lost] = Fault::Before;
+        node.faults(&faults);
+        assert!(matches!(node.sync(), Err(SyncError::Store(_))));
+        let total = |shard: usize| store[shard].borrow().counts.values().sum::<i64>();
+        let expected = |shard| if shard == lost { 0 } else { 5000 };
+        assert!((0..3).all(|shard| total(shard) == expected(shard)));
+        node.sync().unwrap();
+        assert!((0..3).all(|shard| total(shard) == 5000));
+        let stats = node.namespace.sync_state().unwrap().stats();
+        assert_eq!((stats.succeeded, stats.failed, stats.pushed), (2, 1, 3));
+    }
+}
+
+#[test]
+fn a_namespace_may_have_a_store_of_other_shards_and_then_the_former_again() {
+    let (one, _) = cluster_with(1, 0);
+    let (three, nodes) = cluster_with(3, 1);
+    let node = &nodes[0];
+    let sync = |store: &Shards| {
+        let shards = store.len().try_into().unwrap();
+        let namespace = Namespace::new("api", &node.shared.table).unwrap();
+        let namespace = namespace.synced(shards).unwrap();
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(&namespace, &[size()], lifetime).unwrap();
+        let mut strategy = Memory {
+            shards: store.clone(),
+            ..node.strategy.clone()
+        };
+        let mut sync = core::pin::pin!(syncer.sync(&mut strategy, node.time));
+        let waker = Waker::noop();
+        let synced = sync.as_mut().poll(&mut Context::from_waker(waker));
+        assert!(matches!(synced, Poll::Ready(Ok(Some(_)))), "{synced:?}");
+    };
+    for round in 1..4 {
+        for store in [&three, &one] {
+            (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+            // Once more after the epoch was given up.
+            (0..2).for_each(|_| sync(store));
+            let expected = 10_000 * round - if store.len() == 3 { 5000 } else { 0 };
+            for shard in 0..3 {
+                let name = (size(), T / SIZE, key_of(shard).to_vec());
+                let shard = usize::from(shard) % store.len();
+                let total = store[shard].borrow().count(&name).total;
+                assert_eq!(total, Hits::from_thousandths(expected), "{round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_zone_without_room_for_all_shards_has_none_of_them() {
+    let shared = SharedTable::with_secret(4 << 18, [1, 2]);
+    let namespace = |name| Namespace::new(name, &shared.table).unwrap();
+    let error = namespace("large").synced(5).unwrap_err();
+    assert_eq!(error, RateLimitingError::TooManySynced { shards: 5 });
+    assert!(error.to_string().contains("counts for 5:"), "{error}");
+    let error = namespace("small")
+        .synced(4)
+        .and(namespace("other").synced(1));
+    let error = error.unwrap_err();
+    assert_eq!(error, RateLimitingError::TooManySynced { shards: 1 });
+    assert!(error.to_string().contains("is synced: "), "{error}");
+    assert!(namespace("small").synced(3).is_ok());
+}
+
 #[test]
 fn a_store_is_asked_to_purge_now_and_then_and_as_often_as_keeps_up() {
-    let (store, nodes) = cluster(1);
+    let (store, nodes) = cluster_with(3, 1);
     let (node, lifetime) = (&nodes[0], Duration::from_millis(LIFETIME));
     let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
     let mut strategy = node.strategy.clone();
+    let purges = || [0, 1, 2].map(|shard: usize| store[shard].borrow().purges);
     let mut purges_of_a_sync = |after: u64| {
         node.time.monotonic.update(|now| now + after);
-        let before = store.borrow().purges;
+        let before = purges();
         let mut sync = Box::pin(syncer.sync(&mut strategy, node.time));
         let waker = Waker::noop();
         let result = sync.as_mut().poll(&mut Context::from_waker(waker));
         assert!(matches!(result, Poll::Ready(Ok(Some(_)))), "{result:?}");
-        store.borrow().purges - before
+        let after = purges();
+        [0, 1, 2].map(|shard| after[shard] - before[shard])
     };
-    assert_eq!(purges_of_a_sync(0), 1);
-    assert_eq!(purges_of_a_sync(9_999), 0);
-    assert_eq!(purges_of_a_sync(1), 1);
-    store.borrow_mut().left = 100;
-    assert_eq!(purges_of_a_sync(10_000), 1);
+    assert_eq!(purges_of_a_sync(0), [1; 3]);
+    assert_eq!(purges_of_a_sync(9_999), [0; 3]);
+    assert_eq!(purges_of_a_sync(1), [1; 3]);
+    (0..3).for_each(|shard: usize| store[shard].borrow_mut().left = 100);
+    assert_eq!(purges_of_a_sync(10_000), [1; 3]);
     // There is more, but no reason to hurry.
-    assert_eq!(purges_of_a_sync(1), 1);
-    (0..250_u16).for_each(|n| node.hit(&n.to_ne_bytes(), hits(1)));
-    assert_eq!(purges_of_a_sync(1), 2);
+    assert_eq!(purges_of_a_sync(1), [1; 3]);
+    let keys = (0..u16::MAX).map(u16::to_ne_bytes);
+    let of_one = keys.filter(|key| Shard::number_of(key, 3) == 0);
+    of_one.take(250).for_each(|key| node.hit(&key, hits(1)));
+    assert_eq!(purges_of_a_sync(1), [2, 1, 1]);
 }
 
 #[test]
@@ -579,7 +682,7 @@ fn a_worker_that_ends_need_not_wait_for_one_that_was_killed() {
     let syncer = Syncer::new(node.namespace, &sizes, Duration::from_millis(LIFETIME)).unwrap();
     syncer.take_over(node.time);
     assert!(matches!(node.sync(), Ok(Some(_))));
-    assert_eq!(store.borrow().counts.values().sum::<i64>(), 7000);
+    assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 7000);
 
     // It was not killed after all.
     assert!(matches!(
@@ -587,7 +690,7 @@ fn a_worker_that_ends_need_not_wait_for_one_that_was_killed() {
         Poll::Ready(Err(SyncError::LeaseLost))
     ));
     node.sync().unwrap();
-    assert_eq!(store.borrow().counts.values().sum::<i64>(), 7000);
+    assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 7000);
     assert_eq!(node.rate(b"a"), hits(7));
 }
 
@@ -597,7 +700,7 @@ fn workers_of_an_older_configuration_leave_the_sync_to_others() {
     let node = &nodes[0];
     node.sync().unwrap();
     let table = &node.shared.table;
-    let newer = Namespace::new("api", table).unwrap().synced(true).unwrap();
+    let newer = Namespace::new("api", table).unwrap().synced(1).unwrap();
     node.hit(b"a", hits(5));
     assert_eq!(node.sync(), Ok(None));
     let syncer = Syncer::new(&newer, &[size()], Duration::from_millis(LIFETIME)).unwrap();
@@ -606,7 +709,7 @@ fn workers_of_an_older_configuration_leave_the_sync_to_others() {
     let waker = Waker::noop();
     let synced = sync.as_mut().poll(&mut Context::from_waker(waker));
     assert!(matches!(synced, Poll::Ready(Ok(Some(_)))));
-    assert_eq!(store.borrow().counts.values().sum::<i64>(), 5000);
+    assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 5000);
 }
 
 proptest! {
@@ -623,63 +726,98 @@ proptest! {
     fn the_total_is_what_was_counted(
         steps in prop::collection::vec(step(), 1..100),
     ) {
-        let (store, nodes) = cluster(3);
-        let mut expected = BTreeMap::<u8, i64>::new();
-        let mut stopped = Vec::<Worker>::new();
-        for step in steps {
-            match step {
-                Step::Hit(node, key, value) => {
-                    nodes[node].hit(&[key], Hits::from_thousandths(value));
-                    *expected.entry(key).or_default() += value;
+        totals_are_what_was_counted(1, steps)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 128,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(7),
+        ..ProptestConfig::default()
+    })]
+
+    /// The same of a store whose shards are lost one by one.
+    #[test]
+    fn the_total_is_what_was_counted_in_shards(
+        steps in prop::collection::vec(step(), 1..100),
+    ) {
+        totals_are_what_was_counted(3, steps)?;
+    }
+}
+
+fn totals_are_what_was_counted(shards: usize, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let (store, nodes) = cluster_with(shards, 3);
+    let mut expected = BTreeMap::<u8, i64>::new();
+    let mut stopped = Vec::<Worker>::new();
+    for step in steps {
+        match step {
+            Step::Hit(node, key, value) => {
+                nodes[node].hit(&[key], Hits::from_thousandths(value));
+                *expected.entry(key).or_default() += value;
+            }
+            Step::Sync(node, faults) => {
+                nodes[node].faults(&faults);
+                let mut worker = nodes[node].start_sync();
+                if poll(&mut worker).is_pending() {
+                    stopped.push(worker);
                 }
-                Step::Sync(node, faults) => {
-                    nodes[node].faults(&faults);
-                    let mut worker = nodes[node].start_sync();
-                    if poll(&mut worker).is_pending() {
-                        stopped.push(worker);
-                    }
-                    nodes[node].faults(&[]);
-                }
-                Step::Wake(which) if !stopped.is_empty() => {
-                    let mut worker = stopped.swap_remove(which % stopped.len());
-                    if poll(&mut worker).is_pending() {
-                        stopped.push(worker);
-                    }
-                }
-                Step::Kill(which) if !stopped.is_empty() => {
-                    drop(stopped.swap_remove(which % stopped.len()));
-                }
-                Step::Wake(_) | Step::Kill(_) => {}
-                Step::Wait => {
-                    for node in &nodes {
-                        node.time.monotonic.set(node.time.monotonic.get() + LIFETIME);
-                    }
-                }
-                Step::Flush => *store.borrow_mut() = Store { now: T, ..Store::default() },
-                Step::Trim => {
-                    let sequence = store.borrow().sequence;
-                    store.borrow_mut().trimmed = sequence;
+                nodes[node].faults(&[]);
+            }
+            Step::Wake(which) if !stopped.is_empty() => {
+                let mut worker = stopped.swap_remove(which % stopped.len());
+                if poll(&mut worker).is_pending() {
+                    stopped.push(worker);
                 }
             }
-        }
-        for worker in &mut stopped {
-            while poll(worker).is_pending() {}
-        }
-        for node in &nodes {
-            node.time.monotonic.set(node.time.monotonic.get() + LIFETIME);
-        }
-        for _ in 0..4 {
-            nodes.iter().for_each(|node| assert!(matches!(node.sync(), Ok(Some(_)))));
-        }
-        for (key, total) in expected {
-            let total = Hits::from_thousandths(total);
-            let stored = store.borrow().count(&(size(), T / SIZE, vec![key])).total;
-            prop_assert_eq!(stored, total);
-            for node in &nodes {
-                prop_assert_eq!(node.rate(&[key]), total);
+            Step::Kill(which) if !stopped.is_empty() => {
+                drop(stopped.swap_remove(which % stopped.len()));
+            }
+            Step::Wake(_) | Step::Kill(_) => {}
+            Step::Wait => {
+                for node in &nodes {
+                    node.time
+                        .monotonic
+                        .set(node.time.monotonic.get() + LIFETIME);
+                }
+            }
+            Step::Flush(which) => {
+                *store[which % shards].borrow_mut() = Store {
+                    now: T,
+                    ..Store::default()
+                };
+            }
+            Step::Trim(which) => {
+                let mut store = store[which % shards].borrow_mut();
+                store.trimmed = store.sequence;
             }
         }
     }
+    for worker in &mut stopped {
+        while poll(worker).is_pending() {}
+    }
+    for node in &nodes {
+        node.time
+            .monotonic
+            .set(node.time.monotonic.get() + LIFETIME);
+    }
+    for _ in 0..4 {
+        nodes
+            .iter()
+            .for_each(|node| assert!(matches!(node.sync(), Ok(Some(_)))));
+    }
+    for (key, total) in expected {
+        let total = Hits::from_thousandths(total);
+        let name = (size(), T / SIZE, vec![key]);
+        let shard = usize::from(Shard::number_of(&[key], shards.try_into().unwrap()));
+        let stored = store[shard].borrow().count(&name).total;
+        prop_assert_eq!(stored, total);
+        for node in &nodes {
+            prop_assert_eq!(node.rate(&[key]), total);
+        }
+    }
+    Ok(())
 }
 
 #[derive(Clone, Debug)]
@@ -691,8 +829,9 @@ enum Step {
     Kill(usize),
     /// Until leases have ended.
     Wait,
-    Flush,
-    Trim,
+    /// A shard loses all.
+    Flush(usize),
+    Trim(usize),
 }
 
 fn step() -> impl proptest::strategy::Strategy<Value = Step> {
@@ -709,7 +848,7 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
         1 => (0..9_usize).prop_map(Step::Wake),
         1 => (0..9_usize).prop_map(Step::Kill),
         2 => Just(Step::Wait),
-        1 => Just(Step::Flush),
-        1 => Just(Step::Trim),
+        1 => (0..3_usize).prop_map(Step::Flush),
+        1 => (0..3_usize).prop_map(Step::Trim),
     ]
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::options::{
-    Credentials, PostgresOptions, RedisOptions, Secret, StoreOptions, Strategy, TableName,
+    Credentials, PemFile, PostgresOptions, RedisOptions, Secret, StoreOptions, Strategy, TableName,
     TlsIdentity, TlsOptions, Topology,
 };
 use super::server::ServerAddress;
@@ -336,8 +336,11 @@ impl Given {
         (self.tls == Some(true)).then(|| TlsOptions {
             verify: self.tls_verify.unwrap_or(true),
             name: self.tls_name.take(),
-            trusted_certificate: self.tls_trusted_certificate.take(),
-            identity: files.map(|(certificate, key)| TlsIdentity { certificate, key }),
+            trusted_certificate: self.tls_trusted_certificate.take().map(PemFile::unread),
+            identity: files.map(|(certificate, key)| TlsIdentity {
+                certificate: PemFile::unread(certificate),
+                key: PemFile::unread(key),
+            }),
         })
     }
 

@@ -122,10 +122,10 @@ fn a_block_sets_everything() {
         tls: Some(TlsOptions {
             verify: false,
             name: Some("redis.example".into()),
-            trusted_certificate: Some("roots".into()),
+            trusted_certificate: Some(PemFile::unread("roots".into())),
             identity: Some(TlsIdentity {
-                certificate: "cert".into(),
-                key: "key".into(),
+                certificate: PemFile::unread("cert".into()),
+                key: PemFile::unread("key".into()),
             }),
         }),
     };
@@ -174,13 +174,14 @@ fn tls_verifies_unless_told_otherwise() {
 }
 
 #[test]
-fn files_are_listed_to_be_resolved() {
+fn files_are_listed_to_be_read() {
     let directives = "tls_certificate c; tls_certificate_key k; tls_trusted_certificate t;";
     let mut options = parse(&format!("strategy redis; tls on; {directives}")).unwrap();
     let mut names = Vec::new();
-    for (directive, path) in options.files_mut() {
+    for (directive, file) in options.files_mut() {
         names.push(directive);
-        *path = Path::new("/etc/nginx").join(&*path);
+        file.path = Path::new("/etc/nginx").join(&file.path);
+        file.content = b"secret".as_slice().into();
     }
     assert_eq!(
         names,
@@ -191,8 +192,13 @@ fn files_are_listed_to_be_resolved() {
         ]
     );
     let tls = options.tls.unwrap();
-    assert_eq!(tls.trusted_certificate.unwrap(), Path::new("/etc/nginx/t"));
-    assert_eq!(tls.identity.unwrap().key, Path::new("/etc/nginx/k"));
+    assert_eq!(
+        format!("{:?}", tls.trusted_certificate.unwrap()),
+        "PemFile(/etc/nginx/t)"
+    );
+    let key = tls.identity.unwrap().key;
+    assert_eq!(key.path, Path::new("/etc/nginx/k"));
+    assert_eq!(&*key.content, b"secret");
 
     let mut options = parse(&format!("strategy redis; {directives}")).unwrap();
     assert_eq!(options.files_mut().count(), 0);

@@ -20,6 +20,8 @@ pub struct StoreError {
 pub enum Failure {
     /// There was no connection, and none could be made. Holds the cause.
     Unreachable(Box<str>),
+    /// A sentinel knows no primary. Holds why.
+    NoPrimary(Box<str>),
     /// The server does not accept the user or the password, or they may not do what is needed.
     /// Holds which.
     Denied(Box<str>),
@@ -50,8 +52,8 @@ pub enum Refusal {
     Loading,
     /// It has no memory left.
     OutOfMemory,
-    /// Another server has these keys.
-    Moved,
+    /// Another server has these keys. Holds which, in the words of the one that was asked.
+    Moved(Box<str>),
     /// Something else. Holds the server's own code for it.
     Other(Box<str>),
 }
@@ -61,6 +63,7 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self.failure {
             Failure::Unreachable(_)
+            | Failure::NoPrimary(_)
             | Failure::Refused(_)
             | Failure::TimedOut(_)
             | Failure::Disconnected(_) => true,
@@ -80,6 +83,7 @@ impl StoreError {
             | Failure::Disconnected(_)
             | Failure::Misunderstood(_) => true,
             Failure::Unreachable(_)
+            | Failure::NoPrimary(_)
             | Failure::Denied(_)
             | Failure::Refused(_)
             | Failure::Unusable(_)
@@ -99,6 +103,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Unreachable(cause) => write!(f, "cannot be reached ({cause})"),
+            Failure::NoPrimary(cause) => write!(f, "knows no primary ({cause})"),
             Failure::Denied(cause) => write!(f, "denies access ({cause})"),
             Failure::Refused(refusal) => write!(f, "refuses for now ({refusal})"),
             Failure::Failed(cause) => write!(f, "answered with an error ({cause})"),
@@ -114,11 +119,13 @@ impl fmt::Display for Failure {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Refusal::Moved(to) => {
+                return write!(f, "another server has the keys: is it a cluster? {to}");
+            }
             Refusal::ReadOnly => "it is a read-only replica",
             Refusal::PrimaryDown => "it is a replica without its primary",
             Refusal::Loading => "it is loading its data",
             Refusal::OutOfMemory => "it is out of memory",
-            Refusal::Moved => "another server has the keys: is it part of a cluster?",
             Refusal::Other(code) => code,
         })
     }

@@ -2,6 +2,7 @@
 //!
 //! - [`options`], [`server`]: the settings of a datastore, and the addresses of its servers
 //! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong
+//! - [`tls`]: TLS, which each of them speaks
 //! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL
 //! - [`block`], `syntax`: how they are read from directives, and from words
 #![forbid(unsafe_code)]
@@ -22,3 +23,9 @@ pub mod redis;
 pub mod server;
 pub mod strategy;
 mod syntax;
+#[cfg(not(loom))]
+pub mod tls;
+#[cfg(all(test, not(loom)))]
+mod tls_testing;
+#[cfg(all(test, not(loom)))]
+mod tls_tests;

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::server::ServerAddress;
 use crate::policy::options::text;
@@ -121,7 +122,7 @@ pub struct TlsOptions {
     /// that was connected to.
     pub name: Option<Box<str>>,
     /// A file with the certificates that are trusted; `None`: the system's.
-    pub trusted_certificate: Option<PathBuf>,
+    pub trusted_certificate: Option<PemFile>,
     /// What we prove our own identity with.
     pub identity: Option<TlsIdentity>,
 }
@@ -130,15 +131,64 @@ pub struct TlsOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsIdentity {
     /// The file with the certificate, and what links it to a root.
-    pub certificate: PathBuf,
+    pub certificate: PemFile,
     /// The file with the private key.
-    pub key: PathBuf,
+    pub key: PemFile,
+}
+
+/// A file of certificates or with a key, which is read with the configuration: the workers that
+/// connect may not read it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PemFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it holds; nothing before it was read.
+    pub content: Arc<[u8]>,
+}
+
+impl PemFile {
+    /// A file that is still to be read.
+    pub fn unread(path: PathBuf) -> PemFile {
+        PemFile {
+            path,
+            content: Arc::default(),
+        }
+    }
+}
+
+/// Tells where it is, and nothing of what it holds.
+impl fmt::Debug for PemFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PemFile({})", self.path.display())
+    }
+}
+
+impl RedisOptions {
+    /// Into how many shards the keys of a namespace are divided in a cluster, over whose servers these
+    /// spread. All nodes must agree, so that this can never change.
+    const CLUSTER_SHARDS: u16 = 16;
+
+    /// Into how many shards the keys of a namespace are divided.
+    pub fn shards(&self) -> u16 {
+        match self.topology {
+            Topology::Cluster => Self::CLUSTER_SHARDS,
+            Topology::Single | Topology::Sentinel { .. } => 1,
+        }
+    }
 }
 
 impl StoreOptions {
-    /// The files that will be read, each with its directive. The paths are as written: it is the
-    /// caller who resolves them, in place, and who checks that they can be read.
-    pub fn files_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut PathBuf)> {
+    /// Into how many shards the keys of a namespace are divided.
+    pub fn shards(&self) -> u16 {
+        match &self.strategy {
+            Strategy::Redis(redis) => redis.shards(),
+            Strategy::Postgres(_) => 1,
+        }
+    }
+
+    /// The files that are to be read, each with its directive. The paths are as written: it is the
+    /// caller who resolves them, and who reads the files, both in place.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut PemFile)> {
         let tls = self.tls.as_mut().map(|tls| {
             let (certificate, key) = match &mut tls.identity {
                 Some(identity) => (Some(&mut identity.certificate), Some(&mut identity.key)),
@@ -151,6 +201,6 @@ impl StoreOptions {
             ]
         });
         let files = tls.into_iter().flatten();
-        files.filter_map(|(directive, path)| Some((directive, path?)))
+        files.filter_map(|(directive, file)| Some((directive, file?)))
     }
 }

@@ -7,6 +7,7 @@ use super::atomic::{
 };
 use super::claim::meta_of;
 use super::columns::Columns;
+use super::division::Part;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
 use super::places::Place;
@@ -86,30 +87,44 @@ impl<'m> CounterTable<'m> {
         self.parts.changes.len()
     }
 
-    /// Takes the changes of one group (at most 64 counters) that are of `namespace`: each is passed
-    /// to `visit`, and will not be found again unless it changes again, or `note_again` is called
-    /// with it.
+    /// Takes the changes of one group (at most 64 counters) that are of `part`, such as a namespace:
+    /// each is passed to `visit`, and will not be found again unless it changes again, or
+    /// `note_again` is called with it.
     ///
     /// Windows that do not matter at `now` are left out.
-    pub fn take_changes(
+    pub fn take_changes<'p>(
         &self,
         group: usize,
-        namespace: NamespaceIndex,
+        part: impl Into<Part<'p>>,
+        now: UnixMillis,
+        visit: impl FnMut(Change),
+    ) {
+        self.take_changes_at((group, u64::MAX), part.into(), now, visit);
+    }
+
+    /// The same of those counters of a group whose bits are set.
+    pub fn take_changes_at(
+        &self,
+        (group, bits): (usize, u64),
+        part: Part<'_>,
         now: UnixMillis,
         mut visit: impl FnMut(Change),
     ) {
         let Some(word) = self.parts.changes.get(group) else {
             return;
         };
-        let mut changed = word.load(Acquire);
+        let mut changed = word.load(Acquire) & bits;
         while changed != 0 {
             let bit = changed.trailing_zeros();
             changed &= changed.wrapping_sub(1);
             let index = group.saturating_mul(64).saturating_add(bit as usize);
-            let meta = self.cell_at(index).map(meta_of);
+            let cell = self.cell_at(index);
             // A cell that changes hands in this moment is noted again by who counts in it.
-            let is_others = meta.is_some_and(|meta| {
-                meta.is_counter() && meta.is_synced() && meta.namespace() != namespace
+            let is_others = cell.is_some_and(|cell| {
+                let meta = meta_of(cell);
+                let place = Place { cell, meta };
+                // One without a name gets it again, whoever it is that finds it.
+                meta.is_counter() && meta.is_synced() && !self.is_in(part, place, true)
             });
             if is_others {
                 continue;
@@ -117,7 +132,7 @@ impl<'m> CounterTable<'m> {
             word.fetch_and(!(1 << bit), AcqRel);
             fail_point!("change.taken");
             if let Some(change) = self.change(index, now) {
-                if change.namespace == namespace {
+                if part.has(&change) {
                     visit(change);
                 } else {
                     self.note_again(change.counter);
@@ -161,16 +176,16 @@ impl<'m> CounterTable<'m> {
         u64::try_from(all).unwrap_or(u64::MAX)
     }
 
-    /// Notes the changes of `namespace` that nobody knows of any more, since who took them was
-    /// stopped: looks at every counter.
-    pub fn find_changes(&self, namespace: NamespaceIndex, now: UnixMillis) {
-        self.for_each_synced(namespace, |place| self.note_unsent(place, now));
+    /// Notes the changes of `part` that nobody knows of any more, since who took them was stopped:
+    /// looks at every counter.
+    pub fn find_changes<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
+        self.for_each_synced(part.into(), |place| self.note_unsent(place, now));
     }
 
-    /// Forgets what the store has of the hits of `namespace`, and notes all that still matters as
-    /// changed: the store lost what it had.
-    pub fn forget_pushed(&self, namespace: NamespaceIndex, now: UnixMillis) {
-        self.for_each_synced(namespace, |place| {
+    /// Forgets what the store has of the hits of `part`, and notes all that still matters as changed:
+    /// the store lost what it had.
+    pub fn forget_pushed<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
+        self.for_each_synced(part.into(), |place| {
             if let Some((first, _)) = self.first_part(place) {
                 for pushed in &first.local {
                     let old = pushed.load(Acquire);
@@ -192,11 +207,12 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    fn for_each_synced(&self, namespace: NamespaceIndex, mut visit: impl FnMut(Place<'m>)) {
+    fn for_each_synced(&self, part: Part<'_>, mut visit: impl FnMut(Place<'m>)) {
         for cell in (0..self.cell_count()).map_while(|index| self.cell_at(index)) {
             let meta = meta_of(cell);
-            if meta.is_counter() && meta.is_synced() && meta.namespace() == namespace {
-                visit(Place { cell, meta });
+            let place = Place { cell, meta };
+            if meta.is_counter() && meta.is_synced() && self.is_in(part, place, false) {
+                visit(place);
             }
         }
     }

@@ -176,8 +176,8 @@ impl Geometry {
         let workers = (len / (64 << 10)).clamp(2, 16);
         let namespace = size_of::<DirectoryEntry>()
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
-        // A fiftieth of the memory.
-        let sync_slots = (len >> 18).clamp(1, 64);
+        // A fiftieth of the memory. In a small zone they are many, and the batches small.
+        let sync_slots = (len >> 18).clamp(1, 64).max((len >> 19).min(256));
         let share = (len / 50)
             .checked_div(size_of::<Record>().saturating_mul(sync_slots))
             .unwrap_or_default();

@@ -8,7 +8,7 @@
 //! - [`identity`]: what makes two hits count together
 //! - [`meta`], [`word`]: the two kinds of words of a cell, and why one compare-and-swap suffices
 //! - [`places`], [`claim`]: finding a counter's cell, and making room for a new one
-//! - [`names`], [`changes`], [`sync_state`]: what only synced counters and their sync need
+//! - [`names`], [`changes`], [`division`], [`sync_state`]: what only synced counters and their sync need
 //! - [`counting`], [`columns`]: counting; windows, and what turning one takes
 //! - [`directory`], [`stats`]: the names of namespaces; counts of events
 //! - this file: what users see
@@ -21,6 +21,7 @@ mod counting;
 #[cfg(all(test, not(loom)))]
 mod crash_tests;
 mod directory;
+mod division;
 pub(crate) mod fail;
 mod identity;
 mod layout;
@@ -55,6 +56,7 @@ use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, WindowSize, WindowType};
 
 pub use changes::{Change, CounterRef, WindowChange};
+pub use division::{HasKey, Part};
 pub use identity::Identity;
 pub use layout::LayoutError;
 pub use meta::NamespaceIndex;

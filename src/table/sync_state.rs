@@ -154,6 +154,50 @@ impl<'m> CounterTable<'m> {
             generation: slot.generation.load(Acquire),
         })
     }
+
+    /// The sync of `namespace` in as many shards as its store has; `None` if the zone has no room for
+    /// them, of which none is taken then. Shards that it has no more are begun anew should it have
+    /// them again: what they know is of another store.
+    pub fn sync_states(
+        &self,
+        namespace: NamespaceIndex,
+        shards: u16,
+    ) -> Option<Vec<SyncState<'m>>> {
+        let slots: &'m [SyncSlot] = self.parts.sync_slots;
+        let shard_of = |slot: &SyncSlot| {
+            let owner = slot.owner.load(Acquire).checked_sub(1)?;
+            (owner >> 16 == u64::from(namespace.0)).then_some(owner as u16)
+        };
+        let is_usable = |slot: &&SyncSlot| {
+            slot.owner.load(Acquire) == 0 || shard_of(slot).is_some_and(|shard| shard < shards)
+        };
+        if slots.iter().filter(is_usable).count() < usize::from(shards) {
+            return None;
+        }
+        for slot in slots {
+            if shard_of(slot).is_some_and(|shard| shard >= shards) {
+                slot.begin_anew();
+            }
+        }
+        let states = (0..shards).map(|shard| self.sync_state(namespace, shard));
+        states.collect()
+    }
+}
+
+impl SyncSlot {
+    /// Forgets the store. Whoever has the lease has lost it.
+    fn begin_anew(&self) {
+        let next_term = |word| {
+            let term = LeaseWord(word).term().wrapping_add(1);
+            Some(LeaseWord::new(term, 0).0)
+        };
+        // Cannot fail: there is always a next term.
+        let _ = self.lease.fetch_update(AcqRel, Acquire, next_term);
+        let [position, _] = &self.position;
+        for word in [position, &self.batch, &self.epoch, &self.synced] {
+            word.store(0, Release);
+        }
+    }
 }
 
 impl<'m> SyncState<'m> {

@@ -529,6 +529,56 @@ fn changes_are_taken_by_namespace() {
 }
 
 #[test]
+fn changes_are_divided_by_key_and_only_the_part_that_is_asked_for_is_taken() {
+    let fixture = Fixture::new(1 << 20);
+    let table = &fixture.shared.table;
+    let (namespace, now) = (fixture.counter.namespace(), fixture.clock.now());
+    for n in 0..200 {
+        fixture.add(&[n], 1);
+    }
+    let shard_of = |key: &[u8]| u16::from(key[0] % 3);
+    let divided = table.divide_changes(namespace, 3, shard_of);
+    assert_eq!(divided.len(), 3);
+    // In other places than they are, nothing is taken.
+    for (shard, other) in [(0, 1), (1, 1), (2, 2), (0, 0)] {
+        let has_key = |key: &[u8]| shard_of(key) == shard;
+        let part = Part {
+            namespace,
+            has_key: Some(&has_key),
+        };
+        let mut keys = Vec::new();
+        for place in &divided[other] {
+            table.take_changes_at(*place, part, now, |change| keys.push(change.key[0]));
+        }
+        keys.sort();
+        let expected = (0..200).filter(|n| usize::from(shard) == other && n % 3 == other as u8);
+        assert_eq!(keys, expected.collect::<Vec<_>>());
+    }
+    assert_eq!(fixture.take(), []);
+    let divided = table.divide_changes(namespace, 3, shard_of);
+    assert!(divided.iter().all(Vec::is_empty));
+
+    // What the store lost of one part, it did not lose of another.
+    let has_key = |key: &[u8]| shard_of(key) == 1;
+    let part = Part {
+        namespace,
+        has_key: Some(&has_key),
+    };
+    let counted = |change: &Change| change.windows[0].local;
+    for n in 0..200 {
+        fixture.add(&[n], 1);
+    }
+    for change in fixture.take() {
+        let window = change.windows[0].number;
+        table.advance_pushed(change.counter, window, Hits::ZERO, counted(&change));
+    }
+    table.forget_pushed(part, now);
+    let changes = fixture.take();
+    assert_eq!(changes.len(), (0..200).filter(|n| n % 3 == 1).count());
+    assert!(changes.iter().all(|change| shard_of(&change.key) == 1));
+}
+
+#[test]
 fn keys_of_the_store_have_a_place_but_push_out_none_that_count_here() {
     let fixture = Fixture::new(SMALL);
     let (table, counter, clock) = (&fixture.shared.table, &fixture.counter, &fixture.clock);

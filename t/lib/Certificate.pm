@@ -1,4 +1,4 @@
-# A self-signed certificate of the test's own.
+# Certificates of the test's own.
 
 package Certificate;
 
@@ -7,16 +7,36 @@ use warnings;
 
 use Exporter qw(import);
 
-our @EXPORT = qw(certificate);
+our @EXPORT = qw(certificate issued_certificate);
 
-# Makes one in the directory; gives the directives with which nginx uses it.
+my $NEW_KEY = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes';
+
+# Makes one that is self-signed in the directory; gives the directives with which nginx uses it.
 sub certificate {
     my ($directory) = @_;
     my ($key, $certificate) = ("$directory/key.pem", "$directory/certificate.pem");
-    my $output = qx(openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes \\
-        -days 2 -subj /CN=localhost -keyout '$key' -out '$certificate' 2>&1);
-    die "openssl: $output\n" if $? != 0;
+    openssl("req -x509 $NEW_KEY -days 2 -subj /CN=localhost -keyout '$key' -out '$certificate'");
     return "ssl_certificate $certificate; ssl_certificate_key $key;";
+}
+
+# Makes one for an IP address in the directory (address.pem and its .key), by an authority (roots.pem).
+sub issued_certificate {
+    my ($directory, $address) = @_;
+    my $path = "$directory/$address";
+    openssl("req -x509 $NEW_KEY -days 2 -subj /CN=tests -keyout '$directory/roots.key' "
+        . "-out '$directory/roots.pem'");
+    openssl("req -new $NEW_KEY -subj /CN=server -keyout '$path.key' -out '$path.request'");
+    open my $file, '>', "$path.extensions" or die "cannot write: $!\n";
+    print $file "subjectAltName = IP:$address\n";
+    close $file or die "cannot write: $!\n";
+    openssl("x509 -req -days 2 -in '$path.request' -extfile '$path.extensions' -set_serial 1 "
+        . "-CA '$directory/roots.pem' -CAkey '$directory/roots.key' -out '$path.pem'");
+}
+
+sub openssl {
+    my ($arguments) = @_;
+    my $output = qx(openssl $arguments 2>&1);
+    die "openssl: $output\n" if $? != 0;
 }
 
 1;

@@ -18,7 +18,8 @@ END {
     if ($$ == $test) { $_->kill for @all }
 }
 
-# port => its port, args => more arguments, as they are written in redis.conf.
+# port => its port, args => more arguments, as they are written in redis.conf; config => a file that is
+# read first, for a sentinel, which writes there what it knows.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {args => [], prefix => 'rl', database => 0, %self}, $class;
@@ -37,7 +38,7 @@ sub start {
     if ($pid == 0) {
         open STDOUT, '>>', "$self->{dir}/log" or die;
         open STDERR, '>&', \*STDOUT or die;
-        exec 'redis-server', '--port', $self->{port}, '--bind', '127.0.0.1', '--dir', $self->{dir},
+        exec 'redis-server', $self->{config} // (), '--port', $self->{port}, '--bind', '127.0.0.1', '--dir', $self->{dir},
             '--unixsocket', $self->socket, '--save', '', '--appendonly', 'no', @{$self->{args}}
             or die;
     }
@@ -79,7 +80,7 @@ sub ask {
         $self->{connection} = IO::Socket::UNIX->new($self->socket) or die "cannot connect: $!\n";
         $self->{of}         = $$;
         $self->ask(AUTH => $self->{password}) if defined $self->{password};
-        $self->ask(SELECT => $self->{database});
+        $self->ask(SELECT => $self->{database}) if $self->{database};
     }
     my $connection = $self->{connection};
     local $SIG{PIPE} = 'IGNORE';
@@ -107,7 +108,12 @@ sub answer {
 # What a namespace's counts are now: by key, of all windows or of those of so many milliseconds.
 sub totals {
     my ($self, $namespace, $size) = @_;
-    my $shard = "{$self->{prefix}:$namespace:0}";
+    return $self->totals_of_shard($namespace, 0, $size);
+}
+
+sub totals_of_shard {
+    my ($self, $namespace, $number, $size) = @_;
+    my $shard = "{$self->{prefix}:$namespace:$number}";
     my $epoch = $self->cli(HGET => $shard, 'epoch') // return {};
     my %totals;
     for my $name (@{$self->cli(KEYS => "$shard:$epoch:*:*")}) {

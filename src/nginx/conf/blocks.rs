@@ -16,6 +16,7 @@ use super::{Definition, MainConf, Origin, StoreConf};
 use crate::policy::namespace::NamespaceOptions;
 use crate::policy::options::OptionError;
 use crate::store::options::StoreOptions;
+use crate::store::tls::TlsClient;
 
 /// `ratelimit_store name { ... }`
 pub(super) struct RatelimitStore;
@@ -39,14 +40,19 @@ impl Directive<MainConf> for RatelimitStore {
             Failure::At(origin.clone(), format!("{title}: {message}"))
         };
         let mut options = builder.finish().map_err(|error| at_start(&error))?;
-        for (directive, path) in options.files_mut() {
-            *path = conf_prefix.join(&*path);
-            read_small(path).map_err(|error| {
+        for (directive, file) in options.files_mut() {
+            file.path = conf_prefix.join(&file.path);
+            let content = read_small(&file.path).map_err(|error| {
                 at_start(&format_args!(
                     "cannot read the file \"{}\" of {directive} ({error})",
-                    path.display()
+                    file.path.display()
                 ))
             })?;
+            file.content = content.into();
+        }
+        if let Some(tls) = &options.tls {
+            // Workers make the same of it: what they could not do is said now.
+            TlsClient::new(tls).map_err(|error| at_start(&error))?;
         }
         conf.stores.push(StoreConf {
             name: name.into(),

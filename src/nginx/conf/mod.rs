@@ -283,7 +283,7 @@ impl MainConf {
     /// The message.
     pub(super) fn attach(&'static self) -> Result<(), String> {
         for namespace in &self.namespaces {
-            namespace.attach().map_err(|error| {
+            namespace.attach(&self.stores).map_err(|error| {
                 let (name, origin) = (&namespace.name, namespace.origin());
                 format!("ratelimit_namespace \"{name}\": {error} in {origin}")
             })?;
@@ -331,17 +331,13 @@ impl StoreConf {
     fn check_support(&self) -> Result<(), Failure> {
         let unsupported = match &self.options.strategy {
             Strategy::Postgres(_) if self.options.tls.is_some() => "tls on",
-            Strategy::Postgres(_) => return Ok(()),
-            Strategy::Redis(redis) if redis.topology == Topology::Cluster => "cluster on",
-            Strategy::Redis(redis) if redis.topology != Topology::Single => "sentinel_master",
-            Strategy::Redis(_) if self.options.tls.is_some() => "tls on",
-            Strategy::Redis(_) => return Ok(()),
+            Strategy::Postgres(_) | Strategy::Redis(_) => return Ok(()),
         };
         Err(Failure::At(
             self.origin.clone(),
             format!(
                 "ratelimit_store \"{}\": {unsupported} is not supported by this version: \
-                 expected a single Redis server or a Postgres, without tls",
+                 expected \"tls off\", or strategy redis",
                 self.name
             ),
         ))
@@ -369,14 +365,21 @@ impl NamespaceConf {
         sizes
     }
 
-    fn attach(&'static self) -> Result<(), RateLimitingError> {
+    fn attach(&'static self, stores: &[StoreConf]) -> Result<(), RateLimitingError> {
         if let Some(table) = self.zone.get().and_then(|zone| zone.table()) {
-            let is_synced = self.period().is_some();
-            let namespace = Namespace::new(&self.name, table)?.synced(is_synced)?;
+            let store = self.period().and_then(|_| self.store(stores));
+            let shards = store.map_or(0, |store| store.options.shards());
+            let namespace = Namespace::new(&self.name, table)?.synced(shards)?;
             // Zones are mapped once in a cycle.
             let _ = self.namespace.set(namespace);
         }
         Ok(())
+    }
+
+    /// The store that the namespace names.
+    fn store<'s>(&self, stores: &'s [StoreConf]) -> Option<&'s StoreConf> {
+        let name = self.definition.get()?.options.store.as_deref()?;
+        stores.iter().find(|store| *store.name == *name)
     }
 
     /// How often the namespace is synced, if it is.
@@ -390,16 +393,22 @@ impl NamespaceConf {
     /// All that syncing takes, if the namespace is synced.
     fn synced(&'static self, stores: &[StoreConf]) -> Option<SyncedNamespace> {
         let (period, namespace) = (self.period()?, self.namespace.get()?);
-        let options = &self.definition.get()?.options;
-        let name = options.store.as_deref()?;
-        let store = stores.iter().find(|store| *store.name == *name)?;
+        let store = self.store(stores)?;
         let StoreOptions {
             servers,
             connect_timeout,
             timeout,
             ..
         } = &store.options;
-        let attempts = u32::try_from(servers.len()).unwrap_or(1);
+        let attempts = match &store.options.strategy {
+            // Each sentinel, and the primary that it names; each seed node, and about as many that
+            // they name.
+            Strategy::Redis(redis) if redis.topology != Topology::Single => {
+                servers.len().saturating_mul(2)
+            }
+            Strategy::Redis(_) | Strategy::Postgres(_) => servers.len(),
+        };
+        let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
         let exchange = connect_timeout
             .saturating_add(*timeout)
             .saturating_mul(attempts);
@@ -410,7 +419,7 @@ impl NamespaceConf {
             sizes: self.window_sizes(),
             period,
             lease_lifetime: exchange.saturating_mul(2).max(Duration::from_secs(2)),
-            store: name.into(),
+            store: store.name.clone(),
             is_reporter: false,
             options: store.options.clone(),
         })

@@ -7,6 +7,7 @@ use crate::engine::status::{NamespaceStatus, Status, StoreStatus, ZoneStatus};
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock as _, WindowSize};
 use crate::store::options::Strategy;
+use crate::table::SyncState;
 
 impl MainConf {
     /// How this node is doing.
@@ -54,8 +55,10 @@ impl NamespaceConf {
         let (table, index) = (namespace.table(), namespace.index());
         let state = namespace.sync_state();
         // What is on its way is known to nobody else.
-        let pending = state.map(|state| {
-            let sealed = u64::try_from(state.sealed_records()).unwrap_or(u64::MAX);
+        let pending = state.map(|_| {
+            let shards = namespace.sync_states().iter();
+            let sealed: usize = shards.map(SyncState::sealed_records).sum();
+            let sealed = u64::try_from(sealed).unwrap_or(u64::MAX);
             table.pending(index, NgxClock.now()).saturating_add(sealed)
         });
         Some(NamespaceStatus {

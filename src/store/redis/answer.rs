@@ -7,6 +7,7 @@ use redis::Value;
 use super::key::{WindowName, parse_position};
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
+use crate::store::server::ServerAddress;
 use crate::store::strategy::{Changes, Count, Epoch, Position, Pushed};
 
 /// What a command or script answered; the scripts say what that is. What is not so reads as
@@ -68,6 +69,19 @@ impl Answer {
         }
         let cursor = Answer(cursor).text()?.parse().ok()?;
         Some((cursor, counts))
+    }
+
+    /// The first part of what `ROLE` answers.
+    pub(super) fn role(self) -> Option<String> {
+        Answer(self.list()?.into_iter().next()?).text()
+    }
+
+    /// A host and a port.
+    pub(super) fn address(self) -> Option<ServerAddress> {
+        let [host, port] = <[Value; 2]>::try_from(self.list()?).ok()?;
+        let host = Answer(host).text().filter(|host| !host.is_empty())?.into();
+        let port = u16::try_from(Answer(port).number()?).ok()?;
+        Some(ServerAddress::Tcp { host, port })
     }
 
     pub(super) fn epoch(self) -> Option<Epoch> {

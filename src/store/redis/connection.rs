@@ -1,67 +1,84 @@
 //! The connection to the one server that is used at a time: made when needed, dropped when in doubt.
 
+use core::slice;
 use core::time::Duration;
-use std::io;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
-use tokio::task::JoinHandle;
+use redis::{Cmd, Value};
 use tokio::time::timeout;
 
-use super::failure;
+use super::connector::{Connection, Connector};
+use super::sentinel::Sentinels;
+use super::servers::Servers;
 use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::{Credentials, RedisOptions, Secret, StoreOptions, Topology};
+use crate::store::options::{RedisOptions, StoreOptions, Topology};
 use crate::store::server::ServerAddress;
 
-/// The way to a Redis: its servers, and a connection to one of them.
+/// The way to a Redis, and a connection to one of its servers.
 #[derive(Debug)]
 pub(super) struct Link {
-    servers: Vec<ServerAddress>,
-    /// The index of the server that is used, or tried next.
-    server: usize,
+    source: Source,
+    /// The server that is used, or was tried last.
+    server: ServerAddress,
     current: Option<Connection>,
-    /// How many connections there have been.
+    /// The number of the latest connection; 0 before the first.
+    connection: u64,
+    /// How many there have been.
     connects: u64,
-    credentials: Credentials,
-    database: u32,
-    connect_timeout: Duration,
+    connector: Connector,
     timeout: Duration,
-    unsupported: Option<&'static str>,
 }
 
-/// An established connection, on which nothing is under way.
+/// From where it is known which server is the primary.
 #[derive(Debug)]
-struct Connection {
-    requests: MultiplexedConnection,
-    /// Moves bytes between `requests` and the socket; ends when the connection does.
-    driver: JoinHandle<()>,
+enum Source {
+    /// One of these is.
+    Servers(Servers),
+    /// These know.
+    Sentinels(Sentinels),
 }
 
 impl Link {
     pub(super) fn new(options: &StoreOptions, own: &RedisOptions) -> Link {
+        let servers = Servers::new(&options.servers);
+        let connector = Connector::new(options, own.database);
         Link {
-            servers: options.servers.clone(),
-            server: 0,
+            server: servers.current().clone(),
             current: None,
+            connection: 0,
             connects: 0,
-            credentials: options.credentials.clone(),
-            database: own.database,
-            connect_timeout: options.connect_timeout,
             timeout: options.timeout,
-            unsupported: match own.topology {
-                _ if options.tls.is_some() => Some("tls with Redis"),
-                Topology::Cluster => Some("Redis Cluster"),
-                Topology::Sentinel { .. } => Some("Redis Sentinel"),
-                Topology::Single => None,
+            source: match &own.topology {
+                Topology::Single | Topology::Cluster => Source::Servers(servers),
+                Topology::Sentinel {
+                    master,
+                    credentials,
+                } => Source::Sentinels(Sentinels::new(servers, &connector, credentials, master)),
             },
+            connector,
         }
     }
 
-    /// The number of the latest connection; 0 before the first.
+    /// The way to one server.
+    pub(super) fn to(server: &ServerAddress, connector: &Connector, timeout: Duration) -> Link {
+        Link {
+            source: Source::Servers(Servers::new(slice::from_ref(server))),
+            server: server.clone(),
+            current: None,
+            connection: 0,
+            connects: 0,
+            connector: connector.clone(),
+            timeout,
+        }
+    }
+
+    /// How many connections have been made, to sentinels not counted.
     pub(super) fn connects(&self) -> u64 {
         self.connects
+    }
+
+    /// The number of the latest connection; 0 before the first.
+    pub(super) fn connection(&self) -> u64 {
+        self.connection
     }
 
     /// An answer of the present server was not what `what` says.
@@ -69,31 +86,35 @@ impl Link {
         self.error(Failure::Misunderstood(what.into()))
     }
 
-    /// Sends a command, and returns its answer, which is no error. It is sent to another server only
-    /// if one is no primary, and so did nothing.
-    pub(super) async fn exchange(&mut self, command: &Cmd) -> Result<Value, StoreError> {
-        let mut result = self.send(command).await;
-        for _ in 1..self.servers.len() {
+    /// Sends commands, one after the other with nothing between them, and returns the answer to the
+    /// last one. The first error ends that. They are sent to another server only if one is no primary,
+    /// and so did nothing.
+    pub(super) async fn exchange(&mut self, commands: &[&Cmd]) -> Result<Value, StoreError> {
+        let mut result = self.send(commands).await;
+        let others = match &self.source {
+            Source::Servers(servers) => servers.len().saturating_sub(1),
+            Source::Sentinels(_) => 1,
+        };
+        for _ in 0..others {
             match &result {
                 Err(error) if is_of_replica(&error.failure) => {}
                 _ => break,
             }
-            result = self.send(command).await;
+            result = self.send(commands).await;
         }
         result
     }
 
-    /// Sends a command to one server, once.
-    async fn send(&mut self, command: &Cmd) -> Result<Value, StoreError> {
+    /// Sends commands to one server, once.
+    async fn send(&mut self, commands: &[&Cmd]) -> Result<Value, StoreError> {
         // Taken away, so that whatever ends this exchange early ends the connection too: a late
         // answer must not be taken for that to a later command.
         let mut connection = match self.current.take() {
             // One that was closed meanwhile would not have sent anything.
-            Some(connection) if !connection.driver.is_finished() => connection,
+            Some(connection) if !connection.is_closed() => connection,
             _ => self.connect().await?,
         };
-        let exchange = timeout(self.timeout, connection.send(command, &self.credentials));
-        let result = match exchange.await {
+        let result = match timeout(self.timeout, connection.send_all(commands)).await {
             Ok(result) => result,
             Err(_) => Err(Failure::TimedOut(self.timeout)),
         };
@@ -108,113 +129,53 @@ impl Link {
         result
     }
 
-    /// Tries each server once, from the present one on.
     async fn connect(&mut self) -> Result<Connection, StoreError> {
-        if let Some(what) = self.unsupported {
-            return Err(self.error(Failure::Unsupported(what)));
-        }
-        let mut result = Err(self.error(Failure::Unreachable("no server".into())));
-        for _ in 0..self.servers.len() {
-            let attempt = match self.servers.get(self.server) {
-                Some(server) => timeout(self.connect_timeout, self.open(server)).await,
-                None => break,
-            };
-            let failure = match attempt {
-                Ok(Ok(connection)) => {
-                    self.connects = self.connects.saturating_add(1);
-                    return Ok(connection);
+        let connection = match &mut self.source {
+            Source::Servers(servers) => {
+                let mut result = self.connector.open(servers.current()).await;
+                // Each is tried once, from the present one on.
+                for _ in 1..servers.len() {
+                    if result.is_ok() {
+                        break;
+                    }
+                    servers.move_on();
+                    result = self.connector.open(servers.current()).await;
                 }
-                Ok(Err(failure)) => before_sending(failure),
-                Err(_) => {
-                    let millis = self.connect_timeout.as_millis();
-                    Failure::Unreachable(format!("no connection within {millis} ms").into())
+                self.server = servers.current().clone();
+                if result.is_err() {
+                    servers.move_on();
                 }
-            };
-            result = Err(self.error(failure));
-            self.move_on();
-        }
-        result
-    }
-
-    fn move_on(&mut self) {
-        let next = self.server.saturating_add(1);
-        self.server = if next < self.servers.len() { next } else { 0 };
-    }
-
-    async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
-        // TLS goes here, around the stream.
-        match server {
-            ServerAddress::Tcp { host, port } => {
-                let stream = TcpStream::connect((&**host, *port)).await;
-                let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-                self.introduce(stream.map_err(unreachable)?).await
+                result.map_err(|failure| self.error(failure))?
             }
-            ServerAddress::Unix(path) => {
-                let stream = UnixStream::connect(path).await;
-                self.introduce(stream.map_err(unreachable)?).await
-            }
-        }
-    }
-
-    /// Says who we are, and finds out whether the server is ready.
-    async fn introduce<S>(&self, stream: S) -> Result<Connection, Failure>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        // The client would do the same, but its errors do not say what the server's say.
-        let introduction = RedisConnectionInfo::default().set_skip_set_lib_name();
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let (requests, driver) =
-            MultiplexedConnection::new_with_config(&introduction, stream, config)
-                .await
-                .map_err(|error| broken(&error))?;
-        let mut connection = Connection {
-            requests,
-            driver: tokio::spawn(driver),
+            Source::Sentinels(sentinels) => match sentinels.connect(&self.connector).await {
+                Ok((server, connection)) => {
+                    self.server = server;
+                    connection
+                }
+                Err(error) => {
+                    self.server = error.server.clone();
+                    return Err(error);
+                }
+            },
         };
-        let Credentials { username, password } = &self.credentials;
-        if let Some(password) = password {
-            let mut auth = Cmd::new();
-            auth.arg("AUTH")
-                .arg(username.as_ref().map(Secret::expose))
-                .arg(password.expose());
-            connection.send(&auth, &self.credentials).await?;
-        }
-        if self.database != 0 {
-            let mut select = Cmd::new();
-            select.arg("SELECT").arg(self.database);
-            connection.send(&select, &self.credentials).await?;
-        }
-        let mut ping = Cmd::new();
-        ping.arg("PING");
-        connection.send(&ping, &self.credentials).await?;
+        self.connection = connection.number();
+        self.connects = self.connects.saturating_add(1);
         Ok(connection)
     }
 
+    /// The server that was used is not the primary any more. Sentinels are asked anew with every
+    /// connection.
+    fn move_on(&mut self) {
+        if let Source::Servers(servers) = &mut self.source {
+            servers.move_on();
+        }
+    }
+
     fn error(&self, failure: Failure) -> StoreError {
-        // There is at least one.
-        let nowhere = || ServerAddress::Unix("/".into());
-        let server = self.servers.get(self.server).cloned();
         StoreError {
-            server: server.unwrap_or_else(nowhere),
+            server: self.server.clone(),
             failure,
         }
-    }
-}
-
-impl Connection {
-    async fn send(&mut self, command: &Cmd, credentials: &Credentials) -> Result<Value, Failure> {
-        match self.requests.send_packed_command(command).await {
-            Ok(Value::ServerError(error)) => Err(failure::of(&error, credentials)),
-            Ok(value) => Ok(value),
-            Err(error) => Err(broken(&error)),
-        }
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }
 
@@ -222,25 +183,4 @@ impl Drop for Connection {
 fn is_of_replica(failure: &Failure) -> bool {
     let replica = |refusal: &Refusal| matches!(refusal, Refusal::ReadOnly | Refusal::PrimaryDown);
     matches!(failure, Failure::Refused(refusal) if replica(refusal))
-}
-
-fn unreachable(error: io::Error) -> Failure {
-    Failure::Unreachable(error.to_string().into())
-}
-
-fn broken(error: &RedisError) -> Failure {
-    match error.kind() {
-        redis::ErrorKind::Io => Failure::Disconnected(error.to_string().into()),
-        _ => Failure::Misunderstood(error.to_string().into()),
-    }
-}
-
-/// What a failure means for a connection on which no command was sent yet.
-fn before_sending(failure: Failure) -> Failure {
-    match failure {
-        Failure::Failed(cause) | Failure::Disconnected(cause) | Failure::Misunderstood(cause) => {
-            Failure::Unreachable(cause)
-        }
-        other => other,
-    }
 }

@@ -23,7 +23,7 @@ pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
         "MASTERDOWN" => Failure::Refused(Refusal::PrimaryDown),
         "LOADING" => Failure::Refused(Refusal::Loading),
         "OOM" => Failure::Refused(Refusal::OutOfMemory),
-        "MOVED" | "ASK" => Failure::Refused(Refusal::Moved),
+        "MOVED" | "ASK" => Failure::Refused(Refusal::Moved(words())),
         "BUSY" | "CLUSTERDOWN" | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "TRYAGAIN" => {
             Failure::Refused(Refusal::Other(code.into()))
         }

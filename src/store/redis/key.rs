@@ -24,6 +24,11 @@ pub(super) fn counts(shard: &str, epoch: Epoch, window: WindowName) -> String {
     format!("{shard}:{epoch}:{window}")
 }
 
+/// The key of the stream of changes.
+pub(super) fn stream(shard: &str, epoch: Epoch) -> String {
+    format!("{shard}:{epoch}:s")
+}
+
 impl WindowName {
     pub(super) fn parse(text: &str) -> Option<WindowName> {
         let (size, number) = text.split_once(':')?;

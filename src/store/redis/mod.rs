@@ -7,7 +7,11 @@
 //! `a_user_may_be_limited_to_what_is_needed`, lists the commands that a user must be allowed.
 
 mod answer;
+mod cluster;
+#[cfg(test)]
+mod cluster_testing;
 mod connection;
+mod connector;
 #[cfg(all(test, feature = "measure"))]
 mod cost_tests;
 mod failure;
@@ -15,34 +19,46 @@ mod key;
 #[cfg(test)]
 mod one_answer;
 mod script;
+mod sentinel;
+mod servers;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+use core::slice;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use redis::Cmd;
+use redis::{Cmd, Value};
 
 use self::answer::Answer;
+use self::cluster::Cluster;
 use self::connection::Link;
 use self::key::WindowName;
-use self::script::Script;
+use self::script::{Call, Script};
 use super::error::StoreError;
-use super::options::{RedisOptions, StoreOptions};
+use super::options::{RedisOptions, StoreOptions, Topology};
 use super::strategy::{Batch, Count, Diff, Epoch, Pushed, Shard, Strategy};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// A Redis of one server, or of several of which only one can be written to.
+/// A Redis of one server, or of several of which only one can be written to, or a cluster.
 #[derive(Debug)]
 pub struct Redis {
-    link: Link,
+    way: Way,
+    shards: u16,
     prefix: Box<str>,
     push: Script,
     open_epoch: Script,
     get_window: Script,
+}
+
+/// The way to whoever has the counts.
+#[derive(Debug)]
+enum Way {
+    One(Link),
+    Cluster(Cluster),
 }
 
 /// How far a reading of all counters is.
@@ -79,7 +95,11 @@ impl Strategy for Redis {
 
     fn new(options: &StoreOptions, own: &RedisOptions) -> Redis {
         Redis {
-            link: Link::new(options, own),
+            way: match own.topology {
+                Topology::Cluster => Way::Cluster(Cluster::new(options)),
+                Topology::Single | Topology::Sentinel { .. } => Way::One(Link::new(options, own)),
+            },
+            shards: own.shards(),
             prefix: own.prefix.clone(),
             push: Script::new("push.lua", include_str!("push.lua")),
             open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
@@ -88,11 +108,11 @@ impl Strategy for Redis {
     }
 
     fn connects(&self) -> u64 {
-        self.link.connects()
+        self.way.connects()
     }
 
     fn shards(&self) -> u16 {
-        1
+        self.shards
     }
 
     async fn push_diffs(
@@ -101,7 +121,15 @@ impl Strategy for Redis {
         batch: &Batch,
         limit: usize,
     ) -> Result<Pushed, StoreError> {
-        let mut call = self.push.call(&self.shard_key(shard));
+        let windows = by_window(&batch.diffs);
+        let shard = self.shard_key(shard);
+        // All that is changed is named, so that a cluster that is moving the keys one by one refuses
+        // the call where some of them are missing, before anything was done.
+        let counts = windows.keys();
+        let counts = counts.map(|window| key::counts(&shard, batch.epoch, *window));
+        let keys = [shard.clone(), key::stream(&shard, batch.epoch)];
+        let keys: Vec<_> = keys.into_iter().chain(counts).collect();
+        let mut call = self.push.command(&keys);
         call.arg(batch.epoch.to_string())
             .arg(batch.node.to_string())
             .arg(batch.number)
@@ -110,7 +138,7 @@ impl Strategy for Redis {
             .arg(tag(batch))
             .arg(batch.position.map(key::position).unwrap_or_default())
             .arg(limit);
-        for (window, diffs) in by_window(&batch.diffs) {
+        for (window, diffs) in windows {
             let expires_in = diffs.iter().map(|diff| diff.expires_in).max();
             call.arg(window.to_string())
                 .arg(millis(expires_in.unwrap_or_default()))
@@ -120,7 +148,7 @@ impl Strategy for Redis {
             }
         }
         let read = |value| Answer(value).pushed();
-        self.link.run(&self.push, &call, read).await
+        self.way.run(&shard, &self.push, call, read).await
     }
 
     async fn open_epoch(
@@ -129,13 +157,14 @@ impl Strategy for Redis {
         instead_of: Option<Epoch>,
         proposed: Epoch,
     ) -> Result<Epoch, StoreError> {
-        let mut call = self.open_epoch.call(&self.shard_key(shard));
+        let shard = self.shard_key(shard);
+        let mut call = self.open_epoch.command(slice::from_ref(&shard));
         call.arg(instead_of.map(|old| old.to_string()).unwrap_or_default())
             .arg(proposed.to_string())
             .arg(proposed.0.get())
             .arg(millis(LIFE));
         let read = |value| Answer(value).epoch();
-        self.link.run(&self.open_epoch, &call, read).await
+        self.way.run(&shard, &self.open_epoch, call, read).await
     }
 
     async fn get_counters(
@@ -149,21 +178,22 @@ impl Strategy for Redis {
             return Ok((Vec::new(), None));
         };
         let window = WindowName { size, number };
+        let shard = self.shard_key(shard);
         let mut scan = Cmd::new();
         scan.arg("HSCAN")
-            .arg(key::counts(&self.shard_key(shard), epoch, window))
+            .arg(key::counts(&shard, epoch, window))
             .arg(step.cursor)
             .arg("COUNT")
             .arg(step.counters);
-        let value = self.link.exchange(&scan).await?;
-        let connection = self.link.connects();
+        let value = self.way.call(&shard, &scan.into()).await?;
+        let connection = self.way.connection();
         if step.cursor != 0 && step.connection != connection {
             // Cursors are good for one run of a server, which ends with its connections at the
             // latest: another one may have another order.
             return Ok((Vec::new(), Some(Step { cursor: 0, ..step })));
         }
         let page = Answer(value).page(window);
-        let (cursor, counts) = page.ok_or_else(|| self.link.misunderstood("HSCAN"))?;
+        let (cursor, counts) = page.ok_or_else(|| self.way.misunderstood("HSCAN"))?;
         let next = Step {
             cursor,
             connection,
@@ -188,10 +218,11 @@ impl Strategy for Redis {
             size,
             number: window,
         };
-        let mut call = self.get_window.call(&self.shard_key(shard));
+        let shard = self.shard_key(shard);
+        let mut call = self.get_window.command(slice::from_ref(&shard));
         call.arg(name.to_string()).arg(key);
         let read = |value| Answer(value).total();
-        self.link.run(&self.get_window, &call, read).await
+        self.way.run(&shard, &self.get_window, call, read).await
     }
 
     /// Does nothing: counts expire.
@@ -203,6 +234,52 @@ impl Strategy for Redis {
 impl Redis {
     fn shard_key(&self, shard: &Shard) -> String {
         key::shard(&self.prefix, shard)
+    }
+}
+
+impl Way {
+    /// Makes a call to whoever has the shard with this key.
+    async fn call(&mut self, shard: &str, call: &Call<'_>) -> Result<Value, StoreError> {
+        match self {
+            Way::One(link) => link.call(call, None).await,
+            Way::Cluster(cluster) => cluster.call(shard, call).await,
+        }
+    }
+
+    /// Runs a script with a command of its own. `read` reads the answer; `None` if it is not what
+    /// the script answers.
+    async fn run<T>(
+        &mut self,
+        shard: &str,
+        script: &Script,
+        command: Cmd,
+        read: impl FnOnce(Value) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        let answer = self.call(shard, &script.call(command)).await?;
+        read(answer).ok_or_else(|| self.misunderstood(script.name))
+    }
+
+    /// How many connections have been made.
+    fn connects(&self) -> u64 {
+        match self {
+            Way::One(link) => link.connects(),
+            Way::Cluster(cluster) => cluster.connects(),
+        }
+    }
+
+    /// The number of the connection that was used last.
+    fn connection(&self) -> u64 {
+        match self {
+            Way::One(link) => link.connection(),
+            Way::Cluster(cluster) => cluster.connection(),
+        }
+    }
+
+    fn misunderstood(&self, what: &str) -> StoreError {
+        match self {
+            Way::One(link) => link.misunderstood(what),
+            Way::Cluster(cluster) => cluster.misunderstood(what),
+        }
     }
 }
 

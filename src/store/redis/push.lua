@@ -4,6 +4,7 @@
 --          node's last batch). All other keys are derived from it, and share its hash tag:
 --          <shard>:<epoch>:<window>  a hash of counts
 --          <shard>:<epoch>:s         the stream of changes
+-- KEYS[2]  and so on: of those, the ones that may be changed, for a cluster to know
 -- ARGV     epoch, node, number of the batch, the number before it, the batch's tag, the node's
 --          position or '', how many counters to answer; then for each window its name,
 --          milliseconds until it ends, the number of its diffs, and for each diff the key and

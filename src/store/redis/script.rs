@@ -1,4 +1,4 @@
-//! Scripts that run in the server.
+//! Scripts that run in the server, and calls of them.
 
 use redis::{Cmd, Value};
 
@@ -8,9 +8,16 @@ use crate::store::error::{Failure, Refusal, StoreError};
 /// A script, which is one atomic step. The files say what they are given and answer.
 #[derive(Debug)]
 pub(super) struct Script {
-    name: &'static str,
+    pub(super) name: &'static str,
     code: &'static str,
     hash: String,
+}
+
+/// A command, which may be to run a script.
+#[derive(Debug)]
+pub(super) struct Call<'s> {
+    command: Cmd,
+    script: Option<&'s Script>,
 }
 
 impl Script {
@@ -19,33 +26,50 @@ impl Script {
         Script { name, code, hash }
     }
 
-    /// The command that runs the script on `key`, to which the script's arguments are to be added.
-    pub(super) fn call(&self, key: &str) -> Cmd {
-        let mut call = Cmd::new();
-        call.arg("EVALSHA").arg(&self.hash).arg(1).arg(key);
-        call
+    /// The command that runs the script on keys, to which the script's arguments are to be added.
+    pub(super) fn command(&self, keys: &[String]) -> Cmd {
+        let mut command = Cmd::new();
+        command.arg("EVALSHA").arg(&self.hash);
+        command.arg(keys.len()).arg(keys);
+        command
+    }
+
+    /// A call of what [`Script::command`] began.
+    pub(super) fn call(&self, command: Cmd) -> Call<'_> {
+        Call {
+            command,
+            script: Some(self),
+        }
+    }
+}
+
+impl From<Cmd> for Call<'_> {
+    fn from(command: Cmd) -> Self {
+        Call {
+            command,
+            script: None,
+        }
     }
 }
 
 impl Link {
-    /// Runs a script, which is sent as such only if the server does not know it: then nothing was
-    /// run. `read` reads the answer; `None` if it is not what the script answers.
-    pub(super) async fn run<T>(
+    /// Makes a call, each time after the command `before`. A script is sent as such only if the
+    /// server does not know it: then nothing was run.
+    pub(super) async fn call(
         &mut self,
-        script: &Script,
-        call: &Cmd,
-        read: impl FnOnce(Value) -> Option<T>,
-    ) -> Result<T, StoreError> {
-        let answer = match self.exchange(call).await {
-            Err(error) if is_unknown(&error) => {
+        call: &Call<'_>,
+        before: Option<&Cmd>,
+    ) -> Result<Value, StoreError> {
+        let commands: Vec<&Cmd> = before.into_iter().chain([&call.command]).collect();
+        match (self.exchange(&commands).await, call.script) {
+            (Err(error), Some(script)) if is_unknown(&error) => {
                 let mut load = Cmd::new();
                 load.arg("SCRIPT").arg("LOAD").arg(script.code);
-                self.exchange(&load).await?;
-                self.exchange(call).await
+                self.exchange(&[&load]).await?;
+                self.exchange(&commands).await
             }
-            answer => answer,
-        };
-        read(answer?).ok_or_else(|| self.misunderstood(script.name))
+            (answer, _) => answer,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -12,9 +12,12 @@ use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
 
 use super::{Redis, key};
 use crate::store::conformance::Fixture;
-use crate::store::options::{Credentials, RedisOptions, StoreOptions, Strategy as Kind, Topology};
+use crate::store::options::{
+    Credentials, RedisOptions, StoreOptions, Strategy as Kind, TlsOptions, Topology,
+};
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Shard, Strategy};
+use crate::store::tls_testing::{Authority, Certificate, trusting};
 
 /// A server on a port and a socket of its own, in a directory of its own, killed with the value.
 pub(crate) struct Server {
@@ -27,17 +30,76 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server, which is ready then. `arguments` follow those that all have.
     pub(crate) fn start(arguments: &[&str]) -> Server {
-        static STARTED: AtomicU64 = AtomicU64::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ratelimit-redis-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        fs::create_dir_all(&dir).unwrap();
+        Server::start_in(new_dir(), arguments)
+    }
+
+    /// Starts a sentinel, which knows no primary.
+    pub(super) fn start_sentinel(arguments: &[&str]) -> Server {
+        let dir = new_dir();
+        // It keeps what it knows there.
+        fs::write(dir.join("sentinel.conf"), "").unwrap();
+        Server::start_in(dir, &[arguments, &["--sentinel"]].concat())
+    }
+
+    /// Has a sentinel watch this server, under the name `main`, as the only one who decides.
+    pub(super) fn watch(&self, primary: &Server) {
+        let port = primary.port.to_string();
+        for command in [
+            &["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"][..],
+            &["SENTINEL", "SET", "main", "down-after-milliseconds", "200"],
+            &["SENTINEL", "SET", "main", "failover-timeout", "1000"],
+        ] {
+            let _: String = self.ask(command).unwrap();
+        }
+    }
+
+    /// Starts a server that speaks only TLS on its port, with this certificate, and wants one by
+    /// the same authority of its clients if `auth_clients` is `yes`.
+    pub(super) fn start_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+        auth_clients: &str,
+    ) -> Server {
+        let dir = new_dir();
+        write_certificates(&dir, authority, certificate);
+        Server::start_in(dir, &tls_arguments(auth_clients))
+    }
+
+    /// Starts a node of a cluster that speaks only TLS, to us and to others.
+    pub(super) fn start_cluster_node_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+    ) -> Server {
+        let dir = new_dir();
+        write_certificates(&dir, authority, certificate);
+        let others = ["--cluster-enabled", "yes", "--tls-cluster", "yes"];
+        Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
+    }
+
+    /// Starts a sentinel that speaks only TLS, to us and to others.
+    pub(super) fn start_sentinel_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+    ) -> Server {
+        let dir = new_dir();
+        write_certificates(&dir, authority, certificate);
+        fs::write(dir.join("sentinel.conf"), "").unwrap();
+        let others = ["--tls-replication", "yes", "--sentinel"];
+        Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
+    }
+
+    /// The same in a directory that is there.
+    fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
         // The port may be taken by somebody else before the server has it.
-        for _ in 0..10 {
+        for _ in 0..100 {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = listener.local_addr().unwrap().port();
             drop(listener);
+            // In a cluster, it takes the port that is 10,000 above, too.
+            if port > u16::MAX - 10_000 {
+                continue;
+            }
             let mut server = Server {
                 process: spawn(&dir, port, &arguments),
                 dir: dir.clone(),
@@ -126,10 +188,12 @@ impl Server {
     }
 }
 
-fn spawn(dir: &PathBuf, port: u16, arguments: &[String]) -> Child {
+fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
     let program = std::env::var("TEST_REDIS_SERVER").unwrap_or("redis-server".into());
+    let is_sentinel = arguments.iter().any(|it| it == "--sentinel");
     Command::new(&program)
         .current_dir(dir)
+        .args(is_sentinel.then_some("sentinel.conf"))
         .args([
             "--bind",
             "127.0.0.1",
@@ -138,7 +202,8 @@ fn spawn(dir: &PathBuf, port: u16, arguments: &[String]) -> Child {
             "--save",
             "",
         ])
-        .args(["--logfile", "log", "--port", &port.to_string()])
+        .args(["--logfile", "log", "--port", "0"])
+        .args([port_argument(arguments), &port.to_string()])
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -146,6 +211,42 @@ fn spawn(dir: &PathBuf, port: u16, arguments: &[String]) -> Child {
         .unwrap_or_else(|error| {
             panic!("{program} cannot be run ({error}): apt-get install redis-server")
         })
+}
+
+fn new_dir() -> PathBuf {
+    static STARTED: AtomicU64 = AtomicU64::new(0);
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let name = format!("ratelimit-redis-{}-{number}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+fn write_certificates(dir: &Path, authority: &Authority, certificate: &Certificate) {
+    for (name, content) in [
+        ("roots.pem", authority.pem()),
+        ("certificate.pem", certificate.pem.clone()),
+        ("key.pem", certificate.key.clone()),
+    ] {
+        fs::write(dir.join(name), content).unwrap();
+    }
+}
+
+fn tls_arguments(auth_clients: &str) -> Vec<&str> {
+    let files = [
+        "--tls-ca-cert-file",
+        "roots.pem",
+        "--tls-cert-file",
+        "certificate.pem",
+        "--tls-key-file",
+        "key.pem",
+    ];
+    [&files[..], &["--tls-auth-clients", auth_clients]].concat()
+}
+
+fn port_argument(arguments: &[String]) -> &'static str {
+    let has_tls = arguments.iter().any(|it| it == "--tls-cert-file");
+    if has_tls { "--tls-port" } else { "--port" }
 }
 
 impl Drop for Server {
@@ -215,6 +316,46 @@ impl Fixture for Tcp {
     fn forget_changes(&self, shard: &Shard) {
         forget_changes(&self.0, shard);
     }
+}
+
+/// A server that is spoken to with TLS.
+pub(super) struct Tls {
+    server: Server,
+    options: TlsOptions,
+}
+
+impl Fixture for Tls {
+    type Store = Redis;
+
+    fn start() -> Tls {
+        let authority = Authority::new();
+        let certificate = authority.issue("127.0.0.1");
+        Tls {
+            server: Server::start_with_tls(&authority, &certificate, "yes"),
+            options: TlsOptions {
+                identity: Some(authority.issue("a client").identity()),
+                ..trusting(&authority)
+            },
+        }
+    }
+
+    fn connect(&self) -> Redis {
+        with_tls(&self.server, self.options.clone())
+    }
+
+    fn flush(&self) {
+        let _: String = self.server.ask(&["FLUSHALL"]).unwrap();
+    }
+
+    fn forget_changes(&self, shard: &Shard) {
+        forget_changes(&self.server, shard);
+    }
+}
+
+pub(super) fn with_tls(server: &Server, tls: TlsOptions) -> Redis {
+    let (mut options, redis) = options(&[server.tcp()]);
+    options.tls = Some(tls);
+    Redis::new(&options, &redis)
 }
 
 /// A server that is spoken to through its socket.

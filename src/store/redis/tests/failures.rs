@@ -157,7 +157,10 @@ fn what_servers_refuse_is_told_apart() {
             "-OOM command not allowed when used memory",
             Refusal::OutOfMemory,
         ),
-        ("-MOVED 3999 127.0.0.1:6381", Refusal::Moved),
+        (
+            "-MOVED 3999 127.0.0.1:6381",
+            Refusal::Moved("MOVED 3999 127.0.0.1:6381".into()),
+        ),
         ("-BUSY Redis is busy running a script.", other("BUSY")),
         (
             "-NOREPLICAS Not enough good replicas to write.",

@@ -1,20 +1,23 @@
 //! The suite for Redis, and what only Redis does.
 
 mod access;
+mod clusters;
 mod failures;
 mod keys;
+mod sentinels;
 mod servers;
+mod tls;
 
 use core::time::Duration;
 
 use super::one_answer::with_one_answer;
-use super::testing::{Server, connect, options, tcp};
+use super::testing::{Server, connect, options};
 use super::{Redis, Step};
 use crate::store::conformance::{
     MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals,
 };
 use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::{Credentials, Secret, TlsOptions, Topology};
+use crate::store::options::{Credentials, RedisOptions, Secret, StoreOptions, Topology};
 use crate::store::proxy::Proxy;
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Batch, Diff, Pushed, Strategy};
@@ -22,6 +25,16 @@ use crate::store::strategy::{Batch, Diff, Pushed, Strategy};
 mod over_tcp {
     use crate::store::conformance::conformance_tests;
     conformance_tests!(super::super::testing::Tcp);
+}
+
+mod over_tls {
+    use crate::store::conformance::conformance_tests;
+    conformance_tests!(super::super::testing::Tls);
+}
+
+mod over_a_cluster {
+    use crate::store::conformance::conformance_tests;
+    conformance_tests!(super::super::cluster_testing::SharedCluster);
 }
 
 mod over_a_unix_socket {
@@ -66,4 +79,44 @@ async fn failure(node: &mut Node<Redis>, number: u64) -> StoreError {
 async fn open(store: &mut Redis) -> Result<(), StoreError> {
     let epoch = crate::store::conformance::new_epoch();
     store.open_epoch(&shard("api"), None, epoch).await.map(drop)
+}
+
+/// Waits until so many nodes have pushed, as the replica sees it.
+async fn replicated(replica: &Server, nodes: usize) {
+    let has_arrived = || {
+        let fields: Vec<String> = replica.ask(&["HKEYS", SHARD]).unwrap_or_default();
+        let of_nodes = fields.iter().filter(|field| field.starts_with("b:"));
+        of_nodes.count() == nodes
+    };
+    until("replicated", has_arrived).await;
+}
+
+/// Waits until something is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let deadline = Duration::from_secs(30);
+    tokio::time::timeout(deadline, waiting).await.expect(what);
+}
+
+/// Pushes the next batch, again and again while nothing of it is applied.
+async fn push_until_applied(node: &mut Node<Redis>, diffs: Vec<Diff>) -> Pushed {
+    node.number += 1;
+    let batch = node.batch(node.number, diffs);
+    let pushing = async {
+        loop {
+            match node.store.push_diffs(&node.shard, &batch, 500).await {
+                Ok(pushed) => return pushed,
+                Err(error) => assert!(error.is_transient(), "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let deadline = Duration::from_secs(60);
+    tokio::time::timeout(deadline, pushing)
+        .await
+        .expect("pushed")
 }

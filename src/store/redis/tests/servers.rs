@@ -103,20 +103,3 @@ fn after_a_failover_lost_writes_are_noticed() {
         assert_eq!(writer.send(2, vec![]).await, Pushed::Lost);
     });
 }
-
-/// Waits until so many nodes have pushed, as the replica sees it.
-async fn replicated(replica: &Server, nodes: usize) {
-    let has_arrived = || {
-        let fields: Vec<String> = replica.ask(&["HKEYS", SHARD]).unwrap_or_default();
-        let of_nodes = fields.iter().filter(|field| field.starts_with("b:"));
-        of_nodes.count() == nodes
-    };
-    let arrived = async {
-        while !has_arrived() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let deadline = Duration::from_secs(30);
-    let arrived = tokio::time::timeout(deadline, arrived);
-    arrived.await.expect("replicated");
-}

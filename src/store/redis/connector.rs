@@ -1,0 +1,217 @@
+//! Makes connections to servers, and sends commands on them.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::io;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::failure;
+use crate::store::error::Failure;
+use crate::store::options::{Credentials, Secret, StoreOptions};
+use crate::store::server::ServerAddress;
+use crate::store::tls::{TlsClient, TlsError};
+
+/// How a connection is made, to whatever server.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    credentials: Credentials,
+    database: u32,
+    connect_timeout: Duration,
+    tls: Option<Result<TlsClient, TlsError>>,
+}
+
+/// An established connection, on which nothing is under way.
+#[derive(Debug)]
+pub(super) struct Connection {
+    requests: MultiplexedConnection,
+    /// Moves bytes between `requests` and the socket; ends when the connection does.
+    driver: JoinHandle<()>,
+    credentials: Credentials,
+    number: u64,
+}
+
+impl Connector {
+    pub(super) fn new(options: &StoreOptions, database: u32) -> Connector {
+        Connector {
+            credentials: options.credentials.clone(),
+            database,
+            connect_timeout: options.connect_timeout,
+            tls: options.tls.as_ref().map(TlsClient::new),
+        }
+    }
+
+    /// The same for other servers, to whom we are somebody else.
+    pub(super) fn with_credentials(&self, credentials: &Credentials) -> Connector {
+        Connector {
+            credentials: credentials.clone(),
+            database: 0,
+            ..self.clone()
+        }
+    }
+
+    /// Connects to a server that is ready then. A failure is none after which anything was applied.
+    pub(super) async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
+        self.within_time(self.connect(server)).await
+    }
+
+    /// Connects and asks one thing, in the time of one attempt to connect. The rest is as above.
+    pub(super) async fn open_and_ask(
+        &self,
+        server: &ServerAddress,
+        question: &Cmd,
+    ) -> Result<(Connection, Value), Failure> {
+        self.within_time(async {
+            let mut connection = self.connect(server).await?;
+            let answer = connection.send(question).await?;
+            Ok((connection, answer))
+        })
+        .await
+    }
+
+    async fn within_time<T>(
+        &self,
+        attempt: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        match timeout(self.connect_timeout, attempt).await {
+            Ok(result) => result.map_err(before_sending),
+            Err(_) => {
+                // A server that speaks no TLS waits for us to say something that it understands.
+                let with_tls = self.tls.as_ref().map_or("", |_| " with TLS");
+                let millis = self.connect_timeout.as_millis();
+                let cause = format!("no connection{with_tls} within {millis} ms");
+                Err(Failure::Unreachable(cause.into()))
+            }
+        }
+    }
+
+    async fn connect(&self, server: &ServerAddress) -> Result<Connection, Failure> {
+        match server {
+            ServerAddress::Tcp { host, port } => {
+                let stream = TcpStream::connect((&**host, *port)).await;
+                let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+                let stream = stream.map_err(unreachable)?;
+                match &self.tls {
+                    None => self.introduce(stream).await,
+                    Some(Ok(tls)) => {
+                        let stream = tls.wrap(host, stream).await;
+                        self.introduce(stream.map_err(without_tls)?).await
+                    }
+                    Some(Err(error)) => Err(Failure::Unreachable(error.to_string().into())),
+                }
+            }
+            // Nobody listens between two processes of one machine: there is no TLS here.
+            ServerAddress::Unix(path) => {
+                let stream = UnixStream::connect(path).await;
+                self.introduce(stream.map_err(unreachable)?).await
+            }
+        }
+    }
+
+    /// Says who we are, and finds out whether the server is ready.
+    async fn introduce<S>(&self, stream: S) -> Result<Connection, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+        // The client would do the same, but its errors do not say what the server's say.
+        let introduction = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let (requests, driver) =
+            MultiplexedConnection::new_with_config(&introduction, stream, config)
+                .await
+                .map_err(|error| broken(&error))?;
+        let mut connection = Connection {
+            requests,
+            driver: tokio::spawn(driver),
+            credentials: self.credentials.clone(),
+            // Relaxed: nothing but the numbers themselves is told by them.
+            number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
+        };
+        let Credentials { username, password } = &self.credentials;
+        if let Some(password) = password {
+            let mut auth = Cmd::new();
+            auth.arg("AUTH")
+                .arg(username.as_ref().map(Secret::expose))
+                .arg(password.expose());
+            connection.send(&auth).await?;
+        }
+        if self.database != 0 {
+            let mut select = Cmd::new();
+            select.arg("SELECT").arg(self.database);
+            connection.send(&select).await?;
+        }
+        let mut ping = Cmd::new();
+        ping.arg("PING");
+        connection.send(&ping).await?;
+        Ok(connection)
+    }
+}
+
+impl Connection {
+    /// What tells it from all others of this process; above 0.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether it was closed, as far as is known.
+    pub(super) fn is_closed(&self) -> bool {
+        self.driver.is_finished()
+    }
+
+    /// Sends commands, each after the answer to the one before, which is no error; returns the last
+    /// answer. The rest is as with one.
+    pub(super) async fn send_all(&mut self, commands: &[&Cmd]) -> Result<Value, Failure> {
+        let mut answer = Value::Nil;
+        for command in commands {
+            answer = self.send(command).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Sends a command, and returns its answer, which is no error. To be dropped before that is to
+    /// leave the connection in a state in which it must not be used any more.
+    pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, Failure> {
+        match self.requests.send_packed_command(command).await {
+            Ok(Value::ServerError(error)) => Err(failure::of(&error, &self.credentials)),
+            Ok(value) => Ok(value),
+            Err(error) => Err(broken(&error)),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+fn unreachable(error: io::Error) -> Failure {
+    Failure::Unreachable(error.to_string().into())
+}
+
+fn without_tls(error: io::Error) -> Failure {
+    Failure::Unreachable(format!("no TLS: {error}").into())
+}
+
+fn broken(error: &RedisError) -> Failure {
+    match error.kind() {
+        redis::ErrorKind::Io => Failure::Disconnected(error.to_string().into()),
+        _ => Failure::Misunderstood(error.to_string().into()),
+    }
+}
+
+/// What a failure means for a connection on which no command was sent yet.
+fn before_sending(failure: Failure) -> Failure {
+    match failure {
+        Failure::Failed(cause) | Failure::Disconnected(cause) | Failure::Misunderstood(cause) => {
+            Failure::Unreachable(cause)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,92 @@
+//! Finds the primary of a Redis by asking its sentinels.
+
+use redis::{Cmd, Value};
+
+use super::answer::Answer;
+use super::connector::{Connection, Connector};
+use super::servers::Servers;
+use crate::store::error::{Failure, StoreError};
+use crate::store::options::Credentials;
+use crate::store::server::ServerAddress;
+
+/// Those who know the primary.
+#[derive(Debug)]
+pub(super) struct Sentinels {
+    servers: Servers,
+    connector: Connector,
+    /// The name by which they know it.
+    master: Box<str>,
+}
+
+impl Sentinels {
+    /// Sentinels that are spoken to as the primary is, but for the credentials.
+    pub(super) fn new(
+        servers: Servers,
+        connector: &Connector,
+        credentials: &Credentials,
+        master: &str,
+    ) -> Sentinels {
+        Sentinels {
+            servers,
+            connector: connector.with_credentials(credentials),
+            master: master.into(),
+        }
+    }
+
+    /// Asks one sentinel after the other, from the one that knew it last time, until one knows a
+    /// primary that is one.
+    pub(super) async fn connect(
+        &mut self,
+        connector: &Connector,
+    ) -> Result<(ServerAddress, Connection), StoreError> {
+        let mut result = self.attempt(connector).await;
+        for _ in 1..self.servers.len() {
+            if result.is_ok() {
+                break;
+            }
+            self.servers.move_on();
+            result = self.attempt(connector).await;
+        }
+        if result.is_err() {
+            self.servers.move_on();
+        }
+        result
+    }
+
+    async fn attempt(
+        &self,
+        connector: &Connector,
+    ) -> Result<(ServerAddress, Connection), StoreError> {
+        let sentinel = self.servers.current();
+        let of = |server: &ServerAddress| {
+            let server = server.clone();
+            |failure| StoreError { server, failure }
+        };
+        let primary = self.ask(sentinel).await.map_err(of(sentinel))?;
+        let mut role = Cmd::new();
+        role.arg("ROLE");
+        let (connection, role) = connector
+            .open_and_ask(&primary, &role)
+            .await
+            .map_err(of(&primary))?;
+        if Answer(role).role().as_deref() == Some("master") {
+            return Ok((primary, connection));
+        }
+        // It has not noticed yet that there was a failover.
+        let cause = format!("{primary}, which it names, is a replica");
+        Err(of(sentinel)(Failure::NoPrimary(cause.into())))
+    }
+
+    async fn ask(&self, sentinel: &ServerAddress) -> Result<ServerAddress, Failure> {
+        let mut question = Cmd::new();
+        question.arg("SENTINEL").arg("get-master-addr-by-name");
+        question.arg(&*self.master);
+        let (_, answer) = self.connector.open_and_ask(sentinel, &question).await?;
+        if answer == Value::Nil {
+            let cause = format!("nothing has the name \"{}\"", self.master);
+            return Err(Failure::NoPrimary(cause.into()));
+        }
+        let address = Answer(answer).address();
+        address.ok_or_else(|| Failure::NoPrimary("it answers something else".into()))
+    }
+}

@@ -1,0 +1,60 @@
+//! Servers that are tried one after the other, round and round.
+
+use crate::store::server::ServerAddress;
+
+/// Servers, at least one, and which of them is used, or tried next.
+#[derive(Clone, Debug)]
+pub(super) struct Servers {
+    current: ServerAddress,
+    /// Those after it.
+    others: Vec<ServerAddress>,
+}
+
+impl Servers {
+    /// The first one is used first. None at all are one that nobody is.
+    pub(super) fn new(servers: &[ServerAddress]) -> Servers {
+        match servers.split_first() {
+            Some((first, others)) => Servers {
+                current: first.clone(),
+                others: others.into(),
+            },
+            None => Servers {
+                current: ServerAddress::Unix("/".into()),
+                others: Vec::new(),
+            },
+        }
+    }
+
+    pub(super) fn current(&self) -> &ServerAddress {
+        &self.current
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.others.len().saturating_add(1)
+    }
+
+    /// The next one is used.
+    pub(super) fn move_on(&mut self) {
+        self.others.push(self.current.clone());
+        self.current = self.others.remove(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_its_turn() {
+        let all = ["/a", "/b", "/c"].map(|path| ServerAddress::Unix(path.into()));
+        let mut servers = Servers::new(&all);
+        assert_eq!(servers.len(), 3);
+        for server in [&all[..], &all[..]].concat() {
+            assert_eq!(servers.current(), &server);
+            servers.move_on();
+        }
+        let mut one = Servers::new(&all[..1]);
+        one.move_on();
+        assert_eq!((one.current(), one.len()), (&all[0], 1));
+    }
+}

@@ -1,0 +1,76 @@
+# A Redis Cluster of the test's own: three primaries, with a replica each.
+
+package RedisCluster;
+
+use strict;
+use warnings;
+
+use Node;
+use Redis;
+
+# The number of shards into which the module divides a namespace.
+my $SHARDS = 16;
+
+# port => the first of six. None has data at first.
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {%self}, $class;
+    my @args = ('--cluster-enabled', 'yes', '--cluster-node-timeout', '1000');
+    my @all  = map { Redis->new(port => $self->{port} + $_, args => \@args) } 0 .. 5;
+    $_->start for @all;
+    $self->{all}       = \@all;
+    $self->{primaries} = [@all[0 .. 2]];
+    $self->{replicas}  = [@all[3 .. 5]];
+    my $first = $all[0];
+    for my $number (0 .. 2) {
+        my ($from, $to) = map { int(16384 * $_ / 3) } $number, $number + 1;
+        $all[$number]->cli(CLUSTER => 'ADDSLOTS', $from .. $to - 1);
+        $all[$number]->cli(CLUSTER => 'SET-CONFIG-EPOCH', $number + 1);
+    }
+    $first->cli(CLUSTER => 'MEET', '127.0.0.1', $_->{port}) for @all;
+    wait_until('a cluster', sub {
+        !grep { $_->cli(CLUSTER => 'INFO') !~ /cluster_state:ok.*cluster_known_nodes:6\r/s } @all;
+    });
+    for my $number (0 .. 2) {
+        my $id = $all[$number]->cli(CLUSTER => 'MYID');
+        wait_until('a primary that is known', sub {
+            eval { $all[$number + 3]->cli(CLUSTER => 'REPLICATE', $id) };
+        });
+    }
+    wait_until('replicas', sub {
+        !grep { $_->cli(INFO => 'replication') !~ /master_link_status:up/ } @all[3 .. 5];
+    });
+    wait_until('replicas that all know of', sub {
+        !grep { (() = $_->cli(CLUSTER => 'NODES') =~ /slave /g) != 3 } @all;
+    });
+    return $self;
+}
+
+sub wait_until {
+    my ($what, $condition) = @_;
+    eval { Node::wait_until(60, $condition) } or die "waited too long for $what\n";
+}
+
+sub kill { $_->kill for @{$_[0]{all}} }
+
+# As those of Redis, of all shards. Only who has a shard answers.
+sub totals {
+    my ($self, $namespace, $size) = @_;
+    my %totals;
+    for my $number (0 .. $SHARDS - 1) {
+        my ($of_shard) = grep {defined} map {
+            my $server = $_;
+            scalar eval { $server->totals_of_shard($namespace, $number, $size) };
+        } grep { $_->{pid} } @{$self->{all}};
+        die "nobody has shard $number\n" if !$of_shard;
+        %totals = (%totals, %$of_shard);
+    }
+    return \%totals;
+}
+
+sub total {
+    my ($self, $namespace, $key, $size) = @_;
+    return $self->totals($namespace, $size)->{$key} // 0;
+}
+
+1;

@@ -1,0 +1,245 @@
+# Nodes that share a Redis that is spoken to with TLS, that sentinels watch, or that is a cluster: that
+# they find it, and that no hit is lost or counted twice when another server takes over. What they do
+# with a Redis in general is tested in cluster.t.
+#
+# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to
+# + 9, and of the last six those that are 10,000 above.
+#
+# Windows are of 366 days, so that no test meets the end of one (see limit.t).
+
+use strict;
+use warnings;
+
+use File::Temp qw(tempdir);
+use FindBin;
+use List::Util qw(sum0);
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Certificate;
+use Node;
+use Redis;
+use RedisCluster;
+
+die "redis-server is not installed\n" if !Redis::is_there();
+
+my $port = $ENV{TEST_NGINX_PORT} || 1984;
+my $a    = Node->new(a => $port + 2);
+my $b    = Node->new(b => $port + 3);
+my $store;
+
+my $lost = qr/\[error\] .*ratelimit_store "main" is lost/;
+my $back = qr/\[notice\] .*ratelimit_store "main" is back/;
+
+subtest 'TLS' => sub {
+    my $pem = tempdir('certificates-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+    issued_certificate($pem, '127.0.0.1');
+    my @files = ('--tls-ca-cert-file', "$pem/roots.pem", '--tls-cert-file', "$pem/127.0.0.1.pem",
+        '--tls-key-file', "$pem/127.0.0.1.key");
+    my @args = ('--port', 0, '--tls-port', $port + 4, @files);
+    $store = Redis->new(port => $port + 4, args => \@args);
+    $store->start;
+    my $server = "server 127.0.0.1:$store->{port}; tls on;";
+    my $ours = "tls_certificate $pem/127.0.0.1.pem; tls_certificate_key $pem/127.0.0.1.key;";
+    my $roots = "tls_trusted_certificate $pem/roots.pem;";
+    $a->start(conf("$server $ours $roots"));
+    $b->start(conf("$server $ours tls_verify off;"));
+    $a->hit(hit => 'k') for 1 .. 3;
+    $b->hit(hit => 'k');
+    all_know(k => 4);
+
+    $a->reload(conf("$server $ours"));
+    $a->wait_for('an [error]', sub { $a->logged(qr/$lost.*UnknownIssuer/) });
+    $a->reload(conf("$server $roots"));
+    $a->hit(hit => 'k');
+    is($a->logged($lost), 1, 'it stays lost without a certificate of ours');
+    $a->reload(conf("$server $ours $roots"));
+    all_know(k => 5);
+    is($a->logged($back), 1, 'and is back');
+    stop($lost);
+    $store->kill;
+};
+
+subtest 'sentinels' => sub {
+    my $old      = Redis->new(port => $port + 4);
+    my $new      = Redis->new(port => $port + 5, args => ['--replicaof', "127.0.0.1 $old->{port}"]);
+    my $sentinel = start_sentinel($port + 6, $old);
+    $_->start for $old, $new;
+    $store = $old;
+    $_->start(conf("server 127.0.0.1:$sentinel->{port}; sentinel_master main;")) for $a, $b;
+    $a->hit(hit => 'k') for 1 .. 3;
+    $b->hit(hit => 'k') for 1 .. 4;
+    all_know(k => 7);
+    $sentinel->wait_for_replica;
+
+    my @loads = map { $_->load('load') } $a, $b;
+    pushed_under_load();
+    $old->kill;
+    $store = $new;
+    eventually(sub { $new->cli('ROLE')->[0] }, 'master', 'the replica has taken over');
+    pushed_under_load();
+    totals_of_loads(@loads);
+    all_know(k => 7);
+
+    # Nobody tells the nodes, but the one that was replaced.
+    $old->start;
+    eventually(sub { $old->cli('ROLE')->[0] }, 'slave', 'the old one is a replica of it');
+    eventually(sub { $old->cli('ROLE')->[3] }, 'connected', 'with all that it has');
+    $sentinel->wait_for_replica;
+    @loads = map { $_->load('load') } $a, $b;
+    pushed_under_load();
+    eventually(sub { eval { $sentinel->cli(SENTINEL => FAILOVER => 'main') } }, 'OK', 'back again');
+    eventually(sub { $old->cli('ROLE')->[0] }, 'master', 'the old one has taken over');
+    $store = $old;
+    pushed_under_load();
+    totals_of_loads(@loads, 'more');
+    stop($lost);
+    $_->kill for $sentinel, $old, $new;
+};
+
+subtest 'a cluster' => sub {
+    $store = RedisCluster->new(port => $port + 4);
+    my @seeds = map {"server 127.0.0.1:$_->{port};"} @{$store->{primaries}}[0, 1];
+    my %conf  = conf("@seeds cluster on;");
+    $_->start(%conf, zone => '5m') for $a, $b;
+    my %expected;
+    for my $n (1 .. 200) {
+        ($n % 2 ? $a : $b)->hit(hit => "key-$n");
+        $expected{"key-$n"} = 1;
+    }
+    eventually(sub { $store->totals('api') }, \%expected, 'all keys are in the cluster');
+    for my $primary (@{$store->{primaries}}) {
+        cmp_ok($primary->cli('DBSIZE'), '>=', 3, 'of which every primary has some');
+    }
+    for my $node ($a, $b) {
+        eventually(sub { scalar grep { $node->rate(ask => $_) ne '1' } sort keys %expected }, 0,
+            "and node $node->{name} knows all");
+    }
+
+    my @loads = map { $_->load(map {"load-$_"} 1 .. 50) } $a, $b;
+    pushed_under_load();
+    $store->{primaries}[0]->kill;
+    eventually(sub { $store->{replicas}[0]->cli('ROLE')->[0] }, 'master', 'a replica takes over');
+    pushed_under_load();
+    my $made = sum0(map { $_->{200} } map { $_->(100) } @loads);
+    my $of_loads = sub {
+        my $totals = $_[0]->();
+        return sum0(map { $totals->{$_} // 0 } grep {/^load-/} keys %$totals);
+    };
+    eventually(sub { $of_loads->(sub { $store->totals('api') }) }, $made, 'all of the load');
+    for my $node ($a, $b) {
+        my $rates = sub { +{map { ("load-$_" => $node->rate(ask => "load-$_")) } 1 .. 50} };
+        eventually(sub { $of_loads->($rates) }, $made, "is known to node $node->{name}");
+    }
+    my $totals = $store->totals('api');
+    is_deeply([grep { ($totals->{$_} // 0) != 1 } sort keys %expected], [], 'and what was before');
+    for my $node ($a, $b) {
+        $node->wait_for('a [notice]', sub { $node->logged($back) == $node->logged($lost) });
+    }
+
+    # To a store of one shard, and back: what it had meanwhile is not taken for what the cluster has.
+    $store->{replicas}[1]->kill;
+    my $single = Redis->new(port => $port + 8);
+    $single->start;
+    my $cluster = $store;
+    for my $is_single (1, 0, 1, 0) {
+        my $servers = $is_single ? "server 127.0.0.1:$single->{port};" : "@seeds cluster on;";
+        $store = $is_single ? $single : $cluster;
+        $_->reload(conf($servers), zone => '5m') for $a, $b;
+        $a->hit(hit => 'moving');
+        $expected{moving}++;
+        all_know(moving  => $expected{moving});
+        all_know('key-1' => 1);
+    }
+    stop($lost);
+    $_->kill for $cluster, $single;
+};
+
+subtest 'a zone that has no room for the shards of a cluster' => sub {
+    my %conf = conf("server 127.0.0.1:$port; cluster on;");
+    ok(!eval { $a->start(%conf, zone => '4m') }, 'nginx does not start');
+    is($a->logged(qr/\[emerg\] .*"api": the zone has no room .* Redis Cluster, which counts for 16: /),
+        1, 'and says why');
+};
+
+done_testing();
+
+# The configuration of a node, as in cluster.t.
+sub conf {
+    my ($servers) = @_;
+    my $limit = 'api limit=1000000/366d';
+    return (
+        http => <<"        END",
+        ratelimit_store main { strategy redis; $servers }
+        ratelimit_namespace api { store main; sync_rate 0.1; }
+        END
+        rules => {hit => $limit, ask => "$limit cost=0"},
+    );
+}
+
+sub start_sentinel {
+    my ($sentinel_port, $primary) = @_;
+    my $dir  = tempdir('sentinel-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+    my $conf = "$dir/sentinel.conf";
+    open my $file, '>', $conf or die "cannot write: $!\n";
+    print $file "sentinel monitor main 127.0.0.1 $primary->{port} 1\n",
+        "sentinel down-after-milliseconds main 300\n", "sentinel failover-timeout main 1000\n";
+    close $file or die "cannot write: $!\n";
+    my $sentinel = bless Redis->new(
+        port => $sentinel_port, config => $conf, args => ['--sentinel'], database => undef,
+    ), 'Sentinel';
+    $sentinel->start;
+    return $sentinel;
+}
+
+# Stops the nodes that there are.
+sub stop {
+    my ($expected) = @_;
+    $_->stop($expected) for grep { $_->{master} } $a, $b;
+}
+
+# Tests that the total of a key is in the store and in the rates of both nodes, and stays.
+sub all_know {
+    my ($key, $total) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    eventually(sub { $store->total(api => $key) }, $total, "$key in the store");
+    eventually(sub { $_->rate(ask => $key) }, $total, "$key on $_->{name}") for $a, $b;
+    pushed_under_load();
+    is($store->total(api => $key), $total, "$key stays in the store");
+    is($_->rate(ask => $key), $total, "$key stays on $_->{name}") for $a, $b;
+}
+
+my $settled = 0;
+
+# Waits until both nodes have pushed a hit that they count now.
+sub pushed_under_load {
+    my $key = 'settle-' . ++$settled;
+    $_->hit(hit => "$key-$_->{name}") for $a, $b;
+    for my $node ($a, $b) {
+        my $is_pushed = sub { eval { $store->total(api => "$key-$node->{name}") } };
+        $node->wait_for('a push', $is_pushed);
+    }
+}
+
+my $loaded = 0;
+
+# Ends the loads of `load`, and tests that its total is that of the answers, of those before too.
+sub totals_of_loads {
+    my @loads = grep {ref} @_;
+    $loaded += sum0(map { $_->{200} } map { $_->(100) } @loads);
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    all_know(load => $loaded);
+}
+
+package Sentinel;
+
+use parent -norequire, 'Redis';
+
+# Waits until it has found a replica that can take over.
+sub wait_for_replica {
+    my ($self) = @_;
+    Node::wait_until(30, sub {
+        my @replicas = map { +{@$_} } @{$self->cli(SENTINEL => REPLICAS => 'main')};
+        return grep { $_->{flags} eq 'slave' && $_->{'master-link-status'} eq 'ok' } @replicas;
+    });
+}
