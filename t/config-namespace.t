@@ -442,14 +442,14 @@ ratelimit_store "many": cluster on with sync_rate 0 is not supported by this ver
 
 
 
-=== sync_rate: with Postgres it is not supported by this version
+=== sync_rate: with Postgres and TLS it is not supported by this version
 --- http_config
-    ratelimit_store pg { strategy postgres; } # here
+    ratelimit_store pg { strategy postgres; tls on; } # here
     ratelimit_namespace api { store pg; sync_rate 1; }
 --- must_die
 --- error_log
-ratelimit_store "pg": strategy postgres is not supported by this version
-expected strategy redis
+ratelimit_store "pg": tls on is not supported by this version
+expected "tls off", or strategy redis
 
 
 

@@ -1249,7 +1249,7 @@ ratelimit_store "main": "table" is duplicate
 --- must_die
 --- error_log
 ratelimit_store "main": invalid table "counters; drop"
-expected name or schema.name, each 1 to 63 of A-Z, a-z, 0-9, "_", and no digit first
+expected name or schema.name, of A-Z, a-z, 0-9, "_", no digit first: a schema of 1 to 63, a name of 1 to 55
 
 
 
@@ -1270,6 +1270,15 @@ expected name or schema.name
 --- error_log
 ratelimit_store "main": invalid table "main.public.counters"
 expected name or schema.name
+
+
+
+=== table: too long for the names that begin with it
+--- http_config eval
+'table ' . 'x' x 56 . ';'
+--- must_die
+--- error_log
+a name of 1 to 55
 
 
 

@@ -108,7 +108,6 @@ pub(super) struct SyncedNamespace {
     /// Whether it is this namespace that tells of the store, if several have it.
     pub(super) is_reporter: bool,
     pub(super) options: StoreOptions,
-    pub(super) redis: RedisOptions,
     /// Whether the store decides: only what was counted without it is pushed.
     pub(super) is_synchronous: bool,
 }
@@ -389,20 +388,25 @@ impl MainConf {
 impl StoreConf {
     /// Checks whether this version can sync with the store.
     fn check_support(&self, sync: SyncMode) -> Result<(), Failure> {
-        let unsupported = match &self.options.strategy {
-            Strategy::Postgres(_) => "strategy postgres",
-            Strategy::Redis(redis)
-                if sync == SyncMode::Synchronous && redis.topology == Topology::Cluster =>
-            {
-                "cluster on with sync_rate 0"
+        let is_synchronous = sync == SyncMode::Synchronous;
+        let otherwise = "a time as the sync_rate, or a single Redis";
+        let (unsupported, expected) = match &self.options.strategy {
+            Strategy::Postgres(_) if self.options.tls.is_some() => {
+                ("tls on", "\"tls off\", or strategy redis")
             }
-            Strategy::Redis(_) => return Ok(()),
+            Strategy::Postgres(_) if is_synchronous => {
+                ("strategy postgres with sync_rate 0", otherwise)
+            }
+            Strategy::Redis(redis) if is_synchronous && redis.topology == Topology::Cluster => {
+                ("cluster on with sync_rate 0", otherwise)
+            }
+            Strategy::Postgres(_) | Strategy::Redis(_) => return Ok(()),
         };
         Err(Failure::At(
             self.origin.clone(),
             format!(
                 "ratelimit_store \"{}\": {unsupported} is not supported by this version: \
-                 expected strategy redis",
+                 expected {expected}",
                 self.name
             ),
         ))
@@ -478,20 +482,19 @@ impl NamespaceConf {
     fn synced(&'static self, stores: &[StoreConf]) -> Option<SyncedNamespace> {
         let (period, namespace) = (self.period()?, self.namespace.get()?);
         let store = self.store(stores)?;
-        let Strategy::Redis(redis) = &store.options.strategy else {
-            return None;
-        };
         let StoreOptions {
             servers,
             connect_timeout,
             timeout,
             ..
         } = &store.options;
-        let attempts = match redis.topology {
-            Topology::Single => servers.len(),
+        let attempts = match &store.options.strategy {
             // Each sentinel, and the primary that it names; each seed node, and about as many that
             // they name.
-            Topology::Sentinel { .. } | Topology::Cluster => servers.len().saturating_mul(2),
+            Strategy::Redis(redis) if redis.topology != Topology::Single => {
+                servers.len().saturating_mul(2)
+            }
+            Strategy::Redis(_) | Strategy::Postgres(_) => servers.len(),
         };
         let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
         let exchange = connect_timeout
@@ -507,7 +510,6 @@ impl NamespaceConf {
             store: store.name.clone(),
             is_reporter: false,
             options: store.options.clone(),
-            redis: redis.clone(),
             is_synchronous: self.is_synchronous(),
         })
     }

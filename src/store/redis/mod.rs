@@ -18,7 +18,7 @@ mod decide;
 mod failure;
 mod key;
 #[cfg(test)]
-mod proxy;
+mod one_answer;
 mod script;
 mod sentinel;
 mod servers;
