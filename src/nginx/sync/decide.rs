@@ -1,6 +1,7 @@
 //! What the thread does for synchronous namespaces: asks a store about all requests that wait.
 //!
-//! While an exchange is under way, further questions gather, and travel in the next one.
+//! While an exchange is under way, further questions gather, and travel in the next one. Each shard of
+//! a cluster is asked for itself, so that one whose server is away keeps no other waiting.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;
@@ -39,7 +40,7 @@ pub(in super::super) struct Ask {
 /// What is said about a request; `None`: the store has failed.
 pub(in super::super) type Reply = (u64, Option<Answer>);
 
-/// The event loop's end of a store.
+/// The event loop's end of a store, or of a shard of one.
 pub(super) struct Desk {
     asks: UnboundedSender<Ask>,
     is_down: Arc<AtomicBool>,
@@ -47,10 +48,17 @@ pub(super) struct Desk {
 
 /// The thread's end.
 pub(super) struct Clerk {
-    store: DecidingStore,
+    /// What is asked to find out whether there is an answer.
+    probe: Vec<Question>,
     asks: UnboundedReceiver<Ask>,
     is_down: Arc<AtomicBool>,
     replies: Replies,
+}
+
+/// A store with its clerks, on their way to the thread.
+pub(super) struct Office {
+    store: DecidingStore,
+    clerks: Vec<Clerk>,
 }
 
 /// Replies of all stores, on their way to the event loop.
@@ -87,8 +95,21 @@ impl Replies {
     }
 }
 
-/// Both ends of a store.
-pub(super) fn open(store: DecidingStore, replies: Replies) -> (Desk, Clerk) {
+/// Both ends of a store, one of each for each of its deciders.
+pub(super) fn open(store: DecidingStore, replies: &Replies) -> (Vec<Desk>, Office) {
+    let probes = match &store.shards {
+        None => vec![Vec::new()],
+        Some(shards) => {
+            let shards = shards.iter().cloned();
+            shards.map(|it| vec![Question::probe(it)]).collect()
+        }
+    };
+    let ends = probes.into_iter().map(|probe| open_one(probe, replies));
+    let (desks, clerks) = ends.unzip();
+    (desks, Office { store, clerks })
+}
+
+fn open_one(probe: Vec<Question>, replies: &Replies) -> (Desk, Clerk) {
     let (sender, asks) = unbounded_channel();
     let is_down = Arc::<AtomicBool>::default();
     let desk = Desk {
@@ -96,12 +117,30 @@ pub(super) fn open(store: DecidingStore, replies: Replies) -> (Desk, Clerk) {
         is_down: is_down.clone(),
     };
     let clerk = Clerk {
-        store,
+        probe,
         asks,
         is_down,
-        replies,
+        replies: replies.clone(),
     };
     (desk, clerk)
+}
+
+impl Office {
+    /// What the clerks do.
+    pub(super) fn serve(self) -> impl Iterator<Item = impl Future<Output = ()>> {
+        let DecidingStore {
+            options,
+            redis,
+            node,
+            ..
+        } = self.store;
+        let store = Redis::new(&options, &redis);
+        self.clerks.into_iter().map(move |clerk| {
+            let shared = store.share();
+            let store = shared.unwrap_or_else(|| Redis::new(&options, &redis));
+            clerk.serve(store, NodeId(node))
+        })
+    }
 }
 
 impl Desk {
@@ -130,9 +169,7 @@ impl Desk {
 
 impl Clerk {
     /// Answers until the other end is closed.
-    pub(super) async fn serve(mut self) {
-        let mut store = Redis::new(&self.store.options, &self.store.redis);
-        let node = NodeId(self.store.node);
+    async fn serve(mut self, mut store: Redis, node: NodeId) {
         let mut asked = Vec::new();
         while self.asks.recv_many(&mut asked, MAX_QUESTIONS).await > 0 {
             let now = Instant::now();
@@ -145,6 +182,9 @@ impl Clerk {
                     ids.push(id);
                     questions.push(question);
                 }
+            }
+            if questions.is_empty() {
+                questions.clone_from(&self.probe);
             }
             let proposed = Epoch(System.random());
             match store.decide(node, proposed, &questions).await {
@@ -164,7 +204,7 @@ impl Clerk {
         }
     }
 
-    /// Waits until the store answers again: what is asked meanwhile finds that it is down.
+    /// Waits until there are answers again: what is asked meanwhile finds that it is down.
     async fn wait_for(&self, store: &mut Redis, node: NodeId) {
         let last = PAUSES.last().copied().unwrap_or_default();
         for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
@@ -172,7 +212,7 @@ impl Clerk {
                 return;
             }
             tokio::time::sleep(pause).await;
-            let probe = store.decide(node, Epoch(System.random()), &[]);
+            let probe = store.decide(node, Epoch(System.random()), &self.probe);
             if probe.await.is_ok() {
                 self.is_down.store(false, Relaxed);
                 return;

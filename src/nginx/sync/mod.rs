@@ -155,24 +155,27 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
     Some(measured(table, || callback(worker)))
 }
 
-/// Asks a store about a request; returns whether there is somebody to answer.
-pub(super) fn ask(store: usize, ask: Ask) -> bool {
+/// Asks a decider of a store about a request; returns whether there is somebody to answer.
+pub(super) fn ask(decider: usize, ask: Ask) -> bool {
     let worker = WORKER.0.borrow();
-    let desk = worker.as_ref().and_then(|worker| worker.thread.desk(store));
+    let thread = worker.as_ref().map(|worker| &worker.thread);
+    let desk = thread.and_then(|thread| thread.desk(decider));
     desk.is_some_and(|desk| desk.ask(ask))
 }
 
-/// Whether a store did not answer in time, and has not since.
-pub(super) fn is_down(store: usize) -> bool {
+/// Whether a decider did not answer in time, and has not since.
+pub(super) fn is_down(decider: usize) -> bool {
     let worker = WORKER.0.borrow();
-    let desk = worker.as_ref().and_then(|worker| worker.thread.desk(store));
+    let thread = worker.as_ref().map(|worker| &worker.thread);
+    let desk = thread.and_then(|thread| thread.desk(decider));
     desk.is_none_or(Desk::is_down)
 }
 
-/// Notes that a store did not answer in time.
-pub(super) fn set_down(store: usize) {
+/// Notes that a decider did not answer in time.
+pub(super) fn set_down(decider: usize) {
     let worker = WORKER.0.borrow();
-    if let Some(desk) = worker.as_ref().and_then(|worker| worker.thread.desk(store)) {
+    let thread = worker.as_ref().map(|worker| &worker.thread);
+    if let Some(desk) = thread.and_then(|thread| thread.desk(decider)) {
         desk.set_down();
     }
 }

@@ -100,9 +100,9 @@ impl Thread {
     ) -> io::Result<Thread> {
         let replies = Replies::new(waker.clone());
         let stores = stores.iter().cloned();
-        let (desks, clerks): (Vec<_>, Vec<_>) = stores
-            .map(|store| decide::open(store, replies.clone()))
-            .unzip();
+        let (desks, offices): (Vec<_>, Vec<_>) =
+            stores.map(|store| decide::open(store, &replies)).unzip();
+        let desks = desks.into_iter().flatten().collect();
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
         let done = Arc::<Mutex<Vec<Done>>>::default();
@@ -127,8 +127,10 @@ impl Thread {
             for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
                 tasks.spawn_local(serve(number, namespace, commands, results.clone()));
             }
-            for clerk in clerks {
-                tasks.spawn_local(clerk.serve());
+            for office in offices {
+                for clerk in office.serve() {
+                    tasks.spawn_local(clerk);
+                }
             }
             runtime.block_on(tasks);
             // A name may still be looked up, which can take long.
@@ -166,9 +168,9 @@ impl Thread {
         }
     }
 
-    /// The event loop's end of a store that decides.
-    pub(super) fn desk(&self, store: usize) -> Option<&Desk> {
-        self.desks.get(store)
+    /// The event loop's end of a decider.
+    pub(super) fn desk(&self, decider: usize) -> Option<&Desk> {
+        self.desks.get(decider)
     }
 
     /// What stores have decided since the last look. Never waits.
