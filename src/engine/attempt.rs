@@ -68,11 +68,16 @@ impl<'m> BoundLimit<'m> {
         charged: Hits,
         clock: &impl Clock,
     ) {
-        self.table.count_hits(&self.counter, charged);
+        self.count_hits(charged);
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
             note_total(self.table, &self.counter, key, window, total, clock);
         }
+    }
+
+    /// Counts hits as this node's.
+    pub(super) fn count_hits(&self, hits: Hits) {
+        self.table.count_hits(&self.counter, hits);
     }
 
     /// Counts what was decided about a request.

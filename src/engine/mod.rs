@@ -25,5 +25,5 @@ pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use sync::{Report, Surroundings, SyncError};
 pub use syncer::Syncer;
 pub use synchronous::{
-    Answered, Asked, Asking, Deciders, Refusals, conclude, late_questions, questions,
+    Answered, Asked, Asking, Deciders, Late, Refusals, conclude, late_questions, questions,
 };

@@ -244,14 +244,14 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
 /// What deciders, by their numbers, are to be told of hits that are known only after the decision, of
 /// the limits that `store_of` has a store for: for every such limit, those that `value_of` says. A
 /// counter that several limits share is charged once, counting what was charged with the decision.
-pub fn late_questions<'m>(
-    charges: &[Charge<'_, 'm>],
+pub fn late_questions<'c, 'm>(
+    charges: &[Charge<'c, 'm>],
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
     store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
-) -> Vec<(usize, Question)> {
+) -> Vec<Late<'c, 'm>> {
     let at_once = charges.iter().filter(|charge| charge.cost() > Hits::ZERO);
     let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
-    let mut questions: Vec<(usize, Question)> = Vec::new();
+    let mut questions: Vec<Late<'c, 'm>> = Vec::new();
     for charge in charges {
         let (identity, bound) = (charge.identity(), charge.bound());
         let Some(deciders) = store_of(bound) else {
@@ -264,16 +264,40 @@ pub fn late_questions<'m>(
         charged.push(identity);
         let counter = deciders.counter(bound, charge.key(), value);
         let decider = deciders.number_of(&counter.key);
-        match questions.iter_mut().find(|(known, _)| *known == decider) {
-            Some((_, question)) => question.counters.push(counter),
-            None => {
-                let mut question = Question::nothing();
-                question.counters.push(counter);
-                questions.push((decider, question));
-            }
+        let known = questions.iter().position(|late| late.decider == decider);
+        let index = known.unwrap_or(questions.len());
+        if known.is_none() {
+            questions.push(Late {
+                decider,
+                question: Question::nothing(),
+                hits: Vec::new(),
+            });
+        }
+        if let Some(late) = questions.get_mut(index) {
+            late.question.counters.push(counter);
+            late.hits.push((bound, value));
         }
     }
     questions
+}
+
+/// What a decider is to be told of hits that are known only after the decision.
+#[derive(Debug)]
+pub struct Late<'c, 'm> {
+    /// The number of the decider.
+    pub decider: usize,
+    /// What it is told.
+    pub question: Question,
+    hits: Vec<(&'c BoundLimit<'m>, Hits)>,
+}
+
+impl Late<'_, '_> {
+    /// Counts the hits as this node's, when they were sent.
+    pub fn count(&self) {
+        for (bound, hits) in &self.hits {
+            bound.count_hits(*hits);
+        }
+    }
 }
 
 /// Who was over a limit a moment ago: counts only rise until a window ends, so that who would be

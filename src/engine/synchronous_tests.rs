@@ -213,10 +213,10 @@ fn late_hits_are_told_to_each_shard() {
     let late = late_questions(&attempt.end(), |_| hits(4), |_| Some(store));
     let told: Vec<_> = late
         .iter()
-        .map(|(decider, question)| {
-            let counters = question.counters.iter();
+        .map(|late| {
+            let counters = late.question.counters.iter();
             let shards: Vec<_> = counters.map(|it| it.shard.number).collect();
-            (*decider, shards)
+            (late.decider, shards)
         })
         .collect();
     assert_eq!(told, [(7, vec![2, 2]), (6, vec![1])]);
@@ -352,7 +352,13 @@ fn late_hits_are_told_once_for_a_counter() {
     let store_of = |bound: &BoundLimit<'_>| (bound.limit.size == size(60)).then_some(single(7));
     let late = late_questions(&charges, |_| hits(4), store_of);
     assert_eq!(late.len(), 1);
-    let (store, question) = &late[0];
+    let Late {
+        decider, question, ..
+    } = &late[0];
     let costs: Vec<_> = question.counters.iter().map(|it| it.cost).collect();
-    assert_eq!((*store, &costs[..]), (7, &[hits(4)][..]));
+    assert_eq!((*decider, &costs[..]), (7, &[hits(4)][..]));
+    late[0].count();
+    let namespace = &fixture.namespace;
+    let stats = namespace.table().namespace_stats(namespace.index());
+    assert_eq!(stats.hits, 4000);
 }

@@ -415,12 +415,13 @@ fn charge_at_end(request: *mut ngx_http_request_t, context: &Context) {
         let charge = charges.find(|charge| ptr::eq(charge.bound(), bound))?;
         Some(store_of(bound)?.number_of(charge.key().bytes()))
     };
-    for (decider, question) in late_questions(context.charges, value_of, store_of) {
-        if synchronous::charge(decider, question) {
+    for late in late_questions(context.charges, value_of, store_of) {
+        if synchronous::charge(late.decider, late.question.clone()) {
+            late.count();
             continue;
         }
         // It will be pushed when the store is back.
-        let of_decider = |bound: &_| match decider_of(bound) == Some(decider) {
+        let of_decider = |bound: &_| match decider_of(bound) == Some(late.decider) {
             true => value_of(bound),
             false => Hits::ZERO,
         };

@@ -1,0 +1,110 @@
+# Synchronous namespaces, further: connections that are cut at random, HTTP/2, and who is known to be
+# over a limit.
+#
+# A plain Perl test, like synchronous.t. It takes the ports TEST_NGINX_PORT + 2 to + 8.
+
+use strict;
+use warnings;
+
+use FindBin;
+use List::Util qw(sum0);
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Node;
+use Proxy;
+use Redis;
+
+my $port  = $ENV{TEST_NGINX_PORT} || 1984;
+my $a     = Node->new(a => $port + 2);
+my $b     = Node->new(b => $port + 3);
+my $redis = Redis->new(port => $port + 4);
+my $lost  = qr/\[error\] .*ratelimit_store "main" is lost/;
+
+subtest 'connections that are cut at random: never more than the limit' => sub {
+    $redis->start;
+    my $proxy_a = Proxy->new(port => $port + 6, to => $redis->{port});
+    my $proxy_b = Proxy->new(port => $port + 7, to => $redis->{port});
+    $a->start(conf(server => $port + 6, limit => 1500, namespace => 'on_error deny;'));
+    $b->start(conf(server => $port + 7, limit => 1500, namespace => 'on_error deny;'));
+    my @loads = map { ($a->load('k'), $b->load('k')) } 1 .. 2;
+    for my $time (1 .. 40) {
+        my $proxy = $time % 2 ? $proxy_a : $proxy_b;
+        $time % 3 ? $proxy->reset : $proxy->cut_answers(1);
+        # Until it goes on: with a key that is far from its limit.
+        for my $node ($a, $b) {
+            $node->wait_for('the store', sub { $node->status(hit => "of-$node->{name}") eq 'PASSED' });
+        }
+    }
+    my @sums     = map { $_->(1000) } @loads;
+    my $admitted = sum0(map { $_->{200} // 0 } @sums);
+    my $denied   = sum0(map { $_->{503} // 0 } @sums);
+    my $counted  = $redis->total(api => 'k');
+    cmp_ok($admitted, '<=', 1500, "$admitted are admitted, $denied denied");
+    cmp_ok($counted, '>=', $admitted, "$counted are counted: those, and more whose answers were lost");
+    cmp_ok($counted, '<=', 1500, 'within the limit');
+    cmp_ok($denied, '>', 0, 'some were cut');
+    is(sum0(map { $_->{lost} } @sums), 0, 'every request was answered');
+    stop($lost);
+};
+
+subtest 'who is over a limit is refused without asking' => sub {
+    $redis->start;
+    $a->start(conf(limit => 5));
+    is($a->hit(hit => 'k'), 200, 'admitted') for 1 .. 5;
+    is($a->hit(hit => 'k'), 429, 'refused') for 1 .. 4;
+    my $before = asked();
+    my %got;
+    $got{$a->hit(hit => 'k')}++ for 1 .. 200;
+    is_deeply(\%got, {429 => 200}, 'and 200 times more');
+    my $asked = asked() - $before;
+    cmp_ok($asked, '<', 100, "Redis was asked $asked times");
+    is($a->hit(hit => 'other'), 200, 'another key is another one');
+    stop();
+};
+
+subtest 'HTTP/2' => sub {
+    $redis->start;
+    my %conf = conf(limit => 300);
+    $conf{server} = join ' ', is_directive() ? 'http2 on;' : '',
+        'listen 127.0.0.1:' . ($port + 5), is_directive() ? ';' : 'http2;';
+    $_->start($_ == $a ? %conf : conf(limit => 300)) for $a, $b;
+    my $url  = 'http://127.0.0.1:' . ($port + 5) . '/hit/k';
+    my $said = `h2load -n 1000 -c 4 -m 20 $url 2>&1`;
+    like($said, qr/status codes: 300 2xx, 0 3xx, 700 4xx, 0 5xx/, 'exactly the limit') or diag($said);
+    is($b->hit(hit => 'k'), 429, 'the other node knows');
+    is($redis->total(api => 'k'), 300, 'so does Redis');
+    stop();
+};
+
+done_testing();
+
+# How often scripts were run.
+sub asked { return $redis->cli(INFO => 'commandstats') =~ /cmdstat_evalsha:calls=(\d+)/ ? $1 : 0 }
+
+# Whether HTTP/2 is turned on by a directive, as from nginx 1.25.1 on.
+sub is_directive {
+    my $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
+    my ($minor) = `$binary -v 2>&1` =~ m{nginx/1\.(\d+)};
+    return $minor > 24;
+}
+
+# As in synchronous.t.
+sub conf {
+    my (%conf) = (server => $redis->{port}, limit => 1_000_000, namespace => '', @_);
+    my $limit = "api limit=$conf{limit}/366d window=fixed";
+    return (
+        http => <<"        END",
+        ratelimit_store main { strategy redis; server 127.0.0.1:$conf{server}; }
+        ratelimit_namespace api { store main; sync_rate 0; $conf{namespace} }
+        END
+        rules => {hit => $limit},
+    );
+}
+
+# Stops the nodes that there are, and Redis.
+sub stop {
+    my ($expected) = @_;
+    $_->stop($expected) for grep { $_->{master} } $a, $b;
+    $redis->kill;
+}
