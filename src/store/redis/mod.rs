@@ -59,7 +59,7 @@ pub struct Redis {
 /// The way to whoever has the counts.
 #[derive(Debug)]
 enum Way {
-    One(Link),
+    One(Box<Link>),
     Cluster(Cluster),
 }
 
@@ -99,7 +99,9 @@ impl Strategy for Redis {
         Redis {
             way: match own.topology {
                 Topology::Cluster => Way::Cluster(Cluster::new(options)),
-                Topology::Single | Topology::Sentinel { .. } => Way::One(Link::new(options, own)),
+                Topology::Single | Topology::Sentinel { .. } => {
+                    Way::One(Box::new(Link::new(options, own)))
+                }
             },
             shards: own.shards(),
             prefix: own.prefix.clone(),
