@@ -268,7 +268,7 @@ subtest 'hits that are known with the response, in a cluster' => sub {
 };
 
 subtest 'a primary that hangs, and one that is killed' => sub {
-    $a->start(cluster_conf(namespace => 'on_error deny;'), workers => 1);
+    $a->start(cluster_conf(namespace => 'on_error deny; timeout 100ms;'), workers => 1);
     my @keys = map {"primary-$_"} 1 .. 40;
     $a->wait_for('all shards', sub { !grep { $a->status(hit => $_) ne 'PASSED' } @keys });
     my $primary = $cluster->{primaries}[1];
@@ -291,7 +291,7 @@ subtest 'a primary that hangs, and one that is killed' => sub {
     $begin = time;
     is_deeply($results->(@its), {ERROR => scalar @its}, 'the next of its requests');
     my $took = time - $begin;
-    cmp_ok($took, '<', 0.2, "at once, where the first ones took $waited s");
+    cmp_ok($took, '<', 0.5, "at once, where the first ones took $waited s");
     $primary->go_on;
     $a->wait_for('all shards', sub { !grep { $a->status(hit => $_) ne 'PASSED' } @keys });
 
