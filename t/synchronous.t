@@ -1,7 +1,7 @@
-# Synchronous namespaces, whose store decides: a real Redis. That limits are exact across nodes, what
+# Synchronous namespaces, whose store decides: a real Redis, and a cluster. That limits are exact across nodes, what
 # happens when the store does not answer, and to requests that wait for it.
 #
-# A plain Perl test, like cluster.t, of which it takes the ports.
+# A plain Perl test, like topologies.t, of which it takes the ports.
 
 use strict;
 use warnings;
@@ -15,6 +15,7 @@ use Time::HiRes qw(time);
 use lib "$FindBin::Bin/lib";
 use Node;
 use Redis;
+use RedisCluster;
 
 die "redis-server is not installed\n" if !Redis::is_there();
 
@@ -221,15 +222,124 @@ subtest 'subrequests, redirects' => sub {
     stop(qr/auth request unexpected status: 429/);
 };
 
+my $cluster = RedisCluster->new(port => $port + 4);
+# Else all are down while one is missed.
+$_->cli(CONFIG => 'SET', 'cluster-require-full-coverage', 'no') for @{$cluster->{all}};
+
+subtest 'of two nodes with a cluster, each key gets exactly its limit' => sub {
+    $_->start(cluster_conf(limit => 100, namespace => 'timeout 5s;')) for $a, $b;
+    my @keys  = map {"key-$_"} 1 .. 12;
+    my @loads = map { ($a->load(@keys), $b->load(@keys)) } 1, 2;
+    my @sums  = map { $_->(1700) } @loads;
+    my $total = sum0(map { $_->{200} + $_->{429} } @sums);
+    cmp_ok($total, '>=', 5 * 1200, "of $total requests");
+    is(sum0(map { $_->{200} } @sums), 1200, '1200 are admitted');
+    is(sum0(map { $_->{lost} } @sums), 0, 'and none lost');
+    is_deeply($cluster->totals('api'), {map { ($_ => 100) } @keys}, 'and counted, and nothing else');
+    my @of = map { scalar keys %{keys_of($_)} } @{$cluster->{primaries}};
+    is(scalar(grep {$_} @of), 3, "by all primaries: @of");
+    stop();
+};
+
+subtest 'limits of several keys, in several shards of a cluster, charge a request all or none' => sub {
+    my %conf = cluster_conf(namespace => 'timeout 5s;');
+    $conf{rules}{hit} = 'api limit=1000/360d window=fixed key=first-$key; '
+        . 'ratelimit api limit=50/360d window=fixed key=second-$key; '
+        . 'ratelimit api limit=1000/360d window=fixed key=third-$key';
+    $_->start(%conf) for $a, $b;
+    my @keys  = map {"k$_"} 1 .. 6;
+    my @sums  = map { $_->(800) } map { ($a->load(@keys), $b->load(@keys)) } 1, 2;
+    is(sum0(map { $_->{200} } @sums), 300, 'the tightest limit');
+    my %expected = map { ("first-$_" => 50, "second-$_" => 50, "third-$_" => 50) } @keys;
+    eventually(sub { $cluster->totals(api => 360 * 24 * 3600 * 1000) }, \%expected, 'what was charged');
+    stop();
+};
+
+subtest 'hits that are known with the response, in a cluster' => sub {
+    my %conf = cluster_conf();
+    $conf{rules}{late} = 'api limit=5/366d window=fixed charge=$arg_c; '
+        . 'ratelimit api limit=50/366d window=fixed charge=$arg_c key=also-$key';
+    $a->start(%conf);
+    is($a->hit(late => 'late', 'c=7'), 200, 'admitted by what is counted');
+    eventually(sub { $a->rate(ask => $_) }, 7, "$_: counted after the response") for qw(late also-late);
+    is($a->hit(late => 'late', 'c=4'), 429, 'above the limit');
+    stop();
+};
+
+subtest 'a primary that hangs, and one that is killed' => sub {
+    $a->start(cluster_conf(namespace => 'on_error deny; timeout 100ms;'), workers => 1);
+    my @keys = map {"primary-$_"} 1 .. 40;
+    $a->wait_for('all shards', sub { !grep { $a->status(hit => $_) ne 'PASSED' } @keys });
+    my $primary = $cluster->{primaries}[1];
+    my $its     = keys_of($primary);
+    my @its     = grep { $its->{$_} } @keys;
+    my @others  = grep { !$its->{$_} } @keys;
+    ok(@its && @others, @its . ' keys of 40 are there');
+    my $results = sub {
+        my %results;
+        $results{$a->status(hit => $_)}++ for @_;
+        return \%results;
+    };
+
+    $primary->pause;
+    my $begin = time;
+    is_deeply($results->(@others[0 .. 4]), {PASSED => 5}, 'others go on');
+    is_deeply($results->(@its), {ERROR => scalar @its}, 'its requests are decided without it');
+    my $waited = time - $begin;
+    is_deeply($results->(@others), {PASSED => scalar @others}, 'others go on');
+    $begin = time;
+    is_deeply($results->(@its), {ERROR => scalar @its}, 'the next of its requests');
+    my $took = time - $begin;
+    cmp_ok($took, '<', 0.5, "at once, where the first ones took $waited s");
+    $primary->go_on;
+    $a->wait_for('all shards', sub { !grep { $a->status(hit => $_) ne 'PASSED' } @keys });
+
+    # Which of the two has it, if the pause was long.
+    my ($there) = grep { $_->cli('ROLE')->[0] eq 'master' } $primary, $cluster->{replicas}[1];
+    my ($other) = grep { $_ != $there } $primary, $cluster->{replicas}[1];
+    eventually(sub { $other->cli('ROLE')->[3] }, 'connected', 'the replica has what there is');
+    $there->kill;
+    my (%of_its, %of_others);
+    $a->wait_for('another primary', sub {
+        $of_its{$a->status(hit => $_)}++ for @its;
+        $of_others{$a->status(hit => $_)}++ for @others;
+        return $other->cli('ROLE')->[0] eq 'master';
+    });
+    is_deeply([keys %of_others], ['PASSED'], 'others went on');
+    cmp_ok($of_its{ERROR} // 0, '>', 0, 'its requests were decided without it');
+    $a->wait_for('all shards', sub { !grep { $a->status(hit => $_) ne 'PASSED' } @keys });
+    stop($lost);
+};
+
 done_testing();
+
+# The same, with the cluster.
+sub cluster_conf {
+    my @seeds = map {"server 127.0.0.1:$_->{port};"} @{$cluster->{primaries}}[0, 1];
+    return (zone => '5m', conf(server => "@seeds cluster on;", @_));
+}
+
+# What a primary has counted, by key.
+sub keys_of {
+    my ($primary) = @_;
+    my %keys;
+    for my $number (0 .. 15) {
+        my $of_shard = eval { $primary->totals_of_shard(api => $number) } // {};
+        %keys = (%keys, %$of_shard);
+    }
+    return \%keys;
+}
 
 # As in cluster.t, but synchronous.
 sub conf {
-    my (%conf) = (sync_rate => '0', limit => 1_000_000, window => 'fixed', namespace => '', @_);
+    my (%conf) = (
+        sync_rate => '0', limit => 1_000_000, window => 'fixed', namespace => '',
+        server => "server 127.0.0.1:$redis->{port};", @_,
+    );
     my $limit = "api limit=$conf{limit}/366d window=$conf{window}";
     return (
         http => <<"        END",
-        ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; }
+        ratelimit_store main { strategy redis; $conf{server} }
         ratelimit_namespace api {
             store main; sync_rate $conf{sync_rate}; $conf{namespace}
             window_sizes 366d 360d 300d;
@@ -243,7 +353,7 @@ sub conf {
 # Stops the nodes that there are, and Redis.
 sub stop {
     my ($expected) = @_;
-    $redis->go_on;
+    $redis->go_on if $redis->{pid};
     $_->stop($expected) for grep { $_->{master} } $a, $b;
     $redis->kill;
 }

@@ -17,12 +17,12 @@ use crate::store::decision::{Answer, AskedCounter, AskedLimit, Question};
 use crate::store::strategy::Shard;
 use crate::table::{Identity, Key};
 
-/// Who decides about the counters of a namespace. Each decides about all its counters in one step, and
-/// has a number, which it shares with no other of any namespace or datastore.
+/// Who decides about the counters of a namespace. Each decider has some of them, about which it decides
+/// in one step, and a number, which no other has in any namespace or datastore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deciders {
-    /// The number of the one who has the first shard; those of the others follow it. Namespaces of a
-    /// datastore that has one shard of each have the same.
+    /// The number of the one who has the first shard; those of the others follow it. A datastore that
+    /// does not divide namespaces has one for all of them.
     pub first: usize,
     /// Into how many shards the namespace's keys are divided.
     pub shards: u16,
