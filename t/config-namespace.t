@@ -433,17 +433,6 @@ expected "sync_rate off" or a time
 
 
 
-=== sync_rate: with Postgres and TLS it is not supported by this version
---- http_config
-    ratelimit_store pg { strategy postgres; tls on; } # here
-    ratelimit_namespace api { store pg; sync_rate 1; }
---- must_die
---- error_log
-ratelimit_store "pg": tls on is not supported by this version
-expected "tls off", or strategy redis
-
-
-
 === sync_rate: a namespace in a Redis Cluster needs room for its shards
 --- http_config
     ratelimit_store many { strategy redis; cluster on; }

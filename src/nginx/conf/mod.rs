@@ -194,18 +194,13 @@ impl MainConf {
             },
             None => self.only_zone(namespace)?,
         };
-        let store = match &options.store {
-            Some(store) => match self.stores.iter().find(|it| it.name == *store) {
-                Some(store) => Some(store),
-                None => {
-                    return fail(format!(
-                        "{title}: unknown store \"{store}\": expected one that a \
-                         \"ratelimit_store\" block defines"
-                    ));
-                }
-            },
-            None => None,
-        };
+        let is_defined = |store: &str| self.stores.iter().any(|it| *it.name == *store);
+        if let Some(store) = options.store.as_ref().filter(|it| !is_defined(it)) {
+            return fail(format!(
+                "{title}: unknown store \"{store}\": expected one that a \"ratelimit_store\" block \
+                 defines"
+            ));
+        }
         for Use {
             origin,
             size,
@@ -227,9 +222,6 @@ impl MainConf {
                 "{title}: sync_rate 0 is not supported by this version: expected \"sync_rate off\" \
                  or a time"
             ));
-        }
-        if let (SyncMode::Periodic(_), Some(store)) = (options.sync, store) {
-            store.check_support()?;
         }
         if let Some(warning) = namespace
             .window_sizes()
@@ -323,24 +315,6 @@ impl MainConf {
         for table in self.zones.iter().filter_map(|zone| zone.table()) {
             table.set_worker(worker);
         }
-    }
-}
-
-impl StoreConf {
-    /// Checks whether this version can sync with the store.
-    fn check_support(&self) -> Result<(), Failure> {
-        let unsupported = match &self.options.strategy {
-            Strategy::Postgres(_) if self.options.tls.is_some() => "tls on",
-            Strategy::Postgres(_) | Strategy::Redis(_) => return Ok(()),
-        };
-        Err(Failure::At(
-            self.origin.clone(),
-            format!(
-                "ratelimit_store \"{}\": {unsupported} is not supported by this version: \
-                 expected \"tls off\", or strategy redis",
-                self.name
-            ),
-        ))
     }
 }
 

@@ -10,13 +10,16 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
 
 use super::failure;
 use super::schema::{SchemaError, Tables};
+use super::tls::Secure;
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::{Credentials, PostgresOptions, Secret, StoreOptions};
 use crate::store::server::ServerAddress;
+use crate::store::tls::{TlsClient, TlsError};
 
 /// The way to a Postgres: its servers, and a connection to one of them.
 #[derive(Debug)]
@@ -32,7 +35,7 @@ pub(super) struct Link {
     tables: Tables,
     connect_timeout: Duration,
     timeout: Duration,
-    unsupported: Option<&'static str>,
+    tls: Option<Result<TlsClient, TlsError>>,
 }
 
 /// An established connection, on which nothing is under way.
@@ -106,7 +109,7 @@ impl Link {
             tables: Tables::new(&own.table),
             connect_timeout: options.connect_timeout,
             timeout: options.timeout,
-            unsupported: options.tls.is_some().then_some("tls with Postgres"),
+            tls: options.tls.as_ref().map(TlsClient::new),
         }
     }
 
@@ -147,9 +150,6 @@ impl Link {
 
     /// Tries each server once, from the present one on, until one accepts writes.
     async fn connect(&mut self) -> Result<Connection, StoreError> {
-        if let Some(what) = self.unsupported {
-            return Err(self.error(Failure::Unsupported(what)));
-        }
         let mut result = Err(self.error(Failure::Unreachable("no server".into())));
         for _ in 0..self.servers.len() {
             let attempt = match self.servers.get(self.server) {
@@ -163,8 +163,10 @@ impl Link {
                 }
                 Ok(Err(failure)) => failure::before_sending(failure),
                 Err(_) => {
+                    let with_tls = self.tls.as_ref().map_or("", |_| " with TLS");
                     let millis = self.connect_timeout.as_millis();
-                    Failure::Unreachable(format!("no connection within {millis} ms").into())
+                    let cause = format!("no connection{with_tls} within {millis} ms");
+                    Failure::Unreachable(cause.into())
                 }
             };
             result = Err(self.error(failure));
@@ -179,13 +181,21 @@ impl Link {
     }
 
     async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
-        // TLS goes here, around the stream: in place of NoTls below.
         match server {
             ServerAddress::Tcp { host, port } => {
                 let stream = TcpStream::connect((&**host, *port)).await;
                 let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-                self.introduce(stream.map_err(unreachable)?).await
+                let stream = stream.map_err(unreachable)?;
+                match &self.tls {
+                    None => self.introduce(stream, SslMode::Disable, NoTls).await,
+                    Some(Ok(client)) => {
+                        let tls = Secure { client, host };
+                        self.introduce(stream, SslMode::Require, tls).await
+                    }
+                    Some(Err(error)) => Err(Failure::Unreachable(error.to_string().into())),
+                }
             }
+            // Nobody listens between two processes of one machine: there is no TLS here.
             ServerAddress::Unix(path) => {
                 let stream = match UnixStream::connect(path).await {
                     Ok(stream) => Ok(stream),
@@ -194,27 +204,29 @@ impl Link {
                         .await
                         .map_err(|_| error),
                 };
-                self.introduce(stream.map_err(unreachable)?).await
+                let stream = stream.map_err(unreachable)?;
+                self.introduce(stream, SslMode::Disable, NoTls).await
             }
         }
     }
 
     /// Says who we are, finds out whether the server accepts writes, and makes everything ready.
-    async fn introduce<S>(&self, stream: S) -> Result<Connection, Failure>
+    async fn introduce<S, T>(&self, stream: S, mode: SslMode, tls: T) -> Result<Connection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: TlsConnect<S, Stream: Send + 'static>,
     {
         let mut config = Config::new();
         let Credentials { username, password } = &self.credentials;
         config
             .dbname(&*self.database)
             .user(username.as_ref().map_or("postgres", Secret::expose))
-            .ssl_mode(SslMode::Disable);
+            .ssl_mode(mode);
         if let Some(password) = password {
             config.password(password.expose());
         }
         let failure = |error: Error| self.failure(&error);
-        let (client, driver) = config.connect_raw(stream, NoTls).await.map_err(failure)?;
+        let (client, driver) = config.connect_raw(stream, tls).await.map_err(failure)?;
         let mut connection = Connection {
             client,
             statements: Vec::new(),
