@@ -44,8 +44,9 @@ pub(super) struct Connection {
     pub(super) client: Client,
     /// The prepared statements, each under its number in [`STATEMENTS`].
     statements: Vec<Statement>,
-    /// Moves bytes between `client` and the socket; ends when the connection does.
-    driver: JoinHandle<()>,
+    /// Moves bytes between `client` and the socket; ends when the connection does. `None`: it is to
+    /// take leave of the server before it ends, once `client` is gone.
+    driver: Option<JoinHandle<()>>,
 }
 
 /// A statement that is prepared on every connection.
@@ -230,10 +231,10 @@ impl Link {
         let mut connection = Connection {
             client,
             statements: Vec::new(),
-            driver: tokio::spawn(async move {
+            driver: Some(tokio::spawn(async move {
                 // Whoever waits for an answer is told.
                 let _ = driver.await;
-            }),
+            })),
         };
         let client = &connection.client;
         let answer = client.simple_query(SETTINGS).await.map_err(failure)?;
@@ -280,13 +281,24 @@ impl Connection {
     }
 
     fn is_closed(&self) -> bool {
-        self.client.is_closed() || self.driver.is_finished()
+        self.client.is_closed() || self.driver.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.driver.abort();
+        if let Some(driver) = &self.driver {
+            driver.abort();
+        }
+    }
+}
+
+/// With TLS, a server logs each connection that ends without a word.
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(connection) = &mut self.current {
+            connection.driver = None;
+        }
     }
 }
 

@@ -68,6 +68,7 @@ impl Server {
             "ssl_ca_file=roots.pem",
             "ssl_cert_file=certificate.pem",
             "ssl_key_file=key.pem",
+            "log_disconnections=on",
         ];
         let rules = format!(
             "hostssl all {LOCKED} 127.0.0.1/32 scram-sha-256 {options}
@@ -161,7 +162,7 @@ impl Server {
         false
     }
 
-    fn log(&self) -> String {
+    pub(in super::super) fn log(&self) -> String {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 

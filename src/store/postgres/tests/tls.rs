@@ -50,6 +50,25 @@ fn a_server_that_is_trusted_is_used() {
 }
 
 #[test]
+fn the_server_is_told_of_the_end() {
+    let authority = Authority::new();
+    let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
+    block_on(async {
+        let mut store = with_tls(&server, PUBLIC, trusting(&authority));
+        open(&mut store).await.unwrap();
+        drop(store);
+        tokio::task::yield_now().await;
+    });
+    // Sessions of the test itself have another host.
+    let is_noted = |line: &str| line.contains("disconnection") && line.contains("host=127.0.0.1");
+    let ended = (0..2000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        server.log().lines().any(is_noted)
+    });
+    assert!(ended && !server.log().contains("could not receive data"));
+}
+
+#[test]
 fn whoever_is_not_trusted_is_not_used() {
     let [authority, other] = [Authority::new(), Authority::new()];
     let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
