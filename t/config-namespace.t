@@ -423,13 +423,33 @@ needs a store
 
 
 
-=== sync_rate: 0 is not supported by this version
+=== sync_rate: 0 needs a store
 --- http_config
-    ratelimit_namespace api { store main; sync_rate 0; }
+    ratelimit_namespace api { sync_rate 0; }
 --- must_die
 --- error_log
-ratelimit_namespace "api": sync_rate 0 is not supported by this version
-expected "sync_rate off" or a time
+ratelimit_namespace "api": sync_rate 0 needs a store
+
+
+
+=== sync_rate: 0 with Postgres is not supported by this version
+--- http_config
+    ratelimit_store pg { strategy postgres; tls on; } # here
+    ratelimit_namespace api { store pg; sync_rate 0; }
+--- must_die
+--- error_log
+ratelimit_store "pg": strategy postgres with sync_rate 0 is not supported by this version
+expected a time as the sync_rate, or a single Redis
+
+
+
+=== sync_rate: 0 with a Redis Cluster is not supported by this version
+--- http_config
+    ratelimit_store many { strategy redis; cluster on; } # here
+    ratelimit_namespace api { store many; sync_rate 0; }
+--- must_die
+--- error_log
+ratelimit_store "many": cluster on with sync_rate 0 is not supported by this version
 
 
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Namespace;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
-use crate::policy::window::{Clock, Counts};
+use crate::policy::window::{Clock, Counts, WindowSize};
 use crate::table::{Admission, Counted, Counter, CounterTable, Identity, Key, Outcome};
 
 /// A limit with its counters.
@@ -47,6 +47,37 @@ impl<'m> BoundLimit<'m> {
     /// The name of the namespace that is counted in.
     pub fn namespace(&self) -> &str {
         &self.namespace
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared_namespace(&self) -> Arc<str> {
+        self.namespace.clone()
+    }
+
+    /// What tells the counter of a key from all others.
+    pub(super) fn identity(&self, key: Key<'_>) -> Identity {
+        self.counter.identity(key)
+    }
+
+    /// Notes what the store has counted of a key, of which `charged` are new: a hit that it decided
+    /// about.
+    pub(super) fn note_store(
+        &self,
+        key: Key<'_>,
+        counts: &Counts,
+        charged: Hits,
+        clock: &impl Clock,
+    ) {
+        self.table.count_hits(&self.counter, charged);
+        let before = counts.window.wrapping_sub(1);
+        for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
+            note_total(self.table, &self.counter, key, window, total, clock);
+        }
+    }
+
+    /// Counts what was decided about a request.
+    pub fn count_outcome(&self, outcome: Outcome) {
+        self.table.count_outcome(&self.counter, outcome);
     }
 
     #[inline]
@@ -90,7 +121,18 @@ impl<'c, 'm> Charge<'c, 'm> {
         self.bound
     }
 
-    fn identity(&self) -> Identity {
+    /// The key that was counted by.
+    pub(super) fn key(&self) -> Key<'c> {
+        *self.key
+    }
+
+    /// What was charged if it was admitted.
+    pub(super) fn cost(&self) -> Hits {
+        self.cost
+    }
+
+    /// What tells the counter from all others.
+    pub(super) fn identity(&self) -> Identity {
         self.bound.counter.identity(*self.key)
     }
 
@@ -218,6 +260,43 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         self.push(bound, hits, key, cost, counted);
     }
 
+    /// Notes what a store said about a limit, which it has charged unless a limit refused.
+    pub fn note(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        counts: Counts,
+        admitted: bool,
+    ) {
+        let counted = Counted {
+            counts,
+            admitted,
+            receipt: None,
+        };
+        self.push(bound, hits, key, cost, counted);
+    }
+
+    /// Asks a limit by what this node knows, and charges nothing.
+    pub fn ask(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) {
+        let counts = bound.table.read(&bound.counter, *key, clock);
+        let admitted = admits(&bound.limit, hits, counts, Hits::ZERO, cost);
+        self.note(bound, hits, key, cost, counts, admitted);
+    }
+
+    /// Whether a limit has refused.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     #[inline(always)]
     fn push(
         &mut self,
@@ -261,6 +340,14 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         (outcome, self.charges)
     }
 
+    /// Ends the attempt likewise, but counts no outcome: it is another one than what the limits said.
+    pub fn end(mut self) -> L {
+        if self.is_refused {
+            self.refuse(Outcome::Rejected);
+        }
+        self.charges
+    }
+
     #[cold]
     fn refuse(&mut self, refusal: Outcome) -> Outcome {
         if !self.counts_rejected {
@@ -286,6 +373,38 @@ fn admits(limit: &Limit, hits: Hits, counts: Counts, included: Hits, cost: Hits)
     let current = counts.current.minus(included).max(Hits::ZERO);
     let before = Counts { current, ..counts };
     limit.window_type.admits(limit.size, &before, hits, cost)
+}
+
+/// Notes in the table what a store has counted of a key in a window, and with it what of that is not
+/// this node's own. Returns whether it could be noted: what others count in a window that is still to
+/// come here has no place yet.
+pub(super) fn note_total(
+    table: &CounterTable<'_>,
+    counter: &Counter,
+    key: Key<'_>,
+    window: u64,
+    total: Hits,
+    clock: &impl Clock,
+) -> bool {
+    let (size, now) = (counter.size(), clock.now());
+    let at = size.at(now);
+    if window.saturating_add(1) < at.number {
+        return true;
+    }
+    if window > at.number && !is_near(size, at.elapsed) {
+        return false;
+    }
+    // A full zone has no place for what only others count.
+    if let Some(counter) = table.make_room_for(counter, key, clock) {
+        let ours = table.pushed_of(counter, window);
+        table.set_remote(counter, window, total.minus(ours), now);
+    }
+    true
+}
+
+/// Whether the next window is so near that it is counted in: another clock is a little ahead.
+fn is_near(size: WindowSize, elapsed: u64) -> bool {
+    size.millis().saturating_sub(elapsed) <= (size.millis() / 10).min(1000)
 }
 
 /// Gives all charges back, and corrects what the limits said accordingly.

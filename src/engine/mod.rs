@@ -16,8 +16,12 @@ mod sync;
 #[cfg(all(test, not(loom)))]
 mod sync_tests;
 mod syncer;
+mod synchronous;
+#[cfg(all(test, not(loom)))]
+mod synchronous_tests;
 
 pub use attempt::{Attempt, BoundLimit, Charge, Charges, charge_late};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use sync::{Report, Surroundings, SyncError};
 pub use syncer::Syncer;
+pub use synchronous::{Answered, Asked, Asking, Refusals, conclude, late_questions, questions};

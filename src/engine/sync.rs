@@ -10,6 +10,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::Namespace;
+use super::attempt::note_total;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::error::StoreError;
 use crate::store::strategy::{
@@ -50,6 +51,8 @@ pub(super) struct ShardSync<'n, 'm> {
     counters: Vec<Counter>,
     /// How long the lease is taken for, in milliseconds.
     lifetime: u64,
+    /// Whether it is of no use here what others counted.
+    only_pushes: bool,
     /// When this worker is to purge next.
     purge_at: Cell<MonotonicMillis>,
 }
@@ -126,9 +129,18 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             counts: *states.first().unwrap_or(state),
             counters: counters.clone(),
             lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
+            only_pushes: false,
             purge_at: Cell::new(MonotonicMillis(0)),
         };
         (0..shards).zip(states).map(of_one).collect()
+    }
+
+    /// The same, which fetches nothing.
+    pub(super) fn pushing_only(self) -> Self {
+        ShardSync {
+            only_pushes: true,
+            ..self
+        }
     }
 
     /// Where each shard of the namespace is to look for its changes: of several, each key is looked at
@@ -213,9 +225,11 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         mut search: Search,
         report: &mut Report,
     ) -> Result<(), SyncError> {
+        let windows = self.counters.iter().map(Counter::size);
+        // What was not fetched then has to be when it is of use again.
+        lease.set_windows(windows.filter(|_| !self.only_pushes))?;
         // Of the shards before this one.
         let pushed_before = report.pushed;
-        lease.set_windows(self.counters.iter().map(Counter::size))?;
         for _ in 0..MAX_EXCHANGES {
             if self.repair(lease, surroundings.now())? {
                 search = Search::default();
@@ -358,7 +372,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             node: NodeId(self.namespace.table().node()),
             epoch,
             number,
-            position: lease.position().map(Position),
+            position: lease.position().map(Position).filter(|_| !self.only_pushes),
             diffs: records
                 .iter()
                 .filter_map(|record| self.diff(record, now))
@@ -411,6 +425,10 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                     lease.set_position(Some(position.0))?;
                 }
                 Ok(has_more)
+            }
+            Changes::Behind { position } if self.only_pushes => {
+                lease.set_position(Some(position.0))?;
+                Ok(false)
             }
             Changes::Behind { position } => {
                 self.fetch(strategy, lease, epoch, surroundings, report)
@@ -480,22 +498,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             total,
         } in counts
         {
-            let now = clock.now();
-            let at = size.at(now);
-            if window.saturating_add(1) < at.number {
-                continue;
-            }
-            if *window > at.number && !is_near(*size, at.elapsed) {
-                is_all = false;
-                continue;
-            }
-            let Some(counter) = self.counters.iter().find(|it| it.size() == *size) else {
-                continue;
-            };
-            // A full zone has no place for what only others count.
-            if let Some(counter) = table.make_room_for(counter, table.key(key), clock) {
-                let ours = table.pushed_of(counter, *window);
-                table.set_remote(counter, *window, total.minus(ours), now);
+            if let Some(counter) = self.counters.iter().find(|it| it.size() == *size) {
+                is_all &= note_total(table, counter, table.key(key), *window, *total, clock);
             }
         }
         is_all
@@ -526,11 +530,6 @@ fn records_of(change: &Change) -> impl Iterator<Item = BatchRecord> + '_ {
         up_to: window.local,
         diff: window.local.minus(window.pushed),
     })
-}
-
-/// Whether the next window is so near that it is counted in: another node's clock is a little ahead.
-fn is_near(size: WindowSize, elapsed: u64) -> bool {
-    size.millis().saturating_sub(elapsed) <= (size.millis() / 10).min(1000)
 }
 
 fn offset(theirs: UnixMillis, ours: UnixMillis) -> i64 {

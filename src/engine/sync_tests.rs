@@ -368,6 +368,25 @@ impl Node {
         Box::pin(async move { syncer.sync(&mut strategy, time).await })
     }
 
+    /// The node's namespace under a new configuration, with another store.
+    fn namespace_with(&self, store: &Shards) -> Namespace<'static> {
+        let namespace = Namespace::new("api", &self.shared.table).unwrap();
+        namespace.synced(store.len().try_into().unwrap()).unwrap()
+    }
+
+    /// A cycle of that namespace.
+    fn sync_with(&self, namespace: &Namespace<'static>, store: &Shards) {
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
+        let mut strategy = Memory {
+            shards: store.clone(),
+            ..self.strategy.clone()
+        };
+        let mut sync = core::pin::pin!(syncer.sync(&mut strategy, self.time));
+        let synced = sync.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(synced, Poll::Ready(Ok(Some(_)))), "{synced:?}");
+    }
+
     /// What happens to the next exchanges, the first one first.
     fn faults(&self, faults: &[Fault]) {
         *self.strategy.faults.borrow_mut() = faults.iter().rev().copied().collect();
@@ -574,26 +593,12 @@ fn a_namespace_may_have_a_store_of_other_shards_and_then_the_former_again() {
     let (one, _) = cluster_with(1, 0);
     let (three, nodes) = cluster_with(3, 1);
     let node = &nodes[0];
-    let sync = |store: &Shards| {
-        let shards = store.len().try_into().unwrap();
-        let namespace = Namespace::new("api", &node.shared.table).unwrap();
-        let namespace = namespace.synced(shards).unwrap();
-        let lifetime = Duration::from_millis(LIFETIME);
-        let syncer = Syncer::new(&namespace, &[size()], lifetime).unwrap();
-        let mut strategy = Memory {
-            shards: store.clone(),
-            ..node.strategy.clone()
-        };
-        let mut sync = core::pin::pin!(syncer.sync(&mut strategy, node.time));
-        let waker = Waker::noop();
-        let synced = sync.as_mut().poll(&mut Context::from_waker(waker));
-        assert!(matches!(synced, Poll::Ready(Ok(Some(_)))), "{synced:?}");
-    };
     for round in 1..4 {
         for store in [&three, &one] {
             (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
             // Once more after the epoch was given up.
-            (0..2).for_each(|_| sync(store));
+            let namespace = node.namespace_with(store);
+            (0..2).for_each(|_| node.sync_with(&namespace, store));
             let expected = 10_000 * round - if store.len() == 3 { 5000 } else { 0 };
             for shard in 0..3 {
                 let name = (size(), T / SIZE, key_of(shard).to_vec());
@@ -602,6 +607,36 @@ fn a_namespace_may_have_a_store_of_other_shards_and_then_the_former_again() {
                 assert_eq!(total, Hits::from_thousandths(expected), "{round}");
             }
         }
+    }
+}
+
+#[test]
+fn a_worker_that_ends_leaves_the_shards_alone_that_there_are_no_more() {
+    let (one, _) = cluster_with(1, 0);
+    let (three, nodes) = cluster_with(3, 1);
+    let node = &nodes[0];
+    let before = node.namespace_with(&three);
+    node.sync_with(&before, &three);
+    let lifetime = Duration::from_millis(LIFETIME);
+    let syncer = Syncer::new(&before, &[size()], lifetime).unwrap();
+    let mut strategy = node.strategy.clone();
+    // In the middle of a cycle, there is another configuration.
+    node.strategy.faults.borrow_mut().push(Fault::StoppedAfter);
+    let mut ending = core::pin::pin!(syncer.sync(&mut strategy, node.time));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(ending.as_mut().poll(&mut context).is_pending());
+    let between = node.namespace_with(&one);
+    (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+    assert!(ending.as_mut().poll(&mut context).is_ready());
+
+    (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+    node.sync_with(&between, &one);
+    let after = node.namespace_with(&three);
+    node.sync_with(&after, &three);
+    for shard in 0..3 {
+        let name = (size(), T / SIZE, key_of(shard).to_vec());
+        let total = three[usize::from(shard)].borrow().count(&name).total;
+        assert_eq!(total, hits(10));
     }
 }
 

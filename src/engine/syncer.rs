@@ -29,6 +29,15 @@ impl<'n, 'm> Syncer<'n, 'm> {
         Some(Syncer { shards, state })
     }
 
+    /// The same, but what others counted is not fetched: the store is asked about every hit.
+    pub fn pushing_only(self) -> Self {
+        let shards = self.shards.into_iter().map(ShardSync::pushing_only);
+        Syncer {
+            shards: shards.collect(),
+            ..self
+        }
+    }
+
     /// Whether there is a newer configuration, whose workers sync now.
     pub fn is_superseded(&self) -> bool {
         self.state.is_superseded()

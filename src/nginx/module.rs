@@ -111,8 +111,12 @@ unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
         }
         // SAFETY: as above.
         let conf = Module::main_conf_mut(unsafe { &*cf });
-        match (conf, context::add_slot(cf)) {
-            (Some(conf), Some(slot)) => conf.context_slot = slot,
+        let slots = (context::add_slot(cf, false), context::add_slot(cf, true));
+        match (conf, slots) {
+            (Some(conf), (Some(context), Some(suspension))) => {
+                conf.context_slot = context;
+                conf.suspension_slot = suspension;
+            }
             _ => return NGX_ERROR as ngx_int_t,
         }
         variables::add(cf)
@@ -212,7 +216,7 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         // SAFETY: as in `init_process`. A process that is master and worker in one goes on without
         // being initialized anew; when it starts, it is.
         if unsafe { ngx_process } == NGX_PROCESS_SINGLE && sync::is_started() {
-            sync::start(conf.synced(), cycle.log);
+            sync::start(conf.synced(), conf.deciding(), cycle.log);
         }
         NGX_OK as ngx_int_t
     })
@@ -243,7 +247,7 @@ unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
             // SAFETY: nginx sets it before it calls.
             let process = unsafe { ngx_process };
             if process == NGX_PROCESS_WORKER || process == NGX_PROCESS_SINGLE {
-                sync::start(conf.synced(), cycle.log);
+                sync::start(conf.synced(), conf.deciding(), cycle.log);
             }
         }
         NGX_OK as ngx_int_t

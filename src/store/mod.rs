@@ -12,6 +12,7 @@ pub mod block;
 mod block_tests;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod conformance;
+pub mod decision;
 pub mod error;
 pub mod options;
 #[cfg(not(loom))]

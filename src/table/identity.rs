@@ -30,7 +30,7 @@ pub(super) struct KeyHash(pub(super) [u64; 2]);
 pub(super) struct Mask(pub(super) [u64; 2]);
 
 /// The identity of a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity(pub(super) [u64; 2]);
 
 impl Hasher {

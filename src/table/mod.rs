@@ -160,6 +160,13 @@ impl Receipt<'_> {
     }
 }
 
+impl<'k> Key<'k> {
+    /// The key itself.
+    pub fn bytes(&self) -> &'k [u8] {
+        self.bytes
+    }
+}
+
 impl<'m> CounterTable<'m> {
     /// Makes a table in `region`, which must be all zero.
     ///
@@ -250,6 +257,11 @@ impl<'m> CounterTable<'m> {
     #[inline]
     pub fn count_outcome(&self, counter: &Counter, outcome: Outcome) {
         self.count(counter.lines, |line| line.count(outcome));
+    }
+
+    /// Counts hits that a store has counted for this node.
+    pub fn count_hits(&self, counter: &Counter, hits: Hits) {
+        self.count(counter.lines, |line| line.hits(hits.thousandths()));
     }
 
     /// What happened in `namespace` since the zone was made, on this node.

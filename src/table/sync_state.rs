@@ -185,8 +185,10 @@ impl<'m> CounterTable<'m> {
 }
 
 impl SyncSlot {
-    /// Forgets the store. Whoever has the lease has lost it.
+    /// Forgets the store. Whoever has the lease has lost it, and nobody of a configuration that had the
+    /// shard takes it again: workers that end would go on with the former store.
     fn begin_anew(&self) {
+        self.generation.fetch_add(1, AcqRel);
         let next_term = |word| {
             let term = LeaseWord(word).term().wrapping_add(1);
             Some(LeaseWord::new(term, 0).0)

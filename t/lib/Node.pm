@@ -37,9 +37,9 @@ sub new {
     return $self;
 }
 
-# http: more of the configuration; rules: for each location `/NAME/KEY` its `ratelimit`; zone: its
-# size; workers; single: 1 for `master_process off`; clock: how far its clock is off, such as '+5s',
-# from its start on.
+# http, server: more of the configuration; zone: the size of the zone; rules: for each location
+# `/NAME/KEY` its `ratelimit`; workers; single: 1 for `master_process off`; clock: how far its clock is
+# off, such as '+5s', from its start on.
 sub configure {
     my ($self, %changes) = @_;
     my $conf = $self->{conf} = {%{$self->{conf}}, %changes};
@@ -79,7 +79,9 @@ http {
         listen        127.0.0.1:$self->{port};
         ratelimit_key \$key;
         add_header    Rate \$ratelimit_rate always;
+        add_header    Status \$ratelimit_status always;
         $locations
+        $conf->{server}
         location /api/     { ratelimit off; ratelimit_api; }
         location /metrics  { ratelimit off; ratelimit_metrics; }
     }
@@ -90,7 +92,7 @@ END
 
 sub start {
     my ($self, %conf) = @_;
-    $self->{conf} = {http => '', rules => {}, zone => '4m', workers => 2, single => 0};
+    $self->{conf} = {http => '', server => '', zone => '4m', rules => {}, workers => 2, single => 0};
     $self->configure(%conf);
     my $root = $self->{root};
     unlink $self->{log};
@@ -225,6 +227,7 @@ sub get {
         IO::Select->new($socket)->can_read(10) or return 'no answer in time';
         sysread $socket, $text, 65536, length $text or return 'no answer';
     }
+    $self->{answer} = $text;
     my ($status) = $text =~ m{^HTTP/1\.1 (\d+)};
     my ($rate)   = $text =~ /\r\nRate: (\S+)/;
     return ($status, $rate);
@@ -250,12 +253,22 @@ sub pending { return $_[0]->sync_status('pending_keys') }
 
 sub path {
     my ($location, $key, $arguments) = @_;
+    return $location if !defined $key;
     $key =~ s/([^A-Za-z0-9-])/sprintf '%%%02x', ord $1/ge;
     return "/$location/$key" . ($arguments ? "?$arguments" : '');
 }
 
 # The status of a request.
 sub hit { my ($status) = get(@_); return $status }
+
+# The status of a request for a path.
+sub plain { return hit(@_) }
+
+# A header of the last answer to `get`, `hit`, `rate`.
+sub last { return $_[0]{answer} =~ /\r\n\Q$_[1]\E: ([^\r]*)/ ? $1 : undef }
+
+# What is said to have become of a request.
+sub status { my ($self) = @_; get(@_); return $self->last('Status') // '' }
 
 # The rate that a request finds, or has made.
 sub rate { my (undef, $rate) = get(@_); return $rate // '' }
@@ -298,7 +311,7 @@ sub make_load {
     my ($self, $end, $writer, @keys) = @_;
     local $SIG{PIPE} = 'IGNORE';
     my %sum = (200 => 0, 429 => 0, lost => 0, slowest => 0);
-    my ($select, $is_over, $made, %received, %begun) = (IO::Select->new($end), 0, 0);
+    my ($select, $is_over, $made, $answered, %received, %begun) = (IO::Select->new($end), 0, 0, 0);
     my $ask = sub {
         my ($socket) = @_;
         my $path = path('hit', $keys[$made++ % @keys]);
@@ -325,7 +338,7 @@ sub make_load {
             my $took = time - $begun{$socket};
             $sum{slowest} = $took if $took > $sum{slowest};
             $sum{$status // 'lost'}++;
-            syswrite $writer, '+' if $status && $sum{200} % 100 == 0;
+            syswrite $writer, '+' if $status && ++$answered % 100 == 0;
             if ($ended || $is_over || $received{$socket} =~ /\r\nConnection: close\r\n/) {
                 $select->remove($socket);
                 $open->() if !$is_over;

@@ -23,14 +23,14 @@ use nginx_sys::{NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 use super::log;
 use super::zone::Zone;
 use crate::engine::{Namespace, RateLimitingError};
-use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, SyncMode};
+use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
 use crate::policy::window::WindowSize;
-use crate::store::options::{StoreOptions, Strategy, Topology};
+use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
 use crate::table::{CounterTable, SyncState};
 
 pub(super) use directives::COMMANDS;
 pub(super) use location::{Content, Headers, LocationConf, Phase, Settings};
-pub(super) use rules::{Active, Cost, Key as RuleKey, RuleSet};
+pub(super) use rules::{Active, ActiveRule, Cost, Key as RuleKey, RuleSet};
 pub(super) use text::{Amount, Evaluated, EvaluationError, bytes};
 
 use directives::{Failure, Word};
@@ -49,6 +49,8 @@ pub(super) struct MainConf {
     pub(super) has_late: bool,
     /// The index of the variable that keeps a request's context.
     pub(super) context_slot: usize,
+    /// The index of the variable that keeps what a request is suspended for.
+    pub(super) suspension_slot: usize,
 }
 
 /// A `ratelimit_store`.
@@ -69,6 +71,8 @@ struct NamespaceConf {
     zone: OnceCell<Rc<Zone>>,
     /// Set when the zones are mapped, before any request.
     namespace: OnceCell<Namespace<'static>>,
+    /// Set likewise, if its store decides.
+    synchronous: OnceCell<Synchronous>,
 }
 
 /// A `ratelimit_namespace`.
@@ -104,6 +108,27 @@ pub(super) struct SyncedNamespace {
     /// Whether it is this namespace that tells of the store, if several have it.
     pub(super) is_reporter: bool,
     pub(super) options: StoreOptions,
+    /// Whether the store decides: only what was counted without it is pushed.
+    pub(super) is_synchronous: bool,
+}
+
+/// A store that decides about requests.
+#[derive(Clone)]
+pub(super) struct DecidingStore {
+    pub(super) options: StoreOptions,
+    pub(super) redis: RedisOptions,
+    /// What tells this node from others.
+    pub(super) node: [u64; 2],
+}
+
+/// How requests are decided on in a synchronous namespace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Synchronous {
+    /// The number of the store, as in [`MainConf::deciding`].
+    pub(super) store: usize,
+    pub(super) on_error: OnError,
+    /// How long a request may wait.
+    pub(super) timeout: Duration,
 }
 
 /// A place in a configuration file.
@@ -194,13 +219,18 @@ impl MainConf {
             },
             None => self.only_zone(namespace)?,
         };
-        let is_defined = |store: &str| self.stores.iter().any(|it| *it.name == *store);
-        if let Some(store) = options.store.as_ref().filter(|it| !is_defined(it)) {
-            return fail(format!(
-                "{title}: unknown store \"{store}\": expected one that a \"ratelimit_store\" block \
-                 defines"
-            ));
-        }
+        let store = match &options.store {
+            Some(store) => match self.stores.iter().find(|it| it.name == *store) {
+                Some(store) => Some(store),
+                None => {
+                    return fail(format!(
+                        "{title}: unknown store \"{store}\": expected one that a \
+                         \"ratelimit_store\" block defines"
+                    ));
+                }
+            },
+            None => None,
+        };
         for Use {
             origin,
             size,
@@ -217,11 +247,8 @@ impl MainConf {
                 return Err(Failure::At(origin.clone(), message));
             }
         }
-        if options.sync == SyncMode::Synchronous {
-            return fail(format!(
-                "{title}: sync_rate 0 is not supported by this version: expected \"sync_rate off\" \
-                 or a time"
-            ));
+        if let (SyncMode::Synchronous, Some(store)) = (options.sync, store) {
+            store.check_synchronous()?;
         }
         if let Some(warning) = namespace
             .window_sizes()
@@ -250,6 +277,38 @@ impl MainConf {
         synced
     }
 
+    /// The stores that decide about requests, once the zones are mapped.
+    pub(super) fn deciding(&'static self) -> Vec<DecidingStore> {
+        let mut deciding: Vec<DecidingStore> = Vec::new();
+        for store in self.deciding_stores() {
+            let mut namespaces = self.namespaces.iter();
+            let node = namespaces.find_map(|namespace| {
+                let is_its =
+                    namespace.is_synchronous() && namespace.store(&self.stores)?.name == store.name;
+                is_its.then(|| namespace.namespace.get().map(|it| it.table().node()))?
+            });
+            if let (Strategy::Redis(redis), Some(node)) = (&store.options.strategy, node) {
+                deciding.push(DecidingStore {
+                    options: store.options.clone(),
+                    redis: redis.clone(),
+                    node,
+                });
+            }
+        }
+        deciding
+    }
+
+    /// The stores of synchronous namespaces, each once: their numbers are those of this list.
+    fn deciding_stores(&self) -> impl Iterator<Item = &StoreConf> {
+        self.stores.iter().filter(|store| {
+            let mut namespaces = self.namespaces.iter().filter(|it| it.is_synchronous());
+            namespaces.any(|it| {
+                it.store(&self.stores)
+                    .is_some_and(|its| its.name == store.name)
+            })
+        })
+    }
+
     /// The zone of a namespace that names none.
     fn only_zone(&self, namespace: &NamespaceConf) -> Result<Rc<Zone>, Failure> {
         let name = &namespace.name;
@@ -275,6 +334,13 @@ impl MainConf {
     /// The message.
     pub(super) fn attach(&'static self) -> Result<(), String> {
         for namespace in &self.namespaces {
+            if let Some(store) = namespace
+                .store(&self.stores)
+                .filter(|_| namespace.is_synchronous())
+            {
+                let number = self.deciding_stores().position(|it| it.name == store.name);
+                namespace.set_synchronous(number.unwrap_or(usize::MAX));
+            }
             namespace.attach(&self.stores).map_err(|error| {
                 let (name, origin) = (&namespace.name, namespace.origin());
                 format!("ratelimit_namespace \"{name}\": {error} in {origin}")
@@ -318,6 +384,25 @@ impl MainConf {
     }
 }
 
+impl StoreConf {
+    /// Checks whether this version can ask the store before each request.
+    fn check_synchronous(&self) -> Result<(), Failure> {
+        let unsupported = match &self.options.strategy {
+            Strategy::Postgres(_) => "strategy postgres",
+            Strategy::Redis(redis) if redis.topology == Topology::Cluster => "cluster on",
+            Strategy::Redis(_) => return Ok(()),
+        };
+        Err(Failure::At(
+            self.origin.clone(),
+            format!(
+                "ratelimit_store \"{}\": {unsupported} with sync_rate 0 is not supported by this \
+                 version: expected a time as the sync_rate, or a single Redis",
+                self.name
+            ),
+        ))
+    }
+}
+
 impl NamespaceConf {
     /// Where it is defined, or else first used.
     fn origin(&self) -> Origin {
@@ -356,11 +441,30 @@ impl NamespaceConf {
         stores.iter().find(|store| *store.name == *name)
     }
 
-    /// How often the namespace is synced, if it is.
+    fn is_synchronous(&self) -> bool {
+        let definition = self.definition.get();
+        definition.is_some_and(|it| it.options.sync == SyncMode::Synchronous)
+    }
+
+    /// Notes the number of the store that decides.
+    fn set_synchronous(&self, store: usize) {
+        if let Some(Definition { options, .. }) = self.definition.get() {
+            // Zones are mapped once in a cycle.
+            let _ = self.synchronous.set(Synchronous {
+                store,
+                on_error: options.on_error,
+                timeout: options.timeout,
+            });
+        }
+    }
+
+    /// How often the namespace is synced, if it is: one whose store decides, to push what was counted
+    /// while the store was away.
     fn period(&self) -> Option<Duration> {
         match self.definition.get()?.options.sync {
             SyncMode::Periodic(period) => Some(period),
-            SyncMode::Local | SyncMode::Synchronous => None,
+            SyncMode::Synchronous => Some(Duration::from_secs(1)),
+            SyncMode::Local => None,
         }
     }
 
@@ -396,6 +500,7 @@ impl NamespaceConf {
             store: store.name.clone(),
             is_reporter: false,
             options: store.options.clone(),
+            is_synchronous: self.is_synchronous(),
         })
     }
 }

@@ -4,9 +4,9 @@ use core::ptr;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::NamespaceConf;
 use super::directives::Word;
 use super::text::{Amount, Text};
+use super::{NamespaceConf, Synchronous};
 use crate::engine::BoundLimit;
 use crate::policy::headers;
 use crate::policy::limit::Limit;
@@ -59,6 +59,8 @@ pub(in super::super) struct Active {
     pub(in super::super) limit_count: usize,
     /// Whether a rule has hits that are charged late.
     pub(in super::super) has_late: bool,
+    /// Whether a rule is decided by a store.
+    pub(in super::super) is_synchronous: bool,
 }
 
 /// A rule with its counters.
@@ -67,6 +69,8 @@ pub(in super::super) struct ActiveRule {
     pub(in super::super) key: Key,
     pub(in super::super) cost: &'static Cost,
     pub(in super::super) limits: Box<[ActiveLimit]>,
+    /// Who decides, if not the node.
+    pub(in super::super) synchronous: Option<Synchronous>,
 }
 
 /// What a rule counts by.
@@ -196,10 +200,12 @@ impl RuleSet {
                 key,
                 cost: &rule.cost,
                 limits: limits.into(),
+                synchronous: rule.namespace.synchronous.get().copied(),
             });
         }
         Active {
             limit_count: rules.iter().map(|rule| rule.limits.len()).sum(),
+            is_synchronous: rules.iter().any(|rule| rule.synchronous.is_some()),
             has_late: rules.iter().any(|rule| matches!(rule.cost, Cost::Late(_))),
             rules: rules.into(),
         }

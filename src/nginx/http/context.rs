@@ -30,6 +30,7 @@ pub(super) struct Context {
     /// What each limit said, in the order of the configuration; empty if no hit was accounted.
     pub(super) charges: &'static [Charge<'static, 'static>],
     pub(super) outcome: Outcome,
+    pub(super) response: Response,
     /// What is added to the time that a rejected client is told to wait, in milliseconds.
     pub(super) jitter: u64,
     /// The request that was rejected last: the one that was decided on (a main request, or one of its
@@ -46,13 +47,14 @@ impl Context {
 
     #[inline]
     pub(super) fn is_rejected(&self) -> bool {
-        self.outcome == Outcome::Rejected
+        self.response == Response::Reject
     }
 
     /// Whether there is anything to tell the client.
     #[inline]
     pub(super) fn has_headers(&self) -> bool {
-        self.is_accounted() && (!self.settings.headers.is_off() || self.is_rejected())
+        self.response == Response::Unavailable
+            || (self.is_accounted() && (!self.settings.headers.is_off() || self.is_rejected()))
     }
 
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict<'static>> {
@@ -64,6 +66,16 @@ impl Context {
         let wait = headers::retry_after(self.verdicts())?;
         Some(wait.saturating_add(self.jitter))
     }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Response {
+    Admit,
+    /// It is told that it exceeds a limit.
+    Reject,
+    /// It is told that nobody could decide.
+    Unavailable,
 }
 
 /// Memory of a request for its context, keys and charges.
@@ -91,10 +103,14 @@ unsafe extern "C" fn no_value(
     NGX_OK as ngx_int_t
 }
 
-/// Adds the slot to the configuration being read; returns its index. `None`: no memory.
-pub(in super::super) fn add_slot(cf: *mut ngx_conf_t) -> Option<ngx_uint_t> {
+/// Adds a slot to the configuration being read: that of the context, or that of what a request
+/// `is_suspended` for; returns its index. `None`: no memory.
+pub(in super::super) fn add_slot(cf: *mut ngx_conf_t, is_suspended: bool) -> Option<ngx_uint_t> {
     // A blank cannot be part of a variable's name in a configuration.
-    let mut name: ngx_str_t = ngx_string!("ratelimit context");
+    let mut name: ngx_str_t = match is_suspended {
+        false => ngx_string!("ratelimit context"),
+        true => ngx_string!("ratelimit suspension"),
+    };
     // SAFETY: nginx reads the configuration.
     unsafe {
         ngx_http_add_variable(cf, &mut name, 0)

@@ -12,6 +12,9 @@ use super::{is_main, respond};
 /// The status of a call that was rejected because some quota is used up.
 pub(super) const RESOURCE_EXHAUSTED: &str = "8";
 
+/// The status of a call about which nobody could decide.
+pub(super) const UNAVAILABLE: &str = "14";
+
 /// Whether a request is a gRPC call, by its content type. A subrequest is none.
 pub(super) fn is_call(request: *mut ngx_http_request_t) -> bool {
     const TYPE: &[u8] = b"application/grpc";

@@ -5,32 +5,34 @@ use core::cell::Cell;
 use core::ptr;
 
 use nginx_sys::{
-    NGX_DECLINED, NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_LOG_ERR, NGX_LOG_INFO, NGX_OK,
-    ngx_array_push, ngx_conf_t, ngx_http_core_main_conf_t, ngx_http_handler_pt,
-    ngx_http_phases_NGX_HTTP_LOG_PHASE, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE,
-    ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, ngx_http_request_t, ngx_int_t, ngx_log_t,
+    NGX_DECLINED, NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_SERVICE_UNAVAILABLE,
+    NGX_LOG_ERR, NGX_LOG_INFO, NGX_OK, ngx_array_push, ngx_conf_t, ngx_http_core_main_conf_t,
+    ngx_http_handler_pt, ngx_http_phases_NGX_HTTP_LOG_PHASE,
+    ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE,
+    ngx_http_request_t, ngx_int_t, ngx_log_t,
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
 use super::super::conf::{
-    Active, Amount, Cost, Evaluated, EvaluationError, LocationConf, MainConf, Phase, RuleKey,
-    RuleSet,
+    Active, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf, MainConf, Phase,
+    RuleKey, RuleSet,
 };
 use super::super::guard::guard;
 use super::super::module::Module;
 use super::super::random::random_up_to;
 use super::super::time::NgxClock;
 use super::super::{hold, log};
-use super::context::{self, Context, Room, Slot};
-use super::{grpc, is_main, respond};
-use crate::engine::{Attempt, charge_late};
+use super::context::{self, Context, Keys, Response, Room, Slot};
+use super::{grpc, is_main, respond, synchronous};
+use crate::engine::{Attempt, charge_late, late_questions};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, is_accounted};
 use crate::policy::limit::tightest;
-use crate::table::Outcome;
+use crate::table::{Key, Outcome};
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+const UNAVAILABLE: ngx_int_t = NGX_HTTP_SERVICE_UNAVAILABLE as ngx_int_t;
 /// The status with which nginx closes the connection without an answer.
 const CLOSE: ngx_int_t = 444;
 
@@ -126,23 +128,14 @@ fn decide(
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
     let (active, settings) = (rules.active(), &conf.settings);
+    if active.is_synchronous {
+        return synchronous::decide(request, slot, conf, rules);
+    }
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut attempt = Attempt::new(room, settings.count_rejected);
     let mut key = None;
     for rule in &active.rules {
-        let [first, ..] = &*rule.limits else { continue };
-        let bytes = match rule.key {
-            RuleKey::OfLevel => Some(conf.evaluate_key(request)?),
-            RuleKey::AsBefore => None,
-            RuleKey::Own(text) => Some(text.evaluate(request)?),
-        };
-        if let Some(bytes) = bytes {
-            key = if is_accounted(bytes) || refuse_key(bytes, request) {
-                keys.keep(first.bound.table().key(bytes))
-            } else {
-                None
-            };
-        }
+        next_key(&mut key, rule, conf, request, &mut keys)?;
         let Some(key) = key else { continue };
         let cost = cost_of(rule.cost, request)?;
         for limit in &rule.limits {
@@ -157,6 +150,10 @@ fn decide(
         settings,
         charges,
         outcome,
+        response: match outcome {
+            Outcome::Rejected => Response::Reject,
+            _ => Response::Admit,
+        },
         jitter: if outcome == Outcome::Rejected {
             random_up_to(settings.retry_after_jitter)
         } else {
@@ -164,14 +161,49 @@ fn decide(
         },
         last_decided: Cell::new(request),
     });
+    Ok(answer(request, context))
+}
+
+/// Logs what was decided, and answers a request that is not admitted. Returns what the handler is to
+/// return.
+#[inline]
+pub(super) fn answer(request: *mut ngx_http_request_t, context: &'static Context) -> ngx_int_t {
+    let outcome = context.outcome;
     log::debug(log_of(request), || {
         format!("ratelimit: {} limits, {outcome:?}", context.charges.len())
     });
     if outcome == Outcome::Passed {
-        return Ok(DECLINED);
+        return DECLINED;
     }
     log_rejection(request, context);
-    Ok(reject(request, context))
+    reject(request, context)
+}
+
+/// Sets `key` to that of the next rule; `None` if its hits are not accounted.
+#[inline(always)]
+pub(super) fn next_key(
+    key: &mut Option<&'static Key<'static>>,
+    rule: &'static ActiveRule,
+    conf: &LocationConf,
+    request: *mut ngx_http_request_t,
+    keys: &mut Keys,
+) -> Result<(), EvaluationError> {
+    let [first, ..] = &*rule.limits else {
+        return Ok(());
+    };
+    let bytes = match rule.key {
+        RuleKey::OfLevel => Some(conf.evaluate_key(request)?),
+        RuleKey::AsBefore => None,
+        RuleKey::Own(text) => Some(text.evaluate(request)?),
+    };
+    if let Some(bytes) = bytes {
+        *key = if is_accounted(bytes) || refuse_key(bytes, request) {
+            keys.keep(first.bound.table().key(bytes))
+        } else {
+            None
+        };
+    }
+    Ok(())
 }
 
 /// A key that is not accounted: returns false, and logs one that is too long.
@@ -186,7 +218,7 @@ fn refuse_key(key: &[u8], request: *mut ngx_http_request_t) -> bool {
 
 /// The hits that a limit admits; `None` if it does not apply.
 #[inline]
-fn hits_of(
+pub(super) fn hits_of(
     hits: &Amount,
     name: &str,
     request: *mut ngx_http_request_t,
@@ -220,7 +252,10 @@ fn variable_hits_of(
 
 /// What a request is charged when it is decided on.
 #[inline]
-fn cost_of(cost: &Cost, request: *mut ngx_http_request_t) -> Result<Hits, EvaluationError> {
+pub(super) fn cost_of(
+    cost: &Cost,
+    request: *mut ngx_http_request_t,
+) -> Result<Hits, EvaluationError> {
     match cost {
         Cost::AtOnce(Amount::Constant(hits)) => Ok(*hits),
         Cost::AtOnce(cost) => amount_or(Hits::ONE, "cost", cost, request),
@@ -274,19 +309,22 @@ fn again(request: *mut ngx_http_request_t, context: &'static Context) -> ngx_int
     let main = unsafe { (*request).main };
     let last = context.last_decided.get();
     let is_other = !ptr::eq(last, main) && !ptr::eq(last, request) && !ptr::eq(main, request);
-    if context.is_rejected() && is_other {
-        context.last_decided.set(request);
-        context.settings.status
-    } else {
-        DECLINED
-    }
+    let status = match context.response {
+        Response::Reject if is_other => context.settings.status,
+        Response::Unavailable if is_other => UNAVAILABLE,
+        _ => return DECLINED,
+    };
+    context.last_decided.set(request);
+    status
 }
 
 /// Answers a request that was refused, unless this is a dry run.
 #[cold]
 fn reject(request: *mut ngx_http_request_t, context: &Context) -> ngx_int_t {
-    if !context.is_rejected() {
-        return DECLINED;
+    match context.response {
+        Response::Admit => return DECLINED,
+        Response::Unavailable => return unavailable(request),
+        Response::Reject => {}
     }
     let status = context.settings.status;
     match status {
@@ -298,6 +336,15 @@ fn reject(request: *mut ngx_http_request_t, context: &Context) -> ngx_int_t {
         408 | 494..=499 if is_main(request) => respond::without_body(request, status, None),
         _ => status,
     }
+}
+
+/// Answers a request about which nobody could decide.
+#[cold]
+fn unavailable(request: *mut ngx_http_request_t) -> ngx_int_t {
+    if grpc::is_call(request) {
+        return grpc::answer(request, grpc::UNAVAILABLE, "rate limits are not known");
+    }
+    UNAVAILABLE
 }
 
 #[cold]
@@ -337,7 +384,9 @@ fn charge_at_end(request: *mut ngx_http_request_t, context: &Context) {
     let Active {
         rules, has_late, ..
     } = context.rules.active();
-    let is_charged = context.outcome == Outcome::Passed || context.settings.count_rejected;
+    let is_charged = context.response == Response::Admit
+        && context.outcome != Outcome::RejectedDryRun
+        || context.settings.count_rejected;
     if !has_late || !is_charged {
         return;
     }
@@ -357,7 +406,26 @@ fn charge_at_end(request: *mut ngx_http_request_t, context: &Context) {
         let of_rule = late.iter().find(|(rule, _)| rule.has(bound));
         of_rule.map_or(Hits::ZERO, |(_, hits)| *hits)
     };
-    charge_late(context.charges, value_of, &NgxClock);
+    let store_of = |bound: &_| {
+        let rule = rules.iter().find(|rule| rule.has(bound))?;
+        Some(rule.synchronous?.store)
+    };
+    for (store, question) in late_questions(context.charges, value_of, store_of) {
+        if synchronous::charge(store, question) {
+            continue;
+        }
+        // It will be pushed when the store is back.
+        let of_store = |bound: &_| match store_of(bound) == Some(store) {
+            true => value_of(bound),
+            false => Hits::ZERO,
+        };
+        charge_late(context.charges, of_store, &NgxClock);
+    }
+    let of_node = |bound: &_| match store_of(bound) {
+        Some(_) => Hits::ZERO,
+        None => value_of(bound),
+    };
+    charge_late(context.charges, of_node, &NgxClock);
 }
 
 #[inline]

@@ -12,7 +12,7 @@ use nginx_sys::{
 
 use super::super::conf::Headers;
 use super::super::guard::guard;
-use super::context::{self, Context};
+use super::context::{self, Context, Response};
 use super::is_main;
 use crate::policy::headers;
 use crate::policy::limit::{by_tightness, tightest};
@@ -57,13 +57,14 @@ fn add(request: *mut ngx_http_request_t, context: &'static Context) -> Option<()
         draft03,
         legacy,
     } = context.settings.headers;
-    if ietf {
+    let is_accounted = context.is_accounted();
+    if ietf && is_accounted {
         add_ietf(request, context)?;
     }
-    if draft03 {
+    if draft03 && is_accounted {
         add_draft03(request, context)?;
     }
-    if legacy {
+    if legacy && is_accounted {
         add_legacy(request, context)?;
     }
     if context.is_rejected() {
@@ -74,6 +75,11 @@ fn add(request: *mut ngx_http_request_t, context: &'static Context) -> Option<()
             }
             None => remove(request, headers::RETRY_AFTER),
         }
+    }
+    if context.response == Response::Unavailable {
+        // By then it is known whether the store is back.
+        let seconds = headers::retry_after_seconds(context.jitter);
+        put(request, headers::RETRY_AFTER, number(request, seconds)?)?;
     }
     Some(())
 }

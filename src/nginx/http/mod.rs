@@ -1,4 +1,4 @@
-//! Requests: the phase handlers, what they leave with the request, headers, variables.
+//! Requests: the phase handlers, those that wait, what they leave with the request, headers, variables.
 
 pub(super) mod api;
 pub(super) mod context;
@@ -7,6 +7,7 @@ pub(super) mod handler;
 pub(super) mod headers;
 pub(super) mod metrics;
 mod respond;
+pub(super) mod synchronous;
 pub(super) mod variables;
 
 use nginx_sys::ngx_http_request_t;

@@ -92,7 +92,10 @@ unsafe extern "C" fn get(
 
 /// Empty where no rule applied.
 fn status(request: Request) -> Option<&'static [u8]> {
-    let context = context::of(request).filter(|context| context.is_accounted())?;
+    let context = context::of(request)?;
+    if !context.is_accounted() && context.outcome != Outcome::Error {
+        return None;
+    }
     Some(match context.outcome {
         Outcome::Passed => b"PASSED",
         Outcome::Rejected => b"REJECTED",

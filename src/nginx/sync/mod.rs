@@ -5,6 +5,7 @@
 //! has done something. All workers do the same: which of them syncs is decided by a lease in shared
 //! memory, with every cycle anew.
 
+mod decide;
 mod thread;
 mod wake;
 
@@ -16,12 +17,15 @@ use nginx_sys::{
     ngx_del_timer, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_terminate,
 };
 
-use super::conf::SyncedNamespace;
+use super::conf::{DecidingStore, SyncedNamespace};
 use super::guard::guard;
 use super::hold::measured;
+use super::http::synchronous;
 use super::log;
 use super::random::random_up_to;
 use crate::engine::{Report, SyncError};
+use decide::Desk;
+pub(super) use decide::{Ask, Reply};
 use thread::{Done, News, Thread};
 use wake::Wake;
 
@@ -36,7 +40,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 static WORKER: OfEventLoop<RefCell<Option<Worker>>> = OfEventLoop(RefCell::new(None));
 
 /// A value that only the thread of nginx's event loop uses.
-struct OfEventLoop<T>(T);
+pub(super) struct OfEventLoop<T>(pub(super) T);
 
 // SAFETY: nginx calls what is in this file from its only thread, in which it runs its event loop;
 // the thread that syncs knows nothing of it.
@@ -46,6 +50,8 @@ struct Worker {
     thread: Thread,
     wake: Wake,
     jobs: Vec<Job>,
+    /// Those that decide.
+    stores: Vec<DecidingStore>,
     log: *mut ngx_log_t,
 }
 
@@ -63,14 +69,21 @@ struct Job {
     failures: u32,
 }
 
-/// Starts to sync `namespaces`, in a worker that begins to serve.
-pub(super) fn start(namespaces: Vec<SyncedNamespace>, log: *mut ngx_log_t) {
-    stop();
+/// Starts to sync `namespaces`, and to ask `stores`, in a worker that begins to serve.
+pub(super) fn start(
+    namespaces: Vec<SyncedNamespace>,
+    stores: Vec<DecidingStore>,
+    log: *mut ngx_log_t,
+) {
+    if is_started() {
+        synchronous::fail_all();
+        stop();
+    }
     if namespaces.is_empty() {
         return;
     }
     let thread = Wake::new(Some(woken), log)
-        .and_then(|wake| Ok((Thread::start(&namespaces, wake.waker())?, wake)));
+        .and_then(|wake| Ok((Thread::start(&namespaces, &stores, wake.waker())?, wake)));
     let (thread, wake) = match thread {
         Ok(thread) => thread,
         Err(error) => {
@@ -84,6 +97,7 @@ pub(super) fn start(namespaces: Vec<SyncedNamespace>, log: *mut ngx_log_t) {
         thread,
         wake,
         jobs: jobs.collect(),
+        stores,
         log,
     };
     for job in &mut worker.jobs {
@@ -123,20 +137,43 @@ unsafe extern "C" fn tick(event: *mut ngx_event_t) {
 /// nginx's callback when the thread has done something.
 unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
     guard((), || {
-        with_worker(|worker| {
+        let replies = with_worker(|worker| {
             worker.wake.clear();
             worker.take_results();
+            worker.thread.replies()
         });
+        // Requests that go on may ask again.
+        synchronous::go_on(replies.unwrap_or_default());
     });
 }
 
-fn with_worker(callback: impl FnOnce(&mut Worker)) {
-    if let Some(worker) = &mut *WORKER.0.borrow_mut() {
-        let table = worker
-            .jobs
-            .first()
-            .map(|job| job.namespace.namespace.table());
-        measured(table, || callback(worker));
+fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
+    let mut worker = WORKER.0.borrow_mut();
+    let worker = worker.as_mut()?;
+    let first = worker.jobs.first();
+    let table = first.map(|job| job.namespace.namespace.table());
+    Some(measured(table, || callback(worker)))
+}
+
+/// Asks a store about a request; returns whether there is somebody to answer.
+pub(super) fn ask(store: usize, ask: Ask) -> bool {
+    let worker = WORKER.0.borrow();
+    let desk = worker.as_ref().and_then(|worker| worker.thread.desk(store));
+    desk.is_some_and(|desk| desk.ask(ask))
+}
+
+/// Whether a store did not answer in time, and has not since.
+pub(super) fn is_down(store: usize) -> bool {
+    let worker = WORKER.0.borrow();
+    let desk = worker.as_ref().and_then(|worker| worker.thread.desk(store));
+    desk.is_none_or(Desk::is_down)
+}
+
+/// Notes that a store did not answer in time.
+pub(super) fn set_down(store: usize) {
+    let worker = WORKER.0.borrow();
+    if let Some(desk) = worker.as_ref().and_then(|worker| worker.thread.desk(store)) {
+        desk.set_down();
     }
 }
 
@@ -171,7 +208,7 @@ impl Worker {
         let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
         let message = "ratelimit: the thread that syncs has ended, it is started again";
         log::error(NGX_LOG_ERR, self.log, message);
-        if let Ok(thread) = Thread::start(&namespaces, self.wake.waker()) {
+        if let Ok(thread) = Thread::start(&namespaces, &self.stores, self.wake.waker()) {
             self.thread = thread;
         }
         let now = monotonic();

@@ -11,8 +11,9 @@ use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::LocalSet;
 
-use super::super::conf::SyncedNamespace;
+use super::super::conf::{DecidingStore, SyncedNamespace};
 use super::super::random::random;
+use super::decide::{self, Desk, Replies, Reply};
 use super::wake::Waker;
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
@@ -29,6 +30,9 @@ const MAX_IDLE: u32 = 20;
 /// The background thread of a worker.
 pub(super) struct Thread {
     commands: Vec<UnboundedSender<Command>>,
+    /// Of the stores that decide.
+    desks: Vec<Desk>,
+    replies: Replies,
     done: Arc<Mutex<Vec<Done>>>,
     /// Closed when the thread has ended.
     ended: blocking::Receiver<()>,
@@ -92,8 +96,18 @@ enum Command {
 }
 
 impl Thread {
-    /// Starts a thread that wakes the event loop when there is something [`Thread::done`].
-    pub(super) fn start(namespaces: &[SyncedNamespace], waker: Waker) -> io::Result<Thread> {
+    /// Starts a thread that wakes the event loop when there is something [`Thread::done`], or
+    /// [`Thread::replies`].
+    pub(super) fn start(
+        namespaces: &[SyncedNamespace],
+        stores: &[DecidingStore],
+        waker: Waker,
+    ) -> io::Result<Thread> {
+        let replies = Replies::new(waker.clone());
+        let stores = stores.iter().cloned();
+        let (desks, clerks): (Vec<_>, Vec<_>) = stores
+            .map(|store| decide::open(store, replies.clone()))
+            .unzip();
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
         let done = Arc::<Mutex<Vec<Done>>>::default();
@@ -131,6 +145,9 @@ impl Thread {
                     }
                 });
             }
+            for clerk in clerks {
+                tasks.spawn_local(clerk.serve());
+            }
             runtime.block_on(tasks);
             // Connections that nobody needs any more take leave of their servers.
             runtime.block_on(tokio::task::yield_now());
@@ -141,6 +158,8 @@ impl Thread {
         thread?;
         Ok(Thread {
             commands,
+            desks,
+            replies,
             done,
             ended,
         })
@@ -167,8 +186,19 @@ impl Thread {
         }
     }
 
+    /// The event loop's end of a store that decides.
+    pub(super) fn desk(&self, store: usize) -> Option<&Desk> {
+        self.desks.get(store)
+    }
+
+    /// What stores have decided since the last look. Never waits.
+    pub(super) fn replies(&self) -> Vec<Reply> {
+        self.replies.take()
+    }
+
     /// Has what is left pushed, for `at_most` that long, and ends the thread.
-    pub(super) fn finish(&self, at_most: Duration) -> Vec<Done> {
+    pub(super) fn finish(&mut self, at_most: Duration) -> Vec<Done> {
+        self.desks.clear();
         let now = Instant::now();
         let until = now.checked_add(at_most).unwrap_or(now);
         for commands in &self.commands {
@@ -198,9 +228,12 @@ async fn serve<S: Strategy>(
         period,
         ..
     } = namespace;
-    let Some(syncer) = Syncer::new(counters, sizes, *lease_lifetime) else {
+    let Some(mut syncer) = Syncer::new(counters, sizes, *lease_lifetime) else {
         return;
     };
+    if namespace.is_synchronous {
+        syncer = syncer.pushing_only();
+    }
     let note = |result: Result<Option<Report>, SyncError>| {
         // At once: when nginx looks at it, another worker may have been at the store since.
         let news = namespace
@@ -287,7 +320,7 @@ fn news(state: &SyncState<'_>, result: &Result<Option<Report>, SyncError>) -> Ve
 }
 
 /// The clocks and the random numbers of the system.
-struct System;
+pub(super) struct System;
 
 impl Clock for System {
     fn now(&self) -> UnixMillis {

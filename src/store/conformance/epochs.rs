@@ -25,26 +25,6 @@ pub(in crate::store) async fn of_many_nodes_that_open_an_epoch_one_wins<F: Fixtu
     }
 }
 
-/// Waits for all of these, which make progress together.
-async fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
-    let mut waiting: Vec<_> = futures.into_iter().map(Box::pin).collect();
-    let mut done: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
-    core::future::poll_fn(move |context| {
-        for (future, done) in waiting.iter_mut().zip(&mut done) {
-            if done.is_none() {
-                if let core::task::Poll::Ready(value) = future.as_mut().poll(context) {
-                    *done = Some(value);
-                }
-            }
-        }
-        if done.iter().any(Option::is_none) {
-            return core::task::Poll::Pending;
-        }
-        core::task::Poll::Ready(done.iter_mut().filter_map(Option::take).collect())
-    })
-    .await
-}
-
 pub(in crate::store) async fn only_the_epoch_that_is_named_is_replaced<F: Fixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     assert_eq!(one.epoch, two.epoch);

@@ -3,6 +3,7 @@
 mod batches;
 mod changes;
 mod counters;
+mod decisions;
 mod epochs;
 
 use core::future::Future;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 pub(super) use self::batches::*;
 pub(super) use self::changes::*;
 pub(super) use self::counters::*;
+pub(super) use self::decisions::*;
 pub(super) use self::epochs::*;
 use super::strategy::{
     Batch, Changes, Count, Diff, Epoch, NodeId, Position, Pushed, Shard, Strategy,
@@ -258,4 +260,24 @@ async fn nodes<F: Fixture>(fixture: &F) -> [Node<F::Store>; 2] {
         Node::join(fixture.connect(), shard("api")).await,
         Node::join(fixture.connect(), shard("api")).await,
     ]
+}
+
+/// Waits for all of these, which make progress together.
+pub(super) async fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let mut waiting: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
+    core::future::poll_fn(move |context| {
+        for (future, done) in waiting.iter_mut().zip(&mut done) {
+            if done.is_none() {
+                if let core::task::Poll::Ready(value) = future.as_mut().poll(context) {
+                    *done = Some(value);
+                }
+            }
+        }
+        if done.iter().any(Option::is_none) {
+            return core::task::Poll::Pending;
+        }
+        core::task::Poll::Ready(done.iter_mut().filter_map(Option::take).collect())
+    })
+    .await
 }

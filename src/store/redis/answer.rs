@@ -97,11 +97,20 @@ impl Answer {
         }
     }
 
+    /// Counts in thousandths, not saturated; nothing is zero.
+    pub(super) fn totals(self) -> Option<Vec<i64>> {
+        let totals = self.list()?.into_iter().map(|total| match total {
+            Value::Nil => Some(0),
+            total => Answer(total).number(),
+        });
+        totals.collect()
+    }
+
     fn position(self) -> Option<Position> {
         parse_position(&self.text()?)
     }
 
-    fn number(self) -> Option<i64> {
+    pub(super) fn number(self) -> Option<i64> {
         match self.0 {
             Value::Int(number) => Some(number),
             _ => self.text()?.parse().ok(),
@@ -119,7 +128,7 @@ impl Answer {
         }
     }
 
-    fn list(self) -> Option<Vec<Value>> {
+    pub(super) fn list(self) -> Option<Vec<Value>> {
         match self.0 {
             Value::Array(values) => Some(values),
             _ => None,
@@ -137,7 +146,7 @@ fn count(window: WindowName, key: Value, total: Value) -> Option<Count> {
 }
 
 /// Of what `TIME` says: seconds, and microseconds of the present one.
-fn unix_millis(seconds: i64, micros: i64) -> Option<UnixMillis> {
+pub(super) fn unix_millis(seconds: i64, micros: i64) -> Option<UnixMillis> {
     let seconds = u64::try_from(seconds).ok()?;
     let micros = u64::try_from(micros).ok()?;
     Some(UnixMillis(

@@ -6,12 +6,16 @@ use std::cell::RefCell;
 
 use redis::Value;
 
-use super::Step;
 use super::testing::{Server, connect};
-use crate::store::conformance::{HOUR, MINUTE, block_on, hits, shard, since};
+use super::{Redis, Step};
+use crate::policy::window::WindowType;
+use crate::store::conformance::{
+    Asking, HOUR, MINUTE, all_at_once, block_on, hits, question as question_of, shard, since,
+};
+use crate::store::decision::Question;
 use crate::store::strategy::{Batch, Diff, Strategy};
 
-type Node = crate::store::conformance::Node<super::Redis>;
+type Node = crate::store::conformance::Node<Redis>;
 
 /// A server that is watched.
 struct Watched {
@@ -174,5 +178,62 @@ fn redis_is_held() {
         watched.report("push 1 key and fetch 1", "EVALSHA");
         while watched.push(&mut three, vec![]).await {}
         watched.report("fetch many batches of 1 key", "EVALSHA");
+    });
+}
+
+/// So many questions about keys, of a counter and a limit each.
+fn questions(count: usize, key: impl Fn(usize) -> usize, hits: i64) -> Vec<Question> {
+    let name = |index| format!("{:020}", key(index).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let of_key = |index| question_of(&name(index), WindowType::Sliding, hits);
+    (0..count).map(of_key).collect()
+}
+
+/// What many nodes ask, each again as soon as it was answered, or only one.
+async fn ask_for_a_while(nodes: &mut [Asking<Redis>], asked: &[Vec<Question>]) {
+    let ask = async |node: &mut Asking<Redis>| {
+        for questions in asked {
+            node.ask(questions).await;
+        }
+    };
+    all_at_once(nodes.iter_mut().map(ask).collect()).await;
+}
+
+/// `cargo test --release --no-default-features --features measure -- --nocapture decisions_cost`
+///
+/// Of one node, the server waits for each exchange: its caches are cold then.
+#[test]
+fn decisions_cost() {
+    const ROUNDS: usize = 200;
+    let server = Server::start(&[]);
+    block_on(async {
+        let node = || Asking::new(connect(server.tcp()));
+        let mut nodes: Vec<_> = (0..8).map(|_| node()).collect();
+        for (what, sets, hits) in [
+            ("different keys, new", ROUNDS, 100_000),
+            ("different keys, known", 5, 100_000),
+            ("one key", 0, 1_000_000_000),
+            ("different keys, refused", 5, 0),
+        ] {
+            for count in [1, 16, 32, 64, 128] {
+                let first = |round| if sets == 0 { 0 } else { round % sets * count };
+                let key = |round, index| if sets == 0 { 0 } else { first(round) + index };
+                let of_round = |round| questions(count, |index| key(round, index), hits);
+                let asked: Vec<_> = (0..ROUNDS).map(of_round).collect();
+                let mut each = Vec::new();
+                for some in [1, nodes.len()] {
+                    let _: String = server.ask(&["FLUSHALL"]).unwrap();
+                    // The first exchanges take longer.
+                    ask_for_a_while(&mut nodes[..some], &asked[..ROUNDS / 10]).await;
+                    let (rest, before) = (&asked[ROUNDS / 10..], server.cpu_nanos());
+                    ask_for_a_while(&mut nodes[..some], rest).await;
+                    let spent = (server.cpu_nanos() - before) as f64 / 1000.0;
+                    each.push(spent / (some * rest.len() * count) as f64);
+                }
+                println!(
+                    "{what}, {count} at once: {:.2} and {:.2} µs each",
+                    each[0], each[1]
+                );
+            }
+        }
     });
 }

@@ -1,6 +1,6 @@
 -- The count of a key in a window, in the shard's present epoch; nothing if there is none.
 --
--- KEYS[1]  the hash of the shard, as in push.lua
+-- KEYS[1]  the hash of the shard; see changes.lua
 -- ARGV     the window's name, the key
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 return epoch and redis.call('HGET', KEYS[1] .. ':' .. epoch .. ':' .. ARGV[1], ARGV[2])

@@ -1,7 +1,7 @@
 //! Redis and Valkey, 6.0 or newer: counts in hashes, what changed in a stream, by scripts.
 //!
 //! The keys of a shard begin with `{<prefix>:<namespace>:<shard>}`, which is a hash tag, so that a
-//! cluster keeps them in one place; `push.lua` says what they hold. Counts expire with their
+//! cluster keeps them in one place; `changes.lua` says what they hold. Counts expire with their
 //! window, and a shard that is not used any more expires as a whole, after its counts. The server
 //! must not evict keys (`maxmemory-policy noeviction`): counts would be lost unnoticed. A test,
 //! `a_user_may_be_limited_to_what_is_needed`, lists the commands that a user must be allowed.
@@ -14,6 +14,7 @@ mod connection;
 mod connector;
 #[cfg(all(test, feature = "measure"))]
 mod cost_tests;
+mod decide;
 mod failure;
 mod key;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub struct Redis {
     shards: u16,
     prefix: Box<str>,
     push: Script,
+    decide: Script,
     open_epoch: Script,
     get_window: Script,
 }
@@ -86,7 +88,7 @@ impl Default for Step {
     }
 }
 
-/// For how long a shard lives if nothing happens after its epoch was opened; as in `push.lua`.
+/// For how long a shard lives if nothing happens after its epoch was opened; as in `changes.lua`.
 const LIFE: Duration = Duration::from_secs(3600);
 
 impl Strategy for Redis {
@@ -101,7 +103,14 @@ impl Strategy for Redis {
             },
             shards: own.shards(),
             prefix: own.prefix.clone(),
-            push: Script::new("push.lua", include_str!("push.lua")),
+            push: Script::new(
+                "push.lua",
+                concat!(include_str!("changes.lua"), include_str!("push.lua")),
+            ),
+            decide: Script::new(
+                "decide.lua",
+                concat!(include_str!("changes.lua"), include_str!("decide.lua")),
+            ),
             open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
             get_window: Script::new("get_window.lua", include_str!("get_window.lua")),
         }

@@ -1,6 +1,6 @@
 -- Gives a shard a new epoch, unless somebody else was faster; answers the epoch it is in then.
 --
--- KEYS[1]  the hash of the shard, as in push.lua
+-- KEYS[1]  the hash of the shard; see changes.lua
 -- ARGV     the epoch that is to be replaced or '', the new one, the tag of its first position, for
 --          how many milliseconds the shard lives if it is not used
 local shard = KEYS[1]

@@ -1,28 +1,18 @@
 -- Applies a batch of a node, once, and answers what others changed since the node's position.
 --
--- KEYS[1]  the hash of a shard: epoch, position (of the last change), b:<node> (the number of the
---          node's last batch). All other keys are derived from it, and share its hash tag:
---          <shard>:<epoch>:<window>  a hash of counts
---          <shard>:<epoch>:s         the stream of changes
+-- KEYS[1]  the hash of a shard; see changes.lua
 -- KEYS[2]  and so on: of those, the ones that may be changed, for a cluster to know
 -- ARGV     epoch, node, number of the batch, the number before it, the batch's tag, the node's
 --          position or '', how many counters to answer; then for each window its name,
 --          milliseconds until it ends, the number of its diffs, and for each diff the key and
 --          thousandths.
 --
--- A position is the id of an entry in the stream, <sequence>-<tag>. The sequence counts bytes, so
--- that it tells how much lies between two entries. The tag tells an entry from another one that
--- got the same sequence because a failover lost the first.
---
--- Numbers that may be large are strings, or formatted with %.0f: Lua prints 1e+14 by itself.
+-- Follows changes.lua.
 
--- How much the stream holds before the oldest entries go, and how much of it is looked at for one
--- answer, in bytes. An entry counts for a little more than its content.
-local KEPT, SCANNED, OVERHEAD = 16777216, 65536, 100
+-- How much of the stream is looked at for one answer, in bytes.
+local SCANNED = 65536
 -- How many entries are read at once, and how many counts.
 local ENTRIES, COUNTS = 16, 1000
--- For how long an unused shard is kept, and for how long it outlives its counts: milliseconds.
-local LIFE, MARGIN = 3600000, 60000
 
 local shard = KEYS[1]
 local epoch, node, number, previous, tag, position = unpack(ARGV, 1, 6)
@@ -38,34 +28,6 @@ local before, applied = state[2], state[3] or '0'
 local last = before
 local base = shard .. ':' .. epoch .. ':'
 local stream = base .. 's'
-
-local function sequence(id)
-  return tonumber(string.match(id, '^%d+'))
-end
-
--- Has the key live for at least so long.
-local function extend(key, life)
-  if redis.call('PTTL', key) < life then
-    redis.call('PEXPIRE', key, life)
-  end
-end
-
--- Has a hash be a table from the beginning. A small one would be a list, through which 500 keys
--- are found in 5 ms, not in 1. A long value turns it into a table, which it stays. No key is empty.
-local function use_table(counts)
-  if redis.call('OBJECT', 'ENCODING', counts) ~= 'hashtable' then
-    redis.call('HSET', counts, '', string.rep(' ', 1024))
-  end
-end
-
-local function trim()
-  local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-  local kept = sequence(last) - sequence(oldest[1])
-  if kept > KEPT then
-    local length = redis.call('XLEN', stream)
-    redis.call('XTRIM', stream, 'MAXLEN', '~', math.floor(length * KEPT / kept))
-  end
-end
 
 local function apply()
   local changes, count, life, at = {}, 0, LIFE, FIRST
@@ -90,7 +52,7 @@ local function apply()
   last = string.format('%.0f-%s', sequence(before) + #packed + OVERHEAD, tag)
   redis.call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
   redis.call('HSET', shard, 'position', last)
-  trim()
+  trim(stream, last)
   extend(stream, life)
   extend(shard, life)
 end

@@ -162,10 +162,15 @@ impl Server {
     /// How long its main thread has been on a processor, in microseconds.
     #[cfg(feature = "measure")]
     pub(crate) fn cpu_micros(&self) -> u64 {
+        self.cpu_nanos() / 1000
+    }
+
+    /// The same in nanoseconds.
+    #[cfg(feature = "measure")]
+    pub(crate) fn cpu_nanos(&self) -> u64 {
         let pid = self.process.id();
         let statistics = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap();
-        let nanos: u64 = statistics.split(' ').next().unwrap().parse().unwrap();
-        nanos / 1000
+        statistics.split(' ').next().unwrap().parse().unwrap()
     }
 
     pub(super) fn kill(&mut self) {

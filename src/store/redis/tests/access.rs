@@ -1,6 +1,9 @@
 //! Who we are to a server, and what of that is shown.
 
 use super::*;
+use crate::policy::window::WindowType;
+use crate::store::conformance::{new_epoch, question};
+use crate::store::decision::Decider;
 
 /// All that a user needs to be allowed, as the README says it.
 pub(super) const COMMANDS: &[&str] = &[
@@ -84,6 +87,13 @@ fn a_user_may_be_limited_to_what_is_needed() {
         let seen = alice.push(vec![hits("a", 1)]).await;
         assert_eq!(totals(&seen), pairs(&[("a", 2)]));
         assert_eq!(alice.read_all(&[(MINUTE, 7)]).await.len(), 1);
+        for namespace in ["api", "new"] {
+            let mut question = question("a", WindowType::Sliding, 1);
+            question.counters[0].shard = shard(namespace);
+            let (epoch, questions) = (new_epoch(), [question]);
+            let decided = alice.store.decide(alice.id, epoch, &questions);
+            assert_eq!(decided.await.unwrap().answers[0].admitted, [true]);
+        }
 
         let error = open(&mut with_credentials(&server, "bob", "hunter2"))
             .await

@@ -2,6 +2,7 @@
 
 mod access;
 mod clusters;
+mod decisions;
 mod failures;
 mod keys;
 mod sentinels;
@@ -23,8 +24,9 @@ use crate::store::server::ServerAddress;
 use crate::store::strategy::{Batch, Diff, Pushed, Strategy};
 
 mod over_tcp {
-    use crate::store::conformance::conformance_tests;
+    use crate::store::conformance::{conformance_tests, decision_tests};
     conformance_tests!(super::super::testing::Tcp);
+    decision_tests!(super::super::testing::Tcp);
 }
 
 mod over_tls {

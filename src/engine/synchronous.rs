@@ -1,0 +1,341 @@
+//! A request on the synchronous path, between its evaluation and its end: what the datastores are
+//! asked, and what becomes of their answers.
+//!
+//! A datastore decides about all limits that it counts for, in one step, and charges them all or
+//! none. What it said is noted in the node's own table, too: so the node goes on from there when
+//! the datastore does not answer, and knows for a moment who is over a limit anyway.
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use super::attempt::{Attempt, BoundLimit, Charge, Charges};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, Counts, WindowSize};
+use crate::store::decision::{Answer, AskedCounter, AskedLimit, Question};
+use crate::store::strategy::Shard;
+use crate::table::{Identity, Key};
+
+/// A limit that a request has to pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Asking<'c, 'm> {
+    /// The limit.
+    pub bound: &'c BoundLimit<'m>,
+    /// The most hits.
+    pub hits: Hits,
+    /// What is counted by.
+    pub key: &'c Key<'c>,
+    /// What is charged; zero only asks.
+    pub cost: Hits,
+    /// The number of the datastore that decides; `None`: it is decided here.
+    pub store: Option<usize>,
+}
+
+/// What a datastore is asked about a request.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The number of the datastore.
+    pub store: usize,
+    /// What is asked.
+    pub question: Question,
+    /// The index of the asking of each of the question's limits.
+    askings: Vec<usize>,
+}
+
+/// What a datastore said about one asking.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// Whether the limit admits the request.
+    pub admitted: bool,
+    /// What is counted after the decision.
+    pub counts: Counts,
+}
+
+impl<'m> Asking<'_, 'm> {
+    fn identity(&self) -> Identity {
+        self.bound.identity(*self.key)
+    }
+
+    fn is_of(&self, store: usize) -> bool {
+        self.store == Some(store)
+    }
+}
+
+/// What each datastore is asked about a request, in the order of their first limits.
+pub fn questions(askings: &[Asking<'_, '_>], counts_rejected: bool) -> Vec<Asked> {
+    let mut stores = Vec::new();
+    for store in askings.iter().filter_map(|asking| asking.store) {
+        if !stores.contains(&store) {
+            stores.push(store);
+        }
+    }
+    let of_store = |store| question(askings, store, counts_rejected);
+    stores.into_iter().map(of_store).collect()
+}
+
+fn question(askings: &[Asking<'_, '_>], store: usize, counts_rejected: bool) -> Asked {
+    let mut identities: Vec<Identity> = Vec::new();
+    let mut counters: Vec<AskedCounter> = Vec::new();
+    let (mut limits, mut indices) = (Vec::new(), Vec::new());
+    for (index, asking) in askings.iter().enumerate().filter(|(_, it)| it.is_of(store)) {
+        let Asking {
+            bound, hits, cost, ..
+        } = *asking;
+        let identity = asking.identity();
+        let known = identities.iter().position(|it| *it == identity);
+        let counter = known.unwrap_or(counters.len());
+        match counters.get_mut(counter) {
+            // A counter that limits share is charged once, by the first that charges it.
+            Some(counter) if counter.cost == Hits::ZERO => counter.cost = cost,
+            Some(_) => {}
+            None => {
+                identities.push(identity);
+                counters.push(counter_of(asking, cost));
+            }
+        }
+        limits.push(AskedLimit {
+            counter,
+            window_type: bound.limit.window_type,
+            hits,
+            cost,
+        });
+        indices.push(index);
+    }
+    Asked {
+        store,
+        question: Question {
+            counts_rejected,
+            counters,
+            limits,
+        },
+        askings: indices,
+    }
+}
+
+fn counter_of(asking: &Asking<'_, '_>, cost: Hits) -> AskedCounter {
+    let Asking { bound, key, .. } = asking;
+    AskedCounter {
+        shard: shard_of(bound),
+        key: key.bytes().into(),
+        size: bound.limit.size,
+        cost,
+    }
+}
+
+fn shard_of(bound: &BoundLimit<'_>) -> Shard {
+    Shard {
+        namespace: bound.shared_namespace(),
+        number: 0,
+    }
+}
+
+impl Asked {
+    /// What gives back what the question charged.
+    pub fn to_give_back(&self) -> Question {
+        let counters = self.question.counters.iter();
+        let counters = counters.map(|counter| AskedCounter {
+            cost: Hits::ZERO.minus(counter.cost),
+            ..counter.clone()
+        });
+        Question {
+            counts_rejected: false,
+            counters: counters.collect(),
+            limits: Vec::new(),
+        }
+    }
+
+    /// Notes the answer, with each asking and in the node's table. Returns whether all limits admit
+    /// the request.
+    pub fn note(
+        &self,
+        answer: &Answer,
+        askings: &[Asking<'_, '_>],
+        answered: &mut [Option<Answered>],
+        clock: &impl Clock,
+    ) -> bool {
+        let limits = self.question.limits.iter();
+        for ((limit, &index), &admitted) in limits.zip(&self.askings).zip(&answer.admitted) {
+            let counts = answer.counts.get(limit.counter).copied();
+            if let (Some(counts), Some(place)) = (counts, answered.get_mut(index)) {
+                *place = Some(Answered { admitted, counts });
+            }
+        }
+        let is_admitted = answer.admitted.iter().all(|admitted| *admitted);
+        let is_charged = is_admitted || self.question.counts_rejected;
+        let counters = self.question.counters.iter().enumerate();
+        for ((number, counter), counts) in counters.zip(&answer.counts) {
+            // The first limit that has the counter tells where it is.
+            let mut limits = self.question.limits.iter().zip(&self.askings);
+            let first = limits.find(|(limit, _)| limit.counter == number);
+            if let Some(asking) = first.and_then(|(_, &index)| askings.get(index)) {
+                let charged = if is_charged { counter.cost } else { Hits::ZERO };
+                asking.bound.note_store(*asking.key, counts, charged, clock);
+            }
+        }
+        is_admitted
+    }
+}
+
+/// What a request is told: by the datastores, and for the other limits here. Where a datastore was not
+/// asked, since another limit had refused already, what the node knows.
+pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
+    attempt: &mut Attempt<L>,
+    askings: &[Asking<'c, 'm>],
+    answered: &[Option<Answered>],
+    clock: &impl Clock,
+) {
+    for (asking, answered) in askings.iter().zip(answered) {
+        let Asking {
+            bound,
+            hits,
+            key,
+            cost,
+            store,
+        } = *asking;
+        match (store, answered) {
+            (None, _) => attempt.charge(bound, hits, key, cost, clock),
+            (Some(_), Some(Answered { admitted, counts })) => {
+                attempt.note(bound, hits, key, cost, *counts, *admitted);
+            }
+            (Some(_), None) => attempt.ask(bound, hits, key, cost, clock),
+        }
+    }
+}
+
+/// What stores are to be told of hits that are known only after the decision, of the limits that
+/// `store_of` has a store for: for every such limit, those that `value_of` says. A counter that
+/// several limits share is charged once, counting what was charged with the decision.
+pub fn late_questions<'m>(
+    charges: &[Charge<'_, 'm>],
+    mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
+    store_of: impl Fn(&BoundLimit<'m>) -> Option<usize>,
+) -> Vec<(usize, Question)> {
+    let at_once = charges.iter().filter(|charge| charge.cost() > Hits::ZERO);
+    let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
+    let mut questions: Vec<(usize, Question)> = Vec::new();
+    for charge in charges {
+        let (identity, bound) = (charge.identity(), charge.bound());
+        let Some(store) = store_of(bound) else {
+            continue;
+        };
+        let value = value_of(bound);
+        if value <= Hits::ZERO || charged.contains(&identity) {
+            continue;
+        }
+        charged.push(identity);
+        let counter = AskedCounter {
+            shard: shard_of(bound),
+            key: charge.key().bytes().into(),
+            size: bound.limit.size,
+            cost: value,
+        };
+        match questions.iter_mut().find(|(known, _)| *known == store) {
+            Some((_, question)) => question.counters.push(counter),
+            None => {
+                let mut question = Question::nothing();
+                question.counters.push(counter);
+                questions.push((store, question));
+            }
+        }
+    }
+    questions
+}
+
+/// Who was over a limit a moment ago: counts only rise until a window ends, so that who would be
+/// refused by what was counted then is refused now.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    known: HashMap<Identity, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    at: Duration,
+    size: WindowSize,
+    counts: Counts,
+}
+
+impl Refusals {
+    /// For how long a refusal is remembered.
+    const LIFETIME: Duration = Duration::from_secs(1);
+    /// How many are.
+    const CAPACITY: usize = 4096;
+
+    /// Remembers what was counted at `now` where a limit refused.
+    pub fn remember(
+        &mut self,
+        askings: &[Asking<'_, '_>],
+        answered: &[Option<Answered>],
+        now: Duration,
+    ) {
+        for (asking, answered) in askings.iter().zip(answered) {
+            let refused = answered.filter(|answered| !answered.admitted);
+            let Some(Answered { counts, .. }) = refused else {
+                continue;
+            };
+            if self.known.len() >= Self::CAPACITY {
+                self.known.retain(|_, known| known.is_fresh(now));
+            }
+            if self.known.len() < Self::CAPACITY {
+                let known = Known {
+                    at: now,
+                    size: asking.bound.limit.size,
+                    counts,
+                };
+                self.known.insert(asking.identity(), known);
+            }
+        }
+    }
+
+    /// What is known at `now` of each asking, if that is enough for one of them to refuse.
+    pub fn recall(
+        &self,
+        askings: &[Asking<'_, '_>],
+        now: Duration,
+    ) -> Option<Vec<Option<Answered>>> {
+        if self.known.is_empty() {
+            return None;
+        }
+        let known = askings.iter().map(|asking| {
+            let known = asking.store.and(self.known.get(&asking.identity()))?;
+            let counts = known.at(now)?;
+            let Asking {
+                bound, hits, cost, ..
+            } = asking;
+            let limit = &bound.limit;
+            let admitted = limit.window_type.admits(limit.size, &counts, *hits, *cost);
+            Some(Answered { admitted, counts })
+        });
+        let known: Vec<_> = known.collect();
+        let mut refused = known.iter().flatten().filter(|known| !known.admitted);
+        refused.next().is_some().then_some(known)
+    }
+}
+
+impl Known {
+    fn is_fresh(&self, now: Duration) -> bool {
+        now.saturating_sub(self.at) <= Refusals::LIFETIME
+    }
+
+    /// What is counted at `now` at least; `None` if it was too long ago.
+    fn at(&self, now: Duration) -> Option<Counts> {
+        if !self.is_fresh(now) {
+            return None;
+        }
+        let passed = now.saturating_sub(self.at).as_millis();
+        let elapsed = self
+            .counts
+            .elapsed
+            .saturating_add(u64::try_from(passed).ok()?);
+        let mut counts = Counts {
+            elapsed,
+            ..self.counts
+        };
+        if elapsed >= self.size.millis() {
+            counts.window = counts.window.saturating_add(1);
+            counts.previous = counts.current;
+            counts.current = Hits::ZERO;
+            counts.elapsed = elapsed.saturating_sub(self.size.millis());
+        }
+        (counts.elapsed < self.size.millis()).then_some(counts)
+    }
+}

@@ -1,0 +1,255 @@
+//! What stores are asked about a request, what is made of their answers, and what is remembered.
+
+use core::time::Duration;
+
+use super::*;
+use crate::policy::hits::Hits;
+use crate::policy::limit::Limit;
+use crate::policy::window::{Counts, WindowSize, WindowType};
+use crate::store::decision::Answer;
+use crate::store::decision::Question;
+use crate::table::testing::{SharedTable, TestClock};
+use crate::table::{Key, Outcome};
+
+const T: u64 = 1_700_000_000_000;
+
+fn hits(whole: i64) -> Hits {
+    Hits::from_thousandths(whole * 1000)
+}
+
+fn size(seconds: u64) -> WindowSize {
+    WindowSize::from_millis(seconds * 1000).unwrap()
+}
+
+struct Fixture<'m> {
+    namespace: Namespace<'m>,
+    keys: [Key<'m>; 2],
+    clock: TestClock,
+}
+
+impl<'m> Fixture<'m> {
+    fn new(shared: &'m SharedTable) -> Self {
+        let namespace = Namespace::new("api", &shared.table).unwrap();
+        Fixture {
+            namespace: namespace.synced(1).unwrap(),
+            keys: [b"a", b"b"].map(|key| shared.table.key(key)),
+            clock: TestClock::at(T),
+        }
+    }
+
+    fn limit(&self, seconds: u64, window_type: WindowType) -> BoundLimit<'m> {
+        let limit = Limit {
+            name: "limit".into(),
+            size: size(seconds),
+            window_type,
+        };
+        BoundLimit::new(limit, &self.namespace, [])
+    }
+
+    fn ask<'c>(
+        &'c self,
+        bound: &'c BoundLimit<'m>,
+        limit: i64,
+        key: usize,
+        cost: i64,
+        store: Option<usize>,
+    ) -> Asking<'c, 'm> {
+        Asking {
+            bound,
+            hits: hits(limit),
+            key: &self.keys[key],
+            cost: hits(cost),
+            store,
+        }
+    }
+}
+
+fn counts(current: i64, previous: i64, elapsed: u64, size: WindowSize) -> Counts {
+    Counts {
+        window: T / size.millis(),
+        current: hits(current),
+        previous: hits(previous),
+        elapsed,
+    }
+}
+
+#[test]
+fn limits_that_share_a_counter_charge_it_once() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let minute = fixture.limit(60, WindowType::Fixed);
+    let same = fixture.limit(60, WindowType::Sliding);
+    let hour = fixture.limit(3600, WindowType::Fixed);
+    let askings = [
+        fixture.ask(&minute, 10, 0, 0, Some(0)),
+        fixture.ask(&same, 11, 0, 2, Some(0)),
+        fixture.ask(&minute, 12, 0, 3, Some(0)),
+        fixture.ask(&minute, 13, 1, 4, Some(0)),
+        fixture.ask(&hour, 14, 0, 5, None),
+        fixture.ask(&hour, 15, 0, 6, Some(1)),
+    ];
+    let asked = questions(&askings, true);
+    let [first, second] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    assert_eq!((first.store, second.store), (0, 1));
+    let Question {
+        counts_rejected,
+        counters,
+        limits,
+    } = &first.question;
+    assert!(*counts_rejected);
+    let charged: Vec<_> = counters.iter().map(|it| (&it.key[..], it.cost)).collect();
+    assert_eq!(charged, [(&b"a"[..], hits(2)), (b"b", hits(4))]);
+    let of: Vec<_> = limits
+        .iter()
+        .map(|it| (it.counter, it.hits, it.cost))
+        .collect();
+    let expected = [(0, 10, 0), (0, 11, 2), (0, 12, 3), (1, 13, 4)];
+    assert_eq!(
+        of,
+        expected.map(|(at, limit, cost)| (at, hits(limit), hits(cost)))
+    );
+    assert_eq!(limits[1].window_type, WindowType::Sliding);
+    assert_eq!(second.question.counters[0].size, size(3600));
+
+    let back = first.to_give_back();
+    let given: Vec<_> = back.counters.iter().map(|it| it.cost).collect();
+    assert_eq!(given, [hits(-2), hits(-4)]);
+    assert!(back.limits.is_empty());
+}
+
+#[test]
+fn answers_are_told_with_what_is_decided_here() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let (minute, hour) = (
+        fixture.limit(60, WindowType::Fixed),
+        fixture.limit(3600, WindowType::Fixed),
+    );
+    for (admitted, here, outcome) in [(true, 5, Outcome::Passed), (false, 5, Outcome::Rejected)] {
+        let askings = [
+            fixture.ask(&hour, 100, 1, 5, None),
+            fixture.ask(&minute, 10, 0, 5, Some(0)),
+        ];
+        let asked = questions(&askings, false).remove(0);
+        let answer = Answer {
+            admitted: vec![admitted],
+            counts: vec![counts(9, 3, 0, size(60))],
+        };
+        let mut answered = vec![None; 2];
+        assert_eq!(
+            asked.note(&answer, &askings, &mut answered, &fixture.clock),
+            admitted
+        );
+        let mut attempt = Attempt::new(Vec::new(), false);
+        conclude(&mut attempt, &askings, &answered, &fixture.clock);
+        let (told, charges) = attempt.finish(Outcome::Rejected);
+        assert_eq!(told, outcome);
+        assert_eq!(charges[0].verdict().counts.current, hits(here));
+        let verdict = charges[1].verdict();
+        assert_eq!(
+            (verdict.counts.current, verdict.admitted),
+            (hits(9), admitted)
+        );
+        // The node knows what the store does.
+        let known = fixture.namespace.table().read(
+            &fixture.namespace.counter(size(60)),
+            fixture.keys[0],
+            &fixture.clock,
+        );
+        assert_eq!((known.current, known.previous), (hits(9), hits(3)));
+    }
+    // Without an answer, what the node knows is told, and nothing is charged.
+    let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
+    let mut attempt = Attempt::new(Vec::new(), false);
+    conclude(&mut attempt, &askings, &[None], &fixture.clock);
+    let charges = attempt.end();
+    assert_eq!(charges[0].verdict().counts.current, hits(9));
+}
+
+#[test]
+fn who_is_over_a_limit_is_known_for_a_second() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let at = Duration::from_millis;
+    for (window_type, elapsed, refused_at, not_at) in [
+        // A window that does not end meanwhile.
+        (WindowType::Fixed, 10_000, &[0, 500, 1000][..], &[1001][..]),
+        // One that does: nothing is known of the next one.
+        (WindowType::Fixed, 59_500, &[0, 499], &[500, 1000]),
+        // It weighs as the previous one: 10 of 10, and a 60th less with each second.
+        (WindowType::Sliding, 59_500, &[0, 499, 500, 1000], &[1001]),
+    ] {
+        let minute = fixture.limit(60, window_type);
+        let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
+        let counts = counts(10, 0, elapsed, size(60));
+        let refused = Answered {
+            admitted: false,
+            counts,
+        };
+        let mut refusals = Refusals::default();
+        assert!(refusals.recall(&askings, at(0)).is_none());
+        refusals.remember(&askings, &[Some(refused)], at(0));
+        for time in refused_at {
+            let known = refusals.recall(&askings, at(*time));
+            assert!(known.is_some(), "{window_type:?} {time}");
+        }
+        for time in not_at {
+            assert!(refusals.recall(&askings, at(*time)).is_none(), "{time}");
+        }
+        // It is the rate that is known, not the verdict.
+        for (limit, cost, is_refused) in [(11, 1, false), (11, 2, true), (10, 0, true)] {
+            let askings = [fixture.ask(&minute, limit, 0, cost, Some(0))];
+            assert_eq!(refusals.recall(&askings, at(0)).is_some(), is_refused);
+        }
+        // Of this counter, and of no other.
+        let others = [
+            fixture.ask(&minute, 1, 1, 1, Some(0)),
+            fixture.ask(&minute, 1, 0, 1, None),
+        ];
+        for other in others {
+            assert!(refusals.recall(&[other], at(0)).is_none());
+        }
+    }
+}
+
+#[test]
+fn what_was_admitted_is_not_remembered() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let minute = fixture.limit(60, WindowType::Fixed);
+    let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
+    let admitted = Answered {
+        admitted: true,
+        counts: counts(10, 0, 0, size(60)),
+    };
+    let mut refusals = Refusals::default();
+    refusals.remember(&askings, &[Some(admitted)], Duration::ZERO);
+    assert!(refusals.recall(&askings, Duration::ZERO).is_none());
+}
+
+#[test]
+fn late_hits_are_told_once_for_a_counter() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let (minute, hour) = (
+        fixture.limit(60, WindowType::Fixed),
+        fixture.limit(3600, WindowType::Fixed),
+    );
+    let same = fixture.limit(60, WindowType::Sliding);
+    let askings = [
+        fixture.ask(&minute, 10, 0, 0, Some(0)),
+        fixture.ask(&same, 10, 0, 0, Some(0)),
+        fixture.ask(&hour, 10, 0, 0, None),
+    ];
+    let mut attempt = Attempt::new(Vec::new(), false);
+    conclude(&mut attempt, &askings, &[None; 3], &fixture.clock);
+    let charges = attempt.end();
+    let store_of = |bound: &BoundLimit<'_>| (bound.limit.size == size(60)).then_some(7);
+    let late = late_questions(&charges, |_| hits(4), store_of);
+    assert_eq!(late.len(), 1);
+    let (store, question) = &late[0];
+    let costs: Vec<_> = question.counters.iter().map(|it| it.cost).collect();
+    assert_eq!((*store, &costs[..]), (7, &[hits(4)][..]));
+}

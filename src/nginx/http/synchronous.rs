@@ -1,0 +1,605 @@
+//! The path of a synchronous request, from top to bottom: evaluate, ask the store, wait, go on; or
+//! decide without it, when it does not answer in time.
+//!
+//! nginx calls the handler of a request that waits whenever something happens to it, so that the
+//! handler finds out where the request is: what it is suspended for is kept with the request.
+
+use core::cell::{Cell, RefCell};
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use nginx_sys::{
+    NGX_AGAIN, NGX_DECLINED, NGX_OK, ngx_add_timer, ngx_connection_t, ngx_current_msec,
+    ngx_del_timer, ngx_event_t, ngx_handle_read_event, ngx_http_block_reading,
+    ngx_http_core_run_phases, ngx_http_request_t, ngx_http_run_posted_requests,
+    ngx_http_test_reading, ngx_int_t, ngx_msec_t, ngx_pool_cleanup_add,
+};
+use ngx::http::HttpModuleMainConf as _;
+
+use super::super::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
+use super::super::guard::guard;
+use super::super::module::Module;
+use super::super::random::random_up_to;
+use super::super::sync::{self, Ask, OfEventLoop, Reply};
+use super::super::time::NgxClock;
+use super::context::{Context, Response, Room, Slot};
+use super::handler;
+use crate::engine::{Answered, Asked, Asking, Attempt, Refusals, conclude, questions};
+use crate::policy::namespace::OnError;
+use crate::store::decision::{Answer, Question};
+use crate::table::Outcome;
+
+const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
+const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
+
+/// A request that is evaluated, and what stores have said of it so far.
+struct Suspension {
+    id: u64,
+    slot: Slot,
+    rules: &'static RuleSet,
+    settings: &'static Settings,
+    /// Memory for the decision, until it is made.
+    room: Option<Room>,
+    askings: Vec<Asking<'static, 'static>>,
+    answered: Vec<Option<Answered>>,
+    /// What stores are asked, one after the other.
+    parts: Vec<Asked>,
+    /// The index of the part that is being asked.
+    part: usize,
+    /// When it is decided without the store, by nginx's monotonic clock in milliseconds.
+    deadline: u64,
+    on_error: OnError,
+    is_waiting: bool,
+    /// Whether a store has failed.
+    has_failed: bool,
+    /// The requests that wait: the one that asks, and others of the same main request that reached
+    /// rules meanwhile.
+    waiting: Vec<*mut ngx_http_request_t>,
+}
+
+/// All requests of this worker that are suspended, or were.
+struct Suspensions {
+    next_id: u64,
+    by_id: BTreeMap<u64, NonNull<Suspension>>,
+    /// Deadlines of those that wait, with their numbers.
+    deadlines: BTreeSet<(u64, u64)>,
+    timer: Option<Box<Timer>>,
+    refusals: Option<Refusals>,
+}
+
+struct Timer {
+    event: ngx_event_t,
+    /// The event's `data`, of which nginx logs the descriptor when it debugs events.
+    connection: ngx_connection_t,
+}
+
+/// Not a thread-local variable: see [`sync`].
+static SUSPENSIONS: OfEventLoop<RefCell<Suspensions>> = OfEventLoop(RefCell::new(Suspensions {
+    next_id: 0,
+    by_id: BTreeMap::new(),
+    deadlines: BTreeSet::new(),
+    timer: None,
+    refusals: None,
+}));
+
+/// Decides on a request some rules of which a store decides, or has it wait for that.
+#[cold]
+pub(super) fn decide(
+    request: *mut ngx_http_request_t,
+    slot: Slot,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+) -> Result<ngx_int_t, EvaluationError> {
+    let suspensions = suspensions_of(request).ok_or(EvaluationError)?;
+    if let Some(suspension) = suspensions.suspension() {
+        return resume_or_wait(request, suspension);
+    }
+    let (room, askings) = evaluate(request, conf, rules)?;
+    let parts = questions(&askings, conf.settings.count_rejected);
+    let limits = limits_of(rules.active());
+    let mut suspension = Suspension {
+        id: 0,
+        slot,
+        rules,
+        settings: &conf.settings,
+        room: Some(room),
+        answered: vec![None; askings.len()],
+        askings,
+        part: 0,
+        deadline: now_millis().saturating_add(millis(limits.timeout)),
+        on_error: limits.on_error,
+        is_waiting: true,
+        has_failed: false,
+        waiting: vec![request],
+        parts,
+    };
+    if suspension.parts.is_empty() || suspension.recall() {
+        return suspension.finish(request);
+    }
+    if suspension
+        .parts
+        .iter()
+        .any(|part| sync::is_down(part.store))
+    {
+        suspension.fail();
+        return suspension.finish(request);
+    }
+    suspend(request, suspensions, suspension)
+}
+
+/// The keys, limits and costs of a request.
+fn evaluate(
+    request: *mut ngx_http_request_t,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+) -> Result<(Room, Vec<Asking<'static, 'static>>), EvaluationError> {
+    let active = rules.active();
+    let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
+    let mut askings = Vec::with_capacity(active.limit_count);
+    let mut key = None;
+    for rule in &active.rules {
+        handler::next_key(&mut key, rule, conf, request, &mut keys)?;
+        let Some(key) = key else { continue };
+        let cost = handler::cost_of(rule.cost, request)?;
+        for limit in &rule.limits {
+            if let Some(hits) = handler::hits_of(limit.hits, &limit.bound.limit.name, request)? {
+                askings.push(Asking {
+                    bound: &limit.bound,
+                    hits,
+                    key,
+                    cost,
+                    store: rule.synchronous.map(|it| it.store),
+                });
+            }
+        }
+    }
+    Ok((room, askings))
+}
+
+/// How long a request may wait, and what becomes of it then: where namespaces differ, the shortest
+/// time, and the strictest.
+struct Limits {
+    timeout: Duration,
+    on_error: OnError,
+}
+
+fn limits_of(active: &Active) -> Limits {
+    let strictness = |on_error: &OnError| match on_error {
+        OnError::Allow => 0,
+        OnError::Local => 1,
+        OnError::Deny => 2,
+    };
+    let synchronous = active.rules.iter().filter_map(|rule| rule.synchronous);
+    Limits {
+        timeout: synchronous
+            .clone()
+            .map(|it| it.timeout)
+            .min()
+            .unwrap_or_default(),
+        on_error: synchronous
+            .map(|it| it.on_error)
+            .max_by_key(strictness)
+            .unwrap_or_default(),
+    }
+}
+
+/// Has a request wait for the answer to the first part of its question.
+fn suspend(
+    request: *mut ngx_http_request_t,
+    slot: SuspensionSlot,
+    mut suspension: Suspension,
+) -> Result<ngx_int_t, EvaluationError> {
+    // SAFETY: nginx passes a request that has not ended, and so has not its main request, of whose
+    // memory the cleanup is.
+    let cleanup = unsafe { ngx_pool_cleanup_add((*(*request).main).pool, 0).as_mut() };
+    let cleanup = cleanup.ok_or(EvaluationError)?;
+    suspension.id = with_suspensions(|all| {
+        all.next_id = all.next_id.wrapping_add(1);
+        all.next_id
+    });
+    let (id, deadline) = (suspension.id, suspension.deadline);
+    let suspension = NonNull::from(Box::leak(Box::new(suspension)));
+    cleanup.handler = Some(forget);
+    cleanup.data = suspension.as_ptr().cast();
+    slot.set(suspension);
+    with_suspensions(|all| {
+        all.by_id.insert(id, suspension);
+        all.deadlines.insert((deadline, id));
+        all.set_timer();
+    });
+    // SAFETY: it was just made, and is freed by `forget` only.
+    let suspension = unsafe { &mut *suspension.as_ptr() };
+    if !suspension.ask() {
+        suspension.fail();
+        suspension.waiting.clear();
+        with_suspensions(|all| all.end_wait(id));
+        return suspension.finish(request);
+    }
+    wait(request)
+}
+
+/// Has nginx notice if the client goes while a request waits.
+fn wait(request: *mut ngx_http_request_t) -> Result<ngx_int_t, EvaluationError> {
+    // SAFETY: nginx passes a request that has not ended, with its connection.
+    unsafe {
+        if ngx_handle_read_event((*(*request).connection).read, 0) != NGX_OK as ngx_int_t {
+            return Err(EvaluationError);
+        }
+        (*request).read_event_handler = Some(ngx_http_test_reading);
+    }
+    Ok(AGAIN)
+}
+
+/// A request that was suspended, or another one of the same main request, is called again.
+fn resume_or_wait(
+    request: *mut ngx_http_request_t,
+    suspension: &mut Suspension,
+) -> Result<ngx_int_t, EvaluationError> {
+    if !suspension.is_waiting {
+        return suspension.finish(request);
+    }
+    if !suspension.waiting.contains(&request) {
+        suspension.waiting.push(request);
+        return wait(request);
+    }
+    Ok(AGAIN)
+}
+
+impl Suspension {
+    /// Asks the store about the present part. Returns whether there is one to answer.
+    fn ask(&self) -> bool {
+        let Some(part) = self.parts.get(self.part) else {
+            return false;
+        };
+        let left = self.deadline.saturating_sub(now_millis());
+        let now = Instant::now();
+        sync::ask(
+            part.store,
+            Ask {
+                id: Some(self.id),
+                question: part.question.clone(),
+                deadline: now.checked_add(Duration::from_millis(left)).unwrap_or(now),
+            },
+        )
+    }
+
+    /// Whether it is known already that a limit refuses, so that no store need be asked. What
+    /// rejected hits are charged has to be charged.
+    fn recall(&mut self) -> bool {
+        if self.settings.count_rejected {
+            return false;
+        }
+        let known = with_suspensions(|all| {
+            let refusals = all.refusals.as_ref()?;
+            refusals.recall(&self.askings, monotonic())
+        });
+        let is_known = known.is_some();
+        if let Some(known) = known {
+            self.answered = known;
+            // Nobody was asked, and nothing is to be given back.
+            self.parts.clear();
+        }
+        is_known
+    }
+
+    /// Takes the answer to the present part. Returns whether the request can go on.
+    fn take(&mut self, reply: Option<Answer>) -> bool {
+        let (Some(answer), Some(part)) = (reply, self.parts.get(self.part)) else {
+            self.fail();
+            return true;
+        };
+        let is_admitted = part.note(&answer, &self.askings, &mut self.answered, &NgxClock);
+        self.part = self.part.saturating_add(1);
+        if !is_admitted {
+            with_suspensions(|all| {
+                let refusals = all.refusals.get_or_insert_default();
+                refusals.remember(&self.askings, &self.answered, monotonic());
+            });
+        }
+        let is_over = !is_admitted && !self.settings.count_rejected;
+        if is_over || self.part >= self.parts.len() {
+            // A part that refused was not charged.
+            self.parts
+                .truncate(self.part.saturating_sub(usize::from(is_over)));
+            self.is_waiting = false;
+            return true;
+        }
+        if sync::is_down(self.store()) || !self.ask() {
+            self.fail();
+        }
+        !self.is_waiting
+    }
+
+    /// The store that is asked now.
+    fn store(&self) -> usize {
+        self.parts
+            .get(self.part)
+            .map_or(usize::MAX, |part| part.store)
+    }
+
+    /// Decides without the store.
+    fn fail(&mut self) {
+        self.has_failed = true;
+        self.is_waiting = false;
+        self.parts.truncate(self.part);
+    }
+
+    /// Makes the decision, and keeps it with the request. Returns what its handler is to return.
+    fn finish(&mut self, request: *mut ngx_http_request_t) -> Result<ngx_int_t, EvaluationError> {
+        // Another request of the same main request was faster.
+        let Some(room) = self.room.take() else {
+            return Ok(DECLINED);
+        };
+        // SAFETY: nginx passes a request that has not ended.
+        unsafe { (*request).read_event_handler = Some(ngx_http_block_reading) };
+        let mut attempt = Attempt::new(room, self.settings.count_rejected);
+        let (outcome, room, response) = if self.has_failed {
+            self.give_back();
+            for asking in &self.askings {
+                let is_asked = asking.store.is_none() || self.on_error == OnError::Local;
+                if is_asked && self.on_error != OnError::Deny {
+                    let Asking {
+                        bound,
+                        hits,
+                        key,
+                        cost,
+                        ..
+                    } = *asking;
+                    attempt.charge(bound, hits, key, cost, &NgxClock);
+                }
+            }
+            let response = match (self.on_error, attempt.is_refused()) {
+                _ if self.settings.refusal == Outcome::RejectedDryRun => Response::Admit,
+                (OnError::Deny, _) => Response::Unavailable,
+                (_, true) => Response::Reject,
+                (_, false) => Response::Admit,
+            };
+            let mut counted: Vec<&str> = Vec::new();
+            for Asking { bound, .. } in &self.askings {
+                if !counted.contains(&bound.namespace()) {
+                    counted.push(bound.namespace());
+                    bound.count_outcome(Outcome::Error);
+                }
+            }
+            (Outcome::Error, attempt.end(), response)
+        } else {
+            conclude(&mut attempt, &self.askings, &self.answered, &NgxClock);
+            if attempt.is_refused() && !self.settings.count_rejected {
+                self.give_back();
+            }
+            let (outcome, room) = attempt.finish(self.settings.refusal);
+            let response = match outcome {
+                Outcome::Rejected => Response::Reject,
+                _ => Response::Admit,
+            };
+            (outcome, room, response)
+        };
+        let context = room.keep(self.slot, |charges| Context {
+            rules: self.rules,
+            settings: self.settings,
+            charges,
+            outcome,
+            response,
+            jitter: match response {
+                Response::Admit => 0,
+                _ => random_up_to(self.settings.retry_after_jitter),
+            },
+            last_decided: Cell::new(request),
+        });
+        Ok(handler::answer(request, context))
+    }
+
+    /// Has the stores that have charged the request give it back, since another limit refused.
+    fn give_back(&mut self) {
+        for part in self.parts.drain(..) {
+            let ask = Ask {
+                id: None,
+                question: part.to_give_back(),
+                deadline: Instant::now(),
+            };
+            // If there is nobody, it was charged once more than it was admitted.
+            sync::ask(part.store, ask);
+        }
+    }
+}
+
+/// Hits that are known only with the response, of limits that a store counts for: they are sent, and
+/// nobody waits. Returns whether there is somebody to take them.
+pub(super) fn charge(store: usize, question: Question) -> bool {
+    let ask = Ask {
+        id: None,
+        question,
+        deadline: Instant::now(),
+    };
+    !sync::is_down(store) && sync::ask(store, ask)
+}
+
+/// Has requests go on that a store has decided about, or failed to.
+pub(in super::super) fn go_on(replies: Vec<Reply>) {
+    for (id, answer) in replies {
+        // A request that has ended, or was decided on without the store, is not there any more.
+        let suspension = with_suspensions(|all| all.waiting(id));
+        let Some(mut suspension) = suspension else {
+            continue;
+        };
+        // SAFETY: those that are registered were not freed, and nobody else has them now: this is the
+        // only thread, and no request is being called.
+        if unsafe { suspension.as_mut() }.take(answer) {
+            wake(id);
+        }
+    }
+}
+
+/// Has the requests go on that waited for a decision, which is made.
+fn wake(id: u64) {
+    with_suspensions(|all| all.end_wait(id));
+    loop {
+        let next = with_suspensions(|all| {
+            let mut suspension = *all.by_id.get(&id)?;
+            // SAFETY: as above.
+            let waiting = unsafe { &mut suspension.as_mut().waiting };
+            (!waiting.is_empty()).then(|| waiting.remove(0))
+        });
+        // The last one may have ended the main request, and all others with it.
+        let Some(request) = next else { return };
+        // SAFETY: a request that has not ended, else `forget` had been called; its connection lives
+        // longer than it.
+        unsafe {
+            let connection = (*request).connection;
+            ngx_http_core_run_phases(request);
+            ngx_http_run_posted_requests(connection);
+        }
+    }
+}
+
+/// nginx's callback when a deadline has passed.
+unsafe extern "C" fn expired(_event: *mut ngx_event_t) {
+    guard((), || {
+        let now = now_millis();
+        while let Some(id) = with_suspensions(|all| all.next_expired(now)) {
+            let suspension = with_suspensions(|all| all.waiting(id));
+            if let Some(mut suspension) = suspension {
+                // SAFETY: as above.
+                let suspension = unsafe { suspension.as_mut() };
+                sync::set_down(suspension.store());
+                suspension.fail();
+                wake(id);
+            }
+        }
+        with_suspensions(Suspensions::set_timer);
+    });
+}
+
+/// nginx's callback when a request ends: `data` is what it was suspended for.
+unsafe extern "C" fn forget(data: *mut c_void) {
+    guard((), || {
+        // SAFETY: as `suspend` made it; nginx calls this once.
+        let suspension = unsafe { Box::from_raw(data.cast::<Suspension>()) };
+        with_suspensions(|all| {
+            all.end_wait(suspension.id);
+            all.by_id.remove(&suspension.id);
+        });
+    });
+}
+
+/// Decides about all requests that wait without their stores: nobody will answer them any more.
+pub(in super::super) fn fail_all() {
+    let ids: Vec<u64> = with_suspensions(|all| all.deadlines.iter().map(|(_, id)| *id).collect());
+    go_on(ids.into_iter().map(|id| (id, None)).collect());
+}
+
+fn with_suspensions<T>(callback: impl FnOnce(&mut Suspensions) -> T) -> T {
+    callback(&mut SUSPENSIONS.0.borrow_mut())
+}
+
+impl Suspensions {
+    /// A suspension that waits.
+    fn waiting(&self, id: u64) -> Option<NonNull<Suspension>> {
+        let suspension = self.by_id.get(&id).copied()?;
+        // SAFETY: those that are registered were not freed, and nobody changes them meanwhile.
+        unsafe { suspension.as_ref() }
+            .is_waiting
+            .then_some(suspension)
+    }
+
+    fn next_expired(&mut self, now: u64) -> Option<u64> {
+        let &(deadline, id) = self.deadlines.first()?;
+        if deadline > now {
+            return None;
+        }
+        self.deadlines.pop_first();
+        Some(id)
+    }
+
+    /// A suspension does not wait any more.
+    fn end_wait(&mut self, id: u64) {
+        if let Some(suspension) = self.by_id.get(&id) {
+            // SAFETY: as above.
+            let deadline = unsafe { suspension.as_ref() }.deadline;
+            self.deadlines.remove(&(deadline, id));
+            if self.deadlines.is_empty() {
+                self.set_timer();
+            }
+        }
+    }
+
+    /// Has [`expired`] called at the first deadline. A timer that nobody needs would keep a worker
+    /// that is to end.
+    fn set_timer(&mut self) {
+        let first = self.deadlines.first().map(|(deadline, _)| *deadline);
+        let timer = match (&mut self.timer, first) {
+            (Some(timer), _) => timer,
+            (None, None) => return,
+            (none, Some(_)) => none.insert(Timer::new()),
+        };
+        match first {
+            // One that is set fires earlier, and is set anew then.
+            Some(first) if timer.event.timer_set() == 0 => {
+                let after = first.saturating_sub(now_millis()).max(1);
+                // SAFETY: the event stays where it is; this is the thread of nginx's event loop.
+                unsafe { ngx_add_timer(&mut timer.event, after as ngx_msec_t) };
+            }
+            None if timer.event.timer_set() != 0 => {
+                // SAFETY: as above; it is set.
+                unsafe { ngx_del_timer(&mut timer.event) };
+            }
+            Some(_) | None => {}
+        }
+    }
+}
+
+impl Timer {
+    fn new() -> Box<Timer> {
+        // SAFETY: all-zero is a valid event, and a valid connection.
+        let mut timer: Box<Timer> = Box::new(unsafe { core::mem::zeroed() });
+        timer.connection.fd = -1;
+        timer.event.data = (&raw mut timer.connection).cast();
+        timer.event.handler = Some(expired);
+        // SAFETY: nginx has a cycle while it serves, whose log outlives its workers' timers.
+        timer.event.log = unsafe { (*nginx_sys::ngx_cycle).log };
+        timer
+    }
+}
+
+/// Where what a main request is suspended for is kept: null, or what [`suspend`] made.
+#[derive(Clone, Copy)]
+struct SuspensionSlot(NonNull<*mut Suspension>);
+
+impl SuspensionSlot {
+    fn set(self, suspension: NonNull<Suspension>) {
+        // SAFETY: the slot lives as long as the request, which is being called.
+        unsafe { self.0.write(suspension.as_ptr()) };
+    }
+
+    fn suspension<'s>(self) -> Option<&'s mut Suspension> {
+        // SAFETY: as above; `forget` frees it when the request has ended. Nobody else has it while a
+        // handler of the request is called.
+        unsafe { self.0.read().as_mut() }
+    }
+}
+
+fn suspensions_of(request: *mut ngx_http_request_t) -> Option<SuspensionSlot> {
+    // SAFETY: a request that has not ended has the configuration of its cycle.
+    let conf = Module::main_conf(unsafe { &*request })?;
+    // SAFETY: a request that has not ended has values for all variables of its configuration, which
+    // are zeroed when it begins. Nobody else uses `data` of this one.
+    let data = unsafe { &raw mut (*(*request).variables.add(conf.suspension_slot)).data };
+    NonNull::new(data.cast()).map(SuspensionSlot)
+}
+
+/// nginx's monotonic clock, as of this turn of the event loop.
+fn now_millis() -> u64 {
+    // SAFETY: nginx's own variable, in its own thread.
+    unsafe { ngx_current_msec as u64 }
+}
+
+fn monotonic() -> Duration {
+    Duration::from_millis(now_millis())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,182 @@
+//! What the thread does for synchronous namespaces: asks a store about all requests that wait.
+//!
+//! While an exchange is under way, further questions gather, and travel in the next one.
+
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Instant;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::super::conf::DecidingStore;
+use super::thread::System;
+use super::wake::Waker;
+use crate::engine::Surroundings as _;
+use crate::store::decision::{Answer, Decider, Question};
+use crate::store::redis::Redis;
+use crate::store::strategy::{Epoch, NodeId, Strategy as _};
+
+/// How many questions are asked at once.
+const MAX_QUESTIONS: usize = 128;
+/// How long after a failure, and after each that follows, it is looked whether the store is back.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+];
+
+/// A question about a request.
+pub(in super::super) struct Ask {
+    /// The number of the request; `None`: nobody waits for the answer.
+    pub(in super::super) id: Option<u64>,
+    pub(in super::super) question: Question,
+    /// When nobody waits any more.
+    pub(in super::super) deadline: Instant,
+}
+
+/// What is said about a request; `None`: the store has failed.
+pub(in super::super) type Reply = (u64, Option<Answer>);
+
+/// The event loop's end of a store.
+pub(super) struct Desk {
+    asks: UnboundedSender<Ask>,
+    is_down: Arc<AtomicBool>,
+}
+
+/// The thread's end.
+pub(super) struct Clerk {
+    store: DecidingStore,
+    asks: UnboundedReceiver<Ask>,
+    is_down: Arc<AtomicBool>,
+    replies: Replies,
+}
+
+/// Replies of all stores, on their way to the event loop.
+#[derive(Clone)]
+pub(super) struct Replies {
+    queue: Arc<Mutex<Vec<Reply>>>,
+    waker: Waker,
+}
+
+impl Replies {
+    pub(super) fn new(waker: Waker) -> Replies {
+        Replies {
+            queue: Arc::default(),
+            waker,
+        }
+    }
+
+    fn push(&self, replies: impl Iterator<Item = Reply>) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.extend(replies);
+        drop(queue);
+        // Not before, and always: who found the lock taken looks again then.
+        self.waker.wake();
+    }
+
+    /// Those since the last look. Never waits: if there are more in this moment, the event loop is
+    /// woken again.
+    pub(super) fn take(&self) -> Vec<Reply> {
+        match self.queue.try_lock() {
+            Ok(mut queue) => core::mem::take(&mut *queue),
+            Err(TryLockError::Poisoned(queue)) => core::mem::take(&mut *queue.into_inner()),
+            Err(TryLockError::WouldBlock) => Vec::new(),
+        }
+    }
+}
+
+/// Both ends of a store.
+pub(super) fn open(store: DecidingStore, replies: Replies) -> (Desk, Clerk) {
+    let (sender, asks) = unbounded_channel();
+    let is_down = Arc::<AtomicBool>::default();
+    let desk = Desk {
+        asks: sender,
+        is_down: is_down.clone(),
+    };
+    let clerk = Clerk {
+        store,
+        asks,
+        is_down,
+        replies,
+    };
+    (desk, clerk)
+}
+
+impl Desk {
+    /// Asks; returns whether there is somebody to answer.
+    pub(super) fn ask(&self, ask: Ask) -> bool {
+        self.asks.send(ask).is_ok()
+    }
+
+    /// Whether the store did not answer in time, and has not since.
+    pub(super) fn is_down(&self) -> bool {
+        self.is_down.load(Relaxed)
+    }
+
+    /// Notes that the store did not answer in time.
+    pub(super) fn set_down(&self) {
+        self.is_down.store(true, Relaxed);
+        // What comes of it tells whether it is so.
+        let ask = Ask {
+            id: None,
+            question: Question::nothing(),
+            deadline: Instant::now(),
+        };
+        let _ = self.asks.send(ask);
+    }
+}
+
+impl Clerk {
+    /// Answers until the other end is closed.
+    pub(super) async fn serve(mut self) {
+        let mut store = Redis::new(&self.store.options, &self.store.redis);
+        let node = NodeId(self.store.node);
+        let mut asked = Vec::new();
+        while self.asks.recv_many(&mut asked, MAX_QUESTIONS).await > 0 {
+            let now = Instant::now();
+            // Those that nobody waits for any more were answered otherwise.
+            asked.retain(|ask| ask.id.is_none() || ask.deadline > now);
+            let mut questions = Vec::new();
+            let mut ids = Vec::new();
+            for Ask { id, question, .. } in asked.drain(..) {
+                if !question.counters.is_empty() {
+                    ids.push(id);
+                    questions.push(question);
+                }
+            }
+            let proposed = Epoch(System.random());
+            match store.decide(node, proposed, &questions).await {
+                Ok(decided) => {
+                    self.is_down.store(false, Relaxed);
+                    let answers = ids.into_iter().zip(decided.answers);
+                    let replies = answers.filter_map(|(id, answer)| Some((id?, Some(answer))));
+                    self.replies.push(replies);
+                }
+                Err(_) => {
+                    self.is_down.store(true, Relaxed);
+                    self.replies
+                        .push(ids.into_iter().filter_map(|id| Some((id?, None))));
+                    self.wait_for(&mut store, node).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until the store answers again: what is asked meanwhile finds that it is down.
+    async fn wait_for(&self, store: &mut Redis, node: NodeId) {
+        let last = PAUSES.last().copied().unwrap_or_default();
+        for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
+            if self.asks.is_closed() {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            let probe = store.decide(node, Epoch(System.random()), &[]);
+            if probe.await.is_ok() {
+                self.is_down.store(false, Relaxed);
+                return;
+            }
+        }
+    }
+}

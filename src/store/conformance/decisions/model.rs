@@ -1,0 +1,115 @@
+//! Whether decisions are those of a model: what `policy::window` says of the same counts.
+
+use super::*;
+
+/// Numbers that look random, the same in every run.
+struct Random(u64);
+
+impl Random {
+    /// Less than `bound`.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (self.0 >> 33) % bound
+    }
+
+    fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len() as u64) as usize]
+    }
+
+    fn question(&mut self) -> Question {
+        let mut counters = Vec::new();
+        // Each counter once.
+        for key in ["a", "b"] {
+            for size in [size(100), MINUTE, HOUR, LONGEST] {
+                if self.below(6) == 0 {
+                    let namespace = if key == "a" { "api" } else { "web" };
+                    counters.push(AskedCounter {
+                        shard: shard(namespace),
+                        ..counter(key, size, self.one_of(&[1000, 1000, 500, 1, 0, -300]))
+                    });
+                }
+            }
+        }
+        let limits = match counters.len() as u64 {
+            0 => 0,
+            counters => self.below(counters + 2),
+        };
+        let counts_rejected = self.below(4) == 0;
+        let limits = (0..limits).map(|_| AskedLimit {
+            counter: self.below(counters.len() as u64) as usize,
+            window_type: self.one_of(&[Sliding, Fixed]),
+            hits: Hits::from_thousandths(self.below(60_000) as i64),
+            cost: Hits::from_thousandths(self.one_of(&[1000, 1000, 500, 1, 0])),
+        });
+        Question {
+            counts_rejected,
+            limits: limits.collect(),
+            counters,
+        }
+    }
+}
+
+pub(in crate::store) async fn decisions_follow_the_model<F: Fixture<Store: Decider>>(fixture: &F) {
+    let mut node = Asking::new(fixture.connect());
+    let mut other = Node::join(fixture.connect(), shard("api")).await;
+    let mut random = Random(7);
+    // What is in the store, by key, size and window.
+    let mut model: BTreeMap<(Vec<u8>, WindowSize, u64), i64> = BTreeMap::new();
+    let now = node.ask(&[]).await.now;
+    for size in [MINUTE, HOUR, LONGEST] {
+        for ago in 0..2 {
+            let window = size.at(now).number - ago;
+            let diff = Diff {
+                size,
+                window,
+                ..thousandths(b"a", 25_000)
+            };
+            other.push(vec![diff]).await;
+            model.insert((b"a".to_vec(), size, window), 25_000);
+        }
+    }
+    let (mut refusals, mut admissions, mut weights) = (0, 0, 0);
+    for _ in 0..150 {
+        let count = random.below(20);
+        let questions: Vec<_> = (0..count).map(|_| random.question()).collect();
+        let decided = node.ask(&questions).await;
+        assert_eq!(decided.answers.len(), questions.len());
+        for (question, answer) in questions.iter().zip(&decided.answers) {
+            let of_model: Vec<_> = question
+                .counters
+                .iter()
+                .map(|it| {
+                    let at = it.size.at(decided.now);
+                    let count = |window| model.get(&(it.key.clone(), it.size, window)).copied();
+                    let hits = |window| Hits::from_thousandths(count(window).unwrap_or_default());
+                    Counts {
+                        window: at.number,
+                        elapsed: at.elapsed,
+                        current: hits(at.number),
+                        previous: hits(at.number - 1),
+                    }
+                })
+                .collect();
+            let admits = |it: &AskedLimit| {
+                let (size, counts) = (question.counters[it.counter].size, of_model[it.counter]);
+                weights += u32::from(it.window_type == Sliding && counts.previous > Hits::ZERO);
+                it.window_type.admits(size, &counts, it.hits, it.cost)
+            };
+            let expected: Vec<_> = question.limits.iter().map(admits).collect();
+            assert_eq!(answer.admitted, expected, "{question:?} {of_model:?}");
+            let is_admitted = expected.iter().all(|it| *it);
+            refusals += u32::from(!is_admitted);
+            admissions += u32::from(is_admitted);
+            for (index, counter) in question.counters.iter().enumerate() {
+                let mut counts = of_model[index];
+                if is_admitted || question.counts_rejected {
+                    counts.current = counts.current.plus(counter.cost);
+                    let name = (counter.key.clone(), counter.size, counts.window);
+                    model.insert(name, counts.current.thousandths());
+                }
+                assert_eq!(answer.counts[index], counts, "{question:?}");
+            }
+        }
+    }
+    assert!(refusals > 100 && admissions > 100 && weights > 100);
+}

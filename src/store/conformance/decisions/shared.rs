@@ -1,0 +1,161 @@
+//! Decisions on what others count, and what others see of them.
+
+use super::*;
+
+pub(in crate::store) async fn counters_of_a_question_may_be_in_several_shards<
+    F: Fixture<Store: Decider>,
+>(
+    fixture: &F,
+) {
+    let mut node = Asking::new(fixture.connect());
+    let of = |namespace, key, cost| AskedCounter {
+        shard: shard(namespace),
+        ..counter(key, LONGEST, cost)
+    };
+    let both = Question {
+        counts_rejected: false,
+        counters: vec![of("api", "a", 1000), of("web", "a", 2000)],
+        limits: vec![limit(0, Fixed, 9000, 1000), limit(1, Fixed, 5000, 2000)],
+    };
+    let one = Question {
+        counters: vec![of("web", "a", 1000)],
+        ..question("a", Fixed, 9)
+    };
+    let decided = node.ask(&[both.clone(), one, both.clone(), both]).await;
+    let answers = decided.answers.iter().map(|it| {
+        let counts = it.counts.iter().map(current);
+        (it.admitted.clone(), counts.collect())
+    });
+    let expected: [(Vec<bool>, Vec<i64>); 4] = [
+        (vec![true, true], vec![1000, 2000]),
+        (vec![true], vec![3000]),
+        (vec![true, true], vec![2000, 5000]),
+        (vec![true, false], vec![2000, 5000]),
+    ];
+    assert_eq!(answers.collect::<Vec<_>>(), expected);
+    for (namespace, total) in [("api", 2), ("web", 5)] {
+        let mut other = Node::join(fixture.connect(), shard(namespace)).await;
+        let windows = [(LONGEST, LONGEST.at(decided.now).number)];
+        let all = other.read_all(&windows).await;
+        assert_eq!(totals(&all), pairs(&[("a", total)]));
+    }
+}
+
+pub(in crate::store) async fn a_shard_without_an_epoch_gets_the_proposed_one<
+    F: Fixture<Store: Decider>,
+>(
+    fixture: &F,
+) {
+    let mut node = Asking::new(fixture.connect());
+    let (shard, question) = (shard("api"), question("a", Fixed, 2));
+    for _ in 0..2 {
+        let proposed = new_epoch();
+        // An epoch that there is stays.
+        for (epoch, count) in [(proposed, 1), (new_epoch(), 2)] {
+            let questions = core::slice::from_ref(&question);
+            let decided = node.store.decide(node.node, epoch, questions).await;
+            let answers = decided.unwrap().answers;
+            assert_eq!(current(&answers[0].counts[0]), count * 1000);
+        }
+        let opened = node.store.open_epoch(&shard, None, new_epoch());
+        assert_eq!(opened.await, Ok(proposed));
+        fixture.flush();
+    }
+    // The same by asking.
+    let (asks, proposed) = (Hits::ZERO, new_epoch());
+    let mut question = question;
+    question.counters[0].cost = asks;
+    let decided = node.store.decide(node.node, proposed, &[question]).await;
+    assert_eq!(admitted(&decided.unwrap()), 1);
+    let opened = node.store.open_epoch(&shard, None, new_epoch());
+    assert_eq!(opened.await, Ok(proposed));
+}
+
+pub(in crate::store) async fn what_is_charged_is_a_change_for_others<F: Fixture<Store: Decider>>(
+    fixture: &F,
+) {
+    let [mut node, mut other] = nodes(fixture).await;
+    let asks = |keys: &[&str]| -> Vec<_> {
+        let keys = keys.iter();
+        keys.map(|key| question(key, Sliding, 100)).collect()
+    };
+    let decide = async |node: &mut Node<F::Store>, keys: &[&str]| {
+        let decided = node.store.decide(node.id, new_epoch(), &asks(keys)).await;
+        let now = decided.unwrap().now;
+        LONGEST.at(now).number
+    };
+    let window = decide(&mut node, &["a", "b", "a"]).await;
+    let counts = other.fetch().await;
+    assert_eq!(totals(&counts), pairs(&[("a", 2), ("b", 1)]));
+    assert!(
+        counts
+            .iter()
+            .all(|it| (it.size, it.window) == (LONGEST, window))
+    );
+    assert!(other.fetch().await.is_empty());
+    // The node knows of its own.
+    assert!(node.fetch().await.is_empty());
+    decide(&mut node, &["c"]).await;
+    decide(&mut other, &["a", "c"]).await;
+    let pushed = Diff {
+        size: LONGEST,
+        window,
+        ..hits("b", 5)
+    };
+    let seen = other.push(vec![pushed]).await;
+    assert_eq!(totals(&seen), pairs(&[("c", 2)]));
+    let seen = node.fetch().await;
+    assert_eq!(totals(&seen), pairs(&[("a", 3), ("b", 6), ("c", 2)]));
+}
+
+pub(in crate::store) async fn what_others_pushed_counts<F: Fixture<Store: Decider>>(fixture: &F) {
+    let mut node = Asking::new(fixture.connect());
+    let mut other = Node::join(fixture.connect(), shard("api")).await;
+    let window = LONGEST.at(node.ask(&[]).await.now).number;
+    let of = |key, window, count| Diff {
+        size: LONGEST,
+        window,
+        ..hits(key, count)
+    };
+    let diffs = vec![of("a", window, 3), of("b", window - 1, 1_000_000)];
+    other.push(diffs).await;
+    let answer = node.ask_one(&question("a", Fixed, 4)).await;
+    assert_eq!(answer, (vec![true], vec![4000]));
+    let answer = node.ask_one(&question("a", Fixed, 4)).await;
+    assert_eq!(answer, (vec![false], vec![4000]));
+
+    // A large window before weighs more than nothing, unless its successor is about to end.
+    let decided = node.ask(&[question("b", Sliding, 1_000_000)]).await;
+    let answer = &decided.answers[0];
+    assert_eq!(answer.counts[0].previous.whole(), 1_000_000);
+    let counts = Counts {
+        current: Hits::ZERO,
+        ..answer.counts[0]
+    };
+    let limit = Hits::from_thousandths(1_000_000_000);
+    let admits = Sliding.admits(LONGEST, &counts, limit, Hits::ONE);
+    assert_eq!(answer.admitted, [admits]);
+    let answer = node.ask_one(&question("b", Fixed, 1)).await;
+    assert_eq!(answer.0, [!admits]);
+}
+
+pub(in crate::store) async fn of_many_that_ask_at_once_so_many_are_admitted<
+    F: Fixture<Store: Decider>,
+>(
+    fixture: &F,
+) {
+    let question = question("a", Sliding, 100);
+    let ask = async || {
+        let mut node = Asking::new(fixture.connect());
+        let mut count = 0;
+        for round in 1..=10 {
+            let questions: Vec<_> = (0..round % 4).map(|_| question.clone()).collect();
+            count += admitted(&node.ask(&questions).await);
+        }
+        count
+    };
+    let counts = all_at_once((0..20).map(|_| ask()).collect()).await;
+    assert_eq!(counts.iter().sum::<usize>(), 100, "{counts:?}");
+    let mut node = Asking::new(fixture.connect());
+    assert_eq!(node.total(b"a").await, 100_000);
+}

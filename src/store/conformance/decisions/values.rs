@@ -1,0 +1,96 @@
+//! Keys, counts and numbers of questions at their bounds.
+
+use super::*;
+
+pub(in crate::store) async fn decisions_on_decimals_and_large_counts_are_exact<
+    F: Fixture<Store: Decider>,
+>(
+    fixture: &F,
+) {
+    let mut node = Asking::new(fixture.connect());
+    let max = Hits::MAX.thousandths();
+    let question = |cost| Question {
+        counters: vec![counter("a", LONGEST, cost)],
+        limits: vec![limit(0, Sliding, max, cost)],
+        ..question("a", Sliding, 1)
+    };
+    for (cost, is_admitted, count) in [
+        (1, true, 1),
+        (2, true, 3),
+        (100_000_000_000_000, true, 100_000_000_000_003),
+        (max, false, 100_000_000_000_003),
+        (max - 100_000_000_000_004, true, max - 1),
+        (2, false, max - 1),
+        (1, true, max),
+        (1, false, max),
+    ] {
+        let answer = node.ask_one(&question(cost)).await;
+        assert_eq!(answer, (vec![is_admitted], vec![count]), "{cost}");
+        assert_eq!(node.total(b"a").await, count);
+    }
+}
+
+pub(in crate::store) async fn any_bytes_may_be_asked_about<F: Fixture<Store: Decider>>(
+    fixture: &F,
+) {
+    let mut node = Asking::new(fixture.connect());
+    let mut other = Node::join(fixture.connect(), shard("api")).await;
+    let keys: [&[u8]; 9] = [
+        b"\0",
+        b"a\0b",
+        b"line\r\nline\n",
+        b"{}:7:{x}",
+        b"12",
+        b" ",
+        b"-1",
+        &core::array::from_fn::<u8, 256, _>(|byte| byte as u8),
+        &[b'x'; 65535],
+    ];
+    let of_key = |key: &[u8]| Question {
+        counters: vec![AskedCounter {
+            key: key.into(),
+            ..counter("", LONGEST, 1000)
+        }],
+        ..question("", Sliding, 2)
+    };
+    let questions: Vec<_> = keys.into_iter().map(of_key).collect();
+    for (round, count) in [keys.len(), keys.len(), 0].into_iter().enumerate() {
+        let decided = node.ask(&questions).await;
+        assert_eq!(admitted(&decided), count, "{round}");
+        assert_eq!(other.fetch().await.len(), count);
+    }
+    for key in keys {
+        assert_eq!(node.total(key).await, 2000);
+    }
+}
+
+pub(in crate::store) async fn thousands_may_be_asked_about_at_once<F: Fixture<Store: Decider>>(
+    fixture: &F,
+) {
+    let mut node = Asking::new(fixture.connect());
+    let mut questions = Vec::new();
+    for key in 0..2500 {
+        questions.push(question(&format!("{key}"), Sliding, 1 + key % 2));
+    }
+    for expected in [2500, 1250, 0] {
+        assert_eq!(admitted(&node.ask(&questions).await), expected);
+    }
+    assert_eq!(node.total(b"1").await, 2000);
+    assert_eq!(node.total(b"2498").await, 1000);
+}
+
+pub(in crate::store) async fn no_questions_have_no_answers<F: Fixture<Store: Decider>>(
+    fixture: &F,
+) {
+    let mut node = Asking::new(fixture.connect());
+    let decided = node.ask(&[]).await;
+    assert!(decided.answers.is_empty() && decided.now.0 > 1_577_836_800_000);
+    // One without counters and limits is admitted.
+    let nothing = Question {
+        counts_rejected: false,
+        counters: vec![],
+        limits: vec![],
+    };
+    let answers = node.ask(&[nothing]).await.answers;
+    assert!(answers[0].admitted.is_empty() && answers[0].counts.is_empty());
+}

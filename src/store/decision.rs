@@ -1,0 +1,102 @@
+//! Decisions that a datastore makes, each before its request goes on: synchronous mode.
+//!
+//! The counts are those that [`push_diffs`](super::strategy::Strategy::push_diffs) adds to, so that
+//! nodes that push and nodes that ask may share a namespace: what a decision charges is a change
+//! that others are told of. Nothing is numbered: a question whose answer was lost is not asked
+//! again, and may have been charged.
+
+use super::error::StoreError;
+use super::strategy::{Epoch, NodeId, Shard, Strategy};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Counts, UnixMillis, WindowSize, WindowType};
+
+/// A request, or another hit, that limits are asked to admit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Whether it is charged although a limit refuses it; otherwise, it is charged to all counters or
+    /// to none.
+    pub counts_rejected: bool,
+    /// What is counted, each counter once.
+    pub counters: Vec<AskedCounter>,
+    /// The limits, all of which must admit it. There may be none: then it is charged.
+    pub limits: Vec<AskedLimit>,
+}
+
+impl Question {
+    /// One about nothing.
+    pub const fn nothing() -> Question {
+        Question {
+            counts_rejected: false,
+            counters: Vec::new(),
+            limits: Vec::new(),
+        }
+    }
+}
+
+/// A counter, and what it is charged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedCounter {
+    /// Where it is.
+    pub shard: Shard,
+    /// The key: 1 to 65535 bytes, any.
+    pub key: Vec<u8>,
+    /// The size of the window.
+    pub size: WindowSize,
+    /// The hits that are charged; zero only asks, and less gives back.
+    pub cost: Hits,
+}
+
+/// A limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedLimit {
+    /// The index of the counter.
+    pub counter: usize,
+    /// How its windows are read.
+    pub window_type: WindowType,
+    /// The most hits.
+    pub hits: Hits,
+    /// The cost that is to be admitted, as [`WindowType::admits`] says.
+    pub cost: Hits,
+}
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether each limit admits the request.
+    pub admitted: Vec<bool>,
+    /// What each counter has counted after the decision, in the window that the store's clock is in
+    /// and in the one before.
+    pub counts: Vec<Counts>,
+}
+
+/// What was decided on several questions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The store's clock: all decisions are of this moment.
+    pub now: UnixMillis,
+    /// In the order of the questions, in which they were decided.
+    pub answers: Vec<Answer>,
+}
+
+/// A datastore that decides.
+#[expect(async_fn_in_trait, reason = "as for `Strategy`")]
+pub trait Decider: Strategy {
+    /// Decides on questions, each in one atomic step: one after the other in their order, each with
+    /// what the ones before were charged, and none with half of what others were. Shards that have no
+    /// epoch are given `proposed`.
+    ///
+    /// Without questions, it tells whether the store would answer one.
+    ///
+    /// A sensible number of questions is at most 128; more hold the store's server for longer.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; whether anything was charged is then unknown, unless
+    /// [`StoreError::may_have_applied`] says that it was not.
+    async fn decide(
+        &mut self,
+        node: NodeId,
+        proposed: Epoch,
+        questions: &[Question],
+    ) -> Result<Decided, StoreError>;
+}

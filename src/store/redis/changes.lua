@@ -1,0 +1,48 @@
+-- How counts and changes are kept: the beginning of the scripts that write them.
+--
+-- The hash of a shard: epoch, position (of the last change), b:<node> (the number of the node's last
+-- batch). All other keys are derived from its key, and share its hash tag:
+--   <shard>:<epoch>:<window>  a hash of counts
+--   <shard>:<epoch>:s         the stream of changes
+--
+-- A position is the id of an entry in the stream, <sequence>-<tag>. The sequence counts bytes, so
+-- that it tells how much lies between two entries. The tag tells an entry from another one that
+-- got the same sequence because a failover lost the first.
+--
+-- Numbers that may be large are strings, or formatted with %.0f: Lua prints 1e+14 by itself.
+
+-- How much the stream holds before the oldest entries go, in bytes. An entry counts for a little
+-- more than its content.
+local KEPT, OVERHEAD = 16777216, 100
+-- For how long an unused shard is kept, and for how long it outlives its counts: milliseconds.
+local LIFE, MARGIN = 3600000, 60000
+
+local function sequence(id)
+  return tonumber(string.match(id, '^%d+'))
+end
+
+-- Has the key live for at least so long.
+local function extend(key, life)
+  if redis.call('PTTL', key) < life then
+    redis.call('PEXPIRE', key, life)
+  end
+end
+
+-- Has a hash be a table from the beginning. A small one would be a list, through which 500 keys
+-- are found in 5 ms, not in 1. A long value turns it into a table, which it stays. No key is empty:
+-- what is written is to be deleted when the hash has another one.
+local function use_table(counts)
+  if redis.call('OBJECT', 'ENCODING', counts) ~= 'hashtable' then
+    redis.call('HSET', counts, '', string.rep(' ', 1024))
+  end
+end
+
+local function trim(stream, last)
+  local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+  local kept = sequence(last) - sequence(oldest[1])
+  if kept > KEPT then
+    local length = redis.call('XLEN', stream)
+    redis.call('XTRIM', stream, 'MAXLEN', '~', math.floor(length * KEPT / kept))
+  end
+end
+

@@ -1,0 +1,293 @@
+//! Questions as `decide.lua` is asked them, and its answer as decisions.
+//!
+//! What questions have in common is sent once, since most of them differ in nothing but their keys;
+//! and what the script need not compute is left to this side, since all nodes share the server.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+
+use redis::{Cmd, Value};
+
+use super::answer::Answer;
+use super::{Redis, Way, key};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Counts, WindowSize, WindowType};
+use crate::store::decision::{self, AskedCounter, Decided, Decider, Question};
+use crate::store::error::{Failure, StoreError};
+use crate::store::strategy::{Epoch, NodeId, Shard};
+
+/// The counters of one shard with windows of one size, or so many of them as are named at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlaceName {
+    /// The index of the shard.
+    shard: usize,
+    size: WindowSize,
+    /// The index among the places of that shard and size.
+    part: usize,
+}
+
+/// The most keys of a place: what the script has in its hands at once.
+const PLACE_KEYS: usize = 1000;
+
+/// Where a counter is.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    place: PlaceName,
+    /// The index of the key in the place.
+    key: usize,
+}
+
+/// Questions, as far as the script is asked about them.
+#[derive(Debug, Default)]
+struct Asked<'q> {
+    shards: Vec<&'q Shard>,
+    /// The keys of each place.
+    places: BTreeMap<PlaceName, Vec<&'q [u8]>>,
+    /// Where the counters are, in the order of questions.
+    slots: Vec<Slot>,
+    /// What questions have in common, as the script is told it.
+    forms: Vec<Vec<i64>>,
+    /// The questions, as the script is told them.
+    questions: Vec<u8>,
+}
+
+impl Decider for Redis {
+    async fn decide(
+        &mut self,
+        node: NodeId,
+        proposed: Epoch,
+        questions: &[Question],
+    ) -> Result<Decided, StoreError> {
+        let unsupported = |way: &Way, what| StoreError {
+            failure: Failure::Unsupported(what),
+            ..way.misunderstood("")
+        };
+        if let Way::Cluster(_) = self.way {
+            let what = "synchronous mode with a Redis Cluster";
+            return Err(unsupported(&self.way, what));
+        }
+        let asked = Asked::new(questions).ok_or_else(|| {
+            let what = "more kinds of questions at once than 65535";
+            unsupported(&self.way, what)
+        })?;
+        let shards = asked.shards.iter();
+        let shards: Vec<_> = shards.map(|it| key::shard(&self.prefix, it)).collect();
+        let mut call = self.decide.command(&shards);
+        call.arg(node.to_string())
+            .arg(proposed.to_string())
+            .arg(proposed.0.get());
+        asked.write(&mut call);
+        let read = |value| asked.decided(questions, value);
+        // There is one server: it has all shards.
+        self.way.run("", &self.decide, call, read).await
+    }
+}
+
+impl<'q> Asked<'q> {
+    /// `None` if they are too many.
+    fn new(questions: &'q [Question]) -> Option<Asked<'q>> {
+        let mut asked = Asked::default();
+        asked.find_slots(questions);
+        asked.describe(questions)?;
+        Some(asked)
+    }
+
+    /// Gives each key a place.
+    fn find_slots(&mut self, questions: &'q [Question]) {
+        let mut shards: HashMap<&Shard, usize> = HashMap::new();
+        let mut slots: HashMap<(usize, WindowSize, &[u8]), Slot> = HashMap::new();
+        // The last place of each shard and size, and how many keys it has.
+        let mut last: HashMap<(usize, WindowSize), Slot> = HashMap::new();
+        for counter in questions.iter().flat_map(|it| &it.counters) {
+            let AskedCounter {
+                shard, key, size, ..
+            } = counter;
+            let shard = *shards.entry(shard).or_insert_with(|| {
+                self.shards.push(shard);
+                self.shards.len().saturating_sub(1)
+            });
+            let slot = slots.entry((shard, *size, key)).or_insert_with(|| {
+                let first = PlaceName {
+                    shard,
+                    size: *size,
+                    part: 0,
+                };
+                let next = last.entry((shard, *size)).or_insert(Slot {
+                    place: first,
+                    key: 0,
+                });
+                if next.key == PLACE_KEYS {
+                    next.key = 0;
+                    next.place.part = next.place.part.saturating_add(1);
+                }
+                let slot = *next;
+                next.key = next.key.saturating_add(1);
+                self.places.entry(slot.place).or_default().push(key);
+                slot
+            });
+            self.slots.push(*slot);
+        }
+    }
+
+    /// Finds the forms, and writes the questions. `None` if there are too many forms.
+    fn describe(&mut self, questions: &[Question]) -> Option<()> {
+        let places = self.places.keys().zip(1_i64..);
+        let places: BTreeMap<_, _> = places.map(|(name, number)| (*name, number)).collect();
+        let mut forms: HashMap<Vec<i64>, u16> = HashMap::new();
+        let mut slots = self.slots.iter();
+        for question in questions {
+            let slots = slots.by_ref().take(question.counters.len());
+            let slots: Vec<_> = slots.copied().collect();
+            let counters = question.counters.iter().zip(&slots);
+            let counters = counters.flat_map(|(counter, slot)| {
+                let place = places.get(&slot.place).copied();
+                [place.unwrap_or(0), counter.cost.thousandths()]
+            });
+            let limits = question.limits.iter().flat_map(|limit| {
+                let weighs = match limit.window_type {
+                    WindowType::Sliding => 1,
+                    WindowType::Fixed => 0,
+                };
+                let (hits, cost) = (limit.hits.thousandths(), limit.cost.thousandths());
+                [number(limit.counter), weighs, hits, cost]
+            });
+            let mut form = vec![i64::from(question.counts_rejected), length(&slots)];
+            form.extend(counters);
+            form.push(length(&question.limits));
+            form.extend(limits);
+
+            let form = match forms.entry(form) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    self.forms.push(new.key().clone());
+                    *new.insert(u16::try_from(self.forms.len()).ok()?)
+                }
+            };
+            self.questions.extend(form.to_be_bytes());
+            for slot in slots {
+                // At most 1000.
+                let key = u16::try_from(number(slot.key)).ok()?;
+                self.questions.extend(key.to_be_bytes());
+            }
+        }
+        Some(())
+    }
+
+    fn write(&self, call: &mut Cmd) {
+        call.arg(&self.questions);
+        for shard in 0..self.shards.len() {
+            let places = self.places.iter().filter(|(name, _)| name.shard == shard);
+            call.arg(places.clone().count());
+            for (name, keys) in places {
+                call.arg(name.size.millis()).arg(keys.len()).arg(keys);
+            }
+        }
+        for form in &self.forms {
+            call.arg(form);
+        }
+    }
+
+    /// What the script answered.
+    fn decided(&self, questions: &[Question], answer: Value) -> Option<Decided> {
+        let mut parts = Answer(answer).list()?.into_iter().map(Answer);
+        let now = super::answer::unix_millis(parts.next()?.number()?, parts.next()?.number()?)?;
+        let mut counts = BTreeMap::new();
+        for (name, keys) in &self.places {
+            let (current, previous) = (parts.next()?.totals()?, parts.next()?.totals()?);
+            if current.len() != keys.len() || previous.len() != keys.len() {
+                return None;
+            }
+            counts.insert(*name, (current, previous));
+        }
+        let refused = parts.next()?.list()?.into_iter();
+        let mut refused = refused.map(|it| Answer(it).number()).peekable();
+
+        let mut limits = 1_i64..;
+        let mut slots = self.slots.iter();
+        let mut answers = Vec::with_capacity(questions.len());
+        for question in questions {
+            let mut admits = |_| {
+                let is_refused = refused.next_if_eq(&limits.next()).is_some();
+                !is_refused
+            };
+            let admitted: Vec<bool> = question.limits.iter().map(&mut admits).collect();
+            let is_charged = question.counts_rejected || admitted.iter().all(|it| *it);
+            let of_question = question.counters.iter().zip(slots.by_ref());
+            let of_question = of_question.map(|(counter, slot)| {
+                let (current, previous) = counts.get_mut(&slot.place)?;
+                let current = current.get_mut(slot.key)?;
+                if is_charged {
+                    *current = current.saturating_add(counter.cost.thousandths());
+                }
+                let position = counter.size.at(now);
+                Some(Counts {
+                    window: position.number,
+                    current: Hits::from_thousandths(*current),
+                    previous: Hits::from_thousandths(*previous.get(slot.key)?),
+                    elapsed: position.elapsed,
+                })
+            });
+            answers.push(decision::Answer {
+                counts: of_question.collect::<Option<_>>()?,
+                admitted,
+            });
+        }
+        // All refusals are of limits.
+        refused.next().is_none().then_some(Decided { now, answers })
+    }
+}
+
+/// The number of the thing with this index, for a script.
+fn number(index: usize) -> i64 {
+    i64::try_from(index).map_or(i64::MAX, |index| index.saturating_add(1))
+}
+
+fn length<T>(list: &[T]) -> i64 {
+    i64::try_from(list.len()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance::question;
+
+    #[test]
+    fn what_questions_have_in_common_is_sent_once() {
+        let mut questions: Vec<_> = ["a", "b", "a"]
+            .map(|key| question(key, WindowType::Sliding, 5))
+            .into();
+        let asked = Asked::new(&questions).unwrap();
+        assert_eq!(asked.forms, [[0, 1, 1, 1000, 1, 1, 1, 5000, 1000]]);
+        // Each form and key, in two bytes.
+        assert_eq!(asked.questions, [0, 1, 0, 1, 0, 1, 0, 2, 0, 1, 0, 1]);
+        assert_eq!(
+            asked.places.into_values().collect::<Vec<_>>(),
+            [[b"a", b"b"]]
+        );
+
+        questions[1].counts_rejected = true;
+        let asked = Asked::new(&questions).unwrap();
+        assert_eq!(asked.forms.len(), 2);
+        assert_eq!(asked.questions, [0, 1, 0, 1, 0, 2, 0, 2, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn there_are_as_many_forms_as_two_bytes_can_tell() {
+        let questions = |count| -> Vec<_> {
+            let hits = (1..=count).map(|hits| question("a", WindowType::Fixed, hits));
+            hits.collect()
+        };
+        assert!(Asked::new(&questions(65_535)).is_some());
+        assert!(Asked::new(&questions(65_536)).is_none());
+    }
+
+    #[test]
+    fn places_have_no_more_keys_than_a_script_can_hold() {
+        let of_key = |key: u32| question(&format!("{key}"), WindowType::Fixed, 1);
+        let questions: Vec<_> = (0..2500).chain(0..2500).map(of_key).collect();
+        let asked = Asked::new(&questions).unwrap();
+        let lengths: Vec<_> = asked.places.values().map(Vec::len).collect();
+        assert_eq!(lengths, [1000, 1000, 500]);
+        assert_eq!(asked.forms.len(), 3);
+    }
+}
