@@ -439,17 +439,7 @@ ratelimit_namespace "api": sync_rate 0 needs a store
 --- must_die
 --- error_log
 ratelimit_store "pg": strategy postgres with sync_rate 0 is not supported by this version
-expected a time as the sync_rate, or a single Redis
-
-
-
-=== sync_rate: 0 with a Redis Cluster is not supported by this version
---- http_config
-    ratelimit_store many { strategy redis; cluster on; } # here
-    ratelimit_namespace api { store many; sync_rate 0; }
---- must_die
---- error_log
-ratelimit_store "many": cluster on with sync_rate 0 is not supported by this version
+expected a time as the sync_rate, or strategy redis
 
 
 
@@ -1212,3 +1202,15 @@ RateLimit-Policy: "zone-1d";q=5;w=86400, "on-1d";q=6;w=86400, "0-1d";q=7;w=86400
     ratelimit seconds limit=5/1d;
 --- response_headers
 RateLimit-Policy: "seconds-1d";q=5;w=86400
+
+
+
+=== sync_rate: 0 with a Redis Cluster, though it is not there
+--- http_config
+    ratelimit_zone zone=counters:5m;
+    ratelimit_store away { strategy redis; server 127.0.0.1:1; cluster on; }
+    ratelimit_namespace many { store away; sync_rate 0; }
+--- config
+    ratelimit many limit=5/1d;
+--- response_headers
+RateLimit-Policy: "many-1d";q=5;w=86400

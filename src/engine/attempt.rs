@@ -122,7 +122,7 @@ impl<'c, 'm> Charge<'c, 'm> {
     }
 
     /// The key that was counted by.
-    pub(super) fn key(&self) -> Key<'c> {
+    pub fn key(&self) -> Key<'c> {
         *self.key
     }
 

@@ -24,4 +24,6 @@ pub use attempt::{Attempt, BoundLimit, Charge, Charges, charge_late};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use sync::{Report, Surroundings, SyncError};
 pub use syncer::Syncer;
-pub use synchronous::{Answered, Asked, Asking, Refusals, conclude, late_questions, questions};
+pub use synchronous::{
+    Answered, Asked, Asking, Deciders, Refusals, conclude, late_questions, questions,
+};

@@ -2,8 +2,10 @@
 //! asked, and what becomes of their answers.
 //!
 //! A datastore decides about all limits that it counts for, in one step, and charges them all or
-//! none. What it said is noted in the node's own table, too: so the node goes on from there when
-//! the datastore does not answer, and knows for a moment who is over a limit anyway.
+//! none; one that is a cluster, about those that count in one shard, so that limits of several keys
+//! are asked about one after the other, and what was charged is given back if a later one refuses.
+//! What was said is noted in the node's own table, too: so the node goes on from there when the
+//! datastore does not answer, and knows for a moment who is over a limit anyway.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -14,6 +16,17 @@ use crate::policy::window::{Clock, Counts, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Question};
 use crate::store::strategy::Shard;
 use crate::table::{Identity, Key};
+
+/// Who decides about the counters of a namespace. Each decides about all its counters in one step, and
+/// has a number, which it shares with no other of any namespace or datastore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deciders {
+    /// The number of the one who has the first shard; those of the others follow it. Namespaces of a
+    /// datastore that has one shard of each have the same.
+    pub first: usize,
+    /// Into how many shards the namespace's keys are divided.
+    pub shards: u16,
+}
 
 /// A limit that a request has to pass.
 #[derive(Clone, Copy, Debug)]
@@ -26,15 +39,15 @@ pub struct Asking<'c, 'm> {
     pub key: &'c Key<'c>,
     /// What is charged; zero only asks.
     pub cost: Hits,
-    /// The number of the datastore that decides; `None`: it is decided here.
-    pub store: Option<usize>,
+    /// Who decides in the datastore; `None`: it is decided here.
+    pub store: Option<Deciders>,
 }
 
-/// What a datastore is asked about a request.
+/// What a datastore is asked about a request at once.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The number of the datastore.
-    pub store: usize,
+    /// The number of the decider.
+    pub decider: usize,
     /// What is asked.
     pub question: Question,
     /// The index of the asking of each of the question's limits.
@@ -50,35 +63,79 @@ pub struct Answered {
     pub counts: Counts,
 }
 
+impl Deciders {
+    /// The number of the one who has a key.
+    pub fn number_of(&self, key: &[u8]) -> usize {
+        self.first.saturating_add(self.shard_number(key).into())
+    }
+
+    fn shard_number(&self, key: &[u8]) -> u16 {
+        Shard::number_of(key, self.shards)
+    }
+
+    /// A counter that is charged `cost`.
+    fn counter(&self, bound: &BoundLimit<'_>, key: Key<'_>, cost: Hits) -> AskedCounter {
+        AskedCounter {
+            shard: Shard {
+                namespace: bound.shared_namespace(),
+                number: self.shard_number(key.bytes()),
+            },
+            key: key.bytes().into(),
+            size: bound.limit.size,
+            cost,
+        }
+    }
+}
+
 impl<'m> Asking<'_, 'm> {
     fn identity(&self) -> Identity {
         self.bound.identity(*self.key)
     }
 
-    fn is_of(&self, store: usize) -> bool {
-        self.store == Some(store)
+    /// The number of the one who decides.
+    fn decider(&self) -> Option<usize> {
+        Some(self.store?.number_of(self.key.bytes()))
     }
 }
 
-/// What each datastore is asked about a request, in the order of their first limits.
+/// What each decider is asked about a request, in the order of their first limits.
 pub fn questions(askings: &[Asking<'_, '_>], counts_rejected: bool) -> Vec<Asked> {
-    let mut stores = Vec::new();
-    for store in askings.iter().filter_map(|asking| asking.store) {
-        if !stores.contains(&store) {
-            stores.push(store);
+    let mut parts: Vec<(usize, Vec<(usize, Deciders)>)> = Vec::new();
+    for (index, asking) in askings.iter().enumerate() {
+        let (Some(deciders), Some(decider)) = (asking.store, asking.decider()) else {
+            continue;
+        };
+        match parts.iter_mut().find(|(known, _)| *known == decider) {
+            Some((_, part)) => part.push((index, deciders)),
+            None => parts.push((decider, vec![(index, deciders)])),
         }
     }
-    let of_store = |store| question(askings, store, counts_rejected);
-    stores.into_iter().map(of_store).collect()
+    let parts = parts.into_iter();
+    parts
+        .map(|(decider, part)| question(askings, decider, &part, counts_rejected))
+        .collect()
 }
 
-fn question(askings: &[Asking<'_, '_>], store: usize, counts_rejected: bool) -> Asked {
+/// What a decider is asked about those of the askings that have these indices.
+fn question(
+    askings: &[Asking<'_, '_>],
+    decider: usize,
+    part: &[(usize, Deciders)],
+    counts_rejected: bool,
+) -> Asked {
     let mut identities: Vec<Identity> = Vec::new();
     let mut counters: Vec<AskedCounter> = Vec::new();
     let (mut limits, mut indices) = (Vec::new(), Vec::new());
-    for (index, asking) in askings.iter().enumerate().filter(|(_, it)| it.is_of(store)) {
+    for &(index, deciders) in part {
+        let Some(asking) = askings.get(index) else {
+            continue;
+        };
         let Asking {
-            bound, hits, cost, ..
+            bound,
+            hits,
+            key,
+            cost,
+            ..
         } = *asking;
         let identity = asking.identity();
         let known = identities.iter().position(|it| *it == identity);
@@ -89,7 +146,7 @@ fn question(askings: &[Asking<'_, '_>], store: usize, counts_rejected: bool) -> 
             Some(_) => {}
             None => {
                 identities.push(identity);
-                counters.push(counter_of(asking, cost));
+                counters.push(deciders.counter(bound, *key, cost));
             }
         }
         limits.push(AskedLimit {
@@ -101,30 +158,13 @@ fn question(askings: &[Asking<'_, '_>], store: usize, counts_rejected: bool) -> 
         indices.push(index);
     }
     Asked {
-        store,
+        decider,
         question: Question {
             counts_rejected,
             counters,
             limits,
         },
         askings: indices,
-    }
-}
-
-fn counter_of(asking: &Asking<'_, '_>, cost: Hits) -> AskedCounter {
-    let Asking { bound, key, .. } = asking;
-    AskedCounter {
-        shard: shard_of(bound),
-        key: key.bytes().into(),
-        size: bound.limit.size,
-        cost,
-    }
-}
-
-fn shard_of(bound: &BoundLimit<'_>) -> Shard {
-    Shard {
-        namespace: bound.shared_namespace(),
-        number: 0,
     }
 }
 
@@ -201,20 +241,20 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     }
 }
 
-/// What stores are to be told of hits that are known only after the decision, of the limits that
-/// `store_of` has a store for: for every such limit, those that `value_of` says. A counter that
-/// several limits share is charged once, counting what was charged with the decision.
+/// What deciders, by their numbers, are to be told of hits that are known only after the decision, of
+/// the limits that `store_of` has a store for: for every such limit, those that `value_of` says. A
+/// counter that several limits share is charged once, counting what was charged with the decision.
 pub fn late_questions<'m>(
     charges: &[Charge<'_, 'm>],
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
-    store_of: impl Fn(&BoundLimit<'m>) -> Option<usize>,
+    store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
 ) -> Vec<(usize, Question)> {
     let at_once = charges.iter().filter(|charge| charge.cost() > Hits::ZERO);
     let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
     let mut questions: Vec<(usize, Question)> = Vec::new();
     for charge in charges {
         let (identity, bound) = (charge.identity(), charge.bound());
-        let Some(store) = store_of(bound) else {
+        let Some(deciders) = store_of(bound) else {
             continue;
         };
         let value = value_of(bound);
@@ -222,18 +262,14 @@ pub fn late_questions<'m>(
             continue;
         }
         charged.push(identity);
-        let counter = AskedCounter {
-            shard: shard_of(bound),
-            key: charge.key().bytes().into(),
-            size: bound.limit.size,
-            cost: value,
-        };
-        match questions.iter_mut().find(|(known, _)| *known == store) {
+        let counter = deciders.counter(bound, charge.key(), value);
+        let decider = deciders.number_of(&counter.key);
+        match questions.iter_mut().find(|(known, _)| *known == decider) {
             Some((_, question)) => question.counters.push(counter),
             None => {
                 let mut question = Question::nothing();
                 question.counters.push(counter);
-                questions.push((store, question));
+                questions.push((decider, question));
             }
         }
     }

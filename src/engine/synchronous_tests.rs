@@ -6,8 +6,8 @@ use super::*;
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::{Counts, WindowSize, WindowType};
-use crate::store::decision::Answer;
-use crate::store::decision::Question;
+use crate::store::decision::{Answer, AskedCounter, Question};
+use crate::store::strategy::Shard;
 use crate::table::testing::{SharedTable, TestClock};
 use crate::table::{Key, Outcome};
 
@@ -59,9 +59,27 @@ impl<'m> Fixture<'m> {
             hits: hits(limit),
             key: &self.keys[key],
             cost: hits(cost),
-            store,
+            store: store.map(single),
         }
     }
+
+    /// The same, where a store has three shards, of which the keys have 2 and 1.
+    fn ask_cluster<'c>(
+        &'c self,
+        bound: &'c BoundLimit<'m>,
+        key: usize,
+        first: usize,
+    ) -> Asking<'c, 'm> {
+        Asking {
+            store: Some(Deciders { first, shards: 3 }),
+            ..self.ask(bound, 10, key, 1, None)
+        }
+    }
+}
+
+/// A store with one shard.
+fn single(first: usize) -> Deciders {
+    Deciders { first, shards: 1 }
 }
 
 fn counts(current: i64, previous: i64, elapsed: u64, size: WindowSize) -> Counts {
@@ -92,7 +110,7 @@ fn limits_that_share_a_counter_charge_it_once() {
     let [first, second] = &asked[..] else {
         panic!("{asked:?}");
     };
-    assert_eq!((first.store, second.store), (0, 1));
+    assert_eq!((first.decider, second.decider), (0, 1));
     let Question {
         counts_rejected,
         counters,
@@ -117,6 +135,91 @@ fn limits_that_share_a_counter_charge_it_once() {
     let given: Vec<_> = back.counters.iter().map(|it| it.cost).collect();
     assert_eq!(given, [hits(-2), hits(-4)]);
     assert!(back.limits.is_empty());
+}
+
+#[test]
+fn limits_in_one_shard_of_a_cluster_are_one_part() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let minute = fixture.limit(60, WindowType::Fixed);
+    let hour = fixture.limit(3600, WindowType::Fixed);
+    let web = Namespace::new("web", &shared.table).unwrap();
+    let of_web = BoundLimit::new(minute.limit.clone(), &web, []);
+    let askings = [
+        fixture.ask_cluster(&minute, 0, 5),
+        fixture.ask_cluster(&minute, 1, 5),
+        fixture.ask_cluster(&hour, 0, 5),
+        fixture.ask_cluster(&of_web, 0, 8),
+        fixture.ask(&hour, 10, 1, 1, Some(3)),
+        fixture.ask_cluster(&hour, 1, 5),
+        fixture.ask(&hour, 10, 1, 1, None),
+    ];
+    let asked = questions(&askings, false);
+    let parts: Vec<_> = asked
+        .iter()
+        .map(|part| {
+            let counters = part.question.counters.iter();
+            let of = |it: &AskedCounter| (it.shard.namespace.to_string(), it.shard.number);
+            let mut shards: Vec<_> = counters.map(of).collect();
+            let counters = shards.len();
+            shards.dedup();
+            assert_eq!(shards.len(), 1);
+            (part.decider, shards.remove(0), counters)
+        })
+        .collect();
+    let shard = |name: &str, number| (name.to_owned(), number);
+    let expected = [
+        (7, shard("api", 2), 2),
+        (6, shard("api", Shard::number_of(b"b", 3)), 2),
+        (10, shard("web", 2), 1),
+        (3, shard("api", 0), 1),
+    ];
+    assert_eq!(parts, expected);
+
+    // The answer of a part is of its own limits.
+    let answer = Answer {
+        admitted: vec![true, false],
+        counts: vec![counts(1, 0, 0, size(60)), counts(2, 0, 0, size(3600))],
+    };
+    let mut answered = vec![None; askings.len()];
+    assert!(!asked[1].note(&answer, &askings, &mut answered, &fixture.clock));
+    let admitted = answered.iter().map(|it| it.map(|it| it.admitted));
+    let expected = [None, Some(true), None, None, None, Some(false), None];
+    assert_eq!(admitted.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn late_hits_are_told_to_each_shard() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let minute = fixture.limit(60, WindowType::Fixed);
+    let hour = fixture.limit(3600, WindowType::Fixed);
+    let other = fixture.limit(60, WindowType::Fixed);
+    let askings = [
+        fixture.ask_cluster(&minute, 0, 5),
+        fixture.ask_cluster(&other, 1, 5),
+        fixture.ask_cluster(&hour, 0, 5),
+    ];
+    let askings = askings.map(|asking| Asking {
+        cost: Hits::ZERO,
+        ..asking
+    });
+    let mut attempt = Attempt::new(Vec::new(), false);
+    conclude(&mut attempt, &askings, &[None; 3], &fixture.clock);
+    let store = Deciders {
+        first: 5,
+        shards: 3,
+    };
+    let late = late_questions(&attempt.end(), |_| hits(4), |_| Some(store));
+    let told: Vec<_> = late
+        .iter()
+        .map(|(decider, question)| {
+            let counters = question.counters.iter();
+            let shards: Vec<_> = counters.map(|it| it.shard.number).collect();
+            (*decider, shards)
+        })
+        .collect();
+    assert_eq!(told, [(7, vec![2, 2]), (6, vec![1])]);
 }
 
 #[test]
@@ -246,7 +349,7 @@ fn late_hits_are_told_once_for_a_counter() {
     let mut attempt = Attempt::new(Vec::new(), false);
     conclude(&mut attempt, &askings, &[None; 3], &fixture.clock);
     let charges = attempt.end();
-    let store_of = |bound: &BoundLimit<'_>| (bound.limit.size == size(60)).then_some(7);
+    let store_of = |bound: &BoundLimit<'_>| (bound.limit.size == size(60)).then_some(single(7));
     let late = late_questions(&charges, |_| hits(4), store_of);
     assert_eq!(late.len(), 1);
     let (store, question) = &late[0];

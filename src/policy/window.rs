@@ -23,6 +23,9 @@ pub trait Clock {
 pub struct WindowSize(NonZeroU64);
 
 impl WindowSize {
+    /// The smallest size: 1 ms.
+    pub const MIN: WindowSize = WindowSize(NonZeroU64::MIN);
+
     /// The largest size in milliseconds: 366 days.
     pub const MAX_MILLIS: u64 = 366 * DAY;
 

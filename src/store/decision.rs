@@ -31,6 +31,20 @@ impl Question {
             limits: Vec::new(),
         }
     }
+
+    /// One whose answer tells only that the shard is answered for.
+    pub fn probe(shard: Shard) -> Question {
+        let counter = AskedCounter {
+            shard,
+            key: b"-".into(),
+            size: WindowSize::MIN,
+            cost: Hits::ZERO,
+        };
+        Question {
+            counters: vec![counter],
+            ..Question::nothing()
+        }
+    }
 }
 
 /// A counter, and what it is charged.
@@ -79,20 +93,25 @@ pub struct Decided {
 }
 
 /// A datastore that decides.
+///
+/// One whose keys are all in one shard ([`Strategy::shards`] is 1) decides about several shards, of
+/// different namespaces, in one step; others about one shard, and the caller splits what it asks.
 #[expect(async_fn_in_trait, reason = "as for `Strategy`")]
 pub trait Decider: Strategy {
     /// Decides on questions, each in one atomic step: one after the other in their order, each with
     /// what the ones before were charged, and none with half of what others were. Shards that have no
     /// epoch are given `proposed`.
     ///
-    /// Without questions, it tells whether the store would answer one.
+    /// Without questions, it tells whether the store would answer one; whether a certain shard of
+    /// several would be answered for, a question tells that only asks.
     ///
     /// A sensible number of questions is at most 128; more hold the store's server for longer.
     ///
     /// # Errors
     ///
     /// [`StoreError`]; whether anything was charged is then unknown, unless
-    /// [`StoreError::may_have_applied`] says that it was not.
+    /// [`StoreError::may_have_applied`] says that it was not. Questions about several shards that are
+    /// not decided in one step are refused.
     async fn decide(
         &mut self,
         node: NodeId,

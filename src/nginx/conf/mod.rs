@@ -17,15 +17,17 @@ use core::fmt;
 use core::time::Duration;
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use nginx_sys::{NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 
 use super::log;
 use super::zone::Zone;
-use crate::engine::{Namespace, RateLimitingError};
+use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
 use crate::policy::window::WindowSize;
 use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
+use crate::store::strategy::Shard;
 use crate::table::{CounterTable, SyncState};
 
 pub(super) use directives::COMMANDS;
@@ -112,20 +114,22 @@ pub(super) struct SyncedNamespace {
     pub(super) is_synchronous: bool,
 }
 
-/// A store that decides about requests.
+/// A store that decides about requests: one decider, or several.
 #[derive(Clone)]
 pub(super) struct DecidingStore {
     pub(super) options: StoreOptions,
     pub(super) redis: RedisOptions,
     /// What tells this node from others.
     pub(super) node: [u64; 2],
+    /// The shards that it is divided into, each of which has a decider; `None`: there is one.
+    pub(super) shards: Option<Vec<Shard>>,
 }
 
 /// How requests are decided on in a synchronous namespace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Synchronous {
-    /// The number of the store, as in [`MainConf::deciding`].
-    pub(super) store: usize,
+    /// Who decides: their numbers are those of all deciders in [`MainConf::deciding`].
+    pub(super) store: Deciders,
     pub(super) on_error: OnError,
     /// How long a request may wait.
     pub(super) timeout: Duration,
@@ -281,32 +285,56 @@ impl MainConf {
     pub(super) fn deciding(&'static self) -> Vec<DecidingStore> {
         let mut deciding: Vec<DecidingStore> = Vec::new();
         for store in self.deciding_stores() {
-            let mut namespaces = self.namespaces.iter();
-            let node = namespaces.find_map(|namespace| {
-                let is_its =
-                    namespace.is_synchronous() && namespace.store(&self.stores)?.name == store.name;
-                is_its.then(|| namespace.namespace.get().map(|it| it.table().node()))?
+            let mut namespaces = self.synchronous(store);
+            let node = namespaces.find_map(|it| Some(it.namespace.get()?.table().node()));
+            let shards = self.synchronous(store).flat_map(|namespace| {
+                let namespace: Arc<str> = namespace.name.as_ref().into();
+                (0..store.options.shards()).map(move |number| Shard {
+                    namespace: namespace.clone(),
+                    number,
+                })
             });
             if let (Strategy::Redis(redis), Some(node)) = (&store.options.strategy, node) {
                 deciding.push(DecidingStore {
                     options: store.options.clone(),
                     redis: redis.clone(),
                     node,
+                    shards: store.is_divided().then(|| shards.collect()),
                 });
             }
         }
         deciding
     }
 
-    /// The stores of synchronous namespaces, each once: their numbers are those of this list.
+    /// The stores of synchronous namespaces, each once.
     fn deciding_stores(&self) -> impl Iterator<Item = &StoreConf> {
-        self.stores.iter().filter(|store| {
-            let mut namespaces = self.namespaces.iter().filter(|it| it.is_synchronous());
-            namespaces.any(|it| {
-                it.store(&self.stores)
-                    .is_some_and(|its| its.name == store.name)
-            })
+        let stores = self.stores.iter();
+        stores.filter(|store| self.synchronous(store).next().is_some())
+    }
+
+    /// The namespaces about which a store decides.
+    fn synchronous<'c>(&'c self, store: &'c StoreConf) -> impl Iterator<Item = &'c NamespaceConf> {
+        let namespaces = self.namespaces.iter().map(|it| &**it);
+        namespaces.filter(|it| {
+            let its_store = it.store(&self.stores).filter(|_| it.is_synchronous());
+            its_store.is_some_and(|its| its.name == store.name)
         })
+    }
+
+    /// Gives the deciders their numbers, in the order of [`MainConf::deciding`].
+    fn number_deciders(&self) {
+        let mut next: usize = 0;
+        for store in self.deciding_stores() {
+            let shards = store.options.shards();
+            let mut first = next;
+            for namespace in self.synchronous(store) {
+                namespace.set_synchronous(Deciders { first, shards });
+                next = first.saturating_add(shards.into());
+                if store.is_divided() {
+                    first = next;
+                }
+            }
+        }
     }
 
     /// The zone of a namespace that names none.
@@ -333,14 +361,8 @@ impl MainConf {
     ///
     /// The message.
     pub(super) fn attach(&'static self) -> Result<(), String> {
+        self.number_deciders();
         for namespace in &self.namespaces {
-            if let Some(store) = namespace
-                .store(&self.stores)
-                .filter(|_| namespace.is_synchronous())
-            {
-                let number = self.deciding_stores().position(|it| it.name == store.name);
-                namespace.set_synchronous(number.unwrap_or(usize::MAX));
-            }
             namespace.attach(&self.stores).map_err(|error| {
                 let (name, origin) = (&namespace.name, namespace.origin());
                 format!("ratelimit_namespace \"{name}\": {error} in {origin}")
@@ -389,17 +411,21 @@ impl StoreConf {
     fn check_synchronous(&self) -> Result<(), Failure> {
         let unsupported = match &self.options.strategy {
             Strategy::Postgres(_) => "strategy postgres",
-            Strategy::Redis(redis) if redis.topology == Topology::Cluster => "cluster on",
             Strategy::Redis(_) => return Ok(()),
         };
         Err(Failure::At(
             self.origin.clone(),
             format!(
                 "ratelimit_store \"{}\": {unsupported} with sync_rate 0 is not supported by this \
-                 version: expected a time as the sync_rate, or a single Redis",
+                 version: expected a time as the sync_rate, or strategy redis",
                 self.name
             ),
         ))
+    }
+
+    /// Whether the keys of a namespace are in several shards, each of which decides for itself.
+    fn is_divided(&self) -> bool {
+        self.options.shards() > 1
     }
 }
 
@@ -446,8 +472,8 @@ impl NamespaceConf {
         definition.is_some_and(|it| it.options.sync == SyncMode::Synchronous)
     }
 
-    /// Notes the number of the store that decides.
-    fn set_synchronous(&self, store: usize) {
+    /// Notes who decides.
+    fn set_synchronous(&self, store: Deciders) {
         if let Some(Definition { options, .. }) = self.definition.get() {
             // Zones are mapped once in a cycle.
             let _ = self.synchronous.set(Synchronous {

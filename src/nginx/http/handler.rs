@@ -410,16 +410,21 @@ fn charge_at_end(request: *mut ngx_http_request_t, context: &Context) {
         let rule = rules.iter().find(|rule| rule.has(bound))?;
         Some(rule.synchronous?.store)
     };
-    for (store, question) in late_questions(context.charges, value_of, store_of) {
-        if synchronous::charge(store, question) {
+    let decider_of = |bound: &_| {
+        let mut charges = context.charges.iter();
+        let charge = charges.find(|charge| ptr::eq(charge.bound(), bound))?;
+        Some(store_of(bound)?.number_of(charge.key().bytes()))
+    };
+    for (decider, question) in late_questions(context.charges, value_of, store_of) {
+        if synchronous::charge(decider, question) {
             continue;
         }
         // It will be pushed when the store is back.
-        let of_store = |bound: &_| match store_of(bound) == Some(store) {
+        let of_decider = |bound: &_| match decider_of(bound) == Some(decider) {
             true => value_of(bound),
             false => Hits::ZERO,
         };
-        charge_late(context.charges, of_store, &NgxClock);
+        charge_late(context.charges, of_decider, &NgxClock);
     }
     let of_node = |bound: &_| match store_of(bound) {
         Some(_) => Hits::ZERO,

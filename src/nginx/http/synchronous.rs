@@ -122,7 +122,7 @@ pub(super) fn decide(
     if suspension
         .parts
         .iter()
-        .any(|part| sync::is_down(part.store))
+        .any(|part| sync::is_down(part.decider))
     {
         suspension.fail();
         return suspension.finish(request);
@@ -257,7 +257,7 @@ impl Suspension {
         let left = self.deadline.saturating_sub(now_millis());
         let now = Instant::now();
         sync::ask(
-            part.store,
+            part.decider,
             Ask {
                 id: Some(self.id),
                 question: part.question.clone(),
@@ -307,17 +307,17 @@ impl Suspension {
             self.is_waiting = false;
             return true;
         }
-        if sync::is_down(self.store()) || !self.ask() {
+        if sync::is_down(self.decider()) || !self.ask() {
             self.fail();
         }
         !self.is_waiting
     }
 
-    /// The store that is asked now.
-    fn store(&self) -> usize {
+    /// The number of the one who is asked now.
+    fn decider(&self) -> usize {
         self.parts
             .get(self.part)
-            .map_or(usize::MAX, |part| part.store)
+            .map_or(usize::MAX, |part| part.decider)
     }
 
     /// Decides without the store.
@@ -401,20 +401,20 @@ impl Suspension {
                 deadline: Instant::now(),
             };
             // If there is nobody, it was charged once more than it was admitted.
-            sync::ask(part.store, ask);
+            sync::ask(part.decider, ask);
         }
     }
 }
 
 /// Hits that are known only with the response, of limits that a store counts for: they are sent, and
 /// nobody waits. Returns whether there is somebody to take them.
-pub(super) fn charge(store: usize, question: Question) -> bool {
+pub(super) fn charge(decider: usize, question: Question) -> bool {
     let ask = Ask {
         id: None,
         question,
         deadline: Instant::now(),
     };
-    !sync::is_down(store) && sync::ask(store, ask)
+    !sync::is_down(decider) && sync::ask(decider, ask)
 }
 
 /// Has requests go on that a store has decided about, or failed to.
@@ -464,7 +464,7 @@ unsafe extern "C" fn expired(_event: *mut ngx_event_t) {
             if let Some(mut suspension) = suspension {
                 // SAFETY: as above.
                 let suspension = unsafe { suspension.as_mut() };
-                sync::set_down(suspension.store());
+                sync::set_down(suspension.decider());
                 suspension.fail();
                 wake(id);
             }

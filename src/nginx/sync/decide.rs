@@ -1,9 +1,13 @@
 //! What the thread does for synchronous namespaces: asks a store about all requests that wait.
 //!
-//! While an exchange is under way, further questions gather, and travel in the next one.
+//! What a turn of the event loop asks is sent at its end, so that the thread wakes once for it. While
+//! an exchange is under way, further questions gather, and travel in the next one. Each shard of a
+//! cluster is asked for itself, so that one whose server is away keeps no other waiting.
 
+use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
@@ -39,18 +43,27 @@ pub(in super::super) struct Ask {
 /// What is said about a request; `None`: the store has failed.
 pub(in super::super) type Reply = (u64, Option<Answer>);
 
-/// The event loop's end of a store.
+/// The event loop's end of a store, or of a shard of one.
 pub(super) struct Desk {
-    asks: UnboundedSender<Ask>,
+    asks: UnboundedSender<Vec<Ask>>,
     is_down: Arc<AtomicBool>,
+    /// What this turn of the event loop asks.
+    outbox: RefCell<Vec<Ask>>,
 }
 
 /// The thread's end.
 pub(super) struct Clerk {
-    store: DecidingStore,
-    asks: UnboundedReceiver<Ask>,
+    /// What is asked to find out whether there is an answer.
+    probe: Vec<Question>,
+    asks: UnboundedReceiver<Vec<Ask>>,
     is_down: Arc<AtomicBool>,
     replies: Replies,
+}
+
+/// A store with its clerks, on their way to the thread.
+pub(super) struct Office {
+    store: DecidingStore,
+    clerks: Vec<Clerk>,
 }
 
 /// Replies of all stores, on their way to the event loop.
@@ -87,27 +100,69 @@ impl Replies {
     }
 }
 
-/// Both ends of a store.
-pub(super) fn open(store: DecidingStore, replies: Replies) -> (Desk, Clerk) {
+/// Both ends of a store, one of each for each of its deciders.
+pub(super) fn open(store: DecidingStore, replies: &Replies) -> (Vec<Desk>, Office) {
+    let probes = match &store.shards {
+        None => vec![Vec::new()],
+        Some(shards) => {
+            let shards = shards.iter().cloned();
+            shards.map(|it| vec![Question::probe(it)]).collect()
+        }
+    };
+    let ends = probes.into_iter().map(|probe| open_one(probe, replies));
+    let (desks, clerks) = ends.unzip();
+    (desks, Office { store, clerks })
+}
+
+fn open_one(probe: Vec<Question>, replies: &Replies) -> (Desk, Clerk) {
     let (sender, asks) = unbounded_channel();
     let is_down = Arc::<AtomicBool>::default();
     let desk = Desk {
         asks: sender,
         is_down: is_down.clone(),
+        outbox: RefCell::default(),
     };
     let clerk = Clerk {
-        store,
+        probe,
         asks,
         is_down,
-        replies,
+        replies: replies.clone(),
     };
     (desk, clerk)
 }
 
+impl Office {
+    /// What the clerks do.
+    pub(super) fn serve(self) -> impl Iterator<Item = impl Future<Output = ()>> {
+        let DecidingStore {
+            options,
+            redis,
+            node,
+            ..
+        } = self.store;
+        let store = Redis::new(&options, &redis);
+        self.clerks.into_iter().map(move |clerk| {
+            let shared = store.share();
+            let store = shared.unwrap_or_else(|| Redis::new(&options, &redis));
+            clerk.serve(store, NodeId(node))
+        })
+    }
+}
+
 impl Desk {
-    /// Asks; returns whether there is somebody to answer.
+    /// Asks with the next [`Desk::send`]; returns whether there is somebody to answer.
     pub(super) fn ask(&self, ask: Ask) -> bool {
-        self.asks.send(ask).is_ok()
+        self.outbox.borrow_mut().push(ask);
+        !self.asks.is_closed()
+    }
+
+    /// Sends what was asked since the last time.
+    pub(super) fn send(&self) {
+        let asks = self.outbox.take();
+        if !asks.is_empty() {
+            // If there is nobody, those who wait are told by the time.
+            let _ = self.asks.send(asks);
+        }
     }
 
     /// Whether the store did not answer in time, and has not since.
@@ -124,27 +179,38 @@ impl Desk {
             question: Question::nothing(),
             deadline: Instant::now(),
         };
-        let _ = self.asks.send(ask);
+        let _ = self.asks.send(vec![ask]);
     }
 }
 
 impl Clerk {
     /// Answers until the other end is closed.
-    pub(super) async fn serve(mut self) {
-        let mut store = Redis::new(&self.store.options, &self.store.redis);
-        let node = NodeId(self.store.node);
-        let mut asked = Vec::new();
-        while self.asks.recv_many(&mut asked, MAX_QUESTIONS).await > 0 {
+    async fn serve(mut self, mut store: Redis, node: NodeId) {
+        let mut asked: VecDeque<Ask> = VecDeque::new();
+        loop {
+            if asked.is_empty() {
+                let Some(asks) = self.asks.recv().await else {
+                    return;
+                };
+                asked.extend(asks);
+            }
+            while let Ok(asks) = self.asks.try_recv() {
+                asked.extend(asks);
+            }
             let now = Instant::now();
             // Those that nobody waits for any more were answered otherwise.
             asked.retain(|ask| ask.id.is_none() || ask.deadline > now);
             let mut questions = Vec::new();
             let mut ids = Vec::new();
-            for Ask { id, question, .. } in asked.drain(..) {
+            let count = asked.len().min(MAX_QUESTIONS);
+            for Ask { id, question, .. } in asked.drain(..count) {
                 if !question.counters.is_empty() {
                     ids.push(id);
                     questions.push(question);
                 }
+            }
+            if questions.is_empty() {
+                questions.clone_from(&self.probe);
             }
             let proposed = Epoch(System.random());
             match store.decide(node, proposed, &questions).await {
@@ -164,7 +230,7 @@ impl Clerk {
         }
     }
 
-    /// Waits until the store answers again: what is asked meanwhile finds that it is down.
+    /// Waits until there are answers again: what is asked meanwhile finds that it is down.
     async fn wait_for(&self, store: &mut Redis, node: NodeId) {
         let last = PAUSES.last().copied().unwrap_or_default();
         for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
@@ -172,7 +238,7 @@ impl Clerk {
                 return;
             }
             tokio::time::sleep(pause).await;
-            let probe = store.decide(node, Epoch(System.random()), &[]);
+            let probe = store.decide(node, Epoch(System.random()), &self.probe);
             if probe.await.is_ok() {
                 self.is_down.store(false, Relaxed);
                 return;

@@ -9,12 +9,13 @@ mod decide;
 mod thread;
 mod wake;
 
-use core::cell::RefCell;
+use core::cell::{RefCell, UnsafeCell};
 use core::time::Duration;
 
 use nginx_sys::{
     NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_add_timer, ngx_connection_t, ngx_current_msec,
-    ngx_del_timer, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_terminate,
+    ngx_del_timer, ngx_delete_posted_event, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_post_event,
+    ngx_posted_events, ngx_terminate,
 };
 
 use super::conf::{DecidingStore, SyncedNamespace};
@@ -52,6 +53,8 @@ struct Worker {
     jobs: Vec<Job>,
     /// Those that decide.
     stores: Vec<DecidingStore>,
+    /// Posted where something is asked.
+    end_of_turn: Box<UnsafeCell<ngx_event_t>>,
     log: *mut ngx_log_t,
 }
 
@@ -91,6 +94,10 @@ pub(super) fn start(
             return log::error(NGX_LOG_ERR, log, message);
         }
     };
+    // SAFETY: all-zero is a valid event.
+    let mut end_of_turn: ngx_event_t = unsafe { core::mem::zeroed() };
+    end_of_turn.handler = Some(end_turn);
+    end_of_turn.log = log;
     let jobs = namespaces.into_iter().enumerate();
     let jobs = jobs.map(|(number, namespace)| Job::new(number, namespace, log));
     let mut worker = Worker {
@@ -98,6 +105,7 @@ pub(super) fn start(
         wake,
         jobs: jobs.collect(),
         stores,
+        end_of_turn: Box::new(UnsafeCell::new(end_of_turn)),
         log,
     };
     for job in &mut worker.jobs {
@@ -155,29 +163,66 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
     Some(measured(table, || callback(worker)))
 }
 
-/// Asks a store about a request; returns whether there is somebody to answer.
-pub(super) fn ask(store: usize, ask: Ask) -> bool {
+/// Asks a decider of a store about a request; returns whether there is somebody to answer.
+pub(super) fn ask(decider: usize, ask: Ask) -> bool {
     let worker = WORKER.0.borrow();
-    let desk = worker.as_ref().and_then(|worker| worker.thread.desk(store));
-    desk.is_some_and(|desk| desk.ask(ask))
+    let thread = worker.as_ref().map(|worker| &worker.thread);
+    let desk = thread.and_then(|thread| thread.desk(decider));
+    if !desk.is_some_and(|desk| desk.ask(ask)) {
+        return false;
+    }
+    if let Some(worker) = &*worker {
+        worker.post_end_of_turn();
+    }
+    true
 }
 
-/// Whether a store did not answer in time, and has not since.
-pub(super) fn is_down(store: usize) -> bool {
+/// nginx's callback at the end of a turn of its event loop in which something was asked.
+unsafe extern "C" fn end_turn(_event: *mut ngx_event_t) {
+    guard((), || {
+        if let Some(worker) = &*WORKER.0.borrow() {
+            worker.thread.send();
+        }
+    });
+}
+
+/// Whether a decider did not answer in time, and has not since.
+pub(super) fn is_down(decider: usize) -> bool {
     let worker = WORKER.0.borrow();
-    let desk = worker.as_ref().and_then(|worker| worker.thread.desk(store));
+    let thread = worker.as_ref().map(|worker| &worker.thread);
+    let desk = thread.and_then(|thread| thread.desk(decider));
     desk.is_none_or(Desk::is_down)
 }
 
-/// Notes that a store did not answer in time.
-pub(super) fn set_down(store: usize) {
+/// Notes that a decider did not answer in time.
+pub(super) fn set_down(decider: usize) {
     let worker = WORKER.0.borrow();
-    if let Some(desk) = worker.as_ref().and_then(|worker| worker.thread.desk(store)) {
+    let thread = worker.as_ref().map(|worker| &worker.thread);
+    if let Some(desk) = thread.and_then(|thread| thread.desk(decider)) {
         desk.set_down();
     }
 }
 
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let event = self.end_of_turn.get();
+        // SAFETY: the event is ours, and may be in a list of nginx's, which must not have it any longer.
+        unsafe {
+            if (*event).posted() != 0 {
+                ngx_delete_posted_event(event);
+            }
+        }
+    }
+}
+
 impl Worker {
+    /// Has [`end_turn`] called when nginx has handled what was ready in this turn of its event loop.
+    fn post_end_of_turn(&self) {
+        // SAFETY: the event lives in its box as long as the worker, which takes it back; this is the
+        // thread of nginx's event loop, and nginx's own list. One that is posted is not posted again.
+        unsafe { ngx_post_event(self.end_of_turn.get(), &raw mut ngx_posted_events) };
+    }
+
     /// Begins a cycle, if it is time.
     fn tick(&mut self, number: usize) {
         self.take_results();

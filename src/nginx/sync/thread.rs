@@ -105,9 +105,9 @@ impl Thread {
     ) -> io::Result<Thread> {
         let replies = Replies::new(waker.clone());
         let stores = stores.iter().cloned();
-        let (desks, clerks): (Vec<_>, Vec<_>) = stores
-            .map(|store| decide::open(store, replies.clone()))
-            .unzip();
+        let (desks, offices): (Vec<_>, Vec<_>) =
+            stores.map(|store| decide::open(store, &replies)).unzip();
+        let desks = desks.into_iter().flatten().collect();
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
         let done = Arc::<Mutex<Vec<Done>>>::default();
@@ -145,8 +145,10 @@ impl Thread {
                     }
                 });
             }
-            for clerk in clerks {
-                tasks.spawn_local(clerk.serve());
+            for office in offices {
+                for clerk in office.serve() {
+                    tasks.spawn_local(clerk);
+                }
             }
             runtime.block_on(tasks);
             // Connections that nobody needs any more take leave of their servers.
@@ -186,9 +188,14 @@ impl Thread {
         }
     }
 
-    /// The event loop's end of a store that decides.
-    pub(super) fn desk(&self, store: usize) -> Option<&Desk> {
-        self.desks.get(store)
+    /// The event loop's end of a decider.
+    pub(super) fn desk(&self, decider: usize) -> Option<&Desk> {
+        self.desks.get(decider)
+    }
+
+    /// Sends what the deciders were asked.
+    pub(super) fn send(&self) {
+        self.desks.iter().for_each(Desk::send);
     }
 
     /// What stores have decided since the last look. Never waits.

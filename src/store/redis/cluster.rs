@@ -4,10 +4,13 @@
 //! asked of whoever had it last, and a redirection is followed. Nothing else is tried anew here: what
 //! a node may have done is for the caller to find out.
 
+use core::cell::RefCell;
 use core::time::Duration;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use redis::{Cmd, Value};
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::connection::Link;
@@ -18,18 +21,24 @@ use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::StoreOptions;
 use crate::store::server::ServerAddress;
 
-/// The way to a cluster: a link to each node that is known.
-#[derive(Debug)]
+/// The way to a cluster. Clones share what they know of it, and one connection to each node.
+#[derive(Clone, Debug)]
 pub(super) struct Cluster {
+    known: Rc<RefCell<Known>>,
+    /// The node that was talked to last, and the number of the connection to it.
+    last: (ServerAddress, u64),
+}
+
+/// What is known of a cluster.
+#[derive(Debug)]
+struct Known {
     /// At least the seed nodes, which come first and stay, then those that others told of.
-    nodes: Vec<Node>,
+    nodes: Vec<Rc<Node>>,
     seeds: usize,
     /// The index of the node that is asked for what nobody is known to have.
     guide: usize,
     /// Who had a shard last, by its key.
     places: HashMap<String, ServerAddress>,
-    /// The node that was talked to last, and the number of the connection to it.
-    last: (ServerAddress, u64),
     /// How many connections have been made.
     connects: u64,
     connector: Connector,
@@ -40,10 +49,11 @@ pub(super) struct Cluster {
 #[derive(Debug)]
 struct Node {
     address: ServerAddress,
-    link: Link,
+    /// Calls are made one after the other, in the order in which they came.
+    link: Mutex<Link>,
     /// Why it could not be reached a moment ago: it is not tried again before the task ends. Of the
     /// shards of a node that hangs, only one waits for it.
-    lost: Option<(Failure, JoinHandle<()>)>,
+    lost: RefCell<Option<(Failure, JoinHandle<()>)>>,
 }
 
 /// Another node that has the keys.
@@ -63,28 +73,15 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 impl Cluster {
     pub(super) fn new(options: &StoreOptions) -> Cluster {
-        let mut cluster = Cluster {
-            nodes: Vec::new(),
-            seeds: 0,
-            guide: 0,
-            places: HashMap::new(),
+        Cluster {
+            known: Rc::new(RefCell::new(Known::new(options))),
             last: (Servers::new(&options.servers).current().clone(), 0),
-            connects: 0,
-            // A cluster has only database 0.
-            connector: Connector::new(options, 0),
-            timeout: options.timeout,
-            pause: options.connect_timeout.min(MAX_PAUSE),
-        };
-        for seed in &options.servers {
-            cluster.node(seed);
         }
-        cluster.seeds = cluster.nodes.len();
-        cluster
     }
 
     /// How many connections have been made, to all nodes.
     pub(super) fn connects(&self) -> u64 {
-        self.connects
+        self.known.borrow().connects
     }
 
     /// The number of the connection that was used last; 0 before the first.
@@ -103,38 +100,36 @@ impl Cluster {
     /// Makes a call to whoever has the shard with this key.
     pub(super) async fn call(&mut self, shard: &str, call: &Call<'_>) -> Result<Value, StoreError> {
         let mut unreachable = Vec::new();
-        let known = self.places.get(shard).cloned();
-        let mut node = match known {
-            Some(place) => self.node(&place),
-            None => self.guide,
-        };
+        let mut node = self.known.borrow_mut().node_of(shard);
         let mut is_asking = false;
         let mut redirections: u32 = 0;
         loop {
-            let error = match self.call_node(node, call, is_asking).await {
+            let error = match self.call_node(&node, call, is_asking).await {
                 Ok(answer) => {
                     if !is_asking {
-                        self.note_place(shard, node);
+                        self.known.borrow_mut().note_place(shard, &node.address);
                     }
                     return Ok(answer);
                 }
                 Err(error) => error,
             };
+            let mut known = self.known.borrow_mut();
             let next = match redirection(&error) {
                 Some(_) if redirections == MAX_REDIRECTIONS => None,
                 Some(Redirection::Moved(to)) => {
                     is_asking = false;
-                    Some(self.node(&to))
+                    Some(known.node(&to))
                 }
-                Some(Redirection::Ask(to)) => {
+                Some(Redirection::Ask(to)) if call.may_be_sent_ahead() => {
                     is_asking = true;
-                    Some(self.node(&to))
+                    Some(known.node(&to))
                 }
+                Some(Redirection::Ask(_)) => None,
                 // Nothing was sent: another node may know who has taken over.
                 None if matches!(error.failure, Failure::Unreachable(_)) => {
                     unreachable.push(error.server.clone());
                     is_asking = false;
-                    self.other_than(&unreachable)
+                    known.other_than(&unreachable)
                 }
                 None => None,
             };
@@ -143,14 +138,14 @@ impl Cluster {
             }
             match next {
                 // It is sent back to whom it came from.
-                Some(next) if self.is_one_of(next, &unreachable) => {
-                    self.forget_place(shard);
-                    return Err(self.lost(next).unwrap_or(error));
+                Some(next) if unreachable.contains(&next.address) => {
+                    known.forget_place(shard);
+                    return Err(next.lost().unwrap_or(error));
                 }
                 Some(next) => node = next,
                 None => {
                     if error.is_transient() {
-                        self.forget_place(shard);
+                        known.forget_place(shard);
                     }
                     return Err(error);
                 }
@@ -160,77 +155,113 @@ impl Cluster {
 
     async fn call_node(
         &mut self,
-        index: usize,
+        node: &Node,
         call: &Call<'_>,
         is_asking: bool,
     ) -> Result<Value, StoreError> {
-        if let Some(error) = self.lost(index) {
+        let mut link = node.link.lock().await;
+        // Also if it was lost by the call before this one.
+        if let Some(error) = node.lost() {
             return Err(error);
         }
-        let Some(node) = self.nodes.get_mut(index) else {
-            // Indexes are those of nodes.
-            return Err(self.error(index, Failure::Unreachable("no such node".into())));
-        };
         let mut asking = Cmd::new();
         asking.arg("ASKING");
-        let before = node.link.connects();
-        let answer = node.link.call(call, is_asking.then_some(&asking)).await;
-        let made = node.link.connects().saturating_sub(before);
-        self.connects = self.connects.saturating_add(made);
-        self.last = (node.address.clone(), node.link.connection());
-        if let Err(StoreError {
-            failure: failure @ Failure::Unreachable(_),
-            ..
-        }) = &answer
-        {
-            let pause = tokio::spawn(tokio::time::sleep(self.pause));
-            node.lost = Some((failure.clone(), pause));
+        let before = link.connects();
+        let answer = link.call(call, is_asking.then_some(&asking)).await;
+        let made = link.connects().saturating_sub(before);
+        self.last = (node.address.clone(), link.connection());
+        let mut known = self.known.borrow_mut();
+        known.connects = known.connects.saturating_add(made);
+        let cause = match &answer {
+            Err(StoreError { failure, .. }) => match failure {
+                Failure::Unreachable(_) => Some(failure.clone()),
+                // To those that wait, which have sent nothing.
+                Failure::TimedOut(_) => Some(Failure::Unreachable(failure.to_string().into())),
+                _ => None,
+            },
+            Ok(_) => None,
+        };
+        if let Some(cause) = cause {
+            let pause = tokio::spawn(tokio::time::sleep(known.pause));
+            node.lost.replace(Some((cause, pause)));
         }
         answer
     }
+}
 
-    /// Why a node is left alone for the moment, if it is.
-    fn lost(&self, index: usize) -> Option<StoreError> {
-        let (failure, pause) = self.nodes.get(index)?.lost.as_ref()?;
-        (!pause.is_finished()).then(|| self.error(index, failure.clone()))
+impl Node {
+    /// Why it is left alone for the moment, if it is.
+    fn lost(&self) -> Option<StoreError> {
+        let lost = self.lost.borrow();
+        let (failure, pause) = lost.as_ref()?;
+        (!pause.is_finished()).then(|| StoreError {
+            server: self.address.clone(),
+            failure: failure.clone(),
+        })
+    }
+}
+
+impl Known {
+    fn new(options: &StoreOptions) -> Known {
+        let mut known = Known {
+            nodes: Vec::new(),
+            seeds: 0,
+            guide: 0,
+            places: HashMap::new(),
+            connects: 0,
+            // A cluster has only database 0.
+            connector: Connector::new(options, 0),
+            timeout: options.timeout,
+            pause: options.connect_timeout.min(MAX_PAUSE),
+        };
+        let first = Servers::new(&options.servers).current().clone();
+        for seed in core::iter::once(&first).chain(&options.servers) {
+            known.node(seed);
+        }
+        known.seeds = known.nodes.len();
+        known
     }
 
-    /// The index of the node with this address.
-    fn node(&mut self, address: &ServerAddress) -> usize {
-        if let Some(index) = self.nodes.iter().position(|node| node.address == *address) {
-            return index;
+    /// The node with this address.
+    fn node(&mut self, address: &ServerAddress) -> Rc<Node> {
+        let mut nodes = self.nodes.iter();
+        if let Some(node) = nodes.find(|node| node.address == *address) {
+            return node.clone();
         }
-        self.nodes.push(Node {
+        let node = Rc::new(Node {
             address: address.clone(),
-            link: Link::to(address, &self.connector, self.timeout),
-            lost: None,
+            link: Mutex::new(Link::to(address, &self.connector, self.timeout)),
+            lost: RefCell::default(),
         });
-        self.nodes.len().saturating_sub(1)
+        self.nodes.push(node.clone());
+        node
+    }
+
+    /// The node to ask for a shard.
+    fn node_of(&mut self, shard: &str) -> Rc<Node> {
+        let guide = self.nodes.get(self.guide).map(|node| &node.address);
+        let address = self.places.get(shard).or(guide).cloned();
+        // There are the seeds.
+        let nowhere = || ServerAddress::Unix("/".into());
+        self.node(&address.unwrap_or_else(nowhere))
     }
 
     /// Another node to ask: the guide, or who takes its place.
-    fn other_than(&mut self, unreachable: &[ServerAddress]) -> Option<usize> {
+    fn other_than(&mut self, unreachable: &[ServerAddress]) -> Option<Rc<Node>> {
         let count = self.nodes.len();
         let after = (0..count).map(|step| {
             let index = self.guide.saturating_add(step);
             index.checked_rem(count).unwrap_or_default()
         });
-        let mut candidates =
-            after.filter(|&it| !self.is_one_of(it, unreachable) && self.lost(it).is_none());
-        let other = candidates.next()?;
-        self.guide = other;
+        let mut candidates = after.filter_map(|index| Some((index, self.nodes.get(index)?)));
+        let (index, other) =
+            candidates.find(|(_, it)| !unreachable.contains(&it.address) && it.lost().is_none())?;
+        let other = other.clone();
+        self.guide = index;
         Some(other)
     }
 
-    fn is_one_of(&self, index: usize, addresses: &[ServerAddress]) -> bool {
-        let node = self.nodes.get(index);
-        node.is_some_and(|node| addresses.contains(&node.address))
-    }
-
-    fn note_place(&mut self, shard: &str, index: usize) {
-        let Some(Node { address, .. }) = self.nodes.get(index) else {
-            return;
-        };
+    fn note_place(&mut self, shard: &str, address: &ServerAddress) {
         if self.places.get(shard) != Some(address) {
             self.places.insert(shard.into(), address.clone());
             self.forget_nodes();
@@ -251,18 +282,10 @@ impl Cluster {
         self.nodes.retain(|node| {
             let is_seed = index < seeds;
             index = index.saturating_add(1);
-            is_seed || node.lost.is_none() || places.values().any(|it| *it == node.address)
+            let is_lost = node.lost.borrow().is_some();
+            is_seed || !is_lost || places.values().any(|it| *it == node.address)
         });
         self.guide = 0;
-    }
-
-    fn error(&self, index: usize, failure: Failure) -> StoreError {
-        let nowhere = || ServerAddress::Unix("/".into());
-        let node = self.nodes.get(index);
-        StoreError {
-            server: node.map_or_else(nowhere, |node| node.address.clone()),
-            failure,
-        }
     }
 }
 

@@ -69,8 +69,7 @@ impl Servers {
             })
         });
         for (primary, replica) in cluster.primaries.iter().zip(&cluster.replicas) {
-            let id: String = primary.ask(&["CLUSTER", "MYID"]).unwrap();
-            let replicate = ["CLUSTER", "REPLICATE", &id];
+            let replicate = ["CLUSTER", "REPLICATE", &id(primary)];
             wait("a primary that is known", || {
                 replica.ask::<String>(&replicate).is_ok()
             });
@@ -140,6 +139,51 @@ impl Servers {
             .find_map(|server| server.ask(&["CLUSTER", "KEYSLOT", &key]).ok())
             .unwrap()
     }
+}
+
+/// A slot on its way from one primary to another.
+pub(super) struct Migration<'c> {
+    slot: String,
+    pub(super) from: &'c Server,
+    pub(super) to: &'c Server,
+}
+
+impl<'c> Migration<'c> {
+    pub(super) fn begin(cluster: &'c Servers, shard: &Shard) -> Migration<'c> {
+        let from = cluster.owner(shard);
+        let migration = Migration {
+            slot: cluster.slot(shard).to_string(),
+            from: &cluster.primaries[from],
+            to: &cluster.primaries[(from + 1) % 3],
+        };
+        let (from, to) = (migration.from, migration.to);
+        migration.set_slot(to, &["IMPORTING", &id(from)]);
+        migration.set_slot(from, &["MIGRATING", &id(to)]);
+        migration
+    }
+
+    pub(super) fn move_keys(&self, keys: &[String]) {
+        for key in keys {
+            let port = self.to.port.to_string();
+            let command = ["MIGRATE", "127.0.0.1", &port, key, "0", "10000"];
+            let _: String = self.from.ask(&command).unwrap();
+        }
+    }
+
+    pub(super) fn end(self) {
+        for server in [self.to, self.from] {
+            self.set_slot(server, &["NODE", &id(self.to)]);
+        }
+    }
+
+    fn set_slot(&self, server: &Server, words: &[&str]) {
+        let command = [&["CLUSTER", "SETSLOT", &self.slot][..], words].concat();
+        let _: String = server.ask(&command).unwrap();
+    }
+}
+
+fn id(server: &Server) -> String {
+    server.ask(&["CLUSTER", "MYID"]).unwrap()
 }
 
 fn start_node(timeout: &str) -> Server {

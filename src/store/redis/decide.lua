@@ -1,6 +1,10 @@
 -- Decides on questions, one after the other, and charges what is admitted. Follows changes.lua.
 --
--- KEYS     the hashes of shards; all other keys are derived from them
+-- KEYS     the hashes of shards, in a cluster of one; all other keys are derived from them. The node
+--          that has them need not have all: if it is giving them away, what is gone is an error when
+--          it is used, and nothing is written before all that is to be written was read, but for the
+--          stream, which is the first. One that is given them cannot tell what is still to come from
+--          what there is not, and is not asked.
 -- ARGV     node, epoch for shards that have none, tag of its first position; the questions: for each
 --          its form, then for each of its counters the number of the key in its place, all in two
 --          bytes. For each shard: how many places it has, and for each place the size of its
@@ -178,11 +182,11 @@ local function keep(shard, life)
 end
 
 -- Does what push.lua does with a batch. Each of `charged` is a place with its sets and adds.
-local function apply(shard, charged, last, count, packed)
+local function apply(shard, charged, last)
   local stream, life = shard.base .. 's', LIFE / 2
   -- Whether it is time for what need not be done each time.
   local seldom = math.floor(shard.after / SELDOM) ~= math.floor(shard.before / SELDOM)
-  call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
+  call('HSET', shard.key, 'position', last)
   for _, of in ipairs(charged) do
     local place, sets, adds = of[1], of[2], of[3]
     local counts, left = shard.base .. place.name, place.left + place.size + CLOCKS
@@ -225,10 +229,11 @@ for _, shard in ipairs(shards) do
     shard.after = shard.before + #packed + OVERHEAD
     -- The tag is the time: another server gives an entry this sequence at another microsecond.
     local last = string.format('%.0f-%s%06d', shard.after, time[1], time[2])
-    -- The first write, as one that needs memory: if it is refused, nothing was done yet.
-    call('HSET', shard.key, 'position', last)
+    -- The first write, as one that needs memory, and of the only key that was not read: if it is
+    -- refused, nothing was done yet.
+    call('XADD', shard.base .. 's', last, 'node', node, 'count', count, 'changes', packed)
     written = true
-    local done, failure = pcall(apply, shard, charged, last, count, packed)
+    local done, failure = pcall(apply, shard, charged, last)
     if not done then
       -- Half of it cannot be taken back, so the epoch is given up, as in push.lua. With its code, the
       -- error would say that nothing was done.

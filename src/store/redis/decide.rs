@@ -62,24 +62,25 @@ impl Decider for Redis {
             failure: Failure::Unsupported(what),
             ..way.misunderstood("")
         };
-        if let Way::Cluster(_) = self.way {
-            let what = "synchronous mode with a Redis Cluster";
-            return Err(unsupported(&self.way, what));
-        }
         let asked = Asked::new(questions).ok_or_else(|| {
             let what = "more kinds of questions at once than 65535";
             unsupported(&self.way, what)
         })?;
         let shards = asked.shards.iter();
         let shards: Vec<_> = shards.map(|it| key::shard(&self.prefix, it)).collect();
+        if let (Way::Cluster(_), [_, _, ..]) = (&self.way, &*shards) {
+            let what = "questions about several shards of a Redis Cluster at once";
+            return Err(unsupported(&self.way, what));
+        }
+        // Without questions, any node will do.
+        let place = shards.first().cloned().unwrap_or_default();
         let mut call = self.decide.command(&shards);
         call.arg(node.to_string())
             .arg(proposed.to_string())
             .arg(proposed.0.get());
         asked.write(&mut call);
         let read = |value| asked.decided(questions, value);
-        // There is one server: it has all shards.
-        self.way.run("", &self.decide, call, read).await
+        self.way.run(&place, &self.decide, call, read).await
     }
 }
 

@@ -59,7 +59,7 @@ pub struct Redis {
 /// The way to whoever has the counts.
 #[derive(Debug)]
 enum Way {
-    One(Link),
+    One(Box<Link>),
     Cluster(Cluster),
 }
 
@@ -99,7 +99,9 @@ impl Strategy for Redis {
         Redis {
             way: match own.topology {
                 Topology::Cluster => Way::Cluster(Cluster::new(options)),
-                Topology::Single | Topology::Sentinel { .. } => Way::One(Link::new(options, own)),
+                Topology::Single | Topology::Sentinel { .. } => {
+                    Way::One(Box::new(Link::new(options, own)))
+                }
             },
             shards: own.shards(),
             prefix: own.prefix.clone(),
@@ -110,7 +112,8 @@ impl Strategy for Redis {
             decide: Script::new(
                 "decide.lua",
                 concat!(include_str!("changes.lua"), include_str!("decide.lua")),
-            ),
+            )
+            .finding_keys(),
             open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
             get_window: Script::new("get_window.lua", include_str!("get_window.lua")),
         }
@@ -241,6 +244,23 @@ impl Strategy for Redis {
 }
 
 impl Redis {
+    /// Another one for the same cluster, that can be used at the same time: both have one connection
+    /// to each node, on which one waits for the other. `None` without a cluster.
+    pub fn share(&self) -> Option<Redis> {
+        let Way::Cluster(cluster) = &self.way else {
+            return None;
+        };
+        Some(Redis {
+            way: Way::Cluster(cluster.clone()),
+            shards: self.shards,
+            prefix: self.prefix.clone(),
+            push: self.push.clone(),
+            decide: self.decide.clone(),
+            open_epoch: self.open_epoch.clone(),
+            get_window: self.get_window.clone(),
+        })
+    }
+
     fn shard_key(&self, shard: &Shard) -> String {
         key::shard(&self.prefix, shard)
     }

@@ -6,11 +6,14 @@ use super::connection::Link;
 use crate::store::error::{Failure, Refusal, StoreError};
 
 /// A script, which is one atomic step. The files say what they are given and answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) name: &'static str,
     code: &'static str,
     hash: String,
+    /// Whether a server that is being given the keys of a shard one by one can tell if it has all
+    /// that a call needs.
+    knows_its_keys: bool,
 }
 
 /// A command, which may be to run a script.
@@ -23,7 +26,20 @@ pub(super) struct Call<'s> {
 impl Script {
     pub(super) fn new(name: &'static str, code: &'static str) -> Script {
         let hash = redis::Script::new(code).get_hash().into();
-        Script { name, code, hash }
+        Script {
+            name,
+            code,
+            hash,
+            knows_its_keys: true,
+        }
+    }
+
+    /// The same, but a call names only some of its keys, and takes those that are missing for empty.
+    pub(super) fn finding_keys(self) -> Script {
+        Script {
+            knows_its_keys: false,
+            ..self
+        }
     }
 
     /// The command that runs the script on keys, to which the script's arguments are to be added.
@@ -40,6 +56,13 @@ impl Script {
             command,
             script: Some(self),
         }
+    }
+}
+
+impl Call<'_> {
+    /// Whether it may be sent to a server that is still being given the keys of the shard.
+    pub(super) fn may_be_sent_ahead(&self) -> bool {
+        self.script.is_none_or(|script| script.knows_its_keys)
     }
 }
 

@@ -16,13 +16,21 @@ use crate::store::error::StoreError;
 
 use WindowType::{Fixed, Sliding};
 
-/// Defines the tests of decisions for a fixture whose store decides.
+/// Defines the tests of decisions for a fixture whose store decides: about shards of several
+/// namespaces at once, or about one.
 macro_rules! decision_tests {
     ($fixture:ty) => {
         $crate::store::conformance::conformance_tests! { $fixture:
+            counters_of_a_question_may_be_in_several_shards,
+            decisions_follow_the_model,
+        }
+        $crate::store::conformance::decision_tests!($fixture, of one shard);
+    };
+    ($fixture:ty, of one shard) => {
+        $crate::store::conformance::conformance_tests! { $fixture:
             a_limit_admits_so_many_hits,
             what_was_decided_before_counts_in_the_same_call,
-            decisions_follow_the_model,
+            decisions_in_one_shard_follow_the_model,
             all_counters_are_charged_or_none,
             rejected_hits_are_charged_if_they_are_to,
             asking_charges_nothing_and_is_no_change,
@@ -30,7 +38,6 @@ macro_rules! decision_tests {
             a_counter_may_have_several_limits,
             decisions_on_decimals_and_large_counts_are_exact,
             any_bytes_may_be_asked_about,
-            counters_of_a_question_may_be_in_several_shards,
             a_shard_without_an_epoch_gets_the_proposed_one,
             what_is_charged_is_a_change_for_others,
             what_others_pushed_counts,

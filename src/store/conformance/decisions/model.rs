@@ -16,13 +16,12 @@ impl Random {
         values[self.below(values.len() as u64) as usize]
     }
 
-    fn question(&mut self) -> Question {
+    fn question(&mut self, namespaces: [&str; 2]) -> Question {
         let mut counters = Vec::new();
         // Each counter once.
-        for key in ["a", "b"] {
+        for (key, namespace) in ["a", "b"].into_iter().zip(namespaces) {
             for size in [size(100), MINUTE, HOUR, LONGEST] {
                 if self.below(6) == 0 {
-                    let namespace = if key == "a" { "api" } else { "web" };
                     counters.push(AskedCounter {
                         shard: shard(namespace),
                         ..counter(key, size, self.one_of(&[1000, 1000, 500, 1, 0, -300]))
@@ -50,6 +49,19 @@ impl Random {
 }
 
 pub(in crate::store) async fn decisions_follow_the_model<F: Fixture<Store: Decider>>(fixture: &F) {
+    follow_the_model(fixture, ["api", "web"]).await;
+}
+
+pub(in crate::store) async fn decisions_in_one_shard_follow_the_model<
+    F: Fixture<Store: Decider>,
+>(
+    fixture: &F,
+) {
+    follow_the_model(fixture, ["api", "api"]).await;
+}
+
+/// Asks about two keys, which are in these namespaces.
+async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [&str; 2]) {
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let mut random = Random(7);
@@ -71,7 +83,7 @@ pub(in crate::store) async fn decisions_follow_the_model<F: Fixture<Store: Decid
     let (mut refusals, mut admissions, mut weights) = (0, 0, 0);
     for _ in 0..150 {
         let count = random.below(20);
-        let questions: Vec<_> = (0..count).map(|_| random.question()).collect();
+        let questions: Vec<_> = (0..count).map(|_| random.question(namespaces)).collect();
         let decided = node.ask(&questions).await;
         assert_eq!(decided.answers.len(), questions.len());
         for (question, answer) in questions.iter().zip(&decided.answers) {

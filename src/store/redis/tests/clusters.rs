@@ -1,12 +1,12 @@
 //! Redis Clusters: who has a shard, and what becomes of it when that changes.
 
 use super::*;
-use crate::store::redis::cluster_testing::{Servers, connections, in_a_cluster};
+use crate::store::redis::cluster_testing::{Migration, Servers, connections, in_a_cluster};
 use crate::store::redis::key;
 use crate::store::strategy::Shard;
 use crate::store::tls_testing::{Authority, trusting};
 
-fn all_shards() -> impl Iterator<Item = Shard> {
+pub(super) fn all_shards() -> impl Iterator<Item = Shard> {
     let number = in_a_cluster(&[]).1.shards();
     (0..number).map(|number| Shard {
         number,
@@ -53,20 +53,6 @@ fn the_shards_of_a_namespace_are_spread_over_all_primaries() {
 fn a_slot_that_moves_takes_what_was_counted_with_it() {
     let cluster = Servers::start();
     let shard = shard("api");
-    let (from, slot) = (cluster.owner(&shard), cluster.slot(&shard).to_string());
-    let [from, to] = [&cluster.primaries[from], &cluster.primaries[(from + 1) % 3]];
-    let id = |server: &Server| server.ask::<String>(&["CLUSTER", "MYID"]).unwrap();
-    let set_slot = |server: &Server, words: &[&str]| {
-        let command = [&["CLUSTER", "SETSLOT", &slot][..], words].concat();
-        let _: String = server.ask(&command).unwrap();
-    };
-    let move_keys = |keys: &[String]| {
-        for key in keys {
-            let port = to.port.to_string();
-            let command = ["MIGRATE", "127.0.0.1", &port, key, "0", "10000"];
-            let _: String = from.ask(&command).unwrap();
-        }
-    };
     block_on(async {
         let mut node = join_cluster(&cluster).await;
         let mut other = join_cluster(&cluster).await;
@@ -74,8 +60,7 @@ fn a_slot_that_moves_takes_what_was_counted_with_it() {
         node.push(vec![hits("a", 1)]).await;
         other.push(vec![hits("a", 1)]).await;
 
-        set_slot(to, &["IMPORTING", &id(from)]);
-        set_slot(from, &["MIGRATING", &id(to)]);
+        let migration = Migration::begin(&cluster, &shard);
         // All keys are there still.
         node.push(vec![hits("a", 1)]).await;
         let next = Diff {
@@ -93,7 +78,7 @@ fn a_slot_that_moves_takes_what_was_counted_with_it() {
         assert_eq!(pushed.unwrap_err().failure, refused);
 
         // Some are here, and some there.
-        move_keys(&[counts(node.epoch, 7)]);
+        migration.move_keys(&[counts(node.epoch, 7)]);
         for _ in 0..2 {
             let number = node.number + 1;
             assert_eq!(failure(&mut node, number).await.failure, refused);
@@ -103,20 +88,18 @@ fn a_slot_that_moves_takes_what_was_counted_with_it() {
         let asked = late.store.push_diffs(&late.shard, &batch, 500).await;
         assert!(asked.unwrap_err().may_have_applied());
         // All are there, but the slot is still here.
-        move_keys(&[key::stream(SHARD, node.epoch), SHARD.into()]);
+        migration.move_keys(&[key::stream(SHARD, node.epoch), SHARD.into()]);
         for _ in 0..2 {
             node.push(vec![hits("a", 1)]).await;
             other.push(vec![hits("a", 1)]).await;
-            assert_eq!(from.ask::<i64>(&["DBSIZE"]).unwrap(), 0);
+            assert_eq!(migration.from.ask::<i64>(&["DBSIZE"]).unwrap(), 0);
         }
         assert_eq!(totals(&late.fetch().await), pairs(&[("a", 7)]));
         assert_eq!(node.read_all(&[(MINUTE, 7)]).await.len(), 1);
         assert_eq!(total(&mut node).await, 7);
 
         // Now it has moved.
-        for server in [to, from] {
-            set_slot(server, &["NODE", &id(to)]);
-        }
+        migration.end();
         node.push(vec![hits("a", 1), next]).await;
         other.push(vec![hits("a", 1)]).await;
         assert_eq!(total(&mut node).await, 9);

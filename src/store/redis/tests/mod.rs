@@ -1,6 +1,7 @@
 //! The suite for Redis, and what only Redis does.
 
 mod access;
+mod cluster_decisions;
 mod clusters;
 mod decisions;
 mod failures;
@@ -35,8 +36,9 @@ mod over_tls {
 }
 
 mod over_a_cluster {
-    use crate::store::conformance::conformance_tests;
+    use crate::store::conformance::{conformance_tests, decision_tests};
     conformance_tests!(super::super::cluster_testing::SharedCluster);
+    decision_tests!(super::super::cluster_testing::SharedCluster, of one shard);
 }
 
 mod over_a_unix_socket {
