@@ -11,11 +11,13 @@
 use strict;
 use warnings;
 
+use File::Temp qw(tempdir);
 use FindBin;
 use List::Util qw(sum0);
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
+use Certificate;
 use Node;
 use Postgres;
 
@@ -318,6 +320,38 @@ subtest 'a password' => sub {
     stop($lost);
     $postgres->sql('DROP OWNED BY locked');
     $postgres->sql('DROP ROLE locked');
+};
+
+subtest 'TLS' => sub {
+    with_postgres();
+    my $pem = tempdir('certificates-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+    issued_certificate($pem, '127.0.0.1');
+    my $ours  = "tls_certificate $pem/127.0.0.1.pem; tls_certificate_key $pem/127.0.0.1.key;";
+    my $roots = "tls_trusted_certificate $pem/roots.pem;";
+    $a->start(conf(store => "tls on; $ours $roots"));
+    $b->start(conf(store => 'tls on; tls_verify off;'));
+    $_->hit(hit => 'k') for $a, $b;
+    for my $node ($a, $b) {
+        $node->wait_for('an [error]', sub { $node->logged(qr/$lost.*does not support TLS/) });
+    }
+    is_deeply($postgres->totals('api'), {}, 'a server without TLS is told nothing');
+    $postgres->speak_tls("$pem/127.0.0.1", "$pem/roots.pem");
+    all_know(k => 2);
+    my $sessions = "FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) "
+        . "WHERE application_name LIKE 'ngx%'";
+    is($postgres->sql("SELECT bool_and(ssl) $sessions"), 't', 'all are encrypted');
+    cmp_ok($postgres->sql("SELECT count(client_dn) $sessions"), '>', 0, 'some have a certificate');
+
+    $a->reload(conf(store => 'tls on;'));
+    $a->wait_for('an [error]', sub { $a->logged(qr/$lost.*UnknownIssuer/) });
+    $a->reload(conf(store => "tls on; tls_name db.example; $roots"));
+    $a->hit(hit => 'k');
+    is($a->logged($lost), 2, 'it stays lost with another name');
+    $a->reload(conf(store => "tls on; $roots"));
+    all_know(k => 3);
+    is($a->logged($back), 2, 'and is back');
+    stop($lost);
+    $postgres->speak_tls;
 };
 
 subtest 'several servers, a database, a table, a socket' => sub {

@@ -432,14 +432,14 @@ ratelimit_namespace "api": sync_rate 0 needs a store
 
 
 
-=== sync_rate: with Postgres and TLS it is not supported by this version
+=== sync_rate: 0 with Postgres is not supported by this version
 --- http_config
     ratelimit_store pg { strategy postgres; tls on; } # here
-    ratelimit_namespace api { store pg; sync_rate 1; }
+    ratelimit_namespace api { store pg; sync_rate 0; }
 --- must_die
 --- error_log
-ratelimit_store "pg": tls on is not supported by this version
-expected "tls off", or strategy redis
+ratelimit_store "pg": strategy postgres with sync_rate 0 is not supported by this version
+expected a time as the sync_rate, or strategy redis
 
 
 

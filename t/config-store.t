@@ -1434,6 +1434,18 @@ expected host:port or [v6]:port
 
 
 
+=== tls: over the socket of Postgres
+--- http_config
+    strategy postgres;
+    server unix:/run/postgresql;
+    tls on; # here
+--- must_die
+--- error_log
+ratelimit_store "main": "tls on" goes with no server "unix:/run/postgresql"
+expected host:port or [v6]:port
+
+
+
 === tls_verify: neither on nor off
 --- http_config
     tls_verify optional;
@@ -1580,6 +1592,16 @@ key.pem" holds no certificate in PEM format
 --- error_log
 ratelimit_store "main": tls_certificate_key
 certificate.pem" holds no private key in PEM format
+
+
+
+=== tls_certificate: a file without one, for Postgres
+--- http_config
+    ratelimit_store main { strategy postgres; tls on; tls_certificate PEM/key.pem; tls_certificate_key PEM/key.pem; } # here
+--- must_die
+--- error_log
+ratelimit_store "main": tls_certificate
+key.pem" holds no certificate in PEM format
 
 
 
@@ -1859,6 +1881,19 @@ unexpected end of file, expecting "}"
     connect_timeout 0.5;
     timeout 250ms;
     tls off;
+
+
+
+=== a Postgres with TLS
+--- http_config
+    strategy postgres;
+    server db.example:5432;
+    tls on;
+    tls_verify on;
+    tls_name db.example;
+    tls_trusted_certificate PEM/certificate.pem;
+    tls_certificate PEM/certificate.pem;
+    tls_certificate_key PEM/key.pem;
 
 
 

@@ -67,6 +67,24 @@ shared_buffers = 16MB
 END
 }
 
+# Has it speak TLS with who wants that, with the certificate $path.pem and its $path.key; it looks at
+# certificates of clients if they have one, which must be by $roots. Without arguments, no longer.
+sub speak_tls {
+    my ($self, $path, $roots) = @_;
+    if (defined $path) {
+        my $data = "$self->{dir}/data";
+        system('cp', $path . '.pem', "$data/tls.pem") == 0 or die "cp fails\n";
+        system('cp', $path . '.key', "$data/tls.key") == 0 or die "cp fails\n";
+        system('cp', $roots, "$data/roots.pem") == 0 or die "cp fails\n";
+        system('chmod', '600', "$data/tls.key");
+        system(qw(chown postgres), map {"$data/$_"} qw(tls.pem tls.key roots.pem)) if $> == 0;
+        my %files = (ssl_cert_file => 'tls.pem', ssl_key_file => 'tls.key', ssl_ca_file => 'roots.pem');
+        $self->sql("ALTER SYSTEM SET $_ = '$files{$_}'") for sort keys %files;
+    }
+    $self->sql('ALTER SYSTEM SET ssl = ' . (defined $path ? 'on' : 'off'));
+    $self->sql('SELECT pg_reload_conf()');
+}
+
 sub write_file {
     my ($name, $text) = @_;
     open my $file, '>', $name or die "cannot write $name: $!\n";

@@ -251,9 +251,8 @@ impl MainConf {
                 return Err(Failure::At(origin.clone(), message));
             }
         }
-        if let (SyncMode::Periodic(_) | SyncMode::Synchronous, Some(store)) = (options.sync, store)
-        {
-            store.check_support(options.sync)?;
+        if let (SyncMode::Synchronous, Some(store)) = (options.sync, store) {
+            store.check_synchronous()?;
         }
         if let Some(warning) = namespace
             .window_sizes()
@@ -408,24 +407,17 @@ impl MainConf {
 }
 
 impl StoreConf {
-    /// Checks whether this version can sync with the store.
-    fn check_support(&self, sync: SyncMode) -> Result<(), Failure> {
-        let is_synchronous = sync == SyncMode::Synchronous;
-        let otherwise = "a time as the sync_rate, or a single Redis";
-        let (unsupported, expected) = match &self.options.strategy {
-            Strategy::Postgres(_) if self.options.tls.is_some() => {
-                ("tls on", "\"tls off\", or strategy redis")
-            }
-            Strategy::Postgres(_) if is_synchronous => {
-                ("strategy postgres with sync_rate 0", otherwise)
-            }
-            Strategy::Postgres(_) | Strategy::Redis(_) => return Ok(()),
+    /// Checks whether this version can ask the store before each request.
+    fn check_synchronous(&self) -> Result<(), Failure> {
+        let unsupported = match &self.options.strategy {
+            Strategy::Postgres(_) => "strategy postgres",
+            Strategy::Redis(_) => return Ok(()),
         };
         Err(Failure::At(
             self.origin.clone(),
             format!(
-                "ratelimit_store \"{}\": {unsupported} is not supported by this version: \
-                 expected {expected}",
+                "ratelimit_store \"{}\": {unsupported} with sync_rate 0 is not supported by this \
+                 version: expected a time as the sync_rate, or strategy redis",
                 self.name
             ),
         ))

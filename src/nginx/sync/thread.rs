@@ -151,6 +151,8 @@ impl Thread {
                 }
             }
             runtime.block_on(tasks);
+            // Connections that nobody needs any more take leave of their servers.
+            runtime.block_on(tokio::task::yield_now());
             // A name may still be looked up, which can take long.
             runtime.shutdown_background();
         });

@@ -10,13 +10,16 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
 
 use super::failure;
 use super::schema::{SchemaError, Tables};
+use super::tls::Secure;
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::{Credentials, PostgresOptions, Secret, StoreOptions};
 use crate::store::server::ServerAddress;
+use crate::store::tls::{TlsClient, TlsError};
 
 /// The way to a Postgres: its servers, and a connection to one of them.
 #[derive(Debug)]
@@ -32,7 +35,7 @@ pub(super) struct Link {
     tables: Tables,
     connect_timeout: Duration,
     timeout: Duration,
-    unsupported: Option<&'static str>,
+    tls: Option<Result<TlsClient, TlsError>>,
 }
 
 /// An established connection, on which nothing is under way.
@@ -41,8 +44,9 @@ pub(super) struct Connection {
     pub(super) client: Client,
     /// The prepared statements, each under its number in [`STATEMENTS`].
     statements: Vec<Statement>,
-    /// Moves bytes between `client` and the socket; ends when the connection does.
-    driver: JoinHandle<()>,
+    /// Moves bytes between `client` and the socket; ends when the connection does. `None`: it is to
+    /// take leave of the server before it ends, once `client` is gone.
+    driver: Option<JoinHandle<()>>,
 }
 
 /// A statement that is prepared on every connection.
@@ -106,7 +110,7 @@ impl Link {
             tables: Tables::new(&own.table),
             connect_timeout: options.connect_timeout,
             timeout: options.timeout,
-            unsupported: options.tls.is_some().then_some("tls with Postgres"),
+            tls: options.tls.as_ref().map(TlsClient::new),
         }
     }
 
@@ -147,9 +151,6 @@ impl Link {
 
     /// Tries each server once, from the present one on, until one accepts writes.
     async fn connect(&mut self) -> Result<Connection, StoreError> {
-        if let Some(what) = self.unsupported {
-            return Err(self.error(Failure::Unsupported(what)));
-        }
         let mut result = Err(self.error(Failure::Unreachable("no server".into())));
         for _ in 0..self.servers.len() {
             let attempt = match self.servers.get(self.server) {
@@ -163,8 +164,10 @@ impl Link {
                 }
                 Ok(Err(failure)) => failure::before_sending(failure),
                 Err(_) => {
+                    let with_tls = self.tls.as_ref().map_or("", |_| " with TLS");
                     let millis = self.connect_timeout.as_millis();
-                    Failure::Unreachable(format!("no connection within {millis} ms").into())
+                    let cause = format!("no connection{with_tls} within {millis} ms");
+                    Failure::Unreachable(cause.into())
                 }
             };
             result = Err(self.error(failure));
@@ -179,13 +182,21 @@ impl Link {
     }
 
     async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
-        // TLS goes here, around the stream: in place of NoTls below.
         match server {
             ServerAddress::Tcp { host, port } => {
                 let stream = TcpStream::connect((&**host, *port)).await;
                 let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-                self.introduce(stream.map_err(unreachable)?).await
+                let stream = stream.map_err(unreachable)?;
+                match &self.tls {
+                    None => self.introduce(stream, SslMode::Disable, NoTls).await,
+                    Some(Ok(client)) => {
+                        let tls = Secure { client, host };
+                        self.introduce(stream, SslMode::Require, tls).await
+                    }
+                    Some(Err(error)) => Err(Failure::Unreachable(error.to_string().into())),
+                }
             }
+            // Nobody listens between two processes of one machine: there is no TLS here.
             ServerAddress::Unix(path) => {
                 let stream = match UnixStream::connect(path).await {
                     Ok(stream) => Ok(stream),
@@ -194,34 +205,36 @@ impl Link {
                         .await
                         .map_err(|_| error),
                 };
-                self.introduce(stream.map_err(unreachable)?).await
+                let stream = stream.map_err(unreachable)?;
+                self.introduce(stream, SslMode::Disable, NoTls).await
             }
         }
     }
 
     /// Says who we are, finds out whether the server accepts writes, and makes everything ready.
-    async fn introduce<S>(&self, stream: S) -> Result<Connection, Failure>
+    async fn introduce<S, T>(&self, stream: S, mode: SslMode, tls: T) -> Result<Connection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: TlsConnect<S, Stream: Send + 'static>,
     {
         let mut config = Config::new();
         let Credentials { username, password } = &self.credentials;
         config
             .dbname(&*self.database)
             .user(username.as_ref().map_or("postgres", Secret::expose))
-            .ssl_mode(SslMode::Disable);
+            .ssl_mode(mode);
         if let Some(password) = password {
             config.password(password.expose());
         }
         let failure = |error: Error| self.failure(&error);
-        let (client, driver) = config.connect_raw(stream, NoTls).await.map_err(failure)?;
+        let (client, driver) = config.connect_raw(stream, tls).await.map_err(failure)?;
         let mut connection = Connection {
             client,
             statements: Vec::new(),
-            driver: tokio::spawn(async move {
+            driver: Some(tokio::spawn(async move {
                 // Whoever waits for an answer is told.
                 let _ = driver.await;
-            }),
+            })),
         };
         let client = &connection.client;
         let answer = client.simple_query(SETTINGS).await.map_err(failure)?;
@@ -268,13 +281,24 @@ impl Connection {
     }
 
     fn is_closed(&self) -> bool {
-        self.client.is_closed() || self.driver.is_finished()
+        self.client.is_closed() || self.driver.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.driver.abort();
+        if let Some(driver) = &self.driver {
+            driver.abort();
+        }
+    }
+}
+
+/// With TLS, a server logs each connection that ends without a word.
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(connection) = &mut self.current {
+            connection.driver = None;
+        }
     }
 }
 

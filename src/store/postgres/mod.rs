@@ -22,6 +22,7 @@ mod schema;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use core::num::NonZeroU64;
 

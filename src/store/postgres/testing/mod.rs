@@ -4,15 +4,17 @@ mod server;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
+use std::sync::OnceLock;
 
 pub(super) use self::server::{LOCKED, Server};
 use super::Postgres;
 use crate::store::conformance::Fixture;
 use crate::store::options::{
-    Credentials, PostgresOptions, Secret, StoreOptions, Strategy as Kind, TableName,
+    Credentials, PostgresOptions, Secret, StoreOptions, Strategy as Kind, TableName, TlsOptions,
 };
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Shard, Strategy};
+use crate::store::tls_testing::{Authority, trusting};
 
 /// The options of a store with these servers, in a schema of this name.
 pub(super) fn options(servers: &[ServerAddress], schema: &str) -> (StoreOptions, PostgresOptions) {
@@ -44,26 +46,38 @@ pub(super) fn secret(text: &str) -> Option<Secret> {
     Secret::parse(text.as_bytes())
 }
 
-/// A schema of the shared server.
+pub(super) fn with_tls(server: &Server, schema: &str, tls: TlsOptions) -> Postgres {
+    let (mut options, postgres) = options(&[server.tcp()], schema);
+    options.tls = Some(tls);
+    Postgres::new(&options, &postgres)
+}
+
+/// A schema of a shared server.
 pub(super) struct Schema {
+    server: &'static Server,
     pub(super) name: String,
 }
 
 impl Schema {
+    /// One of the server that most tests share.
     pub(super) fn new() -> Schema {
+        Schema::of(Server::shared())
+    }
+
+    fn of(server: &'static Server) -> Schema {
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let name = format!("test_{}", CREATED.fetch_add(1, Ordering::Relaxed));
-        Server::shared().ask(&format!("CREATE SCHEMA {name}"));
-        Schema { name }
+        server.ask(&format!("CREATE SCHEMA {name}"));
+        Schema { server, name }
     }
 
     pub(super) fn connect(&self) -> Postgres {
-        connect(Server::shared().tcp(), &self.name)
+        connect(self.server.tcp(), &self.name)
     }
 
     /// Puts the schema's name in place of `{}`, and asks the server.
     pub(super) fn ask(&self, query: &str) -> Vec<Vec<String>> {
-        Server::shared().ask(&query.replace("{}", &self.name))
+        self.server.ask(&query.replace("{}", &self.name))
     }
 
     fn flush(&self) {
@@ -106,6 +120,44 @@ impl Fixture for Tcp {
     }
 }
 
+/// A schema that is spoken to with TLS, each side having a certificate.
+pub(super) struct Tls {
+    schema: Schema,
+    options: &'static TlsOptions,
+}
+
+impl Fixture for Tls {
+    type Store = Postgres;
+
+    fn start() -> Tls {
+        static SHARED: OnceLock<(Server, TlsOptions)> = OnceLock::new();
+        let (server, options) = SHARED.get_or_init(|| {
+            let authority = Authority::new();
+            let certificate = authority.issue("127.0.0.1");
+            let server = Server::start_with_tls(&authority, &certificate, "clientcert=verify-ca");
+            let options = TlsOptions {
+                identity: Some(authority.issue("a client").identity()),
+                ..trusting(&authority)
+            };
+            (server, options)
+        });
+        let schema = Schema::of(server);
+        Tls { schema, options }
+    }
+
+    fn connect(&self) -> Postgres {
+        with_tls(self.schema.server, &self.schema.name, self.options.clone())
+    }
+
+    fn flush(&self) {
+        self.schema.flush();
+    }
+
+    fn forget_changes(&self, shard: &Shard) {
+        self.schema.forget_changes(shard);
+    }
+}
+
 /// A schema that is spoken to through the server's socket.
 pub(super) struct Unix(Schema);
 
@@ -117,7 +169,7 @@ impl Fixture for Unix {
     }
 
     fn connect(&self) -> Postgres {
-        connect(ServerAddress::Unix(Server::shared().socket()), &self.0.name)
+        connect(ServerAddress::Unix(self.0.server.socket()), &self.0.name)
     }
 
     fn flush(&self) {

@@ -15,6 +15,7 @@ use tokio_postgres::{Config, NoTls, SimpleQueryMessage};
 
 use crate::store::conformance::block_on;
 use crate::store::server::ServerAddress;
+use crate::store::tls_testing::{Authority, Certificate};
 
 /// A server on a port and a socket of its own, in a directory of its own. It ends with the value,
 /// and with this process in any case.
@@ -49,14 +50,52 @@ impl Server {
     /// Starts a server, which is ready then. `settings` are `name=value`.
     pub(in super::super) fn start(settings: &[&str]) -> Server {
         let template = template();
-        Server::start_in(new_dir(), settings, |data| {
+        Server::start_in(new_dir(), settings, &plain_rules(), |data| {
             run("cp", &["-a".as_ref(), template.as_ref(), data.as_ref()]);
+        })
+    }
+
+    /// Starts a server that only who speaks TLS may use, and whom the rule's `options` let in. It
+    /// has this certificate, and looks at those of its clients by the same authority.
+    pub(in super::super) fn start_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+        options: &str,
+    ) -> Server {
+        let template = template();
+        let settings = [
+            "ssl=on",
+            "ssl_ca_file=roots.pem",
+            "ssl_cert_file=certificate.pem",
+            "ssl_key_file=key.pem",
+            "log_disconnections=on",
+        ];
+        let rules = format!(
+            "hostssl all {LOCKED} 127.0.0.1/32 scram-sha-256 {options}
+\
+             hostssl all all 127.0.0.1/32 trust {options}
+"
+        );
+        Server::start_in(new_dir(), &settings, &rules, |data| {
+            run("cp", &["-a".as_ref(), template.as_ref(), data.as_ref()]);
+            for (name, content) in [
+                ("roots.pem", &authority.pem()),
+                ("certificate.pem", &certificate.pem),
+                ("key.pem", &certificate.key),
+            ] {
+                fs::write(data.join(name), content).unwrap();
+            }
+            let key = data.join("key.pem");
+            run("chmod", &["600".as_ref(), key.as_ref()]);
+            if is_root() {
+                run("chown", &["postgres".as_ref(), key.as_ref()]);
+            }
         })
     }
 
     /// Starts a replica of this server.
     pub(in super::super) fn start_replica(&self) -> Server {
-        Server::start_in(new_dir(), &[], |data| {
+        Server::start_in(new_dir(), &[], &plain_rules(), |data| {
             let port = self.port.to_string();
             let backup = program("pg_basebackup");
             let mut command = as_postgres(&backup);
@@ -77,17 +116,11 @@ impl Server {
         })
     }
 
-    fn start_in(dir: PathBuf, settings: &[&str], fill: impl Fn(&Path)) -> Server {
+    /// Starts a server in a directory; `rules` say who may come in through the port.
+    fn start_in(dir: PathBuf, settings: &[&str], rules: &str, fill: impl Fn(&Path)) -> Server {
         fill(&dir.join("data"));
-        let own = "pg_hba.conf";
-        fs::write(
-            dir.join("data").join(own),
-            format!(
-                "local all all trust\nhost all {LOCKED} 127.0.0.1/32 scram-sha-256\n\
-                 host all all 127.0.0.1/32 trust\nhost replication all 127.0.0.1/32 trust\n"
-            ),
-        )
-        .unwrap();
+        let rules = format!("local all all trust\n{rules}");
+        fs::write(dir.join("data/pg_hba.conf"), rules).unwrap();
         let mut settings: Vec<_> = settings.iter().map(ToString::to_string).collect();
         settings.push(format!("unix_socket_directories={}", dir.display()));
         let text = settings.join("\n") + "\n";
@@ -129,7 +162,7 @@ impl Server {
         false
     }
 
-    fn log(&self) -> String {
+    pub(in super::super) fn log(&self) -> String {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
@@ -246,6 +279,14 @@ impl Drop for Server {
         let _ = self.guard.wait();
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Who may come in without TLS.
+fn plain_rules() -> String {
+    format!(
+        "host all {LOCKED} 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n\
+         host replication all 127.0.0.1/32 trust\n"
+    )
 }
 
 fn send(signal: &str, process: &str) {

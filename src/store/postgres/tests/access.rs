@@ -178,16 +178,3 @@ fn a_node_has_one_connection() {
         assert_eq!((connections().as_str(), node.store.connects()), ("1", 1));
     });
 }
-
-#[test]
-fn tls_is_not_supported() {
-    let (mut options, postgres) = options(&[Server::shared().tcp()], PUBLIC);
-    options.tls = Some(TlsOptions {
-        verify: true,
-        name: None,
-        trusted_certificate: None,
-        identity: None,
-    });
-    let error = block_on(open(&mut Postgres::new(&options, &postgres))).unwrap_err();
-    assert!(matches!(error.failure, Failure::Unsupported(_)), "{error}");
-}

@@ -5,6 +5,7 @@ mod concurrency;
 mod failures;
 mod servers;
 mod tables;
+mod tls;
 
 use core::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::store::conformance::{
     MINUTE, Node, behind, block_on, hits, new_epoch, pairs, shard, since, totals,
 };
 use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::{Credentials, TableName, TlsOptions};
+use crate::store::options::{Credentials, TableName};
 use crate::store::proxy::Proxy;
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Diff, Pushed, Strategy};
@@ -22,6 +23,11 @@ use crate::store::strategy::{Diff, Pushed, Strategy};
 mod over_tcp {
     use crate::store::conformance::conformance_tests;
     conformance_tests!(super::super::testing::Tcp);
+}
+
+mod over_tls {
+    use crate::store::conformance::conformance_tests;
+    conformance_tests!(super::super::testing::Tls);
 }
 
 mod over_a_unix_socket {
