@@ -7,6 +7,7 @@ pub(super) mod handler;
 pub(super) mod headers;
 pub(super) mod metrics;
 mod respond;
+mod suspensions;
 pub(super) mod synchronous;
 pub(super) mod variables;
 

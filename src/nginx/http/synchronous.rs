@@ -4,30 +4,27 @@
 //! nginx calls the handler of a request that waits whenever something happens to it, so that the
 //! handler finds out where the request is: what it is suspended for is kept with the request.
 
-use core::cell::{Cell, RefCell};
-use core::ffi::c_void;
+use core::cell::Cell;
 use core::ptr::NonNull;
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use nginx_sys::{
-    NGX_AGAIN, NGX_DECLINED, NGX_OK, ngx_add_timer, ngx_connection_t, ngx_current_msec,
-    ngx_del_timer, ngx_event_t, ngx_handle_read_event, ngx_http_block_reading,
+    NGX_AGAIN, NGX_DECLINED, NGX_OK, ngx_handle_read_event, ngx_http_block_reading,
     ngx_http_core_run_phases, ngx_http_request_t, ngx_http_run_posted_requests,
-    ngx_http_test_reading, ngx_int_t, ngx_msec_t, ngx_pool_cleanup_add,
+    ngx_http_test_reading, ngx_int_t, ngx_pool_cleanup_add,
 };
-use ngx::http::HttpModuleMainConf as _;
 
 use super::super::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
-use super::super::guard::guard;
-use super::super::module::Module;
 use super::super::random::random_up_to;
-use super::super::sync::{self, Ask, OfEventLoop, Reply};
+use super::super::sync::{self, Ask, Reply};
 use super::super::time::NgxClock;
 use super::context::{Context, Response, Room, Slot};
 use super::handler;
-use crate::engine::{Answered, Asked, Asking, Attempt, Refusals, conclude, questions};
+use super::suspensions::{
+    SuspensionSlot, Suspensions, forget, now_millis, slot_of, with_suspensions,
+};
+use crate::engine::{Answered, Asked, Asking, Attempt, conclude, questions};
 use crate::policy::namespace::OnError;
 use crate::store::decision::{Answer, Question};
 use crate::table::Outcome;
@@ -36,8 +33,8 @@ const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 
 /// A request that is evaluated, and what stores have said of it so far.
-struct Suspension {
-    id: u64,
+pub(super) struct Suspension {
+    pub(super) id: u64,
     slot: Slot,
     rules: &'static RuleSet,
     settings: &'static Settings,
@@ -50,40 +47,15 @@ struct Suspension {
     /// The index of the part that is being asked.
     part: usize,
     /// When it is decided without the store, by nginx's monotonic clock in milliseconds.
-    deadline: u64,
+    pub(super) deadline: u64,
     on_error: OnError,
-    is_waiting: bool,
+    pub(super) is_waiting: bool,
     /// Whether a store has failed.
     has_failed: bool,
     /// The requests that wait: the one that asks, and others of the same main request that reached
     /// rules meanwhile.
     waiting: Vec<*mut ngx_http_request_t>,
 }
-
-/// All requests of this worker that are suspended, or were.
-struct Suspensions {
-    next_id: u64,
-    by_id: BTreeMap<u64, NonNull<Suspension>>,
-    /// Deadlines of those that wait, with their numbers.
-    deadlines: BTreeSet<(u64, u64)>,
-    timer: Option<Box<Timer>>,
-    refusals: Option<Refusals>,
-}
-
-struct Timer {
-    event: ngx_event_t,
-    /// The event's `data`, of which nginx logs the descriptor when it debugs events.
-    connection: ngx_connection_t,
-}
-
-/// Not a thread-local variable: see [`sync`].
-static SUSPENSIONS: OfEventLoop<RefCell<Suspensions>> = OfEventLoop(RefCell::new(Suspensions {
-    next_id: 0,
-    by_id: BTreeMap::new(),
-    deadlines: BTreeSet::new(),
-    timer: None,
-    refusals: None,
-}));
 
 /// Decides on a request some rules of which a store decides, or has it wait for that.
 #[cold]
@@ -93,7 +65,7 @@ pub(super) fn decide(
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
-    let suspensions = suspensions_of(request).ok_or(EvaluationError)?;
+    let suspensions = slot_of(request).ok_or(EvaluationError)?;
     if let Some(suspension) = suspensions.suspension() {
         return resume_or_wait(request, suspension);
     }
@@ -196,20 +168,13 @@ fn suspend(
     // memory the cleanup is.
     let cleanup = unsafe { ngx_pool_cleanup_add((*(*request).main).pool, 0).as_mut() };
     let cleanup = cleanup.ok_or(EvaluationError)?;
-    suspension.id = with_suspensions(|all| {
-        all.next_id = all.next_id.wrapping_add(1);
-        all.next_id
-    });
-    let (id, deadline) = (suspension.id, suspension.deadline);
+    suspension.id = with_suspensions(Suspensions::next_id);
+    let id = suspension.id;
     let suspension = NonNull::from(Box::leak(Box::new(suspension)));
     cleanup.handler = Some(forget);
     cleanup.data = suspension.as_ptr().cast();
     slot.set(suspension);
-    with_suspensions(|all| {
-        all.by_id.insert(id, suspension);
-        all.deadlines.insert((deadline, id));
-        all.set_timer();
-    });
+    with_suspensions(|all| all.add(suspension));
     // SAFETY: it was just made, and is freed by `forget` only.
     let suspension = unsafe { &mut *suspension.as_ptr() };
     if !suspension.ask() {
@@ -438,7 +403,7 @@ fn wake(id: u64) {
     with_suspensions(|all| all.end_wait(id));
     loop {
         let next = with_suspensions(|all| {
-            let mut suspension = *all.by_id.get(&id)?;
+            let mut suspension = all.known(id)?;
             // SAFETY: as above.
             let waiting = unsafe { &mut suspension.as_mut().waiting };
             (!waiting.is_empty()).then(|| waiting.remove(0))
@@ -455,145 +420,22 @@ fn wake(id: u64) {
     }
 }
 
-/// nginx's callback when a deadline has passed.
-unsafe extern "C" fn expired(_event: *mut ngx_event_t) {
-    guard((), || {
-        let now = now_millis();
-        while let Some(id) = with_suspensions(|all| all.next_expired(now)) {
-            let suspension = with_suspensions(|all| all.waiting(id));
-            if let Some(mut suspension) = suspension {
-                // SAFETY: as above.
-                let suspension = unsafe { suspension.as_mut() };
-                sync::set_down(suspension.decider());
-                suspension.fail();
-                wake(id);
-            }
-        }
-        with_suspensions(Suspensions::set_timer);
-    });
-}
-
-/// nginx's callback when a request ends: `data` is what it was suspended for.
-unsafe extern "C" fn forget(data: *mut c_void) {
-    guard((), || {
-        // SAFETY: as `suspend` made it; nginx calls this once.
-        let suspension = unsafe { Box::from_raw(data.cast::<Suspension>()) };
-        with_suspensions(|all| {
-            all.end_wait(suspension.id);
-            all.by_id.remove(&suspension.id);
-        });
-    });
+/// Decides on a request without its store, which has not answered in time.
+pub(super) fn time_out(id: u64) {
+    let suspension = with_suspensions(|all| all.waiting(id));
+    if let Some(mut suspension) = suspension {
+        // SAFETY: as above.
+        let suspension = unsafe { suspension.as_mut() };
+        sync::set_down(suspension.decider());
+        suspension.fail();
+        wake(id);
+    }
 }
 
 /// Decides about all requests that wait without their stores: nobody will answer them any more.
 pub(in super::super) fn fail_all() {
-    let ids: Vec<u64> = with_suspensions(|all| all.deadlines.iter().map(|(_, id)| *id).collect());
+    let ids = with_suspensions(|all| all.all_waiting());
     go_on(ids.into_iter().map(|id| (id, None)).collect());
-}
-
-fn with_suspensions<T>(callback: impl FnOnce(&mut Suspensions) -> T) -> T {
-    callback(&mut SUSPENSIONS.0.borrow_mut())
-}
-
-impl Suspensions {
-    /// A suspension that waits.
-    fn waiting(&self, id: u64) -> Option<NonNull<Suspension>> {
-        let suspension = self.by_id.get(&id).copied()?;
-        // SAFETY: those that are registered were not freed, and nobody changes them meanwhile.
-        unsafe { suspension.as_ref() }
-            .is_waiting
-            .then_some(suspension)
-    }
-
-    fn next_expired(&mut self, now: u64) -> Option<u64> {
-        let &(deadline, id) = self.deadlines.first()?;
-        if deadline > now {
-            return None;
-        }
-        self.deadlines.pop_first();
-        Some(id)
-    }
-
-    /// A suspension does not wait any more.
-    fn end_wait(&mut self, id: u64) {
-        if let Some(suspension) = self.by_id.get(&id) {
-            // SAFETY: as above.
-            let deadline = unsafe { suspension.as_ref() }.deadline;
-            self.deadlines.remove(&(deadline, id));
-            if self.deadlines.is_empty() {
-                self.set_timer();
-            }
-        }
-    }
-
-    /// Has [`expired`] called at the first deadline. A timer that nobody needs would keep a worker
-    /// that is to end.
-    fn set_timer(&mut self) {
-        let first = self.deadlines.first().map(|(deadline, _)| *deadline);
-        let timer = match (&mut self.timer, first) {
-            (Some(timer), _) => timer,
-            (None, None) => return,
-            (none, Some(_)) => none.insert(Timer::new()),
-        };
-        match first {
-            // One that is set fires earlier, and is set anew then.
-            Some(first) if timer.event.timer_set() == 0 => {
-                let after = first.saturating_sub(now_millis()).max(1);
-                // SAFETY: the event stays where it is; this is the thread of nginx's event loop.
-                unsafe { ngx_add_timer(&mut timer.event, after as ngx_msec_t) };
-            }
-            None if timer.event.timer_set() != 0 => {
-                // SAFETY: as above; it is set.
-                unsafe { ngx_del_timer(&mut timer.event) };
-            }
-            Some(_) | None => {}
-        }
-    }
-}
-
-impl Timer {
-    fn new() -> Box<Timer> {
-        // SAFETY: all-zero is a valid event, and a valid connection.
-        let mut timer: Box<Timer> = Box::new(unsafe { core::mem::zeroed() });
-        timer.connection.fd = -1;
-        timer.event.data = (&raw mut timer.connection).cast();
-        timer.event.handler = Some(expired);
-        // SAFETY: nginx has a cycle while it serves, whose log outlives its workers' timers.
-        timer.event.log = unsafe { (*nginx_sys::ngx_cycle).log };
-        timer
-    }
-}
-
-/// Where what a main request is suspended for is kept: null, or what [`suspend`] made.
-#[derive(Clone, Copy)]
-struct SuspensionSlot(NonNull<*mut Suspension>);
-
-impl SuspensionSlot {
-    fn set(self, suspension: NonNull<Suspension>) {
-        // SAFETY: the slot lives as long as the request, which is being called.
-        unsafe { self.0.write(suspension.as_ptr()) };
-    }
-
-    fn suspension<'s>(self) -> Option<&'s mut Suspension> {
-        // SAFETY: as above; `forget` frees it when the request has ended. Nobody else has it while a
-        // handler of the request is called.
-        unsafe { self.0.read().as_mut() }
-    }
-}
-
-fn suspensions_of(request: *mut ngx_http_request_t) -> Option<SuspensionSlot> {
-    // SAFETY: a request that has not ended has the configuration of its cycle.
-    let conf = Module::main_conf(unsafe { &*request })?;
-    // SAFETY: a request that has not ended has values for all variables of its configuration, which
-    // are zeroed when it begins. Nobody else uses `data` of this one.
-    let data = unsafe { &raw mut (*(*request).variables.add(conf.suspension_slot)).data };
-    NonNull::new(data.cast()).map(SuspensionSlot)
-}
-
-/// nginx's monotonic clock, as of this turn of the event loop.
-fn now_millis() -> u64 {
-    // SAFETY: nginx's own variable, in its own thread.
-    unsafe { ngx_current_msec as u64 }
 }
 
 fn monotonic() -> Duration {
