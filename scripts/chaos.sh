@@ -36,18 +36,20 @@
 # All other faults are in both: see scripts/chaos/Plan.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
-#   PORT           the first of eight ports. Default: eight that are free, from 21000 on
+#   PORT           the first of twelve ports. Default: twelve that are free, from 21000 on
 #   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it
 #                  (empty: the module is linked in); nothing is built then
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: scripts/chaos.sh [--seed N] [--plan] [MINUTES]"
+usage="usage: scripts/chaos.sh [--store redis|cluster] [--seed N] [--plan] [MINUTES]"
+store=redis
 seed=$((RANDOM * 32768 + RANDOM))
 minutes=1
 plan=
 while [ $# -gt 0 ]; do
     case $1 in
+        --store) [ $# -gt 1 ] || die "$usage"; store=$2; shift ;;
         --seed) [ $# -gt 1 ] || die "$usage"; seed=$2; shift ;;
         --plan) plan=yes ;;
         *) minutes=$1 ;;
@@ -55,8 +57,9 @@ while [ $# -gt 0 ]; do
     shift
 done
 [[ $seed =~ ^[0-9]+$ && $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$usage"
+[[ $store =~ ^(redis|cluster)$ ]] || die "$usage"
 
-chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes")
+chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes" "$store")
 [ -z "$plan" ] || exec perl "${chaos[@]}" plan
 
 # free_ports FIRST LAST COUNT: the first of so many free ports in a row.
@@ -78,9 +81,9 @@ if [ -z "${NGINX_BINARY:-}" ]; then
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
     NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
 fi
-PORT=${PORT:-$(free_ports $((21000 + RANDOM % 900)) 21999 8)}
+PORT=${PORT:-$(free_ports $((21000 + RANDOM % 900)) 21999 12)}
 
-say "seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
+say "$store, seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
     "$(redis-server --version | cut -d ' ' -f 1-3)"
 export PORT TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
 exec perl "${chaos[@]}"
