@@ -132,7 +132,7 @@ test_static() {
 
 prepare() {
     need_rust
-    need_packages curl perl openssl redis-server
+    need_packages curl perl openssl redis-server postgresql
     # Clients of the tests of HTTP/2, HTTP/3 and gRPC.
     need_packages nghttp2-client ngtcp2-client python3-grpcio
     # A clock that is wrong.

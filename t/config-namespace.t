@@ -433,17 +433,6 @@ expected "sync_rate off" or a time
 
 
 
-=== sync_rate: with Postgres it is not supported by this version
---- http_config
-    ratelimit_store pg { strategy postgres; } # here
-    ratelimit_namespace api { store pg; sync_rate 1; }
---- must_die
---- error_log
-ratelimit_store "pg": strategy postgres is not supported by this version
-expected strategy redis
-
-
-
 === sync_rate: a namespace in a Redis Cluster needs room for its shards
 --- http_config
     ratelimit_store many { strategy redis; cluster on; }

@@ -1249,7 +1249,7 @@ ratelimit_store "main": "table" is duplicate
 --- must_die
 --- error_log
 ratelimit_store "main": invalid table "counters; drop"
-expected name or schema.name, each 1 to 63 of A-Z, a-z, 0-9, "_", and no digit first
+expected name or schema.name, of A-Z, a-z, 0-9, "_", no digit first: a schema of 1 to 63, a name of 1 to 55
 
 
 
@@ -1270,6 +1270,15 @@ expected name or schema.name
 --- error_log
 ratelimit_store "main": invalid table "main.public.counters"
 expected name or schema.name
+
+
+
+=== table: too long for the names that begin with it
+--- http_config eval
+'table ' . 'x' x 56 . ';'
+--- must_die
+--- error_log
+a name of 1 to 55
 
 
 
@@ -1425,6 +1434,18 @@ expected host:port or [v6]:port
 
 
 
+=== tls: over the socket of Postgres
+--- http_config
+    strategy postgres;
+    server unix:/run/postgresql;
+    tls on; # here
+--- must_die
+--- error_log
+ratelimit_store "main": "tls on" goes with no server "unix:/run/postgresql"
+expected host:port or [v6]:port
+
+
+
 === tls_verify: neither on nor off
 --- http_config
     tls_verify optional;
@@ -1571,6 +1592,16 @@ key.pem" holds no certificate in PEM format
 --- error_log
 ratelimit_store "main": tls_certificate_key
 certificate.pem" holds no private key in PEM format
+
+
+
+=== tls_certificate: a file without one, for Postgres
+--- http_config
+    ratelimit_store main { strategy postgres; tls on; tls_certificate PEM/key.pem; tls_certificate_key PEM/key.pem; } # here
+--- must_die
+--- error_log
+ratelimit_store "main": tls_certificate
+key.pem" holds no certificate in PEM format
 
 
 
@@ -1850,6 +1881,19 @@ unexpected end of file, expecting "}"
     connect_timeout 0.5;
     timeout 250ms;
     tls off;
+
+
+
+=== a Postgres with TLS
+--- http_config
+    strategy postgres;
+    server db.example:5432;
+    tls on;
+    tls_verify on;
+    tls_name db.example;
+    tls_trusted_certificate PEM/certificate.pem;
+    tls_certificate PEM/certificate.pem;
+    tls_certificate_key PEM/key.pem;
 
 
 

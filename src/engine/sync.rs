@@ -4,6 +4,7 @@
 //! living node reaches the store once. What makes it so is told in [`crate::store::strategy`] (the
 //! store applies a batch once) and in [`crate::table::Lease`] (a batch is sent again as it was).
 
+use core::cell::Cell;
 use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -49,6 +50,8 @@ pub(super) struct ShardSync<'n, 'm> {
     counters: Vec<Counter>,
     /// How long the lease is taken for, in milliseconds.
     lifetime: u64,
+    /// When this worker is to purge next.
+    purge_at: Cell<MonotonicMillis>,
 }
 
 /// Where a cycle looks for changes, in this order: what changes behind it is for the next one.
@@ -94,6 +97,10 @@ pub enum SyncError {
 const MARGIN: Duration = Duration::from_secs(60);
 /// The most counters that are fetched at once.
 const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
+/// How long a store that has nothing more to purge is left alone, in milliseconds.
+const PURGE_PAUSE: u64 = 10_000;
+/// For how many counters that were pushed a store is asked once more, if it has more.
+const PURGE_SHARE: usize = Batch::MAX_DIFFS / 2;
 /// The most exchanges in one cycle: more than a full table needs, unless the store is not itself.
 const MAX_EXCHANGES: usize = 1 << 20;
 
@@ -119,6 +126,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             counts: *states.first().unwrap_or(state),
             counters: counters.clone(),
             lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
+            purge_at: Cell::new(MonotonicMillis(0)),
         };
         (0..shards).zip(states).map(of_one).collect()
     }
@@ -205,6 +213,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         mut search: Search,
         report: &mut Report,
     ) -> Result<(), SyncError> {
+        // Of the shards before this one.
+        let pushed_before = report.pushed;
         lease.set_windows(self.counters.iter().map(Counter::size))?;
         for _ in 0..MAX_EXCHANGES {
             if self.repair(lease, surroundings.now())? {
@@ -241,6 +251,30 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             if !more && !changes_left {
                 break;
             }
+        }
+        let pushed = report.pushed.saturating_sub(pushed_before);
+        self.purge(strategy, lease, surroundings, pushed).await
+    }
+
+    /// Has the store purge what has ended of the shard, if it was not asked to lately: about as much
+    /// as was `pushed`, at most, so that a store that has to be asked keeps up.
+    async fn purge(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        surroundings: &impl Surroundings,
+        pushed: usize,
+    ) -> Result<(), SyncError> {
+        if surroundings.monotonic() < self.purge_at.get() {
+            return Ok(());
+        }
+        for _ in 0..=pushed / PURGE_SHARE {
+            if !strategy.purge(&self.shard, surroundings.now()).await? {
+                let next = surroundings.monotonic().0.saturating_add(PURGE_PAUSE);
+                self.purge_at.set(MonotonicMillis(next));
+                break;
+            }
+            lease.renew(surroundings.monotonic(), self.lifetime)?;
         }
         Ok(())
     }

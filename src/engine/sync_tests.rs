@@ -49,6 +49,9 @@ struct Store {
     counts: BTreeMap<Name, i64>,
     changes: Vec<(u64, NodeId, Name)>,
     now: u64,
+    /// How often it was asked to purge, and how often it has something left.
+    purges: usize,
+    left: usize,
 }
 
 /// A store in memory.
@@ -217,8 +220,12 @@ impl Strategy for Memory {
         self.exchange(shard, |store| store.count(&name).total).await
     }
 
-    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        Ok(false)
+    async fn purge(&mut self, shard: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
+        let store = &mut *self.shards[usize::from(shard.number)].borrow_mut();
+        store.purges += 1;
+        let had_more = store.left > 0;
+        store.left = store.left.saturating_sub(1);
+        Ok(had_more)
     }
 }
 
@@ -612,6 +619,36 @@ fn a_zone_without_room_for_all_shards_has_none_of_them() {
     assert_eq!(error, RateLimitingError::TooManySynced { shards: 1 });
     assert!(error.to_string().contains("is synced: "), "{error}");
     assert!(namespace("small").synced(3).is_ok());
+}
+
+#[test]
+fn a_store_is_asked_to_purge_now_and_then_and_as_often_as_keeps_up() {
+    let (store, nodes) = cluster_with(3, 1);
+    let (node, lifetime) = (&nodes[0], Duration::from_millis(LIFETIME));
+    let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
+    let mut strategy = node.strategy.clone();
+    let purges = || [0, 1, 2].map(|shard: usize| store[shard].borrow().purges);
+    let mut purges_of_a_sync = |after: u64| {
+        node.time.monotonic.update(|now| now + after);
+        let before = purges();
+        let mut sync = Box::pin(syncer.sync(&mut strategy, node.time));
+        let waker = Waker::noop();
+        let result = sync.as_mut().poll(&mut Context::from_waker(waker));
+        assert!(matches!(result, Poll::Ready(Ok(Some(_)))), "{result:?}");
+        let after = purges();
+        [0, 1, 2].map(|shard| after[shard] - before[shard])
+    };
+    assert_eq!(purges_of_a_sync(0), [1; 3]);
+    assert_eq!(purges_of_a_sync(9_999), [0; 3]);
+    assert_eq!(purges_of_a_sync(1), [1; 3]);
+    (0..3).for_each(|shard: usize| store[shard].borrow_mut().left = 100);
+    assert_eq!(purges_of_a_sync(10_000), [1; 3]);
+    // There is more, but no reason to hurry.
+    assert_eq!(purges_of_a_sync(1), [1; 3]);
+    let keys = (0..u16::MAX).map(u16::to_ne_bytes);
+    let of_one = keys.filter(|key| Shard::number_of(key, 3) == 0);
+    of_one.take(250).for_each(|key| node.hit(&key, hits(1)));
+    assert_eq!(purges_of_a_sync(1), [2, 1, 1]);
 }
 
 #[test]

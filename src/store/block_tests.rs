@@ -227,8 +227,7 @@ fn wrong_words_are_told_what_would_be_right() {
     const TIME: &str = "a time from 1ms to 1d, such as 250ms or 0.25";
     const PREFIX: &str = "1 to 64 printable ASCII characters without blanks and braces, such as rl";
     const NUMBER: &str = "the number of a Redis database, such as 0";
-    const TABLE: &str =
-        "name or schema.name, each 1 to 63 of A-Z, a-z, 0-9, \"_\", and no digit first";
+    const TABLE: &str = "name or schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of 1 to 55";
     const NAME: &str = "a host's name or an IP address";
     let long = "x".repeat(65);
     for (directive, word, expected) in [
@@ -250,6 +249,7 @@ fn wrong_words_are_told_what_would_be_right() {
         ("table", "a.", TABLE),
         ("table", "a-b", TABLE),
         ("table", &long, TABLE),
+        ("table", &"x".repeat(56), TABLE),
         ("tls", "1", "on or off"),
         ("tls_name", "a b", NAME),
         ("tls_name", "a:1", NAME),

@@ -35,6 +35,8 @@ pub enum Failure {
     Disconnected(Box<str>),
     /// The answer makes no sense. Holds what is wrong with it.
     Misunderstood(Box<str>),
+    /// The server lacks something, or has another thing in its place. Holds what; nothing was done.
+    Unusable(Box<str>),
     /// The options ask for what this build cannot do. Holds what.
     Unsupported(&'static str),
 }
@@ -68,6 +70,7 @@ impl StoreError {
             Failure::Denied(_)
             | Failure::Failed(_)
             | Failure::Misunderstood(_)
+            | Failure::Unusable(_)
             | Failure::Unsupported(_) => false,
         }
     }
@@ -83,6 +86,7 @@ impl StoreError {
             | Failure::NoPrimary(_)
             | Failure::Denied(_)
             | Failure::Refused(_)
+            | Failure::Unusable(_)
             | Failure::Unsupported(_) => false,
         }
     }
@@ -106,6 +110,7 @@ impl fmt::Display for Failure {
             Failure::TimedOut(after) => write!(f, "did not answer ({} ms)", after.as_millis()),
             Failure::Disconnected(cause) => write!(f, "closed the connection ({cause})"),
             Failure::Misunderstood(cause) => write!(f, "is not understood ({cause})"),
+            Failure::Unusable(what) => write!(f, "cannot be used ({what})"),
             Failure::Unsupported(what) => write!(f, "cannot be used by this build ({what})"),
         }
     }

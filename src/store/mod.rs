@@ -3,7 +3,7 @@
 //! - [`options`], [`server`]: the settings of a datastore, and the addresses of its servers
 //! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong
 //! - [`tls`]: TLS, which each of them speaks
-//! - [`redis`]: Redis and Valkey
+//! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL
 //! - [`block`], `syntax`: how they are read from directives, and from words
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,10 @@ mod block_tests;
 pub(crate) mod conformance;
 pub mod error;
 pub mod options;
+#[cfg(not(loom))]
+pub mod postgres;
+#[cfg(all(test, not(loom)))]
+mod proxy;
 #[cfg(not(loom))]
 pub mod redis;
 pub mod server;

@@ -76,7 +76,8 @@ pub struct PostgresOptions {
 pub struct TableName {
     /// The schema; `None`: the first of the search path.
     pub schema: Option<Box<str>>,
-    /// The table's own name. Both match `[A-Za-z_][A-Za-z0-9_]{0,62}`.
+    /// The table's own name, of at most 55 characters, since those of others begin with it. Both
+    /// match `[A-Za-z_][A-Za-z0-9_]{0,62}`.
     pub name: Box<str>,
 }
 

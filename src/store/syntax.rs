@@ -99,7 +99,7 @@ pub(super) const PREFIX: Syntax<Box<str>> = Syntax {
 };
 
 pub(super) const TABLE: Syntax<TableName> = Syntax {
-    expected: "name or schema.name, each 1 to 63 of A-Z, a-z, 0-9, \"_\", and no digit first",
+    expected: "name or schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of 1 to 55",
     is_secret: false,
     read: |word| {
         let text = text(word)?;
@@ -107,7 +107,8 @@ pub(super) const TABLE: Syntax<TableName> = Syntax {
             Some((schema, name)) => (Some(schema), name),
             None => (None, &*text),
         };
-        let is_legal = is_identifier(name) && schema.is_none_or(is_identifier);
+        // Other tables have names that begin with this one, and all end at 63.
+        let is_legal = is_identifier(name) && name.len() <= 55 && schema.is_none_or(is_identifier);
         is_legal.then(|| TableName {
             schema: schema.map(Into::into),
             name: name.into(),

@@ -25,7 +25,7 @@ use super::zone::Zone;
 use crate::engine::{Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, SyncMode};
 use crate::policy::window::WindowSize;
-use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
+use crate::store::options::{StoreOptions, Strategy, Topology};
 use crate::table::{CounterTable, SyncState};
 
 pub(super) use directives::COMMANDS;
@@ -104,7 +104,6 @@ pub(super) struct SyncedNamespace {
     /// Whether it is this namespace that tells of the store, if several have it.
     pub(super) is_reporter: bool,
     pub(super) options: StoreOptions,
-    pub(super) redis: RedisOptions,
 }
 
 /// A place in a configuration file.
@@ -195,18 +194,13 @@ impl MainConf {
             },
             None => self.only_zone(namespace)?,
         };
-        let store = match &options.store {
-            Some(store) => match self.stores.iter().find(|it| it.name == *store) {
-                Some(store) => Some(store),
-                None => {
-                    return fail(format!(
-                        "{title}: unknown store \"{store}\": expected one that a \
-                         \"ratelimit_store\" block defines"
-                    ));
-                }
-            },
-            None => None,
-        };
+        let is_defined = |store: &str| self.stores.iter().any(|it| *it.name == *store);
+        if let Some(store) = options.store.as_ref().filter(|it| !is_defined(it)) {
+            return fail(format!(
+                "{title}: unknown store \"{store}\": expected one that a \"ratelimit_store\" block \
+                 defines"
+            ));
+        }
         for Use {
             origin,
             size,
@@ -228,9 +222,6 @@ impl MainConf {
                 "{title}: sync_rate 0 is not supported by this version: expected \"sync_rate off\" \
                  or a time"
             ));
-        }
-        if let (SyncMode::Periodic(_), Some(store)) = (options.sync, store) {
-            store.check_support()?;
         }
         if let Some(warning) = namespace
             .window_sizes()
@@ -327,24 +318,6 @@ impl MainConf {
     }
 }
 
-impl StoreConf {
-    /// Checks whether this version can sync with the store.
-    fn check_support(&self) -> Result<(), Failure> {
-        let unsupported = match &self.options.strategy {
-            Strategy::Postgres(_) => "strategy postgres",
-            Strategy::Redis(_) => return Ok(()),
-        };
-        Err(Failure::At(
-            self.origin.clone(),
-            format!(
-                "ratelimit_store \"{}\": {unsupported} is not supported by this version: \
-                 expected strategy redis",
-                self.name
-            ),
-        ))
-    }
-}
-
 impl NamespaceConf {
     /// Where it is defined, or else first used.
     fn origin(&self) -> Origin {
@@ -395,20 +368,19 @@ impl NamespaceConf {
     fn synced(&'static self, stores: &[StoreConf]) -> Option<SyncedNamespace> {
         let (period, namespace) = (self.period()?, self.namespace.get()?);
         let store = self.store(stores)?;
-        let Strategy::Redis(redis) = &store.options.strategy else {
-            return None;
-        };
         let StoreOptions {
             servers,
             connect_timeout,
             timeout,
             ..
         } = &store.options;
-        let attempts = match redis.topology {
-            Topology::Single => servers.len(),
+        let attempts = match &store.options.strategy {
             // Each sentinel, and the primary that it names; each seed node, and about as many that
             // they name.
-            Topology::Sentinel { .. } | Topology::Cluster => servers.len().saturating_mul(2),
+            Strategy::Redis(redis) if redis.topology != Topology::Single => {
+                servers.len().saturating_mul(2)
+            }
+            Strategy::Redis(_) | Strategy::Postgres(_) => servers.len(),
         };
         let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
         let exchange = connect_timeout
@@ -424,7 +396,6 @@ impl NamespaceConf {
             store: store.name.clone(),
             is_reporter: false,
             options: store.options.clone(),
-            redis: redis.clone(),
         })
     }
 }

@@ -17,9 +17,14 @@ use super::wake::Waker;
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::error::StoreError;
+use crate::store::options::Strategy as Kind;
+use crate::store::postgres::Postgres;
 use crate::store::redis::Redis;
-use crate::store::strategy::Strategy as _;
+use crate::store::strategy::Strategy;
 use crate::table::SyncState;
+
+/// After how many periods in which others synced a worker gives its connection up.
+const MAX_IDLE: u32 = 20;
 
 /// The background thread of a worker.
 pub(super) struct Thread {
@@ -111,7 +116,20 @@ impl Thread {
             let _at_end = at_end;
             let tasks = LocalSet::new();
             for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
-                tasks.spawn_local(serve(number, namespace, commands, results.clone()));
+                let results = results.clone();
+                tasks.spawn_local(async move {
+                    let options = &namespace.options;
+                    match &options.strategy {
+                        Kind::Redis(own) => {
+                            let connect = || Redis::new(options, own);
+                            serve(number, &namespace, connect, commands, results).await;
+                        }
+                        Kind::Postgres(own) => {
+                            let connect = || Postgres::new(options, own);
+                            serve(number, &namespace, connect, commands, results).await;
+                        }
+                    }
+                });
             }
             runtime.block_on(tasks);
             // A name may still be looked up, which can take long.
@@ -163,10 +181,11 @@ impl Thread {
     }
 }
 
-/// Does what is asked for of one namespace.
-async fn serve(
+/// Does what is asked for of one namespace. `connect` makes a strategy, which connects when used.
+async fn serve<S: Strategy>(
     number: usize,
-    namespace: SyncedNamespace,
+    namespace: &SyncedNamespace,
+    connect: impl Fn() -> S,
     mut commands: UnboundedReceiver<Command>,
     results: Results,
 ) {
@@ -176,11 +195,10 @@ async fn serve(
         lease_lifetime,
         period,
         ..
-    } = &namespace;
+    } = namespace;
     let Some(syncer) = Syncer::new(counters, sizes, *lease_lifetime) else {
         return;
     };
-    let mut store = Redis::new(&namespace.options, &namespace.redis);
     let note = |result: Result<Option<Report>, SyncError>| {
         // At once: when nginx looks at it, another worker may have been at the store since.
         let news = namespace
@@ -192,11 +210,23 @@ async fn serve(
             news: news.unwrap_or_default(),
         });
     };
+    let mut store = connect();
+    let mut turns_of_others: u32 = 0;
     while let Some(command) = commands.recv().await {
         match command {
             // All workers have a timer: the node syncs once in a period.
-            Command::Sync if syncer.is_fresh(*period, &System) => note(Ok(None)),
-            Command::Sync => note(syncer.sync(&mut store, &System).await),
+            Command::Sync if syncer.is_fresh(*period, &System) => {
+                turns_of_others = turns_of_others.saturating_add(1);
+                if turns_of_others == MAX_IDLE {
+                    // Closes the connection, so that a node has few.
+                    store = connect();
+                }
+                note(Ok(None));
+            }
+            Command::Sync => {
+                turns_of_others = 0;
+                note(syncer.sync(&mut store, &System).await);
+            }
             Command::Finish(until) => {
                 // The other half is for an exchange.
                 let begin = Instant::now();

@@ -17,7 +17,7 @@ mod cost_tests;
 mod failure;
 mod key;
 #[cfg(test)]
-mod proxy;
+mod one_answer;
 mod script;
 mod sentinel;
 mod servers;

@@ -225,12 +225,12 @@ fn any_seed_that_can_be_reached_will_do() {
 
 #[test]
 fn nodes_that_send_us_on_and_on_are_left() {
-    let mut next = proxy::with_one_answer("+OK");
+    let mut next = with_one_answer("+OK");
     for _ in 0..10 {
         let ServerAddress::Tcp { port, .. } = next else {
             unreachable!()
         };
-        next = proxy::with_one_answer(format!("-MOVED 1 :{port}"));
+        next = with_one_answer(format!("-MOVED 1 :{port}"));
     }
     let (options, redis) = in_a_cluster(&[next]);
     let error = block_on(open(&mut Redis::new(&options, &redis))).unwrap_err();

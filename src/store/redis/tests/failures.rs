@@ -168,7 +168,7 @@ fn what_servers_refuse_is_told_apart() {
         ),
         ("-NOSCRIPT No matching script.", other("NOSCRIPT")),
     ] {
-        let mut store = impatient(&[proxy::with_one_answer(line)]);
+        let mut store = impatient(&[with_one_answer(line)]);
         let error = block_on(open(&mut store)).unwrap_err();
         assert_eq!(error.failure, Failure::Refused(refusal), "{line}");
         assert!(error.is_transient() && !error.may_have_applied());
@@ -182,7 +182,7 @@ fn what_servers_refuse_is_told_apart() {
         (":1", true),
         ("nonsense", true),
     ] {
-        let mut store = impatient(&[proxy::with_one_answer(line)]);
+        let mut store = impatient(&[with_one_answer(line)]);
         let error = block_on(open(&mut store)).unwrap_err();
         assert_eq!(
             error.may_have_applied(),

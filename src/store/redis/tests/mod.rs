@@ -10,7 +10,7 @@ mod tls;
 
 use core::time::Duration;
 
-use super::proxy::{self, Proxy};
+use super::one_answer::with_one_answer;
 use super::testing::{Server, connect, options};
 use super::{Redis, Step};
 use crate::store::conformance::{
@@ -18,6 +18,7 @@ use crate::store::conformance::{
 };
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::{Credentials, RedisOptions, Secret, StoreOptions, Topology};
+use crate::store::proxy::Proxy;
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Batch, Diff, Pushed, Strategy};
 

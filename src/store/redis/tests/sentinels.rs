@@ -23,7 +23,7 @@ fn known_by_one(sentinel: &Server) -> Redis {
 fn naming(server: &Server) -> ServerAddress {
     let port = server.port.to_string();
     let length = port.len();
-    proxy::with_one_answer(format!("*2\r\n$9\r\n127.0.0.1\r\n${length}\r\n{port}"))
+    with_one_answer(format!("*2\r\n$9\r\n127.0.0.1\r\n${length}\r\n{port}"))
 }
 
 fn start_replica(primary: &Server) -> Server {
@@ -100,7 +100,7 @@ fn what_a_sentinel_says_that_makes_no_sense_is_an_error() {
         "*2\r\n$0\r\n\r\n$1\r\n1",
         "*2\r\n$1\r\na\r\n$2\r\n-1",
     ] {
-        let (options, redis) = known_by(&[proxy::with_one_answer(answer)]);
+        let (options, redis) = known_by(&[with_one_answer(answer)]);
         let error = block_on(open(&mut Redis::new(&options, &redis))).unwrap_err();
         let cause = "it answers something else".into();
         assert_eq!(error.failure, Failure::NoPrimary(cause), "{answer}");

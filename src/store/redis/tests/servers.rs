@@ -62,7 +62,7 @@ fn after_a_replica_the_next_server_is_asked_at_once() {
 #[test]
 fn without_its_primary_a_replica_is_left() {
     let server = Server::start(&[]);
-    let replica = proxy::with_one_answer("-MASTERDOWN Link with MASTER is down");
+    let replica = with_one_answer("-MASTERDOWN Link with MASTER is down");
     let mut store = impatient(&[replica, server.tcp()]);
     block_on(async {
         assert_eq!(open(&mut store).await, Ok(()));

@@ -1,4 +1,4 @@
-//! Servers that are not Redis: one that loses answers, and one that has only one answer.
+//! A server that passes everything on to a datastore, and loses answers when it is told to.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::{Read, Write};
@@ -6,8 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use super::testing::tcp;
-use crate::store::server::ServerAddress;
+use super::server::ServerAddress;
 
 /// Passes everything on between its clients and a server, until it is told to cut.
 pub(super) struct Proxy {
@@ -45,21 +44,8 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, cut: impl Fn() -> bool) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Starts a server that answers `PING` as it should, and anything else with `line`.
-pub(super) fn with_one_answer(line: impl Into<String>) -> ServerAddress {
-    let line: Arc<str> = line.into().into();
-    listen(move |mut client| {
-        let mut buffer = [0; 65536];
-        while let Ok(length @ 1..) = client.read(&mut buffer) {
-            let is_ping = buffer[..length].windows(4).any(|word| word == b"PING");
-            let answer = if is_ping { "+PONG" } else { &*line };
-            let _ = client.write_all(format!("{answer}\r\n").as_bytes());
-        }
-    })
-}
-
 /// Accepts connections, each in a thread of its own, for as long as the process lives.
-fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> ServerAddress {
+pub(super) fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> ServerAddress {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -68,5 +54,6 @@ fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> ServerAddress {
             thread::spawn(move || serve(client.unwrap()));
         }
     });
-    tcp(port)
+    let host = "127.0.0.1".into();
+    ServerAddress::Tcp { host, port }
 }

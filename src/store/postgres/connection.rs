@@ -1,0 +1,323 @@
+//! The connection to the one server that is used at a time: made when needed, dropped when in doubt.
+
+use core::time::Duration;
+use std::io;
+use std::path::Path;
+
+use futures_util::future::try_join_all;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::TlsConnect;
+use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
+
+use super::failure;
+use super::schema::{SchemaError, Tables};
+use super::tls::Secure;
+use crate::store::error::{Failure, Refusal, StoreError};
+use crate::store::options::{Credentials, PostgresOptions, Secret, StoreOptions};
+use crate::store::server::ServerAddress;
+use crate::store::tls::{TlsClient, TlsError};
+
+/// The way to a Postgres: its servers, and a connection to one of them.
+#[derive(Debug)]
+pub(super) struct Link {
+    servers: Vec<ServerAddress>,
+    /// The index of the server that is used, or tried next.
+    server: usize,
+    current: Option<Connection>,
+    /// How many connections there have been.
+    connects: u64,
+    credentials: Credentials,
+    database: Box<str>,
+    tables: Tables,
+    connect_timeout: Duration,
+    timeout: Duration,
+    tls: Option<Result<TlsClient, TlsError>>,
+}
+
+/// An established connection, on which nothing is under way.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) client: Client,
+    /// The prepared statements, each under its number in [`STATEMENTS`].
+    statements: Vec<Statement>,
+    /// Moves bytes between `client` and the socket; ends when the connection does.
+    driver: JoinHandle<()>,
+}
+
+/// A statement that is prepared on every connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Prepared {
+    Push,
+    Ask,
+    EndEpoch,
+    BeginEpoch,
+    Epoch,
+    Page,
+    Total,
+    Purge,
+}
+
+const STATEMENTS: [&str; 8] = [
+    include_str!("push.sql"),
+    include_str!("ask.sql"),
+    include_str!("end_epoch.sql"),
+    include_str!("begin_epoch.sql"),
+    include_str!("epoch.sql"),
+    include_str!("page.sql"),
+    include_str!("total.sql"),
+    include_str!("purge.sql"),
+];
+
+/// How a session differs from the server's defaults. Statements are planned once, and find rows by
+/// indexes, in their order, whatever the size of the tables at that time. Each statement sees what was committed before it.
+/// To wait for the disk would keep nothing that a crash of the server does not take anyway.
+const SETTINGS: &str = "SET application_name = 'ngx_http_rate_limiting_module';
+SET default_transaction_isolation = 'read committed';
+SET synchronous_commit = off;
+SET enable_seqscan = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SET enable_bitmapscan = off;
+SET enable_sort = off;
+SET jit = off;
+SET plan_cache_mode = force_generic_plan;
+SELECT current_setting('transaction_read_only'), current_setting('server_version_num')";
+
+/// Why an exchange ended without its answer.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Error(Error),
+    /// After a batch was sent, which may have been applied.
+    AfterPush(Error),
+    /// The answer was not what the statement of this name says.
+    Misunderstood(&'static str),
+}
+
+impl Link {
+    pub(super) fn new(options: &StoreOptions, own: &PostgresOptions) -> Link {
+        Link {
+            servers: options.servers.clone(),
+            server: 0,
+            current: None,
+            connects: 0,
+            credentials: options.credentials.clone(),
+            database: own.database.clone(),
+            tables: Tables::new(&own.table),
+            connect_timeout: options.connect_timeout,
+            timeout: options.timeout,
+            tls: options.tls.as_ref().map(TlsClient::new),
+        }
+    }
+
+    pub(super) fn connects(&self) -> u64 {
+        self.connects
+    }
+
+    /// Does `work` on a connection, once, within the time of an exchange. What fails ends the
+    /// connection: there may be more to come of it, or less than its state promises.
+    pub(super) async fn exchange<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&Connection) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        // Taken away, so that whatever ends this exchange early ends the connection too: a late
+        // answer must not be taken for that to a later statement.
+        let connection = match self.current.take() {
+            // One that was closed meanwhile would not have sent anything.
+            Some(connection) if !connection.is_closed() => connection,
+            _ => self.connect().await?,
+        };
+        let failure = match timeout(self.timeout, work(&connection)).await {
+            Ok(Ok(answer)) => {
+                self.current = Some(connection);
+                return Ok(answer);
+            }
+            Ok(Err(Fault::Error(error))) => self.failure(&error),
+            Ok(Err(Fault::AfterPush(error))) => failure::after_sending(self.failure(&error)),
+            Ok(Err(Fault::Misunderstood(what))) => Failure::Misunderstood(what.into()),
+            Err(_) => Failure::TimedOut(self.timeout),
+        };
+        let error = self.error(failure);
+        if error.failure == Failure::Refused(Refusal::ReadOnly) {
+            // Another server is the primary now.
+            self.move_on();
+        }
+        Err(error)
+    }
+
+    /// Tries each server once, from the present one on, until one accepts writes.
+    async fn connect(&mut self) -> Result<Connection, StoreError> {
+        let mut result = Err(self.error(Failure::Unreachable("no server".into())));
+        for _ in 0..self.servers.len() {
+            let attempt = match self.servers.get(self.server) {
+                Some(server) => timeout(self.connect_timeout, self.open(server)).await,
+                None => break,
+            };
+            let failure = match attempt {
+                Ok(Ok(connection)) => {
+                    self.connects = self.connects.saturating_add(1);
+                    return Ok(connection);
+                }
+                Ok(Err(failure)) => failure::before_sending(failure),
+                Err(_) => {
+                    let with_tls = self.tls.as_ref().map_or("", |_| " with TLS");
+                    let millis = self.connect_timeout.as_millis();
+                    let cause = format!("no connection{with_tls} within {millis} ms");
+                    Failure::Unreachable(cause.into())
+                }
+            };
+            result = Err(self.error(failure));
+            self.move_on();
+        }
+        result
+    }
+
+    fn move_on(&mut self) {
+        let next = self.server.saturating_add(1);
+        self.server = if next < self.servers.len() { next } else { 0 };
+    }
+
+    async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
+        match server {
+            ServerAddress::Tcp { host, port } => {
+                let stream = TcpStream::connect((&**host, *port)).await;
+                let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+                let stream = stream.map_err(unreachable)?;
+                match &self.tls {
+                    None => self.introduce(stream, SslMode::Disable, NoTls).await,
+                    Some(Ok(client)) => {
+                        let tls = Secure { client, host };
+                        self.introduce(stream, SslMode::Require, tls).await
+                    }
+                    Some(Err(error)) => Err(Failure::Unreachable(error.to_string().into())),
+                }
+            }
+            // Nobody listens between two processes of one machine: there is no TLS here.
+            ServerAddress::Unix(path) => {
+                let stream = match UnixStream::connect(path).await {
+                    Ok(stream) => Ok(stream),
+                    // As Postgres names the socket in a directory.
+                    Err(error) => UnixStream::connect(in_directory(path))
+                        .await
+                        .map_err(|_| error),
+                };
+                let stream = stream.map_err(unreachable)?;
+                self.introduce(stream, SslMode::Disable, NoTls).await
+            }
+        }
+    }
+
+    /// Says who we are, finds out whether the server accepts writes, and makes everything ready.
+    async fn introduce<S, T>(&self, stream: S, mode: SslMode, tls: T) -> Result<Connection, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: TlsConnect<S, Stream: Send + 'static>,
+    {
+        let mut config = Config::new();
+        let Credentials { username, password } = &self.credentials;
+        config
+            .dbname(&*self.database)
+            .user(username.as_ref().map_or("postgres", Secret::expose))
+            .ssl_mode(mode);
+        if let Some(password) = password {
+            config.password(password.expose());
+        }
+        let failure = |error: Error| self.failure(&error);
+        let (client, driver) = config.connect_raw(stream, tls).await.map_err(failure)?;
+        let mut connection = Connection {
+            client,
+            statements: Vec::new(),
+            driver: tokio::spawn(async move {
+                // Whoever waits for an answer is told.
+                let _ = driver.await;
+            }),
+        };
+        let client = &connection.client;
+        let answer = client.simple_query(SETTINGS).await.map_err(failure)?;
+        check_server(&answer)?;
+        self.tables
+            .provide(client)
+            .await
+            .map_err(|error| match error {
+                SchemaError::Failed(error) => self.failure(&error),
+                SchemaError::OtherShape(table) => Failure::Unusable(
+                    format!(
+                        "table {table} has another shape than ours: drop it, or use another name"
+                    )
+                    .into(),
+                ),
+            })?;
+        // The server is not to go on with what nobody waits for any more.
+        let millis = self.timeout.as_millis();
+        let limit = format!("SET statement_timeout = {millis}");
+        client.batch_execute(&limit).await.map_err(failure)?;
+        let statements = STATEMENTS.map(|statement| self.tables.fill(statement));
+        let prepared = statements.iter().map(|statement| client.prepare(statement));
+        connection.statements = try_join_all(prepared).await.map_err(failure)?;
+        Ok(connection)
+    }
+
+    fn failure(&self, error: &Error) -> Failure {
+        failure::of(error, &self.credentials, self.timeout)
+    }
+
+    fn error(&self, failure: Failure) -> StoreError {
+        // There is at least one.
+        let server = self.servers.get(self.server).cloned();
+        let server = server.unwrap_or_else(|| ServerAddress::Unix("/".into()));
+        StoreError { server, failure }
+    }
+}
+
+impl Connection {
+    /// A prepared statement.
+    pub(super) fn statement(&self, which: Prepared) -> Result<&Statement, Fault> {
+        let statement = self.statements.get(which as usize);
+        statement.ok_or(Fault::Misunderstood("no such statement"))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.client.is_closed() || self.driver.is_finished()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Fault::Error(error)
+    }
+}
+
+/// Whether the server that answered [`SETTINGS`] can be used.
+fn check_server(answer: &[SimpleQueryMessage]) -> Result<(), Failure> {
+    let mut rows = answer.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let row = rows.next();
+    let column = |column: usize| row.and_then(|row| row.try_get(column).ok().flatten());
+    if column(0) != Some("off") {
+        return Err(Failure::Refused(Refusal::ReadOnly));
+    }
+    let version: Option<u32> = column(1).and_then(|version| version.parse().ok());
+    if version < Some(130_000) {
+        return Err(Failure::Unsupported("PostgreSQL before 13"));
+    }
+    Ok(())
+}
+
+fn in_directory(path: &Path) -> std::path::PathBuf {
+    path.join(".s.PGSQL.5432")
+}
+
+fn unreachable(error: io::Error) -> Failure {
+    Failure::Unreachable(error.to_string().into())
+}

@@ -1,0 +1,136 @@
+//! How long a cycle with many changed keys takes, and how much room they need: measured, not judged,
+//! since that depends on the machine.
+//!
+//! `cargo test --release --no-default-features --features measure -- --nocapture postgres_takes`
+
+use core::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::testing::{Server, connect};
+use crate::policy::window::UnixMillis;
+use crate::store::conformance::{MINUTE, block_on, hits, shard, since};
+use crate::store::strategy::{Batch, Diff, Strategy};
+
+type Node = crate::store::conformance::Node<super::Postgres>;
+
+const KEYS: usize = 100_000;
+
+/// `count` keys from the key of this number on, which are 20 bytes long.
+/// They all expire at the same time, as those of a window do.
+fn batch(first: usize, count: usize, expires_in: Duration) -> Vec<Diff> {
+    let keys = first as u64 + 1..(first + count) as u64 + 1;
+    let keys = keys.map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let diffs = keys.map(|key| hits(&format!("{key:020}"), 1));
+    diffs.map(|diff| Diff { expires_in, ..diff }).collect()
+}
+
+/// One exchange; returns how many counters were fetched, and whether there are more.
+async fn push(node: &mut Node, diffs: Vec<Diff>) -> (usize, bool) {
+    if !diffs.is_empty() {
+        node.number += 1;
+    }
+    let batch = node.batch(node.number, diffs);
+    let push = node.store.push_diffs(&node.shard, &batch, Batch::MAX_DIFFS);
+    let (counts, position, has_more) = since(push.await.unwrap());
+    node.position = Some(position);
+    (counts.len(), has_more)
+}
+
+/// A cycle: all keys are pushed, and what others changed is fetched.
+async fn cycle(server: &Server, node: &mut Node, size: usize) -> usize {
+    let mut fetched = 0;
+    let left = Duration::from_secs_f64(3600.0 - now(server) % 3600.0 + 3600.0);
+    for first in (0..KEYS).step_by(size) {
+        fetched += push(node, batch(first, size.min(KEYS - first), left))
+            .await
+            .0;
+    }
+    loop {
+        let (counts, has_more) = push(node, vec![]).await;
+        fetched += counts;
+        if !has_more {
+            return fetched;
+        }
+    }
+}
+
+/// The server's time, in seconds.
+fn now(server: &Server) -> f64 {
+    let now = server.value("SELECT extract(epoch FROM clock_timestamp())");
+    now.parse().unwrap()
+}
+
+#[test]
+fn postgres_takes() {
+    let server = Server::start(&["shared_buffers=128MB"]);
+    let size_of = |table: &str| {
+        server.value(&format!(
+            "SELECT pg_size_pretty(pg_table_size('{table}')) || ' and indexes ' ||
+                pg_size_pretty(pg_indexes_size('{table}'))"
+        ))
+    };
+    block_on(async {
+        for size in [320, 500] {
+            let namespace = format!("batches-of-{size}");
+            let mut nodes = Vec::new();
+            for _ in 0..3 {
+                let store = connect(server.tcp(), "public");
+                nodes.push(Node::join(store, shard(&namespace)).await);
+            }
+            for (what, node) in [
+                ("push new keys", 0),
+                ("push the same keys, fetch", 1),
+                ("push the same keys, fetch", 0),
+                ("push the same keys, fetch", 1),
+            ] {
+                let node = &mut nodes[node];
+                let start = now(&server);
+                let fetched = cycle(&server, node, size).await;
+                let took = now(&server) - start;
+                println!(
+                    "batches of {size}: {what}: {KEYS} pushed, {fetched} fetched, {took:.2} s"
+                );
+            }
+            let three = &mut nodes[2];
+            let start = now(&server);
+            let mut fetched = 0;
+            loop {
+                let (counts, has_more) = push(three, vec![]).await;
+                fetched += counts;
+                if !has_more {
+                    break;
+                }
+            }
+            let took = now(&server) - start;
+            println!("batches of {size}: fetch alone: {fetched} fetched, {took:.2} s");
+            let start = now(&server);
+            let all = three.read_all(&[(MINUTE, 7)]).await.len();
+            let took = now(&server) - start;
+            println!("read all: {all} in {took:.2} s");
+            let start = now(&server);
+            join_all(nodes.iter_mut().map(|node| cycle(&server, node, size))).await;
+            let took = now(&server) - start;
+            println!("batches of {size}: 3 nodes at once: {KEYS} pushed by each, {took:.2} s");
+            println!("counters: {}", size_of("rl_counters"));
+            println!("changes: {}", size_of("rl_counters_changes"));
+            println!(
+                "updates in place: {}",
+                server.value(
+                    "SELECT n_tup_hot_upd || ' of ' || n_tup_upd FROM pg_stat_user_tables
+                     WHERE relname = 'rl_counters'"
+                )
+            );
+            let node = &mut nodes[0];
+            server.ask("UPDATE rl_counters_epochs SET ended_at = now()");
+            let start = now(&server);
+            let mut steps = 1;
+            while node.store.purge(&node.shard, UnixMillis(0)).await.unwrap() {
+                steps += 1;
+            }
+            let took = now(&server) - start;
+            println!("purge of {KEYS} counts: {steps} steps, {took:.2} s");
+            server.ask("VACUUM");
+        }
+    });
+}

@@ -1,0 +1,163 @@
+//! What the errors that Postgres answers mean.
+
+use core::error::Error as _;
+use core::time::Duration;
+use std::io;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::DbError;
+
+use crate::store::error::{Failure, Refusal};
+use crate::store::options::{Credentials, Secret};
+
+/// What an error of an exchange means, which could take `timeout`. What the server says of it is
+/// kept, but for details, which may hold keys, and for a user's name or a password.
+pub(super) fn of(error: &Error, credentials: &Credentials, timeout: Duration) -> Failure {
+    let Some(answer) = error.as_db_error() else {
+        let cause = chain(error);
+        return if error.is_closed() || is_io(error) {
+            Failure::Disconnected(cause)
+        } else if cause.starts_with("authentication error")
+            || cause.starts_with("invalid configuration")
+        {
+            // Such as a password that the server wants, and that there is not.
+            Failure::Denied(cause)
+        } else {
+            Failure::Misunderstood(cause)
+        };
+    };
+    let words = words(answer, credentials);
+    // Postgres undoes what fails, so that what it refuses was not begun.
+    match (answer.code().code(), answer.code().code().get(..2)) {
+        ("25006", _) => Failure::Refused(Refusal::ReadOnly),
+        // The server's own time for a statement, which is ours.
+        ("57014", _) => Failure::TimedOut(timeout),
+        ("57P03", _) => Failure::Refused(Refusal::Other(words)),
+        ("53200", _) => Failure::Refused(Refusal::OutOfMemory),
+        // It ends the connection, perhaps after the statement was done.
+        (_, Some("57" | "08")) => Failure::Disconnected(words),
+        // Too many connections, a full disk; a deadlock, a lock that is not to be had.
+        (_, Some("53" | "40" | "55")) => Failure::Refused(Refusal::Other(words)),
+        ("42501", _) | (_, Some("28")) => Failure::Denied(words),
+        // There is no such database.
+        ("3D000", _) => Failure::Unusable(words),
+        _ => Failure::Failed(words),
+    }
+}
+
+/// What a failure means where nothing was asked for yet: the connection was being made.
+pub(super) fn before_sending(failure: Failure) -> Failure {
+    match failure {
+        Failure::Disconnected(cause) | Failure::Misunderstood(cause) => Failure::Unreachable(cause),
+        Failure::TimedOut(after) => {
+            Failure::Unreachable(format!("no answer within {} ms", after.as_millis()).into())
+        }
+        // Such as a table that cannot be created.
+        Failure::Failed(cause) => Failure::Unusable(cause),
+        other => other,
+    }
+}
+
+/// What a failure means where a batch was sent before, and may have been applied.
+pub(super) fn after_sending(failure: Failure) -> Failure {
+    match failure {
+        Failure::Unreachable(cause) => Failure::Disconnected(cause),
+        Failure::Denied(cause) | Failure::Unusable(cause) => Failure::Failed(cause),
+        Failure::Refused(refusal) => Failure::Failed(refusal.to_string().into()),
+        other => other,
+    }
+}
+
+fn is_io(error: &Error) -> bool {
+    error.source().is_some_and(|cause| cause.is::<io::Error>())
+}
+
+/// An error and its causes: none holds what was sent.
+fn chain(error: &Error) -> Box<str> {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        // Some repeat their cause.
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text.into()
+}
+
+fn words(answer: &DbError, credentials: &Credentials) -> Box<str> {
+    let code = answer.code().code();
+    let message = without_name(answer.message(), credentials);
+    if is_secret(&message, credentials) {
+        return format!("SQLSTATE {code}").into();
+    }
+    format!("{message}, SQLSTATE {code}").into()
+}
+
+/// The server's words about who may not do what, with no name for the user.
+fn without_name(words: &str, credentials: &Credentials) -> String {
+    match &credentials.username {
+        Some(name) => words.replace(&format!(" \"{}\"", name.expose()), ""),
+        None => words.into(),
+    }
+}
+
+fn is_secret(words: &str, credentials: &Credentials) -> bool {
+    let Credentials { username, password } = credentials;
+    let mut secrets = [username, password].into_iter().flatten();
+    secrets.any(|secret: &Secret| words.contains(secret.expose()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_words_with_a_name_or_a_password_are_kept() {
+        let secret = |text: &str| Secret::parse(text.as_bytes());
+        let credentials = Credentials {
+            username: secret("alice"),
+            password: secret("hunter2"),
+        };
+        for (words, expected) in [
+            (
+                "password authentication failed for user \"alice\"",
+                Some("password authentication failed for user"),
+            ),
+            ("role \"alice\" does not exist", Some("role does not exist")),
+            ("alice may not", None),
+            ("hunter2", None),
+            (
+                "permission denied for table t",
+                Some("permission denied for table t"),
+            ),
+        ] {
+            let kept = without_name(words, &credentials);
+            let kept = (!is_secret(&kept, &credentials)).then_some(&*kept);
+            assert_eq!(kept, expected);
+        }
+    }
+
+    #[test]
+    fn what_follows_a_batch_may_have_applied_it() {
+        let cause = || "cause".into();
+        for failure in [
+            Failure::Unreachable(cause()),
+            Failure::Denied(cause()),
+            Failure::Unusable(cause()),
+            Failure::Refused(Refusal::OutOfMemory),
+            Failure::TimedOut(Duration::ZERO),
+        ] {
+            let after = after_sending(failure);
+            assert!(
+                matches!(
+                    after,
+                    Failure::Disconnected(_) | Failure::Failed(_) | Failure::TimedOut(_)
+                ),
+                "{after:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! PostgreSQL, 13 or newer: counts in a table, what changed in a log of batches, by statements.
+//!
+//! Four tables, which `schema.sql` describes. All are lost together, if at all: then there is no
+//! epoch, and the nodes restore what they know. A row of counters belongs to an epoch, so that a new
+//! epoch begins without counts; what is left of the old one is purged.
+//!
+//! A push is two statements that are sent at once: `push.sql` applies the batch if it is the next
+//! one, and `ask.sql` then judges by the node's number what became of it, and reads what changed.
+//!
+//! Changes have numbers that are given at the end of a batch, under a lock that is held until it is
+//! committed: they become visible in their order. Transaction ids do not: a reader would have to go
+//! back to the oldest that was open at its last look, which a long transaction of somebody else,
+//! even in another database, holds back for hours, and would be told everything since, each time.
+
+mod connection;
+#[cfg(all(test, feature = "measure"))]
+mod cost_tests;
+mod failure;
+mod push;
+mod schema;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use core::num::NonZeroU64;
+
+use futures_util::future::join;
+use tokio_postgres::{Error, Row};
+
+use self::connection::{Connection, Fault, Link, Prepared};
+use self::push::{Columns, ask, push, pushed};
+use super::error::StoreError;
+use super::options::{PostgresOptions, StoreOptions};
+use super::strategy::{Batch, Count, Epoch, Pushed, Shard, Strategy};
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+
+/// A Postgres of one server, or of several of which only one can be written to.
+#[derive(Debug)]
+pub struct Postgres {
+    link: Link,
+    /// How many rows of a kind are purged at once: fewer, while that takes too long.
+    purged: i64,
+}
+
+/// How far a reading of all counters is.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// An index into the windows.
+    window: usize,
+    /// The hash of the last key that was read of that window.
+    after: Vec<u8>,
+    /// How many counters the page is to have.
+    counters: usize,
+}
+
+impl Default for Step {
+    /// The first page is small: how long the keys are is not known yet.
+    fn default() -> Step {
+        Step {
+            window: 0,
+            after: Vec::new(),
+            counters: Batch::MAX_DIFFS / 5,
+        }
+    }
+}
+
+/// As many rows of a kind as are purged in some tens of milliseconds.
+const MAX_PURGED: i64 = 1000;
+/// How many batches of an epoch are kept for the nodes to catch up with.
+const KEPT_CHANGES: i64 = 10_000;
+
+impl Strategy for Postgres {
+    type Options = PostgresOptions;
+    type Step = Step;
+
+    fn new(options: &StoreOptions, own: &PostgresOptions) -> Postgres {
+        Postgres {
+            link: Link::new(options, own),
+            purged: MAX_PURGED,
+        }
+    }
+
+    fn connects(&self) -> u64 {
+        self.link.connects()
+    }
+
+    fn shards(&self) -> u16 {
+        1
+    }
+
+    async fn push_diffs(
+        &mut self,
+        shard: &Shard,
+        batch: &Batch,
+        limit: usize,
+    ) -> Result<Pushed, StoreError> {
+        let diffs = (!batch.diffs.is_empty()).then(|| Columns::of(&batch.diffs));
+        let exchange = async |connection: &Connection| {
+            let Some(diffs) = diffs else {
+                let rows = ask(connection, shard, batch, limit).await?;
+                return pushed(batch, &rows?);
+            };
+            // The statements are on their way together.
+            let push = push(connection, shard, batch, &diffs);
+            let (applied, asked) = join(push, ask(connection, shard, batch, limit)).await;
+            applied??;
+            pushed(batch, &asked?.map_err(Fault::AfterPush)?)
+        };
+        self.link.exchange(exchange).await
+    }
+
+    async fn open_epoch(
+        &mut self,
+        shard: &Shard,
+        instead_of: Option<Epoch>,
+        proposed: Epoch,
+    ) -> Result<Epoch, StoreError> {
+        let (namespace, number) = name(shard);
+        let exchange = async |connection: &Connection| {
+            let client = &connection.client;
+            if let Some(old) = instead_of {
+                let end = connection.statement(Prepared::EndEpoch)?;
+                let old = old.0.get().cast_signed();
+                client.execute(end, &[&namespace, &number, &old]).await?;
+            }
+            let begin = connection.statement(Prepared::BeginEpoch)?;
+            let new = proposed.0.get().cast_signed();
+            client.execute(begin, &[&namespace, &number, &new]).await?;
+            let present = connection.statement(Prepared::Epoch)?;
+            let row = client.query_opt(present, &[&namespace, &number]).await?;
+            let epoch = row.map(|row| epoch(&row)).transpose()?.flatten();
+            epoch.ok_or(Fault::Misunderstood("epoch.sql"))
+        };
+        self.link.exchange(exchange).await
+    }
+
+    async fn get_counters(
+        &mut self,
+        shard: &Shard,
+        epoch: Epoch,
+        windows: &[(WindowSize, u64)],
+        step: Step,
+    ) -> Result<(Vec<Count>, Option<Step>), StoreError> {
+        let Some(&(size, window)) = windows.get(step.window) else {
+            return Ok((Vec::new(), None));
+        };
+        let (namespace, number) = name(shard);
+        let limit = signed(step.counters);
+        let exchange = async |connection: &Connection| {
+            let page = connection.statement(Prepared::Page)?;
+            let rows = connection
+                .client
+                .query(
+                    page,
+                    &[
+                        &namespace,
+                        &number,
+                        &epoch.0.get().cast_signed(),
+                        &size.millis().cast_signed(),
+                        &window.cast_signed(),
+                        &step.after,
+                        &limit,
+                    ],
+                )
+                .await?;
+            let mut counts = Vec::with_capacity(rows.len());
+            for row in &rows {
+                counts.push(Count {
+                    key: row.try_get(0)?,
+                    size,
+                    window,
+                    total: Hits::from_thousandths(row.try_get(1)?),
+                });
+            }
+            let last = rows.last().map(|row| row.try_get(2)).transpose()?;
+            Ok((counts, last))
+        };
+        let (counts, last) = self.link.exchange(exchange).await?;
+        let next = match last {
+            Some(after) if counts.len() >= step.counters => Step {
+                after,
+                window: step.window,
+                counters: page_size(&counts).unwrap_or(step.counters),
+            },
+            _ => Step {
+                after: Vec::new(),
+                window: step.window.saturating_add(1),
+                counters: page_size(&counts).unwrap_or(step.counters),
+            },
+        };
+        let next = (next.window < windows.len()).then_some(next);
+        Ok((counts, next))
+    }
+
+    async fn get_window(
+        &mut self,
+        shard: &Shard,
+        key: &[u8],
+        size: WindowSize,
+        window: u64,
+    ) -> Result<Hits, StoreError> {
+        let (namespace, number) = name(shard);
+        let exchange = async |connection: &Connection| {
+            let total = connection.statement(Prepared::Total)?;
+            let size = size.millis().cast_signed();
+            let window = window.cast_signed();
+            let row = connection
+                .client
+                .query_opt(total, &[&namespace, &number, &size, &window, &key])
+                .await?;
+            match row {
+                Some(row) => Ok(Hits::from_thousandths(row.try_get(0)?)),
+                None => Ok(Hits::ZERO),
+            }
+        };
+        self.link.exchange(exchange).await
+    }
+
+    /// Goes by the server's clock, and purges for all namespaces.
+    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
+        let limit = self.purged;
+        self.purged = (limit / 2).max(1);
+        let exchange = async |connection: &Connection| {
+            let purge = connection.statement(Prepared::Purge)?;
+            let row = connection
+                .client
+                .query_one(purge, &[&limit, &KEPT_CHANGES])
+                .await?;
+            let mut has_more = false;
+            for column in 0..row.len() {
+                has_more |= row.try_get::<_, i64>(column)? >= limit;
+            }
+            Ok(has_more)
+        };
+        let has_more = self.link.exchange(exchange).await?;
+        self.purged = MAX_PURGED;
+        Ok(has_more)
+    }
+}
+
+fn name(shard: &Shard) -> (&str, i32) {
+    (&*shard.namespace, i32::from(shard.number))
+}
+
+fn epoch(row: &Row) -> Result<Option<Epoch>, Error> {
+    let epoch: i64 = row.try_get("epoch")?;
+    Ok(NonZeroU64::new(epoch.cast_unsigned()).map(Epoch))
+}
+
+/// How many counters a page may have after this one, for keys of about the same length; `None` if
+/// it is empty.
+fn page_size(page: &[Count]) -> Option<usize> {
+    let bytes: usize = page.iter().map(|count| count.key.len()).sum();
+    let length = bytes.checked_div(page.len())?;
+    let counters = (2 * Batch::MAX_KEY_BYTES).checked_div(length)?;
+    Some(counters.clamp(1, Batch::MAX_DIFFS))
+}
+
+fn signed(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX - 1)
+}

@@ -1,0 +1,60 @@
+-- Removes some of what is not needed any more, of all namespaces: counts that have expired, old
+-- changes, nodes that are gone, and all of an epoch that has ended. Answers how much of each.
+--
+-- $1 the most of each, $2 how many changes of an epoch are kept
+--
+-- It waits for no node that pushes. Changes go from the oldest on, without a gap: whoever knows the
+-- oldest one that is left has missed none.
+WITH gone_counters AS (
+    DELETE FROM {counters} WHERE ctid = ANY (ARRAY (
+        SELECT ctid FROM {counters} WHERE expires_at < now()
+        ORDER BY expires_at LIMIT $1::bigint FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+), gone_with_epoch AS (
+    DELETE FROM {counters} WHERE ctid = ANY (ARRAY (
+        SELECT old.ctid FROM {epochs} AS e CROSS JOIN LATERAL (
+            SELECT ctid FROM {counters}
+            -- Those of the first statement are its own.
+            WHERE epoch = e.epoch AND expires_at >= now()
+            ORDER BY window_size LIMIT $1 FOR UPDATE SKIP LOCKED
+        ) AS old
+        WHERE e.ended_at IS NOT NULL
+        LIMIT $1
+    ))
+    RETURNING 1
+), gone_changes AS (
+    DELETE FROM {changes} WHERE ctid = ANY (ARRAY (
+        SELECT old.ctid FROM {epochs} AS e CROSS JOIN LATERAL (
+            SELECT ctid FROM {changes}
+            WHERE epoch = e.epoch
+                AND (e.ended_at IS NOT NULL OR number < e.changes - $2::bigint)
+            ORDER BY number LIMIT $1 FOR UPDATE
+        ) AS old
+        LIMIT $1
+    ))
+    RETURNING 1
+), gone_nodes AS (
+    DELETE FROM {nodes} WHERE ctid = ANY (ARRAY (
+        SELECT old.ctid FROM {epochs} AS e CROSS JOIN LATERAL (
+            SELECT ctid FROM {nodes}
+            WHERE epoch = e.epoch AND (e.ended_at IS NOT NULL OR expires_at < now())
+            LIMIT $1 FOR UPDATE SKIP LOCKED
+        ) AS old
+        LIMIT $1
+    ))
+    RETURNING 1
+), gone_epochs AS (
+    -- Not at once: a batch for it may still be under way.
+    DELETE FROM {epochs} AS e
+    WHERE ended_at < now() - interval '1 hour'
+        AND NOT EXISTS (SELECT FROM {counters} WHERE epoch = e.epoch)
+        AND NOT EXISTS (SELECT FROM {changes} WHERE epoch = e.epoch)
+        AND NOT EXISTS (SELECT FROM {nodes} WHERE epoch = e.epoch)
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM gone_counters) AS expired,
+    (SELECT count(*) FROM gone_with_epoch) AS counters,
+    (SELECT count(*) FROM gone_changes) AS changes,
+    (SELECT count(*) FROM gone_nodes) AS nodes,
+    (SELECT count(*) FROM gone_epochs) AS epochs

@@ -1,0 +1,168 @@
+//! A push: a batch as a statement takes it, and what is answered.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use tokio_postgres::{Error, Row};
+
+use super::connection::{Connection, Fault, Prepared};
+use super::{epoch, name, signed};
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+use crate::store::strategy::{Batch, Changes, Count, Diff, Position, Pushed, Shard};
+
+/// For how long a node is remembered at least: as `ask.sql` has it.
+const NODE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest that anything is kept.
+const MAX_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+
+/// Sends a batch, to be applied. The outer errors are of this side.
+pub(super) async fn push(
+    connection: &Connection,
+    shard: &Shard,
+    batch: &Batch,
+    diffs: &Columns<'_>,
+) -> Result<Result<u64, Error>, Fault> {
+    let (namespace, number) = name(shard);
+    let push = connection.statement(Prepared::Push)?;
+    let result = connection
+        .client
+        .execute(
+            push,
+            &[
+                &namespace,
+                &number,
+                &batch.epoch.0.get().cast_signed(),
+                &batch.node.to_string(),
+                &batch.number.cast_signed(),
+                // Nothing comes before 0, and no number is as large as what this makes of it.
+                &batch.number.wrapping_sub(1).cast_signed(),
+                &diffs.node_life,
+                &diffs.sizes,
+                &diffs.windows,
+                &diffs.keys,
+                &diffs.thousandths,
+                &diffs.lives,
+            ],
+        )
+        .await;
+    Ok(result)
+}
+
+pub(super) async fn ask(
+    connection: &Connection,
+    shard: &Shard,
+    batch: &Batch,
+    limit: usize,
+) -> Result<Result<Vec<Row>, Error>, Fault> {
+    let (namespace, number) = name(shard);
+    let ask = connection.statement(Prepared::Ask)?;
+    let position = batch.position.map(|Position(words)| words);
+    // One of another epoch says nothing of this one.
+    let position = position.filter(|[_, epoch]| *epoch == batch.epoch.0.get());
+    let position = position.map(|[number, _]| number.cast_signed());
+    let result = connection
+        .client
+        .query(
+            ask,
+            &[
+                &namespace,
+                &number,
+                &batch.epoch.0.get().cast_signed(),
+                &batch.node.to_string(),
+                &position,
+                &signed(limit),
+            ],
+        )
+        .await;
+    Ok(result)
+}
+
+/// Reads the answer of `ask.sql`.
+pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
+    let misunderstood = || Fault::Misunderstood("ask.sql");
+    let Some(first) = rows.first() else {
+        return Ok(Pushed::NoEpoch);
+    };
+    let present = epoch(first)?.ok_or_else(misunderstood)?;
+    if present != batch.epoch {
+        return Ok(Pushed::OtherEpoch(present));
+    }
+    if first.try_get::<_, i64>("number")? != batch.number.cast_signed() {
+        return Ok(Pushed::Lost);
+    }
+    let number: i64 = first.try_get("position")?;
+    let position = Position([number.cast_unsigned(), present.0.get()]);
+    let now: i64 = first.try_get("now")?;
+    let now = UnixMillis(u64::try_from(now).map_err(|_| misunderstood())?);
+    if !first.try_get::<_, bool>("is_known")? {
+        let changes = Changes::Behind { position };
+        return Ok(Pushed::Applied { changes, now });
+    }
+    let mut counts = Vec::new();
+    for row in rows {
+        // Nothing changed, if there is no key.
+        if let Some(key) = row.try_get::<_, Option<Vec<u8>>>("key")? {
+            let size = row.try_get::<_, i64>("window_size")?.cast_unsigned();
+            let window: i64 = row.try_get("window_number")?;
+            counts.push(Count {
+                key,
+                size: WindowSize::from_millis(size).ok_or_else(misunderstood)?,
+                window: window.cast_unsigned(),
+                total: Hits::from_thousandths(row.try_get("thousandths")?),
+            });
+        }
+    }
+    let changes = Changes::Since {
+        counts,
+        position,
+        has_more: first.try_get("has_more")?,
+    };
+    Ok(Pushed::Applied { changes, now })
+}
+
+/// Diffs as arrays, each counter once, in the order in which its row is locked.
+pub(super) struct Columns<'a> {
+    node_life: i64,
+    sizes: Vec<i64>,
+    windows: Vec<i64>,
+    keys: Vec<&'a [u8]>,
+    thousandths: Vec<i64>,
+    lives: Vec<i64>,
+}
+
+impl Columns<'_> {
+    pub(super) fn of(diffs: &[Diff]) -> Columns<'_> {
+        let mut counters: BTreeMap<_, (i64, Duration)> = BTreeMap::new();
+        for diff in diffs {
+            let counter = (diff.size, diff.window, diff.key.as_slice());
+            let (sum, life) = counters.entry(counter).or_default();
+            *sum = sum.saturating_add(diff.diff.thousandths());
+            *life = diff.expires_in.max(*life);
+        }
+        let longest = counters.values().map(|(_, life)| *life).max();
+        let longest = longest.unwrap_or_default().max(NODE_LIFE);
+        let mut columns = Columns {
+            // A day longer than its counts: what a node sends again after it was forgotten is of
+            // windows that do not matter any more.
+            node_life: millis(longest.saturating_add(NODE_LIFE)),
+            sizes: Vec::with_capacity(counters.len()),
+            windows: Vec::with_capacity(counters.len()),
+            keys: Vec::with_capacity(counters.len()),
+            thousandths: Vec::with_capacity(counters.len()),
+            lives: Vec::with_capacity(counters.len()),
+        };
+        for ((size, window, key), (sum, life)) in counters {
+            columns.sizes.push(size.millis().cast_signed());
+            columns.windows.push(window.cast_signed());
+            columns.keys.push(key);
+            columns.thousandths.push(sum);
+            columns.lives.push(millis(life));
+        }
+        columns
+    }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.min(MAX_LIFE).as_millis()).unwrap_or(i64::MAX)
+}

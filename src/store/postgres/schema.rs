@@ -1,0 +1,172 @@
+//! The tables: their names, what they are like, and how they come to be.
+
+use tokio_postgres::{Client, Error, SimpleQueryMessage};
+
+use crate::store::options::TableName;
+
+/// What `CREATE TABLE` says of all tables; the README has the same.
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// Held while tables are created, so that several nodes do not create the same at once.
+const CREATE_LOCK: i64 = 0x7261_7465_6c69_6d69;
+
+/// The names of the tables, as SQL has them.
+#[derive(Debug)]
+pub(super) struct Tables([(&'static str, Box<str>); 4]);
+
+/// What is wrong with the tables.
+pub(super) enum SchemaError {
+    /// There is one of this name that is something else.
+    OtherShape(Box<str>),
+    /// They could not be looked at, or not be created.
+    Failed(Error),
+}
+
+/// What each table must be like: its kind, columns by name, and what is unique in it.
+const SHAPES: [(&str, &str); 4] = [
+    (
+        "epochs",
+        "r: changes bigint, ended_at timestamp with time zone, epoch bigint, namespace text, shard \
+         integer; btree (epoch), btree (namespace, shard) WHERE (ended_at IS NULL)",
+    ),
+    (
+        "nodes",
+        "r: epoch bigint, expires_at timestamp with time zone, node uuid, number bigint; \
+         btree (epoch, node)",
+    ),
+    (
+        "counters",
+        "r: epoch bigint, expires_at timestamp with time zone, id bigint, key bytea, thousandths \
+         bigint, window_number bigint, window_size bigint; \
+         btree (epoch, window_size, window_number, sha256(key)), btree (id)",
+    ),
+    (
+        "changes",
+        "r: counters bigint[], epoch bigint, node uuid, number bigint; btree (epoch, number)",
+    ),
+];
+
+impl Tables {
+    /// The tables that belong to the table of the counters.
+    pub(super) fn new(counters: &TableName) -> Tables {
+        let name = |suffix: &str| match &counters.schema {
+            // Legal names have no quotes in them.
+            Some(schema) => format!("\"{schema}\".\"{}{suffix}\"", counters.name).into(),
+            None => format!("\"{}{suffix}\"", counters.name).into(),
+        };
+        Tables([
+            ("epochs", name("_epochs")),
+            ("nodes", name("_nodes")),
+            ("counters", name("")),
+            ("changes", name("_changes")),
+        ])
+    }
+
+    /// A statement with the tables' names in place of `{epochs}`, `{nodes}`, `{counters}` and
+    /// `{changes}`.
+    pub(super) fn fill(&self, statement: &str) -> String {
+        let Tables(tables) = self;
+        tables
+            .iter()
+            .fold(statement.into(), |statement, (table, name)| {
+                statement.replace(&format!("{{{table}}}"), name)
+            })
+    }
+
+    /// Makes sure that the tables are there, and are as they should be.
+    pub(super) async fn provide(&self, client: &Client) -> Result<(), SchemaError> {
+        if self.missing(client).await?.is_empty() {
+            return Ok(());
+        }
+        // What another one does at the same time is waited for; of an error, nothing is left.
+        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK})");
+        client.simple_query(&begin).await?;
+        let missing = self.missing(client).await?;
+        let is_of_missing = |statement: &&str| {
+            let is_of = |table: &&str| statement.contains(&format!("{{{table}}}"));
+            missing.iter().any(is_of)
+        };
+        for statement in SCHEMA.split_inclusive(";\n").filter(is_of_missing) {
+            client.batch_execute(&self.fill(statement)).await?;
+        }
+        if !missing.is_empty() && !missing.contains(&"epochs") {
+            // What was in the others is lost, so that the nodes are to restore it.
+            let end = "UPDATE {epochs} SET ended_at = now() WHERE ended_at IS NULL";
+            client.batch_execute(&self.fill(end)).await?;
+        }
+        self.missing(client).await?;
+        client.batch_execute("COMMIT").await?;
+        Ok(())
+    }
+
+    /// The tables that are not there; those that are, are as they should be.
+    async fn missing(&self, client: &Client) -> Result<Vec<&'static str>, SchemaError> {
+        let Tables(tables) = self;
+        let names = tables
+            .iter()
+            .map(|(table, name)| format!("('{table}', to_regclass('{name}'))"));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let query = include_str!("shapes.sql").replace("{names}", &names);
+        let mut found = Vec::new();
+        for message in client.simple_query(&query).await? {
+            if let SimpleQueryMessage::Row(row) = message {
+                let column = |column: usize| row.try_get(column).map(Option::unwrap_or_default);
+                found.push([column(0)?, column(1)?, column(2)?].map(ToOwned::to_owned));
+            }
+        }
+        // What a crash does to one, it does to all.
+        let persistence = found.first().map(|[_, persistence, _]| persistence);
+        let mut missing = Vec::new();
+        for (table, shape) in SHAPES {
+            match found.iter().find(|[name, ..]| name == table) {
+                None => missing.push(table),
+                Some([_, kept, is]) if is == shape && Some(kept) == persistence => {}
+                Some(_) => {
+                    let name = self.fill(&format!("{{{table}}}"));
+                    return Err(SchemaError::OtherShape(name.into()));
+                }
+            }
+        }
+        Ok(missing)
+    }
+}
+
+impl From<Error> for SchemaError {
+    fn from(error: Error) -> Self {
+        SchemaError::Failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tables(schema: Option<&str>, name: &str) -> Tables {
+        Tables::new(&TableName {
+            schema: schema.map(Into::into),
+            name: name.into(),
+        })
+    }
+
+    #[test]
+    fn names_are_quoted() {
+        for (schema, name, expected) in [
+            (None, "rl_counters", r#""rl_counters" "rl_counters_nodes""#),
+            (
+                Some("Rate"),
+                "order",
+                r#""Rate"."order" "Rate"."order_nodes""#,
+            ),
+        ] {
+            let tables = tables(schema, name);
+            assert_eq!(tables.fill("{counters} {nodes}"), expected);
+        }
+    }
+
+    #[test]
+    fn the_readme_has_the_schema() {
+        let readme = include_str!("../../../README.md");
+        let schema = tables(None, "rl_counters").fill(SCHEMA).replace('"', "");
+        assert!(readme.contains(&schema), "{schema}");
+    }
+}

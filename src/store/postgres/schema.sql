@@ -1,0 +1,42 @@
+-- One row for each epoch of a shard of a namespace. One without an end is the present one.
+CREATE UNLOGGED TABLE {epochs} (
+    epoch     bigint      PRIMARY KEY,
+    namespace text        NOT NULL,
+    shard     integer     NOT NULL,
+    changes   bigint      NOT NULL,
+    ended_at  timestamptz
+);
+CREATE UNIQUE INDEX ON {epochs} (namespace, shard) WHERE ended_at IS NULL;
+
+-- The number of the last batch of each node that has pushed any.
+CREATE UNLOGGED TABLE {nodes} (
+    epoch      bigint      NOT NULL,
+    node       uuid        NOT NULL,
+    number     bigint      NOT NULL,
+    expires_at timestamptz NOT NULL,
+    PRIMARY KEY (epoch, node)
+);
+
+-- The counters, by window: its size in milliseconds, and its number, which is Unix time divided by
+-- the size. The count is in thousandths of a hit.
+CREATE UNLOGGED TABLE {counters} (
+    id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    epoch         bigint      NOT NULL,
+    window_size   bigint      NOT NULL,
+    window_number bigint      NOT NULL,
+    key           bytea       NOT NULL,
+    thousandths   bigint      NOT NULL,
+    expires_at    timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX ON {counters} (epoch, window_size, window_number, sha256(key));
+-- The condition keeps it for the purge: nothing else is to be found by it.
+CREATE INDEX ON {counters} (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The latest batches, in the order in which they were applied: whose, and of which counters.
+CREATE UNLOGGED TABLE {changes} (
+    epoch    bigint   NOT NULL,
+    number   bigint   NOT NULL,
+    node     uuid     NOT NULL,
+    counters bigint[] NOT NULL,
+    PRIMARY KEY (epoch, number)
+);

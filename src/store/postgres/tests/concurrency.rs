@@ -1,0 +1,220 @@
+//! Nodes that push at the same time, and others that use the same server.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::{join, join_all};
+
+use super::*;
+
+/// Waits until so many sessions wait for a lock in a schema's statements.
+async fn until_blocked(schema: &Schema, sessions: usize) {
+    let query = "SELECT count(*) FROM pg_stat_activity
+                 WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'";
+    let blocked = async {
+        while schema.ask(query) != [[sessions.to_string()]] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let deadline = Duration::from_secs(20);
+    tokio::time::timeout(deadline, blocked)
+        .await
+        .expect("blocked");
+}
+
+/// Fetches a part of what changed; returns whether there is more.
+async fn look(node: &mut Node<Postgres>, seen: &mut BTreeMap<Vec<u8>, i64>) -> bool {
+    let (counts, position, has_more) = since(node.send(0, vec![]).await);
+    node.position = Some(position);
+    for count in counts {
+        seen.insert(count.key, count.total.whole());
+    }
+    has_more
+}
+
+#[test]
+fn nodes_that_push_the_same_keys_at_once_never_fail_and_totals_are_exact() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut nodes = Vec::new();
+        for _ in 0..8 {
+            nodes.push(Node::join(schema.connect(), shard("api")).await);
+        }
+        let mut reader = Node::join(schema.connect(), shard("api")).await;
+        let pushing = nodes.iter_mut().enumerate().map(async |(index, node)| {
+            for round in 0..25 {
+                // Overlapping, in another order for each node and round.
+                let keys = (0..100).map(|key| (key * 37 + index * 11 + round * 7) % 150);
+                let diffs = keys.map(|key| hits(&format!("{key}"), 1)).collect();
+                node.number += 1;
+                let batch = node.batch(node.number, diffs);
+                let pushed = node.store.push_diffs(&node.shard, &batch, 1000).await;
+                let (_, position, _) = since(pushed.unwrap());
+                node.position = Some(position);
+            }
+        });
+        let mut seen = BTreeMap::new();
+        // One that only looks on must not miss anything, though it looks at any time.
+        let reading = async {
+            for _ in 0..50 {
+                look(&mut reader, &mut seen).await;
+            }
+        };
+        join(join_all(pushing), reading).await;
+        while look(&mut reader, &mut seen).await {}
+        assert_eq!(seen.values().sum::<i64>(), 8 * 25 * 100);
+        let all = reader.read_all(&[(MINUTE, 7)]).await;
+        let stored: i64 = all.iter().map(|count| count.total.whole()).sum();
+        assert_eq!(stored, 8 * 25 * 100);
+        for count in all {
+            assert_eq!(seen.get(&count.key), Some(&count.total.whole()));
+        }
+    });
+}
+
+#[test]
+fn many_small_batches_come_in_parts() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut writer = Node::join(schema.connect(), shard("api")).await;
+        let mut reader = Node::join(schema.connect(), shard("api")).await;
+        for round in 0..200 {
+            writer.push(vec![hits(&format!("{round}"), 1)]).await;
+        }
+        let mut seen = BTreeMap::new();
+        assert!(look(&mut reader, &mut seen).await);
+        assert_eq!(seen.len(), 100);
+        assert!(!look(&mut reader, &mut seen).await);
+        assert_eq!(seen.len(), 200);
+        assert!(!look(&mut reader, &mut BTreeMap::new()).await);
+    });
+}
+
+#[test]
+fn a_change_that_is_committed_late_is_not_skipped() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut late = Node::join(schema.connect(), shard("api")).await;
+        let mut early = Node::join(schema.connect(), shard("api")).await;
+        let mut reader = Node::join(schema.connect(), shard("api")).await;
+        late.push(vec![hits("locked", 1)]).await;
+        reader.fetch().await;
+        let session = Server::shared().session().await.unwrap();
+        let lock = format!(
+            "BEGIN; SELECT FROM {}.rl_counters WHERE key = 'locked' FOR UPDATE",
+            schema.name
+        );
+        session.batch_execute(&lock).await.unwrap();
+        let push = late.push(vec![hits("a", 1), hits("locked", 1)]);
+        let meanwhile = async {
+            until_blocked(&schema, 1).await;
+            // It has begun, but others are not told of it yet, nor kept waiting.
+            early.push(vec![hits("a2", 1), hits("b", 1)]).await;
+            assert_eq!(totals(&reader.fetch().await), pairs(&[("a2", 1), ("b", 1)]));
+            session.batch_execute("COMMIT").await.unwrap();
+        };
+        join(push, meanwhile).await;
+        let seen = reader.fetch().await;
+        assert_eq!(totals(&seen), pairs(&[("a", 1), ("locked", 2)]));
+    });
+}
+
+#[test]
+fn a_long_transaction_of_somebody_else_holds_nothing_up_and_nothing_is_told_twice() {
+    let schema = Schema::new();
+    block_on(async {
+        let session = Server::shared().session().await.unwrap();
+        let begin = "BEGIN; SELECT pg_current_xact_id()";
+        session.batch_execute(begin).await.unwrap();
+        let mut one = Node::join(schema.connect(), shard("api")).await;
+        let mut two = Node::join(schema.connect(), shard("api")).await;
+        for round in 0..10 {
+            let key = format!("{round}");
+            one.push(vec![hits(&key, 1)]).await;
+            assert_eq!(totals(&two.fetch().await), pairs(&[(&key, 1)]));
+        }
+        session.batch_execute("COMMIT").await.unwrap();
+        assert!(two.fetch().await.is_empty());
+    });
+}
+
+#[test]
+fn a_batch_that_is_sent_again_while_it_is_being_applied_is_applied_once() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut node = Node::join(schema.connect(), shard("api")).await;
+        for number in 1..=3 {
+            if number > 1 {
+                let session = Server::shared().session().await.unwrap();
+                let lock = format!(
+                    "BEGIN; SELECT FROM {}.rl_counters WHERE key = 'a' FOR UPDATE",
+                    schema.name
+                );
+                session.batch_execute(&lock).await.unwrap();
+                let batch = node.batch(number, vec![hits("a", 1)]);
+                let (mut first, mut again) = (schema.connect(), schema.connect());
+                let sent = join(
+                    first.push_diffs(&node.shard, &batch, 500),
+                    again.push_diffs(&node.shard, &batch, 500),
+                );
+                let meanwhile = async {
+                    until_blocked(&schema, 2).await;
+                    session.batch_execute("COMMIT").await.unwrap();
+                };
+                let ((first, again), ()) = join(sent, meanwhile).await;
+                since(first.unwrap());
+                since(again.unwrap());
+                node.number = number;
+            } else {
+                node.push(vec![hits("a", 1)]).await;
+            }
+            assert_eq!(total(&mut node, b"a").await, i64::try_from(number).unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_batch_that_meets_the_end_of_its_epoch_is_not_counted_in_the_new_one() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut node = Node::join(schema.connect(), shard("api")).await;
+        node.push(vec![hits("a", 1)]).await;
+        let session = Server::shared().session().await.unwrap();
+        let lock = format!(
+            "BEGIN; SELECT FROM {}.rl_counters WHERE key = 'a' FOR UPDATE",
+            schema.name
+        );
+        session.batch_execute(&lock).await.unwrap();
+        let (shard, old, new) = (node.shard.clone(), node.epoch, new_epoch());
+        let mut other = schema.connect();
+        let meanwhile = async {
+            until_blocked(&schema, 1).await;
+            let opened = other.open_epoch(&shard, Some(old), new).await;
+            assert_eq!(opened, Ok(new));
+            session.batch_execute("COMMIT").await.unwrap();
+        };
+        let (pushed, ()) = join(node.send(2, vec![hits("a", 1)]), meanwhile).await;
+        assert_eq!(pushed, Pushed::OtherEpoch(new));
+        assert_eq!(total(&mut node, b"a").await, 0);
+    });
+}
+
+#[test]
+fn a_purge_does_not_wait_for_nodes_that_push() {
+    let schema = Schema::new();
+    block_on(async {
+        let mut node = Node::join(schema.connect(), shard("api")).await;
+        node.push(vec![hits("a", 1), hits("b", 1)]).await;
+        schema.ask("UPDATE {}.rl_counters SET expires_at = now() - interval '1 second'");
+        let session = Server::shared().session().await.unwrap();
+        let lock = format!(
+            "BEGIN; SELECT FROM {}.rl_counters WHERE key = 'a' FOR UPDATE",
+            schema.name
+        );
+        session.batch_execute(&lock).await.unwrap();
+        let now = crate::policy::window::UnixMillis(0);
+        assert_eq!(node.store.purge(&node.shard, now).await, Ok(false));
+        let left = node.read_all(&[(MINUTE, 7)]).await;
+        assert_eq!(totals(&left), pairs(&[("a", 1)]));
+        session.batch_execute("COMMIT").await.unwrap();
+    });
+}

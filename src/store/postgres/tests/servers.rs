@@ -1,0 +1,95 @@
+//! Which of several servers is used.
+
+use super::*;
+
+#[test]
+fn a_server_that_cannot_be_reached_is_passed_over() {
+    let schema = Schema::new();
+    let missing = ServerAddress::Unix("/nonexistent/socket".into());
+    let servers = [missing.clone(), Server::shared().tcp()];
+    let (options, postgres) = options(&servers, &schema.name);
+    block_on(async {
+        open(&mut Postgres::new(&options, &postgres)).await.unwrap();
+        let error = open(&mut connect(missing, PUBLIC)).await.unwrap_err();
+        let message = error.to_string();
+        assert_eq!(
+            message,
+            "unix:/nonexistent/socket cannot be reached (No such file or directory (os error 2))"
+        );
+    });
+}
+
+#[test]
+fn a_server_that_hangs_at_the_beginning_is_passed_over() {
+    let [hanging, server] = [Server::start(&[]), Server::start(&[])];
+    hanging.signal("STOP");
+    block_on(async {
+        let mut store = impatient(&[hanging.tcp(), server.tcp()]);
+        open(&mut store).await.unwrap();
+        // And stays so.
+        hanging.signal("CONT");
+        open(&mut store).await.unwrap();
+        let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+        assert_eq!(hanging.value(tables), "0");
+    });
+}
+
+#[test]
+fn a_replica_is_passed_over_until_it_is_promoted() {
+    let mut primary = Server::start(&[]);
+    let replica = primary.start_replica();
+    let (options, postgres) = options(&[replica.tcp(), primary.tcp()], PUBLIC);
+    block_on(async {
+        let mut node = Node::join(Postgres::new(&options, &postgres), shard("api")).await;
+        node.push(vec![hits("a", 1)]).await;
+        assert_eq!(primary.value("SELECT count(*) FROM rl_counters"), "1");
+
+        let alone = open(&mut connect(replica.tcp(), PUBLIC)).await;
+        let error = alone.unwrap_err();
+        assert_eq!(error.failure, Failure::Refused(Refusal::ReadOnly));
+        assert!(error.is_transient() && !error.may_have_applied());
+
+        primary.crash();
+        replica.ask("SELECT pg_promote()");
+        // At first, it may not be known yet that the connection is closed.
+        let mut answer = Err(failure(&mut node, 2).await);
+        for _ in 0..3 {
+            let batch = node.batch(2, vec![hits("a", 1)]);
+            answer = node.store.push_diffs(&node.shard, &batch, 500).await;
+            if answer.is_ok() {
+                break;
+            }
+        }
+        // The tables are there, and what was in them is not: the nodes restore it.
+        assert_eq!(answer, Ok(Pushed::NoEpoch));
+    });
+}
+
+#[test]
+fn a_server_that_becomes_read_only_is_left() {
+    let [one, two] = [Server::start(&[]), Server::start(&[])];
+    let (options, postgres) = options(&[one.tcp(), two.tcp()], PUBLIC);
+    block_on(async {
+        let mut node = Node::join(Postgres::new(&options, &postgres), shard("api")).await;
+        node.push(vec![hits("a", 1)]).await;
+        one.ask("ALTER SYSTEM SET default_transaction_read_only = on");
+        one.ask("SELECT pg_reload_conf()");
+        // One that only asks must not be answered by it either.
+        let refused = async {
+            loop {
+                let batch = node.batch(1, vec![]);
+                if let Err(error) = node.store.push_diffs(&node.shard, &batch, 500).await {
+                    break error;
+                }
+            }
+        };
+        let deadline = Duration::from_secs(20);
+        let error = tokio::time::timeout(deadline, refused).await.unwrap();
+        assert_eq!(error.failure, Failure::Refused(Refusal::ReadOnly));
+        assert_eq!(error.server, one.tcp());
+        assert_eq!(node.send(1, vec![]).await, Pushed::NoEpoch);
+        let mut alone = impatient(&[one.tcp()]);
+        let error = open(&mut alone).await.unwrap_err();
+        assert_eq!(error.failure, Failure::Refused(Refusal::ReadOnly));
+    });
+}

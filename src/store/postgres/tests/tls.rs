@@ -1,0 +1,191 @@
+//! Servers with TLS: whom we trust, and who trusts us.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::store::options::TlsOptions;
+use crate::store::postgres::testing::with_tls;
+use crate::store::proxy::listen;
+use crate::store::tls_testing::{Authority, pem_file, trusting, trusting_the_system};
+
+/// What comes of an attempt to use a server.
+fn attempt(server: &Server, options: TlsOptions) -> Result<(), StoreError> {
+    block_on(open(&mut with_tls(server, PUBLIC, options)))
+}
+
+/// Expects that a server cannot be reached, and that `cause` is named.
+fn fails(server: &Server, options: TlsOptions, cause: &str) {
+    let error = attempt(server, options).unwrap_err();
+    assert!(matches!(error.failure, Failure::Unreachable(_)), "{error}");
+    assert!(error.to_string().contains(cause), "{error}");
+    assert!(error.is_transient() && !error.may_have_applied());
+}
+
+#[test]
+fn a_server_that_is_trusted_is_used() {
+    let authority = Authority::new();
+    let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
+    let store = || with_tls(&server, PUBLIC, trusting(&authority));
+    let sessions = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE application_name LIKE 'ngx%'";
+    block_on(async {
+        let mut node = Node::join(store(), shard("api")).await;
+        node.push(vec![hits("a", 1)]).await;
+        assert_eq!(node.read_all(&[(MINUTE, 7)]).await.len(), 1);
+        assert_eq!(server.ask(sessions), [["t"]]);
+        // As it does without.
+        assert_eq!(node.store.connects(), 1);
+        server.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_ssl WHERE ssl");
+        let ended = tokio::time::timeout(Duration::from_secs(20), async {
+            while node.store.connects() == 1 {
+                let batch = node.batch(1, vec![]);
+                let _ = node.store.push_diffs(&node.shard, &batch, 500).await;
+            }
+        });
+        ended.await.unwrap();
+        node.push(vec![hits("a", 1)]).await;
+        assert_eq!(total(&mut node, b"a").await, 2);
+    });
+}
+
+#[test]
+fn whoever_is_not_trusted_is_not_used() {
+    let [authority, other] = [Authority::new(), Authority::new()];
+    let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
+    fails(&server, trusting(&other), "UnknownIssuer");
+    fails(&server, trusting_the_system(), "UnknownIssuer");
+    let anybody = TlsOptions {
+        verify: false,
+        ..trusting_the_system()
+    };
+    assert_eq!(attempt(&server, anybody), Ok(()));
+}
+
+#[test]
+fn the_certificate_has_the_name_of_the_server_or_the_one_that_is_set() {
+    let authority = Authority::new();
+    let server = Server::start_with_tls(&authority, &authority.issue("db.example"), "");
+    fails(
+        &server,
+        trusting(&authority),
+        "not valid for name \"127.0.0.1\"",
+    );
+    let named = |name: &str| TlsOptions {
+        name: Some(name.into()),
+        ..trusting(&authority)
+    };
+    fails(&server, named("other.example"), "not valid for name");
+    for name in ["db.example", "db.example."] {
+        assert_eq!(attempt(&server, named(name)), Ok(()));
+    }
+}
+
+#[test]
+fn an_expired_certificate_is_not_trusted() {
+    let authority = Authority::new();
+    let expired = authority.issue_expired("127.0.0.1");
+    let server = Server::start_with_tls(&authority, &expired, "");
+    fails(&server, trusting(&authority), "expired");
+}
+
+#[test]
+fn a_server_may_want_a_certificate_of_us() {
+    let [authority, other] = [Authority::new(), Authority::new()];
+    let certificate = authority.issue("127.0.0.1");
+    let server = Server::start_with_tls(&authority, &certificate, "clientcert=verify-ca");
+    let error = attempt(&server, trusting(&authority)).unwrap_err();
+    assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
+    assert!(error.to_string().contains("certificate"), "{error}");
+    let with_certificate_of = |issuer: &Authority| TlsOptions {
+        identity: Some(issuer.issue("a client").identity()),
+        ..trusting(&authority)
+    };
+    fails(&server, with_certificate_of(&other), "UnknownCA");
+    assert_eq!(attempt(&server, with_certificate_of(&authority)), Ok(()));
+}
+
+#[test]
+fn options_that_cannot_be_used_are_told() {
+    let authority = Authority::new();
+    let options = TlsOptions {
+        trusted_certificate: Some(pem_file("/roots.pem", "something")),
+        ..trusting(&authority)
+    };
+    let cause = "tls_trusted_certificate \"/roots.pem\" holds no certificate";
+    fails(Server::shared(), options, cause);
+}
+
+/// Such a server offers to bind the password to the channel, which need not be done.
+#[test]
+fn passwords_are_given_over_tls() {
+    let authority = Authority::new();
+    let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
+    server.ask(&format!(
+        "CREATE ROLE {LOCKED} SUPERUSER LOGIN PASSWORD 'hunter2'"
+    ));
+    let attempt = |password: &str| {
+        let (mut options, postgres) = options(&[server.tcp()], PUBLIC);
+        options.tls = Some(trusting(&authority));
+        options.credentials = Credentials {
+            username: secret(LOCKED),
+            password: secret(password),
+        };
+        block_on(open(&mut Postgres::new(&options, &postgres)))
+    };
+    assert_eq!(attempt("hunter2"), Ok(()));
+    let error = attempt("wrong-one").unwrap_err();
+    assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
+}
+
+#[test]
+fn a_server_without_tls_is_not_used_with_it_nor_the_other_way_round() {
+    let authority = Authority::new();
+    fails(
+        Server::shared(),
+        trusting(&authority),
+        "server does not support TLS",
+    );
+    let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
+    let error = block_on(open(&mut connect(server.tcp(), PUBLIC))).unwrap_err();
+    assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
+    assert!(error.to_string().contains("no encryption"), "{error}");
+}
+
+#[test]
+fn nothing_is_said_before_there_is_tls() {
+    let request = [0, 0, 0, 8, 4, 210, 22, 47];
+    // It has none; it is not Postgres; it agrees, and goes on without; it says nothing.
+    for (answer, cause) in [
+        (&b"N"[..], "server does not support TLS"),
+        (b"E", "server does not support TLS"),
+        (b"SR\0\0\0\x08\0\0\0\0Z\0\0\0\x05I", "InvalidContentType"),
+        (b"", "no connection with TLS within 2000 ms"),
+    ] {
+        let heard = Arc::<Mutex<Vec<u8>>>::default();
+        let heard_there = heard.clone();
+        let address = listen(move |mut client| {
+            let mut buffer = [0; 4096];
+            let mut is_first = true;
+            while let Ok(length @ 1..) = client.read(&mut buffer) {
+                heard_there.lock().unwrap().extend(&buffer[..length]);
+                if core::mem::take(&mut is_first) {
+                    let _ = client.write_all(answer);
+                }
+            }
+        });
+        let (mut options, postgres) = options(&[address], PUBLIC);
+        options.connect_timeout = Duration::from_secs(2);
+        options.tls = Some(trusting(&Authority::new()));
+        options.credentials.username = secret("mallory");
+        let error = block_on(open(&mut Postgres::new(&options, &postgres))).unwrap_err();
+        assert!(matches!(error.failure, Failure::Unreachable(_)), "{error}");
+        assert!(error.to_string().contains(cause), "{error}");
+        let heard = heard.lock().unwrap();
+        let (first, rest) = heard.split_at(8);
+        assert_eq!(first, request);
+        // A greeting of TLS, at most.
+        assert!(matches!(rest, [] | [22 | 21, 3, ..]), "{rest:?}");
+        assert!(!rest.windows(7).any(|bytes| bytes == b"mallory"));
+    }
+}

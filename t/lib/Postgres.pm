@@ -1,0 +1,188 @@
+# A Postgres of the test's own, and what is in it.
+
+package Postgres;
+
+use strict;
+use warnings;
+
+use File::Temp qw(tempdir);
+use IO::Handle;
+use Time::HiRes qw(sleep time);
+
+# The newest one that is installed: Debian keeps the programs beside the path.
+my ($programs) = $ENV{TEST_POSTGRES_BIN} // reverse sort glob '/usr/lib/postgresql/*/bin';
+
+# Postgres does not run as root.
+my @as_user = $> == 0 ? qw(setpriv --reuid=postgres --regid=postgres --init-groups) : ();
+
+# Ends the server as it is told to, or when the test has ended.
+my $guard = <<'END';
+"$@" </dev/null &
+server=$!
+read -r word
+case $word in stop) kill -INT $server ;; *) kill -QUIT $server ;; esac
+wait $server
+END
+
+my $test = $$;    # children are not to stop it when they end
+my @all;
+
+END {
+    local $?;
+    if ($$ == $test) { $_->kill for @all }
+}
+
+# port => its port
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {database => 'postgres', table => 'rl_counters', %self}, $class;
+    $self->{dir} = tempdir('own-postgres-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+    push @all, $self;
+    return $self;
+}
+
+sub is_there { defined $programs && -x "$programs/postgres" }
+sub socket   { "$_[0]{dir}/.s.PGSQL.$_[0]{port}" }
+
+# Makes an empty database of it, in which the user `locked` needs a password.
+sub create {
+    my ($self) = @_;
+    $self->kill;
+    my $dir = $self->{dir};
+    system(qw(rm -rf), "$dir/data");
+    system(qw(chown postgres), $dir) if $> == 0;
+    system('sh', '-c', '"$@" >/dev/null', 'sh', @as_user, "$programs/initdb", qw(-A trust -U postgres -E UTF8 --locale=C -N -D),
+        "$dir/data") == 0 or die "initdb fails\n";
+    write_file("$dir/data/pg_hba.conf", <<'END');
+local all all                 trust
+host  all locked 127.0.0.1/32 scram-sha-256
+host  all all    127.0.0.1/32 trust
+END
+    write_file("$dir/data/postgresql.auto.conf", <<"END");
+port = $self->{port}
+listen_addresses = '127.0.0.1'
+unix_socket_directories = '$dir'
+fsync = off
+shared_buffers = 16MB
+END
+}
+
+# Has it speak TLS with who wants that, with the certificate $path.pem and its $path.key; it looks at
+# certificates of clients if they have one, which must be by $roots. Without arguments, no longer.
+sub speak_tls {
+    my ($self, $path, $roots) = @_;
+    if (defined $path) {
+        my $data = "$self->{dir}/data";
+        system('cp', $path . '.pem', "$data/tls.pem") == 0 or die "cp fails\n";
+        system('cp', $path . '.key', "$data/tls.key") == 0 or die "cp fails\n";
+        system('cp', $roots, "$data/roots.pem") == 0 or die "cp fails\n";
+        system('chmod', '600', "$data/tls.key");
+        system(qw(chown postgres), map {"$data/$_"} qw(tls.pem tls.key roots.pem)) if $> == 0;
+        my %files = (ssl_cert_file => 'tls.pem', ssl_key_file => 'tls.key', ssl_ca_file => 'roots.pem');
+        $self->sql("ALTER SYSTEM SET $_ = '$files{$_}'") for sort keys %files;
+    }
+    $self->sql('ALTER SYSTEM SET ssl = ' . (defined $path ? 'on' : 'off'));
+    $self->sql('SELECT pg_reload_conf()');
+}
+
+sub write_file {
+    my ($name, $text) = @_;
+    open my $file, '>', $name or die "cannot write $name: $!\n";
+    print $file $text;
+    close $file or die "cannot write $name: $!\n";
+}
+
+# Starts it with what it holds.
+sub start {
+    my ($self) = @_;
+    pipe my $orders, $self->{orders} or die "cannot make a pipe: $!\n";
+    $self->{orders}->autoflush(1);
+    defined(my $pid = fork) or die "cannot fork: $!\n";
+    if ($pid == 0) {
+        open STDIN,  '<&', $orders or die;
+        open STDOUT, '>>', "$self->{dir}/log" or die;
+        open STDERR, '>&', \*STDOUT or die;
+        exec 'sh', '-c', $guard, 'guard', @as_user, "$programs/postgres", '-D', "$self->{dir}/data"
+            or die;
+    }
+    $self->{guard} = $pid;
+    my $deadline = time + 30;
+    until (eval { $self->sql('SELECT 1') eq '1' }) {
+        die "postgres does not start: see $self->{dir}/log\n" if time > $deadline;
+        sleep 0.01;
+    }
+}
+
+# As if it had crashed, and as its administrator does.
+sub kill { $_[0]->end('crash') }
+sub stop { $_[0]->end('stop') }
+
+sub end {
+    my ($self, $order) = @_;
+    my $guard = delete $self->{guard} or return;
+    local ($?, $!);
+    local $SIG{PIPE} = 'IGNORE';
+    print {$self->{orders}} "$order\n";
+    close delete $self->{orders};
+    waitpid $guard, 0;
+}
+
+sub pause { $_[0]->signal('STOP') }
+sub go_on { $_[0]->signal('CONT') }
+
+# Sends all of its processes a signal.
+sub signal {
+    my ($self, $signal) = @_;
+    open my $file, '<', "$self->{dir}/data/postmaster.pid" or die "no postmaster.pid: $!\n";
+    my ($main) = <$file> =~ /^(\d+)/;
+    CORE::kill($signal, $main);
+    for my $stat (glob '/proc/[0-9]*/stat') {
+        open my $file, '<', $stat or next;
+        my ($pid, $parent) = (<$file> // '') =~ /^(\d+) \(.*\) \S (\d+)/ or next;
+        CORE::kill($signal, $pid) if $parent == $main;
+    }
+}
+
+# What a query answers: lines, with `|` between columns; dies of errors.
+sub sql {
+    my ($self, $query) = @_;
+    local $ENV{PGOPTIONS} = '-c client_min_messages=warning -c default_transaction_read_only=off';
+    open my $answer, '-|', 'sh', '-c', 'exec "$@" 2>&1', 'psql', "$programs/psql", '-XAtq',
+        '-v', 'ON_ERROR_STOP=1', '-h', $self->{dir}, '-p', $self->{port}, '-U', 'postgres',
+        '-d', $self->{database}, '-c', $query
+        or die "cannot run psql: $!\n";
+    local $/;
+    my $text = <$answer> // '';
+    local ($?, $!);
+    close $answer or die $text;
+    $text =~ s/\n\z//;
+    return $text;
+}
+
+# What a namespace's counts are now: by key, of all windows or of those of so many milliseconds.
+sub totals {
+    my ($self, $namespace, $size) = @_;
+    my $of_size = defined $size ? "AND window_size = $size" : '';
+    my $text = eval { $self->sql(<<"END") };
+SELECT encode(key, 'hex'), sum(thousandths)
+FROM $self->{table} JOIN $self->{table}_epochs USING (epoch)
+WHERE namespace = '$namespace' AND ended_at IS NULL $of_size GROUP BY key
+END
+    if (!defined $text) {
+        return {} if $@ =~ /relation .* does not exist/;
+        die $@;
+    }
+    my %totals;
+    for (split /\n/, $text) {
+        my ($key, $count) = split /\|/;
+        $totals{pack 'H*', $key} = $count / 1000;
+    }
+    return \%totals;
+}
+
+sub total {
+    my ($self, $namespace, $key) = @_;
+    return $self->totals($namespace)->{$key} // 0;
+}
+
+1;
