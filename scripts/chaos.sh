@@ -42,7 +42,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: scripts/chaos.sh [--store redis|cluster] [--seed N] [--plan] [MINUTES]"
+usage="usage: scripts/chaos.sh [--store redis|cluster|postgres] [--seed N] [--plan] [MINUTES]"
 store=redis
 seed=$((RANDOM * 32768 + RANDOM))
 minutes=1
@@ -57,7 +57,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [[ $seed =~ ^[0-9]+$ && $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$usage"
-[[ $store =~ ^(redis|cluster)$ ]] || die "$usage"
+[[ $store =~ ^(redis|cluster|postgres)$ ]] || die "$usage"
 
 chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes" "$store")
 [ -z "$plan" ] || exec perl "${chaos[@]}" plan
@@ -75,7 +75,18 @@ free_ports() {
     die "no $3 free ports from $1 to $2"
 }
 
-need_packages perl redis-server
+# server_version: of what nodes share.
+server_version() {
+    local programs
+    if [ "$store" = postgres ]; then
+        programs=${TEST_POSTGRES_BIN:-$(printf '%s\n' /usr/lib/postgresql/*/bin | sort | tail -n 1)}
+        "$programs/postgres" --version
+    else
+        redis-server --version | cut -d ' ' -f 1-3
+    fi
+}
+
+need_packages perl "$([ "$store" = postgres ] && echo postgresql || echo redis-server)"
 if [ -z "${NGINX_BINARY:-}" ]; then
     "$root/scripts/build.sh"
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
@@ -84,6 +95,6 @@ fi
 PORT=${PORT:-$(free_ports $((21000 + RANDOM % 900)) 21999 12)}
 
 say "$store, seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
-    "$(redis-server --version | cut -d ' ' -f 1-3)"
+    "$(server_version)"
 export PORT TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
 exec perl "${chaos[@]}"

@@ -13,6 +13,7 @@ use Cluster;
 use ClusterStore;
 use Load;
 use Plan;
+use PostgresStore;
 use RedisStore;
 
 use constant NODES => 3;
@@ -23,7 +24,8 @@ $SIG{INT}  = $SIG{TERM} = sub { exit 130 };
 $SIG{PIPE} = 'IGNORE';
 
 my ($seed, $minutes, $name, $is_plan_only) = @ARGV;
-my $store = {redis => 'RedisStore', cluster => 'ClusterStore'}->{$name} or die "no store $name\n";
+my %stores = (redis => 'RedisStore', cluster => 'ClusterStore', postgres => 'PostgresStore');
+my $store  = $stores{$name} or die "no store $name\n";
 my @rounds = rounds(60 * $minutes);
 if ($is_plan_only) {
     print "$_->{kind} round, $_->{seconds} s\n", map { Plan::words($_) . "\n" } @{$_->{faults}}
