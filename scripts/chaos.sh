@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Shows that no hit is lost or counted twice, whatever happens: three nodes of two workers, a Redis
+# Shows that no hit is lost or counted twice, whatever happens: three nodes of two workers, a store
 # that each reaches through a proxy of its own, clients that keep a ledger of every request, and
 # faults, several in a second, which overlap. Then the totals are compared with the ledger.
 #
-#   scripts/chaos.sh [--seed N] [--plan] [MINUTES]
+#   scripts/chaos.sh [--store redis|cluster|postgres] [--seed N] [--plan] [MINUTES]
+#
+# The store is a Redis, unless another one is named: `cluster`, a Redis Cluster of three primaries
+# with a replica each, which nodes reach without proxies, since its servers name each other by their
+# own addresses; `postgres`.
 #
 # Without MINUTES, it takes one. Faults follow from the seed, which is printed, and is random unless
 # it is given; what a fault meets, does not. With --plan: prints the faults, and does nothing.
@@ -29,11 +33,14 @@
 #
 #   losing    the store is killed and comes back empty, or as it once was; it is flushed; it fails
 #             over to a replica that lacks writes. Nodes are not ended.
-#   keeping   the store is killed and has all that it had (appendonly yes, appendfsync always).
-#             Nodes quit, or are stopped fast, and start with a new zone. They do so while they can
-#             reach the store, since what cannot be pushed then is lost.
+#   keeping   the store is restarted and has all that it had (Redis: it is killed, with appendonly
+#             yes and appendfsync always; Postgres, whose tables are UNLOGGED: it is stopped fast).
+#             Replicas take over when they are told to, and wait until they have all. Nodes quit, or
+#             are stopped fast, and start with a new zone. They do so while they can reach the store,
+#             since what cannot be pushed then is lost.
 #
-# All other faults are in both: see scripts/chaos/Plan.pm. A node that is killed whole loses what it
+# All other faults are in both: see scripts/chaos/Plan.pm, and the store's own in RedisStore.pm,
+# ClusterStore.pm and PostgresStore.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
 #   PORT           the first of twelve ports. Default: twelve that are free, from 21000 on

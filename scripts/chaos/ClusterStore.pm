@@ -174,12 +174,17 @@ sub keep {
 # Waits until there are three primaries, with a replica each that has all, and all agree on that.
 sub ready {
     my ($self) = @_;
-    RedisCluster::wait_until('a cluster that is well', sub {
-        my %views = map { (view($_) => 1) } $self->servers;
+    my (%views, @ill);
+    my $is_well = sub {
+        %views = map { (view($_) => 1) } $self->servers;
         my ($view, @others) = keys %views;
-        return !@others && $view !~ /fail|handshake|noaddr|bad/ &&
-            PAIRS == (() = $view =~ / slave /g) && !grep { !is_well($_) } $self->servers;
-    });
+        @ill = grep { !is_well($_) } $self->servers;
+        return !@ill && !@others && $view !~ /fail|handshake|noaddr|bad/ &&
+            PAIRS == (() = $view =~ / slave /g);
+    };
+    eval { Node::wait_until(60, $is_well) }
+        or die join "\n", 'the cluster does not get well:', (map {"$_\n"} keys %views),
+            (map {"not well: $_->{port}"} @ill), '';
 }
 
 # What a server thinks of all: of each its name, what it is, of whom, and its slots.
@@ -187,7 +192,7 @@ sub view {
     my ($server) = @_;
     my @lines = split /\n/, eval { $server->cli(CLUSTER => 'NODES') } // 'bad';
     return join "\n", sort map {
-        s/ \[.*?\]//gr =~ s/^(\S+) \S+ (?:myself,)?(\S+ \S+) \S+ \S+ \S+ \S+/$1 $2/r
+        s/ \[.*?\]|,nofailover//gr =~ s/^(\S+) \S+ (?:myself,)?(\S+ \S+) \S+ \S+ \S+ \S+/$1 $2/r
     } @lines;
 }
 
