@@ -99,7 +99,7 @@ if [ -z "${NGINX_BINARY:-}" ]; then
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
     NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
 fi
-PORT=${PORT:-$(free_ports $((21000 + RANDOM % 900)) 21999 12)}
+PORT=${PORT:-$(free_ports $((21000 + RANDOM % 80 * 12)) 21999 12)}
 
 say "$store, seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
     "$(server_version)"

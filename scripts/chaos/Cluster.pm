@@ -12,16 +12,16 @@ use Proxy;
 
 use constant PASSWORD => 's3cret-of-chaos';
 
-# nodes => how many; port => the first of the ports: one for each of the nodes, twice that if they have
-# proxies, and those of the store; store => the class of what they share.
+# nodes => how many; port => the first of the ports: one for each of the nodes, as many for proxies,
+# and those of the store; store => the class of what they share.
 #
 # A store, such as RedisStore.pm, has these:
 #
-#   kinds             its faults, as in Plan.pm, each with what makes it and what undoes it (`begin`,
-#                     `undo`): given the store, the fault, and this
+#   kinds             its faults, as in Plan.pm, each with what makes it and what undoes it
+#                     (`begin`, `undo`): given the store, the fault, and this
 #   new               port => the first of its own, password => what nodes need
-#   keep(BOOLEAN)     whether it keeps what it has when it is killed, from now on; of the earlier runs
-#                     of that kind, what was kept may be there again
+#   keep(BOOLEAN)     whether the rounds from now on are such that it keeps what it has; of earlier
+#                     ones of that kind, what was kept may be there again
 #   ready             waits until no fault has anything to do any more
 #   conf(PORT)        of the block `ratelimit_store`; PORT is the proxy of the node, if there is one
 #   has_way           whether there is a proxy between each node and the store

@@ -67,7 +67,10 @@ sub kinds {
         },
         'flush one primary' => {
             %one, weight => 1, rounds => 'losing',
-            begin => sub { my ($self, $fault) = @_; $self->primary($fault->{pair})->cli('FLUSHALL') },
+            begin => sub {
+                my ($self, $fault) = @_;
+                $self->primary($fault->{pair})->cli('FLUSHALL');
+            },
         },
         'restart' => {
             %one, weight => 3, rounds => 'keeping', hold => [0.1, 1.5], rest => 3,
@@ -126,7 +129,10 @@ sub kinds {
                 my ($self, $fault) = @_;
                 $self->away($fault)->cli('CONFIG', 'SET', 'maxmemory', '1');
             },
-            undo => sub { my ($self, $fault) = @_; $fault->{away}->cli(qw(CONFIG SET maxmemory 0)) },
+            undo => sub {
+                my ($self, $fault) = @_;
+                $fault->{away}->cli('CONFIG', 'SET', 'maxmemory', '0');
+            },
         },
     );
 }
@@ -159,8 +165,8 @@ sub conf {
     return "strategy redis; $servers cluster on; password $self->{password};";
 }
 
-# A replica takes over from a primary that was away for a second: it would not have all that this one
-# had acknowledged. Where nothing may be lost, it does so only when it is told to.
+# A replica takes over from a primary that was away for a second: it would not have all that this
+# one had acknowledged. Where nothing may be lost, it does so only when it is told to.
 sub keep {
     my ($self, $is_keeping) = @_;
     my @setting = ('cluster-replica-no-failover', $is_keeping ? 'yes' : 'no');
@@ -222,8 +228,8 @@ sub away {
 
 sub copy_data {
     my ($server) = @_;
-    my $dir = $server->{dir};
-    system(qw(rm -rf), "$dir/copy") == 0 && system(qw(cp -r), "$dir/appendonlydir", "$dir/copy") == 0
+    my ($data, $copy) = map {"$server->{dir}/$_"} qw(appendonlydir copy);
+    system(qw(rm -rf), $copy) == 0 && system(qw(cp -r), $data, $copy) == 0
         or die "cannot copy what a server has\n";
 }
 
@@ -284,7 +290,10 @@ sub has_slot {
     my ($own) = $server->cli(CLUSTER => 'NODES') =~ /myself,(.*)/;
     my @words  = split ' ', $own;
     my @ranges = grep {/^\d/} @words[6 .. $#words];
-    return scalar grep { my ($from, $to) = split /-/; $slot >= $from && $slot <= ($to // $from) } @ranges;
+    return scalar grep {
+        my ($from, $to) = split /-/;
+        $slot >= $from && $slot <= ($to // $from)
+    } @ranges;
 }
 
 1;

@@ -3,7 +3,7 @@
 # Faults overlap, unless they exclude each other: each takes what it needs (`takes`), alone or,
 # where that is marked `shared`, with others that share it. There are the `store`, and of each node,
 # by number, its way to the store (`net 1`), its processes (`workers 1`) and its configuration
-# (`conf 1`).
+# (`conf 1`); a store may have more of its own.
 
 package Plan;
 

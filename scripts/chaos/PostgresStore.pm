@@ -200,7 +200,8 @@ sub open_transaction {
 # Puts one directory in the place of another one, by a command.
 sub replace {
     my ($from, $to, @command) = @_;
-    system(qw(rm -rf), $to) == 0 && system(@command, $from, $to) == 0 or die "cannot @command $from\n";
+    system(qw(rm -rf), $to) == 0 && system(@command, $from, $to) == 0
+        or die "cannot @command $from\n";
 }
 
 1;
