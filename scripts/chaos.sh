@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Shows that no hit is lost or counted twice, whatever happens: three nodes of two workers, a Redis
+# Shows that no hit is lost or counted twice, whatever happens: three nodes of two workers, a store
 # that each reaches through a proxy of its own, clients that keep a ledger of every request, and
 # faults, several in a second, which overlap. Then the totals are compared with the ledger.
 #
-#   scripts/chaos.sh [--seed N] [--plan] [MINUTES]
+#   scripts/chaos.sh [--store redis|cluster|postgres] [--seed N] [--plan] [MINUTES]
+#
+# The store is a Redis, unless another one is named: `cluster`, a Redis Cluster of three primaries
+# with a replica each, which nodes reach without proxies, since its servers name each other by their
+# own addresses; `postgres`.
 #
 # Without MINUTES, it takes one. Faults follow from the seed, which is printed, and is random unless
 # it is given; what a fault meets, does not. With --plan: prints the faults, and does nothing.
@@ -29,25 +33,30 @@
 #
 #   losing    the store is killed and comes back empty, or as it once was; it is flushed; it fails
 #             over to a replica that lacks writes. Nodes are not ended.
-#   keeping   the store is killed and has all that it had (appendonly yes, appendfsync always).
-#             Nodes quit, or are stopped fast, and start with a new zone. They do so while they can
-#             reach the store, since what cannot be pushed then is lost.
+#   keeping   the store is restarted and has all that it had (Redis: it is killed, with appendonly
+#             yes and appendfsync always; Postgres, whose tables are UNLOGGED: it is stopped fast).
+#             Replicas take over when they are told to, and wait until they have all. Nodes quit, or
+#             are stopped fast, and start with a new zone. They do so while they can reach the store,
+#             since what cannot be pushed then is lost.
 #
-# All other faults are in both: see scripts/chaos/Plan.pm. A node that is killed whole loses what it
+# All other faults are in both: see scripts/chaos/Plan.pm, and the store's own in RedisStore.pm,
+# ClusterStore.pm and PostgresStore.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
-#   PORT           the first of eight ports. Default: eight that are free, from 21000 on
+#   PORT           the first of twelve ports. Default: twelve that are free, from 21000 on
 #   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it
 #                  (empty: the module is linked in); nothing is built then
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: scripts/chaos.sh [--seed N] [--plan] [MINUTES]"
+usage="usage: scripts/chaos.sh [--store redis|cluster|postgres] [--seed N] [--plan] [MINUTES]"
+store=redis
 seed=$((RANDOM * 32768 + RANDOM))
 minutes=1
 plan=
 while [ $# -gt 0 ]; do
     case $1 in
+        --store) [ $# -gt 1 ] || die "$usage"; store=$2; shift ;;
         --seed) [ $# -gt 1 ] || die "$usage"; seed=$2; shift ;;
         --plan) plan=yes ;;
         *) minutes=$1 ;;
@@ -55,8 +64,9 @@ while [ $# -gt 0 ]; do
     shift
 done
 [[ $seed =~ ^[0-9]+$ && $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$usage"
+[[ $store =~ ^(redis|cluster|postgres)$ ]] || die "$usage"
 
-chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes")
+chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes" "$store")
 [ -z "$plan" ] || exec perl "${chaos[@]}" plan
 
 # free_ports FIRST LAST COUNT: the first of so many free ports in a row.
@@ -72,15 +82,26 @@ free_ports() {
     die "no $3 free ports from $1 to $2"
 }
 
-need_packages perl redis-server
+# server_version: of what nodes share.
+server_version() {
+    local programs
+    if [ "$store" = postgres ]; then
+        programs=${TEST_POSTGRES_BIN:-$(printf '%s\n' /usr/lib/postgresql/*/bin | sort | tail -n 1)}
+        "$programs/postgres" --version
+    else
+        redis-server --version | cut -d ' ' -f 1-3
+    fi
+}
+
+need_packages perl "$([ "$store" = postgres ] && echo postgresql || echo redis-server)"
 if [ -z "${NGINX_BINARY:-}" ]; then
     "$root/scripts/build.sh"
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
     NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
 fi
-PORT=${PORT:-$(free_ports $((21000 + RANDOM % 900)) 21999 8)}
+PORT=${PORT:-$(free_ports $((21000 + RANDOM % 80 * 12)) 21999 12)}
 
-say "seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
-    "$(redis-server --version | cut -d ' ' -f 1-3)"
+say "$store, seed $seed, $minutes minutes, nginx $(nginx_binary_version "$NGINX_BINARY")," \
+    "$(server_version)"
 export PORT TEST_NGINX_BINARY=$NGINX_BINARY TEST_NGINX_LOAD_MODULES=${NGINX_MODULE:-}
 exec perl "${chaos[@]}"

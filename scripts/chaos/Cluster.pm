@@ -5,29 +5,40 @@ package Cluster;
 use strict;
 use warnings;
 
-use IO::Socket::INET;
-use List::Util qw(first);
-use Time::HiRes qw(sleep time);
-
 use Load;
 use Node;
+use Plan;
 use Proxy;
-use Redis;
 
 use constant PASSWORD => 's3cret-of-chaos';
 
-# nodes => how many; port => the first of so many + so many + 2 ports.
+# nodes => how many; port => the first of the ports: one for each of the nodes, as many for proxies,
+# and those of the store; store => the class of what they share.
+#
+# A store, such as RedisStore.pm, has these:
+#
+#   kinds             its faults, as in Plan.pm, each with what makes it and what undoes it
+#                     (`begin`, `undo`): given the store, the fault, and this
+#   new               port => the first of its own, password => what nodes need
+#   keep(BOOLEAN)     whether the rounds from now on are such that it keeps what it has; of earlier
+#                     ones of that kind, what was kept may be there again
+#   ready             waits until no fault has anything to do any more
+#   conf(PORT)        of the block `ratelimit_store`; PORT is the proxy of the node, if there is one
+#   has_way           whether there is a proxy between each node and the store
+#   way               what that needs to know of the store; see Proxy.pm
+#   totals, total     as those of Redis.pm
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
     my $port = $self->{port};
-    my @stores = map { Redis->new(port => $port + $_, password => PASSWORD) } 0, 1;
-    @$self{qw(store spare)} = @stores;
-    for my $number (1 .. $self->{nodes}) {
-        my $to = $port + 1 + $number;
-        $self->{proxy}{$number} = Proxy->new(port => $to, to => $stores[0]{port});
-        $self->{node}{$number} = Node->new($number => $to + $self->{nodes});
+    for my $number ($self->numbers) {
+        $self->{node}{$number} = Node->new($number => $port++);
         $self->{sync_rate}{$number} = 0.1;
+    }
+    my $first = $port + $self->{nodes};
+    $self->{store} = $self->{store}->new(port => $first, password => PASSWORD);
+    for my $number ($self->{store}->has_way ? $self->numbers : ()) {
+        $self->{proxy}{$number} = Proxy->new(port => $port++, $self->{store}->way);
     }
     return $self;
 }
@@ -35,71 +46,16 @@ sub new {
 sub numbers { return 1 .. $_[0]{nodes} }
 sub nodes   { my ($self) = @_; return map { $self->{node}{$_} } $self->numbers }
 
-# The store.
-
-# Has the store be of a kind from now on: `keeping` what it has when it is killed, or `losing` it.
-# Of the earlier runs of that kind, what was kept is there again.
-sub use_store {
-    my ($self, $kind) = @_;
-    $self->{append} = $kind eq 'keeping' ? 'yes' : 'no';
-    $self->restart_store(1);
-}
-
-# Starts the store, killed before, anew; without what it had if it `is_empty`.
-sub restart_store {
-    my ($self, $is_empty) = @_;
-    my $store = $self->{store};
-    $store->kill;
-    unlink "$store->{dir}/dump.rdb" if $is_empty;
-    start_store($store, $self->{append});
-}
-
-sub start_store {
-    my ($store, $append) = @_;
-    $store->{password} = PASSWORD;
-    $store->{args} = [
-        '--requirepass', PASSWORD, '--masterauth', PASSWORD, '--appendonly', $append,
-        # By default, while an fsync takes its time, Redis answers what it has not written yet.
-        '--appendfsync', 'always',
-        '--repl-diskless-sync-delay', '0',
-    ];
-    $store->start;
-}
-
-# Lets a spare store have what the store has now, and no more: a replica that lags behind.
-sub copy_to_spare {
-    my ($self) = @_;
-    my ($store, $spare) = @$self{qw(store spare)};
-    start_store($spare, 'no');
-    $spare->cli('REPLICAOF', '127.0.0.1', $store->{port});
-    Node::wait_until(30, sub { $spare->cli('INFO', 'replication') =~ /^master_link_status:up/m });
-    $spare->cli('REPLICAOF', 'NO', 'ONE');
-}
-
-# The spare is the store now, and what was the store is gone; nodes get there one after the other.
-sub fail_over {
-    my ($self, @order) = @_;
-    @$self{qw(store spare)} = @$self{qw(spare store)};
-    for my $number (@order) {
-        my $proxy = $self->{proxy}{$number};
-        $proxy->lead_to($self->{store}{port});
-        $proxy->reset;
-    }
-    $self->{spare}->kill;
-    unlink "$self->{spare}{dir}/dump.rdb";
-}
-
 # Nodes.
 
 sub configuration {
     my ($self, $number) = @_;
     my @asks = map { ("ask$_" => "api limit=1000000/$_ cost=0") } qw(366d 360d 300d);
-    my $password = PASSWORD;
+    my $proxy = $self->{proxy}{$number};
+    my $store = $self->{store}->conf($proxy ? $proxy->{port} : ());
     return (
         http => <<"        END",
-        ratelimit_store main {
-            strategy redis; server 127.0.0.1:$self->{proxy}{$number}{port}; password $password;
-        }
+        ratelimit_store main { $store }
         ratelimit_namespace api { store main; sync_rate $self->{sync_rate}{$number}; }
         END
         zone  => '32m',
@@ -166,39 +122,8 @@ sub log_lines {
 
 # Faults.
 
-# For each kind, what makes it, and what undoes it: given the cluster and the fault.
+# For each kind but the store's, what makes it, and what undoes it: given the cluster and the fault.
 my %faults = (
-    'restart empty' => [
-        sub { $_[0]{store}->kill },
-        sub { $_[0]->restart_store(1) },
-    ],
-    'restart old' => [
-        sub { $_[0]{store}->cli('SAVE') },
-        sub { $_[0]->restart_store },
-    ],
-    'restart'      => [sub { $_[0]{store}->kill }, sub { $_[0]->restart_store }],
-    'flush'        => [sub { $_[0]{store}->cli('FLUSHALL') }],
-    'script flush' => [sub { $_[0]{store}->cli('SCRIPT', 'FLUSH') }],
-    'client kill'  => [sub { $_[0]{store}->cli('CLIENT', 'KILL', 'TYPE', 'normal') }],
-    'stop store'   => [sub { $_[0]{store}->pause }, sub { $_[0]{store}->go_on }],
-    'failover'     => [
-        sub { $_[0]->copy_to_spare },
-        sub { $_[0]->fail_over(@{$_[1]{order}}) },
-    ],
-    'wrong password' => [
-        sub { $_[0]->change_password('another') },
-        sub { $_[0]->change_password(PASSWORD) },
-    ],
-    'out of memory' => [
-        sub { $_[0]{store}->cli('CONFIG', 'SET', 'maxmemory', '1') },
-        sub { $_[0]{store}->cli('CONFIG', 'SET', 'maxmemory', '0') },
-    ],
-    # A replica of nothing: it keeps what it has, and refuses writes.
-    'demote' => [
-        sub { $_[0]{store}->cli('REPLICAOF', '127.0.0.1', '1') },
-        sub { $_[0]{store}->cli('REPLICAOF', 'NO', 'ONE') },
-    ],
-
     'reset'            => [sub { $_->reset for $_[0]->proxies($_[1]) }],
     'refuse'           => [sub { $_->refuse for $_[0]->proxies($_[1]) }, \&pass],
     'silence'          => [sub { $_->silence for $_[0]->proxies($_[1]) }, \&pass],
@@ -229,13 +154,22 @@ my %faults = (
 
 sub begin {
     my ($self, $fault) = @_;
-    $faults{$fault->{kind}}[0]->($self, $fault);
+    $self->{store}->ready if Plan::needs_store($fault);
+    $self->act($fault, 0);
 }
 
 sub undo {
     my ($self, $fault) = @_;
-    my $undo = $faults{$fault->{kind}}[1] or return;
-    $undo->($self, $fault);
+    $self->act($fault, 1);
+}
+
+sub act {
+    my ($self, $fault, $step) = @_;
+    my $kind  = $fault->{kind};
+    my $store = $self->{store};
+    return $faults{$kind}[$step] && $faults{$kind}[$step]->($self, $fault) if $faults{$kind};
+    my $act = {$store->kinds}->{$kind}{qw(begin undo)[$step]} or return;
+    $act->($store, $fault, $self);
 }
 
 # The node whose clients may have to wait because of a fault.
@@ -247,14 +181,6 @@ sub slow_node {
 sub proxies { my ($self, $fault) = @_; return map { $self->{proxy}{$_} } @{$fault->{nodes}} }
 sub node_of { my ($self, $fault) = @_; return $self->{node}{$fault->{node}} }
 sub pass    { my ($self, $fault) = @_; $_->pass for $self->proxies($fault) }
-
-sub change_password {
-    my ($self, $password) = @_;
-    my $store = $self->{store};
-    $store->cli('CONFIG', 'SET', 'requirepass', $password);
-    $store->{password} = $password;
-    $store->cli('CLIENT', 'KILL', 'TYPE', 'normal');
-}
 
 sub a_worker {
     my ($self, $fault) = @_;

@@ -3,7 +3,7 @@
 # Faults overlap, unless they exclude each other: each takes what it needs (`takes`), alone or,
 # where that is marked `shared`, with others that share it. There are the `store`, and of each node,
 # by number, its way to the store (`net 1`), its processes (`workers 1`) and its configuration
-# (`conf 1`).
+# (`conf 1`); a store may have more of its own.
 
 package Plan;
 
@@ -14,25 +14,14 @@ use List::Util qw(none sum0);
 
 # For each kind of fault
 #   weight   how often it comes, compared with others
-#   rounds   in which rounds it may: `losing` and `keeping`; see chaos.pl
+#   rounds   in which rounds it may: `losing` and `keeping`; see chaos.sh
 #   hold     how long it lasts at least and at most, in seconds; no such time: it is over at once
+#   rest     for how many seconds more nobody else gets what it needs
 #   draw     what else is random, given the plan, as a hash
 #   takes    what it needs, given the fault
+#
+# Those of a store are in its class; see Cluster.pm.
 my %kinds = (
-    # The store. One that comes back empty is told everything anew, by which it could get what it was
-    # not told before: so that is rare.
-    'restart empty'     => {weight => 1, rounds => 'losing', hold => [0.1, 1.5], takes => \&store},
-    'restart old'       => {weight => 3, rounds => 'losing', hold => [0.2, 1.5], takes => \&store},
-    'flush'             => {weight => 1, rounds => 'losing', takes => \&store},
-    'failover'          => {weight => 3, rounds => 'losing', hold => [0.2, 2], takes => \&store,
-        draw => sub { (order => [$_[0]->shuffle($_[0]->nodes)]) }},
-    'restart'           => {weight => 5, rounds => 'keeping', hold => [0.1, 1.5], takes => \&store},
-    'script flush'      => {weight => 2, rounds => 'both', takes => \&store},
-    'client kill'       => {weight => 2, rounds => 'both', takes => \&store},
-    'stop store'        => {weight => 4, rounds => 'both', hold => [0.1, 2.5], takes => \&store},
-    'wrong password'    => {weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&store},
-    'out of memory'     => {weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&store},
-    'demote'            => {weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&store},
     # Ways to the store.
     'reset'             => {weight => 4, rounds => 'both', draw => \&some_nodes, takes => \&nets},
     'cut answers'       => {weight => 6, rounds => 'both', hold => [0.3, 1.5], takes => \&nets,
@@ -87,10 +76,12 @@ sub a_worker {
     return (node => $plan->one_of($plan->nodes), worker => $plan->number(2));
 }
 
-# seed; nodes => how many.
+# seed; nodes => how many; store => the class of what they share.
 sub new {
     my ($class, %self) = @_;
     srand $self{seed};
+    %kinds = (%kinds, $self{store}->kinds);
+    delete @kinds{grep { $kinds{$_}{takes} == \&nets } keys %kinds} if !$self{store}->has_way;
     return bless {%self}, $class;
 }
 
@@ -100,7 +91,7 @@ sub round {
     my ($self, $round, $seconds) = @_;
     my (@faults, @present);
     for (my $now = 0.5; $now < $seconds; $now += $self->time(0.02, 0.4)) {
-        @present = grep { $_->{to} > $now } @present;
+        @present = grep { $_->{to} + ($kinds{$_->{kind}}{rest} // 0) > $now } @present;
         my $fault = $self->fault($round, $now);
         next if $fault->{to} > $seconds || !fits($fault, @present);
         push @present, $fault;
@@ -132,6 +123,8 @@ sub fits {
         $taken{$name} || ($_ eq $name && $taken{"$name shared"});
     } takes($fault);
 }
+
+sub needs_store { my ($fault) = @_; return scalar grep {/^store/} takes($fault) }
 
 sub takes { my ($fault) = @_; return $kinds{$fault->{kind}}{takes}->($fault) }
 

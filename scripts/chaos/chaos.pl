@@ -10,8 +10,11 @@ use Time::HiRes qw(sleep time);
 
 use lib $FindBin::Bin, "$FindBin::Bin/../../t/lib";
 use Cluster;
+use ClusterStore;
 use Load;
 use Plan;
+use PostgresStore;
+use RedisStore;
 
 use constant NODES => 3;
 use constant SHORT => 5;    # the window of `short` in Load.pm, in seconds
@@ -20,7 +23,9 @@ $| = 1;
 $SIG{INT}  = $SIG{TERM} = sub { exit 130 };
 $SIG{PIPE} = 'IGNORE';
 
-my ($seed, $minutes, $is_plan_only) = @ARGV;
+my ($seed, $minutes, $name, $is_plan_only) = @ARGV;
+my %stores = (redis => 'RedisStore', cluster => 'ClusterStore', postgres => 'PostgresStore');
+my $store  = $stores{$name} or die "no store $name\n";
 my @rounds = rounds(60 * $minutes);
 if ($is_plan_only) {
     print "$_->{kind} round, $_->{seconds} s\n", map { Plan::words($_) . "\n" } @{$_->{faults}}
@@ -29,7 +34,7 @@ if ($is_plan_only) {
 }
 
 my $begin   = time;
-my $cluster = Cluster->new(nodes => NODES, port => $ENV{PORT} // 21000);
+my $cluster = Cluster->new(nodes => NODES, port => $ENV{PORT} // 21000, store => $store);
 my $files   = tempdir('chaos-XXXXXX', TMPDIR => 1, CLEANUP => 1);
 my @latest;       # the last faults, in words
 my @troubles;     # what is wrong
@@ -38,7 +43,7 @@ my %disturbed;    # of each node, when its clients may have had to wait
 my %sum = (counters => 0, exact => 0, answered => 0, lost => 0, slack => 0, hits => 0);
 my $slowest = 0;
 
-$cluster->use_store('losing');
+$cluster->{store}->keep(0);
 $cluster->start_node($_) for $cluster->numbers;
 for my $number (0 .. $#rounds) {
     run_round($number + 1, $rounds[$number]);
@@ -54,7 +59,7 @@ exit(@troubles ? 1 : 0);
 sub rounds {
     my ($seconds) = @_;
     my $count = 2 * max(1, int($seconds / 60));
-    my $plan  = Plan->new(seed => $seed, nodes => NODES);
+    my $plan  = Plan->new(seed => $seed, nodes => NODES, store => $store);
     return map {
         my $kind = $_ % 2 ? 'losing' : 'keeping';
         my $each = $seconds / $count;
@@ -67,7 +72,7 @@ sub run_round {
     my $faults = @{$round->{faults}};
     printf "round %d of %d: the store is %s its data, %d faults in %.0f s\n",
         $number, scalar @rounds, $round->{kind}, $faults, $round->{seconds};
-    $cluster->use_store($round->{kind});
+    $cluster->{store}->keep($round->{kind} eq 'keeping');
     return push @troubles, "round $number: nodes do not sync: $@" if !eval { $cluster->settle; 1 };
     my @loads = map { load($number, $_) } $cluster->numbers;
     make_faults(@{$round->{faults}});
@@ -106,6 +111,7 @@ sub make_faults {
         $disturbed{$node}{$fault} //= [$now];
         $disturbed{$node}{$fault}[1] = time;
     }
+    $cluster->{store}->ready;
 }
 
 sub note_fault {
@@ -283,7 +289,7 @@ sub check_logs {
 }
 
 sub summary {
-    printf "seed %s, %s minutes, %d nodes with 2 workers each; took %.0f s\n", $seed, $minutes, NODES,
+    printf "$name, seed %s, %s minutes, %d nodes with 2 workers each; took %.0f s\n", $seed, $minutes, NODES,
         time - $begin;
     printf "faults: %d\n", sum0(values %faults);
     printf "    %4d %s\n", $faults{$_}, $_ for sort { $faults{$b} <=> $faults{$a} || $a cmp $b } keys %faults;

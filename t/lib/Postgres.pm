@@ -7,6 +7,7 @@ use warnings;
 
 use File::Temp qw(tempdir);
 use IO::Handle;
+use IPC::Open2;
 use Time::HiRes qw(sleep time);
 
 # The newest one that is installed: Debian keeps the programs beside the path.
@@ -14,6 +15,9 @@ my ($programs) = $ENV{TEST_POSTGRES_BIN} // reverse sort glob '/usr/lib/postgres
 
 # Postgres does not run as root.
 my @as_user = $> == 0 ? qw(setpriv --reuid=postgres --regid=postgres --init-groups) : ();
+
+# Of the tests' own sessions.
+my $options = '-c client_min_messages=warning -c default_transaction_read_only=off';
 
 # Ends the server as it is told to, or when the test has ended.
 my $guard = <<'END';
@@ -143,14 +147,37 @@ sub signal {
     }
 }
 
+sub psql {
+    my ($self) = @_;
+    return (
+        'sh', '-c', 'exec "$@" 2>&1', 'psql', "$programs/psql", '-XAtq', '-v', 'ON_ERROR_STOP=1',
+        '-h', $self->{dir}, '-p', $self->{port}, '-U', 'postgres', '-d', $self->{database},
+    );
+}
+
+# Makes a session in which a query was made; returns what ends it.
+sub open_session {
+    my ($self, $query) = @_;
+    local $ENV{PGOPTIONS} = $options;
+    local $SIG{PIPE} = 'IGNORE';
+    my $pid = open2(my $answers, my $queries, $self->psql);
+    print $queries "$query;\n\\echo done\n";
+    $queries->flush;
+    my $text = '';
+    while (defined(my $line = <$answers>)) {
+        return sub { local $?; close $queries; waitpid $pid, 0 } if $line eq "done\n";
+        $text .= $line;
+    }
+    local $?;
+    waitpid $pid, 0;
+    die $text;
+}
+
 # What a query answers: lines, with `|` between columns; dies of errors.
 sub sql {
     my ($self, $query) = @_;
-    local $ENV{PGOPTIONS} = '-c client_min_messages=warning -c default_transaction_read_only=off';
-    open my $answer, '-|', 'sh', '-c', 'exec "$@" 2>&1', 'psql', "$programs/psql", '-XAtq',
-        '-v', 'ON_ERROR_STOP=1', '-h', $self->{dir}, '-p', $self->{port}, '-U', 'postgres',
-        '-d', $self->{database}, '-c', $query
-        or die "cannot run psql: $!\n";
+    local $ENV{PGOPTIONS} = $options;
+    open my $answer, '-|', $self->psql, '-c', $query or die "cannot run psql: $!\n";
     local $/;
     my $text = <$answer> // '';
     local ($?, $!);

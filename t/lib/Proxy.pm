@@ -1,4 +1,4 @@
-# A TCP proxy before a test's Redis, which does to its connections what networks do.
+# A TCP proxy before a test's store, which does to its connections what networks do.
 #
 # It is a process of its own, told over a pipe what to do; it has done that when a method returns.
 # What it does holds for all its connections, present and future, until `pass`:
@@ -16,7 +16,7 @@
 #                           the connection ends: the push was applied, and nobody knows
 #   lead_to(PORT)           new connections lead to another server
 #
-# A push is what has EVALSHA in it.
+# A push is what has EVALSHA in it, or what `push` says.
 
 package Proxy;
 
@@ -36,7 +36,7 @@ END {
     if ($$ == $test) { $_->stop for @all }
 }
 
-# port => where it listens, to => the port of the server.
+# port => where it listens, to => the port of the server, push => a pattern of what a push is.
 sub new {
     my ($class, %self) = @_;
     pipe my $orders, my $orderer or die "cannot make a pipe: $!\n";
@@ -106,6 +106,7 @@ use constant NEVER => 9**9**9;
 sub new {
     my ($class, %self) = @_;
     my $self = bless {
+        push => qr/EVALSHA/,
         %self,
         links  => {},    # by client
         counts => {accepted => 0, pushes => 0, cut => 0},
@@ -168,7 +169,7 @@ sub from_client {
     my $bytes = received($link->{client}) // return;
     $link->{client_ended} = $bytes eq '';
     $link->{request} .= $bytes;
-    return if $bytes !~ /EVALSHA/;
+    return if $bytes !~ $self->{push};
     $link->{is_push} = 1;
     $self->{counts}{pushes}++;
 }

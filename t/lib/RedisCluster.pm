@@ -11,12 +11,15 @@ use Redis;
 # The number of shards into which the module divides a namespace.
 my $SHARDS = 16;
 
-# port => the first of six. None has data at first.
+# port => the first of six; args => more of their arguments, with the password if there is one. None
+# has data at first.
 sub new {
     my ($class, %self) = @_;
-    my $self = bless {%self}, $class;
-    my @args = ('--cluster-enabled', 'yes', '--cluster-node-timeout', '1000');
-    my @all  = map { Redis->new(port => $self->{port} + $_, args => \@args) } 0 .. 5;
+    my $self = bless {args => [], %self}, $class;
+    my @args = ('--cluster-enabled', 'yes', '--cluster-node-timeout', '1000', @{$self->{args}});
+    my @all  = map {
+        Redis->new(port => $self->{port} + $_, args => \@args, password => $self->{password})
+    } 0 .. 5;
     $_->start for @all;
     $self->{all}       = \@all;
     $self->{primaries} = [@all[0 .. 2]];

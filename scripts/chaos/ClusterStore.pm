@@ -1,0 +1,299 @@
+# A Redis Cluster of three primaries with a replica each, and its faults. See Cluster.pm.
+#
+# Its servers name each other by their own addresses, so there is no proxy between them and nodes. A
+# `pair` is a server and the one that replicates it, whichever is the primary.
+
+package ClusterStore;
+
+use strict;
+use warnings;
+
+use List::Util qw(first);
+
+use Node;
+use Plan;
+use Redis;
+use RedisCluster;
+
+use constant {
+    PAIRS  => 3,
+    SHARDS => 16,    # those of a namespace
+};
+
+sub kinds {
+    my %one   = (takes => \&Plan::store, draw => \&a_pair);
+    my %all   = (takes => \&Plan::store);
+    my %aside = (takes => sub { ('store shared') }, draw => \&a_pair);
+    return (
+        # The replica takes over, without what it had not got, or the server is back before that. As
+        # a server that starts lets 2 s pass before it writes, it takes some time.
+        'kill primary' => {
+            %one, weight => 6, rounds => 'losing', hold => [0.3, 4], rest => 3,
+            begin => sub { my ($self, $fault) = @_; $self->away($fault)->kill },
+            undo  => sub { my ($self, $fault) = @_; $fault->{away}->start },
+        },
+        'restart empty' => {
+            %one, weight => 1, rounds => 'losing', hold => [0.1, 0.7], rest => 3,
+            begin => sub { my ($self, $fault) = @_; $self->away($fault)->kill },
+            undo  => sub { my ($self, $fault) = @_; start_with($fault->{away}, undef) },
+        },
+        'restart old' => {
+            %one, weight => 2, rounds => 'losing', hold => [0.1, 1], rest => 3,
+            begin => sub { my ($self, $fault) = @_; copy_data($self->away($fault)) },
+            undo  => sub {
+                my ($self, $fault) = @_;
+                $fault->{away}->kill;
+                start_with($fault->{away}, 'copy');
+            },
+        },
+        # A replica that has got nothing for a while takes over, and asks nobody.
+        'takeover' => {
+            %one, weight => 4, rounds => 'losing', hold => [0.2, 2], rest => 1.5,
+            begin => sub {
+                my ($self, $fault) = @_;
+                my $replica = $fault->{replica} = $self->replica($fault->{pair});
+                $replica->cli(CONFIG => 'SET', 'masterauth', 'another');
+                $replica->cli(CLIENT => 'KILL', 'TYPE', 'master');
+            },
+            undo => sub {
+                my ($self, $fault) = @_;
+                $fault->{replica}->cli(CLUSTER => 'FAILOVER', 'TAKEOVER');
+                $fault->{replica}->cli(CONFIG => 'SET', 'masterauth', $self->{password});
+            },
+        },
+        'flush' => {
+            %all, weight => 1, rounds => 'losing',
+            begin => sub { $_->cli('FLUSHALL') for $_[0]->primaries },
+        },
+        'flush one primary' => {
+            %one, weight => 1, rounds => 'losing',
+            begin => sub {
+                my ($self, $fault) = @_;
+                $self->primary($fault->{pair})->cli('FLUSHALL');
+            },
+        },
+        'restart' => {
+            %one, weight => 3, rounds => 'keeping', hold => [0.1, 1.5], rest => 3,
+            begin => sub { my ($self, $fault) = @_; $self->away($fault)->kill },
+            undo  => sub { my ($self, $fault) = @_; $fault->{away}->start },
+        },
+        # The primary waits for it: nothing is lost.
+        'failover' => {
+            %one, weight => 5, rounds => 'both', rest => 1,
+            begin => sub {
+                my ($self, $fault) = @_;
+                my $replica = $self->replica($fault->{pair});
+                $replica->cli(CLUSTER => 'FAILOVER');
+                Node::wait_until(30, sub { is_primary($replica) });
+            },
+        },
+        'stop primary' => {
+            %one, weight => 5, rounds => 'both', hold => [0.1, 3], rest => 2,
+            begin => sub { my ($self, $fault) = @_; $self->away($fault)->pause },
+            undo  => sub { my ($self, $fault) = @_; $fault->{away}->go_on },
+        },
+        # Of the slot that a shard is in some keys are moved, and the others later.
+        'move slot' => {
+            weight => 12, rounds => 'both', hold => [0.05, 1.5], rest => 0.5,
+            takes  => sub { ('store shared', 'slots') },
+            draw   => sub {
+                my ($plan) = @_;
+                my %drawn = (shard => $plan->number(SHARDS), pair => $plan->number(PAIRS));
+                return (%drawn, part => $plan->time(0, 1));
+            },
+            begin => \&begin_move,
+            undo  => \&end_move,
+        },
+        'script flush' => {
+            %aside, weight => 2, rounds => 'both',
+            begin => sub {
+                my ($self, $fault) = @_;
+                $self->primary($fault->{pair})->cli('SCRIPT', 'FLUSH');
+            },
+        },
+        'client kill' => {
+            %aside, weight => 4, rounds => 'both',
+            begin => sub {
+                my ($self, $fault) = @_;
+                $self->primary($fault->{pair})->cli('CLIENT', 'KILL', 'TYPE', 'normal');
+            },
+        },
+        'wrong password' => {
+            %all, weight => 2, rounds => 'both', hold => [0.2, 1.5],
+            begin => sub { $_[0]->change_password('another') },
+            undo  => sub { $_[0]->change_password($_[0]{password}) },
+        },
+        'out of memory' => {
+            %one, weight => 3, rounds => 'both', hold => [0.2, 1.5],
+            begin => sub {
+                my ($self, $fault) = @_;
+                $self->away($fault)->cli('CONFIG', 'SET', 'maxmemory', '1');
+            },
+            undo => sub {
+                my ($self, $fault) = @_;
+                $fault->{away}->cli('CONFIG', 'SET', 'maxmemory', '0');
+            },
+        },
+    );
+}
+
+sub a_pair { my ($plan) = @_; return (pair => $plan->number(PAIRS)) }
+
+# The servers keep what they have on disk: what shall be lost is taken away.
+sub new {
+    my ($class, %self) = @_;
+    my $self     = bless {%self}, $class;
+    my $password = $self->{password};
+    $self->{cluster} = RedisCluster->new(
+        port => $self->{port}, password => $password,
+        args => [
+            '--requirepass', $password, '--masterauth', $password,
+            '--appendonly', 'yes', '--appendfsync', 'always',
+            '--repl-diskless-sync-delay', '0',
+        ],
+    );
+    return $self;
+}
+
+sub has_way { 0 }
+sub totals { my ($self, @of) = @_; return $self->{cluster}->totals(@of) }
+sub total  { my ($self, @of) = @_; return $self->{cluster}->total(@of) }
+
+sub conf {
+    my ($self) = @_;
+    my $servers = join ' ', map {"server 127.0.0.1:$_->{port};"} @{$self->{cluster}{primaries}};
+    return "strategy redis; $servers cluster on; password $self->{password};";
+}
+
+# A replica takes over from a primary that was away for a second: it would not have all that this
+# one had acknowledged. Where nothing may be lost, it does so only when it is told to.
+sub keep {
+    my ($self, $is_keeping) = @_;
+    my @setting = ('cluster-replica-no-failover', $is_keeping ? 'yes' : 'no');
+    for my $server ($self->servers) {
+        $server->cli(CONFIG => 'SET', @setting);
+        $server->{args} = [@{$server->{args}}, "--$setting[0]", $setting[1]];
+    }
+    $self->ready;
+}
+
+# Waits until there are three primaries, with a replica each that has all, and all agree on that.
+sub ready {
+    my ($self) = @_;
+    my (%views, @ill);
+    my $is_well = sub {
+        %views = map { (view($_) => 1) } $self->servers;
+        my ($view, @others) = keys %views;
+        @ill = grep { !is_well($_) } $self->servers;
+        return !@ill && !@others && $view !~ /fail|handshake|noaddr|bad/ &&
+            PAIRS == (() = $view =~ / slave /g);
+    };
+    eval { Node::wait_until(60, $is_well) }
+        or die join "\n", 'the cluster does not get well:', (map {"$_\n"} keys %views),
+            (map {"not well: $_->{port}"} @ill), '';
+}
+
+# What a server thinks of all: of each its name, what it is, of whom, and its slots.
+sub view {
+    my ($server) = @_;
+    my @lines = split /\n/, eval { $server->cli(CLUSTER => 'NODES') } // 'bad';
+    return join "\n", sort map {
+        s/ \[.*?\]|,nofailover//gr =~ s/^(\S+) \S+ (?:myself,)?(\S+ \S+) \S+ \S+ \S+ \S+/$1 $2/r
+    } @lines;
+}
+
+sub is_well {
+    my ($server) = @_;
+    return eval {
+        my $is_linked = is_primary($server) ||
+            $server->cli(INFO => 'replication') =~ /^master_link_status:up/m;
+        my $info = $server->cli(INFO => 'persistence');
+        $is_linked && $server->cli(CLUSTER => 'INFO') =~ /^cluster_state:ok/ &&
+            $info =~ /^aof_enabled:1/m && $info !~ /^aof_rewrite_(?:in_progress|scheduled):1/m;
+    };
+}
+
+sub servers    { return @{$_[0]{cluster}{all}} }
+sub is_primary { my ($server) = @_; return $server->cli('ROLE')->[0] eq 'master' }
+sub pair       { my ($self, $pair) = @_; return @{$self->{cluster}{all}}[$pair, $pair + PAIRS] }
+sub primary    { my ($self, $pair) = @_; return first { is_primary($_) } $self->pair($pair) }
+sub replica    { my ($self, $pair) = @_; return first { !is_primary($_) } $self->pair($pair) }
+sub primaries  { my ($self) = @_; return map { $self->primary($_) } 0 .. PAIRS - 1 }
+
+# The primary that a fault is made to.
+sub away {
+    my ($self, $fault) = @_;
+    return $fault->{away} = $self->primary($fault->{pair});
+}
+
+sub copy_data {
+    my ($server) = @_;
+    my ($data, $copy) = map {"$server->{dir}/$_"} qw(appendonlydir copy);
+    system(qw(rm -rf), $copy) == 0 && system(qw(cp -r), $data, $copy) == 0
+        or die "cannot copy what a server has\n";
+}
+
+# Starts a server with a copy of what it had, or with nothing.
+sub start_with {
+    my ($server, $copy) = @_;
+    my $dir = $server->{dir};
+    system(qw(rm -rf), "$dir/appendonlydir") == 0 or die "cannot remove what a server has\n";
+    if ($copy) { rename "$dir/$copy", "$dir/appendonlydir" or die "cannot rename: $!\n" }
+    $server->start;
+}
+
+sub change_password {
+    my ($self, $password) = @_;
+    for my $server ($self->servers) {
+        $server->cli('CONFIG', 'SET', 'requirepass', $password);
+        $server->{password} = $password;
+        $server->cli('CLIENT', 'KILL', 'TYPE', 'normal');
+    }
+}
+
+# As redis-cli moves slots.
+sub begin_move {
+    my ($self, $fault) = @_;
+    my ($any) = $self->servers;
+    my $slot  = $fault->{slot} = $any->cli(CLUSTER => 'KEYSLOT', "{rl:api:$fault->{shard}}");
+    my @primaries = $self->primaries;
+    my $from = first { has_slot($primaries[$_], $slot) } 0 .. $#primaries;
+    my $to   = $fault->{pair} == $from ? ($from + 1) % PAIRS : $fault->{pair};
+    @$fault{qw(source target)} = @primaries[$from, $to];
+    my ($source_id, $target_id) = map { $_->cli(CLUSTER => 'MYID') } @$fault{qw(source target)};
+    $fault->{target}->cli(CLUSTER => 'SETSLOT', $slot, 'IMPORTING', $source_id);
+    $fault->{source}->cli(CLUSTER => 'SETSLOT', $slot, 'MIGRATING', $target_id);
+    my @keys = @{$fault->{source}->cli(CLUSTER => 'GETKEYSINSLOT', $slot, 1000)};
+    $self->move_keys($fault, @keys[0 .. int(@keys * $fault->{part}) - 1]);
+}
+
+sub end_move {
+    my ($self, $fault) = @_;
+    my ($slot, $source, $target) = @$fault{qw(slot source target)};
+    while (my @keys = @{$source->cli(CLUSTER => 'GETKEYSINSLOT', $slot, 1000)}) {
+        $self->move_keys($fault, @keys);
+    }
+    my $id = $target->cli(CLUSTER => 'MYID');
+    $_->cli(CLUSTER => 'SETSLOT', $slot, 'NODE', $id) for $target, $source;
+}
+
+# With CLIENT KILL the connection of the two ends: then it is tried anew.
+sub move_keys {
+    my ($self, $fault, @keys) = @_;
+    return if !@keys;
+    my @to = ('127.0.0.1', $fault->{target}{port}, '', 0, 5000, 'AUTH', $self->{password});
+    eval { $fault->{source}->cli(MIGRATE => @to, KEYS => @keys) } or $@ =~ /^IOERR/ or die $@;
+}
+
+sub has_slot {
+    my ($server, $slot) = @_;
+    my ($own) = $server->cli(CLUSTER => 'NODES') =~ /myself,(.*)/;
+    my @words  = split ' ', $own;
+    my @ranges = grep {/^\d/} @words[6 .. $#words];
+    return scalar grep {
+        my ($from, $to) = split /-/;
+        $slot >= $from && $slot <= ($to // $from)
+    } @ranges;
+}
+
+1;

@@ -1,0 +1,207 @@
+# A Postgres, and its faults. See Cluster.pm.
+
+package PostgresStore;
+
+use strict;
+use warnings;
+
+use Node;
+use Plan;
+use Postgres;
+
+use constant {
+    USER   => 'locked',
+    TABLES => join(', ', map {"rl_counters$_"} '', qw(_epochs _nodes _changes)),
+};
+
+# The sessions of nodes.
+my $OURS = "FROM pg_stat_activity WHERE usename = '${\ USER}'";
+
+# What somebody may have locked for a while, in a transaction of his own.
+my %LOCKS = (
+    counters => 'LOCK TABLE rl_counters',
+    nodes    => 'LOCK TABLE rl_counters_nodes',
+    epochs   => 'LOCK TABLE rl_counters_epochs',
+    changes  => 'LOCK TABLE rl_counters_changes IN SHARE ROW EXCLUSIVE MODE',
+    rows     => 'SELECT FROM rl_counters_epochs FOR UPDATE',
+    counts   => 'SELECT FROM rl_counters FOR UPDATE',
+);
+
+sub kinds {
+    my %all   = (takes => \&Plan::store);
+    my %aside = (takes => sub { ('store shared') });
+    return (
+        # One that comes back empty is told everything anew, by which it could get what it was not
+        # told before; so that is rare, but for crashes, which also end what is under way.
+        'crash' => {
+            %all, weight => 3, rounds => 'losing', hold => [0.1, 1.5],
+            begin => sub { $_[0]{server}->kill },
+            undo  => sub { $_[0]{server}->start },
+        },
+        # Postgres then ends all others too, and goes on without what it had.
+        'kill backend' => {
+            %all, weight => 2, rounds => 'losing', draw => \&a_backend,
+            begin => sub { my ($self, $fault) = @_; kill KILL => $self->backend($fault) },
+        },
+        # Of which it was stopped, copied, and went on.
+        'restart old' => {
+            %all, weight => 3, rounds => 'losing', hold => [0.5, 2],
+            begin => sub {
+                my ($self) = @_;
+                $self->{server}->stop;
+                replace("$self->{server}{dir}/data", "$self->{server}{dir}/copy", 'cp', '-a');
+                $self->{server}->start;
+            },
+            undo => sub {
+                my ($self) = @_;
+                $self->{server}->kill;
+                replace("$self->{server}{dir}/copy", "$self->{server}{dir}/data", 'mv');
+                $self->{server}->start;
+            },
+        },
+        'truncate' => {
+            %all, weight => 1, rounds => 'losing',
+            begin => sub { $_[0]->ask('TRUNCATE ' . TABLES) },
+        },
+        'drop' => {
+            %all, weight => 1, rounds => 'losing',
+            begin => sub { $_[0]->ask('DROP TABLE IF EXISTS ' . TABLES) },
+        },
+        'restart' => {
+            %all, weight => 5, rounds => 'keeping', hold => [0.1, 1.5],
+            begin => sub { $_[0]{server}->stop },
+            undo  => sub { $_[0]{server}->start },
+        },
+        'stop store' => {
+            %all, weight => 4, rounds => 'both', hold => [0.1, 2.5],
+            begin => sub { $_[0]{server}->pause },
+            undo  => sub { $_[0]{server}->go_on },
+        },
+        # What it has locked stays locked.
+        'stop backend' => {
+            %all, weight => 4, rounds => 'both', hold => [0.1, 2], draw => \&a_backend,
+            begin => sub {
+                my ($self, $fault) = @_;
+                kill STOP => @{$fault->{stopped}} = $self->backend($fault);
+            },
+            undo => sub { my ($self, $fault) = @_; kill CONT => @{$fault->{stopped}} },
+        },
+        'end sessions' => {
+            %aside, weight => 3, rounds => 'both',
+            begin => sub { $_[0]->ask("SELECT pg_terminate_backend(pid) $OURS") },
+        },
+        'cancel statements' => {
+            %aside, weight => 3, rounds => 'both',
+            begin => sub { $_[0]->ask("SELECT pg_cancel_backend(pid) $OURS") },
+        },
+        'wrong password' => {
+            %all, weight => 2, rounds => 'both', hold => [0.2, 1.5],
+            begin => sub { $_[0]->change("PASSWORD 'another'") },
+            undo  => sub { $_[0]->change("PASSWORD '$_[0]{password}'") },
+        },
+        'no more connections' => {
+            %all, weight => 1, rounds => 'both', hold => [0.2, 1.5],
+            begin => sub { $_[0]->change('CONNECTION LIMIT 0') },
+            undo  => sub { $_[0]->change('CONNECTION LIMIT -1') },
+        },
+        'read only' => {
+            %all, weight => 2, rounds => 'both', hold => [0.2, 1.5],
+            begin => sub { $_[0]->set('SET default_transaction_read_only = on') },
+            undo  => sub { $_[0]->set('RESET default_transaction_read_only') },
+        },
+        'lock' => {
+            %all, weight => 5, rounds => 'both', hold => [0.1, 2],
+            draw  => sub { my ($plan) = @_; (what => $plan->one_of(sort keys %LOCKS)) },
+            begin => sub {
+                my ($self, $fault) = @_;
+                $fault->{end} = $self->open_transaction("BEGIN; $LOCKS{$fault->{what}}");
+            },
+            undo => sub { my ($self, $fault) = @_; $fault->{end}->() },
+        },
+        # Of which the server keeps all that is older.
+        'long transaction' => {
+            %aside, weight => 2, rounds => 'both', hold => [1, 5],
+            begin => sub {
+                my ($self, $fault) = @_;
+                my $begin = 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current()';
+                $fault->{end} = $self->open_transaction($begin);
+            },
+            undo => sub { my ($self, $fault) = @_; $fault->{end}->() },
+        },
+    );
+}
+
+sub a_backend { my ($plan) = @_; return (backend => $plan->number(6)) }
+
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {%self}, $class;
+    $self->{server} = Postgres->new(port => $self->{port});
+    $self->{server}->create;
+    $self->{server}->start;
+    $self->ask("CREATE ROLE ${\ USER} LOGIN PASSWORD '$self->{password}'");
+    $self->ask("GRANT ALL ON SCHEMA public TO ${\ USER}");
+    return $self;
+}
+
+# Each exchange but those with which a connection begins has the name of the node in it.
+sub has_way { 1 }
+sub way {
+    my ($self) = @_;
+    return (to => $self->{port}, push => qr/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/);
+}
+
+sub conf {
+    my ($self, $port) = @_;
+    return "strategy postgres; server 127.0.0.1:$port; username ${\ USER}; " .
+        "password $self->{password};";
+}
+
+# What a round shall keep, nothing in it takes away.
+sub keep   { $_[0]->ready }
+sub totals { my ($self, @of) = @_; return $self->{server}->totals(@of) }
+sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
+
+sub ready {
+    my ($self) = @_;
+    Node::wait_until(60, sub { eval { $self->ask('SELECT 1') } });
+}
+
+sub ask { my ($self, $query) = @_; return $self->{server}->sql($query) }
+
+# The process of one of the sessions; none, if there are none.
+sub backend {
+    my ($self, $fault) = @_;
+    my @pids = split /\n/, $self->ask("SELECT pid $OURS ORDER BY backend_start, pid");
+    return @pids ? $pids[$fault->{backend} % @pids] : ();
+}
+
+sub change {
+    my ($self, $what) = @_;
+    $self->ask("ALTER ROLE ${\ USER} $what");
+    $self->ask("SELECT pg_terminate_backend(pid) $OURS");
+}
+
+sub set {
+    my ($self, $what) = @_;
+    $self->ask("ALTER SYSTEM $what");
+    $self->ask('SELECT pg_reload_conf()');
+}
+
+# Begins a transaction, unless there are no tables at the moment; returns what ends it.
+sub open_transaction {
+    my ($self, $begin) = @_;
+    return eval { $self->{server}->open_session($begin) } // do {
+        die $@ if $@ !~ /does not exist/;
+        sub { };
+    };
+}
+
+# Puts one directory in the place of another one, by a command.
+sub replace {
+    my ($from, $to, @command) = @_;
+    system(qw(rm -rf), $to) == 0 && system(@command, $from, $to) == 0
+        or die "cannot @command $from\n";
+}
+
+1;

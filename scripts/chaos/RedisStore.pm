@@ -1,0 +1,149 @@
+# A Redis, and another one that may take its place, and their faults. See Cluster.pm.
+
+package RedisStore;
+
+use strict;
+use warnings;
+
+use Node;
+use Plan;
+use Redis;
+
+sub kinds {
+    return (
+        # One that comes back empty is told everything anew, by which it could get what it was not
+        # told before: so that is rare.
+        'restart empty' => {
+            weight => 1, rounds => 'losing', hold => [0.1, 1.5], takes => \&Plan::store,
+            begin  => sub { $_[0]{present}->kill },
+            undo   => sub { $_[0]->restart(1) },
+        },
+        'restart old' => {
+            weight => 3, rounds => 'losing', hold => [0.2, 1.5], takes => \&Plan::store,
+            begin  => sub { $_[0]{present}->cli('SAVE') },
+            undo   => sub { $_[0]->restart },
+        },
+        'flush' => {
+            weight => 1, rounds => 'losing', takes => \&Plan::store,
+            begin  => sub { $_[0]{present}->cli('FLUSHALL') },
+        },
+        'failover' => {
+            weight => 3, rounds => 'losing', hold => [0.2, 2], takes => \&Plan::store,
+            draw   => sub { (order => [$_[0]->shuffle($_[0]->nodes)]) },
+            begin  => sub { $_[0]->copy_to_spare },
+            undo   => \&fail_over,
+        },
+        'restart' => {
+            weight => 5, rounds => 'keeping', hold => [0.1, 1.5], takes => \&Plan::store,
+            begin  => sub { $_[0]{present}->kill },
+            undo   => sub { $_[0]->restart },
+        },
+        'script flush' => {
+            weight => 2, rounds => 'both', takes => \&Plan::store,
+            begin  => sub { $_[0]{present}->cli('SCRIPT', 'FLUSH') },
+        },
+        'client kill' => {
+            weight => 2, rounds => 'both', takes => \&Plan::store,
+            begin  => sub { $_[0]{present}->cli('CLIENT', 'KILL', 'TYPE', 'normal') },
+        },
+        'stop store' => {
+            weight => 4, rounds => 'both', hold => [0.1, 2.5], takes => \&Plan::store,
+            begin  => sub { $_[0]{present}->pause },
+            undo   => sub { $_[0]{present}->go_on },
+        },
+        'wrong password' => {
+            weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&Plan::store,
+            begin  => sub { $_[0]->change_password('another') },
+            undo   => sub { $_[0]->change_password($_[0]{password}) },
+        },
+        'out of memory' => {
+            weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&Plan::store,
+            begin  => sub { $_[0]{present}->cli('CONFIG', 'SET', 'maxmemory', '1') },
+            undo   => sub { $_[0]{present}->cli('CONFIG', 'SET', 'maxmemory', '0') },
+        },
+        # A replica of nothing: it keeps what it has, and refuses writes.
+        'demote' => {
+            weight => 2, rounds => 'both', hold => [0.2, 1.5], takes => \&Plan::store,
+            begin  => sub { $_[0]{present}->cli('REPLICAOF', '127.0.0.1', '1') },
+            undo   => sub { $_[0]{present}->cli('REPLICAOF', 'NO', 'ONE') },
+        },
+    );
+}
+
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {%self}, $class;
+    @$self{qw(present spare)} = map { Redis->new(port => $self->{port} + $_) } 0, 1;
+    return $self;
+}
+
+sub has_way { 1 }
+sub way    { my ($self) = @_; return (to => $self->{present}{port}) }
+sub ready  { }
+sub totals { my ($self, @of) = @_; return $self->{present}->totals(@of) }
+sub total  { my ($self, @of) = @_; return $self->{present}->total(@of) }
+
+sub conf {
+    my ($self, $port) = @_;
+    return "strategy redis; server 127.0.0.1:$port; password $self->{password};";
+}
+
+sub keep {
+    my ($self, $is_keeping) = @_;
+    $self->{append} = $is_keeping ? 'yes' : 'no';
+    $self->restart(1);
+}
+
+# Starts the store, killed before, anew; without what it had if it `is_empty`.
+sub restart {
+    my ($self, $is_empty) = @_;
+    my $store = $self->{present};
+    $store->kill;
+    unlink "$store->{dir}/dump.rdb" if $is_empty;
+    $self->start($store, $self->{append});
+}
+
+sub start {
+    my ($self, $store, $append) = @_;
+    my $password = $store->{password} = $self->{password};
+    $store->{args} = [
+        '--requirepass', $password, '--masterauth', $password, '--appendonly', $append,
+        # By default, while an fsync takes its time, Redis answers what it has not written yet.
+        '--appendfsync', 'always',
+        '--repl-diskless-sync-delay', '0',
+    ];
+    $store->start;
+}
+
+# Lets a spare store have what the store has now, and no more: a replica that lags behind.
+sub copy_to_spare {
+    my ($self) = @_;
+    my ($store, $spare) = @$self{qw(present spare)};
+    $self->start($spare, 'no');
+    $spare->cli('REPLICAOF', '127.0.0.1', $store->{port});
+    Node::wait_until(30, sub { $spare->cli('INFO', 'replication') =~ /^master_link_status:up/m });
+    $spare->cli('REPLICAOF', 'NO', 'ONE');
+}
+
+# The spare is the store now, and what was the store is gone; nodes get there one after the other.
+sub fail_over {
+    my ($self, $fault, $cluster) = @_;
+    @$self{qw(present spare)} = @$self{qw(spare present)};
+    for my $number (@{$fault->{order}}) {
+        my $proxy = $cluster->{proxy}{$number};
+        $proxy->lead_to($self->{present}{port});
+        $proxy->reset;
+    }
+    $self->{spare}->kill;
+    unlink "$self->{spare}{dir}/dump.rdb";
+}
+
+sub change_password {
+    my ($self, $password) = @_;
+    my $store = $self->{present};
+    $store->cli('CONFIG', 'SET', 'requirepass', $password);
+    $store->{password} = $password;
+    $store->cli('CLIENT', 'KILL', 'TYPE', 'normal');
+}
+
+1;
