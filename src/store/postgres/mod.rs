@@ -15,6 +15,7 @@
 mod connection;
 #[cfg(all(test, feature = "measure"))]
 mod cost_tests;
+mod decide;
 mod failure;
 mod push;
 mod schema;

@@ -20,8 +20,9 @@ use crate::store::server::ServerAddress;
 use crate::store::strategy::{Diff, Pushed, Strategy};
 
 mod over_tcp {
-    use crate::store::conformance::conformance_tests;
+    use crate::store::conformance::{conformance_tests, decision_tests};
     conformance_tests!(super::super::testing::Tcp);
+    decision_tests!(super::super::testing::Tcp);
 }
 
 mod over_a_unix_socket {
