@@ -25,7 +25,7 @@ use super::zone::Zone;
 use crate::engine::{Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
 use crate::policy::window::WindowSize;
-use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
+use crate::store::options::{StoreOptions, Strategy, Topology};
 use crate::table::{CounterTable, SyncState};
 
 pub(super) use directives::COMMANDS;
@@ -116,7 +116,6 @@ pub(super) struct SyncedNamespace {
 #[derive(Clone)]
 pub(super) struct DecidingStore {
     pub(super) options: StoreOptions,
-    pub(super) redis: RedisOptions,
     /// What tells this node from others.
     pub(super) node: [u64; 2],
 }
@@ -288,13 +287,11 @@ impl MainConf {
                     namespace.is_synchronous() && namespace.store(&self.stores)?.name == store.name;
                 is_its.then(|| namespace.namespace.get().map(|it| it.table().node()))?
             });
-            if let (Strategy::Redis(redis), Some(node)) = (&store.options.strategy, node) {
-                deciding.push(DecidingStore {
-                    options: store.options.clone(),
-                    redis: redis.clone(),
-                    node,
-                });
-            }
+            // Each has one: it is the store of a namespace.
+            deciding.extend(node.map(|node| DecidingStore {
+                options: store.options.clone(),
+                node,
+            }));
         }
         deciding
     }
@@ -389,17 +386,14 @@ impl StoreConf {
     /// Checks whether this version can sync with the store.
     fn check_support(&self, sync: SyncMode) -> Result<(), Failure> {
         let is_synchronous = sync == SyncMode::Synchronous;
-        let otherwise = "a time as the sync_rate, or a single Redis";
         let (unsupported, expected) = match &self.options.strategy {
             Strategy::Postgres(_) if self.options.tls.is_some() => {
                 ("tls on", "\"tls off\", or strategy redis")
             }
-            Strategy::Postgres(_) if is_synchronous => {
-                ("strategy postgres with sync_rate 0", otherwise)
-            }
-            Strategy::Redis(redis) if is_synchronous && redis.topology == Topology::Cluster => {
-                ("cluster on with sync_rate 0", otherwise)
-            }
+            Strategy::Redis(redis) if is_synchronous && redis.topology == Topology::Cluster => (
+                "cluster on with sync_rate 0",
+                "a time as the sync_rate, a single Redis, or strategy postgres",
+            ),
             Strategy::Postgres(_) | Strategy::Redis(_) => return Ok(()),
         };
         Err(Failure::At(

@@ -14,6 +14,8 @@ use super::thread::System;
 use super::wake::Waker;
 use crate::engine::Surroundings as _;
 use crate::store::decision::{Answer, Decider, Question};
+use crate::store::options::Strategy as Kind;
+use crate::store::postgres::Postgres;
 use crate::store::redis::Redis;
 use crate::store::strategy::{Epoch, NodeId, Strategy as _};
 
@@ -130,8 +132,21 @@ impl Desk {
 
 impl Clerk {
     /// Answers until the other end is closed.
-    pub(super) async fn serve(mut self) {
-        let mut store = Redis::new(&self.store.options, &self.store.redis);
+    pub(super) async fn serve(self) {
+        let options = &self.store.options;
+        match &options.strategy {
+            Kind::Redis(own) => {
+                let store = Redis::new(options, own);
+                self.answer_with(store).await;
+            }
+            Kind::Postgres(own) => {
+                let store = Postgres::new(options, own);
+                self.answer_with(store).await;
+            }
+        }
+    }
+
+    async fn answer_with(mut self, mut store: impl Decider) {
         let node = NodeId(self.store.node);
         let mut asked = Vec::new();
         while self.asks.recv_many(&mut asked, MAX_QUESTIONS).await > 0 {
@@ -165,7 +180,7 @@ impl Clerk {
     }
 
     /// Waits until the store answers again: what is asked meanwhile finds that it is down.
-    async fn wait_for(&self, store: &mut Redis, node: NodeId) {
+    async fn wait_for(&self, store: &mut impl Decider, node: NodeId) {
         let last = PAUSES.last().copied().unwrap_or_default();
         for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
             if self.asks.is_closed() {

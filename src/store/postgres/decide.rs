@@ -336,7 +336,7 @@ impl Place<'_> {
 }
 
 /// What is locked while it is decided about a key. All nodes must agree.
-fn lock(shard: &Shard, key: &[u8]) -> i64 {
+pub(super) fn lock(shard: &Shard, key: &[u8]) -> i64 {
     let mut name = shard.namespace.as_bytes().to_vec();
     name.extend(shard.number.to_be_bytes());
     let of_shard = i64::from(Shard::number_of(&name, u16::MAX)) << 16;

@@ -2,6 +2,7 @@
 
 mod access;
 mod concurrency;
+mod decisions;
 mod failures;
 mod servers;
 mod tables;
