@@ -148,6 +148,15 @@ impl Clerk {
 
     async fn answer_with(mut self, mut store: impl Decider) {
         let node = NodeId(self.store.node);
+        // Connects before anybody waits for it.
+        if store
+            .decide(node, Epoch(System.random()), &[])
+            .await
+            .is_err()
+        {
+            self.is_down.store(true, Relaxed);
+            self.wait_for(&mut store, node).await;
+        }
         let mut asked = Vec::new();
         while self.asks.recv_many(&mut asked, MAX_QUESTIONS).await > 0 {
             let now = Instant::now();
