@@ -1,5 +1,5 @@
 -- Adds what was charged in a shard, as push.sql does: rows in the order of their keys, then the epoch.
--- Nothing is counted in an epoch that has ended meanwhile.
+-- If the epoch has ended meanwhile, so have its counts: then it is no change.
 --
 -- $1 epoch, $2 node; then for each counter, in order: $3 sizes, $4 window numbers, $5 keys,
 -- $6 thousandths, $7 milliseconds until the count expires
