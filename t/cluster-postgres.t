@@ -13,8 +13,9 @@ use warnings;
 
 use File::Temp qw(tempdir);
 use FindBin;
-use List::Util qw(sum0);
+use List::Util qw(max sum0);
 use Test::More;
+use Time::HiRes qw(time);
 
 use lib "$FindBin::Bin/lib";
 use Certificate;
@@ -392,6 +393,93 @@ subtest 'ended windows go away' => sub {
     stop();
 };
 
+for my $window (qw(fixed sliding)) {
+    subtest "synchronous: of two nodes, $window windows admit exactly the limit" => sub {
+        with_postgres();
+        $_->start(synchronous(limit => 300, window => $window)) for $a, $b;
+        # Of 8 connections each.
+        my @loads = map { ($a->load('k'), $b->load('k')) } 1 .. 4;
+        my @sums  = map { $_->(200) } @loads;
+        my $total = sum0(map { $_->{200} + $_->{429} } @sums);
+        cmp_ok($total, '>=', 1500, "of $total requests");
+        is(sum0(map { $_->{200} } @sums), 300, '300 are admitted');
+        is(sum0(map { $_->{lost} } @sums), 0, 'and none lost');
+        is($postgres->total(api => 'k'), 300, 'and counted, and nothing else');
+        stop();
+    };
+}
+
+subtest 'synchronous: what one node counts, the other knows with its next request' => sub {
+    with_postgres();
+    $_->start(synchronous()) for $a, $b;
+    for my $count (1 .. 10) {
+        my $node = $count % 2 ? $a : $b;
+        is($node->rate(hit => 'k'), $count, "hit $count");
+    }
+    is($_->rate(ask => 'k'), 10, 'asking counts nothing') for $a, $b, $a;
+    is($a->rate(cost => 'k', 'c=2.5'), 12.5, 'decimals');
+    is($b->rate(ask => 'k'), 12.5, 'are known, too');
+    is($a->status(hit => 'k'), 'PASSED', 'a status');
+    stop();
+};
+
+subtest 'nodes that sync and nodes that ask share a namespace' => sub {
+    with_postgres();
+    $a->start(synchronous());
+    $b->start(conf());
+    $a->hit(hit => 'k') for 1 .. 3;
+    eventually(sub { $b->rate(ask => 'k') }, 3, 'the node that syncs learns it');
+    $b->hit(hit => 'k') for 1 .. 4;
+    eventually(sub { $a->rate(ask => 'k') }, 7, 'and the other way round');
+    stop();
+};
+
+subtest 'synchronous: a store that hangs under load' => sub {
+    with_postgres();
+    $_->start(synchronous(timeout => '200ms', store => '')) for $a, $b;
+    my @loads = map { $_->load('k') } $a, $b;
+    for my $time (1, 2) {
+        for my $node ($a, $b) {
+            $node->wait_for('the store', sub { $node->status(hit => 'k') eq 'PASSED' });
+        }
+        $postgres->pause;
+        for my $node ($a, $b) {
+            $node->wait_for('an error', sub { $node->status(hit => 'k') eq 'ERROR' });
+        }
+        my $begin = time;
+        is($a->status(hit => 'k'), 'ERROR', 'decided without it') for 1 .. 20;
+        cmp_ok(time - $begin, '<', 1, 'at once');
+        $postgres->go_on;
+        for my $node ($a, $b) {
+            $node->wait_for('the store', sub { $node->status(hit => 'k') eq 'PASSED' });
+        }
+    }
+    my @sums = map { $_->(100) } @loads;
+    diag(sprintf 'the slowest answer took %.3f s', max(map { $_->{slowest} } @sums));
+    cmp_ok($_->{slowest}, '<', 1, 'every answer was there within a second') for @sums;
+    is($_->{lost}, 0, 'and none was lost') for @sums;
+    stop($lost);
+};
+
+subtest 'synchronous: a worker that is stopped, or killed, holds nobody up' => sub {
+    with_postgres();
+    $_->start(synchronous(timeout => '200ms', store => '')) for $a, $b;
+    my $load = $a->load('k');
+    for my $signal (qw(STOP KILL)) {
+        $b->wait_for('the store', sub { $b->status(hit => 'k') eq 'PASSED' });
+        my @before = $a->workers;
+        kill $signal => @before;
+        # The server gives each of the sessions up after the store's timeout.
+        $b->wait_for('the store', sub {
+            !grep { $b->status(hit => 'k') ne 'PASSED' } 1 .. 20;
+        });
+        pass("the other node goes on after $signal");
+        kill CONT => @before if $signal eq 'STOP';
+    }
+    $load->();
+    stop(qr/$lost|$killed/);
+};
+
 done_testing();
 
 # The configuration of a node: the namespace `api` in the store `main`, and the locations hit, which
@@ -412,6 +500,19 @@ sub conf {
         END
         rules => {hit => $limit, cost => "$limit cost=\$arg_c", ask => "$limit cost=0"},
     );
+}
+
+# The same, but Postgres decides: with fixed windows, and so much time that it is never late.
+sub synchronous {
+    my (%conf) = (
+        window  => 'fixed',
+        timeout => '10s',
+        store   => 'timeout 10s; connect_timeout 10s;',
+        @_
+    );
+    my %synchronous = conf(sync_rate => "0; timeout $conf{timeout}", %conf);
+    s{(limit=\S+)}{$1 window=$conf{window}} for values %{$synchronous{rules}};
+    return %synchronous;
 }
 
 # A Postgres without tables, which runs.

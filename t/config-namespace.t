@@ -432,17 +432,6 @@ ratelimit_namespace "api": sync_rate 0 needs a store
 
 
 
-=== sync_rate: 0 with Postgres is not supported by this version
---- http_config
-    ratelimit_store pg { strategy postgres; tls on; } # here
-    ratelimit_namespace api { store pg; sync_rate 0; }
---- must_die
---- error_log
-ratelimit_store "pg": strategy postgres with sync_rate 0 is not supported by this version
-expected a time as the sync_rate, or strategy redis
-
-
-
 === sync_rate: a namespace in a Redis Cluster needs room for its shards
 --- http_config
     ratelimit_store many { strategy redis; cluster on; }

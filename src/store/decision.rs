@@ -99,8 +99,8 @@ pub struct Decided {
 #[expect(async_fn_in_trait, reason = "as for `Strategy`")]
 pub trait Decider: Strategy {
     /// Decides on questions, each in one atomic step: one after the other in their order, each with
-    /// what the ones before were charged, and none with half of what others were. Shards that have no
-    /// epoch are given `proposed`.
+    /// what the ones before were charged, and none with half of what others were. A shard that has no
+    /// epoch is given `proposed`; of several, further ones may be given others.
     ///
     /// Without questions, it tells whether the store would answer one; whether a certain shard of
     /// several would be answered for, a question tells that only asks.

@@ -26,7 +26,7 @@ use super::zone::Zone;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
 use crate::policy::window::WindowSize;
-use crate::store::options::{RedisOptions, StoreOptions, Strategy, Topology};
+use crate::store::options::{StoreOptions, Strategy, Topology};
 use crate::store::strategy::Shard;
 use crate::table::{CounterTable, SyncState};
 
@@ -118,7 +118,6 @@ pub(super) struct SyncedNamespace {
 #[derive(Clone)]
 pub(super) struct DecidingStore {
     pub(super) options: StoreOptions,
-    pub(super) redis: RedisOptions,
     /// What tells this node from others.
     pub(super) node: [u64; 2],
     /// The shards that it is divided into, each of which has a decider; `None`: there is one.
@@ -223,18 +222,14 @@ impl MainConf {
             },
             None => self.only_zone(namespace)?,
         };
-        let store = match &options.store {
-            Some(store) => match self.stores.iter().find(|it| it.name == *store) {
-                Some(store) => Some(store),
-                None => {
-                    return fail(format!(
-                        "{title}: unknown store \"{store}\": expected one that a \
-                         \"ratelimit_store\" block defines"
-                    ));
-                }
-            },
-            None => None,
-        };
+        if let Some(store) = &options.store {
+            if !self.stores.iter().any(|it| it.name == *store) {
+                return fail(format!(
+                    "{title}: unknown store \"{store}\": expected one that a \
+                     \"ratelimit_store\" block defines"
+                ));
+            }
+        }
         for Use {
             origin,
             size,
@@ -250,9 +245,6 @@ impl MainConf {
                 );
                 return Err(Failure::At(origin.clone(), message));
             }
-        }
-        if let (SyncMode::Synchronous, Some(store)) = (options.sync, store) {
-            store.check_synchronous()?;
         }
         if let Some(warning) = namespace
             .window_sizes()
@@ -294,14 +286,12 @@ impl MainConf {
                     number,
                 })
             });
-            if let (Strategy::Redis(redis), Some(node)) = (&store.options.strategy, node) {
-                deciding.push(DecidingStore {
-                    options: store.options.clone(),
-                    redis: redis.clone(),
-                    node,
-                    shards: store.is_divided().then(|| shards.collect()),
-                });
-            }
+            // Each has one: it is the store of a namespace.
+            deciding.extend(node.map(|node| DecidingStore {
+                options: store.options.clone(),
+                node,
+                shards: store.is_divided().then(|| shards.collect()),
+            }));
         }
         deciding
     }
@@ -407,22 +397,6 @@ impl MainConf {
 }
 
 impl StoreConf {
-    /// Checks whether this version can ask the store before each request.
-    fn check_synchronous(&self) -> Result<(), Failure> {
-        let unsupported = match &self.options.strategy {
-            Strategy::Postgres(_) => "strategy postgres",
-            Strategy::Redis(_) => return Ok(()),
-        };
-        Err(Failure::At(
-            self.origin.clone(),
-            format!(
-                "ratelimit_store \"{}\": {unsupported} with sync_rate 0 is not supported by this \
-                 version: expected a time as the sync_rate, or strategy redis",
-                self.name
-            ),
-        ))
-    }
-
     /// Whether the keys of a namespace are in several shards, each of which decides for itself.
     fn is_divided(&self) -> bool {
         self.options.shards() > 1

@@ -12,12 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::LocalSet;
 
 use super::super::conf::DecidingStore;
 use super::thread::System;
 use super::wake::Waker;
 use crate::engine::Surroundings as _;
 use crate::store::decision::{Answer, Decider, Question};
+use crate::store::options::Strategy as Kind;
+use crate::store::postgres::Postgres;
 use crate::store::redis::Redis;
 use crate::store::strategy::{Epoch, NodeId, Strategy as _};
 
@@ -132,20 +135,26 @@ fn open_one(probe: Vec<Question>, replies: &Replies) -> (Desk, Clerk) {
 }
 
 impl Office {
-    /// What the clerks do.
-    pub(super) fn serve(self) -> impl Iterator<Item = impl Future<Output = ()>> {
-        let DecidingStore {
-            options,
-            redis,
-            node,
-            ..
-        } = self.store;
-        let store = Redis::new(&options, &redis);
-        self.clerks.into_iter().map(move |clerk| {
-            let shared = store.share();
-            let store = shared.unwrap_or_else(|| Redis::new(&options, &redis));
-            clerk.serve(store, NodeId(node))
-        })
+    /// Has the clerks serve, as tasks.
+    pub(super) fn open(self, tasks: &LocalSet) {
+        let DecidingStore { options, node, .. } = &self.store;
+        let node = NodeId(*node);
+        match &options.strategy {
+            Kind::Redis(own) => {
+                let store = Redis::new(options, own);
+                for clerk in self.clerks {
+                    // Those of a cluster have one connection to each of its nodes.
+                    let shared = store.share();
+                    let store = shared.unwrap_or_else(|| Redis::new(options, own));
+                    tasks.spawn_local(clerk.serve(store, node));
+                }
+            }
+            Kind::Postgres(own) => {
+                for clerk in self.clerks {
+                    tasks.spawn_local(clerk.serve(Postgres::new(options, own), node));
+                }
+            }
+        }
     }
 }
 
@@ -185,7 +194,13 @@ impl Desk {
 
 impl Clerk {
     /// Answers until the other end is closed.
-    async fn serve(mut self, mut store: Redis, node: NodeId) {
+    async fn serve(mut self, mut store: impl Decider, node: NodeId) {
+        // Connects before anybody waits for it.
+        let probe = store.decide(node, Epoch(System.random()), &self.probe);
+        if probe.await.is_err() {
+            self.is_down.store(true, Relaxed);
+            self.wait_for(&mut store, node).await;
+        }
         let mut asked: VecDeque<Ask> = VecDeque::new();
         loop {
             if asked.is_empty() {
@@ -231,7 +246,7 @@ impl Clerk {
     }
 
     /// Waits until there are answers again: what is asked meanwhile finds that it is down.
-    async fn wait_for(&self, store: &mut Redis, node: NodeId) {
+    async fn wait_for(&self, store: &mut impl Decider, node: NodeId) {
         let last = PAUSES.last().copied().unwrap_or_default();
         for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
             if self.asks.is_closed() {

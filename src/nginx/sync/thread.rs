@@ -146,9 +146,7 @@ impl Thread {
                 });
             }
             for office in offices {
-                for clerk in office.serve() {
-                    tasks.spawn_local(clerk);
-                }
+                office.open(&tasks);
             }
             runtime.block_on(tasks);
             // Connections that nobody needs any more take leave of their servers.

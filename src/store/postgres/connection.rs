@@ -60,9 +60,12 @@ pub(super) enum Prepared {
     Page,
     Total,
     Purge,
+    Lock,
+    Read,
+    Charge,
 }
 
-const STATEMENTS: [&str; 8] = [
+const STATEMENTS: [&str; 11] = [
     include_str!("push.sql"),
     include_str!("ask.sql"),
     include_str!("end_epoch.sql"),
@@ -71,6 +74,9 @@ const STATEMENTS: [&str; 8] = [
     include_str!("page.sql"),
     include_str!("total.sql"),
     include_str!("purge.sql"),
+    include_str!("lock.sql"),
+    include_str!("read.sql"),
+    include_str!("charge.sql"),
 ];
 
 /// How a session differs from the server's defaults. Statements are planned once, and find rows by
@@ -251,9 +257,12 @@ impl Link {
                     .into(),
                 ),
             })?;
-        // The server is not to go on with what nobody waits for any more.
+        // The server is not to go on with what nobody waits for any more, nor to keep others waiting
+        // for a node that stopped midway.
         let millis = self.timeout.as_millis();
-        let limit = format!("SET statement_timeout = {millis}");
+        let limit = format!(
+            "SET statement_timeout = {millis}; SET idle_in_transaction_session_timeout = {millis}"
+        );
         client.batch_execute(&limit).await.map_err(failure)?;
         let statements = STATEMENTS.map(|statement| self.tables.fill(statement));
         let prepared = statements.iter().map(|statement| client.prepare(statement));

@@ -8,8 +8,9 @@ use core::time::Duration;
 use futures_util::future::join_all;
 
 use super::testing::{Server, connect};
-use crate::policy::window::UnixMillis;
-use crate::store::conformance::{MINUTE, block_on, hits, shard, since};
+use crate::policy::window::{UnixMillis, WindowType};
+use crate::store::conformance::{Asking, MINUTE, block_on, hits, question, shard, since};
+use crate::store::decision::Question;
 use crate::store::strategy::{Batch, Diff, Strategy};
 
 type Node = crate::store::conformance::Node<super::Postgres>;
@@ -131,6 +132,63 @@ fn postgres_takes() {
             let took = now(&server) - start;
             println!("purge of {KEYS} counts: {steps} steps, {took:.2} s");
             server.ask("VACUUM");
+        }
+    });
+}
+
+/// `cargo test --release --no-default-features --features measure -- --nocapture postgres_decides`
+///
+/// What the server spends is the same in a debug build, in which the nodes are slower.
+#[test]
+fn postgres_decides() {
+    const ROUNDS: usize = 200;
+    let server = Server::start(&["shared_buffers=128MB"]);
+    let questions = |first: usize, count: usize, hits: i64| -> Vec<Question> {
+        let keys = first as u64 + 1..(first + count) as u64 + 1;
+        let keys = keys.map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        keys.map(|key| question(&format!("{key:020}"), WindowType::Sliding, hits))
+            .collect()
+    };
+    block_on(async {
+        let node = || Asking::new(connect(server.tcp(), "public"));
+        let mut nodes: Vec<_> = (0..8).map(|_| node()).collect();
+        for node in &mut nodes {
+            node.ask(&[]).await;
+        }
+        for (what, sets, hits) in [
+            ("different keys, new", 10 * ROUNDS, 100_000),
+            ("different keys, known", 5, 100_000),
+            ("one key", 0, 1_000_000_000),
+            ("different keys, refused", 5, 0),
+        ] {
+            for count in [1, 16, 64] {
+                for some in [1, nodes.len()] {
+                    server.ask("TRUNCATE rl_counters");
+                    let (cpu, start) = (server.cpu_nanos(), now(&server));
+                    let asking = nodes.iter_mut().take(some).enumerate();
+                    let asking = asking.map(async |(number, node)| {
+                        for round in 0..ROUNDS {
+                            let set = (round + number * ROUNDS).checked_rem(sets);
+                            let asked = match set {
+                                Some(set) => questions(set * count, count, hits),
+                                None => vec![questions(0, 1, hits).remove(0); count],
+                            };
+                            node.ask(&asked).await;
+                        }
+                    });
+                    join_all(asking).await;
+                    let (cpu, took) = (server.cpu_nanos() - cpu, now(&server) - start);
+                    let exchanges = (some * ROUNDS) as f64;
+                    let decisions = exchanges * count as f64;
+                    println!(
+                        "{what}, {count} at once, {some} nodes: server {:.1} us each; an exchange \
+                         after {:.2} ms, {:.0} decisions a second",
+                        cpu as f64 / 1000.0 / decisions,
+                        took * 1000.0 / ROUNDS as f64,
+                        decisions / took
+                    );
+                }
+            }
         }
     });
 }

@@ -34,6 +34,8 @@ pub(super) fn of(error: &Error, credentials: &Credentials, timeout: Duration) ->
         ("57014", _) => Failure::TimedOut(timeout),
         ("57P03", _) => Failure::Refused(Refusal::Other(words)),
         ("53200", _) => Failure::Refused(Refusal::OutOfMemory),
+        // This side was away for too long within a transaction, which the server has given up.
+        ("25P03", _) => Failure::Disconnected(words),
         // It ends the connection, perhaps after the statement was done.
         (_, Some("57" | "08")) => Failure::Disconnected(words),
         // Too many connections, a full disk; a deadlock, a lock that is not to be had.

@@ -6,6 +6,7 @@
 //!
 //! A push is two statements that are sent at once: `push.sql` applies the batch if it is the next
 //! one, and `ask.sql` then judges by the node's number what became of it, and reads what changed.
+//! A decision is a transaction, which `decide.rs` tells of.
 //!
 //! Changes have numbers that are given at the end of a batch, under a lock that is held until it is
 //! committed: they become visible in their order. Transaction ids do not: a reader would have to go
@@ -15,6 +16,7 @@
 mod connection;
 #[cfg(all(test, feature = "measure"))]
 mod cost_tests;
+mod decide;
 mod failure;
 mod push;
 mod schema;

@@ -124,11 +124,11 @@ pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
 /// Diffs as arrays, each counter once, in the order in which its row is locked.
 pub(super) struct Columns<'a> {
     node_life: i64,
-    sizes: Vec<i64>,
-    windows: Vec<i64>,
-    keys: Vec<&'a [u8]>,
-    thousandths: Vec<i64>,
-    lives: Vec<i64>,
+    pub(super) sizes: Vec<i64>,
+    pub(super) windows: Vec<i64>,
+    pub(super) keys: Vec<&'a [u8]>,
+    pub(super) thousandths: Vec<i64>,
+    pub(super) lives: Vec<i64>,
 }
 
 impl Columns<'_> {

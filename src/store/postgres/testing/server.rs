@@ -254,10 +254,32 @@ impl Server {
 
     /// Sends all of the server's processes a signal: `STOP`, `CONT`.
     pub(in super::super) fn signal(&self, name: &str) {
-        let file = fs::read_to_string(self.dir.join("data/postmaster.pid")).unwrap();
-        let main = file.lines().next().unwrap().to_owned();
         // The first one is stopped first, so that it starts no others.
-        send(name, &main);
+        send(name, &self.main_process());
+        for process in self.sessions() {
+            send(name, &process);
+        }
+    }
+
+    /// Time on the processor of all of the server's processes that there are, in nanoseconds.
+    #[cfg(feature = "measure")]
+    pub(in super::super) fn cpu_nanos(&self) -> u64 {
+        let spent = |process: String| -> Option<u64> {
+            let statistics = fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
+            statistics.split(' ').next()?.parse().ok()
+        };
+        self.sessions().into_iter().filter_map(spent).sum()
+    }
+
+    fn main_process(&self) -> String {
+        let file = fs::read_to_string(self.dir.join("data/postmaster.pid")).unwrap();
+        file.lines().next().unwrap().to_owned()
+    }
+
+    /// The processes that the main one has started.
+    fn sessions(&self) -> Vec<String> {
+        let main = self.main_process();
+        let mut sessions = Vec::new();
         for process in fs::read_dir("/proc").unwrap() {
             let process = process.unwrap().path();
             let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
@@ -266,9 +288,10 @@ impl Server {
                 .next()
                 .and_then(|rest| rest.split(' ').nth(1));
             if parent == Some(&main) {
-                send(name, process.file_name().unwrap().to_str().unwrap());
+                sessions.push(process.file_name().unwrap().to_str().unwrap().to_owned());
             }
         }
+        sessions
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod access;
 mod concurrency;
+mod decisions;
 mod failures;
 mod servers;
 mod tables;
@@ -21,8 +22,9 @@ use crate::store::server::ServerAddress;
 use crate::store::strategy::{Diff, Pushed, Strategy};
 
 mod over_tcp {
-    use crate::store::conformance::conformance_tests;
+    use crate::store::conformance::{conformance_tests, decision_tests};
     conformance_tests!(super::super::testing::Tcp);
+    decision_tests!(super::super::testing::Tcp);
 }
 
 mod over_tls {
