@@ -8,7 +8,9 @@
 # counts. Unlike times, instruction counts repeat to 0.1 %.
 #
 # The contestant `table` is the counter table without nginx: nanoseconds per operation, bytes per
-# key. These times depend on the machine, and on what else it does.
+# key. These times depend on the machine, and on what else it does. So do those of `synchronous`:
+# requests that a Redis decides about, beside the same by Debian's ngx_http_lua_module, on Debian's
+# nginx.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -46,16 +48,19 @@ done
 contestant ours-3-limits-same same "$ours" \
     "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"
 
-[ $# -gt 0 ] || set -- "${contestants[@]}" table
+[ $# -gt 0 ] || set -- "${contestants[@]}" table synchronous
 chosen=()
 table=
+synchronous=
 for contestant in "$@"; do
     if [ "$contestant" = table ]; then
         table=yes
+    elif [ "$contestant" = synchronous ]; then
+        synchronous=yes
     elif [ -n "${keys[$contestant]:-}" ]; then
         chosen+=("$contestant")
     else
-        die "no such contestant: $contestant (${contestants[*]} table)"
+        die "no such contestant: $contestant (${contestants[*]} table synchronous)"
     fi
 done
 
@@ -80,10 +85,28 @@ bench_table() {
         --no-default-features --example table-bench -- "${effort[@]}")
 }
 
+bench_synchronous() {
+    local nginx rounds=10
+    [ ${#effort[@]} = 0 ] || rounds=3
+    need_packages redis-server nghttp2-client libnginx-mod-http-lua perl
+    "$root/scripts/build.sh"
+    nginx=$(command -v nginx || echo /usr/sbin/nginx)
+    say "synchronous, nginx $(nginx_binary_version "$nginx"), $(redis-server --version | cut -d ' ' -f 1-3)"
+    "$root/scripts/bench/synchronous.pl" "$nginx" \
+        "$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so" \
+        /usr/lib/nginx/modules "$rounds" 40000
+}
+
+# What takes no callgrind.
+bench_others() {
+    [ -z "$table" ] || bench_table
+    [ -z "$synchronous" ] || bench_synchronous
+}
+
 if [ ${#chosen[@]} = 0 ]; then
     need_rust
     heading
-    bench_table
+    bench_others
     exit
 fi
 
@@ -178,7 +201,5 @@ for contestant in "${chosen[@]}"; do
     printf '%-16s %12s %12s\n' "$contestant" "$each" "$over"
 done
 
-if [ -n "$table" ]; then
-    echo
-    bench_table
-fi
+echo
+bench_others

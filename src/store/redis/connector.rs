@@ -200,9 +200,11 @@ fn without_tls(error: io::Error) -> Failure {
 }
 
 fn broken(error: &RedisError) -> Failure {
+    // What cannot be parsed is told in several lines; a log takes one.
+    let words = error.to_string().lines().collect::<Vec<_>>().join(", ");
     match error.kind() {
-        redis::ErrorKind::Io => Failure::Disconnected(error.to_string().into()),
-        _ => Failure::Misunderstood(error.to_string().into()),
+        redis::ErrorKind::Io => Failure::Disconnected(words.into()),
+        _ => Failure::Misunderstood(words.into()),
     }
 }
 

@@ -181,6 +181,7 @@ fn what_servers_refuse_is_told_apart() {
         ("+OK", true),
         (":1", true),
         ("nonsense", true),
+        ("*3\r\n+OK\r\nnonsense", true),
     ] {
         let mut store = impatient(&[with_one_answer(line)]);
         let error = block_on(open(&mut store)).unwrap_err();
@@ -190,5 +191,6 @@ fn what_servers_refuse_is_told_apart() {
             "{line}: {error}"
         );
         assert!(!error.is_transient(), "{line}: {error}");
+        assert_eq!(error.to_string().lines().count(), 1, "{line}: {error}");
     }
 }
