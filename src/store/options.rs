@@ -94,6 +94,14 @@ pub struct Credentials {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
+impl Credentials {
+    /// Whether `words` have one of them in them, so that they must not be told.
+    pub fn are_in(&self, words: &str) -> bool {
+        let mut secrets = [&self.username, &self.password].into_iter().flatten();
+        secrets.any(|secret| words.contains(secret.expose()))
+    }
+}
+
 impl Secret {
     /// Reads a secret in UTF-8; `None` if `word` is none, or empty.
     pub fn parse(word: &[u8]) -> Option<Secret> {

@@ -8,7 +8,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
 use crate::store::error::{Failure, Refusal};
-use crate::store::options::{Credentials, Secret};
+use crate::store::options::Credentials;
 
 /// What an error of an exchange means, which could take `timeout`. What the server says of it is
 /// kept, but for details, which may hold keys, and for a user's name or a password.
@@ -92,7 +92,7 @@ fn chain(error: &Error) -> Box<str> {
 fn words(answer: &DbError, credentials: &Credentials) -> Box<str> {
     let code = answer.code().code();
     let message = without_name(answer.message(), credentials);
-    if is_secret(&message, credentials) {
+    if credentials.are_in(&message) {
         return format!("SQLSTATE {code}").into();
     }
     format!("{message}, SQLSTATE {code}").into()
@@ -106,15 +106,10 @@ fn without_name(words: &str, credentials: &Credentials) -> String {
     }
 }
 
-fn is_secret(words: &str, credentials: &Credentials) -> bool {
-    let Credentials { username, password } = credentials;
-    let mut secrets = [username, password].into_iter().flatten();
-    secrets.any(|secret: &Secret| words.contains(secret.expose()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::options::Secret;
 
     #[test]
     fn no_words_with_a_name_or_a_password_are_kept() {
@@ -137,7 +132,7 @@ mod tests {
             ),
         ] {
             let kept = without_name(words, &credentials);
-            let kept = (!is_secret(&kept, &credentials)).then_some(&*kept);
+            let kept = (!credentials.are_in(&kept)).then_some(&*kept);
             assert_eq!(kept, expected);
         }
     }

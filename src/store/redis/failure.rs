@@ -3,7 +3,7 @@
 use redis::ServerError;
 
 use crate::store::error::{Failure, Refusal};
-use crate::store::options::{Credentials, Secret};
+use crate::store::options::Credentials;
 
 /// What an error that a server answered means. The server's words are kept, unless a user's name
 /// or a password is among them.
@@ -12,7 +12,7 @@ pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
     let code = code(error.code(), details);
     let words = || {
         let words = without_name(&format!("{} {details}", error.code()), credentials);
-        if is_secret(&words, credentials) {
+        if credentials.are_in(&words) {
             code.into()
         } else {
             words.trim_end().into()
@@ -53,15 +53,10 @@ fn without_name(words: &str, credentials: &Credentials) -> String {
     }
 }
 
-fn is_secret(words: &str, credentials: &Credentials) -> bool {
-    let Credentials { username, password } = credentials;
-    let mut secrets = [username, password].into_iter().flatten();
-    secrets.any(|secret: &Secret| words.contains(secret.expose()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::options::Secret;
 
     #[test]
     fn an_error_within_a_script_has_a_code_of_its_own() {
@@ -110,7 +105,7 @@ mod tests {
                 password: secret("hunter2"),
             };
             let kept = without_name(words, &credentials);
-            let kept = (!is_secret(&kept, &credentials)).then_some(&*kept);
+            let kept = (!credentials.are_in(&kept)).then_some(&*kept);
             assert_eq!(kept, expected);
         }
     }
