@@ -8,7 +8,7 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -16,7 +16,7 @@ use tokio::task::LocalSet;
 
 use super::super::conf::DecidingStore;
 use super::thread::System;
-use super::wake::Waker;
+use super::wake::Inbox;
 use crate::engine::Surroundings as _;
 use crate::store::decision::{Answer, Decider, Question};
 use crate::store::options::Strategy as Kind;
@@ -60,7 +60,7 @@ pub(super) struct Clerk {
     probe: Vec<Question>,
     asks: UnboundedReceiver<Vec<Ask>>,
     is_down: Arc<AtomicBool>,
-    replies: Replies,
+    replies: Inbox<Reply>,
 }
 
 /// A store with its clerks, on their way to the thread.
@@ -69,42 +69,8 @@ pub(super) struct Office {
     clerks: Vec<Clerk>,
 }
 
-/// Replies of all stores, on their way to the event loop.
-#[derive(Clone)]
-pub(super) struct Replies {
-    queue: Arc<Mutex<Vec<Reply>>>,
-    waker: Waker,
-}
-
-impl Replies {
-    pub(super) fn new(waker: Waker) -> Replies {
-        Replies {
-            queue: Arc::default(),
-            waker,
-        }
-    }
-
-    fn push(&self, replies: impl Iterator<Item = Reply>) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.extend(replies);
-        drop(queue);
-        // Not before, and always: who found the lock taken looks again then.
-        self.waker.wake();
-    }
-
-    /// Those since the last look. Never waits: if there are more in this moment, the event loop is
-    /// woken again.
-    pub(super) fn take(&self) -> Vec<Reply> {
-        match self.queue.try_lock() {
-            Ok(mut queue) => core::mem::take(&mut *queue),
-            Err(TryLockError::Poisoned(queue)) => core::mem::take(&mut *queue.into_inner()),
-            Err(TryLockError::WouldBlock) => Vec::new(),
-        }
-    }
-}
-
 /// Both ends of a store, one of each for each of its deciders.
-pub(super) fn open(store: DecidingStore, replies: &Replies) -> (Vec<Desk>, Office) {
+pub(super) fn open(store: DecidingStore, replies: &Inbox<Reply>) -> (Vec<Desk>, Office) {
     let probes = match &store.shards {
         None => vec![Vec::new()],
         Some(shards) => {
@@ -117,7 +83,7 @@ pub(super) fn open(store: DecidingStore, replies: &Replies) -> (Vec<Desk>, Offic
     (desks, Office { store, clerks })
 }
 
-fn open_one(probe: Vec<Question>, replies: &Replies) -> (Desk, Clerk) {
+fn open_one(probe: Vec<Question>, replies: &Inbox<Reply>) -> (Desk, Clerk) {
     let (sender, asks) = unbounded_channel();
     let is_down = Arc::<AtomicBool>::default();
     let desk = Desk {

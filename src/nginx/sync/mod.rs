@@ -165,16 +165,31 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
 
 /// Asks a decider of a store about a request; returns whether there is somebody to answer.
 pub(super) fn ask(decider: usize, ask: Ask) -> bool {
+    with_desk(decider, |worker, desk| {
+        let is_there = desk.ask(ask);
+        if is_there {
+            worker.post_end_of_turn();
+        }
+        is_there
+    })
+    .unwrap_or(false)
+}
+
+/// Whether a decider did not answer in time, and has not since.
+pub(super) fn is_down(decider: usize) -> bool {
+    with_desk(decider, |_, desk| desk.is_down()).unwrap_or(true)
+}
+
+/// Notes that a decider did not answer in time.
+pub(super) fn set_down(decider: usize) {
+    with_desk(decider, |_, desk| desk.set_down());
+}
+
+/// `None` if there is no such decider.
+fn with_desk<T>(decider: usize, callback: impl FnOnce(&Worker, &Desk) -> T) -> Option<T> {
     let worker = WORKER.0.borrow();
-    let thread = worker.as_ref().map(|worker| &worker.thread);
-    let desk = thread.and_then(|thread| thread.desk(decider));
-    if !desk.is_some_and(|desk| desk.ask(ask)) {
-        return false;
-    }
-    if let Some(worker) = &*worker {
-        worker.post_end_of_turn();
-    }
-    true
+    let worker = worker.as_ref()?;
+    Some(callback(worker, worker.thread.desk(decider)?))
 }
 
 /// nginx's callback at the end of a turn of its event loop in which something was asked.
@@ -184,23 +199,6 @@ unsafe extern "C" fn end_turn(_event: *mut ngx_event_t) {
             worker.thread.send();
         }
     });
-}
-
-/// Whether a decider did not answer in time, and has not since.
-pub(super) fn is_down(decider: usize) -> bool {
-    let worker = WORKER.0.borrow();
-    let thread = worker.as_ref().map(|worker| &worker.thread);
-    let desk = thread.and_then(|thread| thread.desk(decider));
-    desk.is_none_or(Desk::is_down)
-}
-
-/// Notes that a decider did not answer in time.
-pub(super) fn set_down(decider: usize) {
-    let worker = WORKER.0.borrow();
-    let thread = worker.as_ref().map(|worker| &worker.thread);
-    if let Some(desk) = thread.and_then(|thread| thread.desk(decider)) {
-        desk.set_down();
-    }
 }
 
 impl Drop for Worker {

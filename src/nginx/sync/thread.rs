@@ -5,7 +5,6 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use std::io;
 use std::sync::mpsc as blocking;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -13,8 +12,8 @@ use tokio::task::LocalSet;
 
 use super::super::conf::{DecidingStore, SyncedNamespace};
 use super::super::random::random;
-use super::decide::{self, Desk, Replies, Reply};
-use super::wake::Waker;
+use super::decide::{self, Desk, Reply};
+use super::wake::{Inbox, Waker};
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::error::StoreError;
@@ -32,8 +31,8 @@ pub(super) struct Thread {
     commands: Vec<UnboundedSender<Command>>,
     /// Of the stores that decide.
     desks: Vec<Desk>,
-    replies: Replies,
-    done: Arc<Mutex<Vec<Done>>>,
+    replies: Inbox<Reply>,
+    done: Inbox<Done>,
     /// Closed when the thread has ended.
     ended: blocking::Receiver<()>,
 }
@@ -58,23 +57,6 @@ pub(super) enum News {
 
 /// How far a store's clock may be from a node's, in milliseconds.
 const CLOCK_TOLERANCE: u64 = 1000;
-
-/// What was done, and who is to be told.
-#[derive(Clone)]
-struct Results {
-    done: Arc<Mutex<Vec<Done>>>,
-    waker: Waker,
-}
-
-impl Results {
-    fn push(&self, result: Done) {
-        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        done.push(result);
-        drop(done);
-        // Not before, and always: who found the lock taken looks again then.
-        self.waker.wake();
-    }
-}
 
 /// Wakes the event loop when the thread ends, even by a panic.
 struct AtEnd {
@@ -103,23 +85,20 @@ impl Thread {
         stores: &[DecidingStore],
         waker: Waker,
     ) -> io::Result<Thread> {
-        let replies = Replies::new(waker.clone());
+        let replies = Inbox::new(waker.clone());
         let stores = stores.iter().cloned();
         let (desks, offices): (Vec<_>, Vec<_>) =
             stores.map(|store| decide::open(store, &replies)).unzip();
         let desks = desks.into_iter().flatten().collect();
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
-        let done = Arc::<Mutex<Vec<Done>>>::default();
+        let done = Inbox::new(waker.clone());
         let (is_alive, ended) = blocking::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let jobs: Vec<_> = namespaces.iter().cloned().zip(receivers).collect();
-        let results = Results {
-            done: done.clone(),
-            waker: waker.clone(),
-        };
+        let results = done.clone();
         let at_end = AtEnd {
             waker,
             _is_alive: is_alive,
@@ -179,11 +158,7 @@ impl Thread {
     /// What was done since the last look. Never waits: if there is more in this moment, the event loop
     /// is woken again.
     pub(super) fn done(&self) -> Vec<Done> {
-        match self.done.try_lock() {
-            Ok(mut done) => core::mem::take(&mut *done),
-            Err(TryLockError::Poisoned(done)) => core::mem::take(&mut *done.into_inner()),
-            Err(TryLockError::WouldBlock) => Vec::new(),
-        }
+        self.done.take()
     }
 
     /// The event loop's end of a decider.
@@ -224,7 +199,7 @@ async fn serve<S: Strategy>(
     namespace: &SyncedNamespace,
     connect: impl Fn() -> S,
     mut commands: UnboundedReceiver<Command>,
-    results: Results,
+    results: Inbox<Done>,
 ) {
     let SyncedNamespace {
         namespace: counters,
@@ -244,11 +219,11 @@ async fn serve<S: Strategy>(
         let news = namespace
             .is_reporter
             .then(|| news(&namespace.state, &result));
-        results.push(Done {
+        results.push([Done {
             number,
             result,
             news: news.unwrap_or_default(),
-        });
+        }]);
     };
     let mut store = connect();
     let mut turns_of_others: u32 = 0;

@@ -1,10 +1,10 @@
-//! How another thread wakes nginx's event loop: an eventfd that the loop waits for like for a
-//! client's socket.
+//! How another thread wakes nginx's event loop, and hands it things: an eventfd that the loop waits
+//! for like for a client's socket, and queues.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use nginx_sys::{
     NGX_CLOSE_EVENT, NGX_OK, ngx_connection_t, ngx_event_actions, ngx_event_handler_pt,
@@ -101,5 +101,48 @@ impl Waker {
     pub(super) fn wake(&self) {
         // It only fails if it was used 2^64 - 2 times since it was last noticed.
         let _ = (&*self.0).write(&1_u64.to_ne_bytes());
+    }
+}
+
+/// What another thread has for the event loop, which it wakes for it.
+pub(super) struct Inbox<T> {
+    items: Arc<Mutex<Vec<T>>>,
+    waker: Waker,
+}
+
+/// The same queue.
+impl<T> Clone for Inbox<T> {
+    fn clone(&self) -> Self {
+        Inbox {
+            items: self.items.clone(),
+            waker: self.waker.clone(),
+        }
+    }
+}
+
+impl<T> Inbox<T> {
+    pub(super) fn new(waker: Waker) -> Inbox<T> {
+        Inbox {
+            items: Arc::default(),
+            waker,
+        }
+    }
+
+    pub(super) fn push(&self, more: impl IntoIterator<Item = T>) {
+        let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        items.extend(more);
+        drop(items);
+        // Not before, and always: who found the lock taken looks again then.
+        self.waker.wake();
+    }
+
+    /// What came since the last look. Never waits: if there is more in this moment, the event loop is
+    /// woken again.
+    pub(super) fn take(&self) -> Vec<T> {
+        match self.items.try_lock() {
+            Ok(mut items) => core::mem::take(&mut *items),
+            Err(TryLockError::Poisoned(items)) => core::mem::take(&mut *items.into_inner()),
+            Err(TryLockError::WouldBlock) => Vec::new(),
+        }
     }
 }
