@@ -2,9 +2,9 @@
 //! every interleaving of the table's own code.
 
 #[cfg(not(loom))]
-pub(super) use core::sync::atomic::{AtomicU32, AtomicU64};
+pub(super) use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 #[cfg(loom)]
-pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64};
+pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 pub(super) use core::sync::atomic::Ordering;
 

@@ -236,15 +236,17 @@ impl<'m> CounterTable<'m> {
         place.map_or(Hits::ZERO, |place| self.pushed(place, number))
     }
 
-    /// What changed in the counter in cell number `index`, if it is a synced one. A counter that
-    /// lost its name, which can happen in a full table, gets it again with its next hit.
+    /// What changed in the counter in cell number `index`, if it is a synced one. One without a name
+    /// gets it with its next hit, and is looked at again until then.
     fn change(&self, index: usize, now: UnixMillis) -> Option<Change> {
         let cell = self.cell_at(index)?;
         let meta = meta_of(cell);
         let size = meta.size().filter(|_| meta.is_synced())?;
         let place = Place { cell, meta };
+        let extension = cell.extension.load(Acquire);
         let Some(key) = self.name_of(place) else {
-            cell.extension.store(0, Relaxed);
+            self.drop_name(place, extension);
+            self.set_change_bit(index);
             return None;
         };
         let windows = Columns::live(place, size, now).map(|(number, local)| WindowChange {

@@ -2,8 +2,9 @@
 
 use super::CounterTable;
 use super::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    fence,
 };
 use super::columns::{Columns, load};
 use super::layout::Cell;
@@ -62,6 +63,16 @@ impl Claim<'_> {
         }
     }
 
+    /// Sets one of the other two words, likewise.
+    pub(super) fn set(&self, word: &AtomicU32, new: u32) -> Result<(), Lost> {
+        let old = word.load(Acquire);
+        if self.cell.meta.load(Acquire) != self.mine.bits() {
+            return Err(Lost);
+        }
+        word.compare_exchange(old, new, AcqRel, Relaxed)
+            .map_or(Err(Lost), |_| Ok(()))
+    }
+
     /// Gives the cell to everybody, as `meta`.
     pub(super) fn publish(&self, meta: Meta) -> Result<(), Lost> {
         // Release: who reads the new meta sees the cell as it was prepared.
@@ -96,13 +107,24 @@ impl<'m> CounterTable<'m> {
         }
         let mine = Meta::busy(old.salt().next(), ticks);
         replace_meta(cell, old, mine)?;
+        let claim = Claim { cell, mine };
+        if let (State::Name, Cost::Abandoned) = (old.state(), cost) {
+            // It may have been attached since. Who attaches it looks at it afterwards, and finds it
+            // claimed, unless it is found here to be attached.
+            fence(SeqCst);
+            if self.owner_of(cell, old).is_some() {
+                // Nothing of it was changed.
+                claim.publish(old)?;
+                return Err(Lost);
+            }
+        }
         if let State::Counter = old.state() {
             self.count(self.lines_of(old.namespace()), NamespaceLine::removed);
         }
         if let Cost::Evicted(what, ..) = cost {
             self.count_evicted(what);
         }
-        Ok(Claim { cell, mine })
+        Ok(claim)
     }
 
     /// What it costs to give `cell`, whose meta is `meta`, away.

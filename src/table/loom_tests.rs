@@ -31,7 +31,7 @@ impl Clock for At {
     }
 }
 
-/// A table of two buckets of two cells, and a counter in it.
+/// A table of buckets of two cells, and a counter in it.
 #[derive(Clone, Copy)]
 struct Fixture {
     table: &'static CounterTable<'static>,
@@ -39,6 +39,10 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
+    fixture_of(2)
+}
+
+fn fixture_of(buckets: usize) -> Fixture {
     fn leak<T: Default>(count: usize) -> &'static [T] {
         Box::leak((0..count).map(|_| T::default()).collect())
     }
@@ -49,9 +53,9 @@ fn fixture() -> Fixture {
         zone_lines: leak::<ZoneLine>(1),
         sync_slots: &[],
         records: &[],
-        tags: leak(2),
+        tags: leak(buckets),
         changes: leak(1),
-        buckets: leak::<Bucket>(2),
+        buckets: leak::<Bucket>(buckets),
     };
     let table: &'static CounterTable = Box::leak(Box::new(CounterTable::over(parts)));
     let size = WindowSize::from_millis(SIZE).unwrap();
@@ -288,5 +292,26 @@ fn a_limit_holds_and_what_was_given_back_can_be_had_again() {
             fixture.counts(key(1), T),
             (1 + i64::from(mine.is_some()), 0)
         );
+    });
+}
+
+#[test]
+fn two_keys_that_are_synced_are_both_found() {
+    explore(2, || {
+        // A name takes at most a sixteenth of the table.
+        let mut fixture = fixture_of(8);
+        fixture.counter = fixture.counter.synced(true);
+        both(
+            move || fixture.add(key(1), T),
+            move || fixture.add(key(2), T),
+        );
+        let mut found = 0;
+        let now = UnixMillis(T);
+        fixture
+            .table
+            .take_changes(0, NamespaceIndex(0), now, |change| {
+                found += change.windows.len();
+            });
+        assert_eq!(found, 2);
     });
 }

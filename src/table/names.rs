@@ -12,7 +12,8 @@
 use super::CounterTable;
 use super::atomic::{
     AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+    fence,
 };
 use super::claim::{Claim, Cost, Lost, meta_of};
 use super::columns::{Columns, load};
@@ -28,6 +29,10 @@ use crate::policy::window::{Clock, UnixMillis};
 /// The bytes of a name in its first part, and in each further one.
 const FIRST: usize = 32;
 const FURTHER: usize = 48;
+
+/// How often a name is tried to be attached: others that make counters in the same moment are in the
+/// way of one attempt.
+const ATTEMPTS: u32 = if cfg!(loom) { 3 } else { 64 };
 
 /// The words of a cell that hold the bytes of a name. Those of a first part leave `local` out, which
 /// holds what the store has.
@@ -105,7 +110,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Gives a synced counter its name, if it has none. Does nothing if the name would take more
-    /// than a sixteenth of the zone, or if places are contended: the next hit tries again.
+    /// than a sixteenth of the zone, or if places are contended for long: the next hit tries again.
     #[cold]
     pub(super) fn attach_name(
         &self,
@@ -114,40 +119,85 @@ impl<'m> CounterTable<'m> {
         name: &[u8],
         clock: &impl Clock,
     ) {
-        let count = parts_of(name.len());
         let Ok(len) = u16::try_from(name.len()) else {
             return;
         };
-        if count > self.cell_count() / 16 || self.first_part(place).is_some() {
+        if parts_of(name.len()) > self.cell_count() / 16 {
             return;
         }
-        let before = place.cell.extension.load(Acquire);
-        let ticks = Ticks::at(clock.now().0);
+        for _ in 0..ATTEMPTS {
+            let before = place.cell.extension.load(Acquire);
+            let is_done = self.name_of(place).is_some();
+            if is_done || !meta_of(place.cell).is_same_counter(place.meta) {
+                return;
+            }
+            // What is left of a former name is nobody's from here on.
+            if before == 0 || self.drop_name(place, before) {
+                // What was lost, somebody else has: the next attempt takes other cells.
+                let _ = self.try_to_attach(place, id, (name, len), clock);
+            }
+        }
+    }
+
+    /// Leaves a counter without a name whose extension was `extension` when it was found to lead to
+    /// none; returns whether it still was.
+    pub(super) fn drop_name(&self, place: Place<'m>, extension: u32) -> bool {
+        let dropped = place
+            .cell
+            .extension
+            .compare_exchange(extension, 0, AcqRel, Relaxed);
+        dropped.is_ok()
+    }
+
+    fn try_to_attach(
+        &self,
+        place: Place<'m>,
+        id: Identity,
+        name: (&[u8], u16),
+        clock: &impl Clock,
+    ) -> Result<(), Lost> {
+        let count = parts_of(name.0.len());
         let mut claims = Vec::with_capacity(count);
-        for part in 0..count {
-            match self.claim_part(place, id, part as u64, clock.fresh(), ticks) {
-                Ok(claim) => claims.push(claim),
-                // What was claimed so far is abandoned.
-                Err(Lost) => break,
+        let written = self
+            .claim_parts(count, place, id, &mut claims, clock)
+            .and_then(|()| self.write_name(place, &claims, name));
+        let first = match written {
+            Ok(first) => first,
+            Err(Lost) => {
+                // Those that were published already belong to nobody.
+                for claim in &claims {
+                    let _ = claim.publish(Meta::free(claim.salt()));
+                }
+                return Err(Lost);
             }
-            fail_point!("name.claimed");
-        }
-        if claims.len() < count {
-            for claim in &claims {
-                let _ = claim.publish(Meta::free(claim.salt()));
-            }
-            return;
-        }
-        let Some(first) = self.write_name(place, &claims, name, len) else {
-            return;
         };
         // Who lost the race to attach leaves a name that belongs to nobody. A counter that changed
         // hands has another salt: then this name is not its own, which whoever reads it sees.
         let _ = place
             .cell
             .extension
-            .compare_exchange(before, first, AcqRel, Relaxed);
+            .compare_exchange(0, first, AcqRel, Relaxed);
+        // Before it is looked at whether the name is whole: see `CounterTable::claim`.
+        fence(SeqCst);
         fail_point!("name.attached");
+        Ok(())
+    }
+
+    /// Claims `count` cells for the name of `place`.
+    fn claim_parts(
+        &self,
+        count: usize,
+        place: Place<'m>,
+        id: Identity,
+        claims: &mut Vec<Claim<'m>>,
+        clock: &impl Clock,
+    ) -> Result<(), Lost> {
+        let ticks = Ticks::at(clock.now().0);
+        for part in 0..count {
+            claims.push(self.claim_part(place, id, part as u64, clock.fresh(), ticks)?);
+            fail_point!("name.claimed");
+        }
+        Ok(())
     }
 
     /// Writes a name into the cells that were claimed for it; returns what leads to its first part.
@@ -155,11 +205,10 @@ impl<'m> CounterTable<'m> {
         &self,
         place: Place<'m>,
         claims: &[Claim<'m>],
-        name: &[u8],
-        len: u16,
-    ) -> Option<u32> {
-        let first = claims.first()?;
-        let lead = |cell: &Cell| u32::try_from(self.index_of(cell).wrapping_add(1)).ok();
+        (name, len): (&[u8], u16),
+    ) -> Result<u32, Lost> {
+        let first = claims.first().ok_or(Lost)?;
+        let index_of = |cell: &Cell| u32::try_from(self.index_of(cell)).map_err(|_| Lost);
         let mut next = 0;
         // From the last part on: a part that is published leads to parts that are.
         for (index, claim) in claims.iter().enumerate().rev() {
@@ -175,25 +224,22 @@ impl<'m> CounterTable<'m> {
                 .map(super::directory::word_of)
                 .chain(core::iter::repeat(0));
             for (word, value) in words(claim.cell, is_first).zip(values) {
-                claim.replace(word, |_| value).ok()?;
+                claim.replace(word, |_| value)?;
             }
             if is_first {
                 for pushed in &claim.cell.local {
                     let nothing = Word::empty(place.meta.salt());
-                    claim.replace(pushed, |_| nothing.bits()).ok()?;
+                    claim.replace(pushed, |_| nothing.bits())?;
                 }
             }
             fail_point!("name.written");
-            claim
-                .cell
-                .used
-                .store(u32::try_from(self.index_of(owner)).ok()?, Relaxed);
-            claim.cell.extension.store(next, Relaxed);
-            claim.publish(Meta::name(claim.salt(), salt, len)).ok()?;
+            claim.set(&claim.cell.used, index_of(owner)?)?;
+            claim.set(&claim.cell.extension, next)?;
+            claim.publish(Meta::name(claim.salt(), salt, len))?;
             fail_point!("name.published");
-            next = lead(claim.cell)?;
+            next = index_of(claim.cell)?.saturating_add(1);
         }
-        Some(next)
+        Ok(next)
     }
 
     /// Claims a cell for part number `part` of the name of `place`: of those of two buckets that its

@@ -331,10 +331,8 @@ impl<'m> CounterTable<'m> {
             claim.replace(word, |_| half)?;
             fail_point!("insert.named");
         }
-        // Only the order of evictions hangs on this: a late write of somebody who lost the cell
-        // does no harm.
-        cell.used.store(ticks.0, Relaxed);
-        cell.extension.store(0, Relaxed);
+        claim.set(&cell.used, ticks.0)?;
+        claim.set(&cell.extension, 0)?;
         fail_point!("insert.dated");
 
         let meta = counter.meta(salt);

@@ -191,3 +191,40 @@ fn a_stopped_process_delays_nobody() {
     assert_eq!(stopped.wait(), Some(libc::SIGKILL));
     insert_many("last", 1000);
 }
+
+#[test]
+fn every_key_that_is_synced_is_found_by_who_takes_the_changes() {
+    const KEYS: u64 = 500;
+    let clock = CachedClock(core::cell::Cell::new(CachedClock::real()));
+    for round in 0..40 {
+        let shared_table = SharedTable::new(1 << 20);
+        let table = &shared_table.table;
+        let namespace = table.namespace(b"default").unwrap();
+        let day = WindowSize::from_millis(WindowSize::MAX_MILLIS).unwrap();
+        let counter = table.counter(namespace, b"default", day).synced(true);
+        // Neighbours in the table that are made at the same time.
+        let worker = |process: u64| {
+            for n in 0..KEYS {
+                let key = format!("of process {process}, and long enough for two parts: {n}");
+                let key = table.key(key.as_bytes());
+                table.add(&counter, key, &clock, Hits::ONE, Admission::Unconditional);
+            }
+        };
+        let processes: Vec<_> = (0..PROCESSES)
+            .map(|process| Process::start(|| worker(process)))
+            .collect();
+        for process in processes {
+            assert_eq!(process.wait(), None);
+        }
+        let mut found = 0;
+        for group in 0..table.change_groups() {
+            table.take_changes(group, namespace, clock.now(), |_| found += 1);
+        }
+        assert_eq!(
+            found,
+            KEYS * PROCESSES,
+            "round {round}, {:?}",
+            table.zone_stats()
+        );
+    }
+}
