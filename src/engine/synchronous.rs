@@ -10,10 +10,12 @@
 use core::time::Duration;
 use std::collections::HashMap;
 
+use smallvec::smallvec;
+
 use super::attempt::{Attempt, BoundLimit, Charge, Charges};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, Counts, WindowSize};
-use crate::store::decision::{Answer, AskedCounter, AskedLimit, Question};
+use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, Question};
 use crate::store::strategy::Shard;
 use crate::table::{Identity, Key};
 
@@ -51,7 +53,7 @@ pub struct Asked {
     /// What is asked.
     pub question: Question,
     /// The index of the asking of each of the question's limits.
-    askings: Vec<usize>,
+    askings: Few<usize>,
 }
 
 /// What a datastore said about one asking.
@@ -99,15 +101,15 @@ impl<'m> Asking<'_, 'm> {
 }
 
 /// What each decider is asked about a request, in the order of their first limits.
-pub fn questions(askings: &[Asking<'_, '_>], counts_rejected: bool) -> Vec<Asked> {
-    let mut parts: Vec<(usize, Vec<(usize, Deciders)>)> = Vec::new();
+pub fn questions(askings: &[Asking<'_, '_>], counts_rejected: bool) -> Few<Asked> {
+    let mut parts: Few<(usize, Few<(usize, Deciders)>)> = Few::new();
     for (index, asking) in askings.iter().enumerate() {
         let (Some(deciders), Some(decider)) = (asking.store, asking.decider()) else {
             continue;
         };
         match parts.iter_mut().find(|(known, _)| *known == decider) {
             Some((_, part)) => part.push((index, deciders)),
-            None => parts.push((decider, vec![(index, deciders)])),
+            None => parts.push((decider, smallvec![(index, deciders)])),
         }
     }
     let parts = parts.into_iter();
@@ -123,9 +125,9 @@ fn question(
     part: &[(usize, Deciders)],
     counts_rejected: bool,
 ) -> Asked {
-    let mut identities: Vec<Identity> = Vec::new();
-    let mut counters: Vec<AskedCounter> = Vec::new();
-    let (mut limits, mut indices) = (Vec::new(), Vec::new());
+    let mut identities: Few<Identity> = Few::new();
+    let mut counters: Few<AskedCounter> = Few::new();
+    let (mut limits, mut indices) = (Few::new(), Few::new());
     for &(index, deciders) in part {
         let Some(asking) = askings.get(index) else {
             continue;
@@ -179,7 +181,7 @@ impl Asked {
         Question {
             counts_rejected: false,
             counters: counters.collect(),
-            limits: Vec::new(),
+            limits: Few::new(),
         }
     }
 
@@ -351,7 +353,7 @@ impl Refusals {
         &self,
         askings: &[Asking<'_, '_>],
         now: Duration,
-    ) -> Option<Vec<Option<Answered>>> {
+    ) -> Option<Few<Option<Answered>>> {
         if self.known.is_empty() {
             return None;
         }
@@ -365,7 +367,7 @@ impl Refusals {
             let admitted = limit.window_type.admits(limit.size, &counts, *hits, *cost);
             Some(Answered { admitted, counts })
         });
-        let known: Vec<_> = known.collect();
+        let known: Few<_> = known.collect();
         let mut refused = known.iter().flatten().filter(|known| !known.admitted);
         refused.next().is_some().then_some(known)
     }

@@ -1,6 +1,7 @@
 //! What stores are asked about a request, what is made of their answers, and what is remembered.
 
 use core::time::Duration;
+use smallvec::smallvec;
 
 use super::*;
 use crate::policy::hits::Hits;
@@ -178,8 +179,8 @@ fn limits_in_one_shard_of_a_cluster_are_one_part() {
 
     // The answer of a part is of its own limits.
     let answer = Answer {
-        admitted: vec![true, false],
-        counts: vec![counts(1, 0, 0, size(60)), counts(2, 0, 0, size(3600))],
+        admitted: smallvec![true, false],
+        counts: smallvec![counts(1, 0, 0, size(60)), counts(2, 0, 0, size(3600))],
     };
     let mut answered = vec![None; askings.len()];
     assert!(!asked[1].note(&answer, &askings, &mut answered, &fixture.clock));
@@ -237,8 +238,8 @@ fn answers_are_told_with_what_is_decided_here() {
         ];
         let asked = questions(&askings, false).remove(0);
         let answer = Answer {
-            admitted: vec![admitted],
-            counts: vec![counts(9, 3, 0, size(60))],
+            admitted: smallvec![admitted],
+            counts: smallvec![counts(9, 3, 0, size(60))],
         };
         let mut answered = vec![None; 2];
         assert_eq!(

@@ -5,10 +5,17 @@
 //! that others are told of. Nothing is numbered: a question whose answer was lost is not asked
 //! again, and may have been charged.
 
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
 use super::error::StoreError;
 use super::strategy::{Epoch, NodeId, Shard, Strategy};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, UnixMillis, WindowSize, WindowType};
+
+/// As many as there are, which mostly is one: that needs no memory of its own.
+pub type Few<T> = SmallVec<[T; 1]>;
 
 /// A request, or another hit, that limits are asked to admit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,18 +24,18 @@ pub struct Question {
     /// to none.
     pub counts_rejected: bool,
     /// What is counted, each counter once.
-    pub counters: Vec<AskedCounter>,
+    pub counters: Few<AskedCounter>,
     /// The limits, all of which must admit it. There may be none: then it is charged.
-    pub limits: Vec<AskedLimit>,
+    pub limits: Few<AskedLimit>,
 }
 
 impl Question {
     /// One about nothing.
-    pub const fn nothing() -> Question {
+    pub fn nothing() -> Question {
         Question {
             counts_rejected: false,
-            counters: Vec::new(),
-            limits: Vec::new(),
+            counters: Few::new(),
+            limits: Few::new(),
         }
     }
 
@@ -36,12 +43,12 @@ impl Question {
     pub fn probe(shard: Shard) -> Question {
         let counter = AskedCounter {
             shard,
-            key: b"-".into(),
+            key: b"-"[..].into(),
             size: WindowSize::MIN,
             cost: Hits::ZERO,
         };
         Question {
-            counters: vec![counter],
+            counters: smallvec![counter],
             ..Question::nothing()
         }
     }
@@ -53,7 +60,7 @@ pub struct AskedCounter {
     /// Where it is.
     pub shard: Shard,
     /// The key: 1 to 65535 bytes, any.
-    pub key: Vec<u8>,
+    pub key: Arc<[u8]>,
     /// The size of the window.
     pub size: WindowSize,
     /// The hits that are charged; zero only asks, and less gives back.
@@ -77,10 +84,10 @@ pub struct AskedLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Whether each limit admits the request.
-    pub admitted: Vec<bool>,
+    pub admitted: Few<bool>,
     /// What each counter has counted after the decision, in the window that the store's clock is in
     /// and in the one before.
-    pub counts: Vec<Counts>,
+    pub counts: Few<Counts>,
 }
 
 /// What was decided on several questions.

@@ -58,12 +58,15 @@ unsafe extern "C" fn expired(_event: *mut ngx_event_t) {
 /// nginx's callback when a request ends: `data` is what it was suspended for.
 pub(super) unsafe extern "C" fn forget(data: *mut c_void) {
     guard((), || {
-        // SAFETY: as it was leaked when it was made; nginx calls this once.
-        let suspension = unsafe { Box::from_raw(data.cast::<Suspension>()) };
+        let suspension = data.cast::<Suspension>();
+        // SAFETY: it was written there when it was made.
+        let id = unsafe { (*suspension).id };
         with_suspensions(|all| {
-            all.end_wait(suspension.id);
-            all.by_id.remove(&suspension.id);
+            all.end_wait(id);
+            all.by_id.remove(&id);
         });
+        // SAFETY: nobody finds it any more, and nginx calls this once, before it frees the memory.
+        unsafe { suspension.drop_in_place() };
     });
 }
 

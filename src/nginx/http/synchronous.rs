@@ -9,6 +9,8 @@ use core::ptr::NonNull;
 use core::time::Duration;
 use std::time::Instant;
 
+use smallvec::smallvec;
+
 use nginx_sys::{
     NGX_AGAIN, NGX_DECLINED, NGX_OK, ngx_handle_read_event, ngx_http_block_reading,
     ngx_http_core_run_phases, ngx_http_request_t, ngx_http_run_posted_requests,
@@ -26,7 +28,7 @@ use super::suspensions::{
 };
 use crate::engine::{Answered, Asked, Asking, Attempt, conclude, questions};
 use crate::policy::namespace::OnError;
-use crate::store::decision::{Answer, Question};
+use crate::store::decision::{Answer, Few, Question};
 use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
@@ -40,10 +42,10 @@ pub(super) struct Suspension {
     settings: &'static Settings,
     /// Memory for the decision, until it is made.
     room: Option<Room>,
-    askings: Vec<Asking<'static, 'static>>,
-    answered: Vec<Option<Answered>>,
+    askings: Few<Asking<'static, 'static>>,
+    answered: Few<Option<Answered>>,
     /// What stores are asked, one after the other.
-    parts: Vec<Asked>,
+    parts: Few<Asked>,
     /// The index of the part that is being asked.
     part: usize,
     /// When it is decided without the store, by nginx's monotonic clock in milliseconds.
@@ -54,7 +56,7 @@ pub(super) struct Suspension {
     has_failed: bool,
     /// The requests that wait: the one that asks, and others of the same main request that reached
     /// rules meanwhile.
-    waiting: Vec<*mut ngx_http_request_t>,
+    waiting: Few<*mut ngx_http_request_t>,
 }
 
 /// Decides on a request some rules of which a store decides, or has it wait for that.
@@ -78,14 +80,14 @@ pub(super) fn decide(
         rules,
         settings: &conf.settings,
         room: Some(room),
-        answered: vec![None; askings.len()],
+        answered: smallvec![None; askings.len()],
         askings,
         part: 0,
         deadline: now_millis().saturating_add(millis(limits.timeout)),
         on_error: limits.on_error,
         is_waiting: true,
         has_failed: false,
-        waiting: vec![request],
+        waiting: smallvec![request],
         parts,
     };
     if suspension.parts.is_empty() || suspension.recall() {
@@ -107,10 +109,10 @@ fn evaluate(
     request: *mut ngx_http_request_t,
     conf: &'static LocationConf,
     rules: &'static RuleSet,
-) -> Result<(Room, Vec<Asking<'static, 'static>>), EvaluationError> {
+) -> Result<(Room, Few<Asking<'static, 'static>>), EvaluationError> {
     let active = rules.active();
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
-    let mut askings = Vec::with_capacity(active.limit_count);
+    let mut askings = Few::with_capacity(active.limit_count);
     let mut key = None;
     for rule in &active.rules {
         handler::next_key(&mut key, rule, conf, request, &mut keys)?;
@@ -166,16 +168,22 @@ fn suspend(
 ) -> Result<ngx_int_t, EvaluationError> {
     // SAFETY: nginx passes a request that has not ended, and so has not its main request, of whose
     // memory the cleanup is.
-    let cleanup = unsafe { ngx_pool_cleanup_add((*(*request).main).pool, 0).as_mut() };
+    let cleanup = unsafe {
+        let size = size_of::<Suspension>();
+        ngx_pool_cleanup_add((*(*request).main).pool, size).as_mut()
+    };
     let cleanup = cleanup.ok_or(EvaluationError)?;
     suspension.id = with_suspensions(Suspensions::next_id);
     let id = suspension.id;
-    let suspension = NonNull::from(Box::leak(Box::new(suspension)));
+    let place = NonNull::new(cleanup.data.cast()).ok_or(EvaluationError)?;
+    const { assert!(align_of::<Suspension>() <= align_of::<usize>()) };
+    // SAFETY: the memory is as large as was asked for, and aligned for a word, like all of a pool's.
+    unsafe { place.write(suspension) };
+    let suspension = place;
     cleanup.handler = Some(forget);
-    cleanup.data = suspension.as_ptr().cast();
     slot.set(suspension);
     with_suspensions(|all| all.add(suspension));
-    // SAFETY: it was just made, and is freed by `forget` only.
+    // SAFETY: it was just made, and is dropped by `forget` only.
     let suspension = unsafe { &mut *suspension.as_ptr() };
     if !suspension.ask() {
         suspension.fail();

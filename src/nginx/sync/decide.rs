@@ -1,7 +1,8 @@
 //! What the thread does for synchronous namespaces: asks a store about all requests that wait.
 //!
-//! What a turn of the event loop asks is sent at its end, so that the thread wakes once for it. While
-//! an exchange is under way, further questions gather, and travel in the next one. Each shard of a
+//! What is asked while the event loop has requests to handle is sent when it has no more of them, so
+//! that the thread wakes once for it. While an exchange is under way, further questions gather, and
+//! travel in the next one. Each shard of a
 //! cluster is asked for itself, so that one whose server is away keeps no other waiting.
 
 use core::cell::RefCell;
@@ -50,7 +51,7 @@ pub(in super::super) type Reply = (u64, Option<Answer>);
 pub(super) struct Desk {
     asks: UnboundedSender<Vec<Ask>>,
     is_down: Arc<AtomicBool>,
-    /// What this turn of the event loop asks.
+    /// What was asked since the last time that something was sent.
     outbox: RefCell<Vec<Ask>>,
 }
 
@@ -131,6 +132,11 @@ impl Desk {
         !self.asks.is_closed()
     }
 
+    /// How many questions were not sent yet.
+    pub(super) fn unsent(&self) -> usize {
+        self.outbox.borrow().len()
+    }
+
     /// Sends what was asked since the last time.
     pub(super) fn send(&self) {
         let asks = self.outbox.take();
@@ -197,6 +203,9 @@ impl Clerk {
             match store.decide(node, proposed, &questions).await {
                 Ok(decided) => {
                     self.is_down.store(false, Relaxed);
+                    // Before their requests go on, which then are the last to have the keys: memory is
+                    // best freed where it was allocated.
+                    drop(questions);
                     let answers = ids.into_iter().zip(decided.answers);
                     let replies = answers.filter_map(|(id, answer)| Some((id?, Some(answer))));
                     self.replies.push(replies);

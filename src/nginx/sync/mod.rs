@@ -9,13 +9,13 @@ mod decide;
 mod thread;
 mod wake;
 
-use core::cell::{RefCell, UnsafeCell};
+use core::cell::{Cell, RefCell, UnsafeCell};
 use core::time::Duration;
 
 use nginx_sys::{
     NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_add_timer, ngx_connection_t, ngx_current_msec,
     ngx_del_timer, ngx_delete_posted_event, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_post_event,
-    ngx_posted_events, ngx_terminate,
+    ngx_posted_events, ngx_posted_next_events, ngx_queue_t, ngx_terminate,
 };
 
 use super::conf::{DecidingStore, SyncedNamespace};
@@ -36,6 +36,9 @@ const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 /// How soon it is looked again for a cycle that is under way, whose end should have been told of.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// For how many turns of the event loop questions are gathered, at most.
+const MAX_TURNS: u32 = 8;
+
 /// What this worker does. Not a thread-local variable: the first use of one allocates, in every
 /// nginx that loads the module.
 static WORKER: OfEventLoop<RefCell<Option<Worker>>> = OfEventLoop(RefCell::new(None));
@@ -55,6 +58,9 @@ struct Worker {
     stores: Vec<DecidingStore>,
     /// Posted where something is asked.
     end_of_turn: Box<UnsafeCell<ngx_event_t>>,
+    /// For how many turns questions have been gathered, and how many there were at the end of the last.
+    turns: Cell<u32>,
+    asked: Cell<usize>,
     log: *mut ngx_log_t,
 }
 
@@ -106,6 +112,8 @@ pub(super) fn start(
         jobs: jobs.collect(),
         stores,
         end_of_turn: Box::new(UnsafeCell::new(end_of_turn)),
+        turns: Cell::new(0),
+        asked: Cell::new(0),
         log,
     };
     for job in &mut worker.jobs {
@@ -192,11 +200,12 @@ fn with_desk<T>(decider: usize, callback: impl FnOnce(&Worker, &Desk) -> T) -> O
     Some(callback(worker, worker.thread.desk(decider)?))
 }
 
-/// nginx's callback at the end of a turn of its event loop in which something was asked.
+/// nginx's callback at the end of a turn of its event loop in which something was asked, and of those
+/// that follow until nothing more is.
 unsafe extern "C" fn end_turn(_event: *mut ngx_event_t) {
     guard((), || {
         if let Some(worker) = &*WORKER.0.borrow() {
-            worker.thread.send();
+            worker.send_or_gather();
         }
     });
 }
@@ -216,9 +225,28 @@ impl Drop for Worker {
 impl Worker {
     /// Has [`end_turn`] called when nginx has handled what was ready in this turn of its event loop.
     fn post_end_of_turn(&self) {
+        self.post(&raw mut ngx_posted_events);
+    }
+
+    /// Sends what was asked in this turn and in those before, unless more may come of what is ready
+    /// by now: then that is handled first, without waiting for anything.
+    fn send_or_gather(&self) {
+        let turns = self.turns.get().saturating_add(1);
+        let asked = self.thread.unsent();
+        if asked > self.asked.replace(asked) && turns < MAX_TURNS {
+            self.turns.set(turns);
+            self.post(&raw mut ngx_posted_next_events);
+        } else {
+            self.turns.set(0);
+            self.asked.set(0);
+            self.thread.send();
+        }
+    }
+
+    fn post(&self, queue: *mut ngx_queue_t) {
         // SAFETY: the event lives in its box as long as the worker, which takes it back; this is the
         // thread of nginx's event loop, and nginx's own list. One that is posted is not posted again.
-        unsafe { ngx_post_event(self.end_of_turn.get(), &raw mut ngx_posted_events) };
+        unsafe { ngx_post_event(self.end_of_turn.get(), queue) };
     }
 
     /// Begins a cycle, if it is time.

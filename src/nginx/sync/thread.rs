@@ -166,6 +166,11 @@ impl Thread {
         self.desks.get(decider)
     }
 
+    /// How many questions were not sent yet.
+    pub(super) fn unsent(&self) -> usize {
+        self.desks.iter().map(Desk::unsent).sum()
+    }
+
     /// Sends what the deciders were asked.
     pub(super) fn send(&self) {
         self.desks.iter().for_each(Desk::send);

@@ -20,7 +20,7 @@ use super::connection::{Connection, Fault, Prepared};
 use super::push::Columns;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, UnixMillis, WindowSize};
-use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Question};
+use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
 use crate::store::strategy::{Diff, Epoch, NodeId, Shard};
 
@@ -220,8 +220,8 @@ impl<'q> Asked<'q> {
         let mut slots = self.slots.iter().copied();
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
-            let slots: Vec<_> = slots.by_ref().take(question.counters.len()).collect();
-            let counted = |charges: &[i64]| -> Vec<Counts> {
+            let slots: Few<_> = slots.by_ref().take(question.counters.len()).collect();
+            let counted = |charges: &[i64]| -> Few<Counts> {
                 let counters = question.counters.iter().zip(&slots);
                 let counts = counters.map(|(counter, slot)| {
                     let (current, previous) = read.counts.get(*slot).copied().unwrap_or_default();
@@ -247,7 +247,7 @@ impl<'q> Asked<'q> {
                         limit.window_type.admits(size, counts, hits, cost)
                     })
             });
-            let admitted: Vec<bool> = admits.collect();
+            let admitted: Few<bool> = admits.collect();
             let mut counts = before;
             if question.counts_rejected || admitted.iter().all(|it| *it) {
                 for (counter, slot) in question.counters.iter().zip(&slots) {

@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::{Redis, Way, key};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, WindowSize, WindowType};
-use crate::store::decision::{self, AskedCounter, Decided, Decider, Question};
+use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::{Failure, StoreError};
 use crate::store::strategy::{Epoch, NodeId, Shard};
 
@@ -211,7 +211,7 @@ impl<'q> Asked<'q> {
                 let is_refused = refused.next_if_eq(&limits.next()).is_some();
                 !is_refused
             };
-            let admitted: Vec<bool> = question.limits.iter().map(&mut admits).collect();
+            let admitted: Few<bool> = question.limits.iter().map(&mut admits).collect();
             let is_charged = question.counts_rejected || admitted.iter().all(|it| *it);
             let of_question = question.counters.iter().zip(slots.by_ref());
             let of_question = of_question.map(|(counter, slot)| {

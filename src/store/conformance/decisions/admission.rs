@@ -1,6 +1,7 @@
 //! What is admitted, and what is charged then.
 
 use super::*;
+use smallvec::smallvec;
 
 pub(in crate::store) async fn a_limit_admits_so_many_hits<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
@@ -21,7 +22,7 @@ pub(in crate::store) async fn a_limit_admits_so_many_hits<F: Fixture<Store: Deci
         previous: Hits::ZERO,
         elapsed: at.elapsed,
     };
-    assert_eq!(clock.answers[0].counts, [expected]);
+    assert_eq!(clock.answers[0].counts[..], [expected]);
 }
 
 pub(in crate::store) async fn what_was_decided_before_counts_in_the_same_call<
@@ -31,8 +32,8 @@ pub(in crate::store) async fn what_was_decided_before_counts_in_the_same_call<
 ) {
     let mut node = Asking::new(fixture.connect());
     let costly = Question {
-        counters: vec![counter("a", LONGEST, 2000)],
-        limits: vec![limit(0, Sliding, 3000, 2000)],
+        counters: smallvec![counter("a", LONGEST, 2000)],
+        limits: smallvec![limit(0, Sliding, 3000, 2000)],
         ..question("a", Sliding, 3)
     };
     let one = question("a", Sliding, 3);
@@ -64,13 +65,13 @@ pub(in crate::store) async fn all_counters_are_charged_or_none<F: Fixture<Store:
     let mut node = Asking::new(fixture.connect());
     let question = Question {
         counts_rejected: false,
-        counters: vec![
+        counters: smallvec![
             counter("a", LONGEST, 1000),
             counter("a", HOUR, 500),
             counter("b", LONGEST, 2000),
             counter("unlimited", LONGEST, 1000),
         ],
-        limits: vec![
+        limits: smallvec![
             limit(0, Fixed, 9000, 1000),
             limit(1, Fixed, 9000, 500),
             limit(2, Fixed, 5000, 2000),
@@ -102,8 +103,8 @@ pub(in crate::store) async fn rejected_hits_are_charged_if_they_are_to<
     };
     let both = Question {
         counts_rejected: true,
-        counters: vec![counter("a", LONGEST, 1000), counter("b", LONGEST, 1000)],
-        limits: vec![limit(0, Fixed, 1000, 1000), limit(1, Fixed, 9000, 1000)],
+        counters: smallvec![counter("a", LONGEST, 1000), counter("b", LONGEST, 1000)],
+        limits: smallvec![limit(0, Fixed, 1000, 1000), limit(1, Fixed, 9000, 1000)],
     };
     for (question, admitted, counts) in [
         (&one, vec![true], vec![1000]),
@@ -124,8 +125,8 @@ pub(in crate::store) async fn asking_charges_nothing_and_is_no_change<
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let asks = Question {
-        counters: vec![counter("a", LONGEST, 0)],
-        limits: vec![limit(0, Fixed, 2000, 0)],
+        counters: smallvec![counter("a", LONGEST, 0)],
+        limits: smallvec![limit(0, Fixed, 2000, 0)],
         ..question("a", Fixed, 2)
     };
     for (charged, is_admitted) in [(0, true), (1000, true), (2000, false)] {
@@ -144,8 +145,8 @@ pub(in crate::store) async fn asking_charges_nothing_and_is_no_change<
     assert!(other.fetch().await.is_empty());
     // What a limit is asked about is not what is charged: `charge=` comes later.
     let later = Question {
-        counters: vec![counter("b", LONGEST, 0)],
-        limits: vec![limit(0, Fixed, 2000, 3000)],
+        counters: smallvec![counter("b", LONGEST, 0)],
+        limits: smallvec![limit(0, Fixed, 2000, 3000)],
         ..asks
     };
     assert_eq!(node.ask_one(&later).await, (vec![false], vec![0]));
@@ -155,8 +156,8 @@ pub(in crate::store) async fn less_than_zero_gives_back<F: Fixture<Store: Decide
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let give_back = Question {
-        counters: vec![counter("a", LONGEST, -1000)],
-        limits: vec![],
+        counters: smallvec![counter("a", LONGEST, -1000)],
+        limits: smallvec![],
         ..question("a", Fixed, 2)
     };
     let one = question("a", Fixed, 2);
@@ -178,7 +179,7 @@ pub(in crate::store) async fn a_counter_may_have_several_limits<F: Fixture<Store
 ) {
     let mut node = Asking::new(fixture.connect());
     let question = Question {
-        limits: vec![
+        limits: smallvec![
             limit(0, Sliding, 3000, 1000),
             limit(0, Fixed, 2000, 1000),
             // Less than what is charged.
@@ -203,8 +204,8 @@ pub(in crate::store) async fn an_ended_window_weighs_as_the_previous_one<
     let mut node = Asking::new(fixture.connect());
     let size = size(300);
     let question = |window_type| Question {
-        counters: vec![counter("a", size, 1000)],
-        limits: vec![limit(0, window_type, 1_000_000_000, 1000)],
+        counters: smallvec![counter("a", size, 1000)],
+        limits: smallvec![limit(0, window_type, 1_000_000_000, 1000)],
         ..question("a", window_type, 1)
     };
     let mut last: Option<Counts> = None;

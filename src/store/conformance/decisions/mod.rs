@@ -13,6 +13,7 @@ use super::*;
 use crate::policy::window::{Counts, WindowType};
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Decided, Decider, Question};
 use crate::store::error::StoreError;
+use smallvec::smallvec;
 
 use WindowType::{Fixed, Sliding};
 
@@ -56,7 +57,7 @@ const LONGEST: WindowSize = size(WindowSize::MAX_MILLIS);
 fn counter(key: &str, size: WindowSize, cost: i64) -> AskedCounter {
     AskedCounter {
         shard: shard("api"),
-        key: key.into(),
+        key: key.as_bytes().into(),
         size,
         cost: Hits::from_thousandths(cost),
     }
@@ -75,8 +76,8 @@ fn limit(counter: usize, window_type: WindowType, hits: i64, cost: i64) -> Asked
 pub(in crate::store) fn question(key: &str, window_type: WindowType, hits: i64) -> Question {
     Question {
         counts_rejected: false,
-        counters: vec![counter(key, LONGEST, 1000)],
-        limits: vec![limit(0, window_type, hits * 1000, 1000)],
+        counters: smallvec![counter(key, LONGEST, 1000)],
+        limits: smallvec![limit(0, window_type, hits * 1000, 1000)],
     }
 }
 
@@ -110,7 +111,7 @@ impl<S: Decider> Asking<S> {
     async fn ask_one(&mut self, question: &Question) -> (Vec<bool>, Vec<i64>) {
         let decided = self.ask(core::slice::from_ref(question)).await;
         let Answer { admitted, counts } = decided.answers[0].clone();
-        (admitted, counts.iter().map(current).collect())
+        (admitted.to_vec(), counts.iter().map(current).collect())
     }
 
     /// The total of the key in the present window.

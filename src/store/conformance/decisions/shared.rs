@@ -1,6 +1,7 @@
 //! Decisions on what others count, and what others see of them.
 
 use super::*;
+use smallvec::smallvec;
 
 pub(in crate::store) async fn counters_of_a_question_may_be_in_several_shards<
     F: Fixture<Store: Decider>,
@@ -14,17 +15,17 @@ pub(in crate::store) async fn counters_of_a_question_may_be_in_several_shards<
     };
     let both = Question {
         counts_rejected: false,
-        counters: vec![of("api", "a", 1000), of("web", "a", 2000)],
-        limits: vec![limit(0, Fixed, 9000, 1000), limit(1, Fixed, 5000, 2000)],
+        counters: smallvec![of("api", "a", 1000), of("web", "a", 2000)],
+        limits: smallvec![limit(0, Fixed, 9000, 1000), limit(1, Fixed, 5000, 2000)],
     };
     let one = Question {
-        counters: vec![of("web", "a", 1000)],
+        counters: smallvec![of("web", "a", 1000)],
         ..question("a", Fixed, 9)
     };
     let decided = node.ask(&[both.clone(), one, both.clone(), both]).await;
     let answers = decided.answers.iter().map(|it| {
         let counts = it.counts.iter().map(current);
-        (it.admitted.clone(), counts.collect())
+        (it.admitted.to_vec(), counts.collect())
     });
     let expected: [(Vec<bool>, Vec<i64>); 4] = [
         (vec![true, true], vec![1000, 2000]),
@@ -134,7 +135,7 @@ pub(in crate::store) async fn what_others_pushed_counts<F: Fixture<Store: Decide
     };
     let limit = Hits::from_thousandths(1_000_000_000);
     let admits = Sliding.admits(LONGEST, &counts, limit, Hits::ONE);
-    assert_eq!(answer.admitted, [admits]);
+    assert_eq!(answer.admitted[..], [admits]);
     let answer = node.ask_one(&question("b", Fixed, 1)).await;
     assert_eq!(answer.0, [!admits]);
 }

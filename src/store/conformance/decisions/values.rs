@@ -1,6 +1,7 @@
 //! Keys, counts and numbers of questions at their bounds.
 
 use super::*;
+use smallvec::smallvec;
 
 pub(in crate::store) async fn decisions_on_decimals_and_large_counts_are_exact<
     F: Fixture<Store: Decider>,
@@ -10,8 +11,8 @@ pub(in crate::store) async fn decisions_on_decimals_and_large_counts_are_exact<
     let mut node = Asking::new(fixture.connect());
     let max = Hits::MAX.thousandths();
     let question = |cost| Question {
-        counters: vec![counter("a", LONGEST, cost)],
-        limits: vec![limit(0, Sliding, max, cost)],
+        counters: smallvec![counter("a", LONGEST, cost)],
+        limits: smallvec![limit(0, Sliding, max, cost)],
         ..question("a", Sliding, 1)
     };
     for (cost, is_admitted, count) in [
@@ -47,7 +48,7 @@ pub(in crate::store) async fn any_bytes_may_be_asked_about<F: Fixture<Store: Dec
         &[b'x'; 65535],
     ];
     let of_key = |key: &[u8]| Question {
-        counters: vec![AskedCounter {
+        counters: smallvec![AskedCounter {
             key: key.into(),
             ..counter("", LONGEST, 1000)
         }],
@@ -88,8 +89,8 @@ pub(in crate::store) async fn no_questions_have_no_answers<F: Fixture<Store: Dec
     // One without counters and limits is admitted.
     let nothing = Question {
         counts_rejected: false,
-        counters: vec![],
-        limits: vec![],
+        counters: smallvec![],
+        limits: smallvec![],
     };
     let answers = node.ask(&[nothing]).await.answers;
     assert!(answers[0].admitted.is_empty() && answers[0].counts.is_empty());

@@ -92,7 +92,7 @@ fn a_user_may_be_limited_to_what_is_needed() {
             question.counters[0].shard = shard(namespace);
             let (epoch, questions) = (new_epoch(), [question]);
             let decided = alice.store.decide(alice.id, epoch, &questions);
-            assert_eq!(decided.await.unwrap().answers[0].admitted, [true]);
+            assert_eq!(decided.await.unwrap().answers[0].admitted[..], [true]);
         }
 
         let error = open(&mut with_credentials(&server, "bob", "hunter2"))

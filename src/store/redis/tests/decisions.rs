@@ -6,6 +6,7 @@ use crate::policy::window::{WindowSize, WindowType};
 use crate::store::conformance::{Asking, HOUR, new_epoch, question};
 use crate::store::decision::{AskedCounter, Decided, Question};
 use crate::store::strategy::Epoch;
+use smallvec::smallvec;
 
 pub(super) fn asks(question: Question) -> Question {
     let mut question = question;
@@ -87,7 +88,7 @@ fn a_replica_decides_nothing() {
         node.push(vec![hits("a", 1)]).await;
         replicated(&replica, 1).await;
         let elsewhere = Question {
-            counters: vec![AskedCounter {
+            counters: smallvec![AskedCounter {
                 shard: shard("web"),
                 ..one().counters[0].clone()
             }],
