@@ -3,7 +3,6 @@
 //! What questions have in common is sent once, since most of them differ in nothing but their keys;
 //! and what the script need not compute is left to this side, since all nodes share the server.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use redis::{Cmd, Value};
@@ -135,11 +134,12 @@ impl<'q> Asked<'q> {
         let places = self.places.keys().zip(1_i64..);
         let places: BTreeMap<_, _> = places.map(|(name, number)| (*name, number)).collect();
         let mut forms: HashMap<Vec<i64>, u16> = HashMap::new();
-        let mut slots = self.slots.iter();
+        let mut left = &*self.slots;
+        let mut form = Vec::new();
         for question in questions {
-            let slots = slots.by_ref().take(question.counters.len());
-            let slots: Vec<_> = slots.copied().collect();
-            let counters = question.counters.iter().zip(&slots);
+            let (slots, others) = left.split_at_checked(question.counters.len())?;
+            left = others;
+            let counters = question.counters.iter().zip(slots);
             let counters = counters.flat_map(|(counter, slot)| {
                 let place = places.get(&slot.place).copied();
                 [place.unwrap_or(0), counter.cost.thousandths()]
@@ -152,19 +152,22 @@ impl<'q> Asked<'q> {
                 let (hits, cost) = (limit.hits.thousandths(), limit.cost.thousandths());
                 [number(limit.counter), weighs, hits, cost]
             });
-            let mut form = vec![i64::from(question.counts_rejected), length(&slots)];
+            form.clear();
+            form.extend([i64::from(question.counts_rejected), length(slots)]);
             form.extend(counters);
             form.push(length(&question.limits));
             form.extend(limits);
 
-            let form = match forms.entry(form) {
-                Entry::Occupied(known) => *known.get(),
-                Entry::Vacant(new) => {
-                    self.forms.push(new.key().clone());
-                    *new.insert(u16::try_from(self.forms.len()).ok()?)
+            let form_number = match forms.get(&form) {
+                Some(known) => *known,
+                None => {
+                    self.forms.push(form.clone());
+                    let new = u16::try_from(self.forms.len()).ok()?;
+                    forms.insert(form.clone(), new);
+                    new
                 }
             };
-            self.questions.extend(form.to_be_bytes());
+            self.questions.extend(form_number.to_be_bytes());
             for slot in slots {
                 // At most 1000.
                 let key = u16::try_from(number(slot.key)).ok()?;
