@@ -1,27 +1,37 @@
 #!/usr/bin/env bash
-# Measures what a request costs: with the module, with nginx's own limit_req, and bare.
+# Measures what requests cost: with the module, with what else there is, and without any limit.
 #
-#   scripts/bench.sh [--quick] [CONTESTANT...]     default: all; --quick: fewer requests
+#   scripts/bench.sh [--quick] [SECTION|CONTESTANT...]     default: all; --quick: shorter
+#   scripts/bench.sh --gate                                what scripts/test.sh looks at
 #
-# Instructions per keep-alive request of empty_gif, by callgrind: one nginx process serves N
-# requests, another 5N, and the difference is divided by 4N, so that neither start-up nor exit
-# counts. Unlike times, instruction counts repeat to 0.1 %.
+# Prints tables, and keeps them in docs/benchmarks/, with the figures as JSON and as plots.
 #
-# The contestant `table` is the counter table without nginx: nanoseconds per operation, bytes per
-# key. These times depend on the machine, and on what else it does. So do those of `synchronous`:
-# requests that a Redis decides about, beside the same by Debian's ngx_http_lua_module, on Debian's
-# nginx.
+# instructions   of a keep-alive request of empty_gif, by callgrind: one nginx process serves N
+#                requests, another 5N, and the difference is divided by 4N, so that neither start-up
+#                nor exit counts. They repeat to 0.1 %. With CONTESTANTs, of these alone; then
+#                nothing is kept.
+# table          the counter table without nginx: nanoseconds per operation, bytes per key
+# load           requests a second, processor time and latency under load, of 1000 keys
+# keys           the same with a million keys, one worker or two
+# startup        start and reload with a zone of 1 GB full of keys
+#
+# All but instructions depend on the machine, and on what else it does: `bare-too` tells how much.
+#
+# --gate fails if the module executes more than 3 % more instructions for a request than
+# scripts/bench/allowed says. What nginx and malloc do is not in that: it depends on how the heap
+# looks.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 command="scripts/bench.sh $*"
+kept=$root/docs/benchmarks
 requests=2000
 effort=()
-if [ "${1:-}" = --quick ]; then
-    requests=400
-    effort=(--quick)
-    shift
-fi
+gate=
+case ${1:-} in
+    --quick) requests=400 effort=(--quick); shift ;;
+    --gate) requests=400 gate=yes; shift; [ $# = 0 ] || die "--gate takes no arguments" ;;
+esac
 
 # contestant NAME KEYS HTTP LOCATION: a line of the table. KEYS is `same` or `new`, whether
 # all requests have one key or each its own; HTTP and LOCATION are configuration.
@@ -48,20 +58,17 @@ done
 contestant ours-3-limits-same same "$ours" \
     "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"
 
-[ $# -gt 0 ] || set -- "${contestants[@]}" table synchronous
+[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions table load keys startup
+sections=()
 chosen=()
-table=
-synchronous=
-for contestant in "$@"; do
-    if [ "$contestant" = table ]; then
-        table=yes
-    elif [ "$contestant" = synchronous ]; then
-        synchronous=yes
-    elif [ -n "${keys[$contestant]:-}" ]; then
-        chosen+=("$contestant")
-    else
-        die "no such contestant: $contestant (${contestants[*]} table synchronous)"
-    fi
+for it in "$@"; do
+    case $it in
+        instructions | table | load | keys | startup) sections+=("$it") ;;
+        *)
+            [ -n "${keys[$it]:-}" ] || die "no such section or contestant: $it (${contestants[*]})"
+            chosen+=("$it")
+            ;;
+    esac
 done
 
 # heading [VERSION...]: what was run, and on what.
@@ -78,42 +85,54 @@ load      $(cut -d ' ' -f 1-3 /proc/loadavg)
 END
 }
 
+# section NAME COMMAND...: runs it, and keeps what it prints.
+section() {
+    local section=$1 out
+    shift
+    say "$section"
+    mkdir -p "$kept"
+    out=$(mktemp)
+    { heading "$@"; "bench_$section"; } | tee "$out"
+    mv "$out" "$kept/$section.txt"
+    chmod 644 "$kept/$section.txt"
+}
+
 # In a directory of its own, so that afterwards the module need not be compiled anew.
 bench_table() {
-    say table
     (cd "$root" && CARGO_TARGET_DIR=$root/target/bench cargo run --quiet --locked --release \
         --no-default-features --example table-bench -- "${effort[@]}")
 }
 
-bench_synchronous() {
-    local nginx rounds=10
-    [ ${#effort[@]} = 0 ] || rounds=3
-    need_packages redis-server nghttp2-client libnginx-mod-http-lua perl
-    "$root/scripts/build.sh"
-    nginx=$(command -v nginx || echo /usr/sbin/nginx)
-    say "synchronous, nginx $(nginx_binary_version "$nginx"), $(redis-server --version | cut -d ' ' -f 1-3)"
-    "$root/scripts/bench/synchronous.pl" "$nginx" \
-        "$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so" \
-        /usr/lib/nginx/modules "$rounds" 40000
+# load RESULTS WORKERS KEYS CONTESTANT...: without contestants, of all.
+load() {
+    local rounds=20 requests=20000
+    [ ${#effort[@]} = 0 ] || rounds=5
+    printf '%s workers, %s keys, 64 connections, medians of %s rounds of %s requests\n\n' \
+        "$2" "$3" "$rounds" "$requests"
+    "$root/scripts/bench/load.pl" "$debian_nginx" "$debian_module" /usr/lib/nginx/modules \
+        "$2" "$3" "$rounds" "$requests" "$kept/$1.json" "${@:4}"
+    "$root/scripts/bench/plot.pl" "$kept/$1.json" "processor time per request, over bare" \
+        cpu_over_bare >"$kept/$1.svg"
 }
 
-# What takes no callgrind.
-bench_others() {
-    [ -z "$table" ] || bench_table
-    [ -z "$synchronous" ] || bench_synchronous
+bench_load() { load load 2 1000; }
+
+bench_keys() {
+    local workers many=1000000
+    [ ${#effort[@]} = 0 ] || many=100000
+    for workers in 1 2; do
+        load "keys-$workers" $workers $many bare bare-too key limit_req lua-dictionary ours-sliding
+        echo
+    done
 }
 
-if [ ${#chosen[@]} = 0 ]; then
-    need_rust
-    heading
-    bench_others
-    exit
-fi
-
-need_packages valgrind perl
-tree=$(crate_nginx)
-nginx=$tree/objs/nginx
-module=$(build_for_crate_nginx)
+bench_startup() {
+    local many=10000000 rounds=20
+    [ ${#effort[@]} = 0 ] || many=100000 rounds=5
+    printf '%s keys, medians of %s rounds\n\n' $many $rounds
+    "$root/scripts/bench/startup.pl" "$debian_nginx" "$debian_module" 1024m $many $rounds \
+        "$kept/startup.json"
+}
 
 prefix=$(mktemp -d)
 server=
@@ -124,8 +143,6 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
-nginx_prefix "$prefix" "$module"
-port=$(free_port 18800 18899)
 
 # write_conf CONTESTANT: the same but for what is compared. Other contestants than ours do not
 # load the module, so bare is bare.
@@ -155,7 +172,8 @@ http {
 END
 }
 
-# instructions COUNT KEYS: sets `total` to those of an nginx process that answers COUNT requests.
+# instructions COUNT KEYS: sets `total` to those of an nginx process that answers COUNT requests, and
+# `own` to those of the module.
 instructions() {
     local out=$prefix/callgrind.out log=$prefix/log i
     rm -f "$out"
@@ -174,32 +192,96 @@ instructions() {
     server=
     total=$(sed -n 's/^\(summary\|totals\): *\([0-9]*\).*/\2/p' "$out" | tail -n 1)
     [ -n "$total" ] || die "no total in callgrind's output"
+    own=$("$root/scripts/bench/own.pl" "$out" "$name.so")
 }
 
-for contestant in "${chosen[@]}"; do
-    write_conf "$contestant" >"$prefix/bench.conf"
-    nginx_test "$nginx" "$prefix" "$prefix/bench.conf" || die "$contestant: nginx refuses its configuration"
-done
-
-heading "nginx $(nginx_binary_version "$nginx")" "$(valgrind --version)"
-printf 'instructions per request, from %s and %s requests\n\n' "$requests" $((5 * requests))
-printf '%-16s %12s %12s\n' contestant instructions 'over bare'
-declare -A bare
-for contestant in "${chosen[@]}"; do
-    write_conf "$contestant" >"$prefix/bench.conf"
-    say "$contestant"
-    instructions "$requests" "${keys[$contestant]}"
-    few=$total
-    instructions $((5 * requests)) "${keys[$contestant]}"
+# instructions_of CONTESTANT: sets `each` and `own` to those of one request.
+instructions_of() {
+    local few few_own
+    write_conf "$1" >"$prefix/bench.conf"
+    nginx_test "$nginx" "$prefix" "$prefix/bench.conf" || die "$1: nginx refuses its configuration"
+    instructions "$requests" "${keys[$1]}"
+    few=$total few_own=$own
+    instructions $((5 * requests)) "${keys[$1]}"
     each=$(((total - few) / (4 * requests)))
-    over=
-    if [[ $contestant = bare-* ]]; then
-        bare[${keys[$contestant]}]=$each
-    elif [ -n "${bare[${keys[$contestant]}]:-}" ]; then
-        over=$((each - ${bare[${keys[$contestant]}]}))
-    fi
-    printf '%-16s %12s %12s\n' "$contestant" "$each" "$over"
-done
+    own=$(((own - few_own) / (4 * requests)))
+}
 
-echo
-bench_others
+# count_instructions CONTESTANT...: a table, and in `lines` the same as JSON.
+count_instructions() {
+    local contestant over
+    local -A bare
+    printf 'nginx %s, from %s and %s requests\n\n' \
+        "$crate_nginx_version" "$requests" $((5 * requests))
+    printf '%-16s %12s %12s %12s\n' contestant instructions 'over bare' "the module's"
+    lines=()
+    for contestant in "$@"; do
+        instructions_of "$contestant"
+        over=
+        if [[ $contestant = bare-* ]]; then
+            bare[${keys[$contestant]}]=$each
+        elif [ -n "${bare[${keys[$contestant]}]:-}" ]; then
+            over=$((each - ${bare[${keys[$contestant]}]}))
+        fi
+        printf '%-16s %12s %12s %12s\n' "$contestant" "$each" "$over" "$own"
+        lines+=("{\"name\":\"$contestant\",\"instructions\":$each,\"over_bare\":${over:-0},\"own\":$own}")
+    done
+}
+
+bench_instructions() {
+    prepare_callgrind
+    count_instructions "${contestants[@]}"
+    printf '%s\n' "${lines[@]}" >"$kept/instructions.json"
+    "$root/scripts/bench/plot.pl" "$kept/instructions.json" 'instructions per request, over bare' \
+        over_bare >"$kept/instructions.svg"
+}
+
+# Compares with what is allowed, a contestant and a number in each line.
+gate() {
+    local contestant most failed=
+    prepare_callgrind
+    while read -r contestant most; do
+        instructions_of "$contestant"
+        printf '%-20s %5s instructions of the module, of %s\n' "$contestant" "$own" "$most"
+        if [ $((own * 100)) -gt $((most * 103)) ]; then
+            failed="$failed $contestant"
+        elif [ $((own * 100)) -lt $((most * 97)) ]; then
+            echo "    less than 97 % of what is allowed: scripts/bench/allowed can be lowered"
+        fi
+    done <"$root/scripts/bench/allowed"
+    [ -z "$failed" ] || die "more than 3 % more than scripts/bench/allowed says:$failed"
+}
+
+prepare_callgrind() {
+    need_packages valgrind perl
+    nginx=$(crate_nginx)/objs/nginx
+    nginx_prefix "$prefix" "$(build_for_crate_nginx)"
+    port=$(free_port 18800 18899)
+}
+
+prepare_load() {
+    need_packages redis-server nghttp2-client libnginx-mod-http-lua perl util-linux
+    "$root/scripts/build.sh"
+    debian_nginx=$(command -v nginx || echo /usr/sbin/nginx)
+    debian_module=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
+}
+
+need_rust
+if [ -n "$gate" ]; then
+    gate
+elif [ ${#chosen[@]} -gt 0 ]; then
+    prepare_callgrind
+    heading "$(valgrind --version)"
+    count_instructions "${chosen[@]}"
+fi
+for section in "${sections[@]}"; do
+    case $section in
+        instructions) section instructions "$(valgrind --version)" ;;
+        table) section table ;;
+        *)
+            prepare_load
+            section "$section" "nginx $(nginx_binary_version "$debian_nginx")" \
+                "$(redis-server --version | cut -d ' ' -f 1-3)"
+            ;;
+    esac
+done

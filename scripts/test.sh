@@ -135,8 +135,8 @@ prepare() {
     need_packages curl perl openssl redis-server postgresql
     # Clients of the tests of HTTP/2, HTTP/3 and gRPC.
     need_packages nghttp2-client ngtcp2-client python3-grpcio
-    # A clock that is wrong.
-    need_packages faketime
+    # A clock that is wrong; instructions that are counted.
+    need_packages faketime valgrind
     if ! cargo fmt --version || ! cargo clippy --version; then
         rustup component add rustfmt clippy
     fi
@@ -171,6 +171,8 @@ check "build for Debian's nginx" scripts/build.sh
 check "build for nginx $crate_nginx_version" build_for_crate_nginx
 debian=("$(debian_binary)" "$root/target/release/lib$name.so")
 crate=("$crate_tree/objs/nginx" "$root/target/nginx-$crate_nginx_version/release/lib$name.so")
+
+check "instructions of a request" scripts/bench.sh --gate
 
 tests "nginx-conf/, Debian's nginx" test_confs "${debian[@]}"
 tests "nginx-conf/, nginx $crate_nginx_version" test_confs "${crate[@]}"

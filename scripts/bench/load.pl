@@ -1,0 +1,209 @@
+#!/usr/bin/env perl
+# Measures requests under load: throughput, processor time and latency, over bare nginx and beside
+# peers. All contestants' servers run all the time, and are asked in turn, in another order each
+# round, so that they share whatever else the machine does; what is compared is the median over all
+# rounds of a contestant's figure over that of bare nginx in the same round.
+#
+#   load.pl NGINX MODULE LUA_MODULES WORKERS KEYS ROUNDS REQUESTS RESULTS [CONTESTANT...]
+#
+# LUA_MODULES is the directory of ndk_http_module.so and ngx_http_lua_module.so. KEYS keys are
+# counted before anything is measured, and asked for at random. With one worker, that and its client
+# have a processor each. RESULTS is written: a line for each contestant, in JSON.
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP;
+use List::Util qw(max shuffle);
+use Time::HiRes qw(sleep);
+
+use lib $FindBin::Bin;
+use Bench qw(children cpu free_port interval median nginx_conf redis start wait_for work_dir write_file);
+
+use constant CONNECTIONS => 64;
+
+my ($nginx, $module, $lua, $workers, $keys, $rounds, $requests, $results, @names) = @ARGV;
+$| = 1;
+my $dir        = work_dir();
+my $redis_port = free_port();
+my $redis      = start('redis-server', '--port', $redis_port, '--bind', '127.0.0.1', '--save', '',
+    '--dir', $dir, '--logfile', "$dir/redis.log");
+wait_for($redis_port, "$dir/redis.log");
+
+# A sliding window in a shared dictionary.
+my $lua_dictionary = <<'LUA';
+    local now, size = ngx.now(), 3600
+    local window, limits = math.floor(now / size), ngx.shared.limits
+    local key = ngx.var.arg_k or ''
+    local current = limits:incr(key .. ':' .. window, 1, 0, 2 * size) or 0
+    local previous = limits:get(key .. ':' .. window - 1) or 0
+    if current + previous * (1 - now % size / size) > 1000000000 then return ngx.exit(429) end
+LUA
+
+# A fixed window in Redis, counted if it is within the limit, by one EVALSHA for each request on a
+# connection of a pool.
+my $sha = redis($redis_port, 'SCRIPT', 'LOAD', <<'LUA');
+local count = tonumber(redis.call('GET', KEYS[1]) or 0)
+if count >= tonumber(ARGV[1]) then return 1 end
+redis.call('INCR', KEYS[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 0
+LUA
+my $lua_redis = <<"LUA";
+    local redis = ngx.socket.tcp()
+    redis:settimeouts(500, 250, 250)
+    assert(redis:connect('127.0.0.1', $redis_port))
+    local window = math.floor(ngx.now() / 3600)
+    local key = 'limit:' .. (ngx.var.arg_k or '') .. ':' .. window
+    local words = {'EVALSHA', '$sha', '1', key, '1000000000', '7200000'}
+    local request = {'*', #words, '\\r\\n'}
+    for _, word in ipairs(words) do
+        request[#request + 1] = '\$' .. #word .. '\\r\\n' .. word .. '\\r\\n'
+    end
+    assert(redis:send(request))
+    local answer = assert(redis:receive())
+    redis:setkeepalive(10000, 100)
+    if answer ~= ':0' then return ngx.exit(429) end
+LUA
+
+# Room for all keys, with what they may need at most.
+my $zone      = max(32, int($keys * 640 / 1048576) + 1) . 'm';
+my $limit_req = "limit_req_zone \$arg_k zone=requests:$zone rate=1r/s;";
+my $request   = 'limit_req zone=requests burst=1000000 nodelay;';
+my $store     = "ratelimit_store main { strategy redis; server 127.0.0.1:$redis_port; }";
+
+my @contestants = (
+    bare       => {},
+    'bare-too' => {},
+    key        => {location => 'set $key $arg_k;'},
+    limit_req  => {http => $limit_req, location => $request},
+    'limit_req-and-limit_conn' => {
+        http     => "$limit_req limit_conn_zone \$arg_k zone=connections:$zone;",
+        location => "$request limit_conn connections 10000;",
+    },
+    'lua-dictionary' =>
+        lua("lua_shared_dict limits $zone;", "access_by_lua_block {\n$lua_dictionary}"),
+    'ours-sliding'      => ours(''),
+    'ours-fixed'        => ours('', rule => 'window=fixed'),
+    'ours-sliding-ietf' => ours('', headers => 'ietf'),
+    'ours-periodic'     => ours("$store ratelimit_namespace default { store main; sync_rate 1s; }"),
+    'ours-synchronous'  =>
+        ours("$store ratelimit_namespace default { store main; sync_rate 0; timeout 1s; }", asks => 1),
+    'ours-synchronous-fixed' => ours(
+        "$store ratelimit_namespace default { store main; sync_rate 0; timeout 1s; }",
+        rule => 'window=fixed', asks => 1
+    ),
+    'lua-redis' => {%{lua('', "access_by_lua_block {\n$lua_redis}")}, asks => 1},
+);
+my %contestants = @contestants;
+@names = map { $contestants[2 * $_] } 0 .. $#contestants / 2 if !@names;
+unshift @names, 'bare' if !grep { $_ eq 'bare' } @names;
+exists $contestants{$_} or die "no such contestant: $_\n" for @names;
+
+sub lua {
+    my ($http, $location) = @_;
+    my $main = join '', map {"load_module $lua/$_;\n"} qw(ndk_http_module.so ngx_http_lua_module.so);
+    return {main => $main, http => $http, location => $location};
+}
+
+# A limit of the module. rule: its parameters; headers: which.
+sub ours {
+    my ($http, %conf) = @_;
+    my ($rule, $headers) = ($conf{rule} // '', $conf{headers} // 'off');
+    return {
+        main     => "load_module $module;",
+        http     => "ratelimit_zone zone=bench:$zone; $http",
+        location => "ratelimit_key \$arg_k; ratelimit_headers $headers; "
+            . "ratelimit limit=1000000000/1h $rule;",
+        asks => $conf{asks},
+    };
+}
+
+for my $name (@names) {
+    my $it = $contestants{$name};
+    @$it{qw(dir port)} = ("$dir/$name", free_port());
+    mkdir $it->{dir};
+    my $main = $it->{main} // '';
+    $main .= "\nworker_cpu_affinity 01;" if $workers == 1;
+    write_file("$it->{dir}/nginx.conf", nginx_conf($it->{dir}, location => '', %$it, main => $main, workers => $workers));
+    write_file("$it->{dir}/uris", shuffle(map {"http://127.0.0.1:$it->{port}/?k=key$_\n"} 1 .. $keys));
+    my $master = start($nginx, '-p', $it->{dir}, '-e', "$it->{dir}/error.log", '-c', "$it->{dir}/nginx.conf");
+    wait_for($it->{port}, "$it->{dir}/error.log");
+    sleep 0.01 until ($it->{processes} = [children($master)])->@* == $workers;
+    load($it, max($keys, $requests));
+}
+
+my %samples;
+for my $round (1 .. $rounds) {
+    print STDERR "\r$round of $rounds" if -t STDERR;
+    for my $name (shuffle @names) {
+        my $figures = measure($contestants{$name});
+        push @{$samples{$name}{$_}}, $figures->{$_} for keys %$figures;
+    }
+}
+print STDERR "\r" if -t STDERR;
+
+printf "%-24s %10s %20s %8s %20s %8s %10s\n", 'contestant', 'requests/s', 'over bare (95 %)',
+    'us CPU', 'over bare (95 %)', 'us p50', 'us store';
+my @lines;
+for my $name (@names) {
+    my ($of, $bare) = @samples{$name, 'bare'};
+    my %line = (name => $name, workers => 0 + $workers, keys => 0 + $keys, rounds => 0 + $rounds);
+    $line{$_} = median(@{$of->{$_}}) for keys %$of;
+    for my $figure (qw(rate cpu)) {
+        my @ratios = map { $of->{$figure}[$_] / $bare->{$figure}[$_] } 0 .. $rounds - 1;
+        $line{"${figure}_over_bare"} = median(@ratios);
+        $line{"${figure}_over_bare_interval"} = [interval(@ratios)];
+    }
+    push @lines, \%line;
+    printf "%-24s %10.0f %20s %8.2f %20s %8.0f %10.2f\n", $name, $line{rate},
+        ratio(@line{qw(rate_over_bare rate_over_bare_interval)}), $line{cpu},
+        ratio(@line{qw(cpu_over_bare cpu_over_bare_interval)}), @line{qw(p50 store)};
+}
+my $json = JSON::PP->new->canonical;
+write_file($results, map { $json->encode($_) . "\n" } @lines);
+
+sub ratio {
+    my ($ratio, $interval) = @_;
+    return sprintf '%.2f (%.2f to %.2f)', $ratio, @$interval;
+}
+
+# One round of a contestant. The log from which the latency follows costs the client much: it is
+# written in a run of its own.
+sub measure {
+    my ($it) = @_;
+    my @stores = $it->{asks} ? $redis : ();
+    my ($cpu, $store) = (cpu(@{$it->{processes}}), cpu(@stores));
+    my $rate = load($it, $requests);
+    $cpu   = cpu(@{$it->{processes}}) - $cpu;
+    $store = cpu(@stores) - $store;
+    return {
+        rate  => $rate,
+        cpu   => 1e6 * ($cpu + $store) / $requests,
+        store => 1e6 * $store / $requests,
+        p50   => median(latencies($it, $requests / 4)),
+    };
+}
+
+# Sends so many requests; returns how many were answered in a second.
+sub load {
+    my ($it, $count, @options) = @_;
+    $count = int $count;
+    my @pinned = $workers == 1 ? qw(taskset -c 1) : ();
+    my @h2load = (@pinned, qw(h2load --h1 -t 1 -c), CONNECTIONS, '-n', $count, '-i', "$it->{dir}/uris", @options);
+    my $said   = `@h2load 2>&1`;
+    my ($rate) = $said =~ m{finished in .*, ([\d.]+) req/s};
+    $said =~ /status codes: $count 2xx/
+        or die "not all were answered by 200:\n$said\n" . `tail $it->{dir}/error.log`;
+    return $rate;
+}
+
+# How long each of so many requests took, in microseconds.
+sub latencies {
+    my ($it, $count) = @_;
+    my $log = "$it->{dir}/times";
+    unlink $log;
+    load($it, $count, "--log-file $log");
+    open my $in, '<', $log or die "$log: $!\n";
+    return map { (split ' ')[2] } <$in>;
+}

@@ -1,0 +1,25 @@
+#!/usr/bin/env perl
+# Prints how many instructions of an object file were executed, from what callgrind wrote. Unlike all
+# instructions of a process, these do not depend on where malloc happens to find memory.
+#
+#   own.pl CALLGRIND_OUT OBJECT         OBJECT: the end of its path
+use strict;
+use warnings;
+
+my ($file, $object) = @ARGV;
+open my $in, '<', $file or die "$file: $!\n";
+my ($own, $is_own, $is_call, $number) = (0);
+while (<$in>) {
+    if (/^c?ob=\((\d+)\)(?: (.*))?/) {
+        # Names are written once, with a number, and are numbers from then on.
+        $number = $1 if defined $2 && substr($2, -length $object) eq $object;
+        $is_own = defined $number && $1 == $number if !/^c/;
+    } elsif (/^calls=/) {
+        # The next line has what was spent in the call.
+        $is_call = 1;
+    } elsif (/^[-+*\d]\S* (\d+)/) {
+        $own += $1 if $is_own && !$is_call;
+        $is_call = 0;
+    }
+}
+print "$own\n";
