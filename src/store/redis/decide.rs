@@ -86,7 +86,11 @@ impl Decider for Redis {
 impl<'q> Asked<'q> {
     /// `None` if they are too many.
     fn new(questions: &'q [Question]) -> Option<Asked<'q>> {
-        let mut asked = Asked::default();
+        let mut asked = Asked {
+            slots: Vec::with_capacity(questions.len()),
+            questions: Vec::with_capacity(questions.len().saturating_mul(4)),
+            ..Asked::default()
+        };
         asked.find_slots(questions);
         asked.describe(questions)?;
         Some(asked)
@@ -94,15 +98,16 @@ impl<'q> Asked<'q> {
 
     /// Gives each key a place.
     fn find_slots(&mut self, questions: &'q [Question]) {
-        let mut shards: HashMap<&Shard, usize> = HashMap::new();
         let mut slots: HashMap<(usize, WindowSize, &[u8]), Slot> = HashMap::new();
         // The last place of each shard and size, and how many keys it has.
-        let mut last: HashMap<(usize, WindowSize), Slot> = HashMap::new();
+        let mut last: BTreeMap<(usize, WindowSize), Slot> = BTreeMap::new();
         for counter in questions.iter().flat_map(|it| &it.counters) {
             let AskedCounter {
                 shard, key, size, ..
             } = counter;
-            let shard = *shards.entry(shard).or_insert_with(|| {
+            // They are few.
+            let known = self.shards.iter().position(|known| *known == shard);
+            let shard = known.unwrap_or_else(|| {
                 self.shards.push(shard);
                 self.shards.len().saturating_sub(1)
             });
