@@ -27,18 +27,18 @@
 # that there is nothing grave in a log, and no password, and that no answer of a node whose workers
 # were left alone took 5 s.
 #
-# Synchronous requests. All of that is about the namespace `api`, which is synced periodically. In
+# Synchronous requests. These totals are of the namespace `api`, which is synced periodically. In
 # another one, `now`, the store decides about each request (`sync_rate 0`), and what it does not decide
 # in time is answered with 503 (`on_error deny`). Such a request may count or not, like one that was
-# never answered. So for each of its counters
+# never answered. So for each counter of `now`
 #
 #     answered with 200 <= total in the store <= that + answered with 503 + never answered
 #
-# and the total is never more than the limit; it is exactly the limit if a request was rejected.
-# Some keys have a limit that all nodes ask for in the same second, and one has a limit that is reached
-# late in a round. If the store loses its data, the counters of `now` start anew: in such rounds only
-# what a total is at most is compared. When all faults are undone, requests go on until there was no
-# 503 for a second, which must come true within 10 s.
+# and the total is never more than the limit; it is exactly the limit if a request was rejected. Each
+# node finds that total, too. Some keys have a limit of 8, for which all nodes ask in the same second,
+# and one has a limit of 200 for a whole round. If the store loses its data, the counters of `now` start
+# anew: in such rounds it is only compared what a total is at most. When all faults are undone,
+# requests go on until there was no 503 for a second, which must come true within 10 s.
 #
 # Rounds. What the contract allows to be lost must not happen, or totals would say nothing: if the
 # store loses its data, the living nodes restore what they counted, but hits of nodes that are gone
