@@ -45,7 +45,7 @@ sub synchronous { my ($window) = @_; return "now limit=$limits{qq(now $window)}/
 
 sub rules { return map { $_ => $rules{$_}{rule} } keys %rules }
 
-# That of a synchronous counter, in thousandths of a hit.
+# The limit of a counter, in thousandths of a hit; undef, if it is not synchronous.
 sub limit {
     my ($counter) = @_;
     my ($namespace, $window) = split / /, $counter;
