@@ -35,7 +35,7 @@
 #     answered with 200 <= total in the store <= that + answered with 503 + never answered
 #
 # and the total is never more than the limit; it is exactly the limit if a request was rejected. Each
-# node finds that total, too. Some keys have a limit of 8, for which all nodes ask in the same second,
+# node finds that total, too. Some keys have a limit of 2, for which all nodes ask at the same time,
 # and one has a limit of 200 for a whole round. If the store loses its data, the counters of `now` start
 # anew: in such rounds it is only compared what a total is at most. When all faults are undone,
 # requests go on until there was no 503 for a second, which must come true within 10 s.

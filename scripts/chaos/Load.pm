@@ -28,7 +28,7 @@ END {
 my %outcomes = (api => [qw(200 429 lost)], now => [qw(200 429 503 lost)]);
 
 # The limits of synchronous counters, in hits.
-my %limits = ('now 366d' => 1_000_000, 'now 360d' => 200, 'now 300d' => 8);
+my %limits = ('now 366d' => 1_000_000, 'now 360d' => 200, 'now 300d' => 2);
 
 # The rules of the locations in which requests are made, with the counters that those charge.
 my %rules = (
@@ -154,12 +154,13 @@ sub ask {
 }
 
 # What to ask for: a location, a key, the cost. One key is hot, and one has a limit for the whole of a
-# round, in which many get a 503. Other synchronous keys are those of a second: so there are many of
-# which nobody does.
+# round, in which many get a 503. Other synchronous keys are of a moment: so there are many of which
+# nobody does, and many limits that are reached while several ask.
 sub request {
     my ($self) = @_;
     my $prefix = $self->{prefix};
-    my $second = int time;
+    my $now    = time;
+    my $second = int $now;
     my $which  = int rand 125;
     return ('hit',   "$prefix-hot", 1000)                        if $which < 20;
     return ('hit',   $prefix . '-k' . int(rand 200), 1000)       if $which < 45;
@@ -167,7 +168,7 @@ sub request {
     return ('tight', $prefix . '-t' . int(rand 20), 1000)        if $which < 95;
     return ('short', 's' . int(rand 20), 1000)                   if $which < 100;
     return ('now',   "$prefix-$second-" . int(rand 10), 1 + int rand 5000) if $which < 112;
-    return ('few',   "$prefix-$second", 1000)                    if $which < 120;
+    return ('few',   $prefix . '-' . int(5 * $now), 1000)        if $which < 120;
     return ('crowd', "$prefix-crowd", 1000);
 }
 
