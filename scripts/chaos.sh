@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Shows that no hit is lost or counted twice, whatever happens: three nodes of two workers, a store
-# that each reaches through a proxy of its own, clients that keep a ledger of every request, and
-# faults, several in a second, which overlap. Then the totals are compared with the ledger.
+# Shows that no hit is lost or counted twice, whatever happens, and that no limit of a synchronous
+# namespace is exceeded: three nodes of two workers, a store that each reaches through proxies of its
+# own, clients that keep a ledger of every request, and faults, several in a second, which overlap.
+# Then the totals are compared with the ledger.
 #
 #   scripts/chaos.sh [--store redis|cluster|postgres] [--seed N] [--plan] [MINUTES]
 #
@@ -25,6 +26,19 @@
 # nodes agree on a window of 5 s is looked at in the end, as is that a node that quits pushes all,
 # that there is nothing grave in a log, and no password, and that no answer of a node whose workers
 # were left alone took 5 s.
+#
+# Synchronous requests. These totals are of the namespace `api`, which is synced periodically. In
+# another one, `now`, the store decides about each request (`sync_rate 0`), and what it does not decide
+# in time is answered with 503 (`on_error deny`). Such a request may count or not, like one that was
+# never answered. So for each counter of `now`
+#
+#     answered with 200 <= total in the store <= that + answered with 503 + never answered
+#
+# and the total is never more than the limit; it is exactly the limit if a request was rejected. Each
+# node finds that total, too. Some keys have a limit of 2, for which all nodes ask at the same time,
+# and one has a limit of 200 for a whole round. If the store loses its data, the counters of `now` start
+# anew: in such rounds it is only compared what a total is at most. When all faults are undone,
+# requests go on until there was no 503 for a second, which must come true within 10 s.
 #
 # Rounds. What the contract allows to be lost must not happen, or totals would say nothing: if the
 # store loses its data, the living nodes restore what they counted, but hits of nodes that are gone

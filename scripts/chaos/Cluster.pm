@@ -12,8 +12,15 @@ use Proxy;
 
 use constant PASSWORD => 's3cret-of-chaos';
 
-# nodes => how many; port => the first of the ports: one for each of the nodes, as many for proxies,
-# and those of the store; store => the class of what they share.
+# `api` is synced periodically; `now` is synchronous. They have a way to the store each, so that either
+# gets its share of the faults of ways.
+our @NAMESPACES = qw(api now);
+
+# The windows in which both count, in days.
+our @DAYS = (366, 360, 300);
+
+# nodes => how many; port => the first of the ports: one for each of the nodes, two for the proxies of
+# each, if there are any, and those of the store; store => the class of what they share.
 #
 # A store, such as RedisStore.pm, has these:
 #
@@ -23,9 +30,9 @@ use constant PASSWORD => 's3cret-of-chaos';
 #   keep(BOOLEAN)     whether the rounds from now on are such that it keeps what it has; of earlier
 #                     ones of that kind, what was kept may be there again
 #   ready             waits until no fault has anything to do any more
-#   conf(PORT)        of the block `ratelimit_store`; PORT is the proxy of the node, if there is one
-#   has_way           whether there is a proxy between each node and the store
-#   way               what that needs to know of the store; see Proxy.pm
+#   conf(PORT)        of a block `ratelimit_store`; PORT is the proxy that it leads to, if there is one
+#   has_way           whether there are proxies between each node and the store
+#   way               what those need to know of the store; see Proxy.pm
 #   totals, total     as those of Redis.pm
 sub new {
     my ($class, %self) = @_;
@@ -35,10 +42,11 @@ sub new {
         $self->{node}{$number} = Node->new($number => $port++);
         $self->{sync_rate}{$number} = 0.1;
     }
-    my $first = $port + $self->{nodes};
+    my @proxied = $self->{store}->has_way ? $self->numbers : ();
+    my $first   = $port + @proxied * @NAMESPACES;
     $self->{store} = $self->{store}->new(port => $first, password => PASSWORD);
-    for my $number ($self->{store}->has_way ? $self->numbers : ()) {
-        $self->{proxy}{$number} = Proxy->new(port => $port++, $self->{store}->way);
+    for my $number (@proxied) {
+        $self->{proxy}{$number}{$_} = Proxy->new(port => $port++, $self->{store}->way) for @NAMESPACES;
     }
     return $self;
 }
@@ -50,17 +58,24 @@ sub nodes   { my ($self) = @_; return map { $self->{node}{$_} } $self->numbers }
 
 sub configuration {
     my ($self, $number) = @_;
-    my @asks = map { ("ask$_" => "api limit=1000000/$_ cost=0") } qw(366d 360d 300d);
-    my $proxy = $self->{proxy}{$number};
-    my $store = $self->{store}->conf($proxy ? $proxy->{port} : ());
+    my $proxy  = $self->{proxy}{$number};
+    my @stores = map {
+        my $conf = $self->{store}->conf($proxy ? $proxy->{$_}{port} : ());
+        "ratelimit_store for_$_ { $conf }\n";
+    } @NAMESPACES;
+    my %asks = map {
+        my $ask = "limit=1000000/${_}d cost=0";
+        ("ask-api-${_}d" => "api $ask", "ask-now-${_}d" => "now $ask window=fixed");
+    } @DAYS;
     return (
         http => <<"        END",
-        ratelimit_store main { $store }
-        ratelimit_namespace api { store main; sync_rate $self->{sync_rate}{$number}; }
+        @stores
+        ratelimit_namespace api { store for_api; sync_rate $self->{sync_rate}{$number}; }
+        ratelimit_namespace now { store for_now; sync_rate 0; timeout 100ms; on_error deny; }
         END
         zone  => '32m',
         rules => {
-            Load::rules(), @asks, mark => 'api limit=1000000/366d',
+            Load::rules(), %asks, mark => 'api limit=1000000/366d',
             askshort => 'api limit=1000000/5s cost=0',
         },
     );
@@ -104,7 +119,7 @@ sub settle {
     hit_for_sure($_, "$mark-$_->{name}") for $self->nodes;
     for my $node ($self->nodes) {
         for my $other ($self->nodes) {
-            $node->wait_for('the hits of all', sub { $node->rate(ask366d => "$mark-$other->{name}") });
+            $node->wait_for('the hits of all', sub { $node->rate('ask-api-366d' => "$mark-$other->{name}") });
         }
     }
 }
@@ -178,7 +193,8 @@ sub slow_node {
     return $fault->{kind} =~ /worker|reload|quit/ ? $fault->{node} : undef;
 }
 
-sub proxies { my ($self, $fault) = @_; return map { $self->{proxy}{$_} } @{$fault->{nodes}} }
+sub proxies { my ($self, $fault) = @_; return map { $self->proxies_of($_) } @{$fault->{nodes}} }
+sub proxies_of { my ($self, $number) = @_; return values %{$self->{proxy}{$number}} }
 sub node_of { my ($self, $fault) = @_; return $self->{node}{$fault->{node}} }
 sub pass    { my ($self, $fault) = @_; $_->pass for $self->proxies($fault) }
 

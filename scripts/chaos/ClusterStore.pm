@@ -92,7 +92,7 @@ sub kinds {
             begin => sub { my ($self, $fault) = @_; $self->away($fault)->pause },
             undo  => sub { my ($self, $fault) = @_; $fault->{away}->go_on },
         },
-        # Of the slot that a shard is in some keys are moved, and the others later.
+        # Of the slots that a shard of each namespace is in, some keys are moved, and the others later.
         'move slot' => {
             weight => 12, rounds => 'both', hold => [0.05, 1.5], rest => 0.5,
             takes  => sub { ('store shared', 'slots') },
@@ -255,34 +255,42 @@ sub change_password {
 sub begin_move {
     my ($self, $fault) = @_;
     my ($any) = $self->servers;
-    my $slot  = $fault->{slot} = $any->cli(CLUSTER => 'KEYSLOT', "{rl:api:$fault->{shard}}");
+    my @slots = map { $any->cli(CLUSTER => 'KEYSLOT', "{rl:$_:$fault->{shard}}") } @Cluster::NAMESPACES;
+    $fault->{moves} = [map { $self->begin_move_of_slot($_, $fault) } @slots];
+}
+
+sub begin_move_of_slot {
+    my ($self, $slot, $fault) = @_;
     my @primaries = $self->primaries;
     my $from = first { has_slot($primaries[$_], $slot) } 0 .. $#primaries;
     my $to   = $fault->{pair} == $from ? ($from + 1) % PAIRS : $fault->{pair};
-    @$fault{qw(source target)} = @primaries[$from, $to];
-    my ($source_id, $target_id) = map { $_->cli(CLUSTER => 'MYID') } @$fault{qw(source target)};
-    $fault->{target}->cli(CLUSTER => 'SETSLOT', $slot, 'IMPORTING', $source_id);
-    $fault->{source}->cli(CLUSTER => 'SETSLOT', $slot, 'MIGRATING', $target_id);
-    my @keys = @{$fault->{source}->cli(CLUSTER => 'GETKEYSINSLOT', $slot, 1000)};
-    $self->move_keys($fault, @keys[0 .. int(@keys * $fault->{part}) - 1]);
+    my $move = {slot => $slot, source => $primaries[$from], target => $primaries[$to]};
+    my ($source_id, $target_id) = map { $_->cli(CLUSTER => 'MYID') } @$move{qw(source target)};
+    $move->{target}->cli(CLUSTER => 'SETSLOT', $slot, 'IMPORTING', $source_id);
+    $move->{source}->cli(CLUSTER => 'SETSLOT', $slot, 'MIGRATING', $target_id);
+    my @keys = @{$move->{source}->cli(CLUSTER => 'GETKEYSINSLOT', $slot, 1000)};
+    $self->move_keys($move, @keys[0 .. int(@keys * $fault->{part}) - 1]);
+    return $move;
 }
 
 sub end_move {
     my ($self, $fault) = @_;
-    my ($slot, $source, $target) = @$fault{qw(slot source target)};
-    while (my @keys = @{$source->cli(CLUSTER => 'GETKEYSINSLOT', $slot, 1000)}) {
-        $self->move_keys($fault, @keys);
+    for my $move (@{$fault->{moves}}) {
+        my ($slot, $source, $target) = @$move{qw(slot source target)};
+        while (my @keys = @{$source->cli(CLUSTER => 'GETKEYSINSLOT', $slot, 1000)}) {
+            $self->move_keys($move, @keys);
+        }
+        my $id = $target->cli(CLUSTER => 'MYID');
+        $_->cli(CLUSTER => 'SETSLOT', $slot, 'NODE', $id) for $target, $source;
     }
-    my $id = $target->cli(CLUSTER => 'MYID');
-    $_->cli(CLUSTER => 'SETSLOT', $slot, 'NODE', $id) for $target, $source;
 }
 
 # With CLIENT KILL the connection of the two ends: then it is tried anew.
 sub move_keys {
-    my ($self, $fault, @keys) = @_;
+    my ($self, $move, @keys) = @_;
     return if !@keys;
-    my @to = ('127.0.0.1', $fault->{target}{port}, '', 0, 5000, 'AUTH', $self->{password});
-    eval { $fault->{source}->cli(MIGRATE => @to, KEYS => @keys) } or $@ =~ /^IOERR/ or die $@;
+    my @to = ('127.0.0.1', $move->{target}{port}, '', 0, 5000, 'AUTH', $self->{password});
+    eval { $move->{source}->cli(MIGRATE => @to, KEYS => @keys) } or $@ =~ /^IOERR/ or die $@;
 }
 
 sub has_slot {

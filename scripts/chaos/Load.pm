@@ -1,8 +1,10 @@
 # Clients of one node, and their ledger: for each counter what was answered, so it must be counted,
-# and what was asked and never answered, so it may be: the request's worker was killed, or closed
-# the connection just when the request was on its way.
+# and what is open, so it may be: what was asked and never answered, since the request's worker was
+# killed, or closed the connection just when the request was on its way; and what was answered with
+# 503, since the store, which is to decide, did not answer in time.
 #
-# Amounts are in thousandths of a hit. A counter is named by its window and its key: `366d hot`.
+# Amounts are in thousandths of a hit. A counter is named by its namespace, its window and its key:
+# `api 366d hot`.
 
 package Load;
 
@@ -10,6 +12,7 @@ use strict;
 use warnings;
 
 use IO::Select;
+use List::Util qw(max);
 use POSIX ();
 use Time::HiRes qw(time);
 
@@ -21,15 +24,34 @@ END {
     if ($$ == $test) { kill KILL => $_ for grep {defined} map { $_->{pid} } @all }
 }
 
-# The rules of the locations in which requests are made, with the windows in which those count.
+# What may become of a request, by namespace. In `now`, which is synchronous, the store decides.
+my %outcomes = (api => [qw(200 429 lost)], now => [qw(200 429 503 lost)]);
+
+# The limits of synchronous counters, in hits.
+my %limits = ('now 366d' => 1_000_000, 'now 360d' => 200, 'now 300d' => 2);
+
+# The rules of the locations in which requests are made, with the counters that those charge.
 my %rules = (
-    hit   => {rule => 'api limit=1000000/366d',                                 windows => ['366d']},
-    both  => {rule => 'api limit=1000000/366d limit=1000000/360d cost=$arg_c',  windows => ['366d', '360d']},
-    tight => {rule => 'api limit=1000000/360d limit=60/300d',                   windows => ['360d', '300d']},
-    short => {rule => 'api limit=1000000/5s',                                   windows => []},
+    hit   => {rule => 'api limit=1000000/366d',                                 counts => ['api 366d']},
+    both  => {rule => 'api limit=1000000/366d limit=1000000/360d cost=$arg_c',  counts => ['api 366d', 'api 360d']},
+    tight => {rule => 'api limit=1000000/360d limit=60/300d',                   counts => ['api 360d', 'api 300d']},
+    short => {rule => 'api limit=1000000/5s',                                   counts => []},
+    now   => {rule => synchronous('366d') . ' cost=$arg_c',                     counts => ['now 366d']},
+    crowd => {rule => synchronous('360d'),                                      counts => ['now 360d']},
+    few   => {rule => synchronous('300d'),                                      counts => ['now 300d']},
 );
 
+sub synchronous { my ($window) = @_; return "now limit=$limits{qq(now $window)}/$window window=fixed" }
+
 sub rules { return map { $_ => $rules{$_}{rule} } keys %rules }
+
+# The limit of a counter, in thousandths of a hit; undef, if it is not synchronous.
+sub limit {
+    my ($counter) = @_;
+    my ($namespace, $window) = split / /, $counter;
+    my $limit = $limits{"$namespace $window"};
+    return defined $limit ? 1000 * $limit : undef;
+}
 
 # A process that makes requests to a node, on `connections` at once, altogether `rate` in a second,
 # for keys that begin with `prefix`, until it is told to end. file => where the ledger goes.
@@ -49,23 +71,27 @@ sub new {
     return $self;
 }
 
-# Ends it when all requests are answered; returns the ledger: `counters`, by name, each with what was
-# `answered` and `lost`; the numbers of requests by status and of those `lost`; and when the `slow`
-# ones were made and answered.
-sub end {
+# Tells it that all faults are undone, and to end: it does so when it has got no 503 for a while.
+sub stop { my ($self) = @_; syswrite $self->{ender}, '.' }
+
+# Waits until it has ended; returns the ledger: `counters`, by name, each with what was `answered`,
+# what is `open`, and the number of requests that were `rejected`; the numbers of `requests` by
+# namespace and outcome; when the `slow` ones were made and answered, by namespace; and for how many
+# seconds there were still `errors` when all faults were undone.
+sub ledger {
     my ($self) = @_;
-    syswrite $self->{ender}, '.';
     local $?;
     waitpid delete $self->{pid}, 0;
     die "a client failed\n" if $? != 0;
-    my %ledger = (counters => {}, slow => [], requests => {});
+    my %ledger = (counters => {}, slow => {}, requests => {}, errors => 0);
     open my $file, '<', $self->{file} or die "no ledger: $!\n";
     while (<$file>) {
         chomp;
-        my ($what, @rest) = split /\t/;
-        if    ($what eq 'counter') { @{$ledger{counters}{$rest[0]}}{qw(answered lost)} = @rest[1, 2] }
-        elsif ($what eq 'slow')    { push @{$ledger{slow}}, [@rest] }
-        else                       { $ledger{requests}{$rest[0]} = $rest[1] }
+        my ($what, $of, @rest) = split /\t/;
+        if    ($what eq 'counter') { @{$ledger{counters}{$of}}{qw(answered open rejected)} = @rest }
+        elsif ($what eq 'slow')    { push @{$ledger{slow}{$of}}, [@rest] }
+        elsif ($what eq 'errors')  { $ledger{errors} = $of }
+        else                       { $ledger{requests}{$of}{$rest[0]} = $rest[1] }
     }
     return \%ledger;
 }
@@ -73,12 +99,20 @@ sub end {
 # What an answer may take before it is noted.
 use constant SLOW => 0.02;
 
+# For how many seconds it gets no 503 before it ends, and after how many it ends even so.
+use constant {
+    CALM => 1,
+    BACK => 10,
+};
+
 sub run {
     my ($self) = @_;
     local $SIG{PIPE} = 'IGNORE';
     srand $self->{seed};
     $self->{pause}    = $self->{connections} / $self->{rate};
-    $self->{requests} = {200 => 0, 429 => 0, lost => 0};
+    for my $namespace (keys %outcomes) {
+        $self->{requests}{$namespace} = {map { $_ => 0 } @{$outcomes{$namespace}}};
+    }
     my @slots = map { {next => time + rand $self->{pause}} } 1 .. $self->{connections};
     until ($self->{is_over} && !grep { $_->{asked} } @slots) {
         my $now = time;
@@ -88,13 +122,20 @@ sub run {
         }
         my ($next) = sort { $a <=> $b } map { $_->{next} } grep { !$_->{asked} } @slots;
         my $wait   = $self->{is_over} || !defined $next ? 1 : $next - time;
-        my @in     = ($self->{is_over} ? () : $self->{end}, map { $_->{socket} // () } @slots);
+        my @in     = ($self->{told} ? () : $self->{end}, map { $_->{socket} // () } @slots);
         my %is_ready = map { $_ => 1 } IO::Select->new(@in)->can_read($wait > 0 ? $wait : 0);
         for my $slot (grep { $_->{socket} && $is_ready{$_->{socket}} } @slots) {
             $self->listen($slot);
         }
-        $self->{is_over} ||= $is_ready{$self->{end}};
+        $self->{told} //= time if $is_ready{$self->{end}};
+        $self->{is_over} ||= $self->{told} && $self->is_calm;
     }
+}
+
+sub is_calm {
+    my ($self) = @_;
+    my ($told, $error) = @$self{qw(told error)};
+    return time > max($told, $error // 0) + CALM || time > $told + BACK;
 }
 
 # Makes a request.
@@ -112,16 +153,23 @@ sub ask {
     syswrite $slot->{socket}, "HEAD $path HTTP/1.1\r\nHost: localhost\r\n\r\n";
 }
 
-# What to ask for: a location, a key, the cost. One key is hot.
+# What to ask for: a location, a key, the cost. One key is hot, and one has a limit for the whole of a
+# round, in which many get a 503. Other synchronous keys are of a moment: so there are many of which
+# nobody does, and many limits that are reached while several ask.
 sub request {
     my ($self) = @_;
     my $prefix = $self->{prefix};
-    my $which  = int rand 100;
+    my $now    = time;
+    my $second = int $now;
+    my $which  = int rand 125;
     return ('hit',   "$prefix-hot", 1000)                        if $which < 20;
     return ('hit',   $prefix . '-k' . int(rand 200), 1000)       if $which < 45;
     return ('both',  $prefix . '-k' . int(rand 200), 1 + int rand 5000) if $which < 80;
     return ('tight', $prefix . '-t' . int(rand 20), 1000)        if $which < 95;
-    return ('short', 's' . int(rand 20), 1000);
+    return ('short', 's' . int(rand 20), 1000)                   if $which < 100;
+    return ('now',   "$prefix-$second-" . int(rand 10), 1 + int rand 5000) if $which < 112;
+    return ('few',   $prefix . '-' . int(5 * $now), 1000)        if $which < 120;
+    return ('crowd', "$prefix-crowd", 1000);
 }
 
 # Takes what has come of an answer.
@@ -142,27 +190,34 @@ sub listen {
 
 # Writes a request into the ledger.
 sub note {
-    my ($self, $slot, $status) = @_;
-    die "unexpected status $status\n" if !defined $self->{requests}{$status};
-    $self->{requests}{$status}++;
+    my ($self, $slot, $outcome) = @_;
+    my $rule = $rules{$slot->{location}};
+    my ($namespace) = split / /, $rule->{rule};
+    my $requests = $self->{requests}{$namespace};
+    die "unexpected status $outcome of $slot->{location}\n" if !defined $requests->{$outcome};
+    $requests->{$outcome}++;
     my $now = time;
-    push @{$self->{slow}}, [$slot->{asked}, $now] if $now - $slot->{asked} > SLOW;
-    return if $status eq '429';
-    my $column = $status eq 'lost' ? 'lost' : 'answered';
-    for my $window (@{$rules{$slot->{location}}{windows}}) {
-        my $counter = $self->{counters}{"$window $slot->{key}"} //= {answered => 0, lost => 0};
-        $counter->{$column} += $slot->{cost};
+    push @{$self->{slow}}, [$namespace, $slot->{asked}, $now] if $now - $slot->{asked} > SLOW;
+    $self->{error} = $now if $outcome eq '503';
+    for my $count (@{$rule->{counts}}) {
+        my $counter = $self->{counters}{"$count $slot->{key}"} //= {answered => 0, open => 0, rejected => 0};
+        if    ($outcome eq '200') { $counter->{answered} += $slot->{cost} }
+        elsif ($outcome eq '429') { $counter->{rejected}++ }
+        else                      { $counter->{open} += $slot->{cost} }
     }
 }
 
 sub write_ledger {
     my ($self) = @_;
     open my $file, '>', $self->{file} or die "cannot write: $!\n";
-    my $counters = $self->{counters};
-    print $file join("\t", 'counter', $_, @{$counters->{$_}}{qw(answered lost)}), "\n"
-        for keys %$counters;
-    print $file join("\t", 'slow', @$_), "\n" for @{$self->{slow}};
-    print $file join("\t", 'requests', $_, $self->{requests}{$_}), "\n" for keys %{$self->{requests}};
+    my $line = sub { print $file join("\t", @_), "\n" };
+    my ($counters, $requests) = @$self{qw(counters requests)};
+    $line->('counter', $_, @{$counters->{$_}}{qw(answered open rejected)}) for keys %$counters;
+    $line->('slow', @$_) for @{$self->{slow}};
+    for my $namespace (keys %$requests) {
+        $line->('requests', $namespace, $_, $requests->{$namespace}{$_}) for @{$outcomes{$namespace}};
+    }
+    $line->('errors', max(0, ($self->{error} // 0) - $self->{told}));
     close $file or die "cannot write: $!\n";
 }
 

@@ -131,7 +131,7 @@ sub kinds {
     );
 }
 
-sub a_backend { my ($plan) = @_; return (backend => $plan->number(6)) }
+sub a_backend { my ($plan) = @_; return (backend => $plan->number(12)) }
 
 sub new {
     my ($class, %self) = @_;

@@ -130,9 +130,10 @@ sub fail_over {
     my ($self, $fault, $cluster) = @_;
     @$self{qw(present spare)} = @$self{qw(spare present)};
     for my $number (@{$fault->{order}}) {
-        my $proxy = $cluster->{proxy}{$number};
-        $proxy->lead_to($self->{present}{port});
-        $proxy->reset;
+        for my $proxy ($cluster->proxies_of($number)) {
+            $proxy->lead_to($self->{present}{port});
+            $proxy->reset;
+        }
     }
     $self->{spare}->kill;
     unlink "$self->{spare}{dir}/dump.rdb";

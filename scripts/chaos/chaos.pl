@@ -40,8 +40,9 @@ my @latest;       # the last faults, in words
 my @troubles;     # what is wrong
 my %faults;       # their numbers, by kind
 my %disturbed;    # of each node, when its clients may have had to wait
-my %sum = (counters => 0, exact => 0, answered => 0, lost => 0, slack => 0, hits => 0);
-my $slowest = 0;
+my %sum;          # by namespace, what was compared; see `add_up`
+my %slowest = (api => 0, now => 0);
+my $latest_error = 0;
 
 $cluster->{store}->keep(0);
 $cluster->start_node($_) for $cluster->numbers;
@@ -76,16 +77,19 @@ sub run_round {
     return push @troubles, "round $number: nodes do not sync: $@" if !eval { $cluster->settle; 1 };
     my @loads = map { load($number, $_) } $cluster->numbers;
     make_faults(@{$round->{faults}});
-    my @ledgers = map { $_->end } @loads;
-    my $ledger  = sum_of(@ledgers);
-    note_slow($_, @{$ledgers[$_ - 1]{slow}}) for $cluster->numbers;
-    check($number, $ledger);
+    $_->stop for @loads;
+    my @ledgers = map { $_->ledger } @loads;
+    for my $node ($cluster->numbers) {
+        note_slow($node, $ledgers[$node - 1]{slow});
+        note_errors($node, $ledgers[$node - 1]{errors});
+    }
+    check($number, $round->{kind}, sum_of(@ledgers));
 }
 
 sub load {
     my ($round, $number) = @_;
     return Load->new(
-        node => $cluster->{node}{$number}, prefix => "r$round", connections => 6, rate => 120,
+        node => $cluster->{node}{$number}, prefix => "r$round", connections => 6, rate => 150,
         seed => $seed + 1000 * $round + $number, file => "$files/$round-$number",
     );
 }
@@ -124,76 +128,109 @@ sub note_fault {
 # Ledgers.
 
 sub sum_of {
-    my %sum;
+    my (%counters, %requests);
     for my $ledger (@_) {
-        while (my ($name, $counter) = each %{$ledger->{counters}}) {
-            $sum{$name}{$_} += $counter->{$_} for qw(answered lost);
+        for my $name (keys %{$ledger->{counters}}) {
+            $counters{$name}{$_} += $ledger->{counters}{$name}{$_} for qw(answered open rejected);
         }
-        $sum{lost}     += $ledger->{requests}{lost};
-        $sum{answered} += $ledger->{requests}{200} + $ledger->{requests}{429};
+        for my $namespace (@Cluster::NAMESPACES) {
+            my $requests = $ledger->{requests}{$namespace};
+            $requests{$namespace}{$_} += $requests->{$_} for keys %$requests;
+        }
     }
-    my %counters = map { ref $sum{$_} ? ($_ => $sum{$_}) : () } keys %sum;
-    return {counters => \%counters, lost => $sum{lost}, answered => $sum{answered}};
+    return {counters => \%counters, requests => \%requests};
 }
 
 # Answers that took long, but not because their worker was stopped, killed or replaced.
 sub note_slow {
-    my ($number, @slow) = @_;
+    my ($number, $slow) = @_;
     my @excuses = values %{$disturbed{$number}};
-    for my $answer (@slow) {
-        my ($from, $to) = @$answer;
-        next if grep { $_->[0] - 0.2 < $to && $_->[1] + 0.5 > $from } @excuses;
-        $slowest = max($slowest, $to - $from);
+    for my $namespace (keys %$slow) {
+        for my $answer (@{$slow->{$namespace}}) {
+            my ($from, $to) = @$answer;
+            next if grep { $_->[0] - 0.2 < $to && $_->[1] + 0.5 > $from } @excuses;
+            $slowest{$namespace} = max($slowest{$namespace}, $to - $from);
+        }
     }
+    my $slowest = max(values %slowest);
     push @troubles, sprintf 'an answer of node %d took %.1f s', $number, $slowest if $slowest >= 5;
+}
+
+# For how long there were still answers with 503 when all was well.
+sub note_errors {
+    my ($number, $seconds) = @_;
+    $latest_error = max($latest_error, $seconds);
+    push @troubles, "node $number goes on to answer with 503" if $seconds > Load::BACK - Load::CALM;
 }
 
 # Compares the store and all nodes with the ledger, until all is as it must be, and then once more.
 sub check {
-    my ($round, $ledger) = @_;
+    my ($round, $kind, $ledger) = @_;
     my $counters = $ledger->{counters};
-    my (@wrong, $found);
+    my (@wrong, $found, $bounds);
     for my $time (1, 2) {
         my $deadline = time + 30;
         my $trouble;
         do {
             $trouble = eval { $cluster->settle; 1 } ? undef : "round $round: nodes do not sync: $@";
             $found   = found($round, $counters);
-            @wrong   = wrong($counters, $found);
+            $bounds  = {map { $_ => [bounds($_, $counters->{$_}, $kind)] } keys %$found};
+            @wrong   = wrong($bounds, $found);
         } while (!$trouble && @wrong && time < $deadline);
         push @troubles, $trouble if $trouble;
         last if @wrong || $trouble;
     }
-    report($round, $counters, $found, @wrong) if @wrong;
+    report($round, $bounds, $found, @wrong) if @wrong;
     check_metrics();
-    my $exact = grep { $_->{lost} == 0 } values %$counters;
-    $sum{counters} += keys %$counters;
-    $sum{exact}    += $exact;
-    $sum{answered} += $ledger->{answered};
-    $sum{lost}     += $ledger->{lost};
-    my $hits   = sum0(map { $_->{answered} } values %$counters) / 1000;
-    my $stored = sum0(map { $found->{$_}{store} } keys %$counters) / 1000;
-    $sum{hits}  += $hits;
-    $sum{slack} += $stored - $hits;
-    printf "    %d requests answered, %d lost; %d counters, of %d of them all requests were" .
-        " answered;\n    of them %.3f hits, in the store %.3f\n",
-        @$ledger{qw(answered lost)}, scalar keys %$counters, $exact, $hits, $stored;
+    for my $namespace (@Cluster::NAMESPACES) {
+        add_up($namespace, $kind, $ledger, $bounds, $found);
+    }
+}
+
+# Sums, by namespace: requests by outcome (`200`, `429`, `503`, `lost`); of the counters that were
+# compared how many there are, and how many can have one value only (`exact`); and, of the rounds for
+# which the store kept all, the `hits` that were answered, how many more were `stored`, and how many
+# limits were `reached`.
+sub add_up {
+    my ($namespace, $kind, $ledger, $bounds, $found) = @_;
+    my ($counters, $requests) = ($ledger->{counters}, $ledger->{requests}{$namespace});
+    my @names   = grep {/^$namespace /} keys %$counters;
+    my @exact   = grep { $bounds->{$_}[0] == $bounds->{$_}[1] } @names;
+    my @kept    = grep { $kind eq 'keeping' || !defined Load::limit($_) } @names;
+    my $hits    = sum0(map { $counters->{$_}{answered} } @kept) / 1000;
+    my $stored  = sum0(map { $found->{$_}{store} } @kept) / 1000;
+    my @reached = grep { $counters->{$_}{rejected} } @kept;
+    my %round   = (
+        %$requests, counters => scalar @names, exact => scalar @exact,
+        hits => $hits, stored => $stored - $hits, reached => scalar @reached,
+    );
+    $sum{$namespace}{$_} += $round{$_} for keys %round;
+    printf "    %s: requests: %s; counters: %d, of which %d can have one value only\n", $namespace,
+        requests(%round), @round{qw(counters exact)};
+    printf "    %s  hits: %.3f, in the store %.3f\n", ' ' x length $namespace, $hits, $stored if @kept;
+}
+
+sub requests {
+    my (%of) = @_;
+    return join ', ', map { defined $of{$_} ? "$of{$_} $_" : () } qw(200 429 503 lost);
 }
 
 # What the store and each node have of the counters of a round, in thousandths: by name.
 sub found {
     my ($round, $counters) = @_;
     my %found;
-    for my $days (366, 360, 300) {
-        my $totals = $cluster->{store}->totals('api', $days * 24 * 3600 * 1000);
-        for my $key (grep {/^r$round-/} keys %$totals) {
-            $found{"${days}d $key"}{store} = thousandths($totals->{$key});
+    for my $namespace (@Cluster::NAMESPACES) {
+        for my $days (@Cluster::DAYS) {
+            my $totals = $cluster->{store}->totals($namespace, $days * 24 * 3600 * 1000);
+            for my $key (grep {/^r$round-/} keys %$totals) {
+                $found{"$namespace ${days}d $key"}{store} = thousandths($totals->{$key});
+            }
         }
     }
     for my $name (uniq keys %$counters, keys %found) {
-        my ($window, $key) = split / /, $name;
+        my ($namespace, $window, $key) = split / /, $name;
         $found{$name}{store} //= 0;
-        $found{$name}{$_} = thousandths($cluster->{node}{$_}->rate("ask$window" => $key))
+        $found{$name}{$_} = thousandths($cluster->{node}{$_}->rate("ask-$namespace-$window" => $key))
             for $cluster->numbers;
     }
     return \%found;
@@ -201,34 +238,36 @@ sub found {
 
 sub thousandths { return 0 + sprintf '%.0f', 1000 * ($_[0] || 0) }
 
+# What a counter must have at least and at most. A synchronous one never has more than its limit, and
+# has all of it if a request was rejected; but not if its store may have lost it.
+sub bounds {
+    my ($name, $counter, $kind) = @_;
+    my ($answered, $open, $rejected) = map { $counter->{$_} // 0 } qw(answered open rejected);
+    my $most  = $answered + $open;
+    my $limit = Load::limit($name) // return ($answered, $most);
+    my $least = $kind eq 'losing' ? 0 : $rejected ? $limit : $answered;
+    return ($least, min($most, $limit));
+}
+
 # The counters that are not as they must be.
 sub wrong {
-    my ($counters, $found) = @_;
-    my @wrong;
-    for my $name (sort keys %$found) {
-        my $ledger = $counters->{$name} // {answered => 0, lost => 0};
-        my $of     = $found->{$name};
-        my $is_right = $of->{store} >= $ledger->{answered} &&
-            $of->{store} <= $ledger->{answered} + $ledger->{lost} &&
-            !grep { $of->{$_} != $of->{store} } $cluster->numbers;
-        push @wrong, $name if !$is_right;
-    }
-    return @wrong;
+    my ($bounds, $found) = @_;
+    return grep {
+        my ($of, $least, $most) = ($found->{$_}, @{$bounds->{$_}});
+        $of->{store} < $least || $of->{store} > $most ||
+            grep { $of->{$_} != $of->{store} } $cluster->numbers;
+    } sort keys %$found;
 }
 
 sub report {
-    my ($round, $counters, $found, @wrong) = @_;
+    my ($round, $bounds, $found, @wrong) = @_;
     push @troubles, sprintf 'round %d: %d of %d counters are wrong', $round, scalar @wrong,
         scalar keys %$found;
-    printf "%-24s %12s %12s %12s %s\n", 'counter', 'answered', 'or, at most', 'store',
+    printf "%-28s %12s %12s %12s %s\n", 'counter', 'at least', 'at most', 'store',
         join ' ', map { sprintf '%12s', "node $_" } $cluster->numbers;
     for my $name (@wrong[0 .. min($#wrong, 39)]) {
-        my $ledger = $counters->{$name} // {answered => 0, lost => 0};
-        my @amounts = (
-            $ledger->{answered}, $ledger->{answered} + $ledger->{lost},
-            @{$found->{$name}}{'store', $cluster->numbers},
-        );
-        printf "%-24s %s\n", $name, join ' ', map { sprintf '%12.3f', $_ / 1000 } @amounts;
+        my @amounts = (@{$bounds->{$name}}, @{$found->{$name}}{'store', $cluster->numbers});
+        printf "%-28s %s\n", $name, join ' ', map { sprintf '%12.3f', $_ / 1000 } @amounts;
     }
     print "the last faults:\n", map {"    $_\n"} @latest;
 }
@@ -293,13 +332,27 @@ sub summary {
         time - $begin;
     printf "faults: %d\n", sum0(values %faults);
     printf "    %4d %s\n", $faults{$_}, $_ for sort { $faults{$b} <=> $faults{$a} || $a cmp $b } keys %faults;
-    printf "requests: %d answered, %d lost\n", @sum{qw(answered lost)};
-    printf "hits that were answered: %.3f; in the store: %.3f more, of requests that were lost\n",
-        @sum{qw(hits slack)};
-    printf "counters compared: %d, of which %d without a lost request\n", @sum{qw(counters exact)};
-    printf "slowest answer of a node left alone: %s\n",
-        $slowest ? sprintf('%.3f s', $slowest) : 'less than ' . Load::SLOW . ' s';
+    printf "requests: %s\n", requests(%{$sum{api}});
+    printf "    hits that were answered: %.3f; in the store: %.3f more, of requests that were lost\n",
+        @{$sum{api}}{qw(hits stored)};
+    printf "    counters compared: %d, of which %d without a lost request\n",
+        @{$sum{api}}{qw(counters exact)};
+    print '    ', slowest('api'), "\n";
+    printf "synchronous requests: %s\n", requests(%{$sum{now}});
+    printf "    hits that were answered, where the store kept all: %.3f; in the store: %.3f more,\n" .
+        "    of requests that were answered with 503, or lost\n", @{$sum{now}}{qw(hits stored)};
+    printf "    counters compared: %d, of which %d can have one value only; limits reached: %d\n",
+        @{$sum{now}}{qw(counters exact reached)};
+    print '    ', slowest('now'), "\n";
+    printf "    the last 503 came %.1f s after all faults were undone\n", $latest_error;
     printf "cycles: %d, and %d that failed\n", @{$cluster->{cycles}}{qw(ok error)};
     print 'WRONG: ', s/\n*\z/\n/r for @troubles;
     print @troubles ? "totals or logs are wrong\n" : "all totals are exact\n";
+}
+
+sub slowest {
+    my ($namespace) = @_;
+    my $slowest = $slowest{$namespace};
+    return 'slowest answer of a node left alone: ' .
+        ($slowest ? sprintf '%.3f s', $slowest : 'less than ' . Load::SLOW . ' s');
 }

@@ -98,7 +98,7 @@ package Proxy::Process;
 
 use Errno qw(EAGAIN EINTR);
 use List::Util qw(max min);
-use Socket qw(SOL_SOCKET SO_LINGER);
+use Socket qw(IPPROTO_TCP SOL_SOCKET SO_LINGER TCP_NODELAY);
 use Time::HiRes qw(time);
 
 use constant NEVER => 9**9**9;
@@ -159,7 +159,7 @@ sub wait {
 sub accept {
     my ($self) = @_;
     my $client = $self->{listener}->accept or return;
-    $client->blocking(0);
+    prepare($client);
     $self->{links}{$client} = {client => $client, request => '', answers => []};
     $self->{counts}{accepted}++;
 }
@@ -213,8 +213,15 @@ sub send_on {
 sub connect {
     my ($self) = @_;
     my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $self->{to}) or return;
-    $server->blocking(0);
+    prepare($server);
     return $server;
+}
+
+# Has nothing wait: neither us, nor what is small until what was sent before it has arrived.
+sub prepare {
+    my ($socket) = @_;
+    $socket->blocking(0);
+    setsockopt $socket, IPPROTO_TCP, TCP_NODELAY, 1;
 }
 
 sub drop {
