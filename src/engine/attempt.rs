@@ -201,12 +201,11 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         if !is_special && cost > Hits::ZERO {
             let BoundLimit { table, counter, .. } = bound;
             let window_type = bound.limit.window_type;
-            if let Some(counted) = table.add_at_home(counter, key, clock, cost, hits, window_type) {
-                self.push(bound, hits, key, cost, counted);
-                return;
-            }
+            let counted = table.add_within(counter, key, clock, cost, hits, window_type);
+            self.push(bound, hits, key, cost, counted);
+        } else {
+            self.charge_otherwise(bound, hits, key, cost, clock);
         }
-        self.charge_otherwise(bound, hits, key, cost, clock);
     }
 
     /// [`Attempt::charge`] where more than the common case is possible.
