@@ -120,6 +120,31 @@ impl<'m> Home<'m> {
         })
     }
 
+    /// Finds the cell of `id` if it is one of the homes.
+    #[inline(always)]
+    fn find(&self, id: Identity) -> Option<Place<'m>> {
+        let ([first, second], [way, second_way]) = (self.buckets, self.ways);
+        let (first, second) = (first.get(way)?, second.get(second_way)?);
+        // Before the first home is there to be compared: see above.
+        prefetch(second);
+        let place = |cell: &'m Cell| Place {
+            cell,
+            meta: meta_of(cell),
+        };
+        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.cell, id);
+        let at_first = Some(place(first)).filter(found);
+        at_first.or_else(|| Some(place(second)).filter(found))
+    }
+
+    /// Finds the cell of `id` by its tag.
+    #[cold]
+    fn find_elsewhere(&self, id: Identity) -> Option<Place<'m>> {
+        match self.search(self.seen(), id) {
+            Search::Found(place) => Some(place),
+            Search::Pending(..) | Search::Absent => None,
+        }
+    }
+
     #[inline]
     fn seen(&self) -> [Tags; 2] {
         // The first before the second: who inserts into the second writes them the other way
@@ -288,8 +313,11 @@ impl Tags {
 struct Ways(u64);
 
 impl Ways {
-    fn count(self) -> u32 {
-        self.0.count_ones()
+    fn count(self) -> u64 {
+        const HIGHEST_LANE: usize = (WAYS - 1) * TAG_BITS as usize;
+        // One for each way, in the lowest bit of its lane; all of them summed up in the highest.
+        let ones = self.0 >> (TAG_BITS - 1);
+        ones.wrapping_mul(ONES) >> HIGHEST_LANE & TAG_MASK
     }
 
     fn contains(self, way: usize) -> bool {
@@ -311,7 +339,8 @@ impl<'m> CounterTable<'m> {
     /// Finds the cell of `id`.
     #[inline]
     pub(super) fn find(&self, id: Identity) -> Option<Place<'m>> {
-        self.find_at_home(id).or_else(|| self.find_elsewhere(id))
+        let home = Home::of(id, &self.parts)?;
+        home.find(id).or_else(|| home.find_elsewhere(id))
     }
 
     /// The first home of `id`, whatever is there; the second is being fetched meanwhile.
@@ -327,29 +356,6 @@ impl<'m> CounterTable<'m> {
         Some(Place { cell, meta })
     }
 
-    /// Finds the cell of `id` if it is one of the homes.
-    #[inline]
-    fn find_at_home(&self, id: Identity) -> Option<Place<'m>> {
-        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.cell, id);
-        self.home(id).filter(found).or_else(|| {
-            let [one, two] = id.0;
-            let buckets: &'m [Bucket] = self.parts.buckets;
-            let cell = buckets.get(scale(two, buckets.len()))?.get(home_way(one))?;
-            let meta = meta_of(cell);
-            Some(Place { cell, meta }).filter(found)
-        })
-    }
-
-    /// Finds the cell of `id` by its tag.
-    #[cold]
-    fn find_elsewhere(&self, id: Identity) -> Option<Place<'m>> {
-        let home = Home::of(id, &self.parts)?;
-        match home.search(home.seen(), id) {
-            Search::Found(place) => Some(place),
-            Search::Pending(..) | Search::Absent => None,
-        }
-    }
-
     /// Finds the cell of `counter`, or gives it one in which `first` hits are counted.
     #[inline(always)]
     pub(super) fn find_or_insert(
@@ -359,17 +365,15 @@ impl<'m> CounterTable<'m> {
         first: Hits,
         clock: &impl Clock,
     ) -> Insertion<'m> {
-        match self.find_at_home(id) {
-            Some(place) => Insertion::Found(place),
-            None => self.insert(New { counter, id, first }, clock),
-        }
-    }
-
-    /// Finds the cell of a counter that is at neither home, or gives it one.
-    #[inline(always)]
-    fn insert(&self, new: New<'_>, clock: &impl Clock) -> Insertion<'m> {
         loop {
-            if let Some(inserted) = self.insert_where(new, clock, |_| true) {
+            let Some(home) = Home::of(id, &self.parts) else {
+                continue;
+            };
+            if let Some(place) = home.find(id) {
+                return Insertion::Found(place);
+            }
+            let new = New { counter, id, first };
+            if let Some(inserted) = self.insert_where(home, new, clock, |_| true) {
                 return inserted;
             }
         }
@@ -383,15 +387,16 @@ impl<'m> CounterTable<'m> {
         id: Identity,
         clock: &impl Clock,
     ) -> Option<Place<'m>> {
-        let may_take = |&Victim {
-                            cell, meta, cost, ..
-                        }: &Victim<'m>| match cost {
+        let may_take = |victim: &Victim<'m>| match victim.cost {
             Cost::Free | Cost::Abandoned | Cost::Evicted(Evicted::Ended, ..) => true,
-            Cost::Evicted(Evicted::Sent, ..) => !has_local_hits(cell, meta, clock.now()),
+            Cost::Evicted(Evicted::Sent, ..) => {
+                !has_local_hits(victim.cell, victim.meta, clock.now())
+            }
             Cost::Evicted(Evicted::Unsent, ..) | Cost::Busy => false,
         };
         let first = Hits::ZERO;
-        match self.insert_where(New { counter, id, first }, clock, may_take)? {
+        let (home, new) = (Home::of(id, &self.parts)?, New { counter, id, first });
+        match self.insert_where(home, new, clock, may_take)? {
             Insertion::Found(place) | Insertion::Made(place, ..) => Some(place),
         }
     }
@@ -400,11 +405,11 @@ impl<'m> CounterTable<'m> {
     #[inline(always)]
     fn insert_where(
         &self,
+        home: Home<'m>,
         new: New<'_>,
         clock: &impl Clock,
         may_take: impl Fn(&Victim<'m>) -> bool,
     ) -> Option<Insertion<'m>> {
-        let home = Home::of(new.id, &self.parts)?;
         let mut patience = PATIENCE;
         loop {
             let seen = home.seen();
@@ -423,7 +428,7 @@ impl<'m> CounterTable<'m> {
                 },
                 Search::Absent => match home.never_used(seen) {
                     Some(victim) => victim,
-                    None => match self.cheapest(&home, clock) {
+                    None => match self.cheapest(home, clock) {
                         Some(victim) => victim,
                         None => continue,
                     },
@@ -527,7 +532,7 @@ impl<'m> CounterTable<'m> {
     /// costs least.
     #[cold]
     #[inline(never)]
-    fn cheapest(&self, home: &Home<'m>, clock: &impl Clock) -> Option<Victim<'m>> {
+    fn cheapest(&self, home: Home<'m>, clock: &impl Clock) -> Option<Victim<'m>> {
         // Who remembers an old time takes windows that others have just begun for ended.
         let now = clock.fresh();
         let slots = [false, true].into_iter().zip(home.ways);
