@@ -77,37 +77,23 @@ impl<'m> CounterTable<'m> {
         value: Hits,
         admission: Admission,
     ) -> Counted<'m> {
-        match admission {
+        let at_home = match admission {
             Admission::Within(limit, window_type) => {
-                self.add_within(counter, &key, clock, value, limit, window_type)
+                self.add_at_home(counter, &key, clock, value, limit, window_type)
             }
-            Admission::Unconditional => self.add_anywhere(counter, key, clock, value, admission),
-        }
-    }
-
-    /// [`CounterTable::add`] within a limit.
-    // Not inlined: then all it needs is in registers.
-    #[inline(never)]
-    pub fn add_within(
-        &self,
-        counter: &Counter,
-        key: &Key<'_>,
-        clock: &impl Clock,
-        value: Hits,
-        limit: Hits,
-        window_type: WindowType,
-    ) -> Counted<'m> {
-        match self.add_at_home(counter, key, clock, value, limit, window_type) {
+            Admission::Unconditional => None,
+        };
+        match at_home {
             Some(counted) => counted,
-            None => self.add_elsewhere(counter, key, clock, value, limit, window_type),
+            None => self.add_anywhere(counter, key, clock, value, admission),
         }
     }
 
-    /// [`CounterTable::add_within`] in the case that most requests are: the counter is at home, not
-    /// synced, in use, and nobody is in the way. `None` if it is another case: then nothing was
-    /// counted.
+    /// [`CounterTable::add`] within a limit in the case that most requests are: the counter is at
+    /// home, not synced, in use, and nobody is in the way. `None` if it is another case: then
+    /// nothing was counted.
     #[inline(always)]
-    fn add_at_home(
+    pub fn add_at_home(
         &self,
         counter: &Counter,
         key: &Key<'_>,
@@ -140,25 +126,9 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// [`CounterTable::add_within`] in any other case.
-    #[cold]
-    #[inline(never)]
-    fn add_elsewhere(
-        &self,
-        counter: &Counter,
-        key: &Key<'_>,
-        clock: &impl Clock,
-        value: Hits,
-        limit: Hits,
-        window_type: WindowType,
-    ) -> Counted<'m> {
-        let admission = Admission::Within(limit, window_type);
-        self.add_anywhere(counter, *key, clock, value, admission)
-    }
-
     /// [`CounterTable::add`] in any case.
     #[inline(always)]
-    fn add_anywhere(
+    pub fn add_anywhere(
         &self,
         counter: &Counter,
         key: Key<'_>,
