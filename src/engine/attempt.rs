@@ -188,7 +188,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
     /// Asks a limit of so many `hits` to admit `cost` hits of `key`, and charges them if it does,
     /// unless a limit refused before. A cost of zero asks without charging. A counter that several
     /// limits share is charged once, by the first that charges it.
-    #[inline]
+    // A function of its own, so that the counting in it has all registers.
+    #[inline(never)]
     pub fn charge(
         &mut self,
         bound: &'c BoundLimit<'m>,
@@ -201,12 +202,31 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         if !is_special && cost > Hits::ZERO {
             let BoundLimit { table, counter, .. } = bound;
             let window_type = bound.limit.window_type;
-            if let Some(counted) = table.add_at_home(counter, key, clock, cost, hits, window_type) {
-                self.push(bound, hits, key, cost, counted);
-                return;
+            match table.add_at_home(counter, key, clock, cost, hits, window_type) {
+                Some(counted) => self.push(bound, hits, key, cost, counted),
+                None => self.charge_elsewhere(bound, hits, key, cost, clock),
             }
+        } else {
+            self.charge_otherwise(bound, hits, key, cost, clock);
         }
-        self.charge_otherwise(bound, hits, key, cost, clock);
+    }
+
+    /// [`Attempt::charge`] of a counter that is new, or not as most are.
+    // Not inlined: then what most are charged is in registers until it is kept.
+    #[cold]
+    #[inline(never)]
+    fn charge_elsewhere(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) {
+        let BoundLimit { table, counter, .. } = bound;
+        let admission = Admission::Within(hits, bound.limit.window_type);
+        let counted = table.add_anywhere(counter, *key, clock, cost, admission);
+        self.push(bound, hits, key, cost, counted);
     }
 
     /// [`Attempt::charge`] where more than the common case is possible.

@@ -7,7 +7,7 @@ use super::atomic::{
 use super::claim::meta_of;
 use super::columns::{Columns, PlainColumns};
 use super::fail::fail_point;
-use super::places::{Place, has_identity};
+use super::places::{Insertion, Place, has_identity};
 use super::word::Word;
 use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
 use crate::policy::hits::Hits;
@@ -45,6 +45,25 @@ impl<'m> Counted<'m> {
     }
 }
 
+impl Counter {
+    /// Of `value` hits, those that a key begins with which has no counter yet: all, unless the
+    /// limit refuses them, or they are synced, which takes more than counting.
+    #[inline]
+    fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
+        let is_admitted = match admission {
+            Admission::Within(limit, window_type) => {
+                window_type.admits(self.size, &Counts::default(), limit, value)
+            }
+            Admission::Unconditional => true,
+        };
+        if is_admitted && !self.is_synced {
+            value
+        } else {
+            Hits::ZERO
+        }
+    }
+}
+
 impl<'m> CounterTable<'m> {
     /// Counts `value` (above zero) hits of `key`, if `admission` allows it.
     ///
@@ -73,8 +92,7 @@ impl<'m> CounterTable<'m> {
     /// [`CounterTable::add`] within a limit in the case that most requests are: the counter is at
     /// home, not synced, in use, and nobody is in the way. `None` if it is another case: then
     /// nothing was counted.
-    // Not inlined: then all it needs is in registers.
-    #[inline(never)]
+    #[inline(always)]
     pub fn add_at_home(
         &self,
         counter: &Counter,
@@ -109,9 +127,8 @@ impl<'m> CounterTable<'m> {
     }
 
     /// [`CounterTable::add`] in any case.
-    #[cold]
-    #[inline(never)]
-    fn add_anywhere(
+    #[inline(always)]
+    pub fn add_anywhere(
         &self,
         counter: &Counter,
         key: Key<'_>,
@@ -120,8 +137,18 @@ impl<'m> CounterTable<'m> {
         admission: Admission,
     ) -> Counted<'m> {
         let id = counter.identity(key);
+        let first = counter.first_hits(value, admission);
         loop {
-            let place = self.find_or_insert(counter, id, clock);
+            let place = match self.find_or_insert(counter, id, first, clock) {
+                Insertion::Found(place) => place,
+                Insertion::Made(_, counts, receipt) => {
+                    return Counted {
+                        counts,
+                        admitted: true,
+                        receipt: Some(receipt),
+                    };
+                }
+            };
             if counter.is_synced || place.meta.is_synced() {
                 self.prepare_sync(place, counter, key, clock);
             }

@@ -67,13 +67,12 @@ fn assert_usable(fixture: &Fixture, at: u64) {
 #[test]
 fn dying_while_inserting() {
     let points = [
-        "add.counted",
         "insert.claimed",
         "insert.cleared",
         "insert.dated",
         "insert.named",
+        "insert.published",
         "insert.tagged",
-        "turn.verified",
     ];
     die_everywhere(
         || {
@@ -86,7 +85,7 @@ fn dying_while_inserting() {
         |fixture| fixture.hit("new", T),
         &points,
         |fixture, point| {
-            let counted = i64::from(point == "add.counted");
+            let counted = i64::from(point == "insert.published");
             assert_eq!(fixture.counts("new", T), (counted, 0));
             assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 1);
             assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 2);
@@ -99,13 +98,12 @@ fn dying_while_inserting() {
 #[test]
 fn dying_while_evicting() {
     let points = [
-        "add.counted",
         "insert.claimed",
         "insert.cleared",
         "insert.dated",
         "insert.named",
+        "insert.published",
         "insert.tagged",
-        "turn.verified",
     ];
     die_everywhere(
         || {
@@ -118,7 +116,7 @@ fn dying_while_evicting() {
         |fixture| fixture.hit("new", T),
         &points,
         |fixture, point| {
-            let counted = i64::from(point == "add.counted");
+            let counted = i64::from(point == "insert.published");
             assert_eq!(fixture.counts("new", T), (counted, 0));
             assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 1);
             assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 2);
@@ -152,17 +150,16 @@ fn dying_while_inserting_into_the_second_bucket() {
         },
         |fixture| fixture.hit(&key, T),
         &[
-            "add.counted",
             "insert.claimed",
             "insert.cleared",
             "insert.dated",
             "insert.named",
+            "insert.published",
             "insert.tagged",
             "insert.tagged.second",
-            "turn.verified",
         ],
         |fixture, point| {
-            let counted = i64::from(point == "add.counted");
+            let counted = i64::from(point == "insert.published");
             assert_eq!(fixture.counts(&key, T), (counted, 0));
             assert_eq!(fixture.add(&key, T).counts.current.whole(), counted + 1);
             assert!((0..last).all(|n| fixture.counts(&format!("key {n}"), T).0 == 1));
@@ -255,12 +252,12 @@ fn dying_while_naming_a_counter() {
         "insert.cleared",
         "insert.dated",
         "insert.named",
+        "insert.published",
         "insert.tagged",
         "name.attached",
         "name.claimed",
         "name.published",
         "name.written",
-        "turn.verified",
     ];
     let key = "a key of 200 bytes".repeat(200 / 18 + 1);
     for len in [1 << 20, SMALL] {

@@ -11,7 +11,8 @@
 //!
 //! 1. *Claim* a cell: its meta becomes busy, with the next salt. From here on nobody finds what
 //!    was in it, and no word of its old occupancy counts any more.
-//! 2. *Clear* its columns and write the identity.
+//! 2. *Clear* its columns and write the identity. Hits that are known by then are written with
+//!    them: they are counted when the cell is published, or not at all.
 //! 3. *Tag* it. The tag word of the identity's first bucket is replaced if and only if it still
 //!    has the value it had when the identity was not found: its version changes with every
 //!    insertion of an identity whose first bucket it is, so that of two processes that insert the
@@ -23,16 +24,20 @@
 //! with its next write, every one of which is a compare-and-swap prepared while it still owned
 //! the cell, and begins anew.
 
-use super::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use super::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
 use super::claim::{Claim, Cost, Lost, has_local_hits, meta_of};
 use super::fail::fail_point;
 use super::identity::Identity;
-use super::layout::{Bucket, Cell, WAYS};
+use super::layout::{Bucket, Cell, Parts, WAYS};
 use super::meta::{Meta, State, Ticks};
-use super::stats::{Evicted, NamespaceLine};
-use super::word::Word;
-use super::{Counter, CounterTable};
-use crate::policy::window::Clock;
+use super::stats::Evicted;
+use super::word::{Stamp, Word};
+use super::{Counter, CounterTable, Receipt};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, Counts};
 
 /// How often to look again for an insertion under way before taking its cell over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };
@@ -45,9 +50,20 @@ pub(super) struct Place<'m> {
     pub(super) meta: Meta,
 }
 
+/// A cell that a counter has, or got.
+pub(super) enum Insertion<'m> {
+    /// It has one.
+    Found(Place<'m>),
+    /// It got this one, with its first hits in it.
+    Made(Place<'m>, Counts, Receipt<'m>),
+}
+
 /// The places that an identity can have.
-struct Home {
-    buckets: [usize; 2],
+#[derive(Clone, Copy)]
+struct Home<'m> {
+    buckets: [&'m Bucket; 2],
+    /// The tag words of both.
+    tags: [&'m AtomicU64; 2],
     /// The way of the home in each of them.
     ways: [usize; 2],
     tag: u8,
@@ -65,29 +81,162 @@ struct Slot {
 enum Search<'m> {
     Found(Place<'m>),
     /// It may be in a cell that is being changed.
-    Pending(Slot, Meta),
+    Pending(Slot, &'m Cell, Meta),
     Absent,
 }
 
+/// A counter that is to have a cell.
+#[derive(Clone, Copy)]
+struct New<'c> {
+    counter: &'c Counter,
+    id: Identity,
+    /// The hits that are counted in it from the start.
+    first: Hits,
+}
+
 /// A cell that is to be given to a new counter, and what that costs.
-struct Victim {
+struct Victim<'m> {
     slot: Slot,
+    cell: &'m Cell,
     meta: Meta,
     cost: Cost,
 }
 
-impl Home {
-    fn of(id: Identity, buckets: usize) -> Home {
+impl<'m> Home<'m> {
+    /// `None`: the table has less than two buckets, which none has.
+    #[inline]
+    fn of(id: Identity, parts: &Parts<'m>) -> Option<Home<'m>> {
+        let (buckets, tags) = (parts.buckets, parts.tags);
         let [one, two] = id.0;
-        let (first, mut second) = (scale(one, buckets), scale(two, buckets));
+        let (first, mut second) = (scale(one, buckets.len()), scale(two, buckets.len()));
         if second == first {
             second = if first == 0 { 1 } else { first.wrapping_sub(1) };
         }
-        Home {
-            buckets: [first, second],
+        Some(Home {
+            buckets: [buckets.get(first)?, buckets.get(second)?],
+            tags: [tags.get(first)?, tags.get(second)?],
             ways: [home_way(two), home_way(one)],
             tag: tag_of(two),
+        })
+    }
+
+    /// Finds the cell of `id` if it is one of the homes.
+    #[inline(always)]
+    fn find(&self, id: Identity) -> Option<Place<'m>> {
+        let ([first, second], [way, second_way]) = (self.buckets, self.ways);
+        let (first, second) = (first.get(way)?, second.get(second_way)?);
+        // Before the first home is there to be compared: see above.
+        prefetch(second);
+        let place = |cell: &'m Cell| Place {
+            cell,
+            meta: meta_of(cell),
+        };
+        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.cell, id);
+        let at_first = Some(place(first)).filter(found);
+        at_first.or_else(|| Some(place(second)).filter(found))
+    }
+
+    /// Finds the cell of `id` by its tag.
+    #[cold]
+    fn find_elsewhere(&self, id: Identity) -> Option<Place<'m>> {
+        match self.search(self.seen(), id) {
+            Search::Found(place) => Some(place),
+            Search::Pending(..) | Search::Absent => None,
         }
+    }
+
+    #[inline]
+    fn seen(&self) -> [Tags; 2] {
+        // The first before the second: who inserts into the second writes them the other way
+        // round. Acquire: pairs with the release of `tag`.
+        self.tags.map(|tags| Tags(tags.load(Acquire)))
+    }
+
+    #[inline]
+    fn cell(&self, slot: Slot) -> Option<&'m Cell> {
+        let [first, second] = self.buckets;
+        let bucket = if slot.second { second } else { first };
+        bucket.get(slot.way)
+    }
+
+    /// Looks for `id` in the cells that have its tag.
+    #[inline]
+    fn search(&self, seen: [Tags; 2], id: Identity) -> Search<'m> {
+        let mut pending = None;
+        for (second, tags) in [false, true].into_iter().zip(seen) {
+            for way in tags.ways_with(self.tag) {
+                let slot = Slot { second, way };
+                let Some(cell) = self.cell(slot) else {
+                    continue;
+                };
+                // One look decides: between two, an insertion may end and be missed by both.
+                let meta = meta_of(cell);
+                match meta.state() {
+                    State::Counter if has_identity(cell, id) => {
+                        return Search::Found(Place { cell, meta });
+                    }
+                    State::Busy(_) => pending = Some((slot, cell, meta)),
+                    _ => {}
+                }
+            }
+        }
+        match pending {
+            Some((slot, cell, meta)) => Search::Pending(slot, cell, meta),
+            None => Search::Absent,
+        }
+    }
+
+    /// A cell that was never used, which is the best there is: no need to touch the others.
+    #[inline]
+    fn never_used(&self, seen: [Tags; 2]) -> Option<Victim<'m>> {
+        let [first, second] = seen.map(|tags| tags.ways_with(0));
+        // The emptier bucket if one is crowded, so that neither is full long before the other; else
+        // the first one whose home can be had. In the bucket, the home if possible.
+        let (in_first, in_second) = (first.count(), second.count());
+        let [way, second_way] = self.ways;
+        let (first_home, second_home) = (first.contains(way), second.contains(second_way));
+        let is_second = if in_first.min(in_second) <= 3 && in_first != in_second {
+            in_second > in_first
+        } else {
+            second_home && !first_home
+        };
+        let (unused, is_home, way) = if is_second {
+            (second, second_home, second_way)
+        } else {
+            (first, first_home, way)
+        };
+        let unused = is_home.then_some(way).into_iter().chain(unused);
+        let mut slots = unused.map(|way| Slot {
+            second: is_second,
+            way,
+        });
+        slots.find_map(|slot| {
+            let cell = self.cell(slot)?;
+            let meta = meta_of(cell);
+            (meta.state() == State::Free).then_some(Victim {
+                slot,
+                cell,
+                meta,
+                cost: Cost::Free,
+            })
+        })
+    }
+
+    /// Tags a claimed cell, unless the first bucket changed since its tags were `seen`.
+    #[inline]
+    fn tag(&self, seen: [Tags; 2], slot: Slot, claim: &Claim<'m>) -> Result<(), Lost> {
+        let ([first, _], [first_word, second_word]) = (seen, self.tags);
+        let mut next = first.touched();
+        if slot.second {
+            // The tag first: who sees the new version sees the tag too.
+            claim.replace(second_word, |tags| Tags(tags).with(slot.way, self.tag).0)?;
+            fail_point!("insert.tagged.second");
+        } else {
+            next = first.with(slot.way, self.tag);
+        }
+        first_word
+            .compare_exchange(first.0, next.0, AcqRel, Relaxed)
+            .map_or(Err(Lost), |_| Ok(()))
     }
 }
 
@@ -164,8 +313,11 @@ impl Tags {
 struct Ways(u64);
 
 impl Ways {
-    fn count(self) -> u32 {
-        self.0.count_ones()
+    fn count(self) -> u64 {
+        const HIGHEST_LANE: usize = (WAYS - 1) * TAG_BITS as usize;
+        // One for each way, in the lowest bit of its lane; all of them summed up in the highest.
+        let ones = self.0 >> (TAG_BITS - 1);
+        ones.wrapping_mul(ONES) >> HIGHEST_LANE & TAG_MASK
     }
 
     fn contains(self, way: usize) -> bool {
@@ -187,7 +339,8 @@ impl<'m> CounterTable<'m> {
     /// Finds the cell of `id`.
     #[inline]
     pub(super) fn find(&self, id: Identity) -> Option<Place<'m>> {
-        self.find_at_home(id).or_else(|| self.find_elsewhere(id))
+        let home = Home::of(id, &self.parts)?;
+        home.find(id).or_else(|| home.find_elsewhere(id))
     }
 
     /// The first home of `id`, whatever is there; the second is being fetched meanwhile.
@@ -203,47 +356,25 @@ impl<'m> CounterTable<'m> {
         Some(Place { cell, meta })
     }
 
-    /// Finds the cell of `id` if it is one of the homes.
-    #[inline]
-    fn find_at_home(&self, id: Identity) -> Option<Place<'m>> {
-        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.cell, id);
-        self.home(id).filter(found).or_else(|| {
-            let [one, two] = id.0;
-            let buckets: &'m [Bucket] = self.parts.buckets;
-            let cell = buckets.get(scale(two, buckets.len()))?.get(home_way(one))?;
-            let meta = meta_of(cell);
-            Some(Place { cell, meta }).filter(found)
-        })
-    }
-
-    /// Finds the cell of `id` by its tag.
-    #[cold]
-    fn find_elsewhere(&self, id: Identity) -> Option<Place<'m>> {
-        let home = Home::of(id, self.parts.buckets.len());
-        match self.search(&home, self.tags(&home), id) {
-            Search::Found(place) => Some(place),
-            Search::Pending(..) | Search::Absent => None,
-        }
-    }
-
-    /// Finds the cell of `counter`, or gives it one.
-    #[inline]
+    /// Finds the cell of `counter`, or gives it one in which `first` hits are counted.
+    #[inline(always)]
     pub(super) fn find_or_insert(
         &self,
         counter: &Counter,
         id: Identity,
+        first: Hits,
         clock: &impl Clock,
-    ) -> Place<'m> {
-        self.find_at_home(id)
-            .unwrap_or_else(|| self.insert(counter, id, clock))
-    }
-
-    /// Finds the cell of `counter`, which is at neither home, or gives it one.
-    #[cold]
-    fn insert(&self, counter: &Counter, id: Identity, clock: &impl Clock) -> Place<'m> {
+    ) -> Insertion<'m> {
         loop {
-            if let Some(place) = self.insert_where(counter, id, clock, |_, _| true) {
-                return place;
+            let Some(home) = Home::of(id, &self.parts) else {
+                continue;
+            };
+            if let Some(place) = home.find(id) {
+                return Insertion::Found(place);
+            }
+            let new = New { counter, id, first };
+            if let Some(inserted) = self.insert_where(home, new, clock, |_| true) {
+                return inserted;
             }
         }
     }
@@ -256,75 +387,99 @@ impl<'m> CounterTable<'m> {
         id: Identity,
         clock: &impl Clock,
     ) -> Option<Place<'m>> {
-        self.insert_where(counter, id, clock, |cell, victim| match victim.cost {
+        let may_take = |victim: &Victim<'m>| match victim.cost {
             Cost::Free | Cost::Abandoned | Cost::Evicted(Evicted::Ended, ..) => true,
-            Cost::Evicted(Evicted::Sent, ..) => !has_local_hits(cell, victim.meta, clock.now()),
+            Cost::Evicted(Evicted::Sent, ..) => {
+                !has_local_hits(victim.cell, victim.meta, clock.now())
+            }
             Cost::Evicted(Evicted::Unsent, ..) | Cost::Busy => false,
-        })
+        };
+        let first = Hits::ZERO;
+        let (home, new) = (Home::of(id, &self.parts)?, New { counter, id, first });
+        match self.insert_where(home, new, clock, may_take)? {
+            Insertion::Found(place) | Insertion::Made(place, ..) => Some(place),
+        }
     }
 
-    /// Finds the cell of `counter`, or gives it that which costs least, if `may_take` allows it.
+    /// Finds the cell of a counter, or gives it that which costs least, if `may_take` allows it.
+    #[inline(always)]
     fn insert_where(
         &self,
-        counter: &Counter,
-        id: Identity,
+        home: Home<'m>,
+        new: New<'_>,
         clock: &impl Clock,
-        may_take: impl Fn(&Cell, &Victim) -> bool,
-    ) -> Option<Place<'m>> {
-        let home = Home::of(id, self.parts.buckets.len());
+        may_take: impl Fn(&Victim<'m>) -> bool,
+    ) -> Option<Insertion<'m>> {
         let mut patience = PATIENCE;
         loop {
-            let seen = self.tags(&home);
-            let victim = match self.search(&home, seen, id) {
-                Search::Found(place) => return Some(place),
+            let seen = home.seen();
+            let victim = match home.search(seen, new.id) {
+                Search::Found(place) => return Some(Insertion::Found(place)),
                 Search::Pending(..) if patience > 0 => {
                     patience = patience.saturating_sub(1);
                     relax();
                     continue;
                 }
-                Search::Pending(slot, meta) => Victim {
+                Search::Pending(slot, cell, meta) => Victim {
                     slot,
+                    cell,
                     meta,
                     cost: Cost::Busy,
                 },
-                Search::Absent => match self.victim(&home, seen, clock) {
+                Search::Absent => match home.never_used(seen) {
                     Some(victim) => victim,
-                    None => continue,
+                    None => match self.cheapest(home, clock) {
+                        Some(victim) => victim,
+                        None => continue,
+                    },
                 },
             };
-            if !may_take(self.cell(&home, victim.slot)?, &victim) {
+            if !may_take(&victim) {
                 return None;
             }
-            if let Ok(place) = self.occupy(&home, seen, victim, counter, id, clock) {
-                return Some(place);
+            if let Ok(inserted) = self.occupy(&home, seen, victim, new, clock) {
+                return Some(inserted);
             }
         }
     }
 
-    /// Gives the cell of `victim` to `counter`, whose `id` was not found when the tags were `seen`.
+    /// Gives the cell of `victim` to a counter that was not found when the tags were `seen`.
+    #[inline(always)]
     fn occupy(
         &self,
-        home: &Home,
+        home: &Home<'m>,
         seen: [Tags; 2],
-        victim: Victim,
-        counter: &Counter,
-        id: Identity,
+        victim: Victim<'m>,
+        New { counter, id, first }: New<'_>,
         clock: &impl Clock,
-    ) -> Result<Place<'m>, Lost> {
+    ) -> Result<Insertion<'m>, Lost> {
         let Victim {
             slot,
-            meta: old,
+            cell,
+            meta,
             cost,
         } = victim;
-        let cell = self.cell(home, slot).ok_or(Lost)?;
-        let ticks = Ticks::at(clock.now().0);
-        let claim = self.claim(cell, old, cost, ticks)?;
+        let now = clock.now();
+        let ticks = Ticks::at(now.0);
+        let claim = self.claim(cell, meta, cost, ticks)?;
         let salt = claim.salt();
         fail_point!("insert.claimed");
 
-        let empty = Word::empty(salt).bits();
-        for column in cell.local.iter().chain(&cell.remote) {
-            claim.replace(column, |_| empty)?;
+        let at = counter.size.at(now);
+        let stamp = Stamp::new(at.number, salt);
+        let (column, other) = cell.local_columns(at.number);
+        let [even, odd] = &cell.remote;
+        let empty = Word::empty(salt);
+        // The column of this window has its stamp from the start: whoever counts in it next, which
+        // may be the caller, need not turn it.
+        let words = [
+            (column, Word::new(stamp, first)),
+            (other, empty),
+            (even, empty),
+            (odd, empty),
+        ];
+        for (column, word) in words {
+            claim.replace(column, |_| word.bits())?;
             fail_point!("insert.cleared");
         }
         for (word, half) in cell.id.iter().zip(id.0) {
@@ -335,38 +490,34 @@ impl<'m> CounterTable<'m> {
         claim.set(&cell.extension, 0)?;
         fail_point!("insert.dated");
 
-        let meta = counter.meta(salt);
-        match self.tag(home, seen, slot, &claim) {
-            Ok(()) => {
-                fail_point!("insert.tagged");
-                claim.publish(meta)?;
-                self.count(counter.lines, NamespaceLine::inserted);
-                Ok(Place { cell, meta })
-            }
-            Err(lost) => {
-                // Somebody inserted into the bucket, perhaps this very identity: look again.
-                let _ = claim.publish(Meta::free(salt));
-                Err(lost)
-            }
+        if let Err(lost) = home.tag(seen, slot, &claim) {
+            // Somebody inserted into the bucket, perhaps this very identity: look again.
+            let _ = claim.publish(Meta::free(salt));
+            return Err(lost);
         }
-    }
-
-    /// Tags a claimed cell, unless the first bucket changed since its tags were `seen`.
-    fn tag(&self, home: &Home, seen: [Tags; 2], slot: Slot, claim: &Claim<'m>) -> Result<(), Lost> {
-        let [first, _] = seen;
-        let [first_word, second_word] = home.buckets.map(|bucket| self.parts.tags.get(bucket));
-        let (first_word, second_word) = (first_word.ok_or(Lost)?, second_word.ok_or(Lost)?);
-        let mut next = first.touched();
-        if slot.second {
-            // The tag first: who sees the new version sees the tag too.
-            claim.replace(second_word, |tags| Tags(tags).with(slot.way, home.tag).0)?;
-            fail_point!("insert.tagged.second");
-        } else {
-            next = first.with(slot.way, home.tag);
+        fail_point!("insert.tagged");
+        let place = Place {
+            cell,
+            meta: counter.meta(salt),
+        };
+        claim.publish(place.meta)?;
+        fail_point!("insert.published");
+        self.count(counter.lines, |line| line.inserted(first.thousandths()));
+        if first == Hits::ZERO {
+            return Ok(Insertion::Found(place));
         }
-        first_word
-            .compare_exchange(first.0, next.0, AcqRel, Relaxed)
-            .map_or(Err(Lost), |_| Ok(()))
+        let counts = Counts {
+            window: at.number,
+            current: first,
+            previous: Hits::ZERO,
+            elapsed: at.elapsed,
+        };
+        let receipt = Receipt {
+            column,
+            stamp,
+            value: first,
+        };
+        Ok(Insertion::Made(place, counts, receipt))
     }
 
     /// Tags a cell that was claimed for a part of a name.
@@ -377,103 +528,32 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Looks for `id` in the cells that have its tag.
-    fn search(&self, home: &Home, seen: [Tags; 2], id: Identity) -> Search<'m> {
-        let mut pending = None;
-        for (second, tags) in [false, true].into_iter().zip(seen) {
-            for way in tags.ways_with(home.tag) {
-                let slot = Slot { second, way };
-                let Some(cell) = self.cell(home, slot) else {
-                    continue;
-                };
-                // One look decides: between two, an insertion may end and be missed by both.
-                let meta = meta_of(cell);
-                match meta.state() {
-                    State::Counter if has_identity(cell, id) => {
-                        return Search::Found(Place { cell, meta });
-                    }
-                    State::Busy(_) => pending = Some((slot, meta)),
-                    _ => {}
-                }
-            }
-        }
-        match pending {
-            Some((slot, meta)) => Search::Pending(slot, meta),
-            None => Search::Absent,
-        }
-    }
-
-    /// The cell that a new counter is to have: of all its places the one that costs least.
-    fn victim(&self, home: &Home, seen: [Tags; 2], clock: &impl Clock) -> Option<Victim> {
-        let [first, second] = seen.map(|tags| tags.ways_with(0));
-        // The emptier bucket if one is crowded, so that neither is full long before the other; else
-        // the first one whose home can be had. In the bucket, the home if possible.
-        let (in_first, in_second) = (first.count(), second.count());
-        let [way, second_way] = home.ways;
-        let (first_home, second_home) = (first.contains(way), second.contains(second_way));
-        let is_second = if in_first.min(in_second) <= 3 && in_first != in_second {
-            in_second > in_first
-        } else {
-            second_home && !first_home
-        };
-        let (unused, is_home, way) = if is_second {
-            (second, second_home, second_way)
-        } else {
-            (first, first_home, way)
-        };
-        let unused = is_home.then_some(way).into_iter().chain(unused);
-        // A cell that was never used is the best there is: no need to touch the others.
-        let never_used = unused
-            .map(|way| Slot {
-                second: is_second,
-                way,
+    /// The cell that a new counter is to have where none is unused: of all its places the one that
+    /// costs least.
+    #[cold]
+    #[inline(never)]
+    fn cheapest(&self, home: Home<'m>, clock: &impl Clock) -> Option<Victim<'m>> {
+        // Who remembers an old time takes windows that others have just begun for ended.
+        let now = clock.fresh();
+        let slots = [false, true].into_iter().zip(home.ways);
+        let slots = slots.flat_map(|(second, first)| {
+            // From the home on.
+            (0..WAYS).map(move |way| Slot {
+                second,
+                way: way ^ first,
             })
-            .find_map(|slot| {
-                let meta = meta_of(self.cell(home, slot)?);
-                let cost = Cost::Free;
-                (meta.state() == State::Free).then_some(Victim { slot, meta, cost })
-            });
-        never_used.or_else(|| {
-            // Who remembers an old time takes windows that others have just begun for ended.
-            let now = clock.fresh();
-            let slots = [false, true].into_iter().zip(home.ways);
-            let slots = slots.flat_map(|(second, first)| {
-                // From the home on.
-                (0..WAYS).map(move |way| Slot {
-                    second,
-                    way: way ^ first,
-                })
-            });
-            let victims = slots.filter_map(|slot| {
-                let cell = self.cell(home, slot)?;
-                let meta = meta_of(cell);
-                let cost = self.cost_of(cell, meta, now);
-                Some(Victim { slot, meta, cost })
-            });
-            victims.min_by_key(|victim| victim.cost)
-        })
-    }
-
-    fn tags(&self, home: &Home) -> [Tags; 2] {
-        // The first before the second: who inserts into the second writes them the other way
-        // round. Acquire: pairs with the release of `tag`.
-        home.buckets.map(|bucket| {
-            Tags(
-                self.parts
-                    .tags
-                    .get(bucket)
-                    .map_or(0, |tags| tags.load(Acquire)),
-            )
-        })
-    }
-
-    #[inline]
-    fn cell(&self, home: &Home, slot: Slot) -> Option<&'m Cell> {
-        let buckets: &'m [Bucket] = self.parts.buckets;
-        let [first, second] = home.buckets;
-        buckets
-            .get(if slot.second { second } else { first })?
-            .get(slot.way)
+        });
+        let victims = slots.filter_map(|slot| {
+            let cell = home.cell(slot)?;
+            let meta = meta_of(cell);
+            Some(Victim {
+                slot,
+                cell,
+                meta,
+                cost: self.cost_of(cell, meta, now),
+            })
+        });
+        victims.min_by_key(|victim| victim.cost)
     }
 }
 

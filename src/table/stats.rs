@@ -206,8 +206,13 @@ impl NamespaceLine {
         self.dropped.fetch_add(thousandths.max(0) as u64, Relaxed);
     }
 
-    pub(super) fn inserted(&self) {
+    /// Counts a key that got a place, with hits in it.
+    #[inline]
+    pub(super) fn inserted(&self, thousandths: i64) {
         self.inserted.fetch_add(1, Relaxed);
+        if thousandths != 0 {
+            self.hits(thousandths);
+        }
     }
 
     pub(super) fn removed(&self) {

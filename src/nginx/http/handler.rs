@@ -82,9 +82,12 @@ fn handle(request: *mut ngx_http_request_t, phase: Phase) -> ngx_int_t {
     let Some(conf) = Module::location_conf(unsafe { &*request }) else {
         return DECLINED;
     };
-    let Some(rules) = conf.rules().filter(|_| conf.settings.phase == phase) else {
+    let Some(rules) = conf.rules() else {
         return DECLINED;
     };
+    if conf.settings.phase != phase {
+        return DECLINED;
+    }
     guard(SERVER_ERROR, || {
         let Some(slot) = Slot::of(request, conf.context_slot) else {
             return DECLINED;
