@@ -63,7 +63,7 @@ contestant ours-among-many-same same \
 contestant ours-3-limits-same same "$ours" \
     "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"
 
-[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions table load keys startup
+[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions load table startup keys
 sections=()
 chosen=()
 for it in "$@"; do
