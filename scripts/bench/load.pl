@@ -126,10 +126,10 @@ for my $name (@names) {
     my $main = $it->{main} // '';
     $main .= "\nworker_cpu_affinity 01;" if $workers == 1;
     write_file("$it->{dir}/nginx.conf", nginx_conf($it->{dir}, location => '', %$it, main => $main, workers => $workers));
-    write_file("$it->{dir}/uris", shuffle(map {"http://127.0.0.1:$it->{port}/?k=key$_\n"} 1 .. $keys));
     my $master = start($nginx, '-p', $it->{dir}, '-e', "$it->{dir}/error.log", '-c', "$it->{dir}/nginx.conf");
     wait_for($it->{port}, "$it->{dir}/error.log");
     sleep 0.01 until ($it->{processes} = [children($master)])->@* == $workers;
+    write_uris($it, 1 .. $keys);
     load($it, max($keys, $requests));
 }
 
@@ -172,6 +172,8 @@ sub ratio {
 # written in a run of its own.
 sub measure {
     my ($it) = @_;
+    # The client begins with the first of them each time.
+    write_uris($it, map { 1 + int rand $keys } 1 .. $requests);
     my @stores = $it->{asks} ? $redis : ();
     my ($cpu, $store) = (cpu(@{$it->{processes}}), cpu(@stores));
     my $rate = load($it, $requests);
@@ -183,6 +185,12 @@ sub measure {
         store => 1e6 * $store / $requests,
         p50   => median(latencies($it, $requests / 4)),
     };
+}
+
+# What to ask for, in this order.
+sub write_uris {
+    my ($it, @numbers) = @_;
+    write_file("$it->{dir}/uris", map {"http://127.0.0.1:$it->{port}/?k=key$_\n"} @numbers);
 }
 
 # Sends so many requests; returns how many were answered in a second.
