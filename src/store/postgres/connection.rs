@@ -66,7 +66,7 @@ pub(super) enum Prepared {
 }
 
 const STATEMENTS: [&str; 11] = [
-    include_str!("push.sql"),
+    concat!(include_str!("push.sql"), include_str!("count.sql")),
     include_str!("ask.sql"),
     include_str!("end_epoch.sql"),
     include_str!("begin_epoch.sql"),
@@ -76,7 +76,7 @@ const STATEMENTS: [&str; 11] = [
     include_str!("purge.sql"),
     include_str!("lock.sql"),
     include_str!("read.sql"),
-    include_str!("charge.sql"),
+    concat!(include_str!("charge.sql"), include_str!("count.sql")),
 ];
 
 /// How a session differs from the server's defaults. Statements are planned once, and find rows by

@@ -30,19 +30,19 @@ pub(super) async fn push(
         .execute(
             push,
             &[
-                &namespace,
-                &number,
                 &batch.epoch.0.get().cast_signed(),
                 &batch.node.to_string(),
-                &batch.number.cast_signed(),
-                // Nothing comes before 0, and no number is as large as what this makes of it.
-                &batch.number.wrapping_sub(1).cast_signed(),
-                &diffs.node_life,
                 &diffs.sizes,
                 &diffs.windows,
                 &diffs.keys,
                 &diffs.thousandths,
                 &diffs.lives,
+                &namespace,
+                &number,
+                &batch.number.cast_signed(),
+                // Nothing comes before 0, and no number is as large as what this makes of it.
+                &batch.number.wrapping_sub(1).cast_signed(),
+                &diffs.node_life,
             ],
         )
         .await;

@@ -1,0 +1,35 @@
+-- Adds diffs to the counts of the epoch that `accepted` has, which begins the statement, and numbers
+-- that as a change. If the epoch has ended meanwhile, so have its counts: then it is no change.
+--
+-- $1 epoch, $2 node; then for each counter, in order: $3 sizes, $4 window numbers, $5 keys,
+-- $6 thousandths, $7 milliseconds until the count expires
+--
+-- Rows of counters are locked in the order of their keys, so that nodes do not wait for each other in
+-- a circle; that of the epoch comes last, and is locked until all is committed: so changes are
+-- numbered in the order in which they become visible.
+counted AS (
+    INSERT INTO {counters} AS counter
+        (epoch, window_size, window_number, key, thousandths, expires_at)
+    SELECT accepted.epoch, diff.size, diff.number, diff.key, diff.thousandths,
+        now() + diff.life * interval '1 millisecond' + interval '1 second'
+    FROM accepted, unnest($3::bigint[], $4::bigint[], $5::bytea[], $6::bigint[], $7::bigint[])
+        AS diff (size, number, key, thousandths, life)
+    ORDER BY diff.size, diff.number, diff.key
+    ON CONFLICT (epoch, window_size, window_number, sha256(key)) DO UPDATE
+    SET thousandths = counter.thousandths + excluded.thousandths,
+        -- The same to about a second stays the same, since it is indexed.
+        expires_at = CASE
+            WHEN excluded.expires_at > counter.expires_at + interval '1 second'
+            THEN excluded.expires_at
+            ELSE counter.expires_at
+        END
+    RETURNING id
+), numbered AS (
+    UPDATE {epochs} AS present
+    SET changes = present.changes + 1
+    FROM (SELECT array_agg(id) AS counters FROM counted) AS batch
+    WHERE present.epoch = $1 AND present.ended_at IS NULL AND batch.counters IS NOT NULL
+    RETURNING present.epoch, present.changes, batch.counters
+)
+INSERT INTO {changes} (epoch, number, node, counters)
+SELECT epoch, changes, $2::text::uuid, counters FROM numbered
