@@ -12,7 +12,8 @@ use List::Util qw(sum0);
 use Time::HiRes qw(sleep time);
 
 our @EXPORT_OK = qw(
-    children cpu free_port interval median nginx_conf redis start stop wait_for work_dir write_file
+    @client children cpu free_port interval load median nginx_conf redis start stop wait_for work_dir
+    write_file write_uris
 );
 
 my $main = $$;
@@ -102,6 +103,25 @@ sub wait_for {
         sleep 0.002;
     }
     die "nobody listens on port $port\n", $log ? `tail $log` : '';
+}
+
+# What a server with this port is to be asked, in this order, by the numbers of keys.
+sub write_uris {
+    my ($file, $port, @numbers) = @_;
+    write_file($file, map {"http://127.0.0.1:$port/?k=key$_\n"} @numbers);
+}
+
+# The command that makes requests.
+our @client = qw(h2load --h1 -t 1 -c 64);
+
+# Makes so many requests of those in a file, with further options; returns how many were answered in a
+# second. LOG is what the server writes.
+sub load {
+    my ($uris, $count, $log, @options) = @_;
+    my $said = `@client -n $count -i $uris @options 2>&1`;
+    $said =~ /status codes: $count 2xx/ or die "not all were answered by 200:\n$said\n" . `tail $log`;
+    my ($rate) = $said =~ m{finished in .*, ([\d.]+) req/s};
+    return $rate;
 }
 
 # What a Redis answers, of a string or a number.

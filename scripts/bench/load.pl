@@ -18,12 +18,14 @@ use List::Util qw(max shuffle);
 use Time::HiRes qw(sleep);
 
 use lib $FindBin::Bin;
-use Bench qw(children cpu free_port interval median nginx_conf redis start wait_for work_dir write_file);
-
-use constant CONNECTIONS => 64;
+use Bench qw(
+    @client children cpu free_port interval load median nginx_conf redis start wait_for work_dir
+    write_file write_uris
+);
 
 my ($nginx, $module, $lua, $workers, $keys, $rounds, $requests, $results, @names) = @ARGV;
 $| = 1;
+unshift @client, qw(taskset -c 1) if $workers == 1;
 my $dir        = work_dir();
 my $redis_port = free_port();
 my $redis      = start('redis-server', '--port', $redis_port, '--bind', '127.0.0.1', '--save', '',
@@ -129,8 +131,8 @@ for my $name (@names) {
     my $master = start($nginx, '-p', $it->{dir}, '-e', "$it->{dir}/error.log", '-c', "$it->{dir}/nginx.conf");
     wait_for($it->{port}, "$it->{dir}/error.log");
     sleep 0.01 until ($it->{processes} = [children($master)])->@* == $workers;
-    write_uris($it, 1 .. $keys);
-    load($it, max($keys, $requests));
+    write_uris("$it->{dir}/uris", $it->{port}, 1 .. $keys);
+    ask($it, max($keys, $requests));
 }
 
 my %samples;
@@ -173,10 +175,10 @@ sub ratio {
 sub measure {
     my ($it) = @_;
     # The client begins with the first of them each time.
-    write_uris($it, map { 1 + int rand $keys } 1 .. $requests);
+    write_uris("$it->{dir}/uris", $it->{port}, map { 1 + int rand $keys } 1 .. $requests);
     my @stores = $it->{asks} ? $redis : ();
     my ($cpu, $store) = (cpu(@{$it->{processes}}), cpu(@stores));
-    my $rate = load($it, $requests);
+    my $rate = ask($it, $requests);
     $cpu   = cpu(@{$it->{processes}}) - $cpu;
     $store = cpu(@stores) - $store;
     return {
@@ -187,23 +189,10 @@ sub measure {
     };
 }
 
-# What to ask for, in this order.
-sub write_uris {
-    my ($it, @numbers) = @_;
-    write_file("$it->{dir}/uris", map {"http://127.0.0.1:$it->{port}/?k=key$_\n"} @numbers);
-}
-
-# Sends so many requests; returns how many were answered in a second.
-sub load {
+# Makes so many requests; returns how many were answered in a second.
+sub ask {
     my ($it, $count, @options) = @_;
-    $count = int $count;
-    my @pinned = $workers == 1 ? qw(taskset -c 1) : ();
-    my @h2load = (@pinned, qw(h2load --h1 -t 1 -c), CONNECTIONS, '-n', $count, '-i', "$it->{dir}/uris", @options);
-    my $said   = `@h2load 2>&1`;
-    my ($rate) = $said =~ m{finished in .*, ([\d.]+) req/s};
-    $said =~ /status codes: $count 2xx/
-        or die "not all were answered by 200:\n$said\n" . `tail $it->{dir}/error.log`;
-    return $rate;
+    return load("$it->{dir}/uris", int $count, "$it->{dir}/error.log", @options);
 }
 
 # How long each of so many requests took, in microseconds.
@@ -211,7 +200,7 @@ sub latencies {
     my ($it, $count) = @_;
     my $log = "$it->{dir}/times";
     unlink $log;
-    load($it, $count, "--log-file $log");
+    ask($it, $count, "--log-file $log");
     open my $in, '<', $log or die "$log: $!\n";
     return map { (split ' ')[2] } <$in>;
 }
