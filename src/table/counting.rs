@@ -141,7 +141,7 @@ impl<'m> CounterTable<'m> {
         loop {
             let place = match self.find_or_insert(counter, id, first, clock) {
                 Insertion::Found(place) => place,
-                Insertion::Made(_, counts, receipt) => {
+                Insertion::Made(counts, receipt) => {
                     return Counted {
                         counts,
                         admitted: true,

@@ -52,10 +52,10 @@ pub(super) struct Place<'m> {
 
 /// A cell that a counter has, or got.
 pub(super) enum Insertion<'m> {
-    /// It has one.
+    /// It has one, or got one in which nothing is counted yet.
     Found(Place<'m>),
-    /// It got this one, with its first hits in it.
-    Made(Place<'m>, Counts, Receipt<'m>),
+    /// It got one with its first hits in it.
+    Made(Counts, Receipt<'m>),
 }
 
 /// The places that an identity can have.
@@ -397,7 +397,9 @@ impl<'m> CounterTable<'m> {
         let first = Hits::ZERO;
         let (home, new) = (Home::of(id, &self.parts)?, New { counter, id, first });
         match self.insert_where(home, new, clock, may_take)? {
-            Insertion::Found(place) | Insertion::Made(place, ..) => Some(place),
+            Insertion::Found(place) => Some(place),
+            // Only with hits.
+            Insertion::Made(..) => None,
         }
     }
 
@@ -517,7 +519,7 @@ impl<'m> CounterTable<'m> {
             stamp,
             value: first,
         };
-        Ok(Insertion::Made(place, counts, receipt))
+        Ok(Insertion::Made(counts, receipt))
     }
 
     /// Tags a cell that was claimed for a part of a name.
