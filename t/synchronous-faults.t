@@ -1,5 +1,5 @@
-# Synchronous namespaces, further: connections that are cut at random, HTTP/2, and who is known to be
-# over a limit.
+# Synchronous namespaces, further: connections that are cut at random, workers that end while they ask
+# the store for all, HTTP/2, and who is known to be over a limit.
 #
 # A plain Perl test, like synchronous.t. It takes the ports TEST_NGINX_PORT + 2 to + 8.
 
@@ -48,6 +48,65 @@ subtest 'connections that are cut at random: never more than the limit' => sub {
     stop($lost);
 };
 
+subtest 'the worker that asks for all leaves: nobody notices' => sub {
+    $redis->start;
+    $a->start(conf(limit => 3000, namespace => 'on_error deny; timeout 5s;'), workers => 3);
+    my @loads = map { $a->load('k') } 1 .. 2;
+    my @askers;
+    for (1 .. 4) {
+        $a->wait_for('another one that asks', sub {
+            my $asker = asker($a);
+            push @askers, $asker if $asker && !grep { $asker == $_ } @askers;
+        });
+        kill QUIT => $askers[-1];
+        $a->wait_for('its end', sub { $a->settled($askers[-1]) });
+    }
+    my @sums = map { $_->(2000) } @loads;
+    is(sum0(map { $_->{200} } @sums), 3000, 'exactly the limit is admitted');
+    is($redis->total(api => 'k'), 3000, 'and counted');
+    # A worker that ends closes connections that wait for a request, on which one may be on its way.
+    is(sum0(map { $_->{503} // 0 } @sums), 0, 'and every request that was read was decided');
+    stop();
+};
+
+subtest 'the worker that asks for all is killed: another one asks' => sub {
+    $redis->start;
+    $a->start(conf(limit => 3000, namespace => 'on_error deny; timeout 200ms;'), workers => 3);
+    my @loads = map { $a->load('k') } 1 .. 2;
+    my $killed = 0;
+    for (1 .. 4) {
+        $a->wait_for('another one that asks', sub {
+            my $asker = asker($a);
+            $asker && $asker != $killed && $a->status(hit => 'other') eq 'PASSED' ? $killed = $asker : 0;
+        });
+        kill KILL => $killed;
+        $a->wait_for('another one in its place', sub { $a->settled($killed) });
+    }
+    $a->wait_for('the store', sub { $a->status(hit => 'other') eq 'PASSED' });
+    my @sums     = map { $_->(2000) } @loads;
+    my $admitted = sum0(map { $_->{200} } @sums);
+    my $counted  = $redis->total(api => 'k');
+    my $unknown  = sum0(map { $_->{lost} + ($_->{503} // 0) } @sums);
+    cmp_ok($counted, '<=', 3000, "$counted are counted, within the limit");
+    cmp_ok($admitted, '<=', $counted, "$admitted of them admitted");
+    cmp_ok($counted - $admitted, '<=', $unknown, "the others are among $unknown that have no verdict");
+    cmp_ok($counted, '==', 3000, 'all that there is') if grep { $_->{429} } @sums;
+    stop(qr/exited on signal 9/);
+};
+
+subtest 'what is asked last, by all workers, is counted' => sub {
+    $redis->start;
+    my %conf = conf();
+    $conf{rules}{late} = 'api limit=1000/366d window=fixed charge=$arg_c';
+    $a->start(%conf, workers => 4);
+    my @sockets = map { $a->connection } 1 .. 40;
+    syswrite $_, "HEAD /late/k?c=3 HTTP/1.1\r\nHost: localhost\r\n\r\n" for @sockets;
+    sysread $_, my $answer, 65536 for @sockets;
+    $a->stop;
+    is($redis->total(api => 'k'), 120, 'all of it');
+    stop();
+};
+
 subtest 'who is over a limit is refused without asking' => sub {
     $redis->start;
     $a->start(conf(limit => 5));
@@ -78,6 +137,16 @@ subtest 'HTTP/2' => sub {
 };
 
 done_testing();
+
+# The worker of a node that asks the store for all, as the kernel knows: it holds the lock.
+sub asker {
+    my ($node) = @_;
+    my %is_worker = map { $_ => 1 } $node->workers;
+    open my $locks, '<', '/proc/locks' or die "/proc/locks: $!\n";
+    my @askers = grep { $is_worker{$_} } map { /: POSIX +ADVISORY +WRITE (\d+) / ? $1 : () } <$locks>;
+    die "several ask: @askers\n" if @askers > 1;
+    return $askers[0];
+}
 
 # How often scripts were run.
 sub asked { return $redis->cli(INFO => 'commandstats') =~ /cmdstat_evalsha:calls=(\d+)/ ? $1 : 0 }

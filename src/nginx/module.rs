@@ -7,8 +7,9 @@ use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
 
 use nginx_sys::{
-    NGX_ERROR, NGX_HTTP_MODULE, NGX_LOG_EMERG, NGX_OK, ngx_command_t, ngx_conf_t, ngx_cycle_t,
-    ngx_http_module_t, ngx_int_t, ngx_module_t, ngx_process, ngx_uint_t, ngx_worker,
+    NGX_ERROR, NGX_HTTP_MODULE, NGX_LOG_EMERG, NGX_LOG_ERR, NGX_OK, ngx_command_t, ngx_conf_t,
+    ngx_core_conf_t, ngx_core_module, ngx_cycle_t, ngx_http_module_t, ngx_int_t, ngx_module_t,
+    ngx_process, ngx_uint_t, ngx_worker,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{HttpModule, HttpModuleLocationConf, HttpModuleMainConf, NgxHttpCoreModule};
@@ -209,6 +210,10 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
             log::error(NGX_LOG_EMERG, cycle.log, message);
             return NGX_ERROR as ngx_int_t;
         }
+        if let Err(error) = conf.share(workers(cycle)) {
+            let message = format_args!("ratelimit: no store is asked about requests ({error})");
+            log::error(NGX_LOG_ERR, cycle.log, message);
+        }
         // SAFETY: nginx keeps the cycle before until the new one serves.
         if let Some(old) = unsafe { cycle.old_cycle.as_ref() }.and_then(conf_of_this_module) {
             conf.warn_of_moves(old, cycle.log);
@@ -216,10 +221,29 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         // SAFETY: as in `init_process`. A process that is master and worker in one goes on without
         // being initialized anew; when it starts, it is.
         if unsafe { ngx_process } == NGX_PROCESS_SINGLE && sync::is_started() {
-            sync::start(conf.synced(), conf.deciding(), cycle.log);
+            start_sync(conf, cycle);
         }
         NGX_OK as ngx_int_t
     })
+}
+
+/// How many workers a configuration has.
+fn workers(cycle: &ngx_cycle_t) -> usize {
+    // SAFETY: a cycle whose configuration was read has that of nginx's core module.
+    let processes = unsafe {
+        let conf = *cycle.conf_ctx.add(ngx_core_module.index);
+        (*conf.cast::<ngx_core_conf_t>()).worker_processes
+    };
+    usize::try_from(processes).unwrap_or(1)
+}
+
+/// Starts to sync in this process.
+fn start_sync(conf: &'static MainConf, cycle: &ngx_cycle_t) {
+    // SAFETY: nginx numbered its workers before it made this one; a process that is master and worker
+    // in one has number 0.
+    let worker = unsafe { ngx_worker };
+    let (namespaces, stores) = (conf.synced(), conf.deciding());
+    sync::start(worker, namespaces, stores, conf.common(), cycle.log);
 }
 
 /// The configuration that a cycle has of this very module: one that was loaded from another file
@@ -247,7 +271,7 @@ unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
             // SAFETY: nginx sets it before it calls.
             let process = unsafe { ngx_process };
             if process == NGX_PROCESS_WORKER || process == NGX_PROCESS_SINGLE {
-                sync::start(conf.synced(), conf.deciding(), cycle.log);
+                start_sync(conf, cycle);
             }
         }
         NGX_OK as ngx_int_t

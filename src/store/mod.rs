@@ -14,6 +14,7 @@ mod block_tests;
 pub(crate) mod conformance;
 pub mod decision;
 pub mod error;
+pub mod message;
 pub mod options;
 #[cfg(not(loom))]
 pub mod postgres;

@@ -315,3 +315,24 @@ fn two_keys_that_are_synced_are_both_found() {
         assert_eq!(found, 2);
     });
 }
+
+#[test]
+fn what_is_read_of_a_ring_is_what_was_written() {
+    explore(3, || {
+        let memory: Vec<_> = (0..Ring::size(2)).map(|_| Default::default()).collect();
+        let ring = Ring::over(Box::leak(memory.into_boxed_slice())).unwrap();
+        let writer = thread::spawn(move || {
+            // The second finds room only where the first was read, and takes its place.
+            [[1, 2], [3, 4]].map(|words| ring.write(&words))
+        });
+        let mut words = Vec::new();
+        ring.read(&mut words);
+        let written = writer.join().unwrap();
+        ring.read(&mut words);
+        let whole: &[u64] = match written {
+            [true, true] => &[1, 2, 3, 4],
+            _ => &[1, 2],
+        };
+        assert_eq!(words, whole);
+    });
+}

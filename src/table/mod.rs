@@ -11,6 +11,7 @@
 //! - [`names`], [`changes`], [`division`], [`sync_state`]: what only synced counters and their sync need
 //! - [`counting`], [`columns`]: counting; windows, and what turning one takes
 //! - [`directory`], [`stats`]: the names of namespaces; counts of events
+//! - [`ring`]: no part of the table, but in shared memory too: how processes tell each other things
 //! - this file: what users see
 
 mod atomic;
@@ -30,6 +31,7 @@ mod loom_tests;
 mod meta;
 mod names;
 mod places;
+mod ring;
 mod stats;
 #[cfg(all(test, not(loom)))]
 mod stress_tests;
@@ -60,6 +62,7 @@ pub use division::{HasKey, Part};
 pub use identity::Identity;
 pub use layout::LayoutError;
 pub use meta::NamespaceIndex;
+pub use ring::Ring;
 pub use stats::{Cycle, Evicted, NamespaceStats, Outcome, SyncStats, ZoneStats};
 pub use sync_state::{BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState};
 

@@ -16,12 +16,14 @@ mod text;
 use core::fmt;
 use core::time::Duration;
 use std::cell::{OnceCell, RefCell};
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use nginx_sys::{NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 
 use super::log;
+use super::sync::Common;
 use super::zone::Zone;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
@@ -53,6 +55,8 @@ pub(super) struct MainConf {
     pub(super) context_slot: usize,
     /// The index of the variable that keeps what a request is suspended for.
     pub(super) suspension_slot: usize,
+    /// Set when the zones are mapped, if there are deciders.
+    common: OnceCell<Arc<Common>>,
 }
 
 /// A `ratelimit_store`.
@@ -311,8 +315,28 @@ impl MainConf {
         })
     }
 
-    /// Gives the deciders their numbers, in the order of [`MainConf::deciding`].
-    fn number_deciders(&self) {
+    /// What workers share to ask those stores, if there are any, and it could be made.
+    pub(super) fn common(&self) -> Option<Arc<Common>> {
+        self.common.get().cloned()
+    }
+
+    /// Numbers the deciders, and makes what so many workers share to ask them.
+    ///
+    /// # Errors
+    ///
+    /// There is too little memory, or there are too many open files. Then nobody can be asked.
+    pub(super) fn share(&self, workers: usize) -> io::Result<()> {
+        let deciders = self.number_deciders();
+        if deciders > 0 {
+            // Zones are mapped once in a cycle.
+            let _ = self.common.set(Arc::new(Common::new(workers, deciders)?));
+        }
+        Ok(())
+    }
+
+    /// Gives the deciders their numbers, in the order of [`MainConf::deciding`]. Returns how many there
+    /// are.
+    fn number_deciders(&self) -> usize {
         let mut next: usize = 0;
         for store in self.deciding_stores() {
             let shards = store.options.shards();
@@ -325,6 +349,7 @@ impl MainConf {
                 }
             }
         }
+        next
     }
 
     /// The zone of a namespace that names none.
@@ -351,7 +376,6 @@ impl MainConf {
     ///
     /// The message.
     pub(super) fn attach(&'static self) -> Result<(), String> {
-        self.number_deciders();
         for namespace in &self.namespaces {
             namespace.attach(&self.stores).map_err(|error| {
                 let (name, origin) = (&namespace.name, namespace.origin());

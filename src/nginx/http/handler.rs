@@ -419,7 +419,7 @@ fn charge_at_end(request: *mut ngx_http_request_t, context: &Context) {
         Some(store_of(bound)?.number_of(charge.key().bytes()))
     };
     for late in late_questions(context.charges, value_of, store_of) {
-        if synchronous::charge(late.decider, late.question.clone()) {
+        if synchronous::charge(late.decider, &late.question) {
             late.count();
             continue;
         }

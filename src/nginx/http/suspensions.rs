@@ -14,6 +14,7 @@ use ngx::http::HttpModuleMainConf as _;
 
 use super::super::guard::guard;
 use super::super::module::Module;
+use super::super::random::random;
 use super::super::sync::OfEventLoop;
 use super::synchronous::{self, Suspension};
 use crate::engine::Refusals;
@@ -76,8 +77,13 @@ pub(super) fn with_suspensions<T>(callback: impl FnOnce(&mut Suspensions) -> T) 
 }
 
 impl Suspensions {
-    /// A number that no request had.
+    /// A number that no request had, neither of this worker nor of one before it whose place it took:
+    /// that may still be answered.
     pub(super) fn next_id(&mut self) -> u64 {
+        if self.next_id == 0 {
+            let [first, _] = random().unwrap_or_default();
+            self.next_id = first;
+        }
         self.next_id = self.next_id.wrapping_add(1);
         self.next_id
     }

@@ -7,7 +7,6 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 use core::time::Duration;
-use std::time::Instant;
 
 use smallvec::smallvec;
 
@@ -19,7 +18,7 @@ use nginx_sys::{
 
 use super::super::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
 use super::super::random::random_up_to;
-use super::super::sync::{self, Ask, Reply};
+use super::super::sync;
 use super::super::time::NgxClock;
 use super::context::{Context, Response, Room, Slot};
 use super::handler;
@@ -29,6 +28,7 @@ use super::suspensions::{
 use crate::engine::{Answered, Asked, Asking, Attempt, conclude, questions};
 use crate::policy::namespace::OnError;
 use crate::store::decision::{Answer, Few, Question};
+use crate::store::message::Reply;
 use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
@@ -227,16 +227,7 @@ impl Suspension {
         let Some(part) = self.parts.get(self.part) else {
             return false;
         };
-        let left = self.deadline.saturating_sub(now_millis());
-        let now = Instant::now();
-        sync::ask(
-            part.decider,
-            Ask {
-                id: Some(self.id),
-                question: part.question.clone(),
-                deadline: now.checked_add(Duration::from_millis(left)).unwrap_or(now),
-            },
-        )
+        sync::ask(part.decider, Some(self.id), self.deadline, &part.question)
     }
 
     /// Whether it is known already that a limit refuses, so that no store need be asked. What
@@ -368,26 +359,16 @@ impl Suspension {
     /// Has the stores that have charged the request give it back, since another limit refused.
     fn give_back(&mut self) {
         for part in self.parts.drain(..) {
-            let ask = Ask {
-                id: None,
-                question: part.to_give_back(),
-                deadline: Instant::now(),
-            };
             // If there is nobody, it was charged once more than it was admitted.
-            sync::ask(part.decider, ask);
+            sync::ask(part.decider, None, 0, &part.to_give_back());
         }
     }
 }
 
 /// Hits that are known only with the response, of limits that a store counts for: they are sent, and
 /// nobody waits. Returns whether there is somebody to take them.
-pub(super) fn charge(decider: usize, question: Question) -> bool {
-    let ask = Ask {
-        id: None,
-        question,
-        deadline: Instant::now(),
-    };
-    !sync::is_down(decider) && sync::ask(decider, ask)
+pub(super) fn charge(decider: usize, question: &Question) -> bool {
+    !sync::is_down(decider) && sync::ask(decider, None, 0, question)
 }
 
 /// Has requests go on that a store has decided about, or failed to.

@@ -1,25 +1,31 @@
-//! What the thread does for synchronous namespaces: asks a store about all requests that wait.
+//! What the thread does for synchronous namespaces: asks the stores about all requests that wait, of
+//! all workers of this configuration.
 //!
-//! What is asked while the event loop has requests to handle is sent when it has no more of them, so
-//! that the thread wakes once for it. While an exchange is under way, further questions gather, and
-//! travel in the next one. Each shard of a
-//! cluster is asked for itself, so that one whose server is away keeps no other waiting.
+//! One worker's thread does it for all, the others wait to take its place. While an exchange is under
+//! way, further questions gather, and travel in the next one: the more there are, the less each costs.
+//! Each shard of a cluster is asked for itself, so that one whose server is away keeps no other
+//! waiting.
 
-use core::cell::RefCell;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::cell::{Cell, RefCell};
+use core::pin::pin;
+use core::sync::atomic::{AtomicU8, Ordering::AcqRel};
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::LocalSet;
+use futures_util::future::{Either, FutureExt as _, select};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::{spawn_blocking, spawn_local};
 
 use super::super::conf::DecidingStore;
+use super::common::{Common, State, write_messages};
 use super::thread::System;
-use super::wake::Inbox;
 use crate::engine::Surroundings as _;
 use crate::store::decision::{Answer, Decider, Question};
+use crate::store::message::{Ask, Reader, messages, write_reply};
 use crate::store::options::Strategy as Kind;
 use crate::store::postgres::Postgres;
 use crate::store::redis::Redis;
@@ -34,205 +40,333 @@ const PAUSES: [Duration; 4] = [
     Duration::from_millis(200),
     Duration::from_millis(400),
 ];
+/// How often a worker that ends looks whether its last questions were taken.
+const LAST_LOOK: Duration = Duration::from_millis(5);
+/// How soon a worker tries again to wait for its turn, if the system refuses that.
+const NO_LOCK: Duration = Duration::from_millis(100);
+/// How soon it is tried again to leave answers with a worker that has not read those before.
+const NO_ROOM: Duration = Duration::from_millis(1);
 
-/// A question about a request.
-pub(in super::super) struct Ask {
-    /// The number of the request; `None`: nobody waits for the answer.
-    pub(in super::super) id: Option<u64>,
-    pub(in super::super) question: Question,
-    /// When nobody waits any more.
-    pub(in super::super) deadline: Instant,
+/// What it takes to ask for all workers.
+#[derive(Clone)]
+pub(super) struct Asking {
+    pub(super) common: Arc<Common>,
+    /// The number of this worker.
+    pub(super) worker: usize,
+    pub(super) stores: Vec<DecidingStore>,
 }
 
-/// What is said about a request; `None`: the store has failed.
-pub(in super::super) type Reply = (u64, Option<Answer>);
-
-/// The event loop's end of a store, or of a shard of one.
-pub(super) struct Desk {
-    asks: UnboundedSender<Vec<Ask>>,
-    is_down: Arc<AtomicBool>,
-    /// What was asked since the last time that something was sent.
-    outbox: RefCell<Vec<Ask>>,
+impl Asking {
+    /// Asks the stores for all workers, when it is this worker's turn, until `ending` is closed.
+    pub(super) async fn serve(self, ending: oneshot::Receiver<()>) {
+        let Asking {
+            common,
+            worker,
+            stores,
+        } = self;
+        let ending = ending.map(drop).shared();
+        if !wait_for_turn(&common, worker, ending.clone()).await {
+            return;
+        }
+        let office = Rc::new(Office::new(common.clone()));
+        let clerks = office.clerks(&stores);
+        select(ending, pin!(office.answer_bell())).await;
+        // What was asked until now is still answered.
+        office.close();
+        for clerk in clerks {
+            let _ = clerk.await;
+        }
+        common.unlock();
+    }
 }
 
-/// The thread's end.
-pub(super) struct Clerk {
+/// Waits until this process is the one that asks. Returns false if it ends first, and has nothing left
+/// to ask.
+async fn wait_for_turn(
+    common: &Arc<Common>,
+    worker: usize,
+    ending: impl Future<Output = ()> + Unpin,
+) -> bool {
+    const LOCKED: u8 = 1;
+    const GIVEN_UP: u8 = 2;
+    let outcome = Arc::<AtomicU8>::default();
+    let mut locked = spawn_blocking({
+        let (common, outcome) = (common.clone(), outcome.clone());
+        move || {
+            // There are too many locks.
+            while common.lock().is_err() {
+                std::thread::sleep(NO_LOCK);
+            }
+            if outcome.swap(LOCKED, AcqRel) == GIVEN_UP {
+                common.unlock();
+            }
+        }
+    });
+    if let Either::Left((locked, _)) = select(&mut locked, ending).await {
+        return locked.is_ok();
+    }
+    // Somebody has to take what this worker asked last.
+    let line = common.line(worker);
+    while line.is_some_and(|line| !line.questions.is_empty()) {
+        if let Ok(locked) = tokio::time::timeout(LAST_LOOK, &mut locked).await {
+            return locked.is_ok();
+        }
+    }
+    if outcome.swap(GIVEN_UP, AcqRel) == LOCKED {
+        common.unlock();
+    }
+    false
+}
+
+/// Where questions are sorted by who answers them.
+struct Office {
+    common: Arc<Common>,
+    clerks: Vec<Mail>,
+    reader: RefCell<Reader>,
+    words: RefCell<Vec<u64>>,
+    /// What is said to each worker, and has not had room yet.
+    outboxes: RefCell<Vec<Vec<u64>>>,
+    is_closed: Cell<bool>,
+}
+
+/// What a clerk is to answer, with the numbers of the workers that ask.
+#[derive(Default)]
+struct Mail {
+    asks: RefCell<VecDeque<(usize, Ask)>>,
+    /// There is something new, or there will be nothing more.
+    news: Notify,
+}
+
+/// Who asks one decider.
+struct Clerk {
+    office: Rc<Office>,
+    decider: usize,
     /// What is asked to find out whether there is an answer.
     probe: Vec<Question>,
-    asks: UnboundedReceiver<Vec<Ask>>,
-    is_down: Arc<AtomicBool>,
-    replies: Inbox<Reply>,
-}
-
-/// A store with its clerks, on their way to the thread.
-pub(super) struct Office {
-    store: DecidingStore,
-    clerks: Vec<Clerk>,
-}
-
-/// Both ends of a store, one of each for each of its deciders.
-pub(super) fn open(store: DecidingStore, replies: &Inbox<Reply>) -> (Vec<Desk>, Office) {
-    let probes = match &store.shards {
-        None => vec![Vec::new()],
-        Some(shards) => {
-            let shards = shards.iter().cloned();
-            shards.map(|it| vec![Question::probe(it)]).collect()
-        }
-    };
-    let ends = probes.into_iter().map(|probe| open_one(probe, replies));
-    let (desks, clerks) = ends.unzip();
-    (desks, Office { store, clerks })
-}
-
-fn open_one(probe: Vec<Question>, replies: &Inbox<Reply>) -> (Desk, Clerk) {
-    let (sender, asks) = unbounded_channel();
-    let is_down = Arc::<AtomicBool>::default();
-    let desk = Desk {
-        asks: sender,
-        is_down: is_down.clone(),
-        outbox: RefCell::default(),
-    };
-    let clerk = Clerk {
-        probe,
-        asks,
-        is_down,
-        replies: replies.clone(),
-    };
-    (desk, clerk)
 }
 
 impl Office {
-    /// Has the clerks serve, as tasks.
-    pub(super) fn open(self, tasks: &LocalSet) {
-        let DecidingStore { options, node, .. } = &self.store;
-        let node = NodeId(*node);
-        match &options.strategy {
-            Kind::Redis(own) => {
-                let store = Redis::new(options, own);
-                for clerk in self.clerks {
-                    // Those of a cluster have one connection to each of its nodes.
-                    let shared = store.share();
-                    let store = shared.unwrap_or_else(|| Redis::new(options, own));
-                    tasks.spawn_local(clerk.serve(store, node));
+    fn new(common: Arc<Common>) -> Office {
+        let clerks = (0..common.deciders()).map(|_| Mail::default());
+        let outboxes = common.lines().map(|_| Vec::new());
+        Office {
+            clerks: clerks.collect(),
+            outboxes: RefCell::new(outboxes.collect()),
+            common,
+            reader: RefCell::default(),
+            words: RefCell::default(),
+            is_closed: Cell::new(false),
+        }
+    }
+
+    /// Has clerks serve, as tasks: one for each decider.
+    fn clerks(self: &Rc<Self>, stores: &[DecidingStore]) -> Vec<tokio::task::JoinHandle<()>> {
+        let mut tasks = Vec::new();
+        for DecidingStore {
+            options,
+            node,
+            shards,
+        } in stores
+        {
+            let node = NodeId(*node);
+            let probes = match shards {
+                None => vec![Vec::new()],
+                Some(shards) => {
+                    let shards = shards.iter().cloned();
+                    shards.map(|it| vec![Question::probe(it)]).collect()
                 }
+            };
+            let first = tasks.len();
+            let clerks = (first..).zip(probes).map(|(decider, probe)| Clerk {
+                office: self.clone(),
+                decider,
+                probe,
+            });
+            match &options.strategy {
+                Kind::Redis(own) => {
+                    let store = Redis::new(options, own);
+                    tasks.extend(clerks.map(|clerk| {
+                        // Those of a cluster have one connection to each of its nodes.
+                        let shared = store.share();
+                        let store = shared.unwrap_or_else(|| Redis::new(options, own));
+                        spawn_local(clerk.serve(store, node))
+                    }));
+                }
+                Kind::Postgres(own) => tasks.extend(
+                    clerks.map(|clerk| spawn_local(clerk.serve(Postgres::new(options, own), node))),
+                ),
             }
-            Kind::Postgres(own) => {
-                for clerk in self.clerks {
-                    tasks.spawn_local(clerk.serve(Postgres::new(options, own), node));
+        }
+        tasks
+    }
+
+    /// Takes what workers have asked, and tells the clerks.
+    fn collect(&self) {
+        let (mut reader, mut words) = (self.reader.borrow_mut(), self.words.borrow_mut());
+        for (worker, line) in self.common.lines().enumerate() {
+            words.clear();
+            line.questions.read(&mut words);
+            for ask in messages(&words).filter_map(|it| reader.ask(it)) {
+                if let Some(mail) = self.clerks.get(ask.decider) {
+                    mail.asks.borrow_mut().push_back((worker, ask));
+                    mail.news.notify_one();
                 }
             }
         }
     }
-}
 
-impl Desk {
-    /// Asks with the next [`Desk::send`]; returns whether there is somebody to answer.
-    pub(super) fn ask(&self, ask: Ask) -> bool {
-        self.outbox.borrow_mut().push(ask);
-        !self.asks.is_closed()
-    }
-
-    /// How many questions were not sent yet.
-    pub(super) fn unsent(&self) -> usize {
-        self.outbox.borrow().len()
-    }
-
-    /// Sends what was asked since the last time.
-    pub(super) fn send(&self) {
-        let asks = self.outbox.take();
-        if !asks.is_empty() {
-            // If there is nobody, those who wait are told by the time.
-            let _ = self.asks.send(asks);
+    /// Collects what is asked while a clerk has nothing to do.
+    async fn answer_bell(&self) {
+        let bell = self.common.bell().clone();
+        // SAFETY: the descriptor is open, and the same, as long as this has the bell.
+        let bell = unsafe { AsyncFd::register_with_interest(bell, Interest::READABLE) };
+        let Ok(bell) = bell else { return };
+        while let Ok(mut rung) = bell.readable().await {
+            rung.clear_ready();
+            self.collect();
         }
     }
 
-    /// Whether the store did not answer in time, and has not since.
-    pub(super) fn is_down(&self) -> bool {
-        self.is_down.load(Relaxed)
+    /// Tells workers what was said about their requests.
+    fn reply(
+        &self,
+        askers: &[(usize, Option<u64>)],
+        answers: impl Iterator<Item = Option<Answer>>,
+    ) {
+        let mut outboxes = self.outboxes.borrow_mut();
+        for ((worker, id), answer) in askers.iter().zip(answers) {
+            if let (Some(outbox), Some(id)) = (outboxes.get_mut(*worker), id) {
+                write_reply(outbox, &(*id, answer));
+            }
+        }
+        drop(outboxes);
+        self.deliver();
     }
 
-    /// Notes that the store did not answer in time.
-    pub(super) fn set_down(&self) {
-        self.is_down.store(true, Relaxed);
-        // What comes of it tells whether it is so.
-        let ask = Ask {
-            id: None,
-            question: Question::nothing(),
-            deadline: Instant::now(),
-        };
-        let _ = self.asks.send(vec![ask]);
+    /// Leaves with workers what is said to them; returns whether all of it had room.
+    fn deliver(&self) -> bool {
+        let mut is_all = true;
+        let mut outboxes = self.outboxes.borrow_mut();
+        for (outbox, line) in outboxes.iter_mut().zip(self.common.lines()) {
+            if !outbox.is_empty() {
+                write_messages(&line.answers, outbox);
+                line.waker.wake();
+                is_all &= outbox.is_empty();
+            }
+        }
+        is_all
+    }
+
+    /// Waits until there is something new for a clerk.
+    async fn wait(&self, mail: &Mail) {
+        while !self.deliver() {
+            if tokio::time::timeout(NO_ROOM, mail.news.notified())
+                .await
+                .is_ok()
+            {
+                return;
+            }
+        }
+        mail.news.notified().await;
+    }
+
+    /// Has the clerks leave when they have answered what was asked until now.
+    fn close(&self) {
+        self.collect();
+        self.is_closed.set(true);
+        for clerk in &self.clerks {
+            clerk.news.notify_one();
+        }
     }
 }
 
 impl Clerk {
-    /// Answers until the other end is closed.
-    async fn serve(mut self, mut store: impl Decider, node: NodeId) {
+    /// Answers until the office is closed.
+    async fn serve(self, mut store: impl Decider, node: NodeId) {
+        let (Some(state), Some(mail)) = (
+            self.office.common.state(self.decider),
+            self.office.clerks.get(self.decider),
+        ) else {
+            return;
+        };
         // Connects before anybody waits for it.
         let probe = store.decide(node, Epoch(System.random()), &self.probe);
-        if probe.await.is_err() {
-            self.is_down.store(true, Relaxed);
-            self.wait_for(&mut store, node).await;
+        state.set_down(probe.await.is_err());
+        if state.is_down() {
+            self.wait_for(&mut store, node, state).await;
         }
-        let mut asked: VecDeque<Ask> = VecDeque::new();
-        loop {
-            if asked.is_empty() {
-                let Some(asks) = self.asks.recv().await else {
-                    return;
-                };
-                asked.extend(asks);
-            }
-            while let Ok(asks) = self.asks.try_recv() {
-                asked.extend(asks);
-            }
-            let now = Instant::now();
-            // Those that nobody waits for any more were answered otherwise.
-            asked.retain(|ask| ask.id.is_none() || ask.deadline > now);
-            let mut questions = Vec::new();
-            let mut ids = Vec::new();
-            let count = asked.len().min(MAX_QUESTIONS);
-            for Ask { id, question, .. } in asked.drain(..count) {
-                if !question.counters.is_empty() {
-                    ids.push(id);
-                    questions.push(question);
-                }
-            }
+        while let Some(asks) = self.next(mail, state).await {
+            let asks = asks.into_iter();
+            let asks = asks.filter(|(_, ask)| !ask.question.counters.is_empty());
+            let (askers, mut questions): (Vec<_>, Vec<_>) = asks
+                .map(|(worker, ask)| ((worker, ask.id), ask.question))
+                .unzip();
             if questions.is_empty() {
                 questions.clone_from(&self.probe);
             }
             let proposed = Epoch(System.random());
             match store.decide(node, proposed, &questions).await {
                 Ok(decided) => {
-                    self.is_down.store(false, Relaxed);
-                    // Before their requests go on, which then are the last to have the keys: memory is
-                    // best freed where it was allocated.
-                    drop(questions);
-                    let answers = ids.into_iter().zip(decided.answers);
-                    let replies = answers.filter_map(|(id, answer)| Some((id?, Some(answer))));
-                    self.replies.push(replies);
+                    state.set_down(false);
+                    let answers = decided.answers.into_iter().map(Some);
+                    self.office.reply(&askers, answers);
                 }
                 Err(_) => {
-                    self.is_down.store(true, Relaxed);
-                    self.replies
-                        .push(ids.into_iter().filter_map(|id| Some((id?, None))));
-                    self.wait_for(&mut store, node).await;
+                    state.set_down(true);
+                    self.office.reply(&askers, core::iter::repeat(None));
+                    self.wait_for(&mut store, node, state).await;
                 }
             }
         }
     }
 
+    /// What is to be asked now; `None` if there will be nothing more.
+    async fn next(&self, mail: &Mail, state: State<'_>) -> Option<Vec<(usize, Ask)>> {
+        loop {
+            if !self.office.is_closed.get() {
+                self.office.collect();
+            }
+            let asks = mail.take();
+            if !asks.is_empty() {
+                return Some(asks);
+            }
+            if self.office.is_closed.get() {
+                return None;
+            }
+            state.rest();
+            self.office.collect();
+            if mail.asks.borrow().is_empty() {
+                self.office.wait(mail).await;
+            }
+            state.work();
+        }
+    }
+
     /// Waits until there are answers again: what is asked meanwhile finds that it is down.
-    async fn wait_for(&self, store: &mut impl Decider, node: NodeId) {
+    async fn wait_for(&self, store: &mut impl Decider, node: NodeId, state: State<'_>) {
         let last = PAUSES.last().copied().unwrap_or_default();
         for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
-            if self.asks.is_closed() {
+            if self.office.is_closed.get() {
                 return;
             }
             tokio::time::sleep(pause).await;
             let probe = store.decide(node, Epoch(System.random()), &self.probe);
             if probe.await.is_ok() {
-                self.is_down.store(false, Relaxed);
+                state.set_down(false);
                 return;
             }
         }
+    }
+}
+
+impl Mail {
+    /// So many questions as are asked at once, without those that nobody waits for any more: they were
+    /// answered otherwise.
+    fn take(&self) -> Vec<(usize, Ask)> {
+        let mut asks = self.asks.borrow_mut();
+        let now = u64::try_from(System.uptime().as_millis()).unwrap_or(0);
+        asks.retain(|(_, ask)| ask.id.is_none() || ask.deadline > now);
+        let count = asks.len().min(MAX_QUESTIONS);
+        asks.drain(..count).collect()
     }
 }

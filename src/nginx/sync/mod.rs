@@ -3,14 +3,20 @@
 //! The timer and the log belong to nginx's event loop, the store's connections and the cycle itself
 //! to the thread, so that no datastore ever holds the event loop. The thread wakes the loop when it
 //! has done something. All workers do the same: which of them syncs is decided by a lease in shared
-//! memory, with every cycle anew.
+//! memory, with every cycle anew; which of them asks stores about the requests of all, by a lock.
+//!
+//! - [`thread`]: the thread; [`wake`]: how it wakes the loop, and what it hands it
+//! - [`common`], [`desk`], [`decide`]: what workers share to ask as one; where they ask; who asks
 
+mod common;
 mod decide;
+mod desk;
 mod thread;
 mod wake;
 
 use core::cell::{Cell, RefCell, UnsafeCell};
 use core::time::Duration;
+use std::sync::Arc;
 
 use nginx_sys::{
     NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_add_timer, ngx_connection_t, ngx_current_msec,
@@ -25,10 +31,12 @@ use super::http::synchronous;
 use super::log;
 use super::random::random_up_to;
 use crate::engine::{Report, SyncError};
-use decide::Desk;
-pub(super) use decide::{Ask, Reply};
+use crate::store::decision::Question;
+pub(super) use common::Common;
+use decide::Asking;
+use desk::Desk;
 use thread::{Done, News, Thread};
-use wake::Wake;
+use wake::{Wake, Waker};
 
 /// The longest time between two attempts while a store is away.
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
@@ -54,8 +62,10 @@ struct Worker {
     thread: Thread,
     wake: Wake,
     jobs: Vec<Job>,
-    /// Those that decide.
-    stores: Vec<DecidingStore>,
+    /// Where stores are asked about requests; `None` if none decides, or none can.
+    desk: Option<Desk>,
+    /// What it takes to ask them for all workers.
+    asking: Option<Asking>,
     /// Posted where something is asked.
     end_of_turn: Box<UnsafeCell<ngx_event_t>>,
     /// For how many turns questions have been gathered, and how many there were at the end of the last.
@@ -78,10 +88,12 @@ struct Job {
     failures: u32,
 }
 
-/// Starts to sync `namespaces`, and to ask `stores`, in a worker that begins to serve.
+/// Starts to sync `namespaces`, and to ask `stores`, in the worker of this number that begins to serve.
 pub(super) fn start(
+    worker: usize,
     namespaces: Vec<SyncedNamespace>,
     stores: Vec<DecidingStore>,
+    common: Option<Arc<Common>>,
     log: *mut ngx_log_t,
 ) {
     if is_started() {
@@ -91,8 +103,21 @@ pub(super) fn start(
     if namespaces.is_empty() {
         return;
     }
-    let thread = Wake::new(Some(woken), log)
-        .and_then(|wake| Ok((Thread::start(&namespaces, &stores, wake.waker())?, wake)));
+    let asking = common.map(|common| Asking {
+        common,
+        worker,
+        stores,
+    });
+    let desk = asking.as_ref();
+    let desk = desk.and_then(|asking| Desk::new(asking.common.clone(), worker));
+    let waker = desk.as_ref().and_then(Desk::waker);
+    let thread = waker
+        .map_or_else(Waker::new, Ok)
+        .and_then(|waker| Wake::new(waker, Some(woken), log))
+        .and_then(|wake| {
+            let thread = Thread::start(&namespaces, asking.clone(), wake.waker())?;
+            Ok((thread, wake))
+        });
     let (thread, wake) = match thread {
         Ok(thread) => thread,
         Err(error) => {
@@ -110,7 +135,8 @@ pub(super) fn start(
         thread,
         wake,
         jobs: jobs.collect(),
-        stores,
+        desk,
+        asking,
         end_of_turn: Box::new(UnsafeCell::new(end_of_turn)),
         turns: Cell::new(0),
         asked: Cell::new(0),
@@ -133,6 +159,7 @@ pub(super) fn stop() {
     let Some(mut worker) = WORKER.0.take() else {
         return;
     };
+    worker.desk.iter().for_each(Desk::send);
     // SAFETY: nginx's own flag, which a signal handler sets.
     let is_fast = unsafe { ngx_terminate } != 0;
     let deadline = Duration::from_millis(if is_fast { 800 } else { 2000 });
@@ -156,10 +183,15 @@ unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
         let replies = with_worker(|worker| {
             worker.wake.clear();
             worker.take_results();
-            worker.thread.replies()
+            let desk = worker.desk.as_ref()?;
+            if desk.unsent() > 0 {
+                // There may be room now for what had none.
+                worker.post_end_of_turn();
+            }
+            Some(desk.replies())
         });
         // Requests that go on may ask again.
-        synchronous::go_on(replies.unwrap_or_default());
+        synchronous::go_on(replies.flatten().unwrap_or_default());
     });
 }
 
@@ -171,33 +203,34 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
     Some(measured(table, || callback(worker)))
 }
 
-/// Asks a decider of a store about a request; returns whether there is somebody to answer.
-pub(super) fn ask(decider: usize, ask: Ask) -> bool {
-    with_desk(decider, |worker, desk| {
-        let is_there = desk.ask(ask);
-        if is_there {
-            worker.post_end_of_turn();
-        }
-        is_there
+/// Asks a decider about request `id`, if that waits for the answer, until `deadline`, in milliseconds
+/// of nginx's monotonic clock. Returns whether it can be asked.
+pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
+    with_desk(|worker, desk| {
+        worker.post_end_of_turn();
+        desk.ask(decider, id, deadline, question)
     })
     .unwrap_or(false)
 }
 
 /// Whether a decider did not answer in time, and has not since.
 pub(super) fn is_down(decider: usize) -> bool {
-    with_desk(decider, |_, desk| desk.is_down()).unwrap_or(true)
+    with_desk(|_, desk| desk.is_down(decider)).unwrap_or(true)
 }
 
 /// Notes that a decider did not answer in time.
 pub(super) fn set_down(decider: usize) {
-    with_desk(decider, |_, desk| desk.set_down());
+    with_desk(|worker, desk| {
+        worker.post_end_of_turn();
+        desk.set_down(decider);
+    });
 }
 
-/// `None` if there is no such decider.
-fn with_desk<T>(decider: usize, callback: impl FnOnce(&Worker, &Desk) -> T) -> Option<T> {
+/// `None` if nobody can be asked.
+fn with_desk<T>(callback: impl FnOnce(&Worker, &Desk) -> T) -> Option<T> {
     let worker = WORKER.0.borrow();
     let worker = worker.as_ref()?;
-    Some(callback(worker, worker.thread.desk(decider)?))
+    Some(callback(worker, worker.desk.as_ref()?))
 }
 
 /// nginx's callback at the end of a turn of its event loop in which something was asked, and of those
@@ -231,15 +264,16 @@ impl Worker {
     /// Sends what was asked in this turn and in those before, unless more may come of what is ready
     /// by now: then that is handled first, without waiting for anything.
     fn send_or_gather(&self) {
+        let Some(desk) = &self.desk else { return };
         let turns = self.turns.get().saturating_add(1);
-        let asked = self.thread.unsent();
+        let asked = desk.unsent();
         if asked > self.asked.replace(asked) && turns < MAX_TURNS {
             self.turns.set(turns);
             self.post(&raw mut ngx_posted_next_events);
         } else {
             self.turns.set(0);
             self.asked.set(0);
-            self.thread.send();
+            desk.send();
         }
     }
 
@@ -279,7 +313,7 @@ impl Worker {
         let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
         let message = "ratelimit: the thread that syncs has ended, it is started again";
         log::error(NGX_LOG_ERR, self.log, message);
-        if let Ok(thread) = Thread::start(&namespaces, &self.stores, self.wake.waker()) {
+        if let Ok(thread) = Thread::start(&namespaces, self.asking.clone(), self.wake.waker()) {
             self.thread = thread;
         }
         let now = monotonic();

@@ -8,11 +8,12 @@ use std::sync::mpsc as blocking;
 use std::time::Instant;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
-use super::super::conf::{DecidingStore, SyncedNamespace};
+use super::super::conf::SyncedNamespace;
 use super::super::random::random;
-use super::decide::{self, Desk, Reply};
+use super::decide::Asking;
 use super::wake::{Inbox, Waker};
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
@@ -29,10 +30,9 @@ const MAX_IDLE: u32 = 20;
 /// The background thread of a worker.
 pub(super) struct Thread {
     commands: Vec<UnboundedSender<Command>>,
-    /// Of the stores that decide.
-    desks: Vec<Desk>,
-    replies: Inbox<Reply>,
     done: Inbox<Done>,
+    /// Dropped when nothing more is to be asked for all workers.
+    asking: Option<oneshot::Sender<()>>,
     /// Closed when the thread has ended.
     ended: blocking::Receiver<()>,
 }
@@ -78,18 +78,14 @@ enum Command {
 }
 
 impl Thread {
-    /// Starts a thread that wakes the event loop when there is something [`Thread::done`], or
-    /// [`Thread::replies`].
+    /// Starts a thread that wakes the event loop when there is something [`Thread::done`], and that asks
+    /// stores about requests when it is its turn.
     pub(super) fn start(
         namespaces: &[SyncedNamespace],
-        stores: &[DecidingStore],
+        asking: Option<Asking>,
         waker: Waker,
     ) -> io::Result<Thread> {
-        let replies = Inbox::new(waker.clone());
-        let stores = stores.iter().cloned();
-        let (desks, offices): (Vec<_>, Vec<_>) =
-            stores.map(|store| decide::open(store, &replies)).unzip();
-        let desks = desks.into_iter().flatten().collect();
+        let (end_asking, ending) = oneshot::channel();
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
         let done = Inbox::new(waker.clone());
@@ -124,8 +120,8 @@ impl Thread {
                     }
                 });
             }
-            for office in offices {
-                office.open(&tasks);
+            if let Some(asking) = asking {
+                tasks.spawn_local(asking.serve(ending));
             }
             runtime.block_on(tasks);
             // Connections that nobody needs any more take leave of their servers.
@@ -137,9 +133,8 @@ impl Thread {
         thread?;
         Ok(Thread {
             commands,
-            desks,
-            replies,
             done,
+            asking: Some(end_asking),
             ended,
         })
     }
@@ -161,29 +156,9 @@ impl Thread {
         self.done.take()
     }
 
-    /// The event loop's end of a decider.
-    pub(super) fn desk(&self, decider: usize) -> Option<&Desk> {
-        self.desks.get(decider)
-    }
-
-    /// How many questions were not sent yet.
-    pub(super) fn unsent(&self) -> usize {
-        self.desks.iter().map(Desk::unsent).sum()
-    }
-
-    /// Sends what the deciders were asked.
-    pub(super) fn send(&self) {
-        self.desks.iter().for_each(Desk::send);
-    }
-
-    /// What stores have decided since the last look. Never waits.
-    pub(super) fn replies(&self) -> Vec<Reply> {
-        self.replies.take()
-    }
-
     /// Has what is left pushed, for `at_most` that long, and ends the thread.
     pub(super) fn finish(&mut self, at_most: Duration) -> Vec<Done> {
-        self.desks.clear();
+        self.asking = None;
         let now = Instant::now();
         let until = now.checked_add(at_most).unwrap_or(now);
         for commands in &self.commands {

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use nginx_sys::{
@@ -18,24 +18,21 @@ pub(super) struct Wake {
     read: Box<ngx_event_t>,
     /// nginx looks whether it is active: it never is.
     _write: Box<ngx_event_t>,
-    file: Arc<File>,
+    waker: Waker,
 }
 
-/// The end in the other thread.
-#[derive(Clone)]
+/// The end of who wakes: another thread, or another process.
+#[derive(Clone, Debug)]
 pub(super) struct Waker(Arc<File>);
 
 impl Wake {
-    /// Has `handler` called by nginx's event loop whenever a [`Waker`] of it was used. The handler
-    /// calls [`Wake::clear`].
-    pub(super) fn new(handler: ngx_event_handler_pt, log: *mut ngx_log_t) -> io::Result<Wake> {
-        // SAFETY: a system call that takes no pointer.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: it was just opened, for nobody else.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    /// Has `handler` called by nginx's event loop whenever `waker` was used. The handler calls
+    /// [`Wake::clear`].
+    pub(super) fn new(
+        waker: Waker,
+        handler: ngx_event_handler_pt,
+        log: *mut ngx_log_t,
+    ) -> io::Result<Wake> {
         // SAFETY: all-zero is a valid connection, and a valid event.
         let (mut connection, mut read, mut write): (Box<ngx_connection_t>, Box<_>, Box<_>) = unsafe {
             (
@@ -50,7 +47,7 @@ impl Wake {
         write.data = read.data;
         write.log = log;
         write.set_write(1);
-        connection.fd = file.as_raw_fd();
+        connection.fd = waker.as_raw_fd();
         connection.read = &raw mut *read;
         connection.write = &raw mut *write;
         connection.log = log;
@@ -63,19 +60,19 @@ impl Wake {
             connection,
             read,
             _write: write,
-            file: Arc::new(file),
+            waker,
         })
     }
 
     pub(super) fn waker(&self) -> Waker {
-        Waker(self.file.clone())
+        self.waker.clone()
     }
 
     /// Makes the next use of a [`Waker`] be noticed: to be called before it is looked for what the
     /// other thread has done.
     pub(super) fn clear(&self) {
         // If it was not used since, there is nothing to read.
-        let _ = (&*self.file).read(&mut [0; 8]);
+        let _ = (&*self.waker.0).read(&mut [0; 8]);
     }
 }
 
@@ -97,11 +94,32 @@ impl Drop for Wake {
 }
 
 impl Waker {
+    pub(super) fn new() -> io::Result<Waker> {
+        // SAFETY: a system call that takes no pointer.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        Ok(Waker(Arc::new(opened(fd)?)))
+    }
+
     /// Has the event loop call the handler soon.
     pub(super) fn wake(&self) {
         // It only fails if it was used 2^64 - 2 times since it was last noticed.
         let _ = (&*self.0).write(&1_u64.to_ne_bytes());
     }
+}
+
+impl AsRawFd for Waker {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// The file of a descriptor that a system call returned.
+pub(super) fn opened(fd: RawFd) -> io::Result<File> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was just opened, for nobody else.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 /// What another thread has for the event loop, which it wakes for it.

@@ -3,7 +3,7 @@
 //! What questions have in common is sent once, since most of them differ in nothing but their keys;
 //! and what the script need not compute is left to this side, since all nodes share the server.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use redis::{Cmd, Value};
 
@@ -98,7 +98,7 @@ impl<'q> Asked<'q> {
 
     /// Gives each key a place.
     fn find_slots(&mut self, questions: &'q [Question]) {
-        let mut slots: HashMap<(usize, WindowSize, &[u8]), Slot> = HashMap::new();
+        let mut slots: BTreeMap<(usize, WindowSize, &[u8]), Slot> = BTreeMap::new();
         // The last place of each shard and size, and how many keys it has.
         let mut last: BTreeMap<(usize, WindowSize), Slot> = BTreeMap::new();
         for counter in questions.iter().flat_map(|it| &it.counters) {
@@ -138,7 +138,7 @@ impl<'q> Asked<'q> {
     fn describe(&mut self, questions: &[Question]) -> Option<()> {
         let places = self.places.keys().zip(1_i64..);
         let places: BTreeMap<_, _> = places.map(|(name, number)| (*name, number)).collect();
-        let mut forms: HashMap<Vec<i64>, u16> = HashMap::new();
+        let mut forms: BTreeMap<Vec<i64>, u16> = BTreeMap::new();
         let mut left = &*self.slots;
         let mut form = Vec::new();
         for question in questions {

@@ -1,0 +1,211 @@
+//! What the workers of a configuration share so that one of them asks the stores for all: queues of
+//! questions and answers, in memory that the master maps before it starts them, and a lock.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, RawFd};
+
+use super::wake::{Waker, opened};
+use crate::store::message::messages;
+use crate::table::Ring;
+
+/// Made before the workers, and used by them alike.
+#[derive(Debug)]
+pub(in super::super) struct Common {
+    memory: NonNull<[AtomicU64]>,
+    /// The memory's, and the lock.
+    file: File,
+    /// Rung for who asks the stores, when something is asked while there is nothing to do.
+    bell: Waker,
+    /// What wakes each worker's event loop.
+    wakers: Vec<Waker>,
+    deciders: usize,
+}
+
+// SAFETY: the memory consists of atomics.
+unsafe impl Send for Common {}
+// SAFETY: as above.
+unsafe impl Sync for Common {}
+
+/// What is known of a decider.
+#[derive(Clone, Copy)]
+pub(super) struct State<'c> {
+    is_down: &'c AtomicU64,
+    is_idle: &'c AtomicU64,
+}
+
+/// Between a worker and who asks for it.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'c> {
+    pub(super) questions: Ring<'c>,
+    pub(super) answers: Ring<'c>,
+    /// What wakes the worker's event loop.
+    pub(super) waker: &'c Waker,
+}
+
+/// Words of a decider's state: a cache line.
+const STATE: usize = 8;
+/// Words of what is asked, and as many of what is answered: 256 KB each, for some thousand requests.
+pub(super) const CAPACITY: usize = 1 << 15;
+const LINE: usize = 2 * Ring::size(CAPACITY);
+
+impl Common {
+    pub(in super::super) fn new(workers: usize, deciders: usize) -> io::Result<Common> {
+        let words = deciders
+            .saturating_mul(STATE)
+            .saturating_add(workers.saturating_mul(LINE));
+        let bytes = words.saturating_mul(size_of::<AtomicU64>());
+        // SAFETY: the name is a C string.
+        let file = opened(unsafe { libc::memfd_create(c"ratelimit".as_ptr(), libc::MFD_CLOEXEC) })?;
+        file.set_len(bytes as u64)?;
+        let wakers = (0..workers).map(|_| Waker::new());
+        let (bell, wakers) = (Waker::new()?, wakers.collect::<io::Result<_>>()?);
+        // SAFETY: new memory, of a file of this size.
+        let start = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let fd = file.as_raw_fd();
+            libc::mmap(
+                core::ptr::null_mut(),
+                bytes,
+                access,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Common {
+            memory: NonNull::slice_from_raw_parts(start, words),
+            file,
+            bell,
+            wakers,
+            deciders,
+        })
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: mapped as long as this lives, all zero at first, and used as atomics only.
+        unsafe { self.memory.as_ref() }
+    }
+
+    /// What is known of a decider; `None` if there is none of this number.
+    pub(super) fn state(&self, decider: usize) -> Option<State<'_>> {
+        let start = decider.checked_mul(STATE)?;
+        let mut words = self.words().get(start..)?.iter();
+        let state = State {
+            is_down: words.next()?,
+            is_idle: words.next()?,
+        };
+        (decider < self.deciders).then_some(state)
+    }
+
+    /// A worker's line; `None` if there is none of this number.
+    pub(super) fn line(&self, worker: usize) -> Option<Line<'_>> {
+        let start = self.deciders.checked_mul(STATE)?;
+        let start = worker.checked_mul(LINE)?.checked_add(start)?;
+        let words = self.words().get(start..)?.get(..LINE)?;
+        let (questions, answers) = words.split_at_checked(Ring::size(CAPACITY))?;
+        Some(Line {
+            questions: Ring::over(questions)?,
+            answers: Ring::over(answers)?,
+            waker: self.wakers.get(worker)?,
+        })
+    }
+
+    /// All of them, in the order of workers.
+    pub(super) fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        (0..self.wakers.len()).filter_map(|worker| self.line(worker))
+    }
+
+    pub(super) fn bell(&self) -> &Waker {
+        &self.bell
+    }
+
+    pub(super) fn deciders(&self) -> usize {
+        self.deciders
+    }
+
+    /// Waits until this process is the one that asks for all, however long that takes: until it gives
+    /// that up, or ends.
+    pub(super) fn lock(&self) -> io::Result<()> {
+        // A lock of the process: the kernel takes it back from one that is killed.
+        set_lock(self.file.as_raw_fd(), libc::F_SETLKW, libc::F_WRLCK)
+    }
+
+    /// Has another process be the one.
+    pub(super) fn unlock(&self) {
+        // It has no reason to fail; and this process is to end.
+        let _ = set_lock(self.file.as_raw_fd(), libc::F_SETLK, libc::F_UNLCK);
+    }
+}
+
+impl Drop for Common {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped so, and nobody uses it any more.
+        unsafe {
+            let bytes = self.memory.len().saturating_mul(size_of::<AtomicU64>());
+            libc::munmap(self.memory.as_ptr().cast(), bytes);
+        }
+    }
+}
+
+impl State<'_> {
+    /// Whether the store did not answer in time, and has not since.
+    pub(super) fn is_down(self) -> bool {
+        self.is_down.load(Relaxed) != 0
+    }
+
+    pub(super) fn set_down(self, is_down: bool) {
+        // Many look at it at all times.
+        if self.is_down() != is_down {
+            self.is_down.store(is_down.into(), Relaxed);
+        }
+    }
+
+    /// From now on, the bell is to be rung for what is asked. What was asked before is there to be read.
+    pub(super) fn rest(self) {
+        self.is_idle.store(1, Relaxed);
+        // Pairs with that in `is_to_be_woken`: either who asks sees it, or what was asked is seen.
+        fence(SeqCst);
+    }
+
+    pub(super) fn work(self) {
+        self.is_idle.store(0, Relaxed);
+    }
+
+    /// Whether the bell is to be rung for what was written: true for one of those who ask.
+    pub(super) fn is_to_be_woken(self) -> bool {
+        fence(SeqCst);
+        self.is_idle.load(Relaxed) != 0 && self.is_idle.swap(0, Relaxed) != 0
+    }
+}
+
+/// Writes messages from the front of `outbox`, as many as have room. Returns how many are left.
+pub(super) fn write_messages(ring: &Ring<'_>, outbox: &mut Vec<u64>) -> usize {
+    // Mostly at once.
+    if ring.write(outbox) {
+        outbox.clear();
+        return 0;
+    }
+    let written = messages(outbox).take_while(|message| ring.write(message));
+    let words: usize = written.map(<[u64]>::len).sum();
+    outbox.drain(..words);
+    messages(outbox).count()
+}
+
+fn set_lock(fd: RawFd, how: libc::c_int, kind: libc::c_int) -> io::Result<()> {
+    // SAFETY: all-zero is a valid lock: of all of the file.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the lock is valid while it is read.
+    match unsafe { libc::fcntl(fd, how, &raw const lock) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

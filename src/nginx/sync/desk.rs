@@ -1,0 +1,114 @@
+//! Where a worker's event loop asks stores about requests: whoever asks them for all workers reads it
+//! there, and leaves the answers.
+
+use core::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use super::common::{CAPACITY, Common, Line, State, write_messages};
+use super::wake::Waker;
+use crate::store::decision::{Few, Question};
+use crate::store::message::{Reply, messages, reply, write_ask};
+
+/// A worker's end.
+pub(super) struct Desk {
+    common: Arc<Common>,
+    worker: usize,
+    /// The messages that are not sent yet, how many they are, and the deciders that are asked.
+    outbox: RefCell<Vec<u64>>,
+    unsent: Cell<usize>,
+    asked: RefCell<Few<usize>>,
+}
+
+impl Desk {
+    /// That of a worker; `None` if it has none.
+    pub(super) fn new(common: Arc<Common>, worker: usize) -> Option<Desk> {
+        let desk = Desk {
+            common,
+            worker,
+            outbox: RefCell::default(),
+            unsent: Cell::default(),
+            asked: RefCell::default(),
+        };
+        desk.line().is_some().then_some(desk)
+    }
+
+    fn line(&self) -> Option<Line<'_>> {
+        self.common.line(self.worker)
+    }
+
+    /// What wakes this worker's event loop when there are answers.
+    pub(super) fn waker(&self) -> Option<Waker> {
+        self.line().map(|it| it.waker.clone())
+    }
+
+    /// Asks with the next [`Desk::send`], as [`Ask`](crate::store::message::Ask) says. Returns whether
+    /// it can be asked.
+    pub(super) fn ask(
+        &self,
+        decider: usize,
+        id: Option<u64>,
+        deadline: u64,
+        question: &Question,
+    ) -> bool {
+        let mut outbox = self.outbox.borrow_mut();
+        let start = outbox.len();
+        write_ask(&mut outbox, decider, id, deadline, question);
+        if outbox.len().saturating_sub(start) > CAPACITY {
+            outbox.truncate(start);
+            return false;
+        }
+        self.unsent.set(self.unsent.get().saturating_add(1));
+        let mut asked = self.asked.borrow_mut();
+        if !asked.contains(&decider) {
+            asked.push(decider);
+        }
+        true
+    }
+
+    /// How many questions were not sent yet.
+    pub(super) fn unsent(&self) -> usize {
+        self.unsent.get()
+    }
+
+    /// Sends what was asked since the last time. What has no room is left for the next.
+    pub(super) fn send(&self) {
+        let mut outbox = self.outbox.borrow_mut();
+        let Some(line) = self.line().filter(|_| !outbox.is_empty()) else {
+            return;
+        };
+        self.unsent
+            .set(write_messages(&line.questions, &mut outbox));
+        let mut asked = self.asked.borrow_mut();
+        let mut states = asked.iter().filter_map(|it| self.common.state(*it));
+        // Whoever is woken for one sees to all.
+        if states.any(State::is_to_be_woken) {
+            self.common.bell().wake();
+        }
+        if outbox.is_empty() {
+            asked.clear();
+        }
+    }
+
+    /// Whether the store did not answer in time, and has not since.
+    pub(super) fn is_down(&self, decider: usize) -> bool {
+        self.common.state(decider).is_none_or(|it| it.is_down())
+    }
+
+    /// Notes that the store did not answer in time.
+    pub(super) fn set_down(&self, decider: usize) {
+        if let Some(state) = self.common.state(decider) {
+            state.set_down(true);
+            // What comes of it tells whether it is so.
+            self.ask(decider, None, 0, &Question::nothing());
+        }
+    }
+
+    /// What was answered since the last look.
+    pub(super) fn replies(&self) -> Vec<Reply> {
+        let mut words = Vec::new();
+        if let Some(line) = self.line() {
+            line.answers.read(&mut words);
+        }
+        messages(&words).filter_map(reply).collect()
+    }
+}

@@ -1,0 +1,373 @@
+//! Questions and answers as messages of words, as the processes of a node tell them to each other.
+//!
+//! All processes are of one build: nothing here is stored, or sent to another node. A message begins
+//! with its length, so that several can follow each other.
+
+use std::sync::Arc;
+
+use super::decision::{Answer, AskedCounter, AskedLimit, Few, Question};
+use super::strategy::Shard;
+use crate::policy::hits::Hits;
+use crate::policy::window::{Counts, WindowSize, WindowType};
+
+/// A question on its way to who asks the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The number of the decider.
+    pub decider: usize,
+    /// The number of the request; `None`: nobody waits for the answer.
+    pub id: Option<u64>,
+    /// When nobody waits any more: milliseconds of the system's monotonic clock.
+    pub deadline: u64,
+    /// What is asked.
+    pub question: Question,
+}
+
+/// What is said about a request on its way back: the number of the request, and the answer; `None`: the
+/// store has failed.
+pub type Reply = (u64, Option<Answer>);
+
+/// Adds to `words` the message that asks `question`, as [`Ask`] says.
+pub fn write_ask(
+    words: &mut Vec<u64>,
+    decider: usize,
+    id: Option<u64>,
+    deadline: u64,
+    question: &Question,
+) {
+    let Question {
+        counts_rejected,
+        counters,
+        limits,
+    } = question;
+    message(words, |words| {
+        words.extend([
+            decider as u64,
+            id.is_some().into(),
+            id.unwrap_or(0),
+            deadline,
+            u64::from(*counts_rejected),
+            counters.len() as u64,
+            limits.len() as u64,
+        ]);
+        for counter in counters {
+            words.extend([
+                counter.shard.number.into(),
+                counter.size.millis(),
+                counter.cost.thousandths().cast_unsigned(),
+            ]);
+            write_bytes(words, counter.shard.namespace.as_bytes());
+            write_bytes(words, &counter.key);
+        }
+        for limit in limits {
+            let window_type = match limit.window_type {
+                WindowType::Fixed => FIXED,
+                WindowType::Sliding => SLIDING,
+            };
+            words.extend([
+                limit.counter as u64,
+                window_type,
+                limit.hits.thousandths().cast_unsigned(),
+                limit.cost.thousandths().cast_unsigned(),
+            ]);
+        }
+    });
+}
+
+const FIXED: u64 = 0;
+const SLIDING: u64 = 1;
+
+/// Adds to `words` the message that says `reply`.
+pub fn write_reply(words: &mut Vec<u64>, (id, answer): &Reply) {
+    message(words, |words| {
+        words.extend([*id, answer.is_some().into()]);
+        let Some(Answer { admitted, counts }) = answer else {
+            return;
+        };
+        words.extend([admitted.len() as u64, counts.len() as u64]);
+        words.extend(admitted.iter().map(|it| u64::from(*it)));
+        for counts in counts {
+            words.extend([
+                counts.window,
+                counts.current.thousandths().cast_unsigned(),
+                counts.previous.thousandths().cast_unsigned(),
+                counts.elapsed,
+            ]);
+        }
+    });
+}
+
+/// Adds what `write` adds, and before it the length of that.
+fn message(words: &mut Vec<u64>, write: impl FnOnce(&mut Vec<u64>)) {
+    let start = words.len();
+    words.push(0);
+    write(words);
+    let length = words.len().saturating_sub(start).saturating_sub(1);
+    if let Some(first) = words.get_mut(start) {
+        *first = length as u64;
+    }
+}
+
+/// The length, and eight bytes in each word.
+fn write_bytes(words: &mut Vec<u64>, bytes: &[u8]) {
+    words.push(bytes.len() as u64);
+    words.extend(bytes.chunks(8).map(|bytes| {
+        let mut word = [0; 8];
+        for (place, byte) in word.iter_mut().zip(bytes) {
+            *place = *byte;
+        }
+        u64::from_le_bytes(word)
+    }));
+}
+
+/// The messages in `words`, each with its length, as long as they are whole.
+pub fn messages(words: &[u64]) -> impl Iterator<Item = &[u64]> {
+    let mut left = words;
+    core::iter::from_fn(move || {
+        let length = usize::try_from(*left.first()?).ok()?;
+        let (message, others) = left.split_at_checked(length.checked_add(1)?)?;
+        left = others;
+        Some(message)
+    })
+}
+
+/// Reads messages.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The names of namespaces, which are few.
+    namespaces: Vec<Arc<str>>,
+    bytes: Vec<u8>,
+}
+
+impl Reader {
+    /// What a message asks; `None` if it is none that [`write_ask`] wrote.
+    pub fn ask(&mut self, message: &[u64]) -> Option<Ask> {
+        let mut words = Words(message);
+        words.next()?;
+        let [
+            decider,
+            has_id,
+            id,
+            deadline,
+            counts_rejected,
+            counters,
+            limits,
+        ] = words.take()?;
+        let counters = (0..counters).map(|_| self.counter(&mut words));
+        let counters = counters.collect::<Option<_>>()?;
+        let limits = (0..limits).map(|_| limit(&mut words));
+        Some(Ask {
+            decider: usize::try_from(decider).ok()?,
+            id: (has_id != 0).then_some(id),
+            deadline,
+            question: Question {
+                counts_rejected: counts_rejected != 0,
+                counters,
+                limits: limits.collect::<Option<_>>()?,
+            },
+        })
+    }
+
+    fn counter(&mut self, words: &mut Words<'_>) -> Option<AskedCounter> {
+        let [shard, size, cost] = words.take()?;
+        let namespace = words.bytes(&mut self.bytes)?;
+        let mut known = self.namespaces.iter();
+        let namespace = match known.find(|it| it.as_bytes() == namespace) {
+            Some(known) => known.clone(),
+            None => {
+                let new: Arc<str> = str::from_utf8(namespace).ok()?.into();
+                self.namespaces.push(new.clone());
+                new
+            }
+        };
+        Some(AskedCounter {
+            shard: Shard {
+                namespace,
+                number: u16::try_from(shard).ok()?,
+            },
+            key: words.bytes(&mut self.bytes)?.into(),
+            size: WindowSize::from_millis(size)?,
+            cost: hits(cost),
+        })
+    }
+}
+
+/// What a message says about a request; `None` if it is none that [`write_reply`] wrote.
+pub fn reply(message: &[u64]) -> Option<Reply> {
+    let mut words = Words(message);
+    words.next()?;
+    let [id, is_answer] = words.take()?;
+    if is_answer == 0 {
+        return Some((id, None));
+    }
+    let [admitted, counts] = words.take()?;
+    let admitted: Option<Few<bool>> = (0..admitted).map(|_| Some(words.next()? != 0)).collect();
+    let counts = (0..counts).map(|_| {
+        let [window, current, previous, elapsed] = words.take()?;
+        Some(Counts {
+            window,
+            current: hits(current),
+            previous: hits(previous),
+            elapsed,
+        })
+    });
+    let answer = Answer {
+        counts: counts.collect::<Option<_>>()?,
+        admitted: admitted?,
+    };
+    Some((id, Some(answer)))
+}
+
+fn limit(words: &mut Words<'_>) -> Option<AskedLimit> {
+    let [counter, window_type, limit, cost] = words.take()?;
+    Some(AskedLimit {
+        counter: usize::try_from(counter).ok()?,
+        window_type: match window_type {
+            FIXED => WindowType::Fixed,
+            SLIDING => WindowType::Sliding,
+            _ => return None,
+        },
+        hits: hits(limit),
+        cost: hits(cost),
+    })
+}
+
+fn hits(thousandths: u64) -> Hits {
+    Hits::from_thousandths(thousandths.cast_signed())
+}
+
+/// The words of a message that were not read yet.
+struct Words<'w>(&'w [u64]);
+
+impl Words<'_> {
+    fn next(&mut self) -> Option<u64> {
+        self.take().map(|[word]: [u64; 1]| word)
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u64; N]> {
+        let (first, others) = self.0.split_first_chunk()?;
+        self.0 = others;
+        Some(*first)
+    }
+
+    /// Bytes, in a place for them.
+    fn bytes<'b>(&mut self, place: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+        let length = usize::try_from(self.next()?).ok()?;
+        let (words, others) = self.0.split_at_checked(length.div_ceil(8))?;
+        self.0 = others;
+        place.clear();
+        place.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        place.get(..length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+
+    fn counter(namespace: &str, key: &[u8], cost: i64) -> AskedCounter {
+        AskedCounter {
+            shard: Shard {
+                namespace: namespace.into(),
+                number: 513,
+            },
+            key: key.into(),
+            size: WindowSize::from_millis(60_000).unwrap(),
+            cost: Hits::from_thousandths(cost),
+        }
+    }
+
+    fn limit(counter: usize, window_type: WindowType) -> AskedLimit {
+        AskedLimit {
+            counter,
+            window_type,
+            hits: Hits::from_thousandths(i64::MAX),
+            cost: Hits::from_thousandths(1500),
+        }
+    }
+
+    fn asks() -> Vec<Ask> {
+        let ask = Ask {
+            decider: 0,
+            id: None,
+            deadline: 0,
+            question: Question::nothing(),
+        };
+        let long = [b'x'; 65_535];
+        let question = Question {
+            counts_rejected: true,
+            counters: smallvec![
+                counter("default", b"k", -1000),
+                counter("ü", b"12345678", i64::MAX),
+                counter("default", &long, 0),
+            ],
+            limits: smallvec![limit(2, WindowType::Sliding), limit(0, WindowType::Fixed)],
+        };
+        let mut asks = vec![ask.clone()];
+        asks.extend([(7, 0), (usize::MAX, u64::MAX)].map(|(decider, id)| Ask {
+            decider,
+            id: Some(id),
+            deadline: u64::MAX,
+            question: question.clone(),
+        }));
+        asks.push(ask);
+        asks
+    }
+
+    fn words_of(asks: &[Ask]) -> Vec<u64> {
+        let mut words = Vec::new();
+        for ask in asks {
+            write_ask(&mut words, ask.decider, ask.id, ask.deadline, &ask.question);
+        }
+        words
+    }
+
+    #[test]
+    fn questions_are_read_as_they_were_written() {
+        let (asks, mut reader) = (asks(), Reader::default());
+        let words = words_of(&asks);
+        let read: Option<Vec<Ask>> = messages(&words).map(|it| reader.ask(it)).collect();
+        assert_eq!(read.unwrap(), asks);
+        assert_eq!(reader.namespaces.len(), 2);
+    }
+
+    #[test]
+    fn answers_are_read_as_they_were_written() {
+        let counts = |window| Counts {
+            window,
+            current: Hits::from_thousandths(-1),
+            previous: Hits::from_thousandths(i64::MAX),
+            elapsed: 59_999,
+        };
+        let answer = Answer {
+            admitted: smallvec![true, false, true],
+            counts: smallvec![counts(1), counts(u64::MAX)],
+        };
+        let nothing = Answer {
+            admitted: smallvec![],
+            counts: smallvec![],
+        };
+        let replies = [(1, Some(answer)), (u64::MAX, None), (3, Some(nothing))];
+        let mut words = Vec::new();
+        for reply in &replies {
+            write_reply(&mut words, reply);
+        }
+        let read: Option<Vec<Reply>> = messages(&words).map(reply).collect();
+        assert_eq!(read.unwrap(), replies);
+    }
+
+    #[test]
+    fn what_is_not_whole_is_not_read() {
+        let (words, mut reader) = (words_of(&asks()), Reader::default());
+        for message in messages(&words) {
+            let end = message.len();
+            for cut in (0..end.min(99)).chain(end - 7..end) {
+                let cut = &message[..cut];
+                assert!(reader.ask(cut).is_none());
+                assert!(messages(cut).next().is_none());
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! A queue in shared memory, from one process that writes to one that reads: neither ever waits, and
+//! either may be killed at any instruction and replaced by another.
+//!
+//! What is written can be read once it is published as a whole, by one store. Positions only grow.
+
+use super::atomic::{AtomicU64, Ordering};
+
+/// A queue of messages, which are words. One process at a time writes, and one reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring<'m> {
+    /// How many words were read ever.
+    head: &'m AtomicU64,
+    /// How many were written.
+    tail: &'m AtomicU64,
+    words: &'m [AtomicU64],
+}
+
+/// Words of a cache line: the two positions are written by different processes.
+const LINE: usize = 8;
+
+impl<'m> Ring<'m> {
+    /// How many words of memory a ring takes that holds `capacity`.
+    pub const fn size(capacity: usize) -> usize {
+        capacity.saturating_add(2 * LINE)
+    }
+
+    /// The ring in this memory, which was all zero when the first process called this; `None` if it is
+    /// too small for one.
+    pub fn over(memory: &'m [AtomicU64]) -> Option<Ring<'m>> {
+        let (positions, words) = memory.split_at_checked(2 * LINE)?;
+        (!words.is_empty()).then_some(())?;
+        Some(Ring {
+            head: positions.first()?,
+            tail: positions.get(LINE)?,
+            words,
+        })
+    }
+
+    /// Writes all of `words`, or nothing if there is no room for them; returns whether it did.
+    pub fn write(&self, words: &[u64]) -> bool {
+        let tail = self.tail.load(Ordering::Relaxed);
+        // Pairs with the store in `read`: what was there has been read.
+        let unread = tail.wrapping_sub(self.head.load(Ordering::Acquire));
+        let left = (self.words.len() as u64).saturating_sub(unread);
+        let count = words.len() as u64;
+        if left < count {
+            return false;
+        }
+        let (first, second) = self.places(tail, words.len());
+        let (start, end) = words.split_at_checked(first.len()).unwrap_or((words, &[]));
+        for (places, words) in [(first, start), (second, end)] {
+            for (place, word) in places.iter().zip(words) {
+                place.store(*word, Ordering::Relaxed);
+            }
+        }
+        self.tail.store(tail.wrapping_add(count), Ordering::Release);
+        true
+    }
+
+    /// Takes all that was written since the last time, and adds it to `words`.
+    pub fn read(&self, words: &mut Vec<u64>) {
+        let head = self.head.load(Ordering::Relaxed);
+        let tail = self.tail.load(Ordering::Acquire);
+        let unread = usize::try_from(tail.wrapping_sub(head)).unwrap_or(usize::MAX);
+        let (first, second) = self.places(head, unread);
+        for places in [first, second] {
+            words.extend(places.iter().map(|place| place.load(Ordering::Relaxed)));
+        }
+        if unread > 0 {
+            self.head.store(tail, Ordering::Release);
+        }
+    }
+
+    /// Whether all that was written was read.
+    pub fn is_empty(&self) -> bool {
+        self.head.load(Ordering::Relaxed) == self.tail.load(Ordering::Relaxed)
+    }
+
+    /// So many places from a position on, at most all: those up to the end, and those from the start on.
+    fn places(&self, position: u64, count: usize) -> (&'m [AtomicU64], &'m [AtomicU64]) {
+        let start = position.checked_rem(self.words.len() as u64).unwrap_or(0);
+        let (before, after) = self.words.split_at(start as usize);
+        let first = after.len().min(count);
+        let second = before.len().min(count.saturating_sub(first));
+        (after.split_at(first).0, before.split_at(second).0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn memory(capacity: usize) -> Vec<AtomicU64> {
+        (0..Ring::size(capacity))
+            .map(|_| AtomicU64::new(0))
+            .collect()
+    }
+
+    fn read(ring: &Ring<'_>) -> Vec<u64> {
+        let mut words = Vec::new();
+        ring.read(&mut words);
+        words
+    }
+
+    #[test]
+    fn what_is_written_is_read_once_and_in_order() {
+        let memory = memory(5);
+        let ring = Ring::over(&memory).unwrap();
+        assert!(read(&ring).is_empty());
+        let mut next = 0;
+        // Each time from another place on, and around the end.
+        for count in [3, 5, 1, 0, 4, 5, 2] {
+            let words: Vec<u64> = (next..next + count).collect();
+            next += count;
+            assert!(ring.write(&words));
+            assert_eq!(ring.is_empty(), words.is_empty());
+            assert_eq!(read(&ring), words);
+            assert!(ring.is_empty() && read(&ring).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_written_at_all() {
+        let memory = memory(5);
+        let ring = Ring::over(&memory).unwrap();
+        assert!(ring.write(&[1, 2, 3]));
+        assert!(!ring.write(&[4, 5, 6]));
+        assert!(ring.write(&[7, 8]));
+        assert!(!ring.write(&[9]));
+        assert_eq!(read(&ring), [1, 2, 3, 7, 8]);
+        assert!(ring.write(&[4, 5, 6]));
+        assert_eq!(read(&ring), [4, 5, 6]);
+        assert!(!ring.write(&[0; 6]));
+    }
+
+    #[test]
+    fn memory_that_is_too_small_is_no_ring() {
+        let memory = memory(1);
+        assert!(Ring::over(&memory).is_some());
+        assert!(Ring::over(&memory[1..]).is_none());
+        assert!(Ring::over(&memory[..3]).is_none());
+    }
+}
