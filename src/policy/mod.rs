@@ -7,4 +7,5 @@ pub mod key;
 pub mod limit;
 pub mod namespace;
 pub mod options;
+pub mod query;
 pub mod window;

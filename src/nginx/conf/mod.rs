@@ -1,7 +1,7 @@
 //! The configuration of `http`: zones, stores and namespaces, and how they find each other.
 //!
 //! - [`directives`], [`blocks`], [`ratelimit`]: what each directive makes of its words
-//! - [`text`]: text and variables
+//! - [`text`], [`variable`]: text and variables
 //! - [`status`]: what is told of it all
 //! - [`location`], [`rules`]: the configuration of a location, and the rules in it
 
@@ -12,6 +12,7 @@ mod ratelimit;
 mod rules;
 mod status;
 mod text;
+mod variable;
 
 use core::fmt;
 use core::time::Duration;

@@ -5,18 +5,17 @@ use core::ptr;
 
 use nginx_sys::{
     NGX_OK, ngx_conf_t, ngx_http_compile_complex_value, ngx_http_compile_complex_value_t,
-    ngx_http_complex_value, ngx_http_complex_value_t, ngx_http_get_flushed_variable,
-    ngx_http_get_variable_index, ngx_http_request_t, ngx_int_t, ngx_str_t, ngx_uint_t,
-    ngx_variable_value_t,
+    ngx_http_complex_value, ngx_http_complex_value_t, ngx_http_request_t, ngx_int_t, ngx_str_t,
 };
 
 use super::directives::{Failure, Word};
+use super::variable::Variable;
 use crate::policy::hits::{Hits, ParseHitsError};
 
 /// Text and variables, evaluated for each request.
 pub(in super::super) enum Text {
-    /// A single variable, by its index: what most keys are, at a fraction of the cost.
-    Variable(ngx_uint_t),
+    /// A single variable: what most keys are, at a fraction of the cost.
+    Variable(Variable),
     /// Anything else.
     Complex(ngx_http_complex_value_t),
 }
@@ -49,13 +48,8 @@ impl Text {
         let name = text.0.strip_prefix(b"$").unwrap_or_default();
         // Captures ($1) are for the compiler of complex values.
         if name.first().is_some_and(|byte| !byte.is_ascii_digit()) && name.iter().all(is_in_name) {
-            let mut name = str_of(name);
-            // SAFETY: nginx reads the configuration; it keeps no reference to `name` itself.
-            let index = unsafe { ngx_http_get_variable_index(cf, &mut name) };
-            return match ngx_uint_t::try_from(index) {
-                Ok(index) => Ok(Text::Variable(index)),
-                Err(_) => Err(Failure::Logged),
-            };
+            let variable = Variable::named(cf, name).ok_or(Failure::Logged)?;
+            return Ok(Text::Variable(variable));
         }
 
         let mut value = str_of(text.0);
@@ -82,18 +76,12 @@ impl Text {
         request: *mut ngx_http_request_t,
     ) -> Result<&'static [u8], EvaluationError> {
         match self {
-            Text::Variable(index) => {
-                // SAFETY: `request` is alive, and the index is of this configuration.
-                let value = unsafe { ngx_http_get_flushed_variable(request, *index).as_ref() };
-                match value {
-                    Some(value) => Ok(value_bytes(value)),
-                    None => Err(EvaluationError),
-                }
-            }
+            Text::Variable(variable) => variable.evaluate(request).ok_or(EvaluationError),
             Text::Complex(complex) => {
                 let mut value = ngx_str_t::empty();
                 let complex = ptr::from_ref(complex).cast_mut();
-                // SAFETY: as above; nginx does not change a complex value when it evaluates it.
+                // SAFETY: `request` is alive; nginx does not change a complex value when it
+                // evaluates it.
                 let status = unsafe { ngx_http_complex_value(request, complex, &mut value) };
                 if status == NGX_OK as ngx_int_t {
                     // SAFETY: the value is in the request's pool.
@@ -205,29 +193,4 @@ pub(in super::super) unsafe fn bytes(text: &ngx_str_t) -> &'static [u8] {
     }
     // SAFETY: a string of nginx's that is not empty points to so many bytes.
     unsafe { core::slice::from_raw_parts(text.data, text.len) }
-}
-
-/// The bytes of a variable's value; none if it was not found.
-///
-/// The generated accessors of these bit fields look at one bit after the other: 100 instructions
-/// for what is two here.
-#[inline]
-fn value_bytes(value: &'static ngx_variable_value_t) -> &'static [u8] {
-    /// `unsigned len:28, valid:1, no_cacheable:1, not_found:1, escape:1`
-    const LEN: u32 = (1 << 28) - 1;
-    const NOT_FOUND: u32 = 1 << 30;
-    const {
-        assert!(
-            cfg!(target_endian = "little"),
-            "bit fields start at the lowest bit"
-        )
-    };
-
-    // SAFETY: the structure starts with an `unsigned` that holds the bit fields.
-    let bits = unsafe { ptr::from_ref(value).cast::<u32>().read() };
-    if bits & NOT_FOUND != 0 || bits & LEN == 0 {
-        return &[];
-    }
-    // SAFETY: a value that is found points to so many bytes.
-    unsafe { core::slice::from_raw_parts(value.data, (bits & LEN) as usize) }
 }

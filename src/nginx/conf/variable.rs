@@ -1,0 +1,139 @@
+//! A variable of nginx's, and its value for a request: found without nginx where it is cached, or is
+//! an argument.
+
+use core::ptr;
+use std::cell::OnceCell;
+
+use nginx_sys::{
+    ngx_array_t, ngx_conf_t, ngx_http_get_flushed_variable, ngx_http_get_variable_index,
+    ngx_http_request_t, ngx_http_variable_t, ngx_uint_t, ngx_variable_value_t,
+};
+use ngx::http::{HttpModuleMainConf as _, NgxHttpCoreModule};
+
+use super::text::{bytes, str_of};
+use crate::policy::query::argument;
+
+/// A variable of the configuration.
+pub(in super::super) struct Variable {
+    index: ngx_uint_t,
+    /// The argument that it is, if it is one; empty if it is none. Set by the first request.
+    argument: OnceCell<&'static [u8]>,
+}
+
+impl Variable {
+    /// The variable `name`. `None`: no memory; nginx has logged it.
+    pub(super) fn named(cf: &mut ngx_conf_t, name: &'static [u8]) -> Option<Variable> {
+        let mut name = str_of(name);
+        // SAFETY: nginx reads the configuration; it keeps no reference to `name` itself.
+        let index = unsafe { ngx_http_get_variable_index(cf, &mut name) };
+        Some(Variable {
+            index: ngx_uint_t::try_from(index).ok()?,
+            argument: OnceCell::new(),
+        })
+    }
+
+    /// The value for `request`, as `ngx_http_get_flushed_variable` has it; it lives as long as the
+    /// request. `None`: no memory, or a cycle; nginx has logged it.
+    #[inline]
+    pub(super) fn evaluate(&self, request: *mut ngx_http_request_t) -> Option<&'static [u8]> {
+        // SAFETY: a request that has not ended has values for all variables of its configuration.
+        let value = unsafe { &*(*request).variables.add(self.index) };
+        let bits = Bits::of(value);
+        if bits.is_cached() {
+            return Some(bits.value(value));
+        }
+        let name = *self
+            .argument
+            .get_or_init(|| argument_of(request, self.index));
+        if !name.is_empty() {
+            // SAFETY: as above; its arguments live as long.
+            let query = unsafe { bytes(&(*request).args) };
+            return Some(argument(query, name).unwrap_or_default());
+        }
+        // SAFETY: as above.
+        let value = unsafe { ngx_http_get_flushed_variable(request, self.index).as_ref() }?;
+        Some(Bits::of(value).value(value))
+    }
+}
+
+/// The name of the argument that nginx looks up for variable number `index` where that has no
+/// cached value; empty if it does something else. With `map`, `geo` and others a configuration may
+/// give any meaning to a variable. One that is named `arg_...` and has none of those (or but a
+/// `set`, which caches a value) is evaluated by the handler of that prefix.
+#[cold]
+fn argument_of(request: *mut ngx_http_request_t, index: ngx_uint_t) -> &'static [u8] {
+    const PREFIX: &[u8] = b"arg_";
+    let find = || {
+        // SAFETY: a request that has not ended has the configuration of its cycle, which lives
+        // longer; and so do its variables, of which both arrays are.
+        let (all, prefixes) = unsafe {
+            let core = NgxHttpCoreModule::main_conf(&*request)?;
+            (
+                variables(&core.variables),
+                variables(&core.prefix_variables),
+            )
+        };
+        let variable = all.get(index)?;
+        // SAFETY: names are in the cycle's pool.
+        let name_of = |variable: &ngx_http_variable_t| unsafe { bytes(&variable.name) };
+        let arguments = prefixes.iter().find(|it| name_of(it) == PREFIX)?;
+        let is_argument = ptr::fn_addr_eq(variable.get_handler?, arguments.get_handler?);
+        name_of(variable)
+            .strip_prefix(PREFIX)
+            .filter(|_| is_argument)
+    };
+    find().unwrap_or_default()
+}
+
+/// # Safety
+///
+/// The array is one of variables, and lives as long as the result is used.
+unsafe fn variables(array: &ngx_array_t) -> &'static [ngx_http_variable_t] {
+    if array.nelts == 0 {
+        return &[];
+    }
+    // SAFETY: an array of nginx's that is not empty has so many elements.
+    unsafe { core::slice::from_raw_parts(array.elts.cast(), array.nelts) }
+}
+
+/// The bit fields of a variable's value: `unsigned len:28, valid:1, no_cacheable:1, not_found:1,
+/// escape:1`.
+///
+/// The generated accessors look at one bit after the other: 100 instructions for what is two here.
+#[derive(Clone, Copy)]
+struct Bits(u32);
+
+impl Bits {
+    const LEN: u32 = (1 << 28) - 1;
+    const VALID: u32 = 1 << 28;
+    const NO_CACHEABLE: u32 = 1 << 29;
+    const NOT_FOUND: u32 = 1 << 30;
+
+    #[inline]
+    fn of(value: &ngx_variable_value_t) -> Bits {
+        const {
+            assert!(
+                cfg!(target_endian = "little"),
+                "bit fields start at the lowest bit"
+            )
+        };
+        // SAFETY: the structure starts with an `unsigned` that holds the bit fields.
+        Bits(unsafe { ptr::from_ref(value).cast::<u32>().read() })
+    }
+
+    /// Whether the value was evaluated, and is to be used again.
+    #[inline]
+    fn is_cached(self) -> bool {
+        self.0 & (Self::VALID | Self::NOT_FOUND) != 0 && self.0 & Self::NO_CACHEABLE == 0
+    }
+
+    /// The bytes of `value`, whose bits these are; none if it was not found.
+    #[inline]
+    fn value(self, value: &ngx_variable_value_t) -> &'static [u8] {
+        if self.0 & Self::NOT_FOUND != 0 || self.0 & Self::LEN == 0 {
+            return &[];
+        }
+        // SAFETY: a value that is found points to so many bytes, which live as long as the request.
+        unsafe { core::slice::from_raw_parts(value.data, (self.0 & Self::LEN) as usize) }
+    }
+}
