@@ -136,9 +136,9 @@ __DATA__
 >>> part.txt
 part
 --- request eval
-["GET /page.txt?k=b", "GET /part.txt?k=b", "GET /part.txt?k=a"]
+["GET /part.txt?k=c", "GET /page.txt?k=b", "GET /part.txt?k=b", "GET /part.txt?k=a"]
 --- error_code eval
-[200, 200, 429]
+[200, 200, 200, 429]
 
 
 

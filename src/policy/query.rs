@@ -21,7 +21,10 @@ pub fn argument<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
 fn after_name<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
     let (start, rest) = query.split_at_checked(name.len())?;
     let value = rest.strip_prefix(b"=")?;
-    start.eq_ignore_ascii_case(name).then_some(value)
+    // Names are short: one byte after the other.
+    let mut pairs = start.iter().zip(name);
+    let is_named = pairs.all(|(one, other)| one.eq_ignore_ascii_case(other));
+    is_named.then_some(value)
 }
 
 #[inline]

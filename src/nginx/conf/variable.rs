@@ -42,30 +42,41 @@ impl Variable {
         if bits.is_cached() {
             return Some(bits.value(value));
         }
-        let name = *self
-            .argument
-            .get_or_init(|| argument_of(request, self.index));
-        if !name.is_empty() {
-            // SAFETY: as above; its arguments live as long.
-            let query = unsafe { bytes(&(*request).args) };
-            return Some(argument(query, name).unwrap_or_default());
+        match self.argument.get() {
+            Some(name) if !name.is_empty() => {
+                // SAFETY: as above; its arguments live as long.
+                let query = unsafe { bytes(&(*request).args) };
+                Some(argument(query, name).unwrap_or_default())
+            }
+            _ => self.evaluate_by_nginx(request),
         }
-        // SAFETY: as above.
+    }
+
+    /// [`Variable::evaluate`] where nginx has to; finds out whether it will have to again.
+    // Not inlined: then what finds an argument need not save registers.
+    #[inline(never)]
+    fn evaluate_by_nginx(&self, request: *mut ngx_http_request_t) -> Option<&'static [u8]> {
+        self.argument
+            .get_or_init(|| argument_of(request, self.index));
+        // SAFETY: `request` is alive, and the index is of its configuration.
         let value = unsafe { ngx_http_get_flushed_variable(request, self.index).as_ref() }?;
         Some(Bits::of(value).value(value))
     }
 }
 
 /// The name of the argument that nginx looks up for variable number `index` where that has no
-/// cached value; empty if it does something else. With `map`, `geo` and others a configuration may
-/// give any meaning to a variable. One that is named `arg_...` and has none of those (or but a
-/// `set`, which caches a value) is evaluated by the handler of that prefix.
+/// cached value; empty if it does something else.
+///
+/// A configuration can give a variable another meaning, whatever its name: by `map`, `geo`, a
+/// capture. nginx knows all of those when the configuration is complete, and only then gives the
+/// handler of the prefix `arg_` to the variables that have none. (`set` leaves them that handler: it
+/// caches a value.)
 #[cold]
 fn argument_of(request: *mut ngx_http_request_t, index: ngx_uint_t) -> &'static [u8] {
     const PREFIX: &[u8] = b"arg_";
     let find = || {
         // SAFETY: a request that has not ended has the configuration of its cycle, which lives
-        // longer; and so do its variables, of which both arrays are.
+        // longer, as do both arrays, which are of variables.
         let (all, prefixes) = unsafe {
             let core = NgxHttpCoreModule::main_conf(&*request)?;
             (
