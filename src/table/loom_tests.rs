@@ -80,13 +80,13 @@ fn key(n: u64) -> Key<'static> {
 
 impl Fixture {
     fn add(&self, key: Key<'_>, at: u64) -> Counted<'static> {
-        self.table.add(
-            &self.counter,
-            key,
-            &At(at),
-            Hits::ONE,
-            Admission::Unconditional,
-        )
+        self.add_if(key, at, Admission::Unconditional)
+    }
+
+    fn add_if(&self, key: Key<'_>, at: u64, admission: Admission) -> Counted<'static> {
+        let clock = At(at);
+        self.table
+            .add(&self.counter, key, &clock, Hits::ONE, admission)
     }
 
     fn counts(&self, key: Key<'_>, at: u64) -> (i64, i64) {
@@ -232,20 +232,40 @@ fn a_hit_at_the_end_of_a_window_is_in_one_of_the_two() {
 
 #[test]
 fn a_hit_of_a_key_that_is_being_evicted_is_not_counted_for_another() {
-    explore(1, || {
+    let within = Admission::Within(Hits::MAX, WindowType::Sliding);
+    for admission in [Admission::Unconditional, within] {
+        explore(1, move || {
+            let fixture = fixture();
+            for n in 0..2 * WAYS as u64 {
+                fixture.add(key(10 + n), T);
+            }
+            let (old, new) = both(
+                move || {
+                    let counted = fixture.add_if(key(10), T, admission);
+                    counted.counts.current.whole()
+                },
+                move || fixture.add(key(1), T).counts.current.whole(),
+            );
+            // Counted before the eviction, or anew after it.
+            assert!(old == 2 || old == 1, "{old}");
+            assert_eq!(new, 1);
+            assert!(fixture.counts(key(1), T).0 <= 1);
+            assert!(fixture.cells_of(key(1)) <= 1 && fixture.cells_of(key(10)) <= 1);
+        });
+    }
+}
+
+#[test]
+fn three_hits_of_two_processes_within_a_limit_are_three() {
+    explore(3, || {
         let fixture = fixture();
-        for n in 0..2 * WAYS as u64 {
-            fixture.add(key(10 + n), T);
-        }
-        let (old, new) = both(
-            move || fixture.add(key(10), T).counts.current.whole(),
-            move || fixture.add(key(1), T).counts.current.whole(),
+        let within = Admission::Within(Hits::MAX, WindowType::Sliding);
+        fixture.add(key(1), T);
+        both(
+            move || fixture.add_if(key(1), T, within),
+            move || [(); 2].map(|()| fixture.add_if(key(1), T, within)),
         );
-        // Counted before the eviction, or anew after it.
-        assert!(old == 2 || old == 1, "{old}");
-        assert_eq!(new, 1);
-        assert!(fixture.counts(key(1), T).0 <= 1);
-        assert!(fixture.cells_of(key(1)) <= 1 && fixture.cells_of(key(10)) <= 1);
+        assert_eq!(fixture.counts(key(1), T), (4, 0));
     });
 }
 
