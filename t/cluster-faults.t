@@ -283,6 +283,17 @@ subtest 'the worker that syncs is killed during its push' => sub {
 };
 
 for my $signal (qw(QUIT TERM)) {
+    subtest "$signal, and an answer is cut off" => sub {
+        begin(sync_rate => '10s', workers => 1);
+        eventually(sub { defined $redis->cli(HGET => '{rl:api:0}', 'epoch') }, 1, 'the first sync');
+        # More than is pushed at once.
+        my $sum = $a->load(map {"key-$_"} 1 .. 1000)->(1000);
+        $proxy_a->cut_answers(1);
+        $a->stop($lost, $signal);
+        is(sum0(values %{$redis->totals('api')}), $sum->{200}, 'all that was left is in Redis');
+        stop();
+    };
+
     subtest "$signal after the worker that syncs was killed during its push" => sub {
         # So that nobody could sync for 3 s, if the node did not end.
         begin(store => 'timeout 1s;');
@@ -420,7 +431,7 @@ sub no_answer_was_slow {
 
 # An empty Redis, to which proxies lead, and two nodes. servers: ports, in place of the proxies'.
 sub begin {
-    my (%conf) = (store => '', sync_rate => '0.1', zone => '4m', windows => ['366d'], @_);
+    my (%conf) = (store => '', sync_rate => '0.1', zone => '4m', windows => ['366d'], workers => 2, @_);
     $_->kill for $first, $second;
     $redis = $first;
     $redis->start;
@@ -446,8 +457,9 @@ sub conf {
         ratelimit_store main { strategy redis; $servers $conf{store} }
         ratelimit_namespace api { store main; sync_rate $conf{sync_rate}; }
         END
-        rules => \%rules,
-        zone  => $conf{zone},
+        rules   => \%rules,
+        zone    => $conf{zone},
+        workers => $conf{workers},
     );
 }
 

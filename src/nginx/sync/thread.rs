@@ -230,18 +230,16 @@ async fn serve<S: Strategy>(
                 let finish = async {
                     loop {
                         match syncer.sync(&mut store, &System).await {
+                            Ok(Some(report)) => break Ok(Some(report)),
                             // Others of a newer configuration go on.
-                            Ok(None) if syncer.is_superseded() => break Ok(None),
+                            result if syncer.is_superseded() => break result,
                             // Another worker that ends is at it: what this one counted last may be
                             // left. Or one was killed at it: then nobody gives the lease back in time.
-                            Ok(None) => {
-                                if begin.elapsed() >= patience {
-                                    syncer.take_over(&System);
-                                }
-                                tokio::time::sleep(Duration::from_millis(10)).await;
-                            }
-                            result => break result,
+                            Ok(None) if begin.elapsed() >= patience => syncer.take_over(&System),
+                            // A connection may have been of no use any more.
+                            Ok(None) | Err(_) => {}
                         }
+                        tokio::time::sleep(Duration::from_millis(10)).await;
                     }
                 };
                 if let Ok(result) = tokio::time::timeout_at(until, finish).await {
