@@ -234,6 +234,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             if self.repair(lease, surroundings.now())? {
                 search = Search::default();
             }
+            lease.fetch_anew_if_due()?;
             let changes_left;
             let batch = match lease.sealed(self.namespace.table()) {
                 // One that was sealed before goes first.

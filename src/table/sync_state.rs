@@ -72,6 +72,8 @@ pub enum Repair {
 
 const FIND_CHANGES: u64 = 1;
 const SEND_ANEW: u64 = 2;
+/// Somebody who had lost the lease has noted what the store said: [`Lease::fetch_anew_if_due`].
+const FETCH_ANEW: u64 = 4;
 
 /// A lease's word: the term, then the time at which it ends, 0 if it was given back.
 #[derive(Clone, Copy)]
@@ -362,7 +364,7 @@ impl<'m> Lease<'m> {
 
     /// What has to be done first.
     pub fn repair(&self) -> Repair {
-        match self.state.slot.repair.load(Acquire) {
+        match self.state.slot.repair.load(Acquire) & !FETCH_ANEW {
             0 => Repair::None,
             flags if flags & SEND_ANEW != 0 => Repair::SendAnew,
             _ => Repair::FindChanges,
@@ -375,8 +377,24 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn repaired(&self) -> Result<(), LeaseLost> {
-        self.replace(&self.state.slot.repair, |_| 0)?;
+        self.replace(&self.state.slot.repair, |flags| flags & FETCH_ANEW)?;
         fail_point!("sync.repaired");
+        Ok(())
+    }
+
+    /// To be called before the position is looked at: forgets it, if somebody who had lost the lease
+    /// has noted totals ([`Lease::is_still_held`]), which may be older than what was fetched since.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn fetch_anew_if_due(&self) -> Result<(), LeaseLost> {
+        let flags = &self.state.slot.repair;
+        if flags.load(Acquire) & FETCH_ANEW != 0 {
+            // In this order: if this worker stops in between, it is due still.
+            self.set_position(None)?;
+            self.replace(flags, |flags| flags & !FETCH_ANEW)?;
+        }
         Ok(())
     }
 
@@ -467,8 +485,8 @@ impl<'m> Lease<'m> {
         if self.is_held() {
             return Ok(());
         }
-        let [first, _] = &self.state.slot.position;
-        first.store(0, Release);
+        // Not the position itself: who has the lease may be about to write a later one.
+        self.state.slot.repair.fetch_or(FETCH_ANEW, AcqRel);
         Err(LeaseLost)
     }
 

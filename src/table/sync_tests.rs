@@ -371,6 +371,29 @@ fn a_lease_has_one_holder_until_it_ends_or_is_given_back() {
 }
 
 #[test]
+fn what_is_noted_without_the_lease_has_everything_fetched_anew() {
+    let fixture = Fixture::new(1 << 20);
+    let first = lease(&fixture, 1000).unwrap();
+    first.set_position(Some([4, 0])).unwrap();
+    let second = lease(&fixture, 1000 + LIFETIME).unwrap();
+    second.repaired().unwrap();
+    // The second asks for what came after its position, while the first wakes, and notes old totals.
+    second.fetch_anew_if_due().unwrap();
+    assert_eq!(second.position(), Some([4, 0]));
+    assert_eq!(first.is_still_held(), Err(LeaseLost));
+    second.set_position(Some([5, 0])).unwrap();
+    second.repaired().unwrap();
+    second.release();
+
+    let third = lease(&fixture, 2000 + LIFETIME).unwrap();
+    third.fetch_anew_if_due().unwrap();
+    assert_eq!(third.position(), None);
+    third.set_position(Some([6, 0])).unwrap();
+    third.fetch_anew_if_due().unwrap();
+    assert_eq!(third.position(), Some([6, 0]), "once");
+}
+
+#[test]
 fn namespaces_and_shards_have_leases_of_their_own() {
     let fixture = Fixture::new(2 << 20);
     let table = &fixture.shared.table;
