@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use IO::Socket::INET;
 use List::Util qw(sum0);
 use Test::More;
 
@@ -96,12 +97,34 @@ subtest 'the worker that asks for all is killed: another one asks' => sub {
 
 subtest 'what is asked last, by all workers, is counted' => sub {
     $redis->start;
-    my %conf = conf();
-    $conf{rules}{late} = 'api limit=1000/366d window=fixed charge=$arg_c';
+    my $upstream = IO::Socket::INET->new(Listen => 64, LocalAddr => '127.0.0.1') or die "cannot listen: $!\n";
+    my %conf     = conf(server => "$redis->{port}; timeout 5s", namespace => 'timeout 5s;');
+    my $to       = $upstream->sockport;
+    $conf{server} = <<"    END";
+        location = /held {
+            ratelimit_key k;
+            ratelimit     api limit=1000/366d window=fixed charge=\$arg_c;
+            proxy_pass    http://127.0.0.1:$to;
+        }
+    END
     $a->start(%conf, workers => 4);
-    my @sockets = map { $a->connection } 1 .. 40;
-    syswrite $_, "HEAD /late/k?c=3 HTTP/1.1\r\nHost: localhost\r\n\r\n" for @sockets;
-    sysread $_, my $answer, 65536 for @sockets;
+    my @clients = map { $a->connection } 1 .. 40;
+    syswrite $_, "GET /held?c=3 HTTP/1.0\r\n\r\n" for @clients;
+    # All are admitted, and while Redis says nothing, they end one after the other.
+    my @held = map { $upstream->accept } @clients;
+    $redis->pause;
+    for my $held (@held) {
+        sysread $held, my $request, 65536;
+        syswrite $held, "HTTP/1.0 200 OK\r\n\r\n";
+        close $held;
+    }
+    for my $client (@clients) {
+        local $/;
+        like(<$client>, qr{^HTTP/1\.1 200 }, 'answered') or last;
+    }
+    kill QUIT => $a->{master};
+    $a->wait_for('the beginning of the end', sub { !$a->connection });
+    $redis->go_on;
     $a->stop;
     is($redis->total(api => 'k'), 120, 'all of it');
     stop();
