@@ -185,17 +185,15 @@ impl State<'_> {
     }
 }
 
-/// Writes messages from the front of `outbox`, as many as have room. Returns how many are left.
-pub(super) fn write_messages(ring: &Ring<'_>, outbox: &mut Vec<u64>) -> usize {
+/// Writes messages from the front of `outbox`, as many as have room, and takes them out of it.
+pub(super) fn write_messages(ring: &Ring<'_>, outbox: &mut Vec<u64>) {
     // Mostly at once.
     if ring.write(outbox) {
-        outbox.clear();
-        return 0;
+        return outbox.clear();
     }
     let written = messages(outbox).take_while(|message| ring.write(message));
     let words: usize = written.map(<[u64]>::len).sum();
     outbox.drain(..words);
-    messages(outbox).count()
 }
 
 fn set_lock(fd: RawFd, how: libc::c_int, kind: libc::c_int) -> io::Result<()> {

@@ -121,7 +121,8 @@ async fn wait_for_turn(
 /// Where questions are sorted by who answers them.
 struct Office {
     common: Arc<Common>,
-    clerks: Vec<Mail>,
+    /// That of each clerk.
+    mail: Vec<Mail>,
     reader: RefCell<Reader>,
     words: RefCell<Vec<u64>>,
     /// What is said to each worker, and has not had room yet.
@@ -147,10 +148,10 @@ struct Clerk {
 
 impl Office {
     fn new(common: Arc<Common>) -> Office {
-        let clerks = (0..common.deciders()).map(|_| Mail::default());
+        let mail = (0..common.deciders()).map(|_| Mail::default());
         let outboxes = common.lines().map(|_| Vec::new());
         Office {
-            clerks: clerks.collect(),
+            mail: mail.collect(),
             outboxes: RefCell::new(outboxes.collect()),
             common,
             reader: RefCell::default(),
@@ -207,7 +208,7 @@ impl Office {
             words.clear();
             line.questions.read(&mut words);
             for ask in messages(&words).filter_map(|it| reader.ask(it)) {
-                if let Some(mail) = self.clerks.get(ask.decider) {
+                if let Some(mail) = self.mail.get(ask.decider) {
                     mail.asks.borrow_mut().push_back((worker, ask));
                     mail.news.notify_one();
                 }
@@ -274,8 +275,8 @@ impl Office {
     fn close(&self) {
         self.collect();
         self.is_closed.set(true);
-        for clerk in &self.clerks {
-            clerk.news.notify_one();
+        for mail in &self.mail {
+            mail.news.notify_one();
         }
     }
 }
@@ -285,7 +286,7 @@ impl Clerk {
     async fn serve(self, mut store: impl Decider, node: NodeId) {
         let (Some(state), Some(mail)) = (
             self.office.common.state(self.decider),
-            self.office.clerks.get(self.decider),
+            self.office.mail.get(self.decider),
         ) else {
             return;
         };

@@ -1,7 +1,7 @@
 //! Where a worker's event loop asks stores about requests: whoever asks them for all workers reads it
 //! there, and leaves the answers.
 
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
 use std::sync::Arc;
 
 use super::common::{CAPACITY, Common, Line, State, write_messages};
@@ -13,9 +13,8 @@ use crate::store::message::{Reply, messages, reply, write_ask};
 pub(super) struct Desk {
     common: Arc<Common>,
     worker: usize,
-    /// The messages that are not sent yet, how many they are, and the deciders that are asked.
+    /// The messages that are not sent yet, and the deciders that are asked.
     outbox: RefCell<Vec<u64>>,
-    unsent: Cell<usize>,
     asked: RefCell<Few<usize>>,
 }
 
@@ -26,7 +25,6 @@ impl Desk {
             common,
             worker,
             outbox: RefCell::default(),
-            unsent: Cell::default(),
             asked: RefCell::default(),
         };
         desk.line().is_some().then_some(desk)
@@ -57,7 +55,6 @@ impl Desk {
             outbox.truncate(start);
             return false;
         }
-        self.unsent.set(self.unsent.get().saturating_add(1));
         let mut asked = self.asked.borrow_mut();
         if !asked.contains(&decider) {
             asked.push(decider);
@@ -65,9 +62,9 @@ impl Desk {
         true
     }
 
-    /// How many questions were not sent yet.
+    /// How much was not sent yet, in words.
     pub(super) fn unsent(&self) -> usize {
-        self.unsent.get()
+        self.outbox.borrow().len()
     }
 
     /// Sends what was asked since the last time. What has no room is left for the next.
@@ -76,8 +73,7 @@ impl Desk {
         let Some(line) = self.line().filter(|_| !outbox.is_empty()) else {
             return;
         };
-        self.unsent
-            .set(write_messages(&line.questions, &mut outbox));
+        write_messages(&line.questions, &mut outbox);
         let mut asked = self.asked.borrow_mut();
         let mut states = asked.iter().filter_map(|it| self.common.state(*it));
         // Whoever is woken for one sees to all.

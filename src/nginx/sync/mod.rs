@@ -68,7 +68,7 @@ struct Worker {
     asking: Option<Asking>,
     /// Posted where something is asked.
     end_of_turn: Box<UnsafeCell<ngx_event_t>>,
-    /// For how many turns questions have been gathered, and how many there were at the end of the last.
+    /// For how many turns questions have been gathered, and how much there was at the end of the last.
     turns: Cell<u32>,
     asked: Cell<usize>,
     log: *mut ngx_log_t,
