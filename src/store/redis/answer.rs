@@ -97,13 +97,10 @@ impl Answer {
         }
     }
 
-    /// Counts in thousandths, not saturated; nothing is zero.
+    /// Counts in thousandths, not saturated, in one text.
     pub(super) fn totals(self) -> Option<Vec<i64>> {
-        let totals = self.list()?.into_iter().map(|total| match total {
-            Value::Nil => Some(0),
-            total => Answer(total).number(),
-        });
-        totals.collect()
+        let text = self.text()?;
+        text.split(' ').map(|total| total.parse().ok()).collect()
     }
 
     fn position(self) -> Option<Position> {

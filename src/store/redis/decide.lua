@@ -5,21 +5,26 @@
 --          it is used, and nothing is written before all that is to be written was read, but for the
 --          stream, which is the first. One that is given them cannot tell what is still to come from
 --          what there is not, and is not asked.
--- ARGV     node, epoch for shards that have none, tag of its first position; the questions: for each
---          its form, then for each of its counters the number of the key in its place, all in two
---          bytes. For each shard: how many places it has, and for each place the size of its
---          windows, the number of its keys, and the keys. For each form: 1 if rejected hits are
---          counted, or 0; the number of its counters, and for each its place and its cost; the
---          number of its limits, and for each its counter, 1 if the previous window weighs, or 0,
---          its hits, and the cost that is to be admitted.
+-- ARGV     node, epoch for shards that have none, tag of its first position; the questions: runs of
+--          those of one form, each with the number of the form, how many questions, and for each of
+--          their counters the number of the key in its place, all in two bytes. For each shard: the
+--          numbers of its places, which are for each the size of its windows and how many keys it
+--          has; and the keys. For each form its numbers: 1 if rejected hits are counted, or 0; how
+--          many counters, and for each its place and its cost; how many limits, and for each its
+--          counter, 1 if the previous window weighs, or 0, its hits, and the cost that is to be
+--          admitted. These numbers are doubles.
 --
 -- A place is for counters of one shard with windows of one size. A form is what questions may have
 -- in common: all but keys. Whatever has a number is numbered from 1. Hits are thousandths.
 --
 -- Answers TIME; for each place the counts of its keys in the present window, as they were, and in
 -- the one before; and which limits refused, numbered through all questions.
+--
+-- Lua takes long here: 40 to 200 instructions for a step, and 400 more to call a function. So lists are
+-- read and answered as one text, each; a table has room from the beginning for what it will hold; and
+-- what most questions are is decided in a loop of its own.
 
-local call = redis.call
+local call, format, ARGV = redis.call, string.format, ARGV
 local node, proposed, tag, questions, at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5
 -- For how long counts are kept after they ceased to matter, since clocks differ: milliseconds.
 local CLOCKS = 60000
@@ -27,11 +32,31 @@ local CLOCKS = 60000
 local SELDOM = 65536
 -- Whole numbers below this are exact.
 local EXACT = 9007199254740992
+-- Whole numbers below this are formatted the quick way, wherever the server runs.
+local SMALL = 2147483648
 
--- The next argument.
-local function number()
+-- So many numbers of a text, as a list.
+local function list(kind, count, text, first)
+  local numbers = {struct.unpack('>' .. string.rep(kind, count), text, first)}
+  -- Where the rest of the text begins.
+  numbers[count + 1] = nil
+  return numbers
+end
+
+-- The next argument, which is a list of doubles.
+local function doubles()
   at = at + 1
-  return tonumber(ARGV[at - 1])
+  return list('d', #ARGV[at - 1] / 8, ARGV[at - 1], 1)
+end
+
+-- A list that has room for so many.
+local function room(count)
+  return {unpack(ARGV, #ARGV + 1, #ARGV + count)}
+end
+
+-- The name of a window.
+local function window_name(size, window)
+  return format(window < SMALL and size < SMALL and '%d:%d' or '%.0f:%.0f', size, window)
 end
 
 -- Does what open_epoch.lua does where there is no epoch, with a write first that needs memory.
@@ -49,104 +74,99 @@ local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local answer, written = {time[1], time[2]}, false
 
+-- The counts of keys, as texts.
+local function read(counts, first, last)
+  local texts = call('HMGET', counts, unpack(ARGV, first, last))
+  for i = 1, #texts do
+    if not texts[i] then
+      texts[i] = '0'
+    end
+  end
+  return texts
+end
+
 local shards, places = {}, {}
 for i, key in ipairs(KEYS) do
   local state = call('HMGET', key, 'epoch', 'position')
   if not state[1] then
     state, written = open(key), true
   end
-  local base, first = key .. ':' .. state[1] .. ':', #places + 1
-  for j = first, #places + number() do
-    local size, keys = number(), number()
+  local base, first, of = key .. ':' .. state[1] .. ':', #places + 1, doubles()
+  for j = 1, #of, 2 do
+    local size, keys = of[j], of[j + 1]
     local window, elapsed, last = math.floor(now / size), now % size, at + keys - 1
-    local name = string.format('%.0f:%.0f', size, window)
-    local before = string.format('%.0f:%.0f', size, window - 1)
-    local current = call('HMGET', base .. name, unpack(ARGV, at, last))
-    local previous = call('HMGET', base .. before, unpack(ARGV, at, last))
-    places[j] = {
+    local name, before = window_name(size, window), window_name(size, window - 1)
+    local current, previous = read(base .. name, at, last), read(base .. before, at, last)
+    places[#places + 1] = {
       size = size, left = size - elapsed, name = name, keys = keys, offset = at - 1,
-      -- By the numbers of keys. `charged` is what questions so far were charged.
-      current = current, previous = previous, charged = {},
+      -- By the numbers of keys. What questions so far were charged is in `current`, too.
+      current = current, previous = previous, charged = room(keys),
     }
+    answer[#answer + 1] = table.concat(current, ' ')
+    answer[#answer + 1] = table.concat(previous, ' ')
     at = last + 1
-    answer[#answer + 1] = current
-    answer[#answer + 1] = previous
   end
   shards[i] = {key = key, base = base, position = state[2], first = first, last = #places}
 end
 
--- Sets what a limit needs to be asked: it refuses if `previous * weight` is more than
--- `(room - current) * size - strictly`, which are whole numbers.
-local function set_limit(limit, place)
-  local weighs, hits, cost = number() == 1, number(), number()
-  limit.room = hits - cost
-  -- A cost of zero asks for a rate below the limit.
-  limit.strictly = cost == 0 and 1 or 0
-  limit.weight = weighs and place.left or 0
-  limit.size = weighs and place.size or 1
-end
-
-local forms = {}
+local forms, refused, asked, next = {}, {}, 0, 1
 while ARGV[at] do
-  local form = {counts_rejected = number() == 1}
-  forms[#forms + 1] = form
-  local counters = number()
-  if counters == 1 and ARGV[at + 2] == '1' then
-    -- Most have one counter and one limit: this one is both.
-    local place = places[number()]
-    form.current, form.previous, form.charged = place.current, place.previous, place.charged
-    form.cost, at = number(), at + 2
-    set_limit(form, place)
-  else
-    form.counters, form.limits = {}, {}
-    for i = 1, counters do
-      local place = places[number()]
-      form.counters[i] = {place = place, cost = number()}
-    end
-    for i = 1, number() do
-      local counter = form.counters[number()]
-      form.limits[i] = {counter = counter}
-      set_limit(form.limits[i], counter.place)
-    end
-  end
+  forms[#forms + 1] = doubles()
 end
-
-local refused, limits, byte, next = {}, 0, string.byte, 1
 while next < #questions do
-  local high, low, key_high, key_low = byte(questions, next, next + 3)
-  local form = forms[high * 256 + low]
-  if form.charged then
-    next, limits = next + 4, limits + 1
-    local key, charged = key_high * 256 + key_low, form.charged
-    local charge = charged[key] or 0
-    local current, previous = (form.current[key] or 0) + charge, form.previous[key] or 0
-    local refuses = previous * form.weight > (form.room - current) * form.size - form.strictly
-    if refuses then
-      refused[#refused + 1] = limits
-    end
-    if form.counts_rejected or not refuses then
-      charged[key] = charge + form.cost
-    end
-  else
-    next = next + 2
-    for _, counter in ipairs(form.counters) do
-      high, low = byte(questions, next, next + 1)
-      counter.key, next = high * 256 + low, next + 2
-    end
-    local before = #refused
-    for _, limit in ipairs(form.limits) do
-      limits = limits + 1
-      local place, key = limit.counter.place, limit.counter.key
-      local current = (place.current[key] or 0) + (place.charged[key] or 0)
-      local previous = place.previous[key] or 0
-      if previous * limit.weight > (limit.room - current) * limit.size - limit.strictly then
-        refused[#refused + 1] = limits
+  local number, count = struct.unpack('>HH', questions, next)
+  local form = forms[number]
+  local counts_rejected, counters = form[1] == 1, form[2]
+  -- After the counters come the limits.
+  local limits = 3 + 2 * counters
+  local keys = list('H', count * counters, questions, next + 4)
+  next = next + 4 + 2 * count * counters
+  -- A limit refuses if `previous * left` is more than `(hits - to_admit - current) * size`, which are
+  -- whole numbers; or is that, if it is to admit nothing, which asks for a rate below the limit.
+  if counters == 1 and form[limits] == 1 then
+    -- As most have.
+    local place, cost, weighs, hits, to_admit = places[form[3]], form[4], form[7] == 1, form[8], form[9]
+    local current, previous, charged = place.current, place.previous, place.charged
+    local left, size, strictly = place.left, place.size, to_admit == 0 and 1 or 0
+    hits = hits - to_admit
+    for i = 1, count do
+      local key = keys[i]
+      -- A text before anything was charged.
+      local counted, refuses = current[key] + 0, nil
+      if weighs then
+        refuses = previous[key] * left > (hits - counted) * size - strictly
+      else
+        refuses = hits - counted < strictly
+      end
+      if refuses then
+        refused[#refused + 1] = asked + i
+      end
+      if counts_rejected or not refuses then
+        current[key], charged[key] = counted + cost, (charged[key] or 0) + cost
       end
     end
-    if form.counts_rejected or #refused == before then
-      for _, counter in ipairs(form.counters) do
-        local charged, key = counter.place.charged, counter.key
-        charged[key] = (charged[key] or 0) + counter.cost
+    asked = asked + count
+  else
+    for i = 0, count - 1 do
+      local before = #refused
+      for limit = limits + 1, limits + 4 * form[limits], 4 do
+        local counter, weighs, hits, to_admit = unpack(form, limit, limit + 3)
+        local place, key = places[form[1 + 2 * counter]], keys[i * counters + counter]
+        local free, weight, size = hits - to_admit - place.current[key], 0, 1
+        if weighs == 1 then
+          weight, size = place.left, place.size
+        end
+        asked = asked + 1
+        if place.previous[key] * weight > free * size - (to_admit == 0 and 1 or 0) then
+          refused[#refused + 1] = asked
+        end
+      end
+      if counts_rejected or #refused == before then
+        for counter = 1, counters do
+          local place, cost = places[form[1 + 2 * counter]], form[2 + 2 * counter]
+          local current, charged, key = place.current, place.charged, keys[i * counters + counter]
+          current[key], charged[key] = current[key] + cost, (charged[key] or 0) + cost
+        end
       end
     end
   end
@@ -156,21 +176,27 @@ answer[#answer + 1] = refused
 -- Lists which keys of a place were charged, their new counts as HSET is given them, and keys and
 -- charges where sums are not exact. The server adds these.
 local function charges(place)
-  local keys, sets, adds = {}, {}, {}
-  for i = 1, place.keys do
-    local charge = place.charged[i]
+  local current, charged, offset, keys = place.current, place.charged, place.offset, place.keys
+  local names, sets, adds, count, set = room(keys), room(2 * keys), {}, 0, 0
+  for i = 1, keys do
+    local charge = charged[i]
     if charge and charge ~= 0 then
-      local key, total = ARGV[place.offset + i], (place.current[i] or 0) + charge
-      keys[#keys + 1] = key
-      local list = sets
-      if total >= EXACT or total <= -EXACT then
-        list, total = adds, string.format('%.0f', charge)
+      local name, total = ARGV[offset + i], current[i]
+      count = count + 1
+      names[count] = name
+      if total < EXACT and total > -EXACT then
+        if total < SMALL and total > -SMALL then
+          total = format('%d', total)
+        end
+        sets[set + 1], sets[set + 2] = name, total
+        set = set + 2
+      else
+        adds[#adds + 1] = name
+        adds[#adds + 1] = format('%.0f', charge)
       end
-      list[#list + 1] = key
-      list[#list + 1] = total
     end
   end
-  return keys, sets, adds
+  return names, sets, adds
 end
 
 -- Has a shard live for at least so long, and if not, then for as long as after any change.
@@ -228,7 +254,7 @@ for _, shard in ipairs(shards) do
     shard.before = sequence(shard.position)
     shard.after = shard.before + #packed + OVERHEAD
     -- The tag is the time: another server gives an entry this sequence at another microsecond.
-    local last = string.format('%.0f-%s%06d', shard.after, time[1], time[2])
+    local last = format('%.0f-%s%06d', shard.after, time[1], time[2])
     -- The first write, as one that needs memory, and of the only key that was not read: if it is
     -- refused, nothing was done yet.
     call('XADD', shard.base .. 's', last, 'node', node, 'count', count, 'changes', packed)

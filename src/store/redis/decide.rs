@@ -29,11 +29,21 @@ struct PlaceName {
 const PLACE_KEYS: usize = 1000;
 
 /// Where a counter is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     place: PlaceName,
     /// The index of the key in the place.
     key: usize,
+}
+
+/// Questions that differ in their keys only, and follow each other.
+#[derive(Debug, PartialEq, Eq)]
+struct Run {
+    /// The number of the form.
+    form: u16,
+    questions: u16,
+    /// The numbers of the keys of all counters, each in its place.
+    keys: Vec<u16>,
 }
 
 /// Questions, as far as the script is asked about them.
@@ -46,8 +56,8 @@ struct Asked<'q> {
     slots: Vec<Slot>,
     /// What questions have in common, as the script is told it.
     forms: Vec<Vec<i64>>,
-    /// The questions, as the script is told them.
-    questions: Vec<u8>,
+    /// The questions, in runs of those with one form.
+    runs: Vec<Run>,
 }
 
 impl Decider for Redis {
@@ -88,7 +98,6 @@ impl<'q> Asked<'q> {
     fn new(questions: &'q [Question]) -> Option<Asked<'q>> {
         let mut asked = Asked {
             slots: Vec::with_capacity(questions.len()),
-            questions: Vec::with_capacity(questions.len().saturating_mul(4)),
             ..Asked::default()
         };
         asked.find_slots(questions);
@@ -134,65 +143,76 @@ impl<'q> Asked<'q> {
         }
     }
 
-    /// Finds the forms, and writes the questions. `None` if there are too many forms.
+    /// Finds the forms and the runs. `None` if there are too many forms.
     fn describe(&mut self, questions: &[Question]) -> Option<()> {
         let places = self.places.keys().zip(1_i64..);
         let places: BTreeMap<_, _> = places.map(|(name, number)| (*name, number)).collect();
         let mut forms: BTreeMap<Vec<i64>, u16> = BTreeMap::new();
         let mut left = &*self.slots;
-        let mut form = Vec::new();
+        let mut last: Option<(&Question, &[Slot])> = None;
         for question in questions {
             let (slots, others) = left.split_at_checked(question.counters.len())?;
             left = others;
-            let counters = question.counters.iter().zip(slots);
-            let counters = counters.flat_map(|(counter, slot)| {
-                let place = places.get(&slot.place).copied();
-                [place.unwrap_or(0), counter.cost.thousandths()]
+            let is_like = |(question_before, slots_before)| {
+                has_form_of(question, slots, question_before, slots_before)
+            };
+            let run = self.runs.last_mut().filter(|run| {
+                let keys = run.keys.len().saturating_add(slots.len());
+                run.questions < u16::MAX && keys <= PLACE_KEYS && last.is_some_and(is_like)
             });
-            let limits = question.limits.iter().flat_map(|limit| {
-                let weighs = match limit.window_type {
-                    WindowType::Sliding => 1,
-                    WindowType::Fixed => 0,
-                };
-                let (hits, cost) = (limit.hits.thousandths(), limit.cost.thousandths());
-                [number(limit.counter), weighs, hits, cost]
-            });
-            form.clear();
-            form.extend([i64::from(question.counts_rejected), length(slots)]);
-            form.extend(counters);
-            form.push(length(&question.limits));
-            form.extend(limits);
-
-            let form_number = match forms.get(&form) {
-                Some(known) => *known,
+            let run = match run {
+                Some(run) => run,
                 None => {
-                    self.forms.push(form.clone());
-                    let new = u16::try_from(self.forms.len()).ok()?;
-                    forms.insert(form.clone(), new);
-                    new
+                    let form = form_of(question, slots, &places);
+                    let known = forms.get(&form).copied();
+                    let number = match known {
+                        Some(known) => known,
+                        None => {
+                            self.forms.push(form.clone());
+                            let new = u16::try_from(self.forms.len()).ok()?;
+                            forms.insert(form, new);
+                            new
+                        }
+                    };
+                    self.runs.push(Run {
+                        form: number,
+                        questions: 0,
+                        keys: Vec::new(),
+                    });
+                    self.runs.last_mut()?
                 }
             };
-            self.questions.extend(form_number.to_be_bytes());
+            run.questions = run.questions.saturating_add(1);
             for slot in slots {
                 // At most 1000.
-                let key = u16::try_from(number(slot.key)).ok()?;
-                self.questions.extend(key.to_be_bytes());
+                run.keys.push(u16::try_from(number(slot.key)).ok()?);
             }
+            last = Some((question, slots));
         }
         Some(())
     }
 
     fn write(&self, call: &mut Cmd) {
-        call.arg(&self.questions);
+        let mut runs = Vec::new();
+        for run in &self.runs {
+            let numbers = [run.form, run.questions].into_iter();
+            let numbers = numbers.chain(run.keys.iter().copied());
+            runs.extend(numbers.flat_map(u16::to_be_bytes));
+        }
+        call.arg(runs);
         for shard in 0..self.shards.len() {
             let places = self.places.iter().filter(|(name, _)| name.shard == shard);
-            call.arg(places.clone().count());
-            for (name, keys) in places {
-                call.arg(name.size.millis()).arg(keys.len()).arg(keys);
+            let sizes = places.clone().flat_map(|(name, keys)| {
+                let size = name.size.millis().cast_signed();
+                [size, length(keys)]
+            });
+            call.arg(doubles(sizes));
+            for (_, keys) in places {
+                call.arg(keys);
             }
         }
         for form in &self.forms {
-            call.arg(form);
+            call.arg(doubles(form.iter().copied()));
         }
     }
 
@@ -246,6 +266,51 @@ impl<'q> Asked<'q> {
     }
 }
 
+/// Whether two questions differ in nothing but keys. Each has slots for its counters.
+fn has_form_of(one: &Question, slots: &[Slot], other: &Question, other_slots: &[Slot]) -> bool {
+    let counters = one.counters.iter().zip(slots);
+    let mut counters = counters.zip(other.counters.iter().zip(other_slots));
+    one.counts_rejected == other.counts_rejected
+        && one.limits == other.limits
+        && slots.len() == other_slots.len()
+        && counters.all(|((one, slot), (other, other_slot))| {
+            one.cost == other.cost && slot.place == other_slot.place
+        })
+}
+
+/// What a question may have in common with others, as the script is told it.
+fn form_of(question: &Question, slots: &[Slot], places: &BTreeMap<PlaceName, i64>) -> Vec<i64> {
+    let counters = question.counters.iter().zip(slots);
+    let counters = counters.flat_map(|(counter, slot)| {
+        let place = places.get(&slot.place).copied();
+        [place.unwrap_or(0), counter.cost.thousandths()]
+    });
+    let limits = question.limits.iter().flat_map(|limit| {
+        let weighs = match limit.window_type {
+            WindowType::Sliding => 1,
+            WindowType::Fixed => 0,
+        };
+        let (hits, cost) = (limit.hits.thousandths(), limit.cost.thousandths());
+        [number(limit.counter), weighs, hits, cost]
+    });
+    let mut form = vec![i64::from(question.counts_rejected), length(slots)];
+    form.extend(counters);
+    form.push(length(&question.limits));
+    form.extend(limits);
+    form
+}
+
+/// Numbers as the script reads several at once: Lua has no others than doubles.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the script would lose it otherwise"
+)]
+fn doubles(numbers: impl Iterator<Item = i64>) -> Vec<u8> {
+    numbers
+        .flat_map(|number| (number as f64).to_be_bytes())
+        .collect()
+}
+
 /// The number of the thing with this index, for a script.
 fn number(index: usize) -> i64 {
     i64::try_from(index).map_or(i64::MAX, |index| index.saturating_add(1))
@@ -267,8 +332,12 @@ mod tests {
             .into();
         let asked = Asked::new(&questions).unwrap();
         assert_eq!(asked.forms, [[0, 1, 1, 1000, 1, 1, 1, 5000, 1000]]);
-        // Each form and key, in two bytes.
-        assert_eq!(asked.questions, [0, 1, 0, 1, 0, 1, 0, 2, 0, 1, 0, 1]);
+        let run = |form, keys: &[u16]| Run {
+            form,
+            questions: keys.len() as u16,
+            keys: keys.to_vec(),
+        };
+        assert_eq!(asked.runs, [run(1, &[1, 2, 1])]);
         assert_eq!(
             asked.places.into_values().collect::<Vec<_>>(),
             [[b"a", b"b"]]
@@ -277,7 +346,8 @@ mod tests {
         questions[1].counts_rejected = true;
         let asked = Asked::new(&questions).unwrap();
         assert_eq!(asked.forms.len(), 2);
-        assert_eq!(asked.questions, [0, 1, 0, 1, 0, 2, 0, 2, 0, 1, 0, 1]);
+        let runs = [run(1, &[1]), run(2, &[2]), run(1, &[1])];
+        assert_eq!(asked.runs, runs);
     }
 
     #[test]
@@ -298,5 +368,9 @@ mod tests {
         let lengths: Vec<_> = asked.places.values().map(Vec::len).collect();
         assert_eq!(lengths, [1000, 1000, 500]);
         assert_eq!(asked.forms.len(), 3);
+        // Nor have runs.
+        let keys: usize = asked.runs.iter().map(|run| run.keys.len()).sum();
+        assert_eq!(keys, 5000);
+        assert!(asked.runs.iter().all(|run| run.keys.len() <= PLACE_KEYS));
     }
 }
