@@ -15,7 +15,7 @@ use smallvec::smallvec;
 use super::attempt::{Attempt, BoundLimit, Charge, Charges};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, Counts, WindowSize};
-use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, Question};
+use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
 use crate::store::strategy::Shard;
 use crate::table::{Identity, Key};
 
@@ -82,7 +82,7 @@ impl Deciders {
                 namespace: bound.shared_namespace(),
                 number: self.shard_number(key.bytes()),
             },
-            key: key.bytes().into(),
+            key: KeyBytes::from_slice(key.bytes()),
             size: bound.limit.size,
             cost,
         }

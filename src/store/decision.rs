@@ -5,8 +5,6 @@
 //! that others are told of. Nothing is numbered: a question whose answer was lost is not asked
 //! again, and may have been charged.
 
-use std::sync::Arc;
-
 use smallvec::{SmallVec, smallvec};
 
 use super::error::StoreError;
@@ -16,6 +14,9 @@ use crate::policy::window::{Counts, UnixMillis, WindowSize, WindowType};
 
 /// As many as there are, which mostly is one: that needs no memory of its own.
 pub type Few<T> = SmallVec<[T; 1]>;
+
+/// The bytes of a key; most need no memory of their own.
+pub type KeyBytes = SmallVec<[u8; 32]>;
 
 /// A request, or another hit, that limits are asked to admit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub struct AskedCounter {
     /// Where it is.
     pub shard: Shard,
     /// The key: 1 to 65535 bytes, any.
-    pub key: Arc<[u8]>,
+    pub key: KeyBytes,
     /// The size of the window.
     pub size: WindowSize,
     /// The hits that are charged; zero only asks, and less gives back.

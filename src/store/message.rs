@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::decision::{Answer, AskedCounter, AskedLimit, Few, Question};
+use super::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
 use super::strategy::Shard;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, WindowSize, WindowType};
@@ -185,7 +185,7 @@ impl Reader {
                 namespace,
                 number: u16::try_from(shard).ok()?,
             },
-            key: words.bytes(&mut self.bytes)?.into(),
+            key: KeyBytes::from_slice(words.bytes(&mut self.bytes)?),
             size: WindowSize::from_millis(size)?,
             cost: hits(cost),
         })
@@ -256,7 +256,9 @@ impl Words<'_> {
         let (words, others) = self.0.split_at_checked(length.div_ceil(8))?;
         self.0 = others;
         place.clear();
-        place.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        for word in words {
+            place.extend_from_slice(&word.to_le_bytes());
+        }
         place.get(..length)
     }
 }

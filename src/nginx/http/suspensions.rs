@@ -1,10 +1,11 @@
-//! All requests of this worker that are suspended: found again by a number, woken at their deadlines,
-//! and forgotten when they end.
+//! All requests of this worker that wait for a store: found again by a number, woken at their
+//! deadlines, and forgotten when they end.
 
 use core::cell::RefCell;
 use core::ffi::c_void;
+use core::mem::offset_of;
 use core::ptr::NonNull;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
 
 use nginx_sys::{
     ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer, ngx_event_t,
@@ -19,40 +20,130 @@ use super::super::sync::OfEventLoop;
 use super::synchronous::{self, Suspension};
 use crate::engine::Refusals;
 
-/// All requests of this worker that are suspended, or were.
+/// All requests of this worker that wait.
 pub(super) struct Suspensions {
-    next_id: u64,
-    by_id: BTreeMap<u64, NonNull<Suspension>>,
-    /// Deadlines of those that wait, with their numbers.
-    deadlines: BTreeSet<(u64, u64)>,
-    timer: Option<Box<Timer>>,
+    /// The number of the first of them; `None` until there was one.
+    first_id: Option<u64>,
+    /// In the order of their numbers, with gaps where one waits no more.
+    waiting: VecDeque<Option<NonNull<Suspension>>>,
     /// Who was over a limit a moment ago.
     pub(super) refusals: Option<Refusals>,
 }
 
-struct Timer {
-    event: ngx_event_t,
-    /// The event's `data`, of which nginx logs the descriptor when it debugs events.
-    connection: ngx_connection_t,
-}
-
 /// Not a thread-local variable: see [`sync`](super::super::sync).
 static SUSPENSIONS: OfEventLoop<RefCell<Suspensions>> = OfEventLoop(RefCell::new(Suspensions {
-    next_id: 0,
-    by_id: BTreeMap::new(),
-    deadlines: BTreeSet::new(),
-    timer: None,
+    first_id: None,
+    waiting: VecDeque::new(),
     refusals: None,
 }));
 
-/// nginx's callback when a deadline has passed.
-unsafe extern "C" fn expired(_event: *mut ngx_event_t) {
-    guard((), || {
-        let now = now_millis();
-        while let Some(id) = with_suspensions(|all| all.next_expired(now)) {
-            synchronous::time_out(id);
+/// Calls `callback` with all of them. No request is called meanwhile.
+pub(super) fn with_suspensions<T>(callback: impl FnOnce(&mut Suspensions) -> T) -> T {
+    callback(&mut SUSPENSIONS.0.borrow_mut())
+}
+
+impl Suspensions {
+    /// Adds one, and returns its number, which no request had, neither of this worker nor of one before
+    /// it whose place it took: that may still be answered.
+    pub(super) fn add(&mut self, suspension: NonNull<Suspension>) -> u64 {
+        let first = self.first_id.get_or_insert_with(|| {
+            let [first, _] = random().unwrap_or_default();
+            first
+        });
+        let id = first.wrapping_add(self.waiting.len() as u64);
+        self.waiting.push_back(Some(suspension));
+        id
+    }
+
+    /// The one of this number.
+    pub(super) fn get(&self, id: u64) -> Option<NonNull<Suspension>> {
+        let index = id.wrapping_sub(self.first_id?);
+        *self.waiting.get(usize::try_from(index).ok()?)?
+    }
+
+    /// The one of this number does not wait any more.
+    pub(super) fn remove(&mut self, id: u64) {
+        let Some(first) = &mut self.first_id else {
+            return;
+        };
+        let index = usize::try_from(id.wrapping_sub(*first)).ok();
+        if let Some(place) = index.and_then(|index| self.waiting.get_mut(index)) {
+            *place = None;
         }
-        with_suspensions(Suspensions::set_timer);
+        while let Some(None) = self.waiting.front() {
+            self.waiting.pop_front();
+            *first = first.wrapping_add(1);
+        }
+    }
+
+    /// All of them.
+    pub(super) fn ids(&self) -> Vec<u64> {
+        let ids = (0..self.waiting.len() as u64).filter_map(|index| {
+            let id = self.first_id?.wrapping_add(index);
+            self.get(id).map(|_| id)
+        });
+        ids.collect()
+    }
+}
+
+/// What wakes a request at its deadline.
+pub(super) struct Deadline(ngx_event_t);
+
+impl Deadline {
+    /// One that is not set.
+    pub(super) fn new() -> Deadline {
+        // SAFETY: all-zero is a valid event.
+        Deadline(unsafe { core::mem::zeroed() })
+    }
+
+    /// Has a request decided without its store after `timeout` milliseconds.
+    ///
+    /// # Safety
+    ///
+    /// The suspension stays where it is until it is dropped, and nobody else has it now. The connection
+    /// lives longer.
+    pub(super) unsafe fn set(
+        suspension: NonNull<Suspension>,
+        connection: *mut ngx_connection_t,
+        timeout: u64,
+    ) {
+        // SAFETY: as the caller says; this is the thread of nginx's event loop.
+        unsafe {
+            let event = &raw mut (*suspension.as_ptr()).until.0;
+            (*event).handler = Some(expired);
+            // Of which nginx logs the descriptor when it debugs events.
+            (*event).data = connection.cast();
+            (*event).log = (*connection).log;
+            ngx_add_timer(event, timeout.max(1) as ngx_msec_t);
+        }
+    }
+
+    /// The request does not wait any more. A timer that nobody needs would keep a worker that is to
+    /// end.
+    pub(super) fn unset(&mut self) {
+        let Deadline(event) = self;
+        if event.timer_set() != 0 {
+            // SAFETY: it is set, in this thread.
+            unsafe { ngx_del_timer(event) };
+        }
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        self.unset();
+    }
+}
+
+/// nginx's callback when a deadline has passed.
+unsafe extern "C" fn expired(event: *mut ngx_event_t) {
+    guard((), || {
+        // SAFETY: the event is in a suspension, which was not dropped; nobody has it now.
+        let id = unsafe {
+            let suspension = event.byte_sub(offset_of!(Suspension, until.0));
+            (*suspension.cast::<Suspension>()).id
+        };
+        synchronous::time_out(id);
     });
 }
 
@@ -62,120 +153,13 @@ pub(super) unsafe extern "C" fn forget(data: *mut c_void) {
         let suspension = data.cast::<Suspension>();
         // SAFETY: it was written there when it was made.
         let id = unsafe { (*suspension).id };
-        with_suspensions(|all| {
-            all.end_wait(id);
-            all.by_id.remove(&id);
-        });
+        with_suspensions(|all| all.remove(id));
         // SAFETY: nobody finds it any more, and nginx calls this once, before it frees the memory.
         unsafe { suspension.drop_in_place() };
     });
 }
 
-/// Calls `callback` with all of them. No request is called meanwhile.
-pub(super) fn with_suspensions<T>(callback: impl FnOnce(&mut Suspensions) -> T) -> T {
-    callback(&mut SUSPENSIONS.0.borrow_mut())
-}
-
-impl Suspensions {
-    /// A number that no request had, neither of this worker nor of one before it whose place it took:
-    /// that may still be answered.
-    pub(super) fn next_id(&mut self) -> u64 {
-        if self.next_id == 0 {
-            let [first, _] = random().unwrap_or_default();
-            self.next_id = first;
-        }
-        self.next_id = self.next_id.wrapping_add(1);
-        self.next_id
-    }
-
-    /// Adds one that waits, and has [`forget`] called when it has ended.
-    pub(super) fn add(&mut self, suspension: NonNull<Suspension>) {
-        // SAFETY: it was just made, and nobody changes it meanwhile.
-        let Suspension { id, deadline, .. } = unsafe { suspension.as_ref() };
-        self.by_id.insert(*id, suspension);
-        self.deadlines.insert((*deadline, *id));
-        self.set_timer();
-    }
-
-    /// One that has not ended.
-    pub(super) fn known(&self, id: u64) -> Option<NonNull<Suspension>> {
-        self.by_id.get(&id).copied()
-    }
-
-    /// The numbers of those that wait.
-    pub(super) fn all_waiting(&self) -> Vec<u64> {
-        self.deadlines.iter().map(|(_, id)| *id).collect()
-    }
-
-    /// A suspension that waits.
-    pub(super) fn waiting(&self, id: u64) -> Option<NonNull<Suspension>> {
-        let suspension = self.by_id.get(&id).copied()?;
-        // SAFETY: those that are registered were not freed, and nobody changes them meanwhile.
-        unsafe { suspension.as_ref() }
-            .is_waiting
-            .then_some(suspension)
-    }
-
-    fn next_expired(&mut self, now: u64) -> Option<u64> {
-        let &(deadline, id) = self.deadlines.first()?;
-        if deadline > now {
-            return None;
-        }
-        self.deadlines.pop_first();
-        Some(id)
-    }
-
-    /// A suspension does not wait any more.
-    pub(super) fn end_wait(&mut self, id: u64) {
-        if let Some(suspension) = self.by_id.get(&id) {
-            // SAFETY: as above.
-            let deadline = unsafe { suspension.as_ref() }.deadline;
-            self.deadlines.remove(&(deadline, id));
-            if self.deadlines.is_empty() {
-                self.set_timer();
-            }
-        }
-    }
-
-    /// Has [`expired`] called at the first deadline. A timer that nobody needs would keep a worker
-    /// that is to end.
-    fn set_timer(&mut self) {
-        let first = self.deadlines.first().map(|(deadline, _)| *deadline);
-        let timer = match (&mut self.timer, first) {
-            (Some(timer), _) => timer,
-            (None, None) => return,
-            (none, Some(_)) => none.insert(Timer::new()),
-        };
-        match first {
-            // One that is set fires earlier, and is set anew then.
-            Some(first) if timer.event.timer_set() == 0 => {
-                let after = first.saturating_sub(now_millis()).max(1);
-                // SAFETY: the event stays where it is; this is the thread of nginx's event loop.
-                unsafe { ngx_add_timer(&mut timer.event, after as ngx_msec_t) };
-            }
-            None if timer.event.timer_set() != 0 => {
-                // SAFETY: as above; it is set.
-                unsafe { ngx_del_timer(&mut timer.event) };
-            }
-            Some(_) | None => {}
-        }
-    }
-}
-
-impl Timer {
-    fn new() -> Box<Timer> {
-        // SAFETY: all-zero is a valid event, and a valid connection.
-        let mut timer: Box<Timer> = Box::new(unsafe { core::mem::zeroed() });
-        timer.connection.fd = -1;
-        timer.event.data = (&raw mut timer.connection).cast();
-        timer.event.handler = Some(expired);
-        // SAFETY: nginx has a cycle while it serves, whose log outlives its workers' timers.
-        timer.event.log = unsafe { (*nginx_sys::ngx_cycle).log };
-        timer
-    }
-}
-
-/// Where what a main request is suspended for is kept: null, or what was added to [`Suspensions`].
+/// Where what a main request is suspended for is kept: null, or what [`forget`] frees.
 #[derive(Clone, Copy)]
 pub(super) struct SuspensionSlot(NonNull<*mut Suspension>);
 

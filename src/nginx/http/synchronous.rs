@@ -22,9 +22,7 @@ use super::super::sync;
 use super::super::time::NgxClock;
 use super::context::{Context, Response, Room, Slot};
 use super::handler;
-use super::suspensions::{
-    SuspensionSlot, Suspensions, forget, now_millis, slot_of, with_suspensions,
-};
+use super::suspensions::{Deadline, SuspensionSlot, forget, now_millis, slot_of, with_suspensions};
 use crate::engine::{Answered, Asked, Asking, Attempt, conclude, questions};
 use crate::policy::namespace::OnError;
 use crate::store::decision::{Answer, Few, Question};
@@ -36,7 +34,10 @@ const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 
 /// A request that is evaluated, and what stores have said of it so far.
 pub(super) struct Suspension {
+    /// The number by which it is found.
     pub(super) id: u64,
+    /// When it is decided without the store.
+    pub(super) until: Deadline,
     slot: Slot,
     rules: &'static RuleSet,
     settings: &'static Settings,
@@ -48,10 +49,10 @@ pub(super) struct Suspension {
     parts: Few<Asked>,
     /// The index of the part that is being asked.
     part: usize,
-    /// When it is decided without the store, by nginx's monotonic clock in milliseconds.
-    pub(super) deadline: u64,
+    /// When nobody waits for an answer any more, by nginx's monotonic clock in milliseconds.
+    deadline: u64,
     on_error: OnError,
-    pub(super) is_waiting: bool,
+    is_waiting: bool,
     /// Whether a store has failed.
     has_failed: bool,
     /// The requests that wait: the one that asks, and others of the same main request that reached
@@ -74,8 +75,10 @@ pub(super) fn decide(
     let (room, askings) = evaluate(request, conf, rules)?;
     let parts = questions(&askings, conf.settings.count_rejected);
     let limits = limits_of(rules.active());
+    let timeout = millis(limits.timeout);
     let mut suspension = Suspension {
         id: 0,
+        until: Deadline::new(),
         slot,
         rules,
         settings: &conf.settings,
@@ -83,7 +86,7 @@ pub(super) fn decide(
         answered: smallvec![None; askings.len()],
         askings,
         part: 0,
-        deadline: now_millis().saturating_add(millis(limits.timeout)),
+        deadline: now_millis().saturating_add(timeout),
         on_error: limits.on_error,
         is_waiting: true,
         has_failed: false,
@@ -101,7 +104,7 @@ pub(super) fn decide(
         suspension.fail();
         return suspension.finish(request);
     }
-    suspend(request, suspensions, suspension)
+    suspend(request, suspensions, suspension, timeout)
 }
 
 /// The keys, limits and costs of a request.
@@ -164,7 +167,8 @@ fn limits_of(active: &Active) -> Limits {
 fn suspend(
     request: *mut ngx_http_request_t,
     slot: SuspensionSlot,
-    mut suspension: Suspension,
+    suspension: Suspension,
+    timeout: u64,
 ) -> Result<ngx_int_t, EvaluationError> {
     // SAFETY: nginx passes a request that has not ended, and so has not its main request, of whose
     // memory the cleanup is.
@@ -173,24 +177,24 @@ fn suspend(
         ngx_pool_cleanup_add((*(*request).main).pool, size).as_mut()
     };
     let cleanup = cleanup.ok_or(EvaluationError)?;
-    suspension.id = with_suspensions(Suspensions::next_id);
-    let id = suspension.id;
     let place = NonNull::new(cleanup.data.cast()).ok_or(EvaluationError)?;
     const { assert!(align_of::<Suspension>() <= align_of::<usize>()) };
     // SAFETY: the memory is as large as was asked for, and aligned for a word, like all of a pool's.
     unsafe { place.write(suspension) };
-    let suspension = place;
     cleanup.handler = Some(forget);
-    slot.set(suspension);
-    with_suspensions(|all| all.add(suspension));
+    slot.set(place);
+    let id = with_suspensions(|all| all.add(place));
     // SAFETY: it was just made, and is dropped by `forget` only.
-    let suspension = unsafe { &mut *suspension.as_ptr() };
+    let suspension = unsafe { &mut *place.as_ptr() };
+    suspension.id = id;
     if !suspension.ask() {
         suspension.fail();
         suspension.waiting.clear();
-        with_suspensions(|all| all.end_wait(id));
+        with_suspensions(|all| all.remove(id));
         return suspension.finish(request);
     }
+    // SAFETY: as above; a request has a connection, which outlives it.
+    unsafe { Deadline::set(place, (*request).connection, timeout) };
     wait(request)
 }
 
@@ -375,13 +379,14 @@ pub(super) fn charge(decider: usize, question: &Question) -> bool {
 pub(in super::super) fn go_on(replies: Vec<Reply>) {
     for (id, answer) in replies {
         // A request that has ended, or was decided on without the store, is not there any more.
-        let suspension = with_suspensions(|all| all.waiting(id));
-        let Some(mut suspension) = suspension else {
+        let Some(mut suspension) = with_suspensions(|all| all.get(id)) else {
             continue;
         };
         // SAFETY: those that are registered were not freed, and nobody else has them now: this is the
         // only thread, and no request is being called.
-        if unsafe { suspension.as_mut() }.take(answer) {
+        let suspension = unsafe { suspension.as_mut() };
+        if suspension.is_waiting && suspension.take(answer) {
+            suspension.until.unset();
             wake(id);
         }
     }
@@ -389,16 +394,17 @@ pub(in super::super) fn go_on(replies: Vec<Reply>) {
 
 /// Has the requests go on that waited for a decision, which is made.
 fn wake(id: u64) {
-    with_suspensions(|all| all.end_wait(id));
     loop {
         let next = with_suspensions(|all| {
-            let mut suspension = all.known(id)?;
+            let mut suspension = all.get(id)?;
             // SAFETY: as above.
             let waiting = unsafe { &mut suspension.as_mut().waiting };
             (!waiting.is_empty()).then(|| waiting.remove(0))
         });
         // The last one may have ended the main request, and all others with it.
-        let Some(request) = next else { return };
+        let Some(request) = next else {
+            return with_suspensions(|all| all.remove(id));
+        };
         // SAFETY: a request that has not ended, else `forget` had been called; its connection lives
         // longer than it.
         unsafe {
@@ -411,8 +417,7 @@ fn wake(id: u64) {
 
 /// Decides on a request without its store, which has not answered in time.
 pub(super) fn time_out(id: u64) {
-    let suspension = with_suspensions(|all| all.waiting(id));
-    if let Some(mut suspension) = suspension {
+    if let Some(mut suspension) = with_suspensions(|all| all.get(id)) {
         // SAFETY: as above.
         let suspension = unsafe { suspension.as_mut() };
         sync::set_down(suspension.decider());
@@ -423,7 +428,7 @@ pub(super) fn time_out(id: u64) {
 
 /// Decides about all requests that wait without their stores: nobody will answer them any more.
 pub(in super::super) fn fail_all() {
-    let ids = with_suspensions(|all| all.all_waiting());
+    let ids = with_suspensions(|all| all.ids());
     go_on(ids.into_iter().map(|id| (id, None)).collect());
 }
 

@@ -10,7 +10,6 @@ use core::cell::{Cell, RefCell};
 use core::pin::pin;
 use core::sync::atomic::{AtomicU8, Ordering::AcqRel};
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -130,12 +129,30 @@ struct Office {
     is_closed: Cell<bool>,
 }
 
-/// What a clerk is to answer, with the numbers of the workers that ask.
+/// What a clerk is to answer.
 #[derive(Default)]
 struct Mail {
-    asks: RefCell<VecDeque<(usize, Ask)>>,
+    asked: RefCell<Asked>,
     /// There is something new, or there will be nothing more.
     news: Notify,
+}
+
+/// Questions, and who asks each.
+#[derive(Default)]
+struct Asked {
+    questions: Vec<Question>,
+    askers: Vec<Asker>,
+    /// Whether it is asked, too, if the store answers at all.
+    is_probed: bool,
+}
+
+/// Who asks a question.
+struct Asker {
+    /// The number of the worker.
+    worker: usize,
+    /// The number of the request; `None`: nobody waits for the answer.
+    id: Option<u64>,
+    deadline: u64,
 }
 
 /// Who asks one decider.
@@ -209,8 +226,7 @@ impl Office {
             line.questions.read(&mut words);
             for ask in messages(&words).filter_map(|it| reader.ask(it)) {
                 if let Some(mail) = self.mail.get(ask.decider) {
-                    mail.asks.borrow_mut().push_back((worker, ask));
-                    mail.news.notify_one();
+                    mail.put(worker, ask);
                 }
             }
         }
@@ -229,15 +245,11 @@ impl Office {
     }
 
     /// Tells workers what was said about their requests.
-    fn reply(
-        &self,
-        askers: &[(usize, Option<u64>)],
-        answers: impl Iterator<Item = Option<Answer>>,
-    ) {
+    fn reply(&self, askers: &[Asker], answers: impl Iterator<Item = Option<Answer>>) {
         let mut outboxes = self.outboxes.borrow_mut();
-        for ((worker, id), answer) in askers.iter().zip(answers) {
-            if let (Some(outbox), Some(id)) = (outboxes.get_mut(*worker), id) {
-                write_reply(outbox, &(*id, answer));
+        for (asker, answer) in askers.iter().zip(answers) {
+            if let (Some(outbox), Some(id)) = (outboxes.get_mut(asker.worker), asker.id) {
+                write_reply(outbox, &(id, answer));
             }
         }
         drop(outboxes);
@@ -296,12 +308,12 @@ impl Clerk {
         if state.is_down() {
             self.wait_for(&mut store, node, state).await;
         }
-        while let Some(asks) = self.next(mail, state).await {
-            let asks = asks.into_iter();
-            let asks = asks.filter(|(_, ask)| !ask.question.counters.is_empty());
-            let (askers, mut questions): (Vec<_>, Vec<_>) = asks
-                .map(|(worker, ask)| ((worker, ask.id), ask.question))
-                .unzip();
+        while let Some(asked) = self.next(mail, state).await {
+            let Asked {
+                mut questions,
+                askers,
+                ..
+            } = asked;
             if questions.is_empty() {
                 questions.clone_from(&self.probe);
             }
@@ -322,21 +334,21 @@ impl Clerk {
     }
 
     /// What is to be asked now; `None` if there will be nothing more.
-    async fn next(&self, mail: &Mail, state: State<'_>) -> Option<Vec<(usize, Ask)>> {
+    async fn next(&self, mail: &Mail, state: State<'_>) -> Option<Asked> {
         loop {
             if !self.office.is_closed.get() {
                 self.office.collect();
             }
-            let asks = mail.take();
-            if !asks.is_empty() {
-                return Some(asks);
+            let asked = mail.take();
+            if !asked.is_nothing() {
+                return Some(asked);
             }
             if self.office.is_closed.get() {
                 return None;
             }
             state.rest();
             self.office.collect();
-            if mail.asks.borrow().is_empty() {
+            if mail.asked.borrow().is_nothing() {
                 self.office.wait(mail).await;
             }
             state.work();
@@ -361,13 +373,53 @@ impl Clerk {
 }
 
 impl Mail {
+    fn put(&self, worker: usize, ask: Ask) {
+        let mut asked = self.asked.borrow_mut();
+        if asked.is_nothing() {
+            self.news.notify_one();
+        }
+        let Ask {
+            id,
+            deadline,
+            question,
+            ..
+        } = ask;
+        if question.counters.is_empty() {
+            asked.is_probed = true;
+            return;
+        }
+        asked.questions.push(question);
+        asked.askers.push(Asker {
+            worker,
+            id,
+            deadline,
+        });
+    }
+
     /// So many questions as are asked at once, without those that nobody waits for any more: they were
     /// answered otherwise.
-    fn take(&self) -> Vec<(usize, Ask)> {
-        let mut asks = self.asks.borrow_mut();
+    fn take(&self) -> Asked {
+        let mut asked = self.asked.take();
         let now = u64::try_from(System.uptime().as_millis()).unwrap_or(0);
-        asks.retain(|(_, ask)| ask.id.is_none() || ask.deadline > now);
-        let count = asks.len().min(MAX_QUESTIONS);
-        asks.drain(..count).collect()
+        let is_late = |asker: &Asker| asker.id.is_some() && asker.deadline <= now;
+        if asked.askers.iter().any(is_late) {
+            let all = asked.questions.into_iter().zip(asked.askers);
+            let in_time = all.filter(|(_, asker)| !is_late(asker));
+            (asked.questions, asked.askers) = in_time.unzip();
+        }
+        let count = asked.questions.len().min(MAX_QUESTIONS);
+        let others = Asked {
+            questions: asked.questions.split_off(count),
+            askers: asked.askers.split_off(count),
+            is_probed: false,
+        };
+        self.asked.replace(others);
+        asked
+    }
+}
+
+impl Asked {
+    fn is_nothing(&self) -> bool {
+        self.questions.is_empty() && !self.is_probed
     }
 }

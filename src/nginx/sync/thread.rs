@@ -7,9 +7,9 @@ use std::io;
 use std::sync::mpsc as blocking;
 use std::time::Instant;
 
+use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
-use tokio::task::LocalSet;
 
 use super::super::conf::SyncedNamespace;
 use super::super::random::random;
@@ -90,9 +90,7 @@ impl Thread {
             namespaces.iter().map(|_| unbounded_channel()).unzip();
         let done = Inbox::new(waker.clone());
         let (is_alive, ended) = blocking::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let (refused, refusal) = blocking::channel();
         let jobs: Vec<_> = namespaces.iter().cloned().zip(receivers).collect();
         let results = done.clone();
         let at_end = AtEnd {
@@ -103,10 +101,18 @@ impl Thread {
         let thread = std::thread::Builder::new().name("ratelimit sync".into());
         let thread = thread.spawn(move || {
             let _at_end = at_end;
-            let tasks = LocalSet::new();
+            let runtime = match LocalRuntime::new() {
+                Ok(runtime) => runtime,
+                Err(error) => {
+                    let _ = refused.send(error);
+                    return;
+                }
+            };
+            drop(refused);
+            let mut tasks = Vec::new();
             for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
                 let results = results.clone();
-                tasks.spawn_local(async move {
+                tasks.push(runtime.spawn_local(async move {
                     let options = &namespace.options;
                     match &options.strategy {
                         Kind::Redis(own) => {
@@ -118,19 +124,26 @@ impl Thread {
                             serve(number, &namespace, connect, commands, results).await;
                         }
                     }
-                });
+                }));
             }
             if let Some(asking) = asking {
-                tasks.spawn_local(asking.serve(ending));
+                tasks.push(runtime.spawn_local(asking.serve(ending)));
             }
-            runtime.block_on(tasks);
-            // Connections that nobody needs any more take leave of their servers.
-            runtime.block_on(tokio::task::yield_now());
+            runtime.block_on(async {
+                for task in tasks {
+                    let _ = task.await;
+                }
+                // Connections that nobody needs any more take leave of their servers.
+                tokio::task::yield_now().await;
+            });
             // A name may still be looked up, which can take long.
             runtime.shutdown_background();
         });
         restore_signals(&signals);
         thread?;
+        if let Ok(error) = refusal.recv() {
+            return Err(error);
+        }
         Ok(Thread {
             commands,
             done,

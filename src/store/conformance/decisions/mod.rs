@@ -11,7 +11,9 @@ pub(in crate::store) use self::shared::*;
 pub(in crate::store) use self::values::*;
 use super::*;
 use crate::policy::window::{Counts, WindowType};
-use crate::store::decision::{Answer, AskedCounter, AskedLimit, Decided, Decider, Question};
+use crate::store::decision::{
+    Answer, AskedCounter, AskedLimit, Decided, Decider, KeyBytes, Question,
+};
 use crate::store::error::StoreError;
 use smallvec::smallvec;
 

@@ -1,7 +1,5 @@
 //! Whether decisions are those of a model: what `policy::window` says of the same counts.
 
-use std::sync::Arc;
-
 use super::*;
 
 /// Numbers that look random, the same in every run.
@@ -68,7 +66,7 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let mut random = Random(7);
     // What is in the store, by key, size and window.
-    let mut model: BTreeMap<(Arc<[u8]>, WindowSize, u64), i64> = BTreeMap::new();
+    let mut model: BTreeMap<(KeyBytes, WindowSize, u64), i64> = BTreeMap::new();
     let now = node.ask(&[]).await.now;
     for size in [MINUTE, HOUR, LONGEST] {
         for ago in 0..2 {
