@@ -111,7 +111,7 @@ subtest 'what is asked last, by all workers, is counted' => sub {
     my @clients = map { $a->connection } 1 .. 40;
     syswrite $_, "GET /held?c=3 HTTP/1.0\r\n\r\n" for @clients;
     # All are admitted, and while Redis says nothing, they end one after the other.
-    my @held = map { $upstream->accept } @clients;
+    my @held = map { scalar $upstream->accept } @clients;
     $redis->pause;
     for my $held (@held) {
         sysread $held, my $request, 65536;
