@@ -112,10 +112,11 @@ pub fn questions(askings: &[Asking<'_, '_>], counts_rejected: bool) -> Few<Asked
             None => parts.push((decider, smallvec![(index, deciders)])),
         }
     }
-    let parts = parts.into_iter();
-    parts
-        .map(|(decider, part)| question(askings, decider, &part, counts_rejected))
-        .collect()
+    let mut questions = Few::new();
+    for (decider, part) in parts {
+        questions.push(question(askings, decider, &part, counts_rejected));
+    }
+    questions
 }
 
 /// What a decider is asked about those of the askings that have these indices.

@@ -153,18 +153,21 @@ impl Reader {
             counters,
             limits,
         ] = words.take()?;
-        let counters = (0..counters).map(|_| self.counter(&mut words));
-        let counters = counters.collect::<Option<_>>()?;
-        let limits = (0..limits).map(|_| limit(&mut words));
+        let mut question = Question {
+            counts_rejected: counts_rejected != 0,
+            ..Question::nothing()
+        };
+        for _ in 0..counters {
+            question.counters.push(self.counter(&mut words)?);
+        }
+        for _ in 0..limits {
+            question.limits.push(limit(&mut words)?);
+        }
         Some(Ask {
             decider: usize::try_from(decider).ok()?,
             id: (has_id != 0).then_some(id),
             deadline,
-            question: Question {
-                counts_rejected: counts_rejected != 0,
-                counters,
-                limits: limits.collect::<Option<_>>()?,
-            },
+            question,
         })
     }
 
@@ -201,20 +204,22 @@ pub fn reply(message: &[u64]) -> Option<Reply> {
         return Some((id, None));
     }
     let [admitted, counts] = words.take()?;
-    let admitted: Option<Few<bool>> = (0..admitted).map(|_| Some(words.next()? != 0)).collect();
-    let counts = (0..counts).map(|_| {
+    let mut answer = Answer {
+        admitted: Few::new(),
+        counts: Few::new(),
+    };
+    for _ in 0..admitted {
+        answer.admitted.push(words.next()? != 0);
+    }
+    for _ in 0..counts {
         let [window, current, previous, elapsed] = words.take()?;
-        Some(Counts {
+        answer.counts.push(Counts {
             window,
             current: hits(current),
             previous: hits(previous),
             elapsed,
-        })
-    });
-    let answer = Answer {
-        counts: counts.collect::<Option<_>>()?,
-        admitted: admitted?,
-    };
+        });
+    }
     Some((id, Some(answer)))
 }
 

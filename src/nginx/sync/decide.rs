@@ -7,9 +7,12 @@
 //! waiting.
 
 use core::cell::{Cell, RefCell};
+use core::hash::BuildHasher as _;
+use core::num::NonZeroU64;
 use core::pin::pin;
 use core::sync::atomic::{AtomicU8, Ordering::AcqRel};
 use core::time::Duration;
+use std::hash::RandomState;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -303,7 +306,7 @@ impl Clerk {
             return;
         };
         // Connects before anybody waits for it.
-        let probe = store.decide(node, Epoch(System.random()), &self.probe);
+        let probe = store.decide(node, proposal(), &self.probe);
         state.set_down(probe.await.is_err());
         if state.is_down() {
             self.wait_for(&mut store, node, state).await;
@@ -317,7 +320,7 @@ impl Clerk {
             if questions.is_empty() {
                 questions.clone_from(&self.probe);
             }
-            let proposed = Epoch(System.random());
+            let proposed = proposal();
             match store.decide(node, proposed, &questions).await {
                 Ok(decided) => {
                     state.set_down(false);
@@ -363,13 +366,19 @@ impl Clerk {
                 return;
             }
             tokio::time::sleep(pause).await;
-            let probe = store.decide(node, Epoch(System.random()), &self.probe);
+            let probe = store.decide(node, proposal(), &self.probe);
             if probe.await.is_ok() {
                 state.set_down(false);
                 return;
             }
         }
     }
+}
+
+/// An epoch that nobody else proposes. Asks the system for random numbers only once.
+fn proposal() -> Epoch {
+    let number = RandomState::new().hash_one(());
+    Epoch(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
 }
 
 impl Mail {
@@ -399,7 +408,14 @@ impl Mail {
     /// So many questions as are asked at once, without those that nobody waits for any more: they were
     /// answered otherwise.
     fn take(&self) -> Asked {
-        let mut asked = self.asked.take();
+        if self.asked.borrow().is_nothing() {
+            return Asked::default();
+        }
+        let mut asked = self.asked.replace(Asked {
+            questions: Vec::with_capacity(MAX_QUESTIONS),
+            askers: Vec::with_capacity(MAX_QUESTIONS),
+            is_probed: false,
+        });
         let now = u64::try_from(System.uptime().as_millis()).unwrap_or(0);
         let is_late = |asker: &Asker| asker.id.is_some() && asker.deadline <= now;
         if asked.askers.iter().any(is_late) {
@@ -408,12 +424,10 @@ impl Mail {
             (asked.questions, asked.askers) = in_time.unzip();
         }
         let count = asked.questions.len().min(MAX_QUESTIONS);
-        let others = Asked {
-            questions: asked.questions.split_off(count),
-            askers: asked.askers.split_off(count),
-            is_probed: false,
-        };
-        self.asked.replace(others);
+        let mut others = self.asked.borrow_mut();
+        others.questions.extend(asked.questions.drain(count..));
+        others.askers.extend(asked.askers.drain(count..));
+        drop(others);
         asked
     }
 }

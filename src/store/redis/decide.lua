@@ -70,9 +70,9 @@ local function open(shard)
   return {proposed, first}
 end
 
-local time = call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local answer, written = {time[1], time[2]}, false
+local answer, written = call('TIME'), false
+local seconds, micros = answer[1], answer[2]
+local now = seconds * 1000 + math.floor(micros / 1000)
 
 -- The counts of keys, as texts.
 local function read(counts, first, last)
@@ -98,9 +98,12 @@ for i, key in ipairs(KEYS) do
     local name, before = window_name(size, window), window_name(size, window - 1)
     local current, previous = read(base .. name, at, last), read(base .. before, at, last)
     places[#places + 1] = {
-      size = size, left = size - elapsed, name = name, keys = keys, offset = at - 1,
+      size = size, left = size - elapsed, name = name, offset = at - 1,
       -- By the numbers of keys. What questions so far were charged is in `current`, too.
       current = current, previous = previous, charged = room(keys),
+      -- The keys that were charged and their new counts, as HSET is given them; `adds`: the keys and
+      -- charges where sums are not exact, which the server adds.
+      sets = nil,
     }
     answer[#answer + 1] = table.concat(current, ' ')
     answer[#answer + 1] = table.concat(previous, ' ')
@@ -173,32 +176,6 @@ while next < #questions do
 end
 answer[#answer + 1] = refused
 
--- Lists which keys of a place were charged, their new counts as HSET is given them, and keys and
--- charges where sums are not exact. The server adds these.
-local function charges(place)
-  local current, charged, offset, keys = place.current, place.charged, place.offset, place.keys
-  local names, sets, adds, count, set = room(keys), room(2 * keys), {}, 0, 0
-  for i = 1, keys do
-    local charge = charged[i]
-    if charge and charge ~= 0 then
-      local name, total = ARGV[offset + i], current[i]
-      count = count + 1
-      names[count] = name
-      if total < EXACT and total > -EXACT then
-        if total < SMALL and total > -SMALL then
-          total = format('%d', total)
-        end
-        sets[set + 1], sets[set + 2] = name, total
-        set = set + 2
-      else
-        adds[#adds + 1] = name
-        adds[#adds + 1] = format('%.0f', charge)
-      end
-    end
-  end
-  return names, sets, adds
-end
-
 -- Has a shard live for at least so long, and if not, then for as long as after any change.
 local function keep(shard, life)
   if call('PTTL', shard.key) < life then
@@ -207,46 +184,69 @@ local function keep(shard, life)
   end
 end
 
--- Does what push.lua does with a batch. Each of `charged` is a place with its sets and adds.
-local function apply(shard, charged, last)
-  local stream, life = shard.base .. 's', LIFE / 2
+-- Does what push.lua does with a batch, whose changes are in the stream.
+local function apply(shard, last)
+  local life = LIFE / 2
   -- Whether it is time for what need not be done each time.
   local seldom = math.floor(shard.after / SELDOM) ~= math.floor(shard.before / SELDOM)
   call('HSET', shard.key, 'position', last)
-  for _, of in ipairs(charged) do
-    local place, sets, adds = of[1], of[2], of[3]
-    local counts, left = shard.base .. place.name, place.left + place.size + CLOCKS
-    local known = #sets / 2
-    if #sets > 0 then
-      known = known - call('HSET', counts, unpack(sets))
+  for j = shard.first, shard.last do
+    local place = places[j]
+    local sets, adds = place.sets, place.adds
+    if sets then
+      local counts, left = shard.base .. place.name, place.left + place.size + CLOCKS
+      local known = #sets / 2
+      if known > 0 then
+        known = known - call('HSET', counts, unpack(sets))
+      end
+      for i = 1, adds and #adds or 0, 2 do
+        call('HINCRBY', counts, adds[i], adds[i + 1])
+      end
+      if seldom or known == 0 then
+        -- The hash may be new, or may have become a list when the server was restarted.
+        use_table(counts)
+        call('HDEL', counts, '')
+        extend(counts, left)
+      end
+      life = math.max(life, left + MARGIN)
     end
-    for i = 1, #adds, 2 do
-      call('HINCRBY', counts, adds[i], adds[i + 1])
-    end
-    if seldom or known == 0 then
-      -- The hash may be new, or may have become a list when the server was restarted.
-      use_table(counts)
-      call('HDEL', counts, '')
-      extend(counts, left)
-    end
-    life = math.max(life, left + MARGIN)
   end
   if seldom then
-    trim(stream, last)
+    trim(shard.base .. 's', last)
   end
   keep(shard, life)
 end
 
 for _, shard in ipairs(shards) do
-  local changes, charged, count = {}, {}, 0
+  local changes, count = {}, 0
   for j = shard.first, shard.last do
     local place = places[j]
-    local keys, sets, adds = charges(place)
-    if #keys > 0 then
-      charged[#charged + 1] = {place, sets, adds}
+    local current, charged, offset = place.current, place.charged, place.offset
+    local keys, sets, adds, changed, set = room(#current), room(2 * #current), nil, 0, 0
+    for i = 1, #current do
+      local charge = charged[i]
+      if charge and charge ~= 0 then
+        local key, total = ARGV[offset + i], current[i]
+        changed = changed + 1
+        keys[changed] = key
+        if total < EXACT and total > -EXACT then
+          if total < SMALL and total > -SMALL then
+            total = format('%d', total)
+          end
+          sets[set + 1], sets[set + 2] = key, total
+          set = set + 2
+        else
+          adds = adds or {}
+          adds[#adds + 1] = key
+          adds[#adds + 1] = format('%.0f', charge)
+        end
+      end
+    end
+    if changed > 0 then
+      place.sets, place.adds = sets, adds
       changes[#changes + 1] = place.name
       changes[#changes + 1] = keys
-      count = count + #keys
+      count = count + changed
     end
   end
   if count > 0 then
@@ -254,12 +254,12 @@ for _, shard in ipairs(shards) do
     shard.before = sequence(shard.position)
     shard.after = shard.before + #packed + OVERHEAD
     -- The tag is the time: another server gives an entry this sequence at another microsecond.
-    local last = format('%.0f-%s%06d', shard.after, time[1], time[2])
+    local last = format('%.0f-%s%06d', shard.after, seconds, micros)
     -- The first write, as one that needs memory, and of the only key that was not read: if it is
     -- refused, nothing was done yet.
     call('XADD', shard.base .. 's', last, 'node', node, 'count', count, 'changes', packed)
     written = true
-    local done, failure = pcall(apply, shard, charged, last)
+    local done, failure = pcall(apply, shard, last)
     if not done then
       -- Half of it cannot be taken back, so the epoch is given up, as in push.lua. With its code, the
       -- error would say that nothing was done.
