@@ -16,13 +16,12 @@ use crate::store::error::{Failure, StoreError};
 use crate::store::strategy::{Epoch, NodeId, Shard};
 
 /// The counters of one shard with windows of one size, or so many of them as are named at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct PlaceName {
+#[derive(Debug)]
+struct Place<'q> {
     /// The index of the shard.
     shard: usize,
     size: WindowSize,
-    /// The index among the places of that shard and size.
-    part: usize,
+    keys: Vec<&'q [u8]>,
 }
 
 /// The most keys of a place: what the script has in its hands at once.
@@ -31,7 +30,8 @@ const PLACE_KEYS: usize = 1000;
 /// Where a counter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
-    place: PlaceName,
+    /// The index of the place.
+    place: usize,
     /// The index of the key in the place.
     key: usize,
 }
@@ -50,8 +50,7 @@ struct Run {
 #[derive(Debug, Default)]
 struct Asked<'q> {
     shards: Vec<&'q Shard>,
-    /// The keys of each place.
-    places: BTreeMap<PlaceName, Vec<&'q [u8]>>,
+    places: Vec<Place<'q>>,
     /// Where the counters are, in the order of questions.
     slots: Vec<Slot>,
     /// What questions have in common, as the script is told it.
@@ -108,8 +107,6 @@ impl<'q> Asked<'q> {
     /// Gives each key a place.
     fn find_slots(&mut self, questions: &'q [Question]) {
         let mut slots: BTreeMap<(usize, WindowSize, &[u8]), Slot> = BTreeMap::new();
-        // The last place of each shard and size, and how many keys it has.
-        let mut last: BTreeMap<(usize, WindowSize), Slot> = BTreeMap::new();
         for counter in questions.iter().flat_map(|it| &it.counters) {
             let AskedCounter {
                 shard, key, size, ..
@@ -120,33 +117,50 @@ impl<'q> Asked<'q> {
                 self.shards.push(shard);
                 self.shards.len().saturating_sub(1)
             });
-            let slot = slots.entry((shard, *size, key)).or_insert_with(|| {
-                let first = PlaceName {
-                    shard,
-                    size: *size,
-                    part: 0,
-                };
-                let next = last.entry((shard, *size)).or_insert(Slot {
-                    place: first,
-                    key: 0,
-                });
-                if next.key == PLACE_KEYS {
-                    next.key = 0;
-                    next.place.part = next.place.part.saturating_add(1);
-                }
-                let slot = *next;
-                next.key = next.key.saturating_add(1);
-                self.places.entry(slot.place).or_default().push(key);
-                slot
-            });
+            let slot = slots
+                .entry((shard, *size, key))
+                .or_insert_with(|| self.add_key(shard, *size, key));
             self.slots.push(*slot);
         }
     }
 
+    fn add_key(&mut self, shard: usize, size: WindowSize, key: &'q [u8]) -> Slot {
+        let mut places = self.places.iter();
+        let has_room =
+            |it: &Place<'_>| it.shard == shard && it.size == size && it.keys.len() < PLACE_KEYS;
+        let place = places.position(has_room).unwrap_or_else(|| {
+            self.places.push(Place {
+                shard,
+                size,
+                keys: Vec::new(),
+            });
+            self.places.len().saturating_sub(1)
+        });
+        let mut index = 0;
+        if let Some(place) = self.places.get_mut(place) {
+            index = place.keys.len();
+            place.keys.push(key);
+        }
+        Slot { place, key: index }
+    }
+
+    /// The indices of places, in the order in which the script has them.
+    fn places_in_order(&self) -> impl Iterator<Item = usize> {
+        let shards = 0..self.shards.len();
+        shards.flat_map(|shard| {
+            let places = self.places.iter().enumerate();
+            places.filter_map(move |(index, place)| (place.shard == shard).then_some(index))
+        })
+    }
+
     /// Finds the forms and the runs. `None` if there are too many forms.
     fn describe(&mut self, questions: &[Question]) -> Option<()> {
-        let places = self.places.keys().zip(1_i64..);
-        let places: BTreeMap<_, _> = places.map(|(name, number)| (*name, number)).collect();
+        let mut numbers = vec![0; self.places.len()];
+        for (index, number) in self.places_in_order().zip(1..) {
+            if let Some(place) = numbers.get_mut(index) {
+                *place = number;
+            }
+        }
         let mut forms: BTreeMap<Vec<i64>, u16> = BTreeMap::new();
         let mut left = &*self.slots;
         let mut last: Option<(&Question, &[Slot])> = None;
@@ -163,7 +177,7 @@ impl<'q> Asked<'q> {
             let run = match run {
                 Some(run) => run,
                 None => {
-                    let form = form_of(question, slots, &places);
+                    let form = form_of(question, slots, &numbers);
                     let known = forms.get(&form).copied();
                     let number = match known {
                         Some(known) => known,
@@ -201,14 +215,14 @@ impl<'q> Asked<'q> {
         }
         call.arg(runs);
         for shard in 0..self.shards.len() {
-            let places = self.places.iter().filter(|(name, _)| name.shard == shard);
-            let sizes = places.clone().flat_map(|(name, keys)| {
-                let size = name.size.millis().cast_signed();
-                [size, length(keys)]
+            let places = self.places.iter().filter(|place| place.shard == shard);
+            let sizes = places.clone().flat_map(|place| {
+                let size = place.size.millis().cast_signed();
+                [size, length(&place.keys)]
             });
             call.arg(doubles(sizes));
-            for (_, keys) in places {
-                call.arg(keys);
+            for place in places {
+                call.arg(&place.keys);
             }
         }
         for form in &self.forms {
@@ -220,13 +234,14 @@ impl<'q> Asked<'q> {
     fn decided(&self, questions: &[Question], answer: Value) -> Option<Decided> {
         let mut parts = Answer(answer).list()?.into_iter().map(Answer);
         let now = super::answer::unix_millis(parts.next()?.number()?, parts.next()?.number()?)?;
-        let mut counts = BTreeMap::new();
-        for (name, keys) in &self.places {
+        let mut counts = vec![(Vec::new(), Vec::new()); self.places.len()];
+        for index in self.places_in_order() {
             let (current, previous) = (parts.next()?.totals()?, parts.next()?.totals()?);
-            if current.len() != keys.len() || previous.len() != keys.len() {
+            let keys = self.places.get(index)?.keys.len();
+            if current.len() != keys || previous.len() != keys {
                 return None;
             }
-            counts.insert(*name, (current, previous));
+            *counts.get_mut(index)? = (current, previous);
         }
         let refused = parts.next()?.list()?.into_iter();
         let mut refused = refused.map(|it| Answer(it).number()).peekable();
@@ -235,29 +250,29 @@ impl<'q> Asked<'q> {
         let mut slots = self.slots.iter();
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
-            let mut admits = |_| {
+            let (mut admitted, mut is_charged) = (Few::new(), true);
+            for _ in &question.limits {
                 let is_refused = refused.next_if_eq(&limits.next()).is_some();
-                !is_refused
-            };
-            let admitted: Few<bool> = question.limits.iter().map(&mut admits).collect();
-            let is_charged = question.counts_rejected || admitted.iter().all(|it| *it);
-            let of_question = question.counters.iter().zip(slots.by_ref());
-            let of_question = of_question.map(|(counter, slot)| {
-                let (current, previous) = counts.get_mut(&slot.place)?;
+                is_charged &= !is_refused || question.counts_rejected;
+                admitted.push(!is_refused);
+            }
+            let mut of_question = Few::new();
+            for (counter, slot) in question.counters.iter().zip(slots.by_ref()) {
+                let (current, previous) = counts.get_mut(slot.place)?;
                 let current = current.get_mut(slot.key)?;
                 if is_charged {
                     *current = current.saturating_add(counter.cost.thousandths());
                 }
                 let position = counter.size.at(now);
-                Some(Counts {
+                of_question.push(Counts {
                     window: position.number,
                     current: Hits::from_thousandths(*current),
                     previous: Hits::from_thousandths(*previous.get(slot.key)?),
                     elapsed: position.elapsed,
-                })
-            });
+                });
+            }
             answers.push(decision::Answer {
-                counts: of_question.collect::<Option<_>>()?,
+                counts: of_question,
                 admitted,
             });
         }
@@ -279,10 +294,10 @@ fn has_form_of(one: &Question, slots: &[Slot], other: &Question, other_slots: &[
 }
 
 /// What a question may have in common with others, as the script is told it.
-fn form_of(question: &Question, slots: &[Slot], places: &BTreeMap<PlaceName, i64>) -> Vec<i64> {
+fn form_of(question: &Question, slots: &[Slot], places: &[i64]) -> Vec<i64> {
     let counters = question.counters.iter().zip(slots);
     let counters = counters.flat_map(|(counter, slot)| {
-        let place = places.get(&slot.place).copied();
+        let place = places.get(slot.place).copied();
         [place.unwrap_or(0), counter.cost.thousandths()]
     });
     let limits = question.limits.iter().flat_map(|limit| {
@@ -338,10 +353,8 @@ mod tests {
             keys: keys.to_vec(),
         };
         assert_eq!(asked.runs, [run(1, &[1, 2, 1])]);
-        assert_eq!(
-            asked.places.into_values().collect::<Vec<_>>(),
-            [[b"a", b"b"]]
-        );
+        let places: Vec<_> = asked.places.into_iter().map(|it| it.keys).collect();
+        assert_eq!(places, [[b"a", b"b"]]);
 
         questions[1].counts_rejected = true;
         let asked = Asked::new(&questions).unwrap();
@@ -365,7 +378,7 @@ mod tests {
         let of_key = |key: u32| question(&format!("{key}"), WindowType::Fixed, 1);
         let questions: Vec<_> = (0..2500).chain(0..2500).map(of_key).collect();
         let asked = Asked::new(&questions).unwrap();
-        let lengths: Vec<_> = asked.places.values().map(Vec::len).collect();
+        let lengths: Vec<_> = asked.places.iter().map(|it| it.keys.len()).collect();
         assert_eq!(lengths, [1000, 1000, 500]);
         assert_eq!(asked.forms.len(), 3);
         // Nor have runs.
