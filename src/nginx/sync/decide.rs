@@ -24,6 +24,7 @@ use tokio::task::{spawn_blocking, spawn_local};
 
 use super::super::conf::DecidingStore;
 use super::common::{Common, State, write_messages};
+use super::pace::Pace;
 use super::thread::System;
 use crate::engine::Surroundings as _;
 use crate::store::decision::{Answer, Decider, Question};
@@ -221,8 +222,11 @@ impl Office {
         tasks
     }
 
-    /// Takes what workers have asked, and tells the clerks.
+    /// Takes what workers have asked, and tells the clerks; nothing more when this is closed.
     fn collect(&self) {
+        if self.is_closed.get() {
+            return;
+        }
         let (mut reader, mut words) = (self.reader.borrow_mut(), self.words.borrow_mut());
         for (worker, line) in self.common.lines().enumerate() {
             words.clear();
@@ -311,7 +315,8 @@ impl Clerk {
         if state.is_down() {
             self.wait_for(&mut store, node, state).await;
         }
-        while let Some(asked) = self.next(mail, state).await {
+        let mut pace = Pace::new();
+        while let Some(asked) = self.next(mail, state, &mut pace).await {
             let Asked {
                 mut questions,
                 askers,
@@ -320,6 +325,7 @@ impl Clerk {
             if questions.is_empty() {
                 questions.clone_from(&self.probe);
             }
+            pace.note(questions.len());
             let proposed = proposal();
             match store.decide(node, proposed, &questions).await {
                 Ok(decided) => {
@@ -337,9 +343,12 @@ impl Clerk {
     }
 
     /// What is to be asked now; `None` if there will be nothing more.
-    async fn next(&self, mail: &Mail, state: State<'_>) -> Option<Asked> {
+    async fn next(&self, mail: &Mail, state: State<'_>, pace: &mut Pace) -> Option<Asked> {
         loop {
-            if !self.office.is_closed.get() {
+            self.office.collect();
+            let waiting = mail.asked.borrow().questions.len();
+            if waiting > 0 {
+                pace.pause(waiting).await;
                 self.office.collect();
             }
             let asked = mail.take();

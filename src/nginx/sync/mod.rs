@@ -6,11 +6,13 @@
 //! memory, with every cycle anew; which of them asks stores about the requests of all, by a lock.
 //!
 //! - [`thread`]: the thread; [`wake`]: how it wakes the loop, and what it hands it
-//! - [`common`], [`desk`], [`decide`]: what workers share to ask as one; where they ask; who asks
+//! - [`common`], [`desk`], [`decide`]: what workers share to ask as one; where they ask; who asks,
+//!   and at which [`pace`]
 
 mod common;
 mod decide;
 mod desk;
+mod pace;
 mod thread;
 mod wake;
 
