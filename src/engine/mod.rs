@@ -9,6 +9,7 @@ mod cost_tests;
 mod crash_tests;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
+mod pace;
 pub mod prometheus;
 mod ratelimiting;
 pub mod status;
@@ -21,6 +22,7 @@ mod synchronous;
 mod synchronous_tests;
 
 pub use attempt::{Attempt, BoundLimit, Charge, Charges, charge_late};
+pub use pace::Pace;
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use sync::{Report, Surroundings, SyncError};
 pub use syncer::Syncer;

@@ -15,6 +15,7 @@ use core::time::Duration;
 use std::hash::RandomState;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::future::{Either, FutureExt as _, select};
 use tokio::io::Interest;
@@ -24,9 +25,9 @@ use tokio::task::{spawn_blocking, spawn_local};
 
 use super::super::conf::DecidingStore;
 use super::common::{Common, State, write_messages};
-use super::pace::Pace;
 use super::thread::System;
-use crate::engine::Surroundings as _;
+use super::timer::Timer;
+use crate::engine::{Pace, Surroundings as _};
 use crate::store::decision::{Answer, Decider, Question};
 use crate::store::message::{Ask, Reader, messages, write_reply};
 use crate::store::options::Strategy as Kind;
@@ -165,6 +166,15 @@ struct Clerk {
     decider: usize,
     /// What is asked to find out whether there is an answer.
     probe: Vec<Question>,
+}
+
+/// When a clerk waits for more questions.
+struct Pauses {
+    pace: Pace,
+    /// When that was last told how much time passed.
+    learned: Instant,
+    /// `None`: the system had none left, and there are no pauses.
+    timer: Option<Timer>,
 }
 
 impl Office {
@@ -315,8 +325,8 @@ impl Clerk {
         if state.is_down() {
             self.wait_for(&mut store, node, state).await;
         }
-        let mut pace = Pace::new();
-        while let Some(asked) = self.next(mail, state, &mut pace).await {
+        let mut pauses = Pauses::new();
+        while let Some(asked) = self.next(mail, state, &mut pauses).await {
             let Asked {
                 mut questions,
                 askers,
@@ -325,7 +335,7 @@ impl Clerk {
             if questions.is_empty() {
                 questions.clone_from(&self.probe);
             }
-            pace.note(questions.len());
+            pauses.pace.note(questions.len());
             let proposed = proposal();
             match store.decide(node, proposed, &questions).await {
                 Ok(decided) => {
@@ -343,12 +353,12 @@ impl Clerk {
     }
 
     /// What is to be asked now; `None` if there will be nothing more.
-    async fn next(&self, mail: &Mail, state: State<'_>, pace: &mut Pace) -> Option<Asked> {
+    async fn next(&self, mail: &Mail, state: State<'_>, pauses: &mut Pauses) -> Option<Asked> {
         loop {
             self.office.collect();
             let waiting = mail.asked.borrow().questions.len();
             if waiting > 0 {
-                pace.pause(waiting).await;
+                pauses.pause(waiting).await;
                 self.office.collect();
             }
             let asked = mail.take();
@@ -380,6 +390,27 @@ impl Clerk {
                 state.set_down(false);
                 return;
             }
+        }
+    }
+}
+
+impl Pauses {
+    fn new() -> Pauses {
+        Pauses {
+            pace: Pace::default(),
+            learned: Instant::now(),
+            timer: Timer::new().ok(),
+        }
+    }
+
+    /// Waits for more questions than those that wait, if that is worthwhile.
+    async fn pause(&mut self, waiting: usize) {
+        if self.pace.learn(self.learned.elapsed()) {
+            self.learned = Instant::now();
+        }
+        if let Some(timer) = self.timer.as_ref().filter(|_| self.pace.pauses(waiting)) {
+            // If it fails, there is no pause.
+            let _ = timer.sleep(Pace::PAUSE).await;
         }
     }
 }

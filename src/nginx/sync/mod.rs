@@ -7,13 +7,13 @@
 //!
 //! - [`thread`]: the thread; [`wake`]: how it wakes the loop, and what it hands it
 //! - [`common`], [`desk`], [`decide`]: what workers share to ask as one; where they ask; who asks,
-//!   and at which [`pace`]
+//!   with a [`timer`]
 
 mod common;
 mod decide;
 mod desk;
-mod pace;
 mod thread;
+mod timer;
 mod wake;
 
 use core::cell::{Cell, RefCell, UnsafeCell};

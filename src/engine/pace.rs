@@ -1,0 +1,91 @@
+//! Whether who asks a datastore waits for more questions before it asks some.
+//!
+//! An exchange costs this node and its datastore as much as some ten to twenty questions in it. Where
+//! few come in, that does not matter, and each is asked at once. Where many do, most exchanges would
+//! still be small, since event loops take what is ready more quickly than clients send it: there a
+//! short pause makes exchanges larger and fewer.
+
+use core::time::Duration;
+
+/// The pace at which one who asks does so.
+#[derive(Clone, Debug, Default)]
+pub struct Pace {
+    /// How many questions there were since it was last looked.
+    asked: usize,
+    /// How many come in during a pause, as of late.
+    expected: usize,
+}
+
+impl Pace {
+    /// How long a pause is.
+    pub const PAUSE: Duration = Duration::from_micros(400);
+    /// For how long it is counted how many questions come in.
+    const SPAN: Duration = Duration::from_millis(2);
+    /// How many have to come in during a pause for it to be worthwhile.
+    const WORTHWHILE: usize = 8;
+
+    /// Notes that so many questions are asked.
+    pub fn note(&mut self, questions: usize) {
+        self.asked = self.asked.saturating_add(questions);
+    }
+
+    /// Learns how many come in, if it is time: when it last did so is so long ago. Returns whether it
+    /// did.
+    pub fn learn(&mut self, passed: Duration) -> bool {
+        let is_time = passed >= Self::SPAN;
+        if is_time {
+            let asked = (self.asked as u128).saturating_mul(Self::PAUSE.as_nanos());
+            let expected = asked.checked_div(passed.as_nanos()).unwrap_or(0);
+            self.expected = usize::try_from(expected).unwrap_or(usize::MAX);
+            self.asked = 0;
+        }
+        is_time
+    }
+
+    /// Whether a pause is worthwhile while so many questions wait to be asked.
+    pub fn pauses(&self, waiting: usize) -> bool {
+        self.expected >= Self::WORTHWHILE && waiting < self.expected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After so many questions in a tenth of a second.
+    fn after(questions: usize) -> Pace {
+        let mut pace = Pace::default();
+        pace.note(questions);
+        assert!(pace.learn(Duration::from_millis(100)));
+        pace
+    }
+
+    #[test]
+    fn where_few_ask_nobody_waits() {
+        for pace in [Pace::default(), after(0), after(1), after(1999)] {
+            assert!(!pace.pauses(1), "{pace:?}");
+        }
+    }
+
+    #[test]
+    fn where_many_ask_few_questions_wait_for_more() {
+        // Eight in 0.4 ms.
+        let pace = after(2000);
+        assert!(pace.pauses(1) && pace.pauses(7));
+        assert!(!pace.pauses(8));
+        assert!(after(usize::MAX).pauses(1_000_000));
+    }
+
+    #[test]
+    fn what_was_a_while_ago_does_not_matter() {
+        let mut pace = after(10_000);
+        pace.note(3);
+        // Too soon to tell.
+        assert!(!pace.learn(Duration::from_micros(1999)));
+        assert!(pace.pauses(3));
+        assert!(pace.learn(Duration::from_secs(1)));
+        assert!(!pace.pauses(3));
+        // No time at all.
+        assert!(!pace.learn(Duration::ZERO));
+    }
+}
