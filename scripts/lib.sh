@@ -131,7 +131,7 @@ debian_nginx_source() {
 fill_debian_source() {
     local list=$PWD/apt/sources.list apt
     mkdir -p apt/lists/partial &&
-        debian_repositories >"$list" && [ -s "$list" ] &&
+        debian_repositories >"$list" &&
         apt=(apt-get -qq -o "Dir::State::lists=$PWD/apt/lists" -o "Dir::Etc::sourcelist=$list"
             -o "Dir::Cache=$PWD/apt" -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=) &&
         "${apt[@]}" update &&
@@ -140,10 +140,14 @@ fill_debian_source() {
         rm -r apt
 }
 
+# Prints those of Debian's main component, as sources. apt knows them from its lists, which images are
+# often without.
 debian_repositories() {
     # shellcheck disable=SC2016 # apt expands it
     local format='deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(REPO_URI) $(RELEASE) $(COMPONENT)'
-    apt-get indextargets --format "$format" 'Created-By: Packages' 'Origin: Debian' 'Component: main'
+    local targets=(apt-get indextargets --format "$format" 'Created-By: Packages' 'Origin: Debian' 'Component: main')
+    [ -n "$("${targets[@]}")" ] || as_root apt-get -qq update >&2
+    "${targets[@]}" | grep . || die "apt knows no repository of Debian's"
 }
 
 # Prints the path of a configured and compiled tree of nginx 1.28; the binary is objs/nginx.

@@ -336,8 +336,7 @@ impl Clerk {
                 questions.clone_from(&self.probe);
             }
             pauses.pace.note(questions.len());
-            let proposed = proposal();
-            match store.decide(node, proposed, &questions).await {
+            match store.decide(node, proposal(), &questions).await {
                 Ok(decided) => {
                     state.set_down(false);
                     let answers = decided.answers.into_iter().map(Some);
@@ -425,6 +424,7 @@ impl Mail {
     fn put(&self, worker: usize, ask: Ask) {
         let mut asked = self.asked.borrow_mut();
         if asked.is_nothing() {
+            // Who is told once looks for all there is.
             self.news.notify_one();
         }
         let Ask {

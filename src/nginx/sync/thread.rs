@@ -141,6 +141,7 @@ impl Thread {
         });
         restore_signals(&signals);
         thread?;
+        // Soon: it says so before it does anything else.
         if let Ok(error) = refusal.recv() {
             return Err(error);
         }
