@@ -63,8 +63,8 @@ fn main() {
     );
 
     heading("one process, random keys, ns", "at most");
-    one_process(effort, 1_000, None);
-    let million = one_process(effort, 1_000_000, Some(250.0));
+    one_process(effort, 1_000, Some(40.0));
+    let million = one_process(effort, 1_000_000, Some(230.0));
     heading("two processes, 1,000,000 random keys, M/s", "at least");
     two_processes(effort, &million);
     heading("one key, two processes, ns for each", "at most");
