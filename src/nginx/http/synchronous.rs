@@ -75,7 +75,6 @@ pub(super) fn decide(
     let (room, askings) = evaluate(request, conf, rules)?;
     let parts = questions(&askings, conf.settings.count_rejected);
     let limits = limits_of(rules.active());
-    let timeout = millis(limits.timeout);
     let mut suspension = Suspension {
         id: 0,
         until: Deadline::new(),
@@ -86,7 +85,7 @@ pub(super) fn decide(
         answered: smallvec![None; askings.len()],
         askings,
         part: 0,
-        deadline: now_millis().saturating_add(timeout),
+        deadline: now_millis().saturating_add(millis(limits.timeout)),
         on_error: limits.on_error,
         is_waiting: true,
         has_failed: false,
@@ -104,7 +103,7 @@ pub(super) fn decide(
         suspension.fail();
         return suspension.finish(request);
     }
-    suspend(request, suspensions, suspension, timeout)
+    suspend(request, suspensions, suspension)
 }
 
 /// The keys, limits and costs of a request.
@@ -168,7 +167,6 @@ fn suspend(
     request: *mut ngx_http_request_t,
     slot: SuspensionSlot,
     suspension: Suspension,
-    timeout: u64,
 ) -> Result<ngx_int_t, EvaluationError> {
     // SAFETY: nginx passes a request that has not ended, and so has not its main request, of whose
     // memory the cleanup is.
@@ -193,6 +191,7 @@ fn suspend(
         with_suspensions(|all| all.remove(id));
         return suspension.finish(request);
     }
+    let timeout = suspension.deadline.saturating_sub(now_millis());
     // SAFETY: as above; a request has a connection, which outlives it.
     unsafe { Deadline::set(place, (*request).connection, timeout) };
     wait(request)

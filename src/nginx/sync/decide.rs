@@ -356,8 +356,7 @@ impl Clerk {
         loop {
             self.office.collect();
             let waiting = mail.asked.borrow().questions.len();
-            if waiting > 0 {
-                pauses.pause(waiting).await;
+            if waiting > 0 && pauses.pause(waiting).await {
                 self.office.collect();
             }
             let asked = mail.take();
@@ -402,14 +401,15 @@ impl Pauses {
         }
     }
 
-    /// Waits for more questions than those that wait, if that is worthwhile.
-    async fn pause(&mut self, waiting: usize) {
+    /// Waits for more questions than those that wait, if that is worthwhile. Returns whether it did.
+    async fn pause(&mut self, waiting: usize) -> bool {
         if self.pace.learn(self.learned.elapsed()) {
             self.learned = Instant::now();
         }
-        if let Some(timer) = self.timer.as_ref().filter(|_| self.pace.pauses(waiting)) {
+        match &self.timer {
             // If it fails, there is no pause.
-            let _ = timer.sleep(Pace::PAUSE).await;
+            Some(timer) if self.pace.pauses(waiting) => timer.sleep(Pace::PAUSE).await.is_ok(),
+            _ => false,
         }
     }
 }

@@ -101,9 +101,6 @@ for i, key in ipairs(KEYS) do
       size = size, left = size - elapsed, name = name, offset = at - 1,
       -- By the numbers of keys. What questions so far were charged is in `current`, too.
       current = current, previous = previous, charged = room(keys),
-      -- The keys that were charged and their new counts, as HSET is given them; `adds`: the keys and
-      -- charges where sums are not exact, which the server adds.
-      sets = nil,
     }
     answer[#answer + 1] = table.concat(current, ' ')
     answer[#answer + 1] = table.concat(previous, ' ')
@@ -124,23 +121,22 @@ while next < #questions do
   local limits = 3 + 2 * counters
   local keys = list('H', count * counters, questions, next + 4)
   next = next + 4 + 2 * count * counters
-  -- A limit refuses if `previous * left` is more than `(hits - to_admit - current) * size`, which are
+  -- A limit refuses if `previous * weight` is more than `(hits - to_admit - current) * size`, which are
   -- whole numbers; or is that, if it is to admit nothing, which asks for a rate below the limit.
   if counters == 1 and form[limits] == 1 then
     -- As most have.
     local place, cost, weighs, hits, to_admit = places[form[3]], form[4], form[7] == 1, form[8], form[9]
     local current, previous, charged = place.current, place.previous, place.charged
-    local left, size, strictly = place.left, place.size, to_admit == 0 and 1 or 0
+    local weight, size, strictly = 0, 1, to_admit == 0 and 1 or 0
+    if weighs then
+      weight, size = place.left, place.size
+    end
     hits = hits - to_admit
     for i = 1, count do
       local key = keys[i]
       -- A text before anything was charged.
-      local counted, refuses = current[key] + 0, nil
-      if weighs then
-        refuses = previous[key] * left > (hits - counted) * size - strictly
-      else
-        refuses = hits - counted < strictly
-      end
+      local counted = current[key] + 0
+      local refuses = previous[key] * weight > (hits - counted) * size - strictly
       if refuses then
         refused[#refused + 1] = asked + i
       end
@@ -243,6 +239,8 @@ for _, shard in ipairs(shards) do
       end
     end
     if changed > 0 then
+      -- Keys and their new counts, as HSET is given them; and where sums are not exact, keys and
+      -- charges, which the server adds.
       place.sets, place.adds = sets, adds
       changes[#changes + 1] = place.name
       changes[#changes + 1] = keys
