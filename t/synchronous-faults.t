@@ -130,6 +130,27 @@ subtest 'what is asked last, by all workers, is counted' => sub {
     stop();
 };
 
+subtest 'more is asked at once than there is room for' => sub {
+    $redis->start;
+    $a->start(conf(namespace => 'timeout 5s;'), zone => '8m');
+    my ($worker) = $a->workers;
+    $a->wait_for('an answer', sub { $a->status(hit => 'k') eq 'PASSED' });
+    for (1 .. 4) {
+        # Half a megabyte of keys, in one turn of the event loop.
+        my @clients = map { $a->connection } 1 .. 80;
+        kill STOP => $worker;
+        syswrite $clients[$_], "GET /hit/$_" . 'x' x 7000 . " HTTP/1.0\r\n\r\n" for 0 .. $#clients;
+        kill CONT => $worker;
+        my %got;
+        for my $client (@clients) {
+            local $/;
+            $got{(<$client> // '') =~ /\r\nStatus: (\w+)\r\n/ ? $1 : 'lost'}++;
+        }
+        is_deeply(\%got, {PASSED => 80}, 'Redis decided about all of it');
+    }
+    stop();
+};
+
 subtest 'who is over a limit is refused without asking' => sub {
     $redis->start;
     $a->start(conf(limit => 5));

@@ -12,12 +12,12 @@ use core::time::Duration;
 pub struct Pace {
     /// How many questions there were since it was last looked.
     asked: usize,
-    /// How many come in during a pause, as of late.
+    /// How many come in during the longest pause, as of late.
     expected: usize,
 }
 
 impl Pace {
-    /// How long a pause is.
+    /// How long a pause is at most.
     pub const PAUSE: Duration = Duration::from_micros(400);
     /// For how long it is counted how many questions come in.
     const SPAN: Duration = Duration::from_millis(2);
@@ -42,9 +42,13 @@ impl Pace {
         is_time
     }
 
-    /// Whether a pause is worthwhile while so many questions wait to be asked.
-    pub fn pauses(&self, waiting: usize) -> bool {
-        self.expected >= Self::WORTHWHILE && waiting < self.expected
+    /// For how many questions to wait while so many are there; `None` if a pause is not worthwhile, as
+    /// if there is none. It is half as many again as come in during the longest pause, since clients
+    /// that were answered at once ask again at once.
+    pub fn awaits(&self, waiting: usize) -> Option<usize> {
+        let are_few = waiting > 0 && waiting < self.expected;
+        let is_worthwhile = self.expected >= Self::WORTHWHILE && are_few;
+        is_worthwhile.then(|| self.expected.saturating_add(self.expected / 2))
     }
 }
 
@@ -63,7 +67,7 @@ mod tests {
     #[test]
     fn where_few_ask_nobody_waits() {
         for pace in [Pace::default(), after(0), after(1), after(1999)] {
-            assert!(!pace.pauses(1), "{pace:?}");
+            assert_eq!(pace.awaits(1), None, "{pace:?}");
         }
     }
 
@@ -71,9 +75,11 @@ mod tests {
     fn where_many_ask_few_questions_wait_for_more() {
         // Eight in 0.4 ms.
         let pace = after(2000);
-        assert!(pace.pauses(1) && pace.pauses(7));
-        assert!(!pace.pauses(8));
-        assert!(after(usize::MAX).pauses(1_000_000));
+        assert_eq!(
+            [0, 1, 7, 8].map(|it| pace.awaits(it)),
+            [None, Some(12), Some(12), None]
+        );
+        assert!(after(usize::MAX).awaits(1_000_000) > Some(1_000_000));
     }
 
     #[test]
@@ -82,9 +88,9 @@ mod tests {
         pace.note(3);
         // Too soon to tell.
         assert!(!pace.learn(Duration::from_micros(1999)));
-        assert!(pace.pauses(3));
+        assert_eq!(pace.awaits(3), Some(60));
         assert!(pace.learn(Duration::from_secs(1)));
-        assert!(!pace.pauses(3));
+        assert_eq!(pace.awaits(3), None);
         // No time at all.
         assert!(!pace.learn(Duration::ZERO));
     }

@@ -5,6 +5,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use super::identity::{Identity, Mask};
@@ -42,10 +43,11 @@ fn fixture() -> Fixture {
     fixture_of(2)
 }
 
+fn leak<T: Default>(count: usize) -> &'static [T] {
+    Box::leak((0..count).map(|_| T::default()).collect())
+}
+
 fn fixture_of(buckets: usize) -> Fixture {
-    fn leak<T: Default>(count: usize) -> &'static [T] {
-        Box::leak((0..count).map(|_| T::default()).collect())
-    }
     let parts = Parts {
         secret: [1, 2],
         directory: leak::<DirectoryEntry>(1),
@@ -339,8 +341,7 @@ fn two_keys_that_are_synced_are_both_found() {
 #[test]
 fn what_is_read_of_a_ring_is_what_was_written() {
     explore(3, || {
-        let memory: Vec<_> = (0..Ring::size(2)).map(|_| Default::default()).collect();
-        let ring = Ring::over(Box::leak(memory.into_boxed_slice())).unwrap();
+        let ring = Ring::over(leak(Ring::size(2))).unwrap();
         let writer = thread::spawn(move || {
             // The second finds room only where the first was read, and takes its place.
             [[1, 2], [3, 4]].map(|words| ring.write(&words))
@@ -355,4 +356,54 @@ fn what_is_read_of_a_ring_is_what_was_written() {
         };
         assert_eq!(words, whole);
     });
+}
+
+#[test]
+fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
+    // Both messages at once, or one and then the other.
+    for steps in [&[2][..], &[1, 2]] {
+        explore(3, move || {
+            let [written, at] = leak(2) else { panic!() };
+            let wakeup = Wakeup::over(written, at);
+            let rings = [(); 2].map(|()| Ring::over(leak(Ring::size(1))).unwrap());
+            let bell = Arc::new((Mutex::new(false), Condvar::new()));
+            let writers = rings.map(|ring| {
+                let bell = bell.clone();
+                thread::spawn(move || {
+                    assert!(ring.write(&[1]));
+                    if wakeup.is_due(1) {
+                        *bell.0.lock().unwrap() = true;
+                        bell.1.notify_one();
+                    }
+                })
+            });
+            let mut words = Vec::new();
+            let mut look = || {
+                rings.iter().for_each(|ring| ring.read(&mut words));
+                words.len()
+            };
+            for wanted in steps {
+                wakeup.unset();
+                let mut found = look();
+                while found < *wanted {
+                    wakeup.set((wanted - found) as u64);
+                    let before = found;
+                    found = look();
+                    // It may be rung for what was found before.
+                    while found == before {
+                        let mut is_rung = bell.0.lock().unwrap();
+                        while !*is_rung {
+                            is_rung = bell.1.wait(is_rung).unwrap();
+                        }
+                        *is_rung = false;
+                        drop(is_rung);
+                        found = look();
+                    }
+                }
+            }
+            for writer in writers {
+                writer.join().unwrap();
+            }
+        });
+    }
 }

@@ -11,7 +11,8 @@
 //! - [`names`], [`changes`], [`division`], [`sync_state`]: what only synced counters and their sync need
 //! - [`counting`], [`columns`]: counting; windows, and what turning one takes
 //! - [`directory`], [`stats`]: the names of namespaces; counts of events
-//! - [`ring`]: no part of the table, but in shared memory too: how processes tell each other things
+//! - [`ring`], [`wakeup`]: no part of the table, but in shared memory too: how processes tell each
+//!   other things, and when they are to be woken for it
 //! - this file: what users see
 
 mod atomic;
@@ -42,6 +43,7 @@ mod sync_tests;
 pub(crate) mod testing;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod wakeup;
 mod word;
 
 use core::ptr::NonNull;
@@ -62,9 +64,10 @@ pub use division::{HasKey, Part};
 pub use identity::Identity;
 pub use layout::LayoutError;
 pub use meta::NamespaceIndex;
-pub use ring::Ring;
+pub use ring::{CACHE_LINE, Ring};
 pub use stats::{Cycle, Evicted, NamespaceStats, Outcome, SyncStats, ZoneStats};
 pub use sync_state::{BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState};
+pub use wakeup::Wakeup;
 
 /// A table of counters in shared memory, as one process sees it.
 ///

@@ -15,23 +15,23 @@ pub struct Ring<'m> {
     words: &'m [AtomicU64],
 }
 
-/// Words of a cache line: the two positions are written by different processes.
-const LINE: usize = 8;
+/// Words of a cache line: what different processes write is in different ones.
+pub const CACHE_LINE: usize = 8;
 
 impl<'m> Ring<'m> {
     /// How many words of memory a ring takes that holds `capacity`.
     pub const fn size(capacity: usize) -> usize {
-        capacity.saturating_add(2 * LINE)
+        capacity.saturating_add(2 * CACHE_LINE)
     }
 
     /// The ring in this memory, which was all zero when the first process called this; `None` if it is
     /// too small for one.
     pub fn over(memory: &'m [AtomicU64]) -> Option<Ring<'m>> {
-        let (positions, words) = memory.split_at_checked(2 * LINE)?;
+        let (positions, words) = memory.split_at_checked(2 * CACHE_LINE)?;
         (!words.is_empty()).then_some(())?;
         Some(Ring {
             head: positions.first()?,
-            tail: positions.get(LINE)?,
+            tail: positions.get(CACHE_LINE)?,
             words,
         })
     }

@@ -2,14 +2,14 @@
 //! questions and answers, in memory that the master maps before it starts them, and a lock.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
 
 use super::wake::{Waker, opened};
 use crate::store::message::messages;
-use crate::table::Ring;
+use crate::table::{CACHE_LINE, Ring, Wakeup};
 
 /// Made before the workers, and used by them alike.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(in super::super) struct Common {
     memory: NonNull<[AtomicU64]>,
     /// The memory's, and the lock.
     file: File,
-    /// Rung for who asks the stores, when something is asked while there is nothing to do.
+    /// Rung for who asks the stores, when so much was asked as it waits for.
     bell: Waker,
     /// What wakes each worker's event loop.
     wakers: Vec<Waker>,
@@ -33,7 +33,8 @@ unsafe impl Sync for Common {}
 #[derive(Clone, Copy)]
 pub(super) struct State<'c> {
     is_down: &'c AtomicU64,
-    is_idle: &'c AtomicU64,
+    /// When the bell is to be rung for who asks it.
+    pub(super) wakeup: Wakeup<'c>,
 }
 
 /// Between a worker and who asks for it.
@@ -45,8 +46,9 @@ pub(super) struct Line<'c> {
     pub(super) waker: &'c Waker,
 }
 
-/// Words of a decider's state: a cache line.
-const STATE: usize = 8;
+/// Words of a decider's state: whether it is down, which all look at, and when it is woken, which
+/// changes all the time.
+const STATE: usize = 2 * CACHE_LINE;
 /// Words of what is asked, and as many of what is answered: 256 KB each, for some thousand requests.
 pub(super) const CAPACITY: usize = 1 << 15;
 const LINE: usize = 2 * Ring::size(CAPACITY);
@@ -96,10 +98,11 @@ impl Common {
     /// What is known of a decider; `None` if there is none of this number.
     pub(super) fn state(&self, decider: usize) -> Option<State<'_>> {
         let start = decider.checked_mul(STATE)?;
-        let mut words = self.words().get(start..)?.iter();
+        let words = self.words().get(start..)?;
+        let (first, second) = words.split_at_checked(CACHE_LINE)?;
         let state = State {
-            is_down: words.next()?,
-            is_idle: words.next()?,
+            is_down: first.first()?,
+            wakeup: Wakeup::over(second.first()?, second.get(1)?),
         };
         (decider < self.deciders).then_some(state)
     }
@@ -165,23 +168,6 @@ impl State<'_> {
         if self.is_down() != is_down {
             self.is_down.store(is_down.into(), Relaxed);
         }
-    }
-
-    /// From now on, the bell is to be rung for what is asked. What was asked before is there to be read.
-    pub(super) fn rest(self) {
-        self.is_idle.store(1, Relaxed);
-        // Pairs with that in `is_to_be_woken`: either who asks sees it, or what was asked is seen.
-        fence(SeqCst);
-    }
-
-    pub(super) fn work(self) {
-        self.is_idle.store(0, Relaxed);
-    }
-
-    /// Whether the bell is to be rung for what was written: true for one of those who ask.
-    pub(super) fn is_to_be_woken(self) -> bool {
-        fence(SeqCst);
-        self.is_idle.load(Relaxed) != 0 && self.is_idle.swap(0, Relaxed) != 0
     }
 }
 

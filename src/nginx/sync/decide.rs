@@ -17,11 +17,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::{Either, FutureExt as _, select};
+use futures_util::future::{Either, FutureExt as _, join, select};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::{spawn_blocking, spawn_local};
+use tokio::task::{JoinSet, spawn_blocking};
 
 use super::super::conf::DecidingStore;
 use super::common::{Common, State, write_messages};
@@ -74,12 +74,13 @@ impl Asking {
         }
         let office = Rc::new(Office::new(common.clone()));
         let clerks = office.clerks(&stores);
-        select(ending, pin!(office.answer_bell())).await;
-        // What was asked until now is still answered.
-        office.close();
-        for clerk in clerks {
-            let _ = clerk.await;
-        }
+        let close = async {
+            select(ending, pin!(office.answer_bell())).await;
+            // What was asked until now is still answered.
+            office.close();
+        };
+        // If a clerk panics, so does this; the thread that follows has the lock at once.
+        join(close, clerks.join_all()).await;
         common.unlock();
     }
 }
@@ -138,7 +139,9 @@ struct Office {
 #[derive(Default)]
 struct Mail {
     asked: RefCell<Asked>,
-    /// There is something new, or there will be nothing more.
+    /// For how many questions the clerk waits.
+    awaited: Cell<usize>,
+    /// There are so many, or there is another reason to look.
     news: Notify,
 }
 
@@ -192,8 +195,8 @@ impl Office {
     }
 
     /// Has clerks serve, as tasks: one for each decider.
-    fn clerks(self: &Rc<Self>, stores: &[DecidingStore]) -> Vec<tokio::task::JoinHandle<()>> {
-        let mut tasks = Vec::new();
+    fn clerks(self: &Rc<Self>, stores: &[DecidingStore]) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
         for DecidingStore {
             options,
             node,
@@ -217,16 +220,18 @@ impl Office {
             match &options.strategy {
                 Kind::Redis(own) => {
                     let store = Redis::new(options, own);
-                    tasks.extend(clerks.map(|clerk| {
+                    for clerk in clerks {
                         // Those of a cluster have one connection to each of its nodes.
                         let shared = store.share();
                         let store = shared.unwrap_or_else(|| Redis::new(options, own));
-                        spawn_local(clerk.serve(store, node))
-                    }));
+                        tasks.spawn_local(clerk.serve(store, node));
+                    }
                 }
-                Kind::Postgres(own) => tasks.extend(
-                    clerks.map(|clerk| spawn_local(clerk.serve(Postgres::new(options, own), node))),
-                ),
+                Kind::Postgres(own) => {
+                    for clerk in clerks {
+                        tasks.spawn_local(clerk.serve(Postgres::new(options, own), node));
+                    }
+                }
             }
         }
         tasks
@@ -355,23 +360,33 @@ impl Clerk {
     async fn next(&self, mail: &Mail, state: State<'_>, pauses: &mut Pauses) -> Option<Asked> {
         loop {
             self.office.collect();
-            let waiting = mail.asked.borrow().questions.len();
-            if waiting > 0 && pauses.pause(waiting).await {
+            if let Some((questions, pause)) = pauses.awaits(mail.waiting()) {
+                select(pin!(pause), pin!(self.gather(mail, state, questions))).await;
                 self.office.collect();
             }
             let asked = mail.take();
             if !asked.is_nothing() {
+                state.wakeup.unset();
                 return Some(asked);
             }
             if self.office.is_closed.get() {
                 return None;
             }
-            state.rest();
+            self.gather(mail, state, 1).await;
+        }
+    }
+
+    /// Waits until there are so many questions, or another reason to go on.
+    async fn gather(&self, mail: &Mail, state: State<'_>, questions: usize) {
+        mail.awaited.set(questions);
+        while let Some(more) = mail.lacking()
+            && !self.office.is_closed.get()
+        {
+            state.wakeup.set(more as u64);
             self.office.collect();
-            if mail.asked.borrow().is_nothing() {
+            if mail.lacking() == Some(more) {
                 self.office.wait(mail).await;
             }
-            state.work();
         }
     }
 
@@ -401,16 +416,16 @@ impl Pauses {
         }
     }
 
-    /// Waits for more questions than those that wait, if that is worthwhile. Returns whether it did.
-    async fn pause(&mut self, waiting: usize) -> bool {
+    /// For how many questions to wait while so many are there, and until when; `None` if that is not
+    /// worthwhile.
+    fn awaits(&mut self, waiting: usize) -> Option<(usize, impl Future<Output = ()>)> {
         if self.pace.learn(self.learned.elapsed()) {
             self.learned = Instant::now();
         }
-        match &self.timer {
-            // If it fails, there is no pause.
-            Some(timer) if self.pace.pauses(waiting) => timer.sleep(Pace::PAUSE).await.is_ok(),
-            _ => false,
-        }
+        let questions = self.pace.awaits(waiting)?;
+        // If it fails, there is no pause.
+        let pause = self.timer.as_ref()?.sleep(Pace::PAUSE).map(drop);
+        Some((questions, pause))
     }
 }
 
@@ -423,10 +438,6 @@ fn proposal() -> Epoch {
 impl Mail {
     fn put(&self, worker: usize, ask: Ask) {
         let mut asked = self.asked.borrow_mut();
-        if asked.is_nothing() {
-            // Who is told once looks for all there is.
-            self.news.notify_one();
-        }
         let Ask {
             id,
             deadline,
@@ -435,14 +446,30 @@ impl Mail {
         } = ask;
         if question.counters.is_empty() {
             asked.is_probed = true;
-            return;
+        } else {
+            asked.questions.push(question);
+            asked.askers.push(Asker {
+                worker,
+                id,
+                deadline,
+            });
         }
-        asked.questions.push(question);
-        asked.askers.push(Asker {
-            worker,
-            id,
-            deadline,
-        });
+        // Who is told once looks for all there is.
+        if asked.is_probed || asked.questions.len() == self.awaited.get() {
+            self.news.notify_one();
+        }
+    }
+
+    /// How many questions there are.
+    fn waiting(&self) -> usize {
+        self.asked.borrow().questions.len()
+    }
+
+    /// How many questions the clerk still waits for; `None` if for none.
+    fn lacking(&self) -> Option<usize> {
+        let asked = self.asked.borrow();
+        let more = self.awaited.get().saturating_sub(asked.questions.len());
+        (more > 0 && !asked.is_probed).then_some(more)
     }
 
     /// So many questions as are asked at once, without those that nobody waits for any more: they were

@@ -4,7 +4,7 @@
 use core::cell::RefCell;
 use std::sync::Arc;
 
-use super::common::{CAPACITY, Common, Line, State, write_messages};
+use super::common::{CAPACITY, Common, Line, write_messages};
 use super::wake::Waker;
 use crate::store::decision::{Few, Question};
 use crate::store::message::{Reply, messages, reply, write_ask};
@@ -13,9 +13,10 @@ use crate::store::message::{Reply, messages, reply, write_ask};
 pub(super) struct Desk {
     common: Arc<Common>,
     worker: usize,
-    /// The messages that are not sent yet, and the deciders that are asked.
+    /// The messages that are not sent yet.
     outbox: RefCell<Vec<u64>>,
-    asked: RefCell<Few<usize>>,
+    /// The deciders that they are for, and how many there are for each.
+    asked: RefCell<Few<(usize, u64)>>,
 }
 
 impl Desk {
@@ -56,8 +57,9 @@ impl Desk {
             return false;
         }
         let mut asked = self.asked.borrow_mut();
-        if !asked.contains(&decider) {
-            asked.push(decider);
+        match asked.iter_mut().find(|(it, _)| *it == decider) {
+            Some((_, messages)) => *messages = messages.saturating_add(1),
+            None => asked.push((decider, 1)),
         }
         true
     }
@@ -75,11 +77,17 @@ impl Desk {
         };
         write_messages(&line.questions, &mut outbox);
         let mut asked = self.asked.borrow_mut();
-        let mut states = asked.iter().filter_map(|it| self.common.state(*it));
+        let mut is_due = false;
+        for (decider, messages) in asked.iter() {
+            if let Some(state) = self.common.state(*decider) {
+                is_due |= state.wakeup.is_due(*messages);
+            }
+        }
         // Whoever is woken for one sees to all.
-        if states.any(State::is_to_be_woken) {
+        if is_due {
             self.common.bell().wake();
         }
+        // Those that had no room are counted again when they have.
         if outbox.is_empty() {
             asked.clear();
         }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use super::super::conf::SyncedNamespace;
 use super::super::random::random;
@@ -109,30 +110,30 @@ impl Thread {
                 }
             };
             drop(refused);
-            let mut tasks = Vec::new();
-            for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
-                let results = results.clone();
-                tasks.push(runtime.spawn_local(async move {
-                    let options = &namespace.options;
-                    match &options.strategy {
-                        Kind::Redis(own) => {
-                            let connect = || Redis::new(options, own);
-                            serve(number, &namespace, connect, commands, results).await;
-                        }
-                        Kind::Postgres(own) => {
-                            let connect = || Postgres::new(options, own);
-                            serve(number, &namespace, connect, commands, results).await;
-                        }
-                    }
-                }));
-            }
-            if let Some(asking) = asking {
-                tasks.push(runtime.spawn_local(asking.serve(ending)));
-            }
             runtime.block_on(async {
-                for task in tasks {
-                    let _ = task.await;
+                let mut tasks = JoinSet::new();
+                for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
+                    let results = results.clone();
+                    tasks.spawn_local(async move {
+                        let options = &namespace.options;
+                        match &options.strategy {
+                            Kind::Redis(own) => {
+                                let connect = || Redis::new(options, own);
+                                serve(number, &namespace, connect, commands, results).await;
+                            }
+                            Kind::Postgres(own) => {
+                                let connect = || Postgres::new(options, own);
+                                serve(number, &namespace, connect, commands, results).await;
+                            }
+                        }
+                    });
                 }
+                if let Some(asking) = asking {
+                    tasks.spawn_local(asking.serve(ending));
+                }
+                // Until all have ended, or one has panicked: tokio would keep that to itself, and the others
+                // would go on without it.
+                while let Some(Ok(())) = tasks.join_next().await {}
                 // Connections that nobody needs any more take leave of their servers.
                 tokio::task::yield_now().await;
             });
