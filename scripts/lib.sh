@@ -69,8 +69,9 @@ need_rust() {
     command -v cargo >/dev/null ||
         die "cargo is not installed or not on PATH (Rust 1.87 or newer: https://rustup.rs)"
     need_packages gcc libc6-dev
-    # Any version will do. libclang-dev depends on the release's own (14 on Debian 12, 19 on 13).
-    [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null ||
+    # Any version will do. libclang-dev depends on the release's own (14 on Debian 12, 19 on 13). The
+    # link is of the package that has clang's headers too; libclang-cpp is another library.
+    [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang.so' >/dev/null ||
         need_packages libclang-dev
 }
 
