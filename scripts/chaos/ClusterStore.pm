@@ -185,7 +185,7 @@ sub ready {
         %views = map { (view($_) => 1) } $self->servers;
         my ($view, @others) = keys %views;
         @ill = grep { !is_well($_) } $self->servers;
-        return !@ill && !@others && $view !~ /fail|handshake|noaddr|bad/ &&
+        return !@ill && !@others && $view !~ /fail|handshake|noaddr|silent/ &&
             PAIRS == (() = $view =~ / slave /g);
     };
     eval { Node::wait_until(60, $is_well) }
@@ -193,10 +193,11 @@ sub ready {
             (map {"not well: $_->{port}"} @ill), '';
 }
 
-# What a server thinks of all: of each its name, what it is, of whom, and its slots.
+# What a server thinks of all: of each its name, what it is, of whom, and its slots. Names are
+# hexadecimal numbers: no word that says that something is wrong may be one.
 sub view {
     my ($server) = @_;
-    my @lines = split /\n/, eval { $server->cli(CLUSTER => 'NODES') } // 'bad';
+    my @lines = split /\n/, eval { $server->cli(CLUSTER => 'NODES') } // 'silent';
     return join "\n", sort map {
         s/ \[.*?\]|,nofailover//gr =~ s/^(\S+) \S+ (?:myself,)?(\S+ \S+) \S+ \S+ \S+ \S+/$1 $2/r
     } @lines;
