@@ -13,6 +13,8 @@
 # table          the counter table without nginx: nanoseconds per operation, bytes per key
 # load           requests a second, processor time and latency under load, of 1000 keys
 # keys           the same with a million keys, one worker or two
+# sync           a sync cycle with Redis of 100,000 changed keys of a million, pushed and fetched
+# longer-keys    new keys in a zone that is full of shorter ones
 # startup        start and reload with a zone of 1 GB full of keys
 #
 # All but instructions depend on the machine, and on what else it does: `bare-too` tells how much.
@@ -63,12 +65,12 @@ contestant ours-among-many-same same \
 contestant ours-3-limits-same same "$ours" \
     "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"
 
-[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions load table startup keys
+[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions table load keys sync longer-keys startup
 sections=()
 chosen=()
 for it in "$@"; do
     case $it in
-        instructions | table | load | keys | startup) sections+=("$it") ;;
+        instructions | table | load | keys | sync | longer-keys | startup) sections+=("$it") ;;
         *)
             [ -n "${keys[$it]:-}" ] || die "no such section or contestant: $it (${contestants[*]})"
             chosen+=("$it")
@@ -97,7 +99,7 @@ section() {
     say "$section"
     mkdir -p "$kept"
     out=$(mktemp)
-    { heading "$@"; "bench_$section"; } | tee "$out"
+    { heading "$@"; "bench_${section//-/_}"; } | tee "$out"
     mv "$out" "$kept/$section.txt"
     chmod 644 "$kept/$section.txt"
 }
@@ -105,19 +107,25 @@ section() {
 # In a directory of its own, so that afterwards the module need not be compiled anew.
 bench_table() {
     (cd "$root" && CARGO_TARGET_DIR=$root/target/bench cargo run --quiet --locked --release \
-        --no-default-features --example table-bench -- "${effort[@]}")
+        --no-default-features --example table-bench -- "${effort[@]}" "$kept/table.json")
+    plot table 'ns of an operation, a million random keys' median table-keys 'one process'
+    plot table 'ns of an operation, one key, two processes' median table-one-key 'one key'
+}
+
+# plot RESULTS TITLE FIGURE [PLOT [SECTION]]: draws figures that are kept.
+plot() {
+    "$root/scripts/bench/plot.pl" "$kept/$1.json" "$2" "$3" "${@:5}" >"$kept/${4:-$1}.svg"
 }
 
 # load RESULTS WORKERS KEYS CONTESTANT...: without contestants, of all.
 load() {
-    local rounds=20 requests=20000
+    local rounds=20
     [ ${#effort[@]} = 0 ] || rounds=5
-    printf '%s workers, %s keys, 64 connections, medians of %s rounds of %s requests\n\n' \
-        "$2" "$3" "$rounds" "$requests"
-    "$root/scripts/bench/load.pl" "$debian_nginx" "$debian_module" /usr/lib/nginx/modules \
-        "$2" "$3" "$rounds" "$requests" "$kept/$1.json" "${@:4}"
-    "$root/scripts/bench/plot.pl" "$kept/$1.json" "processor time per request, over bare" \
-        cpu_over_bare >"$kept/$1.svg"
+    printf '%s workers, %s keys, 64 connections, medians of %s rounds of a second\n\n' \
+        "$2" "$3" "$rounds"
+    "$root/scripts/bench/load.pl" "$debian_nginx" "$debian_module" "$lua_modules" \
+        "$2" "$3" "$rounds" "$kept/$1.json" "${@:4}"
+    plot "$1" 'processor time per request, over bare' cpu_over_bare
 }
 
 bench_load() { load load 2 1000; }
@@ -131,12 +139,29 @@ bench_keys() {
     done
 }
 
+bench_sync() {
+    local live=1000000 changed=100000 rounds=20
+    [ ${#effort[@]} = 0 ] || live=100000 changed=10000 rounds=5
+    printf '%s of %s live keys changed, medians of %s rounds\n\n' $changed $live $rounds
+    "$root/scripts/bench/sync.pl" "$debian_nginx" "$debian_module" $live $changed $rounds \
+        "$kept/sync.json"
+    plot sync "ms of a sync cycle, $changed changed keys" millis
+}
+
+bench_longer_keys() {
+    local keys=50000 new=2000
+    printf 'a zone of 1 MB, asked for %s short keys, then for %s longer ones\n\n' $keys $new
+    "$root/scripts/bench/longer-keys.pl" "$debian_nginx" "$debian_module" "$lua_modules" $keys $new \
+        "$kept/longer-keys.json"
+}
+
 bench_startup() {
     local many=10000000 rounds=20
     [ ${#effort[@]} = 0 ] || many=100000 rounds=5
     printf '%s keys, medians of %s rounds\n\n' $many $rounds
     "$root/scripts/bench/startup.pl" "$debian_nginx" "$debian_module" 1024m $many $rounds \
         "$kept/startup.json"
+    plot startup 'ms' millis
 }
 
 prefix=$(mktemp -d)
@@ -237,8 +262,7 @@ bench_instructions() {
     prepare_callgrind
     count_instructions "${contestants[@]}"
     printf '%s\n' "${lines[@]}" >"$kept/instructions.json"
-    "$root/scripts/bench/plot.pl" "$kept/instructions.json" 'instructions per request, over bare' \
-        over_bare >"$kept/instructions.svg"
+    plot instructions 'instructions per request, over bare' over_bare
 }
 
 # Compares with what is allowed, a contestant and a number in each line.
@@ -266,9 +290,10 @@ prepare_callgrind() {
 }
 
 prepare_load() {
-    need_packages redis-server nghttp2-client libnginx-mod-http-lua perl util-linux
+    need_packages redis-server nghttp2-client wrk libnginx-mod-http-lua perl util-linux
     "$root/scripts/build.sh"
     debian_nginx=$(command -v nginx || echo /usr/sbin/nginx)
+    lua_modules=/usr/lib/nginx/modules
     debian_module=$(realpath "${CARGO_TARGET_DIR:-$root/target}")/release/lib$name.so
 }
 

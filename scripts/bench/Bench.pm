@@ -7,13 +7,15 @@ use warnings;
 
 use Exporter qw(import);
 use File::Temp qw(tempdir);
+use FindBin;
 use IO::Socket::INET;
+use JSON::PP;
 use List::Util qw(sum0);
 use Time::HiRes qw(sleep time);
 
 our @EXPORT_OK = qw(
-    @client children cpu free_port interval load median nginx_conf redis start stop wait_for work_dir
-    write_file write_uris
+    children count cpu cpu_of_thread interval load lua_modules median redis start_nginx start_redis
+    stop wait_for work_dir write_results
 );
 
 my $main = $$;
@@ -39,12 +41,31 @@ sub write_file {
     close $out or die "$file: $!\n";
 }
 
-# The configuration of an nginx in a directory. main, http, location: more of it.
+# Writes a line for each of some hashes, in JSON.
+sub write_results {
+    my ($file, @lines) = @_;
+    my $json = JSON::PP->new->canonical;
+    write_file($file, map { $json->encode($_) . "\n" } @lines);
+}
+
+# Starts an nginx with a directory and a port of its own; returns these, its log, its master, and the
+# workers, which are there. workers: how many; main, http, server, location: more of its configuration.
+sub start_nginx {
+    my ($nginx, $dir, %conf) = @_;
+    my $it = {dir => $dir, port => free_port(), log => "$dir/error.log"};
+    mkdir $dir;
+    write_file("$dir/nginx.conf", nginx_conf($it, %conf));
+    $it->{master} = start($nginx, '-p', $dir, '-e', $it->{log}, '-c', "$dir/nginx.conf");
+    wait_for($it);
+    sleep 0.001 until ($it->{workers} = [children($it->{master})])->@* == $conf{workers};
+    return $it;
+}
+
 sub nginx_conf {
-    my ($dir, %conf) = @_;
+    my ($it, %conf) = @_;
     my $user = $> == 0 ? 'user root;' : '';
-    my $main = $conf{main} // '';
-    my $http = $conf{http} // '';
+    my $dir  = $it->{dir};
+    my ($main, $http, $server, $location) = map { $_ // '' } @conf{qw(main http server location)};
     return <<"END";
 $main
 daemon off;
@@ -63,11 +84,28 @@ http {
     scgi_temp_path        $dir/scgi_temp;
     $http
     server {
-        listen 127.0.0.1:$conf{port} reuseport;
-        location / { $conf{location} empty_gif; }
+        listen 127.0.0.1:$it->{port} reuseport;
+        $server
+        location / { $location empty_gif; }
     }
 }
 END
+}
+
+# What loads the Lua modules of a directory.
+sub lua_modules {
+    my ($dir) = @_;
+    return join '', map {"load_module $dir/$_;\n"} qw(ndk_http_module.so ngx_http_lua_module.so);
+}
+
+# Starts a Redis that keeps nothing, in a directory; returns its port and its process.
+sub start_redis {
+    my ($dir)  = @_;
+    my %it     = (port => free_port(), log => "$dir/redis.log");
+    my @listen = ('--port', $it{port}, '--bind', '127.0.0.1');
+    my $pid    = start('redis-server', @listen, '--save', '', '--dir', $dir, '--logfile', $it{log});
+    wait_for(\%it);
+    return ($it{port}, $pid);
 }
 
 # Starts a program; returns its process.
@@ -94,34 +132,39 @@ sub free_port {
     return $socket->sockport;
 }
 
-# Waits until somebody listens on a port.
+# Waits until a server listens.
 sub wait_for {
-    my ($port, $log) = @_;
+    my ($it) = @_;
     my $deadline = time + 60;
     while (time < $deadline) {
-        return if IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port);
+        return if IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $it->{port});
         sleep 0.002;
     }
-    die "nobody listens on port $port\n", $log ? `tail $log` : '';
+    die "nobody listens on port $it->{port}\n", `tail $it->{log}`;
 }
 
-# What a server with this port is to be asked, in this order, by the numbers of keys.
-sub write_uris {
-    my ($file, $port, @numbers) = @_;
-    write_file($file, map {"http://127.0.0.1:$port/?k=key$_\n"} @numbers);
+# Has a server count some keys, by their numbers or texts: each once, in this order.
+sub count {
+    my ($it, @keys) = @_;
+    my $uris = "$it->{dir}/uris";
+    write_file($uris, map {"http://127.0.0.1:$it->{port}/?k=key$_\n"} @keys);
+    # Each connection would begin with the first: so there is one.
+    my $said = `h2load --h1 -t 1 -c 1 -m 64 -n @{[scalar @keys]} -i $uris 2>&1`;
+    $said =~ /status codes: @{[scalar @keys]} 2xx/
+        or die "not all were answered by 200:\n$said\n", `tail $it->{log}`;
 }
 
-# The command that makes requests.
-our @client = qw(h2load --h1 -t 1 -c 64);
-
-# Makes so many requests of those in a file, with further options; returns how many were answered in a
-# second. LOG is what the server writes.
+# Asks a server for a second, for so many keys at random, by 64 connections of a client that a command
+# may run; returns how many requests were answered, how many in a second, and the median of how long
+# one took, in microseconds.
 sub load {
-    my ($uris, $count, $log, @options) = @_;
-    my $said = `@client -n $count -i $uris @options 2>&1`;
-    $said =~ /status codes: $count 2xx/ or die "not all were answered by 200:\n$said\n" . `tail $log`;
-    my ($rate) = $said =~ m{finished in .*, ([\d.]+) req/s};
-    return $rate;
+    my ($it, $keys, @command) = @_;
+    my @wrk    = (qw(wrk -t 1 -c 64 -d 1s -s), "$FindBin::Bin/random.lua", "http://127.0.0.1:$it->{port}");
+    my $said   = `@command @wrk -- $keys @{[int rand 1e9]} 2>&1`;
+    my ($json) = $said =~ /^(\{.*\})$/m or die "wrk failed:\n$said\n";
+    my $of     = decode_json($json);
+    $of->{failed} == 0 or die "not all were answered by 200:\n$said\n", `tail $it->{log}`;
+    return {%$of, rate => $of->{requests} / $of->{micros} * 1e6};
 }
 
 # What a Redis answers, of a string or a number.
@@ -150,6 +193,9 @@ sub parent {
 
 # Seconds on a processor, of all threads of some processes.
 sub cpu { 1e-9 * sum0(map { nanoseconds($_) } map { glob "/proc/$_/task/*/schedstat" } @_) }
+
+# The same of a process's first thread, which is nginx's event loop.
+sub cpu_of_thread { 1e-9 * nanoseconds("/proc/$_[0]/task/$_[0]/schedstat") }
 
 sub nanoseconds {
     my ($file) = @_;

@@ -4,7 +4,7 @@
 # round, so that they share whatever else the machine does; what is compared is the median over all
 # rounds of a contestant's figure over that of bare nginx in the same round.
 #
-#   load.pl NGINX MODULE LUA_MODULES WORKERS KEYS ROUNDS REQUESTS RESULTS [CONTESTANT...]
+#   load.pl NGINX MODULE LUA_MODULES WORKERS KEYS ROUNDS RESULTS [CONTESTANT...]
 #
 # LUA_MODULES is the directory of ndk_http_module.so and ngx_http_lua_module.so. KEYS keys are
 # counted before anything is measured, and asked for at random. With one worker, that and its client
@@ -13,24 +13,18 @@ use strict;
 use warnings;
 
 use FindBin;
-use JSON::PP;
 use List::Util qw(max shuffle);
-use Time::HiRes qw(sleep);
 
 use lib $FindBin::Bin;
 use Bench qw(
-    @client children cpu free_port interval load median nginx_conf redis start wait_for work_dir
-    write_file write_uris
+    count cpu interval load lua_modules median redis start_nginx start_redis work_dir write_results
 );
 
-my ($nginx, $module, $lua, $workers, $keys, $rounds, $requests, $results, @names) = @ARGV;
+my ($nginx, $module, $lua, $workers, $keys, $rounds, $results, @names) = @ARGV;
 $| = 1;
-unshift @client, qw(taskset -c 1) if $workers == 1;
-my $dir        = work_dir();
-my $redis_port = free_port();
-my $redis      = start('redis-server', '--port', $redis_port, '--bind', '127.0.0.1', '--save', '',
-    '--dir', $dir, '--logfile', "$dir/redis.log");
-wait_for($redis_port, "$dir/redis.log");
+my @client_by = $workers == 1 ? qw(taskset -c 1) : ();
+my $dir       = work_dir();
+my ($redis_port, $redis) = start_redis($dir);
 
 # A sliding window in a shared dictionary.
 my $lua_dictionary = <<'LUA';
@@ -104,8 +98,7 @@ exists $contestants{$_} or die "no such contestant: $_\n" for @names;
 
 sub lua {
     my ($http, $location) = @_;
-    my $main = join '', map {"load_module $lua/$_;\n"} qw(ndk_http_module.so ngx_http_lua_module.so);
-    return {main => $main, http => $http, location => $location};
+    return {main => lua_modules($lua), http => $http, location => $location};
 }
 
 # A limit of the module. rule: its parameters; headers: which.
@@ -121,25 +114,21 @@ sub ours {
     };
 }
 
+my %servers;
 for my $name (@names) {
-    my $it = $contestants{$name};
-    @$it{qw(dir port)} = ("$dir/$name", free_port());
-    mkdir $it->{dir};
-    my $main = $it->{main} // '';
-    $main .= "\nworker_cpu_affinity 01;" if $workers == 1;
-    write_file("$it->{dir}/nginx.conf", nginx_conf($it->{dir}, location => '', %$it, main => $main, workers => $workers));
-    my $master = start($nginx, '-p', $it->{dir}, '-e', "$it->{dir}/error.log", '-c', "$it->{dir}/nginx.conf");
-    wait_for($it->{port}, "$it->{dir}/error.log");
-    sleep 0.01 until ($it->{processes} = [children($master)])->@* == $workers;
-    write_uris("$it->{dir}/uris", $it->{port}, 1 .. $keys);
-    ask($it, max($keys, $requests));
+    my %conf = $contestants{$name}->%*;
+    $conf{main} .= "\nworker_cpu_affinity 01;" if $workers == 1;
+    my $it = $servers{$name} = start_nginx($nginx, "$dir/$name", %conf, workers => $workers);
+    $it->{stores} = $conf{asks} ? [$redis] : [];
+    count($it, 1 .. $keys);
+    load($it, $keys, @client_by);
 }
 
 my %samples;
 for my $round (1 .. $rounds) {
     print STDERR "\r$round of $rounds" if -t STDERR;
     for my $name (shuffle @names) {
-        my $figures = measure($contestants{$name});
+        my $figures = measure($servers{$name});
         push @{$samples{$name}{$_}}, $figures->{$_} for keys %$figures;
     }
 }
@@ -162,45 +151,24 @@ for my $name (@names) {
         ratio(@line{qw(rate_over_bare rate_over_bare_interval)}), $line{cpu},
         ratio(@line{qw(cpu_over_bare cpu_over_bare_interval)}), @line{qw(p50 store)};
 }
-my $json = JSON::PP->new->canonical;
-write_file($results, map { $json->encode($_) . "\n" } @lines);
+write_results($results, @lines);
 
 sub ratio {
     my ($ratio, $interval) = @_;
     return sprintf '%.2f (%.2f to %.2f)', $ratio, @$interval;
 }
 
-# One round of a contestant. The log from which the latency follows costs the client much: it is
-# written in a run of its own.
+# One round of a contestant.
 sub measure {
     my ($it) = @_;
-    # The client begins with the first of them each time.
-    write_uris("$it->{dir}/uris", $it->{port}, map { 1 + int rand $keys } 1 .. $requests);
-    my @stores = $it->{asks} ? $redis : ();
-    my ($cpu, $store) = (cpu(@{$it->{processes}}), cpu(@stores));
-    my $rate = ask($it, $requests);
-    $cpu   = cpu(@{$it->{processes}}) - $cpu;
-    $store = cpu(@stores) - $store;
+    my ($cpu, $store) = (cpu($it->{workers}->@*), cpu($it->{stores}->@*));
+    my $of = load($it, $keys, @client_by);
+    $cpu   = cpu($it->{workers}->@*) - $cpu;
+    $store = cpu($it->{stores}->@*) - $store;
     return {
-        rate  => $rate,
-        cpu   => 1e6 * ($cpu + $store) / $requests,
-        store => 1e6 * $store / $requests,
-        p50   => median(latencies($it, $requests / 4)),
+        rate  => $of->{rate},
+        cpu   => 1e6 * ($cpu + $store) / $of->{requests},
+        store => 1e6 * $store / $of->{requests},
+        p50   => $of->{p50},
     };
-}
-
-# Makes so many requests; returns how many were answered in a second.
-sub ask {
-    my ($it, $count, @options) = @_;
-    return load("$it->{dir}/uris", int $count, "$it->{dir}/error.log", @options);
-}
-
-# How long each of so many requests took, in microseconds.
-sub latencies {
-    my ($it, $count) = @_;
-    my $log = "$it->{dir}/times";
-    unlink $log;
-    ask($it, $count, "--log-file $log");
-    open my $in, '<', $log or die "$log: $!\n";
-    return map { (split ' ')[2] } <$in>;
 }

@@ -1,18 +1,21 @@
 #!/usr/bin/env perl
 # Draws a figure of all contestants, with the interval in which it is where there is one: an SVG.
 #
-#   plot.pl RESULTS TITLE FIGURE          RESULTS: a line for each contestant, in JSON
+#   plot.pl RESULTS TITLE FIGURE [SECTION]
+#
+# RESULTS: a line for each contestant, in JSON; of those with a SECTION, which begins so.
 use strict;
 use warnings;
 
 use JSON::PP;
 use List::Util qw(max);
 
-use constant {ROW => 24, LEFT => 210, WIDTH => 420, RIGHT => 130, TOP => 44};
+use constant {ROW => 24, LEFT => 300, WIDTH => 420, RIGHT => 130, TOP => 44};
 
-my ($file, $title, $figure) = @ARGV;
+my ($file, $title, $figure, $section) = @ARGV;
 open my $in, '<', $file or die "$file: $!\n";
 my @lines = map { decode_json($_) } <$in>;
+@lines = grep { $_->{section} =~ /^\Q$section/ } @lines if defined $section;
 my $scale = WIDTH / max(1e-9, map { ($_->{$figure}, @{$_->{"${figure}_interval"} // []}) } @lines);
 my ($width, $height) = (LEFT + WIDTH + RIGHT, TOP + ROW * @lines + 12);
 
@@ -26,7 +29,7 @@ for my $index (0 .. $#lines) {
     my $it       = $lines[$index];
     my ($y, $at) = (TOP + ROW * $index, LEFT);
     my $length   = max(1, $it->{$figure} * $scale);
-    my $colour   = $it->{name} =~ /^ours/ ? '#2a6f97' : '#b0b0b0';
+    my $colour   = $it->{name} =~ /^ours|\btable/ ? '#2a6f97' : '#b0b0b0';
     my $text     = $it->{$figure} =~ /\./ ? sprintf '%.2f', $it->{$figure} : $it->{$figure};
     my $middle   = $y + ROW / 2;
     printf qq{<text x="%d" y="%d" text-anchor="end">%s</text>\n}, $at - 8, $middle + 4, $it->{name};

@@ -1,7 +1,9 @@
 //! Measures the counter table alone, in real time: the part of `scripts/bench.sh` that needs no
 //! nginx.
 //!
-//!     cargo run --release --no-default-features --example table-bench [-- --quick]
+//!     cargo run --release --no-default-features --example table-bench [-- [--quick] [RESULTS]]
+//!
+//! RESULTS is written: a line for each row, in JSON.
 //!
 //! An operation is what one limit costs a request: hash the key, find its counter, count one hit if
 //! a sliding limit allows it; the windows are of an hour, and the one before is not empty. What is
@@ -26,6 +28,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ngx_http_rate_limiting_module::policy::hits::Hits;
 use ngx_http_rate_limiting_module::policy::window::{Clock, UnixMillis, WindowSize, WindowType};
 use ngx_http_rate_limiting_module::table::{Admission, Counter, CounterTable, ZoneStats};
+use serde_json::{Value, json};
 
 const HOUR: u64 = 3_600_000;
 /// nginx looks at the clock once per round of its event loop; in this benchmark, that is once in so
@@ -48,31 +51,76 @@ struct Effort {
 
 fn main() {
     let mut effort = Effort {
-        repetitions: 11,
+        repetitions: 21,
         operations: 1 << 20,
     };
+    let mut results = None;
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--quick" => (effort.repetitions, effort.operations) = (5, 1 << 18),
-            _ => panic!("usage: table-bench [--quick]"),
+            _ if results.is_none() && !argument.starts_with('-') => results = Some(argument),
+            _ => panic!("usage: table-bench [--quick] [RESULTS]"),
         }
     }
     println!(
-        "the counter table alone: median, minimum and maximum of {} repetitions of {} operations",
+        "the counter table alone: medians of {} repetitions of {} operations, and where they are \
+         with 95 %",
         effort.repetitions, effort.operations
     );
 
-    heading("one process, random keys, ns", "at most");
-    one_process(effort, 1_000, Some(40.0));
-    let million = one_process(effort, 1_000_000, Some(230.0));
-    heading("two processes, 1,000,000 random keys, M/s", "at least");
-    two_processes(effort, &million);
-    heading("one key, two processes, ns for each", "at most");
-    one_key(effort);
-    heading("a new key every time in a full zone, ns", "at most");
-    new_keys(effort, 10 << 20);
-    new_keys(effort, 64 << 20);
-    capacity();
+    let mut report = Report::default();
+    report.heading("one process, random keys, ns", "at most");
+    one_process(&mut report, effort, 1_000, Some(40.0));
+    let million = one_process(&mut report, effort, 1_000_000, Some(230.0));
+    report.heading("two processes, 1,000,000 random keys, M/s", "at least");
+    two_processes(&mut report, effort, &million);
+    report.heading("one key, two processes, ns for each", "at most");
+    one_key(&mut report, effort);
+    report.heading("a new key every time in a full zone, ns", "at most");
+    new_keys(&mut report, effort, 10 << 20);
+    new_keys(&mut report, effort, 64 << 20);
+    report.heading("bytes for a key, in 10 MiB, keys of 32 bytes", "at most");
+    capacity(&mut report, false, 128.0);
+    capacity(&mut report, true, 192.0);
+    if let Some(file) = results {
+        let lines = report.lines.iter().map(|line| format!("{line}\n"));
+        std::fs::write(file, lines.collect::<String>()).expect("a file that can be written");
+    }
+}
+
+/// What is printed, and kept.
+#[derive(Default)]
+struct Report {
+    section: &'static str,
+    lines: Vec<Value>,
+}
+
+impl Report {
+    fn heading(&mut self, section: &'static str, target: &str) {
+        self.section = section;
+        println!("\n{section:<44} {:>8} {:>16} {target:>9}", "median", "95 %");
+    }
+
+    /// A row of the median of some values.
+    fn row(&mut self, name: &str, mut values: Vec<f64>, target: Option<f64>) {
+        values.sort_by(f64::total_cmp);
+        let count = values.len();
+        let median = f64::midpoint(values[(count - 1) / 2], values[count / 2]);
+        // By their order, whatever their distribution is.
+        let rank = (count as f64 / 2.0 - 0.98 * (count as f64).sqrt()).max(0.0) as usize;
+        let (from, to) = (values[rank], values[count - 1 - rank]);
+        let interval = match count {
+            1 => String::new(),
+            _ => format!("{from:.1} to {to:.1}"),
+        };
+        let text = target.map(|target| target.to_string()).unwrap_or_default();
+        let line = format!("{name:<44} {median:>8.1} {interval:>16} {text:>9}");
+        println!("{}", line.trim_end());
+        self.lines.push(json!({
+            "section": self.section, "name": name, "median": median,
+            "median_interval": [from, to], "target": target,
+        }));
+    }
 }
 
 /// A key of 11 to 15 bytes, as compact as can be: reading them in order costs next to nothing.
@@ -249,7 +297,7 @@ struct Prepared {
     lines: Lines,
 }
 
-fn one_process(effort: Effort, count: usize, target: Option<f64>) -> Prepared {
+fn one_process(report: &mut Report, effort: Effort, count: usize, target: Option<f64>) -> Prepared {
     let keys: Vec<Key> = addresses().take(count).collect();
     let stream = draws(&keys);
     let zone = Zone::of(&keys, count * 2);
@@ -299,7 +347,7 @@ fn one_process(effort: Effort, count: usize, target: Option<f64>) -> Prepared {
     }
     for ((name, _), nanos) in contestants.iter().zip(nanos) {
         let target = target.filter(|_| name.starts_with("table"));
-        row(&format!("{}: {name}", thousands(count)), nanos, target);
+        report.row(&format!("{}: {name}", thousands(count)), nanos, target);
     }
     let evicted = full_zone.evicted_alive() - evicted;
     let share = evicted as f64 / (2 * effort.repetitions * effort.operations) as f64;
@@ -315,7 +363,7 @@ fn one_process(effort: Effort, count: usize, target: Option<f64>) -> Prepared {
     }
 }
 
-fn two_processes(effort: Effort, prepared: &Prepared) {
+fn two_processes(report: &mut Report, effort: Effort, prepared: &Prepared) {
     let Prepared {
         stream,
         zone,
@@ -331,11 +379,11 @@ fn two_processes(effort: Effort, prepared: &Prepared) {
         let rate = |[one, two]: [f64; 2]| 1e3 / one + 1e3 / two;
         rounds.into_iter().map(rate).collect()
     });
-    row("hash, add to one cache line", floor, None);
-    row("table, 2 cells for each key", table, Some(6.0));
+    report.row("hash, add to one cache line", floor, None);
+    report.row("table, 2 cells for each key", table, Some(6.0));
 }
 
-fn one_key(effort: Effort) {
+fn one_key(report: &mut Report, effort: Effort) {
     let keys: Vec<Key> = addresses().take(1).collect();
     let zone = Zone::of(&keys, 1000);
     let word = &words(1)[0];
@@ -373,14 +421,14 @@ fn one_key(effort: Effort) {
     let [to_and_fro, atomic, floor, table] = race(effort, contestants, &zone.table)
         .map(|rounds| rounds.into_iter().flatten().collect::<Vec<_>>());
     let one_way = to_and_fro.into_iter().map(|nanos| nanos / 2.0).collect();
-    row("a word passed to and fro, one way", one_way, None);
-    row("fetch_add alone", atomic, None);
-    row("hash, add to one cache line", floor, None);
-    row("table", table, Some(60.0));
+    report.row("a word passed to and fro, one way", one_way, None);
+    report.row("fetch_add alone", atomic, None);
+    report.row("hash, add to one cache line", floor, None);
+    report.row("table", table, Some(60.0));
 }
 
 /// Times the insertion of keys into a zone that is full of others, all of them alive.
-fn new_keys(effort: Effort, len: usize) {
+fn new_keys(report: &mut Report, effort: Effort, len: usize) {
     let zone = Zone::new(len);
     let stream: Vec<Key> = addresses().take(STREAM).collect();
     let clock = CachedClock::new(0);
@@ -397,7 +445,7 @@ fn new_keys(effort: Effort, len: usize) {
         start.elapsed().as_nanos() as f64 / effort.operations as f64
     });
     let nanos = nanos.collect();
-    row(&format!("table of {} MiB", len >> 20), nanos, None);
+    report.row(&format!("table of {} MiB", len >> 20), nanos, None);
     let evicted = zone.evicted_alive() - before;
     let share = evicted as f64 / (effort.operations * effort.repetitions) as f64;
     if share < 0.99 {
@@ -405,29 +453,27 @@ fn new_keys(effort: Effort, len: usize) {
     }
 }
 
-fn capacity() {
+/// How many keys a zone holds until it first evicts one that is alive, and in the end; `is_synced`:
+/// as those of a namespace with a store, whose keys the zone has too.
+fn capacity(report: &mut Report, is_synced: bool, target: f64) {
     const LEN: usize = 10 << 20;
-    let zone = Zone::new(LEN);
+    let mut zone = Zone::new(LEN);
+    zone.counter = zone.counter.synced(is_synced);
     let clock = CachedClock::new(0);
-    let count = |name: &str| {
-        let keys = zone.keys();
-        let bytes = LEN as f64 / keys as f64;
-        println!("{name:<44} {keys:>8} {bytes:>8.1} {:>8} {:>8}", "", 128);
+    let what = if is_synced { "synced" } else { "local" };
+    let mut count = |name: String| {
+        let bytes = LEN as f64 / zone.keys() as f64;
+        report.row(&format!("{what}, {name}"), vec![bytes], Some(target));
     };
-    let title = "a zone of 10 MiB, keys of 32 bytes";
-    println!(
-        "\n{title:<44} {:>8} {:>8} {:>8} {:>8}",
-        "keys", "bytes", "", "at most"
-    );
     let mut is_full = false;
     for n in 0..2 * LEN / 64 {
         zone.add(format!("{n:032x}").as_bytes(), &clock);
         if !is_full && zone.evicted_alive() > 0 {
             is_full = true;
-            count("at the first eviction of a live key");
+            count(format!("first eviction, {} keys", thousands(n)));
         }
     }
-    count(&format!("after {} keys", thousands(2 * LEN / 64)));
+    count(format!("after {} keys", thousands(2 * LEN / 64)));
 }
 
 /// What one process does in one round: returns nanoseconds per operation.
@@ -536,22 +582,6 @@ fn words(count: usize) -> &'static [AtomicU64] {
     // SAFETY: as many bytes as the words need, all zero, page-aligned, used for nothing else, and
     // never unmapped.
     unsafe { std::slice::from_raw_parts(region.cast().as_ptr(), count) }
-}
-
-fn heading(title: &str, target: &str) {
-    println!(
-        "\n{title:<44} {:>8} {:>8} {:>8} {target:>8}",
-        "median", "min", "max"
-    );
-}
-
-fn row(name: &str, mut values: Vec<f64>, target: Option<f64>) {
-    values.sort_by(f64::total_cmp);
-    let (min, max) = (values[0], values[values.len() - 1]);
-    let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
-    let target = target.map(|target| target.to_string()).unwrap_or_default();
-    let line = format!("{name:<44} {median:>8.1} {min:>8.1} {max:>8.1} {target:>8}");
-    println!("{}", line.trim_end());
 }
 
 fn thousands(number: usize) -> String {

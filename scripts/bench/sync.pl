@@ -1,0 +1,162 @@
+#!/usr/bin/env perl
+# Measures sync cycles between two nodes and a real Redis: how long one takes that pushes many changed
+# keys, and one that fetches them; what Redis and the nodes' threads work meanwhile; and how long it
+# holds an event loop.
+#
+#   sync.pl NGINX MODULE LIVE CHANGED ROUNDS RESULTS
+#
+# LIVE keys of 32 bytes are counted before. In each round, CHANGED of them are hit on one node, and
+# nobody asks either until both have synced. RESULTS is written: a line for each node, in JSON.
+#
+# A hold is what the module says of itself in its metrics. What the event loop's thread worked in all
+# that time is beside it, from the kernel: no hold in it was longer.
+use strict;
+use warnings;
+
+use FindBin;
+use IO::Socket::INET;
+use List::Util qw(max min);
+use Time::HiRes qw(sleep time);
+
+use lib $FindBin::Bin;
+use Bench qw(
+    count cpu cpu_of_thread interval median start_nginx start_redis work_dir write_results
+);
+
+use constant SYNC_RATE => 3;    # seconds: long enough to hit all in between
+
+my ($nginx, $module, $live, $changed, $rounds, $results) = @ARGV;
+$| = 1;
+my $dir = work_dir();
+my ($redis_port, $redis) = start_redis($dir);
+
+# Room for what a live key needs.
+my $zone  = max(64, int($live * 640 / 1048576) + 1) . 'm';
+my %nodes = map { $_ => node($_) } qw(pushes fetches);
+my ($one, $other) = @nodes{qw(pushes fetches)};
+
+my ($first, $step) = (0, min($changed, 100_000));
+while ($first < $live) {
+    hit($one, $first, $step);
+    $first += $step;
+}
+wait_until('all is synced', sub { !grep { says($_)->{pending} } values %nodes });
+
+my %samples;
+for my $round (1 .. $rounds) {
+    print STDERR "\r$round of $rounds" if -t STDERR;
+    my $figures = round();
+    for my $name (keys %$figures) {
+        push @{$samples{$name}{$_}}, $figures->{$name}{$_} for keys %{$figures->{$name}};
+    }
+}
+print STDERR "\r" if -t STDERR;
+
+printf "%-34s %10s %20s\n", 'ms of a cycle', 'median', '95 %';
+my @rows = (
+    ['pushes',  'cycle'],  ['pushes',  'thread'], ['pushes',  'event loop'],
+    ['fetches', 'cycle'],  ['fetches', 'thread'], ['fetches', 'event loop'],
+    ['Redis',   'of both'],
+);
+my @lines;
+for (@rows) {
+    my ($of, $figure) = @$_;
+    my @values = @{$samples{$of}{$figure}};
+    my %line   = (name => "$of: $figure", live => 0 + $live, changed => 0 + $changed, rounds => 0 + $rounds);
+    ($line{millis}, $line{millis_interval}) = (median(@values), [interval(@values)]);
+    printf "%-34s %10.2f %20s\n", $line{name}, $line{millis}, sprintf '%.2f to %.2f', @{$line{millis_interval}};
+    push @lines, \%line;
+}
+for my $name (qw(pushes fetches)) {
+    my %line = (name => "$name: longest hold of the event loop", millis => 1000 * says($nodes{$name})->{hold});
+    printf "%-34s %10.3f\n", @line{qw(name millis)};
+    push @lines, \%line;
+}
+write_results($results, @lines);
+
+# Starts a node: with one worker, so that its metrics are of the one that syncs.
+sub node {
+    my ($name) = @_;
+    return start_nginx(
+        $nginx, "$dir/$name",
+        main => "load_module $module;",
+        http => "ratelimit_zone zone=bench:$zone; "
+            . "ratelimit_store main { strategy redis; server 127.0.0.1:$redis_port; } "
+            . 'ratelimit_namespace default { store main; sync_rate ' . SYNC_RATE . 's; }',
+        server   => 'location /metrics { ratelimit_metrics; }',
+        location => 'ratelimit_key $arg_k; ratelimit_headers off; ratelimit limit=1000000000/1h;',
+        workers  => 1,
+    );
+}
+
+# Hits so many keys on a node, from a number on; returns how many cycles it had before.
+sub hit {
+    my ($it, $from, $many) = @_;
+    my ($before, $cycles) = says($it)->{cycles};
+    wait_until('a cycle', sub { ($cycles = says($it)->{cycles}) > $before });
+    count($it, map { sprintf '%029d', $_ } $from .. $from + $many - 1);
+    return $cycles;
+}
+
+# What a cycle that pushes and one that fetches take, and who works how long for them, in milliseconds.
+sub round {
+    my ($cycles, %said);
+    # Once more if one of its cycles was meanwhile.
+    do {
+        $cycles = hit($one, int rand max(1, $live - $changed), $changed);
+        %said   = map { $_ => says($nodes{$_}) } keys %nodes;
+    } until $said{pushes}{cycles} == $cycles;
+    my %worked = work();
+    my (%says, %works);
+    wait_until('both have synced', sub {
+        sleep SYNC_RATE;
+        %works = work();
+        %says  = map { $_ => says($nodes{$_}) } keys %nodes;
+        return $says{pushes}{pushed} - $said{pushes}{pushed} == $changed
+            && $says{fetches}{fetched} - $said{fetches}{fetched} >= $changed;
+    });
+    my %took;
+    for my $name (keys %nodes) {
+        $took{$name}{cycle} = 1000 * ($says{$name}{took} - $said{$name}{took});
+        $took{$name}{$_} = 1000 * ($works{$name}{$_} - $worked{$name}{$_}) for 'thread', 'event loop';
+    }
+    $took{Redis}{'of both'} = 1000 * ($works{Redis} - $worked{Redis});
+    return \%took;
+}
+
+# What the processes have worked, in seconds.
+sub work {
+    my %works = (Redis => cpu($redis));
+    for my $name (keys %nodes) {
+        my ($worker) = $nodes{$name}{workers}->@*;
+        my ($all, $loop) = (cpu($worker), cpu_of_thread($worker));
+        $works{$name} = {thread => $all - $loop, 'event loop' => $loop};
+    }
+    return %works;
+}
+
+# What a node says of itself.
+sub says {
+    my ($it)   = @_;
+    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $it->{port}) or die "no nginx\n";
+    print $socket "GET /metrics HTTP/1.0\r\n\r\n";
+    my %all = map { /^([^#\s]\S*) (\S+)$/ ? ($1 => $2) : () } readline $socket;
+    my $of  = sub { $all{"ratelimit_sync_$_[0]"} // die "no metric $_[0]\n" };
+    return {
+        cycles  => $of->('cycles_total{namespace="default",result="ok"}'),
+        took    => $of->('duration_seconds_sum{namespace="default"}'),
+        pending => $of->('pending_keys{namespace="default"}'),
+        pushed  => $of->('pushed_keys_total{namespace="default"}'),
+        fetched => $of->('fetched_keys_total{namespace="default"}'),
+        hold    => $all{ratelimit_event_loop_hold_seconds_max},
+    };
+}
+
+sub wait_until {
+    my ($what, $is_so) = @_;
+    my $deadline = time + 60;
+    until ($is_so->()) {
+        die "not within a minute: $what\n" if time > $deadline;
+        sleep 0.02;
+    }
+}
