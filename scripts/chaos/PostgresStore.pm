@@ -164,7 +164,10 @@ sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
 
 sub ready {
     my ($self) = @_;
-    Node::wait_until(60, sub { eval { $self->ask('SELECT 1') } });
+    my $failure = '';
+    my $answers = sub { eval { $self->ask('SELECT 1') } or $failure = $@, 0 };
+    eval { Node::wait_until(60, $answers) }
+        or die "Postgres does not get ready: $failure\n", `tail -n 30 $self->{server}{dir}/log`;
 }
 
 sub ask { my ($self, $query) = @_; return $self->{server}->sql($query) }
