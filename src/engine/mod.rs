@@ -3,8 +3,6 @@
 
 pub mod api;
 mod attempt;
-#[cfg(all(test, feature = "measure"))]
-mod cost_tests;
 #[cfg(all(test, not(loom)))]
 mod crash_tests;
 #[cfg(all(test, not(loom)))]
