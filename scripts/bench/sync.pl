@@ -92,12 +92,15 @@ sub hit {
 
 # What a cycle that pushes and one that fetches take, and who works how long for them, in milliseconds.
 sub round {
-    my ($cycles, %said);
+    my %said;
     # Once more if one of its cycles was meanwhile.
-    do {
-        $cycles = hit($one, int rand max(1, $live - $changed), $changed);
-        %said   = map { $_ => says($nodes{$_}) } keys %nodes;
-    } until $said{pushes}{cycles} == $cycles;
+    for (1 .. 10) {
+        my $cycles = hit($one, int rand max(1, $live - $changed), $changed);
+        %said = map { $_ => says($nodes{$_}) } keys %nodes;
+        last if $said{pushes}{cycles} == $cycles;
+        %said = ();
+    }
+    %said or die "to hit all takes longer than from cycle to cycle\n";
     my %worked = work();
     # Time for a cycle of one, and then for one of the other.
     sleep 3 * SYNC_RATE;
