@@ -20,9 +20,13 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hint::{black_box, spin_loop};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ngx_http_rate_limiting_module::policy::hits::Hits;
@@ -290,6 +294,47 @@ impl Lines {
     }
 }
 
+/// A mutex of the system that processes share, and what it is for.
+struct Locked {
+    mutex: *mut libc::pthread_mutex_t,
+    count: &'static AtomicU64,
+}
+
+impl Locked {
+    fn new() -> Locked {
+        let mutex: *mut libc::pthread_mutex_t =
+            map(size_of::<libc::pthread_mutex_t>()).as_ptr().cast();
+        let mut attributes = MaybeUninit::uninit();
+        // SAFETY: the attributes are made before they are used; the mutex has memory of its own, which
+        // lasts until the process ends, and is not used yet.
+        let results = unsafe {
+            [
+                libc::pthread_mutexattr_init(attributes.as_mut_ptr()),
+                libc::pthread_mutexattr_setpshared(
+                    attributes.as_mut_ptr(),
+                    libc::PTHREAD_PROCESS_SHARED,
+                ),
+                libc::pthread_mutex_init(mutex, attributes.as_ptr()),
+            ]
+        };
+        assert_eq!(results, [0; 3], "a mutex");
+        let count = &words(1)[0];
+        Locked { mutex, count }
+    }
+
+    fn add_all(&self, keys: &[Key], zone: &Zone) {
+        for key in keys {
+            black_box(zone.table.key(key.bytes()));
+            // SAFETY: the mutex was made, and is unlocked by the thread that locked it.
+            unsafe {
+                assert_eq!(libc::pthread_mutex_lock(self.mutex), 0, "a lock");
+                self.count.store(self.count.load(Relaxed) + 1, Relaxed);
+                libc::pthread_mutex_unlock(self.mutex);
+            }
+        }
+    }
+}
+
 /// What was made for the keys of one process, for two.
 struct Prepared {
     stream: Vec<Key>,
@@ -395,7 +440,8 @@ fn one_key(report: &mut Report, effort: Effort) {
     // How far the processors are from each other, which the host of a virtual machine may change.
     let to_and_fro = &words(1)[0];
     let passes = || std::iter::repeat_n(&same[..], effort.operations / PER_LOOK / 8);
-    let contestants: [&Contestant<'_>; 4] = [
+    let locked = Locked::new();
+    let contestants: [&Contestant<'_>; 5] = [
         &|process, _, lap| {
             let is_over = lap.is_over;
             let is_mine = || to_and_fro.load(Acquire) % 2 == process as u64;
@@ -417,14 +463,16 @@ fn one_key(report: &mut Report, effort: Effort) {
         },
         &|_, _, lap| lap.run(looks(), |keys| line.add_all(keys, &zone)),
         &|_, _, lap| lap.run(looks(), |keys| zone.add_all(keys, &clock)),
+        &|_, _, lap| lap.run(looks(), |keys| locked.add_all(keys, &zone)),
     ];
-    let [to_and_fro, atomic, floor, table] = race(effort, contestants, &zone.table)
+    let [to_and_fro, atomic, floor, table, mutex] = race(effort, contestants, &zone.table)
         .map(|rounds| rounds.into_iter().flatten().collect::<Vec<_>>());
     let one_way = to_and_fro.into_iter().map(|nanos| nanos / 2.0).collect();
     report.row("a word passed to and fro, one way", one_way, None);
     report.row("fetch_add alone", atomic, None);
     report.row("hash, add to one cache line", floor, None);
     report.row("table", table, Some(60.0));
+    report.row("hash, mutex, and add", mutex, None);
 }
 
 /// Times the insertion of keys into a zone that is full of others, all of them alive.
