@@ -284,12 +284,12 @@ subtest 'the number of connections does not grow' => sub {
     stop();
 };
 
-subtest 'the schema, the grants and the user of the README' => sub {
+subtest 'the schema, the grants and the user of docs/postgres.md' => sub {
     with_postgres();
-    open my $file, '<', "$FindBin::Bin/../README.md" or die "cannot read: $!\n";
-    my $readme   = do { local $/; <$file> };
-    my ($schema) = $readme =~ /^```sql\n(-- One row.*?)^```/ms;
-    my ($grants) = $readme =~ /^```sql\n(GRANT USAGE ON SCHEMA public.*?)^```/ms;
+    open my $file, '<', "$FindBin::Bin/../docs/postgres.md" or die "cannot read: $!\n";
+    my $page     = do { local $/; <$file> };
+    my ($schema) = $page =~ /^```sql\n(-- One row.*?)^```/ms;
+    my ($grants) = $page =~ /^```sql\n(GRANT USAGE ON SCHEMA public.*?)^```/ms;
     $postgres->sql('DROP ROLE IF EXISTS nginx');
     $postgres->sql('REVOKE ALL ON SCHEMA public FROM public');
     $postgres->sql($_) for "CREATE ROLE nginx LOGIN", $schema, $grants;

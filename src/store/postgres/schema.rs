@@ -4,7 +4,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
 use crate::store::options::TableName;
 
-/// What `CREATE TABLE` says of all tables; the README has the same.
+/// What `CREATE TABLE` says of all tables; docs/postgres.md has the same.
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// Held while tables are created, so that several nodes do not create the same at once.
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_has_the_schema() {
-        let readme = include_str!("../../../README.md");
+    fn the_documents_have_the_schema() {
+        let page = include_str!("../../../docs/postgres.md");
         let schema = tables(None, "rl_counters").fill(SCHEMA).replace('"', "");
-        assert!(readme.contains(&schema), "{schema}");
+        assert!(page.contains(&schema), "{schema}");
     }
 }

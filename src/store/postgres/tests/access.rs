@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// As in the README.
+/// As in docs/postgres.md.
 const GRANTS: &str = "
     GRANT USAGE ON SCHEMA {} TO {user};
     GRANT SELECT, INSERT, UPDATE, DELETE ON {}.rl_counters, {}.rl_counters_epochs,

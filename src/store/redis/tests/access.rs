@@ -5,7 +5,7 @@ use crate::policy::window::WindowType;
 use crate::store::conformance::{new_epoch, question};
 use crate::store::decision::Decider;
 
-/// All that a user needs to be allowed, as the README says it.
+/// All that a user needs to be allowed, as docs/redis.md says it.
 pub(super) const COMMANDS: &[&str] = &[
     "+ping",
     "+select",
