@@ -154,6 +154,7 @@ source "$debian_tree/conf_flags"
 
 check "rustfmt" cargo fmt --check
 check "dependencies between modules" scripts/check-layers.sh
+check "links in documents" scripts/check-links.sh
 if command -v cargo-deny >/dev/null; then
     check "cargo deny" cargo deny check licenses bans sources
 else
