@@ -196,6 +196,29 @@ X-Status: <>",
 
 
 
+=== a key of more than 200 bytes is counted by its digest, and a digest is another key
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_namespace default { window_sizes 366d; }
+--- config eval
+'location /t {
+    ratelimit_key $arg_k;
+    ratelimit limit=2/366d window=fixed;
+    empty_gif;
+}
+location /api { ratelimit_api; }'
+--- request eval
+my $long = "x" x 201;
+my $digest = "sha256:84a0678c90937f5dcf9994d5866668da6b995109c8ad845410559b48a4ecafed";
+[("GET /t?k=$long") x 3, "GET /t?k=${long}x", "GET /t?k=$digest",
+"GET /api/namespaces/default/keys/$long", "GET /api/namespaces/default/keys/$digest"]
+--- error_code eval
+[200, 200, 429, 200, 200, 200, 200]
+--- response_body_like eval
+[(qr//) x 5, qr/"current":2,/, qr/"current":1,/]
+
+
+
 === a longer key is logged and not accounted
 --- config eval
 'location /t {

@@ -555,13 +555,9 @@ pub fn key(
         previous,
         ..
     } = counts;
-    let table = namespace.table();
-    let diff = table.unsent(
-        &namespace.counter(size),
-        table.key(&call.key),
-        window,
-        clock,
-    );
+    let diff = library
+        .unsent(&call.key, size, window, clock)
+        .map_err(not_accounted)?;
     let rate = call.window_type.rate(size, &counts);
     let remaining = call.limit.map(|limit| limit.minus(rate).max(Hits::ZERO));
     Ok(json(&Body {

@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use crate::policy::hits::Hits;
-use crate::policy::key::is_accounted;
+use crate::policy::key::{counted_name, is_accounted};
 use crate::policy::window::{Clock, Counts, WindowSize, WindowType};
 use crate::table::{Admission, Counter, CounterTable, NamespaceIndex, SyncState};
 
@@ -122,8 +122,9 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         }
         let Namespace { table, .. } = self.namespace;
         let counter = self.namespace.counter(window_size);
-        let hash = table.key(key);
-        let counted = table.add(&counter, hash, clock, value, Admission::Unconditional);
+        let name = counted_name(key, None);
+        let key = table.key(&name);
+        let counted = table.add(&counter, key, clock, value, Admission::Unconditional);
         Ok(window_type.rate(window_size, &counted.counts))
     }
 
@@ -159,7 +160,27 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         }
         let Namespace { table, .. } = self.namespace;
         let counter = self.namespace.counter(window_size);
-        Ok(table.read(&counter, table.key(key), clock))
+        Ok(table.read(&counter, table.key(&counted_name(key, None)), clock))
+    }
+
+    /// What of its hits of `key` in window `number` this node has not sent to the store.
+    ///
+    /// # Errors
+    ///
+    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    pub fn unsent(
+        &self,
+        key: &[u8],
+        window_size: WindowSize,
+        number: u64,
+        clock: &impl Clock,
+    ) -> Result<Hits, RateLimitingError> {
+        if !is_accounted(key) {
+            return Err(RateLimitingError::NotAccounted);
+        }
+        let Namespace { table, .. } = self.namespace;
+        let counter = self.namespace.counter(window_size);
+        Ok(table.unsent(&counter, table.key(&counted_name(key, None)), number, clock))
     }
 }
 
@@ -234,6 +255,50 @@ mod tests {
         let rate = |key: &[u8]| library.sliding_window(key, size, WindowType::Sliding, &clock);
         assert_eq!(rate(b"1.2.3.4"), Ok(hits(30)));
         assert_eq!(rate(b"unseen"), Ok(Hits::ZERO));
+    }
+
+    #[test]
+    fn what_a_long_key_costs_is_bounded() {
+        const CLIENTS: usize = 10_000;
+        let lost_to = |key: &dyn Fn(usize) -> Vec<u8>| {
+            let shared = SharedTable::new(4 << 20);
+            let namespace = Namespace::new("foo", &shared.table).unwrap();
+            let namespace = namespace.synced(1).unwrap();
+            let library = RateLimiting::new(&namespace);
+            let size = WindowSize::from_millis(MINUTE).unwrap();
+            let clock = TestClock::at(28_000_000 * MINUTE);
+            let add = |key: &[u8]| {
+                let rate = library.increment(key, size, Hits::ONE, WindowType::Fixed, &clock);
+                assert_eq!(rate, Ok(Hits::ONE));
+            };
+            let client = |n: usize| format!("client {n}").into_bytes();
+            (0..CLIENTS).for_each(|n| add(&client(n)));
+            (0..900).for_each(|n| add(&key(n)));
+            let counts = |n| library.counts(&client(n), size, &clock).unwrap();
+            (0..CLIENTS)
+                .filter(|n| counts(*n).current == Hits::ZERO)
+                .count()
+        };
+        assert_eq!(lost_to(&|n| format!("{n}").into()), 0);
+        assert_eq!(lost_to(&|n| format!("{n:07900}").into()), 0);
+    }
+
+    #[test]
+    fn a_digest_is_no_way_to_another_keys_counts() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("foo", &shared.table).unwrap();
+        let library = RateLimiting::new(&namespace);
+        let size = WindowSize::from_millis(MINUTE).unwrap();
+        let clock = TestClock::at(28_000_000 * MINUTE);
+        let increment =
+            |key: &[u8]| library.increment(key, size, Hits::ONE, WindowType::Fixed, &clock);
+        let long = [b'x'; 201];
+        assert_eq!(increment(&long), Ok(Hits::ONE));
+        assert_eq!(increment(&long), Ok(hits(2)));
+        let name = counted_name(&long, None);
+        assert_eq!(increment(&name), Ok(Hits::ONE));
+        let counts = |key: &[u8]| library.counts(key, size, &clock).unwrap().current;
+        assert_eq!((counts(&long), counts(&name)), (hits(2), Hits::ONE));
     }
 
     #[test]

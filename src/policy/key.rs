@@ -1,9 +1,142 @@
-//! Keys: what hits are counted by. Any bytes, up to a length.
+//! Keys: what hits are counted by, any bytes up to a length; and the names that they are counted
+//! under.
+//!
+//! A name is at most [`MAX_NAME_LEN`] bytes long, so that what a key costs in memory and in stores is
+//! bounded, whatever clients send. Of two kinds of names begin with [`PREFIX`], and no key that is its
+//! own name does, so that none can pass for another:
+//!
+//! | name | for |
+//! |---|---|
+//! | the key | a key of up to [`MAX_PLAIN_LEN`] bytes that does not begin with `sha256:` |
+//! | `sha256:` and 64 hexadecimal digits | any other key: the digest of all its bytes |
+//! | `sha256:`, a counter's name, `:`, and one of the above | a key in a counter of that name |
+//!
+//! The names of counters have no colon, nor has a digest: the second colon tells the last two apart.
+
+use core::fmt::Write as _;
+use std::borrow::Cow;
+
+use sha2::{Digest as _, Sha256};
 
 /// The longest key in bytes.
 pub const MAX_KEY_LEN: usize = 65_535;
+/// The longest key that is its own name.
+pub const MAX_PLAIN_LEN: usize = 200;
+/// The longest name of a counter: the value of `counter=`.
+pub const MAX_COUNTER_LEN: usize = 64;
+/// The longest name that a key is counted under.
+pub const MAX_NAME_LEN: usize = PREFIX.len() + MAX_COUNTER_LEN + 1 + MAX_PLAIN_LEN;
+
+/// What names begin with that are no keys.
+const PREFIX: &str = "sha256:";
 
 /// Whether hits of `key` are accounted: an empty key is not, nor is one above [`MAX_KEY_LEN`].
 pub const fn is_accounted(key: &[u8]) -> bool {
     !key.is_empty() && key.len() <= MAX_KEY_LEN
+}
+
+/// Whether hits of `key` are accounted, and under the key itself: what nearly all keys are.
+#[inline]
+pub fn is_plain(key: &[u8]) -> bool {
+    // One comparison, for both bounds.
+    key.len().wrapping_sub(1) < MAX_PLAIN_LEN && !key.starts_with(PREFIX.as_bytes())
+}
+
+/// The name under which hits of `key` are counted in the counter of this name; `None` for the one
+/// that is shared, which `counter=default` is too. All that counts or asks goes by it: the table,
+/// the choice of a shard, and the stores.
+///
+/// A counter's name matches `[A-Za-z0-9_.-]{1,64}`.
+pub fn counted_name<'k>(key: &'k [u8], counter: Option<&str>) -> Cow<'k, [u8]> {
+    let name = match is_plain(key) {
+        true => Cow::Borrowed(key),
+        false => Cow::Owned(digest(key)),
+    };
+    match counter {
+        None => name,
+        Some(counter) => [PREFIX.as_bytes(), counter.as_bytes(), b":", &name]
+            .concat()
+            .into(),
+    }
+}
+
+fn digest(key: &[u8]) -> Vec<u8> {
+    let mut name = String::from(PREFIX);
+    for byte in Sha256::digest(key) {
+        // A string takes all that is written.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `printf abc | sha256sum` has them.
+    const OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    const OF_201_X: &str = "84a0678c90937f5dcf9994d5866668da6b995109c8ad845410559b48a4ecafed";
+
+    #[test]
+    fn a_short_key_is_its_own_name() {
+        for key in [
+            &b"k"[..],
+            &[0; 200],
+            &[0xff; 200],
+            b"sha256",
+            b"SHA256:",
+            b" sha256:",
+        ] {
+            let name = counted_name(key, None);
+            assert!(matches!(name, Cow::Borrowed(name) if name == key));
+            assert!(is_plain(key));
+        }
+    }
+
+    #[test]
+    fn a_long_key_is_named_by_its_digest() {
+        let name = counted_name(&[b'x'; 201], None);
+        assert_eq!(name, format!("sha256:{OF_201_X}").as_bytes());
+        // All bytes matter.
+        let mut other = [b'x'; 65_535];
+        let name = counted_name(&other, None).into_owned();
+        other[65_534] = b'y';
+        assert_ne!(*counted_name(&other, None), name);
+        assert_eq!(name.len(), 71);
+    }
+
+    #[test]
+    fn no_key_passes_for_another() {
+        let digested = counted_name(&[b'x'; 201], None).into_owned();
+        let counted = counted_name(b"abc", Some("a")).into_owned();
+        let mut seen = std::collections::HashSet::new();
+        for key in [
+            &[b'x'; 201][..],
+            &digested,
+            &counted,
+            b"abc",
+            b"sha256:",
+            b"a:abc",
+        ] {
+            for counter in [None, Some("a"), Some("b"), Some(OF_ABC)] {
+                let name = counted_name(key, counter).into_owned();
+                assert!(name.len() <= MAX_NAME_LEN);
+                assert!(seen.insert(name), "{key:?} {counter:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_counter_stands_before_the_name() {
+        assert_eq!(&*counted_name(b"abc", Some("b-1")), b"sha256:b-1:abc");
+        let longest = counted_name(&[b'x'; 200], Some(OF_ABC)).len();
+        assert_eq!(longest, MAX_NAME_LEN);
+    }
+
+    #[test]
+    fn what_is_not_accounted_is_not_plain() {
+        for key in [&[][..], &[0; 65_536]] {
+            assert!(!is_accounted(key) && !is_plain(key));
+        }
+    }
 }

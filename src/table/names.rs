@@ -1,8 +1,8 @@
 //! The bytes of keys, for those who have to name them: synced counters.
 //!
 //! A counter's name is a chain of cells: the first part holds 32 bytes, and what the store has of
-//! the counter; each further one 48. So a name of any length fits wherever enough cells can be had,
-//! and takes no memory where keys need no names.
+//! the counter; each further one 48. So names of all lengths fit wherever enough cells can be had,
+//! and take no memory where keys need no names.
 //!
 //! Nothing frees a name: a part says whose it is, and who looks for a place (or for a name) sees
 //! whether that is still so. A first part belongs to the counter that leads to it, if the salt that
@@ -24,6 +24,7 @@ use super::meta::{Meta, State, Ticks};
 use super::places::{Place, scale};
 use super::word::{Stamp, Word};
 use crate::policy::hits::Hits;
+use crate::policy::key::MAX_NAME_LEN;
 use crate::policy::window::{Clock, UnixMillis};
 
 /// The bytes of a name in its first part, and in each further one.
@@ -109,8 +110,8 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Gives a synced counter its name, if it has none. Does nothing if the name would take more
-    /// than a sixteenth of the zone, or if places are contended for long: the next hit tries again.
+    /// Gives a synced counter its name, if it has none. Does nothing if the name is longer than any
+    /// that keys are counted under, or if places are contended for long: the next hit tries again.
     #[cold]
     pub(super) fn attach_name(
         &self,
@@ -119,12 +120,10 @@ impl<'m> CounterTable<'m> {
         name: &[u8],
         clock: &impl Clock,
     ) {
-        let Ok(len) = u16::try_from(name.len()) else {
-            return;
+        let len = match u16::try_from(name.len()) {
+            Ok(len) if name.len() <= MAX_NAME_LEN => len,
+            _ => return,
         };
-        if parts_of(name.len()) > self.cell_count() / 16 {
-            return;
-        }
         for _ in 0..ATTEMPTS {
             let before = place.cell.extension.load(Acquire);
             let is_done = self.name_of(place).is_some();

@@ -9,7 +9,7 @@ use nginx_sys::{
     NGX_LOG_ERR, NGX_LOG_INFO, NGX_OK, ngx_array_push, ngx_conf_t, ngx_http_core_main_conf_t,
     ngx_http_handler_pt, ngx_http_phases_NGX_HTTP_LOG_PHASE,
     ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE,
-    ngx_http_request_t, ngx_int_t, ngx_log_t,
+    ngx_http_request_t, ngx_int_t, ngx_log_t, ngx_pnalloc,
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
@@ -26,7 +26,7 @@ use super::context::{self, Context, Keys, Response, Room, Slot};
 use super::{grpc, is_main, respond, synchronous};
 use crate::engine::{Attempt, charge_late, late_questions};
 use crate::policy::hits::Hits;
-use crate::policy::key::{MAX_KEY_LEN, is_accounted};
+use crate::policy::key::{MAX_KEY_LEN, counted_name, is_accounted, is_plain};
 use crate::policy::limit::tightest;
 use crate::table::{Key, Outcome};
 
@@ -200,23 +200,47 @@ pub(super) fn next_key(
         RuleKey::Own(text) => Some(text.evaluate(request)?),
     };
     if let Some(bytes) = bytes {
-        *key = if is_accounted(bytes) || refuse_key(bytes, request) {
-            keys.keep(first.bound.table().key(bytes))
-        } else {
-            None
+        let name = match is_plain(bytes) {
+            true => Some(bytes),
+            false => name_of(bytes, request)?,
         };
+        *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
     }
     Ok(())
 }
 
-/// A key that is not accounted: returns false, and logs one that is too long.
+/// The name of a key that is not its own, which lives as long as the request. `None` for a key that is
+/// not accounted; one that is too long is logged.
 #[cold]
-fn refuse_key(key: &[u8], request: *mut ngx_http_request_t) -> bool {
-    if key.len() > MAX_KEY_LEN {
-        let message = format_args!("ratelimit: a key of {} bytes is not accounted", key.len());
-        log::error(NGX_LOG_ERR, log_of(request), message);
+fn name_of(
+    key: &'static [u8],
+    request: *mut ngx_http_request_t,
+) -> Result<Option<&'static [u8]>, EvaluationError> {
+    if !is_accounted(key) {
+        if key.len() > MAX_KEY_LEN {
+            let message = format_args!("ratelimit: a key of {} bytes is not accounted", key.len());
+            log::error(NGX_LOG_ERR, log_of(request), message);
+        }
+        return Ok(None);
     }
-    false
+    keep_bytes(&counted_name(key, None), request).map(Some)
+}
+
+/// A copy that lives as long as the request.
+fn keep_bytes(
+    bytes: &[u8],
+    request: *mut ngx_http_request_t,
+) -> Result<&'static [u8], EvaluationError> {
+    // SAFETY: a request that has not ended has a main request (perhaps itself), and that a pool, which
+    // is freed when the request ends; the memory is as long as what is copied, and new.
+    unsafe {
+        let memory = ngx_pnalloc((*(*request).main).pool, bytes.len()).cast::<u8>();
+        if memory.is_null() {
+            return Err(EvaluationError);
+        }
+        ptr::copy_nonoverlapping(bytes.as_ptr(), memory, bytes.len());
+        Ok(core::slice::from_raw_parts(memory, bytes.len()))
+    }
 }
 
 /// The hits that a limit admits; `None` if it does not apply.
