@@ -140,6 +140,35 @@ RateLimit-Policy: ') x 2,
 
 
 
+=== auth_request: in precontent, the limit can be what auth_request_set has set
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    map $http_x_token $limit_of_token { ann 2; bob 0; }
+--- config
+    location /t {
+        auth_request /auth;
+        auth_request_set $per_year $upstream_http_x_limit;
+        ratelimit_key $http_x_token;
+        ratelimit limit=$per_year/366d;
+        ratelimit_phase precontent;
+        empty_gif;
+    }
+    location /auth     { internal; proxy_pass http://127.0.0.1:$server_port/upstream; }
+    location /upstream { add_header X-Limit $limit_of_token; return 204; }
+--- request eval
+[("GET /t") x 5]
+--- more_headers eval
+[map { "X-Token: $_" } ("ann") x 3, "bob", "eve"]
+--- error_code eval
+[200, 200, 429, 429, 200]
+--- response_headers_like eval
+['RateLimit: "default-366d";r=1;t=\d+',
+('RateLimit: "default-366d";r=0;t=\d+') x 2,
+'RateLimit: "default-366d";r=0',
+'RateLimit: ']
+
+
+
 === auth_request: in preaccess, what it sets is not known, and an empty key not accounted
 --- config
     location /t {
