@@ -7,7 +7,7 @@ use super::Namespace;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::window::{Clock, Counts, WindowSize};
-use crate::table::{Admission, Counted, Counter, CounterTable, Identity, Key, Outcome};
+use crate::table::{Admission, Counted, Counter, CounterTable, Identity, Key, Outcome, Receipt};
 
 /// A limit with its counters.
 #[derive(Debug)]
@@ -59,23 +59,15 @@ impl<'m> BoundLimit<'m> {
         self.counter.identity(key)
     }
 
-    /// Notes what the store has counted of a key, of which `charged` are new: a hit that it decided
-    /// about.
-    pub(super) fn note_store(
-        &self,
-        key: Key<'_>,
-        counts: &Counts,
-        charged: Hits,
-        clock: &impl Clock,
-    ) {
-        self.count_hits(charged);
+    /// Notes what the store has counted of a key.
+    pub(super) fn note_store(&self, key: Key<'_>, counts: &Counts, clock: &impl Clock) {
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
             note_total(self.table, &self.counter, key, window, total, clock);
         }
     }
 
-    /// Counts hits as this node's.
+    /// Counts hits as this node's, when it is certain that they are not given back.
     pub(super) fn count_hits(&self, hits: Hits) {
         self.table.count_hits(&self.counter, hits);
     }
@@ -139,6 +131,13 @@ impl<'c, 'm> Charge<'c, 'm> {
     /// What tells the counter from all others.
     pub(super) fn identity(&self) -> Identity {
         self.bound.counter.identity(*self.key)
+    }
+
+    /// What the counter was charged here, unless it was given back.
+    #[inline]
+    fn charged(&self) -> Hits {
+        let receipt = self.counted.receipt.as_ref();
+        receipt.map_or(Hits::ZERO, Receipt::value)
     }
 
     fn has_counter_of(&self, other: &BoundLimit<'_>, key: Key<'_>) -> bool {
@@ -341,8 +340,13 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         });
     }
 
-    /// Ends the attempt: gives back what was charged if a limit refused, and counts the outcome in
-    /// every namespace that had a say. Returns it (a refusal is `refusal`), and what the limits
+    /// Whether what was charged stays so.
+    pub(super) fn is_charged(&self) -> bool {
+        !self.is_refused || self.counts_rejected
+    }
+
+    /// Ends the attempt: gives back what was charged if a limit refused, and counts the hits that were
+    /// not, and the outcome in every namespace that had a say. Returns it (a refusal is `refusal`), and what the limits
     /// said, in the order in which they were asked.
     #[inline]
     pub fn finish(mut self, refusal: Outcome) -> (Outcome, L) {
@@ -353,7 +357,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         };
         if let [first, others @ ..] = self.charges.as_mut_slice() {
             let BoundLimit { table, counter, .. } = first.bound;
-            table.count_outcome(counter, outcome);
+            table.count_decided(counter, outcome, first.charged());
+            count_hits(others);
             // Most requests are counted in one namespace.
             if !others
                 .iter()
@@ -370,6 +375,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         if self.is_refused {
             self.refuse(Outcome::Rejected);
         }
+        count_hits(self.charges.as_mut_slice());
         self.charges
     }
 
@@ -379,6 +385,14 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
             give_back(self.charges.as_mut_slice());
         }
         refusal
+    }
+}
+
+/// Counts what was charged for good.
+#[inline]
+fn count_hits(charges: &[Charge<'_, '_>]) {
+    for charge in charges {
+        charge.bound.count_hits(charge.charged());
     }
 }
 
@@ -466,6 +480,7 @@ pub fn charge_late<'m>(
         if value > Hits::ZERO && !charged.contains(&identity) {
             let BoundLimit { table, counter, .. } = charge.bound;
             table.add(counter, *charge.key, clock, value, Admission::Unconditional);
+            table.count_hits(counter, value);
             charged.push(identity);
         }
     }
@@ -604,6 +619,26 @@ mod tests {
         let (_, charges) = fixture.charges(1);
         charge_late(&charges, |_| hits_of(5), &fixture.clock);
         assert_eq!(fixture.attempt(0), (true, vec![6, 6, 6]), "charged at once");
+    }
+
+    #[test]
+    fn hits_that_are_given_back_were_never_counted() {
+        let shared = SharedTable::new(1 << 20);
+        let mut fixture = Fixture::new(&shared, &[("9/1m", Fixed), ("2/1h", Fixed)]);
+        let hits = || shared.table.namespace_stats(fixture.namespace.index()).hits;
+        let mut attempt = Attempt::new(Vec::new(), false);
+        for (bound, limit) in &fixture.limits {
+            attempt.charge(bound, *limit, &fixture.key, hits_of(2), &fixture.clock);
+        }
+        assert_eq!(hits(), 0, "not decided yet");
+        attempt.finish(Outcome::Rejected);
+        assert_eq!(hits(), 4_000, "by each counter");
+        assert!(!fixture.attempt(1).0);
+        assert_eq!(hits(), 4_000);
+        fixture.counts_rejected = true;
+        assert!(!fixture.attempt(1).0);
+        let stats = shared.table.namespace_stats(fixture.namespace.index());
+        assert_eq!(stats.hits, 6_000);
     }
 
     #[test]

@@ -512,7 +512,6 @@ struct World<'m> {
     receipts: Vec<Held<'m>>,
     births: usize,
     insertions: u64,
-    hits: [u64; NAMESPACES.len()],
 }
 
 impl<'m> World<'m> {
@@ -527,7 +526,6 @@ impl<'m> World<'m> {
             receipts: Vec::new(),
             births: 0,
             insertions: 0,
-            hits: [0; NAMESPACES.len()],
         }
     }
 
@@ -567,10 +565,6 @@ impl<'m> World<'m> {
                 let seen = step.before(now, &self.sizes);
                 self.clock.seen.set(seen.max(now.saturating_sub(longest)));
             }
-        }
-        for (namespace, &hits) in NAMESPACES.iter().zip(&self.hits) {
-            let index = self.table.namespace(namespace.as_bytes()).unwrap();
-            assert_eq!(self.table.namespace_stats(index).hits, hits);
         }
     }
 
@@ -679,8 +673,6 @@ impl<'m> World<'m> {
                 birth,
                 occupancy,
             });
-            let hits = &mut self.hits[counter.0];
-            *hits = hits.wrapping_add(cost as u64);
         }
         self.births += 1;
         self.insertions += u64::from(is_new);
@@ -725,10 +717,8 @@ impl<'m> World<'m> {
             return;
         }
 
-        let hits = || table.namespace_stats(of.namespace()).hits;
-        let before = hits();
-        table.give_back(&of, &held.receipt);
-        let given = before.wrapping_sub(hits()) as i64;
+        let is_given = table.give_back(&of, &held.receipt);
+        let given = if is_given { value } else { 0 };
 
         match &mut total {
             None => assert_eq!(given, 0, "the window or the key is gone"),
@@ -741,8 +731,6 @@ impl<'m> World<'m> {
                 total.thousandths -= given;
             }
         }
-        let hits = &mut self.hits[held.counter.0];
-        *hits = hits.wrapping_sub(given as u64);
     }
 
     fn check_evictions(&self) {

@@ -125,6 +125,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         let name = counted_name(key, None);
         let key = table.key(&name);
         let counted = table.add(&counter, key, clock, value, Admission::Unconditional);
+        table.count_hits(&counter, value);
         Ok(window_type.rate(window_size, &counted.counts))
     }
 

@@ -63,6 +63,8 @@ pub struct Answered {
     pub admitted: bool,
     /// What is counted after the decision.
     pub counts: Counts,
+    /// What the counter was charged, with the first limit that has it; zero with others.
+    pub charged: Hits,
 }
 
 impl Deciders {
@@ -199,7 +201,11 @@ impl Asked {
         for ((limit, &index), &admitted) in limits.zip(&self.askings).zip(&answer.admitted) {
             let counts = answer.counts.get(limit.counter).copied();
             if let (Some(counts), Some(place)) = (counts, answered.get_mut(index)) {
-                *place = Some(Answered { admitted, counts });
+                *place = Some(Answered {
+                    admitted,
+                    counts,
+                    charged: Hits::ZERO,
+                });
             }
         }
         let is_admitted = answer.admitted.iter().all(|admitted| *admitted);
@@ -208,10 +214,14 @@ impl Asked {
         for ((number, counter), counts) in counters.zip(&answer.counts) {
             // The first limit that has the counter tells where it is.
             let mut limits = self.question.limits.iter().zip(&self.askings);
-            let first = limits.find(|(limit, _)| limit.counter == number);
-            if let Some(asking) = first.and_then(|(_, &index)| askings.get(index)) {
-                let charged = if is_charged { counter.cost } else { Hits::ZERO };
-                asking.bound.note_store(*asking.key, counts, charged, clock);
+            let Some((_, &index)) = limits.find(|(limit, _)| limit.counter == number) else {
+                continue;
+            };
+            if let Some(asking) = askings.get(index) {
+                asking.bound.note_store(*asking.key, counts, clock);
+            }
+            if let Some(Some(answered)) = answered.get_mut(index).filter(|_| is_charged) {
+                answered.charged = counter.cost;
             }
         }
         is_admitted
@@ -236,10 +246,21 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
         } = *asking;
         match (store, answered) {
             (None, _) => attempt.charge(bound, hits, key, cost, clock),
-            (Some(_), Some(Answered { admitted, counts })) => {
+            (
+                Some(_),
+                Some(Answered {
+                    admitted, counts, ..
+                }),
+            ) => {
                 attempt.note(bound, hits, key, cost, *counts, *admitted);
             }
             (Some(_), None) => attempt.ask(bound, hits, key, cost, clock),
+        }
+    }
+    // Not before it is certain: what one store has charged is given back if another limit refuses.
+    if attempt.is_charged() {
+        for (Asking { bound, .. }, answered) in askings.iter().zip(answered) {
+            bound.count_hits(answered.map_or(Hits::ZERO, |it| it.charged));
         }
     }
 }
@@ -366,7 +387,11 @@ impl Refusals {
             } = asking;
             let limit = &bound.limit;
             let admitted = limit.window_type.admits(limit.size, &counts, *hits, *cost);
-            Some(Answered { admitted, counts })
+            Some(Answered {
+                admitted,
+                counts,
+                charged: Hits::ZERO,
+            })
         });
         let known: Few<_> = known.collect();
         let mut refused = known.iter().flatten().filter(|known| !known.admitted);

@@ -264,6 +264,11 @@ fn answers_are_told_with_what_is_decided_here() {
         );
         assert_eq!((known.current, known.previous), (hits(9), hits(3)));
     }
+    let counted = || {
+        let namespace = &fixture.namespace;
+        namespace.table().namespace_stats(namespace.index()).hits
+    };
+    assert_eq!(counted(), 10_000, "what was refused is not counted");
     // Without an answer, what the node knows is told, and nothing is charged.
     let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
     let mut attempt = Attempt::new(Vec::new(), false);
@@ -291,6 +296,7 @@ fn who_is_over_a_limit_is_known_for_a_second() {
         let refused = Answered {
             admitted: false,
             counts,
+            charged: Hits::ZERO,
         };
         let mut refusals = Refusals::default();
         assert!(refusals.recall(&askings, at(0)).is_none());
@@ -327,6 +333,7 @@ fn what_was_admitted_is_not_remembered() {
     let admitted = Answered {
         admitted: true,
         counts: counts(10, 0, 0, size(60)),
+        charged: Hits::ZERO,
     };
     let mut refusals = Refusals::default();
     refusals.remember(&askings, &[Some(admitted)], Duration::ZERO);

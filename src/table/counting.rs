@@ -120,7 +120,7 @@ impl<'m> CounterTable<'m> {
             ..
         } = columns;
         let new = Word::new(stamp, before.current.plus_value(value));
-        match self.count_in(current, word, new, place, counter, value) {
+        match self.count_in(current, word, new, place, value) {
             Ok(receipt) => Some(Counted::admitted(before, receipt)),
             Err(_) => None,
         }
@@ -206,7 +206,7 @@ impl<'m> CounterTable<'m> {
             }
             let new = Word::new(columns.stamp, columns.counted.plus_value(value));
             let dropped = self.unsent_before(&columns, place);
-            match self.count_in(columns.current, columns.word, new, place, counter, value) {
+            match self.count_in(columns.current, columns.word, new, place, value) {
                 Ok(receipt) => {
                     if dropped != Hits::ZERO {
                         let dropped = dropped.thousandths();
@@ -228,7 +228,6 @@ impl<'m> CounterTable<'m> {
         old: Word,
         new: Word,
         place: Place<'m>,
-        counter: &Counter,
         value: Hits,
     ) -> Result<Receipt<'m>, Missed> {
         // The one instruction that counts: it fails if the window was turned, if the cell
@@ -243,7 +242,6 @@ impl<'m> CounterTable<'m> {
         if !meta_of(place.cell).is_same_counter(place.meta) {
             return Err(Missed::Gone);
         }
-        self.count(counter.lines, |line| line.hits(value.thousandths()));
         Ok(Receipt {
             column,
             stamp: new.stamp(),
@@ -295,8 +293,8 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Takes hits back that were counted in one of `counter`, unless their window or the counter is
-    /// gone.
-    pub fn give_back(&self, counter: &Counter, receipt: &Receipt<'m>) {
+    /// gone; returns whether it did.
+    pub fn give_back(&self, counter: &Counter, receipt: &Receipt<'m>) -> bool {
         if counter.is_synced {
             self.note_change(receipt.column);
         }
@@ -311,15 +309,14 @@ impl<'m> CounterTable<'m> {
             {
                 Ok(_) => {
                     fail_point!("give_back.counted");
-                    let back = Hits::ZERO.minus(receipt.value).thousandths();
-                    self.count(counter.lines, |line| line.hits(back));
                     if counter.is_synced {
                         self.note_change(receipt.column);
                     }
-                    return;
+                    return true;
                 }
                 Err(changed) => word = Word::from_bits(changed),
             }
         }
+        false
     }
 }

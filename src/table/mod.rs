@@ -161,6 +161,7 @@ pub struct Receipt<'m> {
 
 impl Receipt<'_> {
     /// The hits that were counted.
+    #[inline]
     pub fn value(&self) -> Hits {
         self.value
     }
@@ -265,9 +266,18 @@ impl<'m> CounterTable<'m> {
         self.count(counter.lines, |line| line.count(outcome));
     }
 
-    /// Counts hits that a store has counted for this node.
+    /// Counts hits that were charged to one of `counter`, and will not be given back.
     pub fn count_hits(&self, counter: &Counter, hits: Hits) {
-        self.count(counter.lines, |line| line.hits(hits.thousandths()));
+        self.count(counter.lines, |line| line.hits(hits));
+    }
+
+    /// Counts the outcome of a request, and with it the hits that it was charged for good.
+    #[inline]
+    pub fn count_decided(&self, counter: &Counter, outcome: Outcome, hits: Hits) {
+        self.count(counter.lines, |line| {
+            line.count(outcome);
+            line.hits(hits);
+        });
     }
 
     /// What happened in `namespace` since the zone was made, on this node.

@@ -33,7 +33,7 @@ use super::fail::fail_point;
 use super::identity::Identity;
 use super::layout::{Bucket, Cell, Parts, WAYS};
 use super::meta::{Meta, State, Ticks};
-use super::stats::Evicted;
+use super::stats::{Evicted, NamespaceLine};
 use super::word::{Stamp, Word};
 use super::{Counter, CounterTable, Receipt};
 use crate::policy::hits::Hits;
@@ -504,7 +504,7 @@ impl<'m> CounterTable<'m> {
         };
         claim.publish(place.meta)?;
         fail_point!("insert.published");
-        self.count(counter.lines, |line| line.inserted(first.thousandths()));
+        self.count(counter.lines, NamespaceLine::inserted);
         if first == Hits::ZERO {
             return Ok(Insertion::Found(place));
         }

@@ -2,6 +2,7 @@
 //! makes workers wait for each other. They are summed when read.
 
 use super::atomic::{EventCounter, Ordering::Relaxed};
+use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 
 /// What became of the requests (or other callers) of a namespace: the number of its event counter.
@@ -165,7 +166,8 @@ pub struct NamespaceStats {
     pub rejected_dry_run: u64,
     /// Requests decided by `on_error`.
     pub error: u64,
-    /// Hits counted, in thousandths.
+    /// Hits of requests that were decided on, as often as they were charged to a counter, in
+    /// thousandths: it never falls.
     pub hits: u64,
     /// Keys that have a place now: an estimate while workers count.
     pub keys: u64,
@@ -195,10 +197,14 @@ impl NamespaceLine {
         }
     }
 
-    /// Adds hits; what is given back is subtracted, hence the wrapping.
+    /// Adds hits that nobody gives back any more, so that their sum never falls.
     #[inline]
-    pub(super) fn hits(&self, thousandths: i64) {
-        self.hits.fetch_add(thousandths as u64, Relaxed);
+    pub(super) fn hits(&self, hits: Hits) {
+        let thousandths = hits.thousandths().max(0) as u64;
+        // A request that was refused, or only asked, has none.
+        if thousandths != 0 {
+            self.hits.fetch_add(thousandths, Relaxed);
+        }
     }
 
     /// Adds hits that the store will not get.
@@ -206,13 +212,10 @@ impl NamespaceLine {
         self.dropped.fetch_add(thousandths.max(0) as u64, Relaxed);
     }
 
-    /// Counts a key that got a place, with hits in it.
+    /// Counts a key that got a place.
     #[inline]
-    pub(super) fn inserted(&self, thousandths: i64) {
+    pub(super) fn inserted(&self) {
         self.inserted.fetch_add(1, Relaxed);
-        if thousandths != 0 {
-            self.hits(thousandths);
-        }
     }
 
     pub(super) fn removed(&self) {

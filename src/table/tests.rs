@@ -159,10 +159,6 @@ fn hits_are_given_back_to_the_window_they_came_from() {
     fixture.add("a", 10);
     table.give_back(&fixture.counter, &three);
     assert_eq!(fixture.read("a").current, hits(10));
-    assert_eq!(
-        table.namespace_stats(fixture.counter.namespace()).hits,
-        13_000
-    );
 }
 
 #[test]
@@ -415,7 +411,7 @@ fn events_of_all_workers_are_summed() {
     for worker in [0, 1, 2, 17, 1000] {
         table.set_worker(worker);
         table.count_outcome(&fixture.counter, Outcome::Passed);
-        table.count_outcome(&fixture.counter, Outcome::Rejected);
+        table.count_decided(&fixture.counter, Outcome::Rejected, hits(1));
         fixture.add("a", 1);
     }
     let stats = table.namespace_stats(namespace);
