@@ -57,7 +57,7 @@ __DATA__
 GET /t
 --- error_code: 429
 --- error_log eval
-qr/\[error\] .*ratelimit: rejected by "default-366d", limit 0\.5, rate 0/
+qr/\[error\] .*ratelimit: rejected by "default-366d", namespace "default", key "127\.0\.0\.1", limit 0\.5, rate 1, cost 1,/
 
 
 

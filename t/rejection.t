@@ -521,7 +521,7 @@ RateLimit: "default-366d";r=0
 --- request
 GET /t
 --- error_log eval
-[qr/\[error\] .*ratelimit: rejected by "default-366d".*dry run/, 'logged status: <REJECTED_DRY_RUN> 200']
+[qr/\[error\] .*ratelimit: would be rejected by "default-366d", namespace "default", key "127\.0\.0\.1", limit 0\.5, rate 1, cost 1,/, 'logged status: <REJECTED_DRY_RUN> 200']
 
 
 
@@ -537,7 +537,7 @@ GET /t
 --- error_code: 429
 --- error_log: ratelimit: rejected by "default-366d"
 --- no_error_log
-dry run
+would be
 
 
 
@@ -553,7 +553,7 @@ GET /t
 --- response_headers_like eval
 main::left(0)
 --- no_error_log
-dry run
+rejected by
 [error]
 
 
@@ -683,6 +683,76 @@ RateLimit-Policy: "default-366d";q=0;w=31622400
 
 
 
+=== the line of a rejection names policy, namespace and key, and the rate that was refused
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_namespace api { }
+--- config
+    location /t {
+        ratelimit_key $arg_k;
+        ratelimit api limit=1/366d window=fixed cost=1.5 name=few;
+        empty_gif;
+    }
+--- request
+GET /t?k=a
+--- error_code: 429
+--- error_log
+ratelimit: rejected by "few", namespace "api", key "a", limit 1, rate 1.5, cost 1.5,
+
+
+
+=== count_rejected: the rate in the line is what is counted
+--- config
+    location /t {
+        ratelimit_key $arg_k;
+        ratelimit_count_rejected on;
+        ratelimit limit=1/366d window=fixed cost=1.5;
+        empty_gif;
+    }
+--- request
+GET /t?k=a
+--- error_code: 429
+--- error_log
+key "a", limit 1, rate 1.5, cost 1.5,
+
+
+
+=== of several limits, the line names the tightest that refused
+--- config
+    location /t {
+        ratelimit limit=1/365d limit=0.5/366d cost=0.75 key=one;
+        empty_gif;
+    }
+--- request
+GET /t
+--- error_code: 429
+--- error_log
+ratelimit: rejected by "default-366d", namespace "default", key "one", limit 0.5, rate 0.75, cost 0.75,
+
+
+
+=== a key cannot forge a line, nor end its quotes
+--- config
+    location /t { ratelimit limit=0.5/366d key=$uri; empty_gif; }
+--- request
+GET /t%22,%20limit%209%0a%1b%5b31m%5c%e4
+--- error_code: 429
+--- error_log
+key "/t\x22, limit 9\x0a\x1b[31m\x5c\xe4", limit 0.5, rate 1, cost 1,
+
+
+
+=== a long key is cut in the line
+--- config
+    location /t { ratelimit limit=0.5/366d key=$arg_k; empty_gif; }
+--- request eval
+"GET /t?k=" . 'k' x 4000
+--- error_code: 429
+--- error_log eval
+'key "' . 'k' x 100 . '", limit 0.5, rate 1, cost 1,'
+
+
+
 === log_level: error by default
 --- config
     location /t { ratelimit limit=0.5/366d; empty_gif; }
@@ -744,7 +814,7 @@ qr/\[info\] .*ratelimit: rejected by /
 --- request
 GET /t
 --- error_log eval
-qr/\[notice\] .*ratelimit: rejected by .*dry run/
+qr/\[notice\] .*ratelimit: would be rejected by /
 --- no_error_log
 [error]
 

@@ -109,6 +109,8 @@ for my $what (sort keys %on_error) {
         my @got = map { [($a->get(hit => 'k'))[0], $a->last('Status')] } 1 .. 3;
         is_deeply(\@got, $on_error{$what}, 'statuses');
         is($a->last('Retry-After'), 1, 'when to try again') if $what eq 'deny';
+        my $denied = qr/\[error\] .*ratelimit: denied, store "main" does not answer, namespace "api",/;
+        is($a->logged($denied), $what eq 'deny' ? 3 : 0, 'is logged');
         is($a->hit(dry => 'd'), 200, 'a dry run admits') for 1 .. 4;
         my %requests = $a->body('/metrics') =~ /^ratelimit_requests_total\{namespace="api",result="(\w+)"\} (\d+)/mg;
         is_deeply(\%requests, {passed => 0, rejected => 0, rejected_dry_run => 0, error => 7}, 'counted as errors');

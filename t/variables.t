@@ -266,6 +266,49 @@ my ($end, $half) = map { main::seconds_left($_) . '(?:\.\d{1,3})?' } 0, 31622400
 
 
 
+=== the policy and the key are those of the tightest limit
+--- config
+    location /t {
+        ratelimit_key $arg_k;
+        ratelimit limit=9/366d "name=one client";
+        ratelimit limit=2/365d key=$http_user_agent;
+        add_header Tightest "<$ratelimit_policy> <$ratelimit_key>" always;
+        empty_gif;
+    }
+--- more_headers
+User-Agent: me
+--- request eval
+["GET /t?k=a", "GET /t?k=", "GET /t?k=b", "GET /none"]
+--- error_code eval
+[200, 200, 429, 404]
+--- response_headers eval
+["Tightest: <default-365d> <me>", "Tightest: <default-365d> <me>", "Tightest: <default-365d> <me>", ""]
+
+
+
+=== the key is what was sent, also if it is counted by its digest, and after a redirect
+--- config
+    location /t {
+        ratelimit limit=1/366d key=$uri$arg_k;
+        error_page 429 =200 /page;
+        rewrite ^ /t break;
+        add_header Key $ratelimit_key always;
+        add_header Policy $ratelimit_policy always;
+        empty_gif;
+    }
+    location /page { return 200 "$ratelimit_key\n"; }
+--- request eval
+my $long = 'k' x 300;
+["GET /t?k=$long", "GET /t?k=$long", "GET /t?k=sha256:a"]
+--- response_headers eval
+my $long = 'k' x 300;
+["Key: /t$long\nPolicy: default-366d", "", "Key: /tsha256:a"]
+--- response_body_like eval
+my $long = 'k' x 300;
+[qr/GIF/, qr{^/t$long\n$}, qr/GIF/]
+
+
+
 === in a dry run they are what they would be
 --- config
     location /t {

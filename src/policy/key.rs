@@ -13,7 +13,7 @@
 //!
 //! The names of counters have no colon, nor has a digest: the second colon tells the last two apart.
 
-use core::fmt::Write as _;
+use core::fmt::{self, Write as _};
 use std::borrow::Cow;
 
 use sha2::{Digest as _, Sha256};
@@ -57,6 +57,25 @@ pub fn counted_name<'k>(key: &'k [u8], counter: Option<&str>) -> Cow<'k, [u8]> {
         Some(counter) => [PREFIX.as_bytes(), counter.as_bytes(), b":", &name]
             .concat()
             .into(),
+    }
+}
+
+/// A key as a line of a log shows it between quotes: its first 100 bytes, of which those that are not
+/// printable ASCII, quotes and backslashes are written as `\xHH`. So no key ends the quotes, and no two
+/// look alike that differ there.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'k>(pub &'k [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.0.iter().take(100) {
+            match byte {
+                b'"' | b'\\' => write!(f, "\\x{byte:02x}")?,
+                b' '..=b'~' => f.write_char(char::from(byte))?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -131,6 +150,25 @@ mod tests {
         assert_eq!(&*counted_name(b"abc", Some("b-1")), b"sha256:b-1:abc");
         let longest = counted_name(&[b'x'; 200], Some(OF_ABC)).len();
         assert_eq!(longest, MAX_NAME_LEN);
+    }
+
+    #[test]
+    fn a_key_is_shown_so_that_it_forges_nothing() {
+        for (key, shown) in [
+            (&b"203.0.113.9"[..], "203.0.113.9"),
+            (
+                b"a\", limit 9\n2026/11/22 [error]",
+                r"a\x22, limit 9\x0a2026/11/22 [error]",
+            ),
+            (
+                b"\x00\x1b[31m\x7f\xc3\xa4\\x0a",
+                r"\x00\x1b[31m\x7f\xc3\xa4\x5cx0a",
+            ),
+        ] {
+            assert_eq!(Shown(key).to_string(), shown);
+        }
+        assert_eq!(Shown(&[b'k'; 65_535]).to_string(), "k".repeat(100));
+        assert_eq!(Shown(&[0; 101]).to_string(), r"\x00".repeat(100));
     }
 
     #[test]

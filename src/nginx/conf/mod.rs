@@ -265,6 +265,13 @@ impl MainConf {
         Ok(zone)
     }
 
+    /// The name of the store of a namespace, if it has one.
+    pub(super) fn store_of(&self, namespace: &str) -> Option<&str> {
+        let mut namespaces = self.namespaces.iter();
+        let namespace = namespaces.find(|it| *it.name == *namespace)?;
+        namespace.store(&self.stores).map(|store| &*store.name)
+    }
+
     /// The namespaces that are synced, once the zones are mapped.
     pub(super) fn synced(&'static self) -> Vec<SyncedNamespace> {
         let mut synced: Vec<SyncedNamespace> = Vec::new();

@@ -4,11 +4,11 @@
 //! modules, variables survive internal redirects, and subrequests share them.
 
 use core::cell::Cell;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use nginx_sys::{
     NGX_OK, ngx_conf_t, ngx_http_add_variable, ngx_http_get_variable_index, ngx_http_request_t,
-    ngx_int_t, ngx_palloc, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
+    ngx_int_t, ngx_palloc, ngx_pnalloc, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
 };
 use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
@@ -33,6 +33,8 @@ pub(super) struct Context {
     pub(super) response: Response,
     /// What is added to the time that a rejected client is told to wait, in milliseconds.
     pub(super) jitter: u64,
+    /// The keys that are counted under other names.
+    pub(super) renamed: Option<&'static Renamed>,
     /// The request that was rejected last: the one that was decided on (a main request, or one of its
     /// subrequests), or a subrequest that reached rules after that.
     pub(super) last_decided: Cell<*const ngx_http_request_t>,
@@ -57,6 +59,30 @@ impl Context {
             || (self.is_accounted() && (!self.settings.headers.is_off() || self.is_rejected()))
     }
 
+    /// The limit that has the smallest share left, and what it was charged.
+    pub(super) fn tightest(&self) -> Option<&'static Charge<'static, 'static>> {
+        tightest(self.charges.iter())
+    }
+
+    /// The tightest of the limits that refused the request.
+    pub(super) fn refusal(&self) -> Option<&'static Charge<'static, 'static>> {
+        let charges = self.charges.iter();
+        tightest(charges.filter(|charge| !charge.verdict().admitted))
+    }
+
+    /// The key that a limit counted by, as it was sent.
+    pub(super) fn key_of(&self, charge: &Charge<'static, 'static>) -> &'static [u8] {
+        let name = charge.key().bytes();
+        let mut next = self.renamed;
+        while let Some(renamed) = next {
+            if ptr::eq(renamed.name, name) {
+                return renamed.key;
+            }
+            next = renamed.next;
+        }
+        name
+    }
+
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict<'static>> {
         self.charges.iter().map(Charge::verdict)
     }
@@ -66,6 +92,20 @@ impl Context {
         let wait = headers::retry_after(self.verdicts())?;
         Some(wait.saturating_add(self.jitter))
     }
+}
+
+fn tightest(
+    charges: impl Iterator<Item = &'static Charge<'static, 'static>>,
+) -> Option<&'static Charge<'static, 'static>> {
+    charges.min_by(|one, two| one.verdict().tightness(&two.verdict()))
+}
+
+/// A key that is counted under another name, in a list of them.
+#[derive(Debug)]
+pub(super) struct Renamed {
+    name: &'static [u8],
+    key: &'static [u8],
+    next: Option<&'static Renamed>,
 }
 
 /// What becomes of a request.
@@ -90,6 +130,8 @@ pub(super) struct Room {
 pub(super) struct Keys {
     next: NonNull<Key<'static>>,
     left: usize,
+    /// The last one that is counted under another name.
+    renamed: Option<&'static Renamed>,
 }
 
 /// A variable without a value.
@@ -171,7 +213,12 @@ impl Room {
                 len: 0,
                 capacity: charges,
             };
-            Some((room, Keys { next, left: keys }))
+            let keys = Keys {
+                next,
+                left: keys,
+                renamed: None,
+            };
+            Some((room, keys))
         }
     }
 
@@ -194,6 +241,38 @@ impl Room {
 }
 
 impl Keys {
+    /// Keeps the name that `key` is counted under as long as `request`. `None`: no memory.
+    pub(super) fn rename(
+        &mut self,
+        key: &'static [u8],
+        name: &[u8],
+        request: *mut ngx_http_request_t,
+    ) -> Option<&'static [u8]> {
+        // SAFETY: a request that has not ended has a main request (perhaps itself), and that a pool,
+        // which is freed when the request ends, and whose memory is aligned. It is new, and as long as
+        // what is written.
+        unsafe {
+            let pool = (*(*request).main).pool;
+            let place = NonNull::new(ngx_palloc(pool, size_of::<Renamed>()).cast::<Renamed>())?;
+            let bytes = NonNull::new(ngx_pnalloc(pool, name.len()).cast::<u8>())?;
+            ptr::copy_nonoverlapping(name.as_ptr(), bytes.as_ptr(), name.len());
+            let name = core::slice::from_raw_parts(bytes.as_ptr(), name.len());
+            place.write(Renamed {
+                name,
+                key,
+                next: self.renamed,
+            });
+            self.renamed = Some(place.as_ref());
+            Some(name)
+        }
+    }
+
+    /// The keys that are counted under other names.
+    #[inline]
+    pub(super) fn renamed(&self) -> Option<&'static Renamed> {
+        self.renamed
+    }
+
     /// Keeps a key as long as the request. `None` if there are more than rules.
     #[inline]
     pub(super) fn keep(&mut self, key: Key<'static>) -> Option<&'static Key<'static>> {

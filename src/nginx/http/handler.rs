@@ -9,7 +9,7 @@ use nginx_sys::{
     NGX_LOG_ERR, NGX_LOG_INFO, NGX_OK, ngx_array_push, ngx_conf_t, ngx_http_core_main_conf_t,
     ngx_http_handler_pt, ngx_http_phases_NGX_HTTP_LOG_PHASE,
     ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE,
-    ngx_http_request_t, ngx_int_t, ngx_log_t, ngx_pnalloc,
+    ngx_http_request_t, ngx_int_t, ngx_log_t,
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
@@ -26,8 +26,8 @@ use super::context::{self, Context, Keys, Response, Room, Slot};
 use super::{grpc, is_main, respond, synchronous};
 use crate::engine::{Attempt, charge_late, late_questions};
 use crate::policy::hits::Hits;
-use crate::policy::key::{MAX_KEY_LEN, counted_name, is_accounted, is_plain};
-use crate::policy::limit::tightest;
+use crate::policy::key::{MAX_KEY_LEN, Shown, counted_name, is_accounted, is_plain};
+use crate::policy::limit::Verdict;
 use crate::table::{Key, Outcome};
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
@@ -162,6 +162,7 @@ fn decide(
         } else {
             0
         },
+        renamed: keys.renamed(),
         last_decided: Cell::new(request),
     });
     Ok(answer(request, context))
@@ -202,7 +203,7 @@ pub(super) fn next_key(
     if let Some(bytes) = bytes {
         let name = match is_plain(bytes) {
             true => Some(bytes),
-            false => name_of(bytes, request)?,
+            false => name_of(bytes, request, keys)?,
         };
         *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
     }
@@ -215,6 +216,7 @@ pub(super) fn next_key(
 fn name_of(
     key: &'static [u8],
     request: *mut ngx_http_request_t,
+    keys: &mut Keys,
 ) -> Result<Option<&'static [u8]>, EvaluationError> {
     if !is_accounted(key) {
         if key.len() > MAX_KEY_LEN {
@@ -223,24 +225,8 @@ fn name_of(
         }
         return Ok(None);
     }
-    keep_bytes(&counted_name(key, None), request).map(Some)
-}
-
-/// A copy that lives as long as the request.
-fn keep_bytes(
-    bytes: &[u8],
-    request: *mut ngx_http_request_t,
-) -> Result<&'static [u8], EvaluationError> {
-    // SAFETY: a request that has not ended has a main request (perhaps itself), and that a pool, which
-    // is freed when the request ends; the memory is as long as what is copied, and new.
-    unsafe {
-        let memory = ngx_pnalloc((*(*request).main).pool, bytes.len()).cast::<u8>();
-        if memory.is_null() {
-            return Err(EvaluationError);
-        }
-        ptr::copy_nonoverlapping(bytes.as_ptr(), memory, bytes.len());
-        Ok(core::slice::from_raw_parts(memory, bytes.len()))
-    }
+    let name = keys.rename(key, &counted_name(key, None), request);
+    name.map(Some).ok_or(EvaluationError)
 }
 
 /// The hits that a limit admits; `None` if it does not apply.
@@ -376,20 +362,26 @@ fn unavailable(request: *mut ngx_http_request_t) -> ngx_int_t {
 
 #[cold]
 fn log_rejection(request: *mut ngx_http_request_t, context: &Context) {
-    let refusals = context.verdicts().filter(|verdict| !verdict.admitted);
-    let Some(refusal) = tightest(refusals) else {
+    let Some(charge) = context.refusal() else {
         return;
     };
-    let dry_run = if context.is_rejected() {
-        ""
-    } else {
-        ", dry run"
+    let Verdict {
+        limit, hits, cost, ..
+    } = charge.verdict();
+    // Of what would have been counted: a rejection that is charged has been.
+    let rate = match context.settings.count_rejected {
+        true => charge.verdict().rate(),
+        false => charge.verdict().rate().plus_value(cost),
+    };
+    let what = match context.is_rejected() {
+        true => "rejected by",
+        false => "would be rejected by",
     };
     let message = format_args!(
-        "ratelimit: rejected by \"{}\", limit {}, rate {}{dry_run}",
-        refusal.limit.name,
-        refusal.hits,
-        refusal.rate()
+        "ratelimit: {what} \"{}\", namespace \"{}\", key \"{}\", limit {hits}, rate {rate}, cost {cost}",
+        limit.name,
+        charge.bound().namespace(),
+        Shown(context.key_of(charge)),
     );
     log::error(context.settings.log_level, log_of(request), message);
 }
@@ -462,7 +454,7 @@ fn charge_at_end(request: *mut ngx_http_request_t, context: &Context) {
 }
 
 #[inline]
-fn log_of(request: *mut ngx_http_request_t) -> *mut ngx_log_t {
+pub(super) fn log_of(request: *mut ngx_http_request_t) -> *mut ngx_log_t {
     // SAFETY: nginx passes a request that has not ended; it has a connection, and that a log.
     unsafe { (*(*request).connection).log }
 }

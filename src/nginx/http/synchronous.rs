@@ -7,7 +7,9 @@
 use core::cell::Cell;
 use core::ptr::NonNull;
 use core::time::Duration;
+use std::sync::Arc;
 
+use ngx::http::HttpModuleMainConf as _;
 use smallvec::smallvec;
 
 use nginx_sys::{
@@ -17,10 +19,12 @@ use nginx_sys::{
 };
 
 use super::super::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
+use super::super::log;
+use super::super::module::Module;
 use super::super::random::random_up_to;
 use super::super::sync;
 use super::super::time::NgxClock;
-use super::context::{Context, Response, Room, Slot};
+use super::context::{Context, Renamed, Response, Room, Slot};
 use super::handler;
 use super::suspensions::{Deadline, SuspensionSlot, forget, now_millis, slot_of, with_suspensions};
 use crate::engine::{Answered, Asked, Asking, Attempt, conclude, questions};
@@ -44,6 +48,7 @@ pub(super) struct Suspension {
     /// Memory for the decision, until it is made.
     room: Option<Room>,
     askings: Few<Asking<'static, 'static>>,
+    renamed: Option<&'static Renamed>,
     answered: Few<Option<Answered>>,
     /// What stores are asked, one after the other.
     parts: Few<Asked>,
@@ -55,6 +60,8 @@ pub(super) struct Suspension {
     is_waiting: bool,
     /// Whether a store has failed.
     has_failed: bool,
+    /// The namespace whose store did.
+    silent: Option<Arc<str>>,
     /// The requests that wait: the one that asks, and others of the same main request that reached
     /// rules meanwhile.
     waiting: Few<*mut ngx_http_request_t>,
@@ -72,7 +79,11 @@ pub(super) fn decide(
     if let Some(suspension) = suspensions.suspension() {
         return resume_or_wait(request, suspension);
     }
-    let (room, askings) = evaluate(request, conf, rules)?;
+    let Evaluation {
+        room,
+        askings,
+        renamed,
+    } = evaluate(request, conf, rules)?;
     let parts = questions(&askings, conf.settings.count_rejected);
     let limits = limits_of(rules.active());
     let mut suspension = Suspension {
@@ -84,34 +95,40 @@ pub(super) fn decide(
         room: Some(room),
         answered: smallvec![None; askings.len()],
         askings,
+        renamed,
         part: 0,
         deadline: now_millis().saturating_add(millis(limits.timeout)),
         on_error: limits.on_error,
         is_waiting: true,
         has_failed: false,
+        silent: None,
         waiting: smallvec![request],
         parts,
     };
     if suspension.parts.is_empty() || suspension.recall() {
         return suspension.finish(request);
     }
-    if suspension
-        .parts
-        .iter()
-        .any(|part| sync::is_down(part.decider))
-    {
-        suspension.fail();
+    let mut parts = suspension.parts.iter();
+    if let Some(down) = parts.position(|part| sync::is_down(part.decider)) {
+        suspension.fail_at(down);
         return suspension.finish(request);
     }
     suspend(request, suspensions, suspension)
 }
 
-/// The keys, limits and costs of a request.
+/// The limits of a request, with its keys and costs, and memory for what is decided.
+struct Evaluation {
+    room: Room,
+    askings: Few<Asking<'static, 'static>>,
+    renamed: Option<&'static Renamed>,
+}
+
+/// Finds the limits of a request, its keys and costs.
 fn evaluate(
     request: *mut ngx_http_request_t,
     conf: &'static LocationConf,
     rules: &'static RuleSet,
-) -> Result<(Room, Few<Asking<'static, 'static>>), EvaluationError> {
+) -> Result<Evaluation, EvaluationError> {
     let active = rules.active();
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut askings = Few::with_capacity(active.limit_count);
@@ -132,7 +149,11 @@ fn evaluate(
             }
         }
     }
-    Ok((room, askings))
+    Ok(Evaluation {
+        room,
+        askings,
+        renamed: keys.renamed(),
+    })
 }
 
 /// How long a request may wait, and what becomes of it then: where namespaces differ, the shortest
@@ -287,8 +308,16 @@ impl Suspension {
             .map_or(usize::MAX, |part| part.decider)
     }
 
-    /// Decides without the store.
+    /// Decides without the store that was asked last.
     fn fail(&mut self) {
+        self.fail_at(self.part);
+    }
+
+    /// Decides without the store that has this part.
+    fn fail_at(&mut self, part: usize) {
+        let counters = self.parts.get(part).map(|part| &part.question.counters);
+        let counter = counters.and_then(|counters| counters.first());
+        self.silent = counter.map(|counter| counter.shard.namespace.clone());
         self.has_failed = true;
         self.is_waiting = false;
         self.parts.truncate(self.part);
@@ -324,6 +353,9 @@ impl Suspension {
                 (_, true) => Response::Reject,
                 (_, false) => Response::Admit,
             };
+            if self.on_error == OnError::Deny {
+                self.log_denial(request);
+            }
             let mut counted: Vec<&str> = Vec::new();
             for Asking { bound, .. } in &self.askings {
                 if !counted.contains(&bound.namespace()) {
@@ -354,9 +386,28 @@ impl Suspension {
                 Response::Admit => 0,
                 _ => random_up_to(self.settings.retry_after_jitter),
             },
+            renamed: self.renamed,
             last_decided: Cell::new(request),
         });
         Ok(handler::answer(request, context))
+    }
+
+    #[cold]
+    fn log_denial(&self, request: *mut ngx_http_request_t) {
+        // SAFETY: nginx passes a request that has not ended, with the configuration of its cycle.
+        let conf = Module::main_conf(unsafe { &*request });
+        let (Some(conf), Some(namespace)) = (conf, &self.silent) else {
+            return;
+        };
+        let what = match self.settings.refusal {
+            Outcome::RejectedDryRun => "would be denied",
+            _ => "denied",
+        };
+        let store = conf.store_of(namespace).unwrap_or_default();
+        let message = format_args!(
+            "ratelimit: {what}, store \"{store}\" does not answer, namespace \"{namespace}\""
+        );
+        log::error(self.settings.log_level, handler::log_of(request), message);
     }
 
     /// Has the stores that have charged the request give it back, since another limit refused.

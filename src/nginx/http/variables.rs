@@ -24,7 +24,7 @@ struct Variable(ngx_str_t, fn(Request) -> Option<&'static [u8]>);
 // SAFETY: the pointers are to literals.
 unsafe impl Sync for Variable {}
 
-static VARIABLES: [Variable; 9] = [
+static VARIABLES: [Variable; 11] = [
     Variable(ngx_string!("ratelimit_status"), status),
     Variable(ngx_string!("ratelimit_namespace"), |request| {
         text(request, tightest(request)?.bound().namespace())
@@ -49,6 +49,14 @@ static VARIABLES: [Variable; 9] = [
         let wait = tightest(request)?.verdict().retry_after()?;
         let jitter = context::of(request)?.jitter;
         seconds(request, wait.saturating_add(jitter))
+    }),
+    Variable(ngx_string!("ratelimit_policy"), |request| {
+        let limit = tightest(request)?.verdict().limit;
+        Some(limit.name.as_bytes())
+    }),
+    Variable(ngx_string!("ratelimit_key"), |request| {
+        let context = context::of(request)?;
+        Some(context.key_of(context.tightest()?))
     }),
     Variable(ngx_string!("ratelimit_net"), net),
 ];
@@ -105,8 +113,7 @@ fn status(request: Request) -> Option<&'static [u8]> {
 }
 
 fn tightest(request: Request) -> Option<&'static Charge<'static, 'static>> {
-    let charges = context::of(request)?.charges.iter();
-    charges.min_by(|one, two| one.verdict().tightness(&two.verdict()))
+    context::of(request)?.tightest()
 }
 
 /// The client's address, or the /64 that it is in, which is what one client has of IPv6. Nothing
