@@ -148,6 +148,34 @@ for my $signal (qw(QUIT TERM)) {
     };
 }
 
+# As docs/upgrade.md says it.
+subtest 'USR2: another nginx, with counters of its own; the old one keeps its own until it ends' => sub {
+    start(rule => 'limit=9/366d');
+    is(hit('k'), '200 r=8', 'a hit');
+    my $old = $master;
+    # Workers of the old master, of which the new one is a child, too.
+    my $new;
+    my $old_workers = sub { $master = $old; scalar grep { $_ != $new } workers() };
+    kill USR2 => $old;
+    wait_for('a second nginx', sub {
+        open my $file, '<', "$root/nginx.pid" or return;
+        ($new) = (<$file> // '') =~ /^(\d+)\n/;
+        return if !$new || $new == $old;
+        $master = $new;
+        return settled();
+    });
+    my @new_workers = workers();
+    kill WINCH => $old;
+    wait_for('the end of the old workers', sub { !$old_workers->() });
+    is(hit('k'), '200 r=8', 'the new one starts anew');
+    kill HUP => $old;
+    wait_for('old workers again', sub { $old_workers->() == 2 });
+    kill QUIT => $new;
+    wait_for('the end of the new one', sub { !-e "$root/nginx.pid.oldbin" && !grep { kill 0, $_ } @new_workers });
+    is(hit('k'), '200 r=7', 'back with the old one, its counters are there');
+    stop();
+};
+
 subtest 'nginx -s quit ends nginx cleanly' => sub {
     start(rule => 'limit=10/366d');
     is(hit('k'), '200 r=9', 'limits');
