@@ -217,7 +217,7 @@ subtest 'a primary that becomes a replica' => sub {
 subtest 'QUIT with 10,000 unsent diffs' => sub {
     begin(sync_rate => '10s', zone => '16m');
     # The first sync is at once, and the next one 10 s later.
-    eventually(sub { defined $redis->cli(HGET => '{rl:api:0}', 'epoch') }, 1, 'the first sync');
+    eventually(sub { defined $redis->cli(HGET => 'rl:{api:0}', 'epoch') }, 1, 'the first sync');
     my $sum = $a->load(map {"key-$_"} 1 .. 10_000)->(10_000);
     is($sum->{lost}, 0, "$sum->{200} hits");
     my $unsent = $sum->{200} - sum0(values %{$redis->totals('api')});
@@ -285,7 +285,7 @@ subtest 'the worker that syncs is killed during its push' => sub {
 for my $signal (qw(QUIT TERM)) {
     subtest "$signal, and an answer is cut off" => sub {
         begin(sync_rate => '10s', workers => 1);
-        eventually(sub { defined $redis->cli(HGET => '{rl:api:0}', 'epoch') }, 1, 'the first sync');
+        eventually(sub { defined $redis->cli(HGET => 'rl:{api:0}', 'epoch') }, 1, 'the first sync');
         # More than is pushed at once.
         my $sum = $a->load(map {"key-$_"} 1 .. 1000)->(1000);
         $proxy_a->cut_answers(1);

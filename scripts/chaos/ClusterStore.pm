@@ -256,7 +256,7 @@ sub change_password {
 sub begin_move {
     my ($self, $fault) = @_;
     my ($any) = $self->servers;
-    my @slots = map { $any->cli(CLUSTER => 'KEYSLOT', "{rl:$_:$fault->{shard}}") } @Cluster::NAMESPACES;
+    my @slots = map { $any->cli(CLUSTER => 'KEYSLOT', "rl:{$_:$fault->{shard}}") } @Cluster::NAMESPACES;
     $fault->{moves} = [map { $self->begin_move_of_slot($_, $fault) } @slots];
 }
 

@@ -14,9 +14,10 @@ pub(super) struct WindowName {
 
 /// The key of a shard's hash, which all its other keys begin with.
 pub(super) fn shard(prefix: &str, shard: &Shard) -> String {
-    // In braces: a cluster chooses the place of a key by what is between them.
+    // In braces: a cluster chooses the place of a key by what is between them. The prefix is before
+    // them, so that it is what a user may be given the right to.
     let Shard { namespace, number } = shard;
-    format!("{{{prefix}:{namespace}:{number}}}")
+    format!("{prefix}:{{{namespace}:{number}}}")
 }
 
 /// The key of a hash of counts.

@@ -227,7 +227,7 @@ fn a_user_may_be_limited_to_what_is_needed_in_a_cluster() {
     let cluster = Servers::start();
     for server in &cluster.primaries {
         let alice = [
-            "ACL", "SETUSER", "alice", "on", ">hunter2", "~{rl:*", "+asking",
+            "ACL", "SETUSER", "alice", "on", ">hunter2", "~rl:*", "+asking",
         ];
         let _: String = server
             .ask(&[&alice[..], access::COMMANDS].concat())

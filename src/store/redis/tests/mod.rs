@@ -46,7 +46,7 @@ mod over_a_unix_socket {
     conformance_tests!(super::super::testing::Unix);
 }
 
-const SHARD: &str = "{rl:api:0}";
+const SHARD: &str = "rl:{api:0}";
 
 async fn join(server: ServerAddress) -> Node<Redis> {
     Node::join(connect(server), shard("api")).await

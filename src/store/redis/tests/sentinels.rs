@@ -169,7 +169,7 @@ fn sentinels_have_credentials_of_their_own_and_both_users_may_be_limited() {
         let user = ["ACL", "SETUSER", name, "on", &password];
         let _: String = server.ask(&[&user[..], may].concat()).unwrap();
     };
-    let commands = [access::COMMANDS, &["~{rl:*", "+role"]].concat();
+    let commands = [access::COMMANDS, &["~rl:*", "+role"]].concat();
     user(&primary, "alice", "hunter2", &commands);
     let commands = ["+ping", "+sentinel|get-master-addr-by-name"];
     user(&sentinel, "watcher", "owl-eyes", &commands);
