@@ -773,6 +773,23 @@ ratelimit_namespace "api": "zone" is duplicate
 
 
 
+=== include: what is found at the end of http has its own line, in the file
+--- http_config
+    zone counters;
+    include ../html/api.conf;
+--- user_files
+>>> api.conf
+window_sizes 1d;
+sync_rate 1;
+
+store other;
+--- must_die
+--- error_log
+ratelimit_namespace "api": unknown store "other"
+[api.conf:4]
+
+
+
 === a name that is taken: the other place is named
 --- http_config
     ratelimit_namespace api { }
@@ -967,7 +984,7 @@ RateLimit-Policy: "api-1d";q=5;w=86400
 
 === a zone and a store that are defined after the namespace
 --- http_config
-    ratelimit_namespace api { zone counters; store main; }
+    ratelimit_namespace api { zone counters; store main; sync_rate -1; }
     ratelimit_zone zone=counters:1m;
     ratelimit_store main { strategy redis; }
 --- config
@@ -987,6 +1004,9 @@ RateLimit-Policy: "api-1d";q=5;w=86400
     zone counters;
 --- config
     ratelimit api limit=5/1d;
+--- error_log
+ratelimit_namespace "api": on_error has no effect without "sync_rate 0;" [http_config.conf:5]
+ratelimit_namespace "api": timeout has no effect without "sync_rate 0;" [http_config.conf:4]
 --- response_headers
 RateLimit-Policy: "api-1d";q=5;w=86400
 
@@ -1004,6 +1024,10 @@ zone counters;
 include ../html/windows.conf;
 >>> windows.conf
 window_sizes 1d;
+store main;
+--- error_log
+timeout has no effect [http_config.conf:5]
+store "main" is not used without a sync_rate [windows.conf:2]
 --- response_headers
 RateLimit-Policy: "api-1d";q=5;w=86400
 
@@ -1021,7 +1045,7 @@ RateLimit-Policy: "api-1d";q=5;w=86400
 
 === a namespace that nothing uses
 --- http_config
-    store main; window_sizes 1s;
+    store main; sync_rate off; window_sizes 1s;
 --- config
     ratelimit limit=5/1d;
 --- response_headers
@@ -1094,10 +1118,13 @@ RateLimit-Policy: "api-60m";q=5;w=3600, "api-1m30s";q=6;w=90
 
 === timeout: the shortest and the longest
 --- http_config
+    ratelimit_store main { strategy redis; }
     ratelimit_namespace api { timeout 0.001; }
-    ratelimit_namespace b { timeout 1m; }
+    ratelimit_namespace b { timeout 1m; sync_rate 0; store main; }
 --- config
     ratelimit api limit=5/1d;
+--- error_log
+ratelimit_namespace "api": timeout has no effect without "sync_rate 0;" [http_config.conf:3]
 --- response_headers
 RateLimit-Policy: "api-1d";q=5;w=86400
 
@@ -1126,7 +1153,7 @@ RateLimit-Policy: "a-1d";q=5;w=86400, "b-1d";q=6;w=86400, "c-1d";q=7;w=86400
     ratelimit_namespace default { zone two; window_sizes 1d; }
 --- config
     ratelimit limit=5/1d;
-    ratelimit default limit=6/1d;
+    ratelimit default limit=6/1d counter=default;
 --- response_headers
 RateLimit-Policy: "default-1d";q=5;w=86400, "default-1d-2";q=6;w=86400
 
@@ -1136,7 +1163,7 @@ RateLimit-Policy: "default-1d";q=5;w=86400, "default-1d-2";q=6;w=86400
 --- http_config
     ratelimit_zone zone=counters:1m;
     ratelimit_store counters { strategy redis; }
-    ratelimit_namespace counters { zone counters; store counters; }
+    ratelimit_namespace counters { zone counters; store counters; sync_rate off; }
 --- config
     ratelimit counters limit=5/1d;
 --- response_headers

@@ -168,7 +168,7 @@ expected redis or postgres
 --- must_die
 --- error_log
 ratelimit_store "main": "server" takes one word, not 0
-host:port, [v6]:port or unix:/path
+host[:port], [v6][:port] or unix:/path
 
 
 
@@ -178,7 +178,7 @@ host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": "server" takes one word, not 2
-host:port, [v6]:port or unix:/path
+host[:port], [v6][:port] or unix:/path
 
 
 
@@ -193,23 +193,13 @@ ratelimit_store "main": server "127.0.0.1:6379" is duplicate
 
 
 
-=== server: a host without a port
---- http_config
-    server 127.0.0.1;
---- must_die
---- error_log
-ratelimit_store "main": invalid server "127.0.0.1"
-expected host:port, [v6]:port or unix:/path
-
-
-
 === server: a port without a host
 --- http_config
     server :6379;
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server ":6379"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -219,7 +209,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server ""
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -229,7 +219,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "localhost:"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -239,7 +229,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "localhost:0"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -249,7 +239,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "localhost:65536"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -259,7 +249,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "localhost:redis"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -269,17 +259,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "::1:6379"
-expected host:port, [v6]:port or unix:/path
-
-
-
-=== server: IPv6 without a port
---- http_config
-    server [::1];
---- must_die
---- error_log
-ratelimit_store "main": invalid server "[::1]"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -289,7 +269,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "127.0.0.256:6379"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -299,7 +279,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "a/b:6379"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -309,7 +289,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "redis://127.0.0.1:6379"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -319,7 +299,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "unix:redis.sock"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -329,7 +309,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "unix:"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -339,7 +319,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "/run/redis.sock"
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -349,7 +329,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "xxxxxxxx
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -427,7 +407,7 @@ expected "database 0" or none
 --- must_die
 --- error_log
 ratelimit_store "main": "cluster on" goes with no server "unix:/run/redis.sock"
-expected host:port or [v6]:port
+expected host[:port] or [v6][:port]
 
 
 
@@ -443,8 +423,8 @@ ratelimit_store "main": "cluster" is an option of strategy redis, not of postgre
 
 === cluster: an option of redis alone, off too
 --- http_config
-    cluster off;
-    strategy postgres; # here
+    cluster off; # here
+    strategy postgres;
 --- must_die
 --- error_log
 ratelimit_store "main": "cluster" is an option of strategy redis, not of postgres
@@ -489,7 +469,7 @@ ratelimit_store "main": "sentinel_master" is duplicate
 --- must_die
 --- error_log
 ratelimit_store "main": "sentinel_master" goes with no server "unix:/run/redis.sock"
-expected host:port or [v6]:port
+expected host[:port] or [v6][:port]
 
 
 
@@ -505,9 +485,9 @@ ratelimit_store "main": "sentinel_master" is an option of strategy redis, not of
 
 === sentinel_username: without sentinels
 --- http_config
-    ratelimit_store main { # here
+    ratelimit_store main {
         strategy redis;
-        sentinel_username s3cret;
+        sentinel_username s3cret; # here
     }
 --- must_die
 --- error_log
@@ -528,9 +508,9 @@ ratelimit_store "main": "sentinel_username" is an option of strategy redis, not 
 
 === sentinel_password: without sentinels
 --- http_config
-    ratelimit_store main { # here
+    ratelimit_store main {
         strategy redis;
-        sentinel_password s3cret;
+        sentinel_password s3cret; # here
     }
 --- must_die
 --- error_log
@@ -541,8 +521,8 @@ ratelimit_store "main": "sentinel_password" needs another option
 
 === sentinel_password: an option of redis alone
 --- http_config
-    sentinel_password s3cret;
-    strategy postgres; # here
+    sentinel_password s3cret; # here
+    strategy postgres;
 --- must_die
 --- error_log
 ratelimit_store "main": "sentinel_password" is an option of strategy redis, not of postgres
@@ -719,7 +699,7 @@ unexpected "}"
 --- must_die
 --- error_log
 ratelimit_store "main": "server" takes one word, not 3
-host:port, [v6]:port or unix:/path
+host[:port], [v6][:port] or unix:/path
 
 
 
@@ -827,7 +807,7 @@ expected one of strategy, server,
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "redis..."
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -837,7 +817,7 @@ expected host:port, [v6]:port or unix:/path
 --- must_die
 --- error_log
 ratelimit_store "main": invalid server "127.0.0.1..."
-expected host:port, [v6]:port or unix:/path
+expected host[:port], [v6][:port] or unix:/path
 
 
 
@@ -1101,8 +1081,8 @@ expected the number of a Redis database
 
 === database: a name before the strategy that has none
 --- http_config
-    database main;
-    strategy redis; # here
+    database main; # here
+    strategy redis;
 --- must_die
 --- error_log
 ratelimit_store "main": invalid database "main"
@@ -1304,8 +1284,8 @@ ratelimit_store "main": "table" is an option of strategy postgres, not of redis
 
 === table: an option of postgres alone, before the strategy
 --- http_config
-    table counters;
-    strategy redis; # here
+    table counters; # here
+    strategy redis;
 --- must_die
 --- error_log
 ratelimit_store "main": "table" is an option of strategy postgres, not of redis
@@ -1430,7 +1410,7 @@ ratelimit_store "main": "tls" is duplicate
 --- must_die
 --- error_log
 ratelimit_store "main": "tls on" goes with no server "unix:/run/redis.sock"
-expected host:port or [v6]:port
+expected host[:port] or [v6][:port]
 
 
 
@@ -1442,7 +1422,7 @@ expected host:port or [v6]:port
 --- must_die
 --- error_log
 ratelimit_store "main": "tls on" goes with no server "unix:/run/postgresql"
-expected host:port or [v6]:port
+expected host[:port] or [v6][:port]
 
 
 
@@ -1627,10 +1607,10 @@ ratelimit_store "main": "tls_certificate" is duplicate
 
 === tls_certificate: without its key
 --- http_config
-    ratelimit_store main { # here
+    ratelimit_store main {
         strategy redis;
         tls on;
-        tls_certificate nginx.conf;
+        tls_certificate nginx.conf; # here
     }
 --- must_die
 --- error_log
@@ -1661,10 +1641,10 @@ ratelimit_store "main": "tls_certificate_key" is duplicate
 
 === tls_certificate_key: without its certificate
 --- http_config
-    ratelimit_store main { # here
+    ratelimit_store main {
         strategy redis;
         tls on;
-        tls_certificate_key nginx.conf;
+        tls_certificate_key nginx.conf; # here
     }
 --- must_die
 --- error_log
@@ -2015,13 +1995,14 @@ s3cret
 
 
 
-=== tls off: no file is read
+=== tls off: no other option of TLS has an effect
 --- http_config
     strategy redis;
     tls off;
-    tls_trusted_certificate nothing.pem;
-    tls_certificate nothing.pem;
-    tls_certificate_key nothing.pem;
+    tls_trusted_certificate nothing.pem; # here
+--- must_die
+--- error_log
+ratelimit_store "main": "tls_trusted_certificate" has no effect without TLS: add "tls on;"
 
 
 

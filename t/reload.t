@@ -50,10 +50,12 @@ subtest 'a zone of another size, or another name, starts anew' => sub {
     is(hit('k'), "200 r=$_", "$_ left") for 9, 8;
     reload(zone => 'counters:2m');
     is(hit('k'), '200 r=9', 'of another size');
+    my $size = qr/zone "counters" has another size than before, 2097152 bytes for 1048576/;
+    ok(logged(qr/\[warn\].*$size.* in \S+:\d+$/), 'with a warning');
     reload(zone => 'other:2m');
     is(hit('k'), '200 r=9', 'of another name');
     ok(logged(qr/namespace "default" moves from zone "counters" to "other"/), 'with a warning');
-    stop(qr/\[warn\].*moves from zone/);
+    stop(qr/\[warn\].*(?:moves from zone|another size)/);
 };
 
 subtest 'a zone that stays keeps its counters while others come and go' => sub {

@@ -102,7 +102,7 @@ impl Memory {
             be_stopped().await;
         }
         let failure = Failure::TimedOut(Duration::from_millis(250));
-        let server = ServerAddress::parse(b"127.0.0.1:1").unwrap();
+        let server = ServerAddress::Unix("/".into());
         let lost = Err(StoreError { server, failure });
         if fault == Fault::Before {
             return lost;

@@ -3,12 +3,15 @@
 use core::fmt::Display;
 
 use nginx_sys::{
-    NGX_LOG_DEBUG_HTTP, NGX_LOG_EMERG, ngx_conf_log_error, ngx_conf_t, ngx_log_error_core,
+    NGX_LOG_DEBUG_HTTP, ngx_conf_log_error, ngx_conf_t, ngx_log_error_core,
     ngx_log_t, ngx_uint_t,
 };
 
 /// A level of nginx's log: `NGX_LOG_EMERG` to `NGX_LOG_INFO`.
 pub(super) type Level = u32;
+
+/// The level of lines that no log takes.
+pub(super) const OFF: Level = Level::MAX;
 
 /// Writes a line to `log` if it takes lines of this level.
 pub(super) fn error(level: Level, log: *mut ngx_log_t, message: impl Display) {
@@ -44,13 +47,13 @@ fn write(level: Level, log: *mut ngx_log_t, message: impl Display) {
     }
 }
 
-/// Writes an `[emerg]` line that ends with the file and line of the directive being read.
-pub(super) fn conf_error(cf: *mut ngx_conf_t, message: impl Display) {
+/// Writes a line that ends with the file and line of the directive being read.
+pub(super) fn conf_error(level: Level, cf: *mut ngx_conf_t, message: impl Display) {
     let message = message.to_string();
     // SAFETY: `cf` is nginx's while it reads a directive; the format is as above.
     unsafe {
         ngx_conf_log_error(
-            NGX_LOG_EMERG as ngx_uint_t,
+            level as ngx_uint_t,
             cf,
             0,
             c"%*s".as_ptr(),

@@ -104,6 +104,7 @@ unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
             .map(|&module| unsafe { CStr::from_ptr((*module).name) });
         if names.any(|name| name == c"ngx_http_ratelimit_module") {
             log::conf_error(
+                NGX_LOG_EMERG,
                 cf,
                 "ngx_http_rate_limiting_module and ngx_http_ratelimit_module have directives of \
                  the same names: load only one of them",
@@ -156,8 +157,8 @@ unsafe extern "C" fn merge_loc_conf(
         };
         match Module::main_conf(cf) {
             Some(main) => {
-                conf.inherit(prev, main.context_slot);
                 inherit_content(cf, prev, conf);
+                conf.inherit(prev, main.context_slot);
                 NGX_CONF_OK
             }
             None => NGX_CONF_ERROR,
@@ -172,6 +173,7 @@ fn inherit_content(cf: &ngx_conf_t, prev: &LocationConf, conf: &mut LocationConf
     if let (Some(core), Some(content)) = (core.filter(|it| it.handler.is_none()), prev.content) {
         core.handler = Some(content.handler());
         conf.content = Some(content);
+        conf.is_content_inherited = true;
     }
 }
 
@@ -216,7 +218,7 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         }
         // SAFETY: nginx keeps the cycle before until the new one serves.
         if let Some(old) = unsafe { cycle.old_cycle.as_ref() }.and_then(conf_of_this_module) {
-            conf.warn_of_moves(old, cycle.log);
+            conf.warn_of_new_starts(old, cycle.log);
         }
         // SAFETY: as in `init_process`. A process that is master and worker in one goes on without
         // being initialized anew; when it starts, it is.

@@ -3,8 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::options::{Directive, OptionError, Syntax, text, time};
-use super::window::{WindowSize, parse_time};
+use super::options::{Directive, DirectiveName, OptionError, OptionWarning, Syntax, text, time};
+use super::window::{WindowSize, parse_time, warn_of_months};
 
 /// The namespace that is meant where none is named.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -22,7 +22,7 @@ pub fn is_valid_name(name: &[u8]) -> bool {
 }
 
 /// The name of a zone, a store or a namespace.
-const NAME: Syntax<Box<str>> = Syntax {
+pub(super) const NAME: Syntax<Box<str>> = Syntax {
     expected: "1 to 64 of A-Z, a-z, 0-9, \"_\", \".\", \"-\", and not \"off\"",
     is_secret: false,
     read: |word| text(word).filter(|_| is_valid_name(word)),
@@ -77,18 +77,19 @@ impl NamespaceOptions {
     }
 
     /// Warns of a `sync_rate` above a tenth of `smallest`, the smallest window in use.
-    pub fn sync_rate_warning(&self, smallest: WindowSize) -> Option<String> {
+    pub fn sync_rate_warning(&self, smallest: WindowSize) -> Option<OptionWarning> {
         let SyncMode::Periodic(period) = self.sync else {
             return None;
         };
         let window = Duration::from_millis(smallest.millis());
-        (period.saturating_mul(10) > window).then(|| {
-            format!(
+        (period.saturating_mul(10) > window).then(|| OptionWarning {
+            message: format!(
                 "sync_rate {} is above a tenth of the smallest window, {}s: within it, nodes learn \
                  late of each other's hits",
                 self.sync,
                 window.as_secs_f64()
-            )
+            ),
+            directive: "sync_rate".into(),
         })
     }
 }
@@ -113,6 +114,8 @@ pub struct NamespaceOptionsBuilder {
     window_sizes: Option<Vec<WindowSize>>,
     on_error: Option<OnError>,
     timeout: Option<Duration>,
+    /// Times in months.
+    months: Vec<OptionWarning>,
 }
 
 const DIRECTIVES: [&str; 6] = [
@@ -123,6 +126,9 @@ const DIRECTIVES: [&str; 6] = [
     "on_error",
     "timeout",
 ];
+
+/// Those that this build does not have yet.
+const LACKING: [&str; 3] = ["sync_early", "on_loss", "reserve"];
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
@@ -151,8 +157,44 @@ impl NamespaceOptionsBuilder {
             }),
             b"on_error" => directive.set(&mut self.on_error, &ON_ERROR),
             b"timeout" => directive.set(&mut self.timeout, &TIMEOUT),
-            _ => Err(directive.unknown(&DIRECTIVES)),
+            _ => Err(directive.unknown(&DIRECTIVES, &LACKING)),
+        }?;
+        let with_times = ["sync_rate", "window_sizes"];
+        if let Some(known) = with_times.iter().find(|known| known.as_bytes() == name) {
+            let warnings = words.iter().filter_map(|word| warn_of_months(word));
+            self.months.extend(warnings.map(|message| OptionWarning {
+                message,
+                directive: (*known).into(),
+            }));
         }
+        Ok(())
+    }
+
+    /// What was said to no effect, and what was probably meant otherwise.
+    pub fn warnings(&self) -> Vec<OptionWarning> {
+        let mut warnings = self.months.clone();
+        let mut warn = |directive: DirectiveName, message: String| {
+            warnings.push(OptionWarning { message, directive });
+        };
+        if let (Some(store), None) = (&self.store, self.sync) {
+            let message = format!(
+                "store \"{store}\" is not used without a sync_rate: add \"sync_rate time;\", or \
+                 \"sync_rate 0;\", or \"sync_rate off;\" if that is meant"
+            );
+            warn("store".into(), message);
+        }
+        if self.sync != Some(SyncMode::Synchronous) {
+            for (name, is_given) in [
+                ("on_error", self.on_error.is_some()),
+                ("timeout", self.timeout.is_some()),
+            ] {
+                if is_given {
+                    let message = format!("{name} has no effect without \"sync_rate 0;\"");
+                    warn(name.into(), message);
+                }
+            }
+        }
+        warnings
     }
 
     /// All directives were read.
@@ -165,7 +207,8 @@ impl NamespaceOptionsBuilder {
         if sync != SyncMode::Local && self.store.is_none() {
             return Err(OptionError::new(format!(
                 "sync_rate {sync} needs a store: add \"store name;\", or set \"sync_rate off;\""
-            )));
+            ))
+            .of("sync_rate"));
         }
         Ok(NamespaceOptions {
             zone: self.zone,
@@ -378,6 +421,57 @@ mod tests {
     }
 
     #[test]
+    fn what_this_build_lacks_is_told() {
+        for name in LACKING {
+            assert_eq!(
+                parse(&[&format!("{name} on")]).unwrap_err(),
+                format!(
+                    "directive \"{name}\" is not in this build: expected one of {}",
+                    DIRECTIVES.join(", ")
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_warned_of() {
+        let unused = "store \"main\" is not used without a sync_rate: add \"sync_rate time;\", or \
+                      \"sync_rate 0;\", or \"sync_rate off;\" if that is meant";
+        let month = "in \"1M\", M is a month of 30 days: a minute is m, as in 1m";
+        let on_error = "on_error has no effect without \"sync_rate 0;\"";
+        let timeout = "timeout has no effect without \"sync_rate 0;\"";
+        for (lines, warnings) in [
+            (&["zone a"][..], &[][..]),
+            (&["store main"], &[("store", unused)]),
+            (&["store main", "sync_rate off"], &[]),
+            (
+                &["store main", "sync_rate 0", "on_error deny", "timeout 1s"],
+                &[],
+            ),
+            (
+                &["store main", "sync_rate 1", "timeout 1s", "on_error deny"],
+                &[("on_error", on_error), ("timeout", timeout)],
+            ),
+            (
+                &["window_sizes 1m 1M", "on_error deny"],
+                &[("window_sizes", month), ("on_error", on_error)],
+            ),
+        ] {
+            let mut builder = NamespaceOptions::builder();
+            for line in lines {
+                let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+                builder.set(words[0], &words[1..]).unwrap();
+            }
+            let told = builder.warnings();
+            let told: Vec<_> = told
+                .iter()
+                .map(|warning| (warning.directive.name, &*warning.message))
+                .collect();
+            assert_eq!(told, warnings, "{lines:?}");
+        }
+    }
+
+    #[test]
     fn a_sync_rate_above_a_tenth_of_a_window_is_warned_about() {
         let second = WindowSize::from_millis(1000).unwrap();
         for (rate, is_warned) in [
@@ -395,7 +489,7 @@ mod tests {
         }
         let options = parse(&["store main", "sync_rate 500ms"]).unwrap();
         assert_eq!(
-            options.sync_rate_warning(second).unwrap(),
+            options.sync_rate_warning(second).unwrap().message,
             "sync_rate 0.5 is above a tenth of the smallest window, 1s: within it, nodes learn \
              late of each other's hits"
         );

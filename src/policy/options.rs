@@ -12,18 +12,62 @@ use super::window::parse_time;
 
 /// Why a block is refused: a message that names the offending word and says what is accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OptionError(Box<str>);
+pub struct OptionError {
+    message: Box<str>,
+    directive: Option<DirectiveName>,
+}
+
+/// Something that is accepted, and hardly meant so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionWarning {
+    /// What to say of it.
+    pub message: String,
+    /// The directive that it is about.
+    pub directive: DirectiveName,
+}
+
+/// A directive of a block that was read before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectiveName {
+    /// Its name.
+    pub name: &'static str,
+    /// How many of this name stand before it.
+    pub index: usize,
+}
 
 impl OptionError {
     /// An error of which `message` is all there is to say. It must not hold a password.
     pub fn new(message: impl Into<Box<str>>) -> OptionError {
-        OptionError(message.into())
+        OptionError {
+            message: message.into(),
+            directive: None,
+        }
+    }
+
+    /// The same error, as one of a directive that was read before.
+    pub fn of(self, directive: impl Into<DirectiveName>) -> OptionError {
+        OptionError {
+            directive: Some(directive.into()),
+            ..self
+        }
+    }
+
+    /// The directive that is wrong; `None`: the one that is being read or, if all were, the block.
+    pub fn directive(&self) -> Option<DirectiveName> {
+        self.directive
     }
 }
 
 impl fmt::Display for OptionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
+    }
+}
+
+/// The first directive of this name.
+impl From<&'static str> for DirectiveName {
+    fn from(name: &'static str) -> Self {
+        DirectiveName { name, index: 0 }
     }
 }
 
@@ -130,9 +174,15 @@ impl<'a> Directive<'a> {
         OptionError::new(format!("invalid {name}{word}: expected {expected}"))
     }
 
-    /// The error that the block has no such directive, but those in `known`.
-    pub fn unknown(&self, known: &[&str]) -> OptionError {
+    /// The error that the block has no such directive, but those in `known`; of one in `lacking`, that
+    /// this build does not have it yet.
+    pub fn unknown(&self, known: &[&str], lacking: &[&str]) -> OptionError {
         let (name, known) = (self.name(), known.join(", "));
+        if lacking.iter().any(|lacks| lacks.as_bytes() == self.name) {
+            return OptionError::new(format!(
+                "directive \"{name}\" is not in this build: expected one of {known}"
+            ));
+        }
         OptionError::new(format!(
             "unknown directive \"{name}\": expected one of {known}"
         ))
@@ -190,6 +240,20 @@ pub const FLAG: Syntax<bool> = Syntax {
 pub fn time(word: &[u8], max: Duration) -> Option<Duration> {
     let time = Duration::from_millis(parse_time(word)?);
     (!time.is_zero() && time <= max).then_some(time)
+}
+
+/// A size in bytes, as nginx writes it (`4096`, `64k`, `10m`), and `1g`.
+pub fn parse_size(text: &[u8]) -> Option<usize> {
+    let (digits, shift) = match text {
+        [digits @ .., b'k' | b'K'] => (digits, 10),
+        [digits @ .., b'm' | b'M'] => (digits, 20),
+        [digits @ .., b'g' | b'G'] => (digits, 30),
+        digits => (digits, 0),
+    };
+    // The standard library would take a sign, too.
+    let digits = digits.iter().all(u8::is_ascii_digit).then_some(digits)?;
+    let number: usize = core::str::from_utf8(digits).ok()?.parse().ok()?;
+    number.checked_mul(1 << shift)
 }
 
 /// Any text: UTF-8, not empty, and without the zero byte that ends strings in protocols.
@@ -282,10 +346,41 @@ mod tests {
             ("password s3cret", "password..."),
             ("", ""),
         ] {
-            let error = Directive::new(name.as_bytes(), &[]).unknown(&["tls", "timeout"]);
+            let error =
+                Directive::new(name.as_bytes(), &[]).unknown(&["tls", "timeout"], &["replication"]);
             let message = "expected one of tls, timeout";
             let message = format!("unknown directive \"{in_message}\": {message}");
             assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn what_a_build_lacks_is_not_unknown() {
+        let error = Directive::new(b"replication", &[]).unknown(&["tls"], &["replication"]);
+        assert_eq!(
+            error.to_string(),
+            "directive \"replication\" is not in this build: expected one of tls"
+        );
+    }
+
+    #[test]
+    fn a_size_is_bytes_or_has_a_unit() {
+        for (text, size) in [
+            ("4096", Some(4096)),
+            ("1k", Some(1 << 10)),
+            ("10M", Some(10 << 20)),
+            ("1g", Some(1 << 30)),
+            ("2G", Some(2 << 30)),
+            ("", None),
+            ("g", None),
+            ("1t", None),
+            ("1gb", None),
+            ("1.5g", None),
+            ("-1", None),
+            ("99999999999999999999", None),
+            ("18014398509481984k", None),
+        ] {
+            assert_eq!(parse_size(text.as_bytes()), size, "{text}");
         }
     }
 

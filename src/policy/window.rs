@@ -151,9 +151,23 @@ pub fn parse_time(text: &[u8]) -> Option<u64> {
             UNITS.get(index)?.1
         };
         total = total.checked_add(parse_digits(number)?.checked_mul(millis)?)?;
-        rest = tail;
+        // Between units, as nginx has it.
+        let blanks = tail.iter().take_while(|byte| **byte == b' ').count();
+        rest = if unit.is_empty() {
+            tail
+        } else {
+            tail.get(blanks..)?
+        };
     }
     (!text.is_empty()).then_some(total)
+}
+
+/// What to say of a time in months, by which a minute was meant more often than not; `None` if
+/// `time`, which is one, has none.
+pub fn warn_of_months(time: &[u8]) -> Option<String> {
+    let time = core::str::from_utf8(time).ok()?;
+    time.contains('M')
+        .then(|| format!("in \"{time}\", M is a month of 30 days: a minute is m, as in 1m"))
 }
 
 fn parse_digits(text: &[u8]) -> Option<u64> {
@@ -347,6 +361,7 @@ mod tests {
             ("1m", 60_000),
             ("1h30m", 5_400_000),
             ("1h30", 3_630_000),
+            ("1h 30m 5", 5_405_000),
             ("1d", DAY),
             ("1w", 7 * DAY),
             ("1M", 30 * DAY),
@@ -387,6 +402,15 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn months_are_warned_of() {
+        assert_eq!(
+            warn_of_months(b"1M").as_deref(),
+            Some("in \"1M\", M is a month of 30 days: a minute is m, as in 1m")
+        );
+        assert_eq!(warn_of_months(b"1m"), None);
     }
 
     #[test]

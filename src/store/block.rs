@@ -8,12 +8,12 @@ use super::options::{
     Credentials, PemFile, PostgresOptions, RedisOptions, Secret, StoreOptions, Strategy, TableName,
     TlsIdentity, TlsOptions, Topology,
 };
-use super::server::ServerAddress;
+use super::server::{ServerAddress, ServerName};
 use super::syntax::{
     DATABASE, FILE, Kind, PASSWORD, PASSWORD_FILE, PREFIX, REDIS_DATABASE, SENTINEL_MASTER, SERVER,
     STRATEGY, TABLE, TIMEOUT, TLS_NAME, USERNAME,
 };
-use crate::policy::options::{Directive, FLAG, OptionError};
+use crate::policy::options::{Directive, DirectiveName, FLAG, OptionError};
 
 /// Reads a store's directives, one by one, in any order.
 pub struct StoreOptionsBuilder<R> {
@@ -27,7 +27,7 @@ pub struct StoreOptionsBuilder<R> {
 #[derive(Debug, Default)]
 struct Given {
     strategy: Option<Kind>,
-    servers: Vec<ServerAddress>,
+    servers: Vec<ServerName>,
     cluster: Option<bool>,
     sentinel_master: Option<Box<str>>,
     sentinel_username: Option<Secret>,
@@ -73,6 +73,9 @@ pub(super) const DIRECTIVES: [&str; 20] = [
     "tls_certificate_key",
 ];
 
+/// Those that this build does not have yet.
+pub(super) const LACKING: [&str; 3] = ["datacenter", "consistency", "replication"];
+
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(250);
 
@@ -111,7 +114,9 @@ where
                 "strategy \"cassandra\" is not in this build: expected redis or postgres",
             )),
             b"strategy" => directive.set(&mut given.strategy, &STRATEGY),
-            b"server" => directive.word(&SERVER).and_then(|server| given.add(server)),
+            b"server" => directive
+                .word(&SERVER)
+                .and_then(|server| given.add_server(server)),
             b"cluster" => directive.set(&mut given.cluster, &FLAG),
             b"sentinel_master" => directive.set(&mut given.sentinel_master, &SENTINEL_MASTER),
             b"sentinel_username" => directive.set(&mut given.sentinel_username, &USERNAME),
@@ -133,8 +138,10 @@ where
             b"tls_certificate" => directive.set(&mut given.tls_certificate, &FILE),
             b"tls_certificate_key" => directive.set(&mut given.tls_certificate_key, &FILE),
             // What looks like a name is the end of a password with a ";" in it.
-            _ if after_password => Err(Directive::new(b"...", words).unknown(&DIRECTIVES)),
-            _ => Err(directive.unknown(&DIRECTIVES)),
+            _ if after_password => {
+                Err(Directive::new(b"...", words).unknown(&DIRECTIVES, &LACKING))
+            }
+            _ => Err(directive.unknown(&DIRECTIVES, &LACKING)),
         }?;
         given.check_strategy()?;
         given.check_pairs()
@@ -151,23 +158,15 @@ where
             OptionError::new("no strategy: add \"strategy redis;\" or \"strategy postgres;\"")
         })?;
         given.check_needs()?;
-
-        if given.servers.is_empty() {
-            let host = "127.0.0.1".into();
-            let port = match kind {
-                Kind::Redis if given.sentinel_master.is_some() => 26379,
-                Kind::Redis => 6379,
-                Kind::Postgres => 5432,
-            };
-            given.servers.push(ServerAddress::Tcp { host, port });
-        }
+        given.check_tls()?;
+        let servers = given.take_servers(kind)?;
         Ok(StoreOptions {
             strategy: match kind {
                 Kind::Redis => Strategy::Redis(given.take_redis()?),
                 Kind::Postgres => Strategy::Postgres(given.take_postgres()),
             },
             tls: given.take_tls(),
-            servers: given.servers,
+            servers,
             credentials: Credentials {
                 username: given.username,
                 password: given.password.or(given.password_file),
@@ -179,14 +178,37 @@ where
 }
 
 impl Given {
-    fn add(&mut self, server: ServerAddress) -> Result<(), OptionError> {
+    fn add_server(&mut self, server: ServerName) -> Result<(), OptionError> {
         if self.servers.contains(&server) {
-            return Err(OptionError::new(format!(
-                "server \"{server}\" is duplicate"
-            )));
+            let message = format!("server \"{server}\" is duplicate");
+            return Err(OptionError::new(message));
         }
         self.servers.push(server);
         Ok(())
+    }
+
+    /// The servers, at least one: where none is given, the usual one.
+    fn take_servers(&mut self, kind: Kind) -> Result<Vec<ServerAddress>, OptionError> {
+        let usual_port = match kind {
+            Kind::Redis if self.sentinel_master.is_some() => 26379,
+            Kind::Redis => 6379,
+            Kind::Postgres => 5432,
+        };
+        let mut servers = Vec::new();
+        for (index, server) in self.servers.iter().enumerate() {
+            let server = server.at(usual_port);
+            if servers.contains(&server) {
+                let message = format!("server \"{server}\" is duplicate");
+                let name = "server";
+                return Err(OptionError::new(message).of(DirectiveName { name, index }));
+            }
+            servers.push(server);
+        }
+        if servers.is_empty() {
+            let (host, port) = ("127.0.0.1".into(), usual_port);
+            servers.push(ServerAddress::Tcp { host, port });
+        }
+        Ok(servers)
     }
 
     /// Whether the strategy, once it is known, has the options that were given.
@@ -210,7 +232,8 @@ impl Given {
             let (owner, strategy) = (owner.name(), strategy.name());
             return Err(OptionError::new(format!(
                 "\"{name}\" is an option of strategy {owner}, not of {strategy}"
-            )));
+            ))
+            .of(*name));
         }
         if strategy == Kind::Redis {
             self.redis_database()?;
@@ -241,16 +264,19 @@ impl Given {
                 "\"database 0\" or none",
             ));
         }
-        let is_unix = |server: &&ServerAddress| matches!(server, ServerAddress::Unix(_));
-        if let Some(server) = self.servers.iter().find(is_unix) {
-            let server = format!("server \"{server}\"");
+        let mut paths = self.servers.iter().filter_map(|server| match server {
+            ServerName::Unix(path) => Some(path),
+            ServerName::Tcp { .. } => None,
+        });
+        if let Some(path) = paths.next() {
+            let server = format!("server \"unix:{}\"", path.display());
             for (name, is_given) in [
                 ("cluster on", is_cluster),
                 ("sentinel_master", is_sentinel),
                 ("tls on", self.tls == Some(true)),
             ] {
                 if is_given {
-                    return Err(exclusive(name, &server, "host:port or [v6]:port"));
+                    return Err(exclusive(name, &server, "host[:port] or [v6][:port]"));
                 }
             }
         }
@@ -291,7 +317,32 @@ impl Given {
             if is_given && !has_needed {
                 return Err(OptionError::new(format!(
                     "\"{name}\" needs another option: add \"{needed};\""
-                )));
+                ))
+                .of(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether options of TLS were given where there is TLS: else a connection would be plain that
+    /// looks as if it were not.
+    fn check_tls(&self) -> Result<(), OptionError> {
+        if self.tls == Some(true) {
+            return Ok(());
+        }
+        for (name, is_given) in [
+            ("tls_verify", self.tls_verify.is_some()),
+            ("tls_name", self.tls_name.is_some()),
+            (
+                "tls_trusted_certificate",
+                self.tls_trusted_certificate.is_some(),
+            ),
+            ("tls_certificate", self.tls_certificate.is_some()),
+            ("tls_certificate_key", self.tls_certificate_key.is_some()),
+        ] {
+            if is_given {
+                let message = format!("\"{name}\" has no effect without TLS: add \"tls on;\"");
+                return Err(OptionError::new(message).of(name));
             }
         }
         Ok(())
@@ -347,7 +398,9 @@ impl Given {
     fn redis_database(&self) -> Result<u32, OptionError> {
         match &self.database {
             None => Ok(0),
-            Some(text) => Directive::new(b"database", &[text.as_bytes()]).word(&REDIS_DATABASE),
+            Some(text) => Directive::new(b"database", &[text.as_bytes()])
+                .word(&REDIS_DATABASE)
+                .map_err(|error| error.of("database")),
         }
     }
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::io;
 use std::path::Path;
 
-use super::block::DIRECTIVES;
+use super::block::{DIRECTIVES, LACKING};
 use super::options::*;
 use super::server::ServerAddress;
 
@@ -168,9 +168,7 @@ fn tls_verifies_unless_told_otherwise() {
     let tls = parse("strategy redis; tls on;").unwrap().tls.unwrap();
     assert!(tls.verify);
     assert_eq!(tls.name, None);
-    // Switched off, it needs no other directive to be taken out.
-    let options = parse("strategy redis; tls off; tls_name x; tls_verify on; server unix:/x;");
-    assert_eq!(options.unwrap().tls, None);
+    assert_eq!(parse("strategy redis; tls off;").unwrap().tls, None);
 }
 
 #[test]
@@ -199,9 +197,6 @@ fn files_are_listed_to_be_read() {
     let key = tls.identity.unwrap().key;
     assert_eq!(key.path, Path::new("/etc/nginx/k"));
     assert_eq!(&*key.content, b"secret");
-
-    let mut options = parse(&format!("strategy redis; {directives}")).unwrap();
-    assert_eq!(options.files_mut().count(), 0);
 }
 
 #[test]
@@ -223,7 +218,7 @@ fn a_password_may_be_in_a_file() {
 
 #[test]
 fn wrong_words_are_told_what_would_be_right() {
-    const HOST: &str = "host:port, [v6]:port or unix:/path, such as 127.0.0.1:6379";
+    const HOST: &str = "host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379";
     const TIME: &str = "a time from 1ms to 1d, such as 250ms or 0.25";
     const PREFIX: &str = "1 to 64 printable ASCII characters without blanks and braces, such as rl";
     const NUMBER: &str = "the number of a Redis database, such as 0";
@@ -232,7 +227,8 @@ fn wrong_words_are_told_what_would_be_right() {
     let long = "x".repeat(65);
     for (directive, word, expected) in [
         ("strategy", "mysql", "redis or postgres"),
-        ("server", "127.0.0.1", HOST),
+        ("server", "127.0.0.1:", HOST),
+        ("server", "::1", HOST),
         ("server", "redis://127.0.0.1:6379", HOST),
         ("cluster", "yes", "on or off"),
         ("connect_timeout", "0", TIME),
@@ -312,11 +308,15 @@ fn a_wrong_block_is_told_what_would_be_right() {
             "\"password_file\" is duplicate",
         ),
         (
-            "server a:1; server b:1; server A:1;",
+            "server a:1; server b:1; server A:1; strategy redis;",
             "server \"a:1\" is duplicate",
         ),
         (
-            "server [::1]:1; server [0::1]:1;",
+            "server a; server a:26379; strategy redis; sentinel_master m;",
+            "server \"a:26379\" is duplicate",
+        ),
+        (
+            "server [::1]:1; server [0::1]:1; strategy postgres;",
             "server \"[::1]:1\" is duplicate",
         ),
         (
@@ -349,15 +349,16 @@ fn a_wrong_block_is_told_what_would_be_right() {
         ),
         (
             "cluster on; server unix:/x;",
-            "\"cluster on\" goes with no server \"unix:/x\": expected host:port or [v6]:port",
+            "\"cluster on\" goes with no server \"unix:/x\": expected host[:port] or [v6][:port]",
         ),
         (
             "server a:1; server unix:/x; sentinel_master m;",
-            "\"sentinel_master\" goes with no server \"unix:/x\": expected host:port or [v6]:port",
+            "\"sentinel_master\" goes with no server \"unix:/x\": expected host[:port] or \
+             [v6][:port]",
         ),
         (
             "server unix:/x; tls on;",
-            "\"tls on\" goes with no server \"unix:/x\": expected host:port or [v6]:port",
+            "\"tls on\" goes with no server \"unix:/x\": expected host[:port] or [v6][:port]",
         ),
         (
             "password s3cret; password_file unix;",
@@ -381,15 +382,67 @@ fn a_wrong_block_is_told_what_would_be_right() {
             "\"sentinel_password\" needs another option: add \"sentinel_master name;\"",
         ),
         (
-            "strategy redis; tls_certificate c;",
+            "strategy redis; tls on; tls_certificate c;",
             "\"tls_certificate\" needs another option: add \"tls_certificate_key file;\"",
         ),
         (
-            "strategy redis; tls_certificate_key k;",
+            "strategy redis; tls on; tls_certificate_key k;",
             "\"tls_certificate_key\" needs another option: add \"tls_certificate file;\"",
         ),
     ] {
         assert_eq!(parse(block), Err(message.into()), "{block}");
+    }
+}
+
+#[test]
+fn a_server_listens_on_the_usual_port_unless_it_says_otherwise() {
+    for (block, port) in [
+        ("strategy redis", 6379),
+        ("strategy redis; sentinel_master m", 26379),
+        ("strategy postgres", 5432),
+    ] {
+        let options = parse(&format!("server a; server [::1]; server b:1; {block};"));
+        let servers = [tcp("a", port), tcp("::1", port), tcp("b", 1)];
+        assert_eq!(options.unwrap().servers, servers, "{block}");
+    }
+}
+
+#[test]
+fn what_is_found_at_the_end_is_said_of_its_directive() {
+    for (block, name, index, message) in [
+        ("strategy redis", "tls_verify on", 0, "TLS"),
+        ("strategy redis; tls off", "tls_verify off", 0, "TLS"),
+        ("strategy redis", "tls_name x", 0, "TLS"),
+        ("strategy redis", "tls_trusted_certificate x", 0, "TLS"),
+        ("strategy redis; tls on", "tls_certificate x", 0, "key"),
+        ("strategy redis", "sentinel_username x", 0, "master"),
+        (
+            "strategy redis; server a; server b",
+            "server a:6379",
+            2,
+            "is duplicate",
+        ),
+    ] {
+        let mut builder = StoreOptions::builder(read_file);
+        for line in block.split("; ").chain([name]) {
+            let (name, word) = line.split_once(' ').unwrap();
+            let set = builder.set(name.as_bytes(), &[word.as_bytes()]);
+            set.unwrap();
+        }
+        let error = builder.finish().unwrap_err();
+        let directive = error.directive().unwrap();
+        let expected = name.split(' ').next();
+        assert_eq!((Some(directive.name), directive.index), (expected, index));
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}
+
+#[test]
+fn what_this_build_lacks_is_told() {
+    for name in LACKING {
+        let message = parse(&format!("{name} x;")).unwrap_err();
+        let expected = format!("directive \"{name}\" is not in this build: ");
+        assert!(message.starts_with(&expected), "{message}");
     }
 }
 

@@ -20,17 +20,32 @@ pub enum ServerAddress {
     Unix(PathBuf),
 }
 
-impl ServerAddress {
-    /// What [`ServerAddress::parse`] reads, as a message says it.
-    pub const EXPECTED: &str = "host:port, [v6]:port or unix:/path, such as 127.0.0.1:6379";
+/// A server as a configuration names it: the port may be left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ServerName {
+    /// A port of a host; `None`: the usual one.
+    Tcp { host: Box<str>, port: Option<u16> },
+    /// As [`ServerAddress::Unix`].
+    Unix(PathBuf),
+}
 
-    /// Reads `host:port`, `[v6]:port` or `unix:/path`; `None` if `text` is none of them.
-    pub fn parse(text: &[u8]) -> Option<ServerAddress> {
+impl ServerName {
+    /// What [`ServerName::parse`] reads, as a message says it.
+    pub(super) const EXPECTED: &str =
+        "host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379";
+
+    /// Reads `host[:port]`, `[v6][:port]` or `unix:/path`; `None` if `text` is none of them.
+    pub(super) fn parse(text: &[u8]) -> Option<ServerName> {
         if let Some(path) = text.strip_prefix(b"unix:") {
             let path = Path::new(OsStr::from_bytes(path));
-            return path.is_absolute().then(|| ServerAddress::Unix(path.into()));
+            return path.is_absolute().then(|| ServerName::Unix(path.into()));
         }
-        let (host, port) = core::str::from_utf8(text).ok()?.rsplit_once(':')?;
+        let text = core::str::from_utf8(text).ok()?;
+        // An IPv6 address has colons of its own.
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
+            _ => (text, None),
+        };
         let bracketed = host
             .strip_prefix('[')
             .and_then(|host| host.strip_suffix(']'));
@@ -39,12 +54,30 @@ impl ServerAddress {
             None if is_host(host) => host.to_ascii_lowercase(),
             None => return None,
         };
-        // The standard library would take a sign, too.
-        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
-        let port = port.parse().ok().filter(|&port| is_number && port > 0)?;
+        let port = match port {
+            Some(port) => Some(parse_port(port)?),
+            None => None,
+        };
         let host = host.into();
-        Some(ServerAddress::Tcp { host, port })
+        Some(ServerName::Tcp { host, port })
     }
+
+    /// The address, where servers listen on `usual_port` unless they say otherwise.
+    pub(super) fn at(&self, usual_port: u16) -> ServerAddress {
+        match self {
+            ServerName::Tcp { host, port } => ServerAddress::Tcp {
+                host: host.clone(),
+                port: port.unwrap_or(usual_port),
+            },
+            ServerName::Unix(path) => ServerAddress::Unix(path.clone()),
+        }
+    }
+}
+
+fn parse_port(text: &str) -> Option<u16> {
+    // The standard library would take a sign, too.
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|&port| is_number && port > 0)
 }
 
 /// As it is written in a configuration.
@@ -54,6 +87,17 @@ impl fmt::Display for ServerAddress {
             ServerAddress::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             ServerAddress::Tcp { host, port } => write!(f, "{host}:{port}"),
             ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServerName::Tcp { host, port: None } if host.contains(':') => write!(f, "[{host}]"),
+            ServerName::Tcp { host, port: None } => f.write_str(host),
+            // The port is given, whatever the usual one is.
+            named => named.at(0).fmt(f),
         }
     }
 }
@@ -78,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_host_and_a_port_or_a_path() {
+    fn an_address_is_a_host_and_perhaps_a_port_or_a_path() {
         let tcp = |host: &str, port| ServerAddress::Tcp {
             host: host.into(),
             port,
@@ -108,12 +152,12 @@ mod tests {
                 "unix:/run/redis.sock",
             ),
             ("unix:/", ServerAddress::Unix("/".into()), "unix:/"),
+            ("127.0.0.1", tcp("127.0.0.1", 7), "127.0.0.1:7"),
+            ("Redis", tcp("redis", 7), "redis:7"),
+            ("[::1]", tcp("::1", 7), "[::1]:7"),
         ] {
-            assert_eq!(
-                ServerAddress::parse(text.as_bytes()),
-                Some(address.clone()),
-                "{text}"
-            );
+            let name = ServerName::parse(text.as_bytes());
+            assert_eq!(name.map(|it| it.at(7)), Some(address.clone()), "{text}");
             assert_eq!(address.to_string(), written);
         }
     }
@@ -124,7 +168,7 @@ mod tests {
             "",
             ":",
             ":6379",
-            "127.0.0.1",
+            "256.0.0.1",
             "127.0.0.1:",
             "127.0.0.1:0",
             "127.0.0.1:65536",
@@ -136,7 +180,9 @@ mod tests {
             "127.0.0.1.:1",
             "1:1",
             "::1:6379",
-            "[::1]",
+            "::1",
+            "[]",
+            "[::1]:",
             "[::1]6379",
             "[::1:6379",
             "[127.0.0.1]:1",
@@ -150,8 +196,8 @@ mod tests {
             &format!("{}:1", "x".repeat(64)),
             &format!("{}:1", "x.".repeat(128)),
         ] {
-            assert_eq!(ServerAddress::parse(text.as_bytes()), None, "{text}");
+            assert_eq!(ServerName::parse(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(ServerAddress::parse(b"\xff:1"), None);
+        assert_eq!(ServerName::parse(b"\xff:1"), None);
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::options::{Secret, TableName};
-use super::server::{ServerAddress, is_host};
+use super::server::{ServerName, is_host};
 use crate::policy::options::{Syntax, text, time};
 
 /// A strategy of this build.
@@ -36,10 +36,10 @@ pub(super) const STRATEGY: Syntax<Kind> = Syntax {
     },
 };
 
-pub(super) const SERVER: Syntax<ServerAddress> = Syntax {
-    expected: ServerAddress::EXPECTED,
+pub(super) const SERVER: Syntax<ServerName> = Syntax {
+    expected: ServerName::EXPECTED,
     is_secret: false,
-    read: ServerAddress::parse,
+    read: ServerName::parse,
 };
 
 pub(super) const SENTINEL_MASTER: Syntax<Box<str>> = Syntax {

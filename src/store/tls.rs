@@ -27,7 +27,10 @@ pub struct TlsClient {
 
 /// Why no connection can be made: what is wrong with the options, or with the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsError(Box<str>);
+pub struct TlsError {
+    message: Box<str>,
+    directive: &'static str,
+}
 
 impl TlsClient {
     /// Reads what the files of `options` hold.
@@ -45,7 +48,7 @@ impl TlsClient {
         };
         let config = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
-            .map_err(|error| TlsError::new(format_args!("tls: {error}")))?;
+            .map_err(|error| TlsError::of("tls", format_args!("tls: {error}")))?;
         let config = match roots {
             Some(roots) if options.verify => config.with_root_certificates(roots),
             _ => config
@@ -59,12 +62,13 @@ impl TlsClient {
                 config
                     .with_client_auth_cert(parts.0, parts.1)
                     .map_err(|error| {
-                        TlsError::new(format_args!(
+                        let message = format_args!(
                             "tls_certificate \"{}\" cannot be used with tls_certificate_key \
                              \"{}\" ({error})",
                             certificate.path.display(),
                             key.path.display()
-                        ))
+                        );
+                        TlsError::of("tls_certificate", message)
                     })?
             }
             None => config.with_no_client_auth(),
@@ -98,10 +102,11 @@ fn roots_of(file: &PemFile) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file, "tls_trusted_certificate")? {
         roots.add(certificate).map_err(|error| {
-            TlsError::new(format_args!(
+            let message = format_args!(
                 "tls_trusted_certificate \"{}\" holds a certificate that cannot be used ({error})",
                 file.path.display()
-            ))
+            );
+            TlsError::of("tls_trusted_certificate", message)
         })?;
     }
     Ok(roots)
@@ -116,18 +121,23 @@ fn roots_of_the_system() -> Result<RootCertStore, TlsError> {
         return Ok(roots);
     }
     let cause = found.errors.first().map(|error| format!(" ({error})"));
-    Err(TlsError::new(format_args!(
+    let message = format_args!(
         "tls: the system trusts no certificate{}: expected \"tls_trusted_certificate file;\"",
         cause.unwrap_or_default()
-    )))
+    );
+    Err(TlsError::of("tls", message))
 }
 
-fn certificates(file: &PemFile, directive: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(
+    file: &PemFile,
+    directive: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let unreadable = |cause: &dyn fmt::Display| {
-        TlsError::new(format_args!(
+        let message = format_args!(
             "{directive} \"{}\" holds no certificate in PEM format{cause}",
             file.path.display()
-        ))
+        );
+        TlsError::of(directive, message)
     };
     let certificates = CertificateDer::pem_slice_iter(&file.content)
         .collect::<Result<Vec<_>, _>>()
@@ -141,10 +151,11 @@ fn certificates(file: &PemFile, directive: &str) -> Result<Vec<CertificateDer<'s
 /// The first key in a file. The cause of a failure would not show more than that it is none.
 fn key_of(file: &PemFile) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(&file.content).map_err(|_| {
-        TlsError::new(format_args!(
+        let message = format_args!(
             "tls_certificate_key \"{}\" holds no private key in PEM format, without a passphrase",
             file.path.display()
-        ))
+        );
+        TlsError::of("tls_certificate_key", message)
     })
 }
 
@@ -190,8 +201,16 @@ impl ServerCertVerifier for Anybody {
 }
 
 impl TlsError {
-    fn new(message: fmt::Arguments<'_>) -> TlsError {
-        TlsError(message.to_string().into())
+    fn of(directive: &'static str, message: fmt::Arguments<'_>) -> TlsError {
+        TlsError {
+            message: message.to_string().into(),
+            directive,
+        }
+    }
+
+    /// The directive of a `ratelimit_store` block that it comes of.
+    pub fn directive(&self) -> &'static str {
+        self.directive
     }
 }
 
@@ -205,7 +224,7 @@ impl fmt::Debug for TlsClient {
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 

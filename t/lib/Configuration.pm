@@ -6,7 +6,8 @@
 # otherwise: `[file:line]` is another place, and `[no place]` stands for nginx's own messages
 # that have none.
 #
-# Other blocks must start, and answer a request.
+# Other blocks must start, and answer a request. There, each line of the section error_log is one
+# [warn] line, and ends with its place: `text [file:line]`. No other is logged.
 #
 # No log line may have "s3cret" in it, which is what passwords are called.
 
@@ -44,8 +45,20 @@ sub configure {
 
 sub expect_start {
     my ($block) = @_;
-    $block->set_value(request      => 'GET /') if !defined $block->request;
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit|warn)\]/, qr/s3cret/]);
+    $block->set_value(request => 'GET /') if !defined $block->request;
+    my @warnings = split /\n/, $block->error_log // '';
+    include_sections($block) if @warnings;
+    my $level = @warnings ? qr/\[(?:emerg|alert|crit)\]/ : qr/\[(?:emerg|alert|crit|warn)\]/;
+    $block->set_value(no_error_log => [$level, qr/s3cret/]);
+    return if !@warnings;
+    $block->set_value(error_log          => [map { warning($_) } @warnings]);
+    $block->set_value(grep_error_log     => '[warn]');
+    $block->set_value(grep_error_log_out => "[warn]\n" x @warnings);
+}
+
+sub warning {
+    my ($text, $place) = $_[0] =~ /^(.*) \[(\S+)\]$/ or die "no place in '$_[0]'\n";
+    return qr/\[warn\].*\Q$text\E.* in \S+\/\Q$place\E$/;
 }
 
 sub expect_emerg {

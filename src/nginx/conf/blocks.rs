@@ -12,9 +12,9 @@ use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use super::super::guard::guard;
 use super::directives::{Directive, Failure, Word, one_word, valid_name, words};
 use super::text::bytes;
-use super::{Definition, MainConf, Origin, StoreConf};
+use super::{Definition, MainConf, Origin, Places, StoreConf};
 use crate::policy::namespace::NamespaceOptions;
-use crate::policy::options::OptionError;
+use crate::policy::options::{DirectiveName, OptionError};
 use crate::store::options::StoreOptions;
 use crate::store::tls::TlsClient;
 
@@ -34,25 +34,29 @@ impl Directive<MainConf> for RatelimitStore {
         let read_file = |path: &Path| read_small(&conf_prefix.join(path));
         let mut builder = StoreOptions::builder(read_file);
         let title = format!("{} \"{name}\"", Self::NAME);
-        read_block(cf, &title, &mut |name, words| builder.set(name, words))?;
+        let places = read_block(cf, &title, &mut |name, words| builder.set(name, words))?;
 
-        let at_start = |message: &dyn core::fmt::Display| {
-            Failure::At(origin.clone(), format!("{title}: {message}"))
+        let at = |directive: Option<DirectiveName>, message: &dyn core::fmt::Display| {
+            let place = directive.and_then(|directive| places.of(directive));
+            let place = place.unwrap_or(&origin).clone();
+            Failure::At(place, format!("{title}: {message}"))
         };
-        let mut options = builder.finish().map_err(|error| at_start(&error))?;
+        let options = builder.finish();
+        let mut options = options.map_err(|error| at(error.directive(), &error))?;
         for (directive, file) in options.files_mut() {
             file.path = conf_prefix.join(&file.path);
             let content = read_small(&file.path).map_err(|error| {
-                at_start(&format_args!(
+                let message = format_args!(
                     "cannot read the file \"{}\" of {directive} ({error})",
                     file.path.display()
-                ))
+                );
+                at(Some(directive.into()), &message)
             })?;
             file.content = content.into();
         }
         if let Some(tls) = &options.tls {
             // Workers make the same of it: what they could not do is said now.
-            TlsClient::new(tls).map_err(|error| at_start(&error))?;
+            TlsClient::new(tls).map_err(|error| at(Some(error.directive().into()), &error))?;
         }
         conf.stores.push(StoreConf {
             name: name.into(),
@@ -77,12 +81,23 @@ impl Directive<MainConf> for RatelimitNamespace {
         }
         let mut builder = NamespaceOptions::builder();
         let title = format!("{} \"{name}\"", Self::NAME);
-        read_block(cf, &title, &mut |name, words| builder.set(name, words))?;
-        let options = builder
-            .finish()
-            .map_err(|error| Failure::At(origin.clone(), format!("{title}: {error}")))?;
+        let places = read_block(cf, &title, &mut |name, words| builder.set(name, words))?;
+        let warnings = builder.warnings();
+        let options = builder.finish().map_err(|error| {
+            let place = error.directive().and_then(|directive| places.of(directive));
+            let place = place.unwrap_or(&origin).clone();
+            Failure::At(place, format!("{title}: {error}"))
+        })?;
+        let definition = Definition {
+            origin,
+            places,
+            options,
+        };
+        for warning in warnings {
+            definition.warn(&title, &warning, cf.log);
+        }
         // Not set before: see above.
-        let _ = namespace.definition.set(Definition { origin, options });
+        let _ = namespace.definition.set(definition);
         Ok(())
     }
 }
@@ -103,11 +118,17 @@ type Set<'a> = &'a mut dyn FnMut(&[u8], &[&[u8]]) -> Result<(), OptionError>;
 struct Block<'a> {
     title: &'a str,
     set: Set<'a>,
+    places: Places,
 }
 
-/// Reads the block that follows: every directive is passed to `set`, name and words.
-fn read_block(cf: &mut ngx_conf_t, title: &str, set: Set<'_>) -> Result<(), Failure> {
-    let mut block = Block { title, set };
+/// Reads the block that follows: every directive is passed to `set`, name and words. Returns where
+/// they stand.
+fn read_block(cf: &mut ngx_conf_t, title: &str, set: Set<'_>) -> Result<Places, Failure> {
+    let mut block = Block {
+        title,
+        set,
+        places: Places::default(),
+    };
     let (handler, handler_conf) = (cf.handler, cf.handler_conf);
     cf.handler = Some(in_block);
     cf.handler_conf = (&raw mut block).cast();
@@ -115,7 +136,7 @@ fn read_block(cf: &mut ngx_conf_t, title: &str, set: Set<'_>) -> Result<(), Fail
     let result = unsafe { ngx_conf_parse(cf, ptr::null_mut()) };
     (cf.handler, cf.handler_conf) = (handler, handler_conf);
     if result == NGX_CONF_OK {
-        Ok(())
+        Ok(block.places)
     } else {
         Err(Failure::Logged)
     }
@@ -146,7 +167,10 @@ unsafe extern "C" fn in_block(
         }
         let words: Vec<&[u8]> = words.iter().map(|word| word.0).collect();
         match (block.set)(name.0, &words) {
-            Ok(()) => NGX_CONF_OK,
+            Ok(()) => {
+                block.places.0.push((name.0.into(), Origin::of(cf)));
+                NGX_CONF_OK
+            }
             Err(error) => {
                 Failure::Here(error.to_string()).log(cf, block.title);
                 NGX_CONF_ERROR

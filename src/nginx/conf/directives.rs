@@ -11,8 +11,7 @@ use std::rc::Rc;
 use nginx_sys::{
     NGX_CONF_ANY, NGX_CONF_BLOCK, NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET, NGX_HTTP_MAIN_CONF,
     NGX_HTTP_MAIN_CONF_OFFSET, NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_LOG_ERR, NGX_LOG_INFO,
-    NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_command_t, ngx_conf_t, ngx_list_part_t, ngx_parse_size,
-    ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
+    NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_command_t, ngx_conf_t, ngx_list_part_t, ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{
@@ -28,9 +27,9 @@ use super::blocks::{RatelimitNamespace, RatelimitStore};
 use super::location::{Content, Headers, LocationConf, Phase};
 use super::ratelimit::Ratelimit;
 use super::text::{Text, bytes, str_of};
-use super::{MainConf, Origin};
+use super::{MainConf, Origin, ZoneConf};
 use crate::policy::namespace::is_valid_name;
-use crate::policy::options::shown;
+use crate::policy::options::{parse_size, shown};
 use crate::policy::window::parse_time;
 
 /// The directives, for nginx.
@@ -120,7 +119,9 @@ impl Failure {
     /// Writes the `[emerg]` line.
     pub(in super::super) fn log(&self, cf: &mut ngx_conf_t, directive: impl fmt::Display) {
         match self {
-            Failure::Here(message) => log::conf_error(cf, format_args!("{directive}: {message}")),
+            Failure::Here(message) => {
+                log::conf_error(NGX_LOG_EMERG, cf, format_args!("{directive}: {message}"));
+            }
             Failure::At(origin, message) => {
                 log::error(NGX_LOG_EMERG, cf.log, format_args!("{message} in {origin}"));
             }
@@ -203,7 +204,7 @@ impl Directive<MainConf> for RatelimitZone {
             .next()
             .ok_or_else(|| format!("no size in \"{word}\": {EXPECTED}"))
             .and_then(|size| parse_size(size).ok_or_else(|| {
-                format!("invalid size in \"{word}\": a size is a number of bytes, or of k or m, such as 10m")
+                format!("invalid size in \"{word}\": a size is a number of bytes, or of k, m or g, such as 10m")
             }))?;
         if size < Zone::min_size() {
             return Err(format!(
@@ -212,7 +213,7 @@ impl Directive<MainConf> for RatelimitZone {
             )
             .into());
         }
-        if conf.zones.iter().any(|known| *known.name == *name) {
+        if conf.zone(name).is_some() {
             return Err(format!("zone \"{name}\" is duplicate: expected another name").into());
         }
         if is_zone_of_other_module(cf, name) {
@@ -231,7 +232,8 @@ impl Directive<MainConf> for RatelimitZone {
         let shm_zone = shm_zone.ok_or(Failure::Logged)?;
         shm_zone.init = Some(Zone::init);
         shm_zone.data = Rc::as_ptr(&zone).cast_mut().cast();
-        conf.zones.push(zone);
+        let origin = Origin::of(cf);
+        conf.zones.push(ZoneConf { zone, origin });
         Ok(())
     }
 }
@@ -252,13 +254,6 @@ fn is_zone_of_other_module(cf: &ngx_conf_t, name: &str) -> bool {
         }
     }
     false
-}
-
-/// A size in nginx's notation, in bytes.
-fn parse_size(text: &'static [u8]) -> Option<usize> {
-    let mut text = str_of(text);
-    // SAFETY: it is only read.
-    usize::try_from(unsafe { ngx_parse_size(&mut text) }).ok()
 }
 
 /// `ratelimit_key string`
@@ -313,7 +308,7 @@ impl Directive<LocationConf> for RatelimitDryRun {
     }
 }
 
-/// `ratelimit_log_level info | notice | warn | error`
+/// `ratelimit_log_level info | notice | warn | error | off`
 struct RatelimitLogLevel;
 
 impl Directive<LocationConf> for RatelimitLogLevel {
@@ -325,6 +320,7 @@ impl Directive<LocationConf> for RatelimitLogLevel {
             ("notice", NGX_LOG_NOTICE),
             ("warn", NGX_LOG_WARN),
             ("error", NGX_LOG_ERR),
+            ("off", log::OFF),
         ];
         set_once(&mut conf.options.log_level, one_of(words, levels)?)
     }

@@ -15,10 +15,13 @@ use crate::table::Outcome;
 pub(in super::super) struct LocationConf {
     pub(super) key: Option<Rc<Text>>,
     pub(super) rules: Option<Rc<RuleSet>>,
-    /// The rules of this level or else of one above, unless they are off.
+    /// The rules of this level or else of one above, unless they are off, or this is a location that
+    /// answers by itself: it has its own only.
     effective: Option<Rc<RuleSet>>,
     /// What the location itself answers with, if it does.
     pub(in super::super) content: Option<Content>,
+    /// Whether that is what the location around answers with: this is a block within it.
+    pub(in super::super) is_content_inherited: bool,
     pub(super) options: Options,
     /// Those of this level and of all levels above.
     pub(in super::super) settings: Settings,
@@ -103,8 +106,14 @@ impl LocationConf {
     /// Takes what this level does not say from the level above.
     pub(in super::super) fn inherit(&mut self, prev: &LocationConf, context_slot: usize) {
         self.key = self.key.take().or_else(|| prev.key.clone());
-        self.rules = self.rules.take().or_else(|| prev.rules.clone());
-        self.effective = self.rules.clone().filter(|rules| !rules.is_off());
+        let own = self.rules.take();
+        self.rules = own.clone().or_else(|| prev.rules.clone());
+        self.effective = match self.content {
+            None => self.rules.clone(),
+            Some(_) if self.is_content_inherited => own.or_else(|| prev.effective.clone()),
+            Some(_) => own,
+        }
+        .filter(|rules| !rules.is_off());
         self.options.inherit(&prev.options);
         self.settings = Settings::of(&self.options);
         self.context_slot = context_slot;

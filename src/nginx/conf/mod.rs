@@ -28,6 +28,7 @@ use super::sync::Common;
 use super::zone::Zone;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
+use crate::policy::options::{DirectiveName, OptionWarning};
 use crate::policy::window::WindowSize;
 use crate::store::options::{StoreOptions, Strategy, Topology};
 use crate::store::strategy::Shard;
@@ -44,7 +45,7 @@ use rules::RuleLimit;
 /// The configuration of `http`.
 #[derive(Debug, Default)]
 pub(super) struct MainConf {
-    zones: Vec<Rc<Zone>>,
+    zones: Vec<ZoneConf>,
     stores: Vec<StoreConf>,
     /// Those that are defined, and those that are used.
     namespaces: Vec<Rc<NamespaceConf>>,
@@ -58,6 +59,13 @@ pub(super) struct MainConf {
     pub(super) suspension_slot: usize,
     /// Set when the zones are mapped, if there are deciders.
     common: OnceCell<Arc<Common>>,
+}
+
+/// A `ratelimit_zone`.
+#[derive(Debug)]
+struct ZoneConf {
+    zone: Rc<Zone>,
+    origin: Origin,
 }
 
 /// A `ratelimit_store`.
@@ -86,6 +94,8 @@ struct NamespaceConf {
 #[derive(Debug)]
 struct Definition {
     origin: Origin,
+    /// Where the directives in the block stand.
+    places: Places,
     options: NamespaceOptions,
 }
 
@@ -138,6 +148,10 @@ pub(super) struct Synchronous {
     /// How long a request may wait.
     pub(super) timeout: Duration,
 }
+
+/// Where the directives of a block stand, in their order.
+#[derive(Debug, Default)]
+struct Places(Vec<(Box<[u8]>, Origin)>);
 
 /// A place in a configuration file.
 #[derive(Clone, Debug)]
@@ -202,37 +216,43 @@ impl MainConf {
         log: *mut ngx_log_t,
     ) -> Result<Rc<Zone>, Failure> {
         let NamespaceConf { name, .. } = namespace;
-        let origin = namespace.origin();
-        let fail = |message| Err(Failure::At(origin.clone(), message));
-        let Some(Definition { options, .. }) = namespace.definition.get() else {
+        let Some(definition) = namespace.definition.get() else {
             if **name != *DEFAULT_NAMESPACE {
-                return fail(format!(
+                let message = format!(
                     "ratelimit: unknown namespace \"{name}\": expected one that a \
                      \"ratelimit_namespace\" block defines"
-                ));
+                );
+                return Err(Failure::At(namespace.origin(), message));
             }
             return self.only_zone(namespace);
         };
+        let options = &definition.options;
         let title = format!("ratelimit_namespace \"{name}\"");
+        let fail = |directive: &'static str, message| {
+            let place = definition.place_of(directive.into());
+            Err(Failure::At(place.clone(), message))
+        };
 
         let zone = match &options.zone {
-            Some(zone) => match self.zones.iter().find(|it| it.name == *zone) {
-                Some(zone) => zone.clone(),
+            Some(zone) => match self.zone(zone) {
+                Some(known) => known.zone.clone(),
                 None => {
-                    return fail(format!(
+                    let message = format!(
                         "{title}: unknown zone \"{zone}\": expected one that \
                          \"ratelimit_zone zone=name:size;\" defines"
-                    ));
+                    );
+                    return fail("zone", message);
                 }
             },
             None => self.only_zone(namespace)?,
         };
         if let Some(store) = &options.store {
             if !self.stores.iter().any(|it| it.name == *store) {
-                return fail(format!(
+                let message = format!(
                     "{title}: unknown store \"{store}\": expected one that a \
                      \"ratelimit_store\" block defines"
-                ));
+                );
+                return fail("store", message);
             }
         }
         for Use {
@@ -256,11 +276,7 @@ impl MainConf {
             .first()
             .and_then(|size| options.sync_rate_warning(*size))
         {
-            log::error(
-                NGX_LOG_WARN,
-                log,
-                format_args!("{title}: {warning} in {origin}"),
-            );
+            definition.warn(&title, &warning, log);
         }
         Ok(zone)
     }
@@ -364,7 +380,7 @@ impl MainConf {
     fn only_zone(&self, namespace: &NamespaceConf) -> Result<Rc<Zone>, Failure> {
         let name = &namespace.name;
         let message = match self.zones.as_slice() {
-            [zone] => return Ok(zone.clone()),
+            [only] => return Ok(only.zone.clone()),
             [] => format!(
                 "namespace \"{name}\" has no zone for its counters: expected \
                  \"ratelimit_zone zone=name:size;\" in http"
@@ -393,8 +409,23 @@ impl MainConf {
         Ok(())
     }
 
-    /// Warns of namespaces that are in another zone than in `old`: they start anew.
-    pub(super) fn warn_of_moves(&self, old: &MainConf, log: *mut ngx_log_t) {
+    /// Warns of zones that have another size than in `old`, and of namespaces that are in another
+    /// zone: they start anew.
+    pub(super) fn warn_of_new_starts(&self, old: &MainConf, log: *mut ngx_log_t) {
+        for ZoneConf { zone, origin } in &self.zones {
+            let known = old.zone(&zone.name).map(|known| &known.zone);
+            if let Some(known) = known.filter(|known| known.size != zone.size) {
+                log::error(
+                    NGX_LOG_WARN,
+                    log,
+                    format_args!(
+                        "ratelimit_zone \"{}\" has another size than before, {} bytes for {}: its \
+                         counters start anew in {origin}",
+                        zone.name, zone.size, known.size
+                    ),
+                );
+            }
+        }
         for namespace in &self.namespaces {
             let known = old.namespaces.iter().find(|old| old.name == namespace.name);
             let zones = known.and_then(|known| Some((known.zone.get()?, namespace.zone.get()?)));
@@ -417,12 +448,17 @@ impl MainConf {
 
     /// The first of all zones' tables, for what is of no zone.
     pub(super) fn any_table(&self) -> Option<&CounterTable<'static>> {
-        self.zones.first()?.table()
+        self.zones.first()?.zone.table()
+    }
+
+    /// The zone `name`.
+    fn zone(&self, name: &str) -> Option<&ZoneConf> {
+        self.zones.iter().find(|known| *known.zone.name == *name)
     }
 
     /// Makes this process count events as worker `worker` in all zones.
     pub(super) fn set_worker(&self, worker: usize) {
-        for table in self.zones.iter().filter_map(|zone| zone.table()) {
+        for table in self.zones.iter().filter_map(|it| it.zone.table()) {
             table.set_worker(worker);
         }
     }
@@ -534,6 +570,29 @@ impl NamespaceConf {
             options: store.options.clone(),
             is_synchronous: self.is_synchronous(),
         })
+    }
+}
+
+impl Definition {
+    /// Where a directive of the block stands.
+    fn place_of(&self, directive: DirectiveName) -> &Origin {
+        self.places.of(directive).unwrap_or(&self.origin)
+    }
+
+    /// Warns of a directive of the block, which `title` names.
+    fn warn(&self, title: &str, warning: &OptionWarning, log: *mut ngx_log_t) {
+        let (message, place) = (&warning.message, self.place_of(warning.directive));
+        let message = format_args!("{title}: {message} in {place}");
+        log::error(NGX_LOG_WARN, log, message);
+    }
+}
+
+impl Places {
+    /// Where a directive stands, if it was given.
+    fn of(&self, directive: DirectiveName) -> Option<&Origin> {
+        let name = directive.name.as_bytes();
+        let mut same = self.0.iter().filter(|(it, _)| **it == *name);
+        same.nth(directive.index).map(|(_, origin)| origin)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the API and the metrics tell of a configuration, and what was counted under it.
 
 use super::super::time::NgxClock;
-use super::{MainConf, NamespaceConf, StoreConf};
+use super::{MainConf, NamespaceConf, StoreConf, ZoneConf};
 use crate::engine::Namespace;
 use crate::engine::status::{NamespaceStatus, Status, StoreStatus, ZoneStatus};
 use crate::policy::namespace::SyncMode;
@@ -12,7 +12,7 @@ use crate::table::SyncState;
 impl MainConf {
     /// How this node is doing.
     pub(in super::super) fn status(&self) -> Status {
-        let zones = self.zones.iter().filter_map(|zone| {
+        let zones = self.zones.iter().filter_map(|ZoneConf { zone, .. }| {
             let table = zone.table()?;
             Some(ZoneStatus {
                 name: (*zone.name).into(),
