@@ -44,7 +44,7 @@ expected "zone=name:size"
 --- must_die
 --- error_log
 ratelimit_zone: invalid size in "zone=counters:"
-a number of bytes, or of k or m
+a number of bytes, or of k, m or g
 
 
 
@@ -54,7 +54,7 @@ a number of bytes, or of k or m
 --- must_die
 --- error_log
 ratelimit_zone: invalid size in "zone=counters:10x"
-a number of bytes, or of k or m
+a number of bytes, or of k, m or g
 
 
 
@@ -64,7 +64,7 @@ a number of bytes, or of k or m
 --- must_die
 --- error_log
 ratelimit_zone: invalid size in "zone=counters:-1m"
-a number of bytes, or of k or m
+a number of bytes, or of k, m or g
 
 
 
@@ -74,7 +74,7 @@ a number of bytes, or of k or m
 --- must_die
 --- error_log
 ratelimit_zone: invalid size in "zone=counters:1.5m"
-a number of bytes, or of k or m
+a number of bytes, or of k, m or g
 
 
 
@@ -191,23 +191,13 @@ expected "zone=name:size"
 
 
 
-=== ratelimit_zone: a size in gigabytes
---- http_config
-    ratelimit_zone zone=counters:1g;
---- must_die
---- error_log
-ratelimit_zone: invalid size in "zone=counters:1g"
-a number of bytes, or of k or m
-
-
-
 === ratelimit_zone: a size of too many digits
 --- http_config
     ratelimit_zone zone=counters:99999999999999999999;
 --- must_die
 --- error_log
 ratelimit_zone: invalid size in "zone=counters:99999999999999999999"
-a number of bytes, or of k or m
+a number of bytes, or of k, m or g
 
 
 
@@ -217,7 +207,7 @@ a number of bytes, or of k or m
 --- must_die
 --- error_log
 ratelimit_zone: invalid size in "zone=counters:1m:2m"
-a number of bytes, or of k or m
+a number of bytes, or of k, m or g
 
 
 
@@ -293,7 +283,7 @@ ratelimit_zone zone=counters:1x;
 --- must_die
 --- error_log
 ratelimit_zone: invalid size in "zone=counters:1x"
-a number of bytes, or of k or m
+a number of bytes, or of k, m or g
 [zones.conf:2]
 
 
@@ -794,22 +784,22 @@ limit=hits/window
 
 
 
-=== ratelimit: a window type that is not supported by this version, moving
+=== ratelimit: a window type that is not in this build, moving
 --- config
     ratelimit limit=5/10s window=moving;
 --- must_die
 --- error_log
-ratelimit: parameter "window=moving" is not supported by this version
+ratelimit: parameter "window=moving" is not in this build
 expected sliding or fixed
 
 
 
-=== ratelimit: a window type that is not supported by this version, elastic
+=== ratelimit: a window type that is not in this build, elastic
 --- config
     ratelimit limit=5/10s window=elastic;
 --- must_die
 --- error_log
-ratelimit: parameter "window=elastic" is not supported by this version
+ratelimit: parameter "window=elastic" is not in this build
 expected sliding or fixed
 
 
@@ -1132,6 +1122,34 @@ expected rules of their own
 --- error_log
 ratelimit: parameter "name=b" is duplicate
 expected it once
+
+
+
+=== ratelimit: quotes around half a parameter
+--- config
+    ratelimit limit=5/1d key="$remote_addr $uri";
+--- must_die
+--- error_log
+ratelimit: invalid parameter "key="$remote_addr": quotes go around a whole parameter
+
+
+
+=== ratelimit: what limit_req says
+--- config
+    ratelimit zone=one burst=5 nodelay;
+--- must_die
+--- error_log
+ratelimit: parameter "zone=one" is of limit_req
+
+
+
+=== ratelimit: a counter that cannot be one
+--- config
+    ratelimit limit=5/1d counter=$uri;
+--- must_die
+--- error_log
+ratelimit: invalid name "$uri" of a counter
+expected 1 to 64 of
 
 
 
@@ -1654,7 +1672,7 @@ ratelimit_dry_run: is duplicate
 --- must_die
 --- error_log
 ratelimit_log_level: no parameter
-expected info, notice, warn or error
+expected info, notice, warn, error or off
 
 
 
@@ -1664,7 +1682,7 @@ expected info, notice, warn or error
 --- must_die
 --- error_log
 ratelimit_log_level: one parameter too many, "warn"
-expected info, notice, warn or error
+expected info, notice, warn, error or off
 
 
 
@@ -1674,7 +1692,7 @@ expected info, notice, warn or error
 --- must_die
 --- error_log
 ratelimit_log_level: invalid parameter "crit"
-expected info, notice, warn or error
+expected info, notice, warn, error or off
 
 
 
@@ -1684,17 +1702,7 @@ expected info, notice, warn or error
 --- must_die
 --- error_log
 ratelimit_log_level: invalid parameter "debug"
-expected info, notice, warn or error
-
-
-
-=== ratelimit_log_level: "off"
---- config
-    ratelimit_log_level off;
---- must_die
---- error_log
-ratelimit_log_level: invalid parameter "off"
-expected info, notice, warn or error
+expected info, notice, warn, error or off
 
 
 
@@ -2080,6 +2088,8 @@ RateLimit-Policy: "default-1h30m";q=5;w=5400, "default-1d12h";q=6;w=129600, "def
 === a minute, a month, a year
 --- config
     ratelimit limit=5/1m limit=6/1M limit=7/1y;
+--- error_log
+ratelimit: in "1M", M is a month of 30 days: a minute is m [config.conf:1]
 --- response_headers
 RateLimit-Policy: "default-1m";q=5;w=60, "default-1M";q=6;w=2592000, "default-1y";q=7;w=31536000
 
@@ -2088,7 +2098,7 @@ RateLimit-Policy: "default-1m";q=5;w=60, "default-1M";q=6;w=2592000, "default-1y
 === the fewest and very many hits
 --- config
     ratelimit limit=100000000000.999/1d;
-    location /few { ratelimit limit=0.001/1d; }
+    location /few { ratelimit limit=0.001/1d counter=few; }
 --- response_headers
 RateLimit-Policy: "default-1d";q=100000000000;w=86400
 
@@ -2317,9 +2327,9 @@ RateLimit-Policy: "a b; #{}'(,)=/";q=5;w=86400
 === names that are taken for granted: default ones give way
 --- config
     ratelimit limit=5/1d;
-    ratelimit limit=6/1d;
-    ratelimit limit=7/1d name=default-1d;
-    ratelimit limit=8/1d name=default-1d-3;
+    ratelimit limit=6/1d counter=default;
+    ratelimit limit=7/1d name=default-1d counter=default;
+    ratelimit limit=8/1d name=default-1d-3 counter=default;
 --- response_headers
 RateLimit-Policy: "default-1d-2";q=5;w=86400, "default-1d-4";q=6;w=86400, "default-1d";q=7;w=86400, "default-1d-3";q=8;w=86400
 
@@ -2329,20 +2339,20 @@ RateLimit-Policy: "default-1d-2";q=5;w=86400, "default-1d-4";q=6;w=86400, "defau
 --- config
     ratelimit limit=5/1d name=same;
     location /t {
-        ratelimit limit=6/1d name=same;
+        ratelimit limit=5/1d name=same;
         empty_gif;
     }
 --- request
 GET /t
 --- response_headers
-RateLimit-Policy: "same";q=6;w=86400
+RateLimit-Policy: "same";q=5;w=86400
 
 
 
 === names that differ by case
 --- config
     ratelimit limit=5/1d name=a;
-    ratelimit limit=6/1d name=A;
+    ratelimit limit=6/1d name=A counter=default;
 --- response_headers
 RateLimit-Policy: "a";q=5;w=86400, "A";q=6;w=86400
 
@@ -2387,6 +2397,7 @@ RateLimit-Policy: "default-1d";q=5;w=86400
     location /a { ratelimit_log_level notice; }
     location /b { ratelimit_log_level warn; }
     location /c { ratelimit_log_level error; }
+    location /d { ratelimit_log_level off; }
 --- response_headers
 RateLimit-Policy: "default-1d";q=5;w=86400
 
@@ -2506,3 +2517,23 @@ RateLimit-Policy: "default-1d";q=5;w=86400
 GET /t
 --- response_headers
 !RateLimit-Policy
+
+
+
+=== rules of different limits that share a counter are warned of, once each, with both places
+--- config
+    ratelimit limit=5/1d;
+    location /a { ratelimit limit=6/1d; location /a/a { } if ($arg_x) { } }
+    location /b { ratelimit limit=7/1d counter=default; }
+    location /c { ratelimit limit=7/1d counter=c; }
+    location /d { ratelimit limit=5/24h window=fixed; }
+    location /e { ratelimit_key $uri; ratelimit limit=9/1d; }
+    location /f { ratelimit limit=9/1d key=$remote_addr; }
+    location /g { ratelimit limit=9/1d limit=5/1d; }
+    location /h { ratelimit_metrics; }
+--- error_log
+config.conf:1 have different limits, and share the counter of key "$remote_addr" and window 1d [config.conf:2]
+config.conf:1 have different limits, and share the counter of key "$remote_addr" and window 1d [config.conf:7]
+config.conf:1 have different limits, and share the counter of key "$remote_addr" and window 1d [config.conf:8]
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400

@@ -808,6 +808,19 @@ qr/\[info\] .*ratelimit: rejected by /
 
 
 
+=== log_level: off
+--- config
+    location /t { ratelimit_log_level off; ratelimit limit=0.5/366d; empty_gif; }
+--- log_level: debug
+--- request
+GET /t
+--- error_code: 429
+--- no_error_log
+rejected by
+[emerg]
+
+
+
 === log_level: it is the level of dry runs too
 --- config
     location /t { ratelimit_dry_run on; ratelimit_log_level notice; ratelimit limit=0.5/366d; empty_gif; }

@@ -937,3 +937,48 @@ RateLimit-Policy: "default-366d";q=9;w=31622400
 [200, 200, 429]
 --- response_headers eval
 [('RateLimit-Policy: "api-366d";q=2;w=31622400') x 3]
+
+
+
+=== counter: another one for the same key and window; "default" is the one that is shared
+--- config
+    ratelimit_key $arg_k;
+    location /shared  { ratelimit limit=3/366d; empty_gif; }
+    location /default { ratelimit limit=3/366d counter=default; empty_gif; }
+    location /login   { ratelimit limit=3/366d counter=login; empty_gif; }
+    location /both {
+        ratelimit limit=3/366d;
+        ratelimit limit=3/366d counter=login name=login;
+        ratelimit limit=9/366d counter=default name=all;
+        empty_gif;
+    }
+    location /own   { ratelimit limit=9/366d key=$arg_k counter=login; empty_gif; }
+    location /empty { ratelimit limit=9/366d key=$arg_none counter=login; empty_gif; }
+--- request eval
+["GET /shared?k=a", "GET /default?k=a", "GET /login?k=a", "GET /login?k=b", "GET /both?k=a",
+ "GET /both?k=a", "GET /login?k=a", "GET /own?k=a", "GET /empty?k=a"]
+--- error_code eval
+[200, 200, 200, 200, 200, 429, 200, 200, 200]
+--- response_headers_like eval
+["RateLimit: .*r=2;.*", "RateLimit: .*r=1;.*", "RateLimit: .*r=2;.*", "RateLimit: .*r=2;.*",
+ 'RateLimit: "default-366d";r=0;t=\d+, "login";r=1;t=\d+, "all";r=6;t=\d+',
+ "RateLimit: .*", "RateLimit: .*r=0;.*", "RateLimit: .*r=5;.*", "!RateLimit"]
+
+
+
+=== locations of the API and of metrics inherit no rules; what is in them does; their own apply
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit limit=1/366d;
+--- config
+    location /metrics { ratelimit_metrics; if ($arg_x) { } }
+    location /api     { ratelimit_api; location /api/t { empty_gif; } }
+    location /own     { ratelimit_metrics; if ($arg_x) { } ratelimit limit=1/366d counter=own; }
+    location /t       { empty_gif; }
+--- request eval
+["GET /t", "GET /metrics", "GET /metrics?x=1", "GET /api", "GET /api/t", "GET /own", "GET /own?x=1",
+ "GET /t"]
+--- error_code eval
+[200, 200, 200, 200, 429, 200, 429, 429]
+--- no_error_log
+[emerg]

@@ -8,6 +8,7 @@ use super::status::{NamespaceStatus, Status};
 use super::{Namespace, RateLimiting, RateLimitingError};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::SyncMode;
+use crate::policy::rule::valid_name;
 use crate::policy::window::{Clock, Counts, UnixMillis, WindowSize, WindowType};
 
 /// The media type of all answers.
@@ -48,6 +49,8 @@ pub struct KeyCall {
     pub namespace: Vec<u8>,
     /// The key.
     pub key: Vec<u8>,
+    /// The name of the counter; `None`: the one that is shared.
+    pub counter: Option<String>,
     /// The window; `None`: the only one of the namespace.
     pub window: Option<WindowSize>,
     /// How the window is read.
@@ -201,6 +204,13 @@ impl Request<'_> {
                 return Err(ApiError::new(400, message));
             }
         };
+        let counter = match self.parameter("counter")?.as_deref() {
+            None | Some(b"default") => None,
+            Some(name) => {
+                let name = valid_name("counter", name);
+                Some(name.map_err(|error| wrong("counter", &error))?.into())
+            }
+        };
         let window = match self.parameter("window")? {
             Some(text) => Some(WindowSize::parse(&text).map_err(|error| wrong("window", &error))?),
             None => None,
@@ -227,6 +237,7 @@ impl Request<'_> {
         Ok(KeyCall {
             namespace,
             key,
+            counter,
             window,
             window_type,
             limit,
@@ -540,7 +551,7 @@ pub fn key(
         }
     };
     let not_accounted = |error: RateLimitingError| ApiError::new(400, error.to_string());
-    let library = RateLimiting::new(namespace);
+    let library = RateLimiting::new(namespace).in_counter(call.counter.as_deref());
     if let Some(value) = call.increment {
         library
             .increment(&call.key, size, value, call.window_type, clock)
@@ -595,6 +606,7 @@ mod tests {
         KeyCall {
             namespace: b"api".into(),
             key: key.into(),
+            counter: None,
             window: None,
             window_type: WindowType::Sliding,
             limit: None,
@@ -627,6 +639,13 @@ mod tests {
                 call(path, "x&key=%00%ffa+b%2B"),
                 Call::Key(key_call(b"\0\xffa b+"))
             );
+        }
+        for (query, counter) in [("counter=login", Some("login")), ("counter=default", None)] {
+            let expected = KeyCall {
+                counter: counter.map(Into::into),
+                ..key_call(b"k")
+            };
+            assert_eq!(call("/namespaces/api/keys/k", query), Call::Key(expected));
         }
         let posted = request("POST", "/namespaces/api/keys/k", "").call();
         let increment = Some(Hits::ONE);
@@ -681,6 +700,13 @@ mod tests {
             ),
             ("GET", "/namespaces/api/keys", "key=%4", 400, "encoding"),
             ("GET", "/namespaces/api/keys", "key=%+1", 400, "encoding"),
+            (
+                "GET",
+                "/namespaces/api/keys/k",
+                "counter=a:b",
+                400,
+                "of a counter",
+            ),
             (
                 "GET",
                 "/namespaces/api/keys/k",
@@ -788,6 +814,12 @@ mod tests {
             ..key_call(b"k")
         };
         answer(&posted).unwrap();
+        let elsewhere = KeyCall {
+            counter: Some("login".into()),
+            ..key_call(b"k")
+        };
+        let body = answer(&elsewhere).unwrap();
+        assert!(body.contains("\"current\":0,"), "{body}");
         clock.set(28_000_001 * MINUTE + MINUTE / 2);
         assert_eq!(
             answer(&posted).unwrap(),

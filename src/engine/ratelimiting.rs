@@ -93,12 +93,22 @@ impl<'m> Namespace<'m> {
 #[derive(Debug)]
 pub struct RateLimiting<'n, 'm> {
     namespace: &'n Namespace<'m>,
+    counter: Option<&'n str>,
 }
 
 impl<'n, 'm> RateLimiting<'n, 'm> {
     /// The functions on `namespace`.
     pub fn new(namespace: &'n Namespace<'m>) -> Self {
-        RateLimiting { namespace }
+        RateLimiting {
+            namespace,
+            counter: None,
+        }
+    }
+
+    /// The functions on the counters of this name, which `counter=` gives rules; `None`: on those that
+    /// are shared.
+    pub fn in_counter(self, counter: Option<&'n str>) -> Self {
+        RateLimiting { counter, ..self }
     }
 
     /// Counts `value` hits of `key`, whatever the rate; returns the rate afterwards.
@@ -122,7 +132,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         }
         let Namespace { table, .. } = self.namespace;
         let counter = self.namespace.counter(window_size);
-        let name = counted_name(key, None);
+        let name = counted_name(key, self.counter);
         let key = table.key(&name);
         let counted = table.add(&counter, key, clock, value, Admission::Unconditional);
         table.count_hits(&counter, value);
@@ -161,7 +171,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         }
         let Namespace { table, .. } = self.namespace;
         let counter = self.namespace.counter(window_size);
-        Ok(table.read(&counter, table.key(&counted_name(key, None)), clock))
+        Ok(table.read(&counter, table.key(&counted_name(key, self.counter)), clock))
     }
 
     /// What of its hits of `key` in window `number` this node has not sent to the store.
@@ -181,7 +191,12 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         }
         let Namespace { table, .. } = self.namespace;
         let counter = self.namespace.counter(window_size);
-        Ok(table.unsent(&counter, table.key(&counted_name(key, None)), number, clock))
+        Ok(table.unsent(
+            &counter,
+            table.key(&counted_name(key, self.counter)),
+            number,
+            clock,
+        ))
     }
 }
 

@@ -3,8 +3,7 @@
 use core::fmt::Display;
 
 use nginx_sys::{
-    NGX_LOG_DEBUG_HTTP, ngx_conf_log_error, ngx_conf_t, ngx_log_error_core,
-    ngx_log_t, ngx_uint_t,
+    NGX_LOG_DEBUG_HTTP, ngx_conf_log_error, ngx_conf_t, ngx_log_error_core, ngx_log_t, ngx_uint_t,
 };
 
 /// A level of nginx's log: `NGX_LOG_EMERG` to `NGX_LOG_INFO`.

@@ -159,6 +159,7 @@ unsafe extern "C" fn merge_loc_conf(
             Some(main) => {
                 inherit_content(cf, prev, conf);
                 conf.inherit(prev, main.context_slot);
+                main.note_level(conf);
                 NGX_CONF_OK
             }
             None => NGX_CONF_ERROR,
@@ -180,10 +181,14 @@ fn inherit_content(cf: &ngx_conf_t, prev: &LocationConf, conf: &mut LocationConf
 /// After all levels were merged.
 unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
-        // SAFETY: nginx passes its configuration in the making.
-        match Module::main_conf(unsafe { &*cf }) {
+        // SAFETY: nginx passes its configuration in the making, with a log.
+        let (conf, log) = unsafe { (Module::main_conf(&*cf), (*cf).log) };
+        match conf {
             // Without rules, requests need not pass us.
-            Some(conf) if conf.has_rules() => handler::install(cf, conf),
+            Some(conf) if conf.has_rules() => {
+                conf.warn_of_sharing(log);
+                handler::install(cf, conf)
+            }
             _ => NGX_OK as ngx_int_t,
         }
     })

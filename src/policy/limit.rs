@@ -59,6 +59,22 @@ impl<'a> Quota<'a> {
         let size = WindowSize::parse(window).map_err(ParseQuotaError::Window)?;
         Ok(Quota { hits, size, window })
     }
+
+    /// What was probably meant by a `text` that is no quota but nearly so, as a rate of nginx's
+    /// `limit_req` is: by `100r/s`, `100/1s`; by `10/m`, `10/1m`.
+    pub fn meant_by(text: &[u8]) -> Option<String> {
+        let (hits, window) = core::str::from_utf8(text).ok()?.split_once('/')?;
+        let hits = hits.strip_suffix('r').unwrap_or(hits);
+        let window = match window {
+            "s" | "sec" | "second" => "1s",
+            "m" | "min" | "minute" => "1m",
+            "h" | "hour" => "1h",
+            "d" | "day" => "1d",
+            other => other,
+        };
+        let meant = format!("{hits}/{window}");
+        Quota::parse(meant.as_bytes()).is_ok().then_some(meant)
+    }
 }
 
 /// Why a text is not a limit. The message says what would be accepted.
@@ -270,6 +286,26 @@ mod tests {
                 message,
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_rate_of_limit_req_means_a_quota() {
+        for (text, meant) in [
+            ("100r/s", Some("100/1s")),
+            ("100r/m", Some("100/1m")),
+            ("10/m", Some("10/1m")),
+            ("0.5/hour", Some("0.5/1h")),
+            ("10r/10s", Some("10/10s")),
+            ("$plan/d", Some("$plan/1d")),
+            ("10/M", None),
+            ("r/s", None),
+            ("0r/s", None),
+            ("10", None),
+            ("10/", None),
+            ("x/s", None),
+        ] {
+            assert_eq!(Quota::meant_by(text.as_bytes()).as_deref(), meant, "{text}");
         }
     }
 

@@ -8,4 +8,6 @@ pub mod limit;
 pub mod namespace;
 pub mod options;
 pub mod query;
+pub mod rule;
+pub mod sharing;
 pub mod window;

@@ -10,11 +10,12 @@ use nginx_sys::{ngx_command_t, ngx_conf_include, ngx_conf_parse, ngx_conf_t};
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 
 use super::super::guard::guard;
-use super::directives::{Directive, Failure, Word, one_word, valid_name, words};
+use super::directives::{Directive, Failure, Word, one_word, words};
 use super::text::bytes;
 use super::{Definition, MainConf, Origin, Places, StoreConf};
 use crate::policy::namespace::NamespaceOptions;
 use crate::policy::options::{DirectiveName, OptionError};
+use crate::policy::rule::valid_name;
 use crate::store::options::StoreOptions;
 use crate::store::tls::TlsClient;
 
@@ -104,7 +105,7 @@ impl Directive<MainConf> for RatelimitNamespace {
 
 fn block_name(what: &str, words: &[Word]) -> Result<&'static str, Failure> {
     let expected = format!("expected one name and a block: ratelimit_{what} name {{ ... }}");
-    valid_name(what, one_word(words, &expected)?)
+    Ok(valid_name(what, one_word(words, &expected)?.0)?)
 }
 
 fn is_defined(what: &str, name: &str, origin: &Origin) -> Failure {
@@ -172,7 +173,13 @@ unsafe extern "C" fn in_block(
                 NGX_CONF_OK
             }
             Err(error) => {
-                Failure::Here(error.to_string()).log(cf, block.title);
+                // What contradicts a directive that was read before may be said of that one.
+                let place = error.directive().and_then(|it| block.places.of(it));
+                let failure = match place {
+                    Some(place) => Failure::At(place.clone(), format!("{}: {error}", block.title)),
+                    None => Failure::Here(error.to_string()),
+                };
+                failure.log(cf, block.title);
                 NGX_CONF_ERROR
             }
         }

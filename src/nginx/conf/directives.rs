@@ -11,7 +11,8 @@ use std::rc::Rc;
 use nginx_sys::{
     NGX_CONF_ANY, NGX_CONF_BLOCK, NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET, NGX_HTTP_MAIN_CONF,
     NGX_HTTP_MAIN_CONF_OFFSET, NGX_HTTP_SRV_CONF, NGX_LOG_EMERG, NGX_LOG_ERR, NGX_LOG_INFO,
-    NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_command_t, ngx_conf_t, ngx_list_part_t, ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
+    NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_command_t, ngx_conf_t, ngx_list_part_t,
+    ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{
@@ -26,10 +27,10 @@ use super::super::zone::{MIN_PAGES, Zone};
 use super::blocks::{RatelimitNamespace, RatelimitStore};
 use super::location::{Content, Headers, LocationConf, Phase};
 use super::ratelimit::Ratelimit;
-use super::text::{Text, bytes, str_of};
+use super::text::{WrittenText, bytes, str_of};
 use super::{MainConf, Origin, ZoneConf};
-use crate::policy::namespace::is_valid_name;
-use crate::policy::options::{parse_size, shown};
+use crate::policy::options::{OptionError, parse_size, shown};
+use crate::policy::rule::valid_name;
 use crate::policy::window::parse_time;
 
 /// The directives, for nginx.
@@ -115,6 +116,12 @@ impl From<&str> for Failure {
     }
 }
 
+impl From<OptionError> for Failure {
+    fn from(error: OptionError) -> Self {
+        Failure::Here(error.to_string())
+    }
+}
+
 impl Failure {
     /// Writes the `[emerg]` line.
     pub(in super::super) fn log(&self, cf: &mut ngx_conf_t, directive: impl fmt::Display) {
@@ -174,19 +181,6 @@ pub(super) fn duplicate() -> Failure {
     "is duplicate on this level".into()
 }
 
-pub(super) fn valid_name(what: &str, name: Word) -> Result<&'static str, Failure> {
-    let text = core::str::from_utf8(name.0)
-        .ok()
-        .filter(|_| is_valid_name(name.0));
-    text.ok_or_else(|| {
-        format!(
-            "invalid name \"{name}\" of a {what}: expected 1 to 64 of A-Z, a-z, 0-9, \"_\", \
-             \".\", \"-\", and not \"off\""
-        )
-        .into()
-    })
-}
-
 /// `ratelimit_zone zone=name:size`
 struct RatelimitZone;
 
@@ -199,7 +193,7 @@ impl Directive<MainConf> for RatelimitZone {
         let zone = word.0.strip_prefix(b"zone=");
         let zone = zone.ok_or_else(|| format!("invalid parameter \"{word}\": {EXPECTED}"))?;
         let mut parts = zone.splitn(2, |&byte| byte == b':');
-        let name = valid_name("zone", Word(parts.next().unwrap_or_default()))?;
+        let name = valid_name("zone", parts.next().unwrap_or_default())?;
         let size = parts
             .next()
             .ok_or_else(|| format!("no size in \"{word}\": {EXPECTED}"))
@@ -264,7 +258,7 @@ impl Directive<LocationConf> for RatelimitKey {
 
     fn apply(cf: &mut ngx_conf_t, conf: &mut LocationConf, words: &[Word]) -> Result<(), Failure> {
         let word = one_word(words, "expected one string, such as $remote_addr")?;
-        set_once(&mut conf.key, Rc::new(Text::compile(cf, word)?))
+        set_once(&mut conf.key, Rc::new(WrittenText::compile(cf, word)?))
     }
 }
 

@@ -7,13 +7,13 @@ use nginx_sys::{NGX_HTTP_TOO_MANY_REQUESTS, NGX_LOG_ERR, ngx_http_request_t, ngx
 use super::super::http::{api, metrics};
 use super::super::log::Level;
 use super::rules::RuleSet;
-use super::text::{self, EvaluationError, Text};
+use super::text::{self, EvaluationError, WrittenText};
 use crate::table::Outcome;
 
 /// The configuration of a `location`.
 #[derive(Debug, Default)]
 pub(in super::super) struct LocationConf {
-    pub(super) key: Option<Rc<Text>>,
+    pub(super) key: Option<Rc<WrittenText>>,
     pub(super) rules: Option<Rc<RuleSet>>,
     /// The rules of this level or else of one above, unless they are off, or this is a location that
     /// answers by itself: it has its own only.
@@ -119,10 +119,22 @@ impl LocationConf {
         self.context_slot = context_slot;
     }
 
+    /// The rules that apply, if any, to be kept.
+    pub(super) fn effective_rules(&self) -> Option<&Rc<RuleSet>> {
+        self.effective.as_ref()
+    }
+
     /// The rules that apply, if any.
     #[inline]
     pub(in super::super) fn rules(&self) -> Option<&RuleSet> {
         self.effective.as_deref()
+    }
+
+    /// The key as it is written.
+    pub(super) fn written_key(&self) -> &'static [u8] {
+        self.key
+            .as_ref()
+            .map_or(b"$remote_addr", |key| key.written.0)
     }
 
     /// The key that `request` is counted by: `$remote_addr` without a `ratelimit_key`.
@@ -132,7 +144,7 @@ impl LocationConf {
         request: *mut ngx_http_request_t,
     ) -> Result<&'static [u8], EvaluationError> {
         match &self.key {
-            Some(key) => key.evaluate(request),
+            Some(key) => key.text.evaluate(request),
             // SAFETY: a request has a connection, whose address lives as long.
             None => Ok(unsafe { text::bytes(&(*(*request).connection).addr_text) }),
         }

@@ -28,7 +28,8 @@ use super::sync::Common;
 use super::zone::Zone;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
-use crate::policy::options::{DirectiveName, OptionWarning};
+use crate::policy::options::{DirectiveName, OptionWarning, shown};
+use crate::policy::sharing::{Shared, Sharing};
 use crate::policy::window::WindowSize;
 use crate::store::options::{StoreOptions, Strategy, Topology};
 use crate::store::strategy::Shard;
@@ -36,7 +37,7 @@ use crate::table::{CounterTable, SyncState};
 
 pub(super) use directives::COMMANDS;
 pub(super) use location::{Content, Headers, LocationConf, Phase, Settings};
-pub(super) use rules::{Active, ActiveRule, Cost, Key as RuleKey, RuleSet};
+pub(super) use rules::{Active, ActiveRule, Cost, Key as RuleKey, OwnKey, RuleSet};
 pub(super) use text::{Amount, Evaluated, EvaluationError, bytes};
 
 use directives::{Failure, Word};
@@ -49,6 +50,10 @@ pub(super) struct MainConf {
     stores: Vec<StoreConf>,
     /// Those that are defined, and those that are used.
     namespaces: Vec<Rc<NamespaceConf>>,
+    /// Where the rules stand, in the order of the configuration.
+    rules: Vec<Origin>,
+    /// Where rules apply that share counters, and by which keys.
+    shared: RefCell<Vec<AppliedRules>>,
     /// Whether any level decides after access control.
     pub(super) has_precontent: bool,
     /// Whether any rule charges hits when the response is known.
@@ -74,6 +79,13 @@ struct StoreConf {
     name: Box<str>,
     origin: Origin,
     options: StoreOptions,
+}
+
+/// Rules that apply to requests, and the key of their level, as it is written.
+#[derive(Debug)]
+struct AppliedRules {
+    rules: Rc<RuleSet>,
+    key: &'static [u8],
 }
 
 /// A namespace, as the configuration knows it.
@@ -191,6 +203,57 @@ impl MainConf {
                 window: limit.window,
             }));
         namespace
+    }
+
+    /// The number of a rule that stands at `origin`: those before it have smaller ones.
+    fn number_rule(&mut self, origin: &Origin) -> usize {
+        self.rules.push(origin.clone());
+        self.rules.len()
+    }
+
+    /// Notes the rules that apply on a level, and their key.
+    pub(super) fn note_level(&self, level: &LocationConf) {
+        let key = level.written_key();
+        let Some(rules) = level.effective_rules() else {
+            return;
+        };
+        let mut all = self.shared.borrow_mut();
+        // Most locations inherit both, as the one before did.
+        let last = all.last().filter(|last| Rc::ptr_eq(&last.rules, rules));
+        if last.is_none_or(|last| last.key != key) {
+            let rules = rules.clone();
+            all.push(AppliedRules { rules, key });
+        }
+    }
+
+    /// Warns of rules of different limits that share a counter, once all levels were noted.
+    pub(super) fn warn_of_sharing(&self, log: *mut ngx_log_t) {
+        let levels = self.shared.take();
+        let mut sharing = Sharing::default();
+        for AppliedRules { rules, key } in &levels {
+            for rule in rules.rules() {
+                let key = rule.key.text.as_ref().map_or(*key, |own| own.written.0);
+                sharing.add(rule.number, key, &rule.namespace.name, &rule.shared);
+            }
+        }
+        let place = |rule: usize| self.rules.get(rule.saturating_sub(1));
+        for Shared {
+            first,
+            second,
+            key,
+            size,
+        } in sharing.pairs()
+        {
+            if let (Some(first), Some(second)) = (place(first), place(second)) {
+                let key = shown(key);
+                let message = format_args!(
+                    "ratelimit: this rule and that in {first} have different limits, and share the \
+                     counter of key \"{key}\" and window {size}: expected counter=name for another \
+                     counter, or counter=default if this is meant, in {second}"
+                );
+                log::error(NGX_LOG_WARN, log, message);
+            }
+        }
     }
 
     /// Whether any level has a rule.

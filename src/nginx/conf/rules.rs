@@ -5,11 +5,12 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use super::directives::Word;
-use super::text::{Amount, Text};
+use super::text::{Amount, Text, WrittenText};
 use super::{NamespaceConf, Synchronous};
 use crate::engine::BoundLimit;
 use crate::policy::headers;
 use crate::policy::limit::Limit;
+use crate::policy::sharing::WindowLimits;
 
 /// The rules of a level, all of which must admit a request. `ratelimit off` is a set without any.
 #[derive(Debug, Default)]
@@ -24,11 +25,23 @@ pub(in super::super) struct RuleSet {
 /// A `ratelimit` directive.
 #[derive(Debug)]
 pub(super) struct Rule {
+    /// Its number in the order of the configuration.
+    pub(super) number: usize,
     pub(super) namespace: Rc<NamespaceConf>,
-    /// The key, if not that of the level.
-    pub(super) key: Option<Text>,
+    pub(super) key: OwnKey,
     pub(super) cost: Cost,
     pub(super) limits: Vec<RuleLimit>,
+    /// The limits whose counter other rules have too, unless `counter=` says that this is meant.
+    pub(super) shared: Vec<WindowLimits>,
+}
+
+/// How a rule counts in its own way.
+#[derive(Debug)]
+pub(in super::super) struct OwnKey {
+    /// The key, if not that of the level.
+    pub(super) text: Option<WrittenText>,
+    /// The counter, if not the one that is shared.
+    pub(super) counter: Option<Box<str>>,
 }
 
 /// A limit of a rule.
@@ -82,6 +95,8 @@ pub(in super::super) enum Key {
     AsBefore,
     /// A key of its own.
     Own(&'static Text),
+    /// Either key, in a counter of its own.
+    InCounter(&'static OwnKey),
 }
 
 /// A limit with its counters.
@@ -116,6 +131,10 @@ impl RuleSet {
         self.name_policies();
         self.write_policy();
         Ok(())
+    }
+
+    pub(super) fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     fn limits(&self) -> impl Iterator<Item = &RuleLimit> {
@@ -191,11 +210,14 @@ impl RuleSet {
             }
             let table = &raw const *namespace.table();
             let key = match &rule.key {
-                Some(text) => Key::Own(text),
-                None if level_table == Some(table) => Key::AsBefore,
-                None => Key::OfLevel,
+                own if own.counter.is_some() => Key::InCounter(own),
+                OwnKey {
+                    text: Some(key), ..
+                } => Key::Own(&key.text),
+                _ if level_table == Some(table) => Key::AsBefore,
+                _ => Key::OfLevel,
             };
-            level_table = rule.key.is_none().then_some(table);
+            level_table = matches!(key, Key::AsBefore | Key::OfLevel).then_some(table);
             rules.push(ActiveRule {
                 key,
                 cost: &rule.cost,
@@ -209,6 +231,18 @@ impl RuleSet {
             has_late: rules.iter().any(|rule| matches!(rule.cost, Cost::Late(_))),
             rules: rules.into(),
         }
+    }
+}
+
+impl OwnKey {
+    /// The key, if not that of the level.
+    pub(in super::super) fn text(&self) -> Option<&Text> {
+        self.text.as_ref().map(|key| &key.text)
+    }
+
+    /// The name of the counter, if not the one that is shared.
+    pub(in super::super) fn counter(&self) -> Option<&str> {
+        self.counter.as_deref()
     }
 }
 

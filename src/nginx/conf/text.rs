@@ -20,6 +20,13 @@ pub(in super::super) enum Text {
     Complex(ngx_http_complex_value_t),
 }
 
+/// A text, and how it was written.
+#[derive(Debug)]
+pub(super) struct WrittenText {
+    pub(super) text: Text,
+    pub(super) written: Word,
+}
+
 /// A number of hits: a constant, or text and variables that come to one.
 #[derive(Debug)]
 pub(in super::super) enum Amount {
@@ -79,6 +86,14 @@ impl Text {
             Text::Variable(variable) => variable.evaluate(request).ok_or(EvaluationError),
             Text::Complex(complex) => evaluate_complex(complex, request),
         }
+    }
+}
+
+impl WrittenText {
+    /// Compiles the text of a directive.
+    pub(super) fn compile(cf: &mut ngx_conf_t, written: Word) -> Result<WrittenText, Failure> {
+        let text = Text::compile(cf, written)?;
+        Ok(WrittenText { text, written })
     }
 }
 

@@ -14,8 +14,8 @@ use nginx_sys::{
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
 use super::super::conf::{
-    Active, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf, MainConf, Phase,
-    RuleKey, RuleSet,
+    Active, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf, MainConf, OwnKey,
+    Phase, RuleKey, RuleSet,
 };
 use super::super::guard::guard;
 use super::super::module::Module;
@@ -199,15 +199,35 @@ pub(super) fn next_key(
         RuleKey::OfLevel => Some(conf.evaluate_key(request)?),
         RuleKey::AsBefore => None,
         RuleKey::Own(text) => Some(text.evaluate(request)?),
+        RuleKey::InCounter(own) => {
+            let name = name_in_counter(own, conf, request, keys)?;
+            *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
+            return Ok(());
+        }
     };
     if let Some(bytes) = bytes {
         let name = match is_plain(bytes) {
             true => Some(bytes),
-            false => name_of(bytes, request, keys)?,
+            false => name_of(bytes, None, request, keys)?,
         };
         *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
     }
     Ok(())
+}
+
+/// The name of the key of a rule that has a counter of its own; otherwise as [`name_of`].
+#[cold]
+fn name_in_counter(
+    own: &OwnKey,
+    conf: &LocationConf,
+    request: *mut ngx_http_request_t,
+    keys: &mut Keys,
+) -> Result<Option<&'static [u8]>, EvaluationError> {
+    let key = match own.text() {
+        Some(text) => text.evaluate(request)?,
+        None => conf.evaluate_key(request)?,
+    };
+    name_of(key, own.counter(), request, keys)
 }
 
 /// The name of a key that is not its own, which lives as long as the request. `None` for a key that is
@@ -215,6 +235,7 @@ pub(super) fn next_key(
 #[cold]
 fn name_of(
     key: &'static [u8],
+    counter: Option<&str>,
     request: *mut ngx_http_request_t,
     keys: &mut Keys,
 ) -> Result<Option<&'static [u8]>, EvaluationError> {
@@ -225,7 +246,7 @@ fn name_of(
         }
         return Ok(None);
     }
-    let name = keys.rename(key, &counted_name(key, None), request);
+    let name = keys.rename(key, &counted_name(key, counter), request);
     name.map(Some).ok_or(EvaluationError)
 }
 

@@ -1,0 +1,507 @@
+//! Rules: the words of a `ratelimit` directive, and what messages say of wrong ones.
+
+use super::key::MAX_COUNTER_LEN;
+use super::limit::Quota;
+use super::namespace::{DEFAULT_NAMESPACE, NAME, is_valid_name};
+use super::options::{OptionError, shown};
+use super::window::WindowType;
+
+/// The words of a rule, as far as they can be read without variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleText<'a> {
+    /// The namespace that hits are counted in.
+    pub namespace: &'a str,
+    /// The limits, at least one.
+    pub quotas: Vec<Quota<'a>>,
+    /// How windows are read.
+    pub window_type: WindowType,
+    /// The key; `None`: that of the level.
+    pub key: Option<&'a [u8]>,
+    /// The counter.
+    pub counter: CounterName<'a>,
+    /// What a request is charged.
+    pub cost: CostText<'a>,
+    /// The name of the policy, if there is one limit, and it has one.
+    pub name: Option<&'a str>,
+}
+
+/// Which of the counters of a key and a window a rule counts in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CounterName<'a> {
+    /// The one that is shared, since nothing else was said.
+    #[default]
+    Unsaid,
+    /// The one that is shared: `counter=default`.
+    Shared,
+    /// Another one, of this name.
+    Own(&'a str),
+}
+
+/// The parameters `cost=` and `charge=`, each with its word, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostText<'a> {
+    /// Neither: one hit.
+    One,
+    /// `cost=`: when the request is decided on.
+    AtOnce(Parameter<'a>),
+    /// `charge=`: when the response is known.
+    Late(Parameter<'a>),
+}
+
+/// A word `name=value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter<'a> {
+    /// All of it.
+    pub word: &'a [u8],
+    /// What follows the first `=`.
+    pub value: &'a [u8],
+}
+
+const EXPECTED: &str =
+    "expected limit=hits/window, window=, key=, counter=, cost=, charge= or name=";
+
+impl<'a> RuleText<'a> {
+    /// Reads the words that follow `ratelimit`.
+    ///
+    /// # Errors
+    ///
+    /// If a word is not accepted, is missing, or contradicts another one.
+    pub fn parse(words: &[&'a [u8]]) -> Result<RuleText<'a>, OptionError> {
+        let (namespace, words) = match words {
+            [name, words @ ..] if !name.contains(&b'=') && !is_of_limit_req(name) => {
+                (valid_name("namespace", name)?, words)
+            }
+            words => (DEFAULT_NAMESPACE, words),
+        };
+        let mut quotas = Vec::new();
+        let (mut window, mut key, mut counter) = (None, None, None);
+        let (mut cost, mut charge, mut name) = (None, None, None);
+        for &word in words {
+            let parameter = Parameter::of(word).ok_or_else(|| unknown(word))?;
+            let place = match parameter.name() {
+                b"limit" | b"window" | b"key" | b"counter" | b"cost" | b"charge" | b"name"
+                    if matches!(parameter.value, [b'"' | b'\'', ..]) =>
+                {
+                    return Err(invalid(
+                        word,
+                        "quotes go around a whole parameter, as in \"key=a b\"",
+                    ));
+                }
+                b"limit" => {
+                    quotas.push(parse_quota(parameter)?);
+                    continue;
+                }
+                b"window" => &mut window,
+                b"key" => &mut key,
+                b"counter" => &mut counter,
+                b"cost" => &mut cost,
+                b"charge" => &mut charge,
+                b"name" => &mut name,
+                _ => return Err(unknown(word)),
+            };
+            if place.replace(parameter).is_some() {
+                let word = shown(word);
+                let message = format!("parameter \"{word}\" is duplicate: expected it once");
+                return Err(OptionError::new(message));
+            }
+        }
+        if quotas.is_empty() {
+            let message = "no limit: expected at least one \"limit=hits/window\"";
+            return Err(OptionError::new(message));
+        }
+        let name = name.map(parse_name).transpose()?;
+        if let (Some(name), [_, _, ..]) = (name, quotas.as_slice()) {
+            return Err(OptionError::new(format!(
+                "the name \"{name}\" is for one limit, and there are {}: expected rules of their \
+                 own",
+                quotas.len()
+            )));
+        }
+        Ok(RuleText {
+            namespace,
+            quotas,
+            window_type: window.map_or(Ok(WindowType::default()), parse_window_type)?,
+            key: key.map(|parameter| parameter.value),
+            counter: counter.map_or(Ok(CounterName::Unsaid), parse_counter)?,
+            cost: match (cost, charge) {
+                (Some(_), Some(Parameter { word, .. })) => {
+                    return Err(OptionError::new(format!(
+                        "parameter \"{}\" takes the place of \"cost=\": expected one of the two",
+                        shown(word)
+                    )));
+                }
+                (Some(cost), None) => CostText::AtOnce(cost),
+                (None, Some(charge)) => CostText::Late(charge),
+                (None, None) => CostText::One,
+            },
+            name,
+        })
+    }
+}
+
+impl<'a> Parameter<'a> {
+    fn of(word: &'a [u8]) -> Option<Parameter<'a>> {
+        let (_, value) = split_once(word, b'=')?;
+        Some(Parameter { word, value })
+    }
+
+    fn name(&self) -> &'a [u8] {
+        split_once(self.word, b'=').map_or(self.word, |(name, _)| name)
+    }
+
+    /// The error that the value is not what was `expected`.
+    pub fn invalid(&self, expected: &str) -> OptionError {
+        invalid(self.word, expected)
+    }
+}
+
+impl<'a> CounterName<'a> {
+    /// Whether this was said.
+    pub fn is_said(self) -> bool {
+        self != CounterName::Unsaid
+    }
+
+    /// The name of the counter; `None`: the one that is shared.
+    pub fn own(self) -> Option<&'a str> {
+        match self {
+            CounterName::Own(name) => Some(name),
+            CounterName::Unsaid | CounterName::Shared => None,
+        }
+    }
+}
+
+fn split_once(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&byte| byte == separator)?;
+    let (before, after) = text.split_at_checked(at)?;
+    Some((before, after.get(1..)?))
+}
+
+fn invalid(word: &[u8], expected: &str) -> OptionError {
+    let word = shown(word);
+    OptionError::new(format!("invalid parameter \"{word}\": {expected}"))
+}
+
+/// The name of a zone, store, namespace or counter, which `what` says.
+///
+/// # Errors
+///
+/// If it cannot be one.
+pub fn valid_name<'a>(what: &str, name: &'a [u8]) -> Result<&'a str, OptionError> {
+    let text = core::str::from_utf8(name)
+        .ok()
+        .filter(|_| is_valid_name(name));
+    text.ok_or_else(|| {
+        let (name, expected) = (shown(name), NAME.expected);
+        OptionError::new(format!(
+            "invalid name \"{name}\" of a {what}: expected {expected}"
+        ))
+    })
+}
+
+fn parse_quota<'a>(parameter: Parameter<'a>) -> Result<Quota<'a>, OptionError> {
+    let text = parameter.value;
+    Quota::parse(text).map_err(|error| match Quota::meant_by(text) {
+        Some(meant) => parameter.invalid(&format!("{error}: did you mean {meant}?")),
+        None => parameter.invalid(&error.to_string()),
+    })
+}
+
+fn parse_window_type(parameter: Parameter<'_>) -> Result<WindowType, OptionError> {
+    match parameter.value {
+        b"sliding" => Ok(WindowType::Sliding),
+        b"fixed" => Ok(WindowType::Fixed),
+        b"moving" | b"elastic" => Err(OptionError::new(format!(
+            "parameter \"{}\" is not in this build: expected sliding or fixed",
+            shown(parameter.word)
+        ))),
+        _ => Err(parameter.invalid("expected sliding or fixed")),
+    }
+}
+
+fn parse_counter(parameter: Parameter<'_>) -> Result<CounterName<'_>, OptionError> {
+    const { assert!(super::namespace::MAX_NAME_LEN <= MAX_COUNTER_LEN) };
+    match valid_name("counter", parameter.value)? {
+        "default" => Ok(CounterName::Shared),
+        name => Ok(CounterName::Own(name)),
+    }
+}
+
+/// The name of a policy: it is quoted in headers.
+fn parse_name<'a>(parameter: Parameter<'a>) -> Result<&'a str, OptionError> {
+    let name = parameter.value;
+    let is_legal = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"\\$".contains(byte);
+    let text = core::str::from_utf8(name).ok();
+    text.filter(|name| !name.is_empty() && name.bytes().all(|byte| is_legal(&byte)))
+        .ok_or_else(|| {
+            parameter
+                .invalid("expected printable ASCII characters but for \"\\\"\", \"\\\" and \"$\"")
+        })
+}
+
+/// Whether a word without a value is one of nginx's `limit_req`.
+fn is_of_limit_req(word: &[u8]) -> bool {
+    word == b"nodelay"
+}
+
+/// The error that a word is no parameter: with what is said here in place of those that other
+/// directives have.
+fn unknown(word: &[u8]) -> OptionError {
+    const NOT_HERE: &str = "is not in this build";
+    let parameter = Parameter::of(word);
+    let word_shown = shown(word);
+    let value = parameter.map_or(&b""[..], |parameter| parameter.value);
+    let message = match parameter.map_or(word, |parameter| parameter.name()) {
+        b"rate" => {
+            let meant = Quota::meant_by(value).unwrap_or_else(|| "5/10s".into());
+            format!(
+                "parameter \"{word_shown}\" {NOT_HERE}: expected a limit, such as limit={meant}"
+            )
+        }
+        b"burst" => format!(
+            "parameter \"{word_shown}\" {NOT_HERE}: expected a limit with a longer window, which \
+             admits bursts, such as limit=50/10s"
+        ),
+        b"delay" => {
+            format!("parameter \"{word_shown}\" {NOT_HERE}, which delays no request: expected none")
+        }
+        b"nodelay" => format!(
+            "parameter \"{word_shown}\" is of limit_req: no request is delayed here, expected none"
+        ),
+        b"zone" => format!(
+            "parameter \"{word_shown}\" is of limit_req: expected \"zone name;\" in a \
+             \"ratelimit_namespace\" block, whose name is the first word here"
+        ),
+        b"namespace" if is_valid_name(value) => format!(
+            "invalid parameter \"{word_shown}\": a namespace is the first word, and no more than \
+             its name: expected \"ratelimit {} limit=...\"",
+            shown(value)
+        ),
+        _ if parameter.is_none() && is_valid_name(word) => format!(
+            "invalid parameter \"{word_shown}\": {EXPECTED}; or as the first word, and no other, \
+             a namespace: \"ratelimit {word_shown} limit=...\""
+        ),
+        _ if matches!(word, [.., b'"' | b'\'']) => format!(
+            "invalid parameter \"{word_shown}\": quotes go around a whole parameter, as in \"key=a \
+             b\""
+        ),
+        _ => format!("invalid parameter \"{word_shown}\": {EXPECTED}"),
+    };
+    OptionError::new(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::hits::Hits;
+    use crate::policy::limit::QuotaHits;
+
+    fn parse<'a>(words: &[&'a str]) -> Result<RuleText<'a>, String> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        RuleText::parse(&words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_rule_is_a_namespace_limits_and_parameters() {
+        let rule = parse(&["limit=5/10s"]).unwrap();
+        assert_eq!(rule.namespace, "default");
+        assert_eq!(
+            rule.quotas[0].hits,
+            QuotaHits::Constant(Hits::from_thousandths(5000))
+        );
+        assert_eq!(rule.window_type, WindowType::Sliding);
+        assert_eq!((rule.key, rule.name), (None, None));
+        assert_eq!(
+            (rule.counter, rule.cost),
+            (CounterName::Unsaid, CostText::One)
+        );
+
+        let words = [
+            "api",
+            "charge=$a=1",
+            "name=a b",
+            "counter=c",
+            "key=k=v",
+            "window=fixed",
+        ];
+        let rule = parse(&[&words[..], &["limit=$x/1m"]].concat()).unwrap();
+        assert_eq!(rule.namespace, "api");
+        assert_eq!(rule.window_type, WindowType::Fixed);
+        assert_eq!(rule.key, Some(&b"k=v"[..]));
+        assert_eq!(rule.name, Some("a b"));
+        assert_eq!(rule.counter.own(), Some("c"));
+        let word = b"charge=$a=1";
+        let value = b"$a=1";
+        assert_eq!(rule.cost, CostText::Late(Parameter { word, value }));
+        assert_eq!(
+            parse(&["limit=1/1s", "limit=2/1m"]).unwrap().quotas.len(),
+            2
+        );
+    }
+
+    #[test]
+    fn the_shared_counter_has_a_name_too() {
+        let counter = |word: &'static str| parse(&["limit=1/1s", word]).unwrap().counter;
+        assert_eq!(counter("counter=default"), CounterName::Shared);
+        assert_eq!(counter("counter=default").own(), None);
+        assert!(counter("counter=default").is_said() && counter("counter=A.-_1").is_said());
+        assert!(!CounterName::Unsaid.is_said());
+        for name in ["", "off", "a b", "a:b", "$a", &"x".repeat(65)] {
+            let word = format!("counter={name}");
+            assert_eq!(
+                parse(&["limit=1/1s", &word]).unwrap_err(),
+                format!(
+                    "invalid name \"{name}\" of a counter: expected 1 to 64 of A-Z, a-z, 0-9, \
+                     \"_\", \".\", \"-\", and not \"off\""
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn what_limit_req_says_is_told_what_to_say_here() {
+        for (word, message) in [
+            (
+                "rate=10r/s",
+                "parameter \"rate=10r/s\" is not in this build: expected a limit, such as \
+                 limit=10/1s",
+            ),
+            (
+                "rate=30r/m",
+                "parameter \"rate=30r/m\" is not in this build: expected a limit, such as \
+                 limit=30/1m",
+            ),
+            (
+                "rate=10/1s",
+                "parameter \"rate=10/1s\" is not in this build: expected a limit, such as \
+                 limit=10/1s",
+            ),
+            (
+                "burst=20",
+                "parameter \"burst=20\" is not in this build: expected a limit with a longer \
+                 window, which admits bursts, such as limit=50/10s",
+            ),
+            (
+                "nodelay",
+                "parameter \"nodelay\" is of limit_req: no request is delayed here, expected none",
+            ),
+            (
+                "delay=8",
+                "parameter \"delay=8\" is not in this build, which delays no request: expected none",
+            ),
+            (
+                "zone=one",
+                "parameter \"zone=one\" is of limit_req: expected \"zone name;\" in a \
+                 \"ratelimit_namespace\" block, whose name is the first word here",
+            ),
+        ] {
+            for words in [&[word][..], &[word, "limit=5/1s"], &["limit=5/1s", word]] {
+                assert_eq!(parse(words).unwrap_err(), message, "{words:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_nearly_one_is_told_what_it_may_mean() {
+        for (word, meant) in [
+            ("limit=100r/s", "100/1s"),
+            ("limit=10/m", "10/1m"),
+            ("limit=10r/min", "10/1m"),
+        ] {
+            let message = parse(&[word]).unwrap_err();
+            assert!(message.starts_with(&format!("invalid parameter \"{word}\": ")));
+            assert!(
+                message.ends_with(&format!(": did you mean {meant}?")),
+                "{message}"
+            );
+        }
+        assert!(!parse(&["limit=x/m"]).unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn a_namespace_is_the_first_word() {
+        let message = "invalid parameter \"namespace=api\": a namespace is the first word, and no \
+                       more than its name: expected \"ratelimit api limit=...\"";
+        for words in [
+            ["namespace=api", "limit=5/1s"],
+            ["limit=5/1s", "namespace=api"],
+        ] {
+            assert_eq!(parse(&words).unwrap_err(), message);
+        }
+        assert_eq!(
+            parse(&["limit=5/1s", "api"]).unwrap_err(),
+            format!(
+                "invalid parameter \"api\": {EXPECTED}; or as the first word, and no other, a \
+                 namespace: \"ratelimit api limit=...\""
+            )
+        );
+        let message = parse(&["a b", "limit=5/1s"]).unwrap_err();
+        assert!(message.starts_with("invalid name \"a b\" of a namespace"));
+    }
+
+    #[test]
+    fn quotes_are_around_a_whole_parameter() {
+        const QUOTES: &str = "quotes go around a whole parameter, as in \"key=a b\"";
+        // As nginx divides `key="a b"`.
+        for words in [
+            &["limit=5/1s", "key=\"a", "b\""][..],
+            &["limit=5/1s", "key='a'"],
+            &["limit=\"5/1s\""],
+        ] {
+            let wrong = words
+                .iter()
+                .find(|word| word.contains(['"', '\'']))
+                .unwrap();
+            let message = format!("invalid parameter \"{wrong}\": {QUOTES}");
+            assert_eq!(parse(words).unwrap_err(), message);
+        }
+        let message = format!("invalid parameter \"$b\"\": {QUOTES}");
+        assert_eq!(
+            parse(&["limit=5/1s", "key=a", "$b\""]).unwrap_err(),
+            message
+        );
+        assert!(parse(&["limit=5/1s", "key=it's \"so\""]).is_ok());
+    }
+
+    #[test]
+    fn other_words_are_told_what_would_be_right() {
+        for (words, message) in [
+            (
+                &[][..],
+                "no limit: expected at least one \"limit=hits/window\"",
+            ),
+            (
+                &["api"],
+                "no limit: expected at least one \"limit=hits/window\"",
+            ),
+            (
+                &["limit=5/1s", "name=a", "name=b"],
+                "parameter \"name=b\" is duplicate: expected it once",
+            ),
+            (
+                &["limit=5/1s", "limit=5/1m", "name=a"],
+                "the name \"a\" is for one limit, and there are 2: expected rules of their own",
+            ),
+            (
+                &["limit=5/1s", "window=moving"],
+                "parameter \"window=moving\" is not in this build: expected sliding or fixed",
+            ),
+            (
+                &["limit=5/1s", "window=Fixed"],
+                "invalid parameter \"window=Fixed\": expected sliding or fixed",
+            ),
+            (
+                &["limit=5/1s", "name=a$b"],
+                "invalid parameter \"name=a$b\": expected printable ASCII characters but for \
+                 \"\\\"\", \"\\\" and \"$\"",
+            ),
+            (
+                &["limit=5/1s", "cost=1", "charge=2"],
+                "parameter \"charge=2\" takes the place of \"cost=\": expected one of the two",
+            ),
+        ] {
+            assert_eq!(parse(words).unwrap_err(), message);
+        }
+        let message = format!("invalid parameter \"hits=5\": {EXPECTED}");
+        assert_eq!(parse(&["hits=5"]).unwrap_err(), message);
+    }
+}

@@ -1,0 +1,173 @@
+//! Finds rules of different limits that share a counter, so that hits of one count for the other:
+//! what a `ratelimit_key` and a window are the same for is often not meant so.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use super::limit::{Quota, QuotaHits};
+use super::window::WindowSize;
+
+/// The rules of a configuration where they apply, each with the key that it counts by there.
+#[derive(Debug, Default)]
+pub struct Sharing<'a> {
+    /// By the number of a rule in the order of the configuration, and by the key.
+    uses: BTreeMap<(usize, &'a [u8]), Use<'a>>,
+}
+
+/// What a rule counts in.
+#[derive(Debug)]
+struct Use<'a> {
+    namespace: &'a str,
+    limits: &'a [WindowLimits],
+}
+
+/// The hits of all limits that a rule has with one window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowLimits {
+    size: WindowSize,
+    /// As they are written, or in the shortest way; sorted.
+    hits: Vec<Box<[u8]>>,
+}
+
+/// Two rules that share a counter, and have different limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared<'a> {
+    /// The number of the rule that comes first.
+    pub first: usize,
+    /// The number of the other one.
+    pub second: usize,
+    /// The key, as it is written.
+    pub key: &'a [u8],
+    /// The window.
+    pub size: WindowSize,
+}
+
+impl WindowLimits {
+    /// The limits of a rule, by window.
+    pub fn of(quotas: &[Quota<'_>]) -> Vec<WindowLimits> {
+        let mut windows: BTreeMap<WindowSize, Vec<Box<[u8]>>> = BTreeMap::new();
+        for Quota { hits, size, .. } in quotas {
+            let hits = match hits {
+                QuotaHits::Constant(hits) => hits.to_string().into_bytes(),
+                QuotaHits::Variable(text) => text.to_vec(),
+            };
+            windows.entry(*size).or_default().push(hits.into());
+        }
+        let limits = windows.into_iter().map(|(size, mut hits)| {
+            hits.sort_unstable();
+            hits.dedup();
+            WindowLimits { size, hits }
+        });
+        limits.collect()
+    }
+}
+
+impl<'a> Sharing<'a> {
+    /// Notes that the rule of this number has `limits` in `namespace` for a `key`, as it is written.
+    /// Where a rule is inherited, it is the same rule.
+    pub fn add(
+        &mut self,
+        rule: usize,
+        key: &'a [u8],
+        namespace: &'a str,
+        limits: &'a [WindowLimits],
+    ) {
+        self.uses.insert((rule, key), Use { namespace, limits });
+    }
+
+    /// The pairs of rules that share a counter and differ: of each rule, with the first one that
+    /// does.
+    pub fn pairs(&self) -> Vec<Shared<'a>> {
+        let mut first_of = BTreeMap::new();
+        let mut pairs: Vec<Shared<'a>> = Vec::new();
+        for ((rule, key), Use { namespace, limits }) in &self.uses {
+            for WindowLimits { size, hits } in *limits {
+                let (first, others) = match first_of.entry((*namespace, *size, *key)) {
+                    Entry::Vacant(place) => {
+                        place.insert((*rule, hits));
+                        continue;
+                    }
+                    Entry::Occupied(place) => *place.get(),
+                };
+                let is_told = pairs
+                    .last()
+                    .is_some_and(|last| (last.first, last.second) == (first, *rule));
+                if hits != others && !is_told {
+                    pairs.push(Shared {
+                        first,
+                        second: *rule,
+                        key,
+                        size: *size,
+                    });
+                }
+            }
+        }
+        pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pairs among rules, each a number, a namespace, a key and limits.
+    fn pairs(rules: &[(usize, &str, &str, &str)]) -> Vec<(usize, usize, String, String)> {
+        let limits: Vec<_> = rules
+            .iter()
+            .map(|(.., limits)| {
+                let quotas = limits.split(' ').map(|text| Quota::parse(text.as_bytes()));
+                WindowLimits::of(&quotas.collect::<Result<Vec<_>, _>>().unwrap())
+            })
+            .collect();
+        let mut sharing = Sharing::default();
+        for ((rule, namespace, key, _), limits) in rules.iter().zip(&limits) {
+            sharing.add(*rule, key.as_bytes(), namespace, limits);
+        }
+        let pairs = sharing.pairs().into_iter();
+        pairs
+            .map(|it| {
+                let key = String::from_utf8_lossy(it.key).into();
+                (it.first, it.second, key, it.size.to_string())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn different_limits_of_one_counter_are_found() {
+        let all = [
+            (2, "default", "$remote_addr", "10/1m"),
+            (1, "default", "$remote_addr", "5/60s"),
+            (3, "default", "$remote_addr", "5/1m"),
+            (4, "default", "$remote_addr", "5/1s 7/1m 9/1m"),
+            (5, "default", "$remote_addr", "$plan/1m"),
+        ];
+        let pair = |second| (1, second, "$remote_addr".into(), "1m".into());
+        assert_eq!(pairs(&all), [pair(2), pair(4), pair(5)]);
+    }
+
+    #[test]
+    fn a_pair_is_told_once() {
+        let all = [
+            (1, "default", "k", "5/1s 5/1m"),
+            (2, "default", "k", "6/1s 6/1m"),
+            (2, "default", "k", "6/1s 6/1m"),
+        ];
+        assert_eq!(pairs(&all), [(1, 2, "k".into(), "1s".into())]);
+    }
+
+    #[test]
+    fn equal_limits_and_other_counters_are_not() {
+        for other in [
+            (2, "default", "k", "5.0/1m"),
+            (2, "api", "k", "6/1m"),
+            (2, "default", "j", "6/1m"),
+            (2, "default", "k", "6/1h"),
+            // One rule, inherited by levels with different keys.
+            (1, "default", "j", "5/1m"),
+        ] {
+            assert_eq!(pairs(&[(1, "default", "k", "5/1m"), other]), []);
+        }
+        let plan = "$plan/1m";
+        assert_eq!(pairs(&[(1, "a", "k", plan), (2, "a", "k", plan)]), []);
+    }
+}
