@@ -610,7 +610,7 @@ qr/\[error\] .*ratelimit: .*"default-366d".*"1e3".*does not apply/
 --- request
 GET /t
 --- error_log eval
-qr/\[error\] .*ratelimit: .*"1\\n\[emerg\] 2"/
+qr/\[error\] .*ratelimit: .*"1\\x0a\[emerg\] 2"/
 --- no_error_log eval
 qr/^\[emerg\]/
 

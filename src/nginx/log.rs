@@ -1,16 +1,22 @@
-//! nginx's error log.
+//! nginx's error log. No line of ours can be forged: whatever a message quotes, be it of a client or
+//! of a store, what is not printable in it is escaped here.
 
-use core::fmt::Display;
+use core::fmt::{self, Display, Write as _};
 
 use nginx_sys::{
     NGX_LOG_DEBUG_HTTP, ngx_conf_log_error, ngx_conf_t, ngx_log_error_core, ngx_log_t, ngx_uint_t,
 };
+
+use crate::policy::printable::Printable;
 
 /// A level of nginx's log: `NGX_LOG_EMERG` to `NGX_LOG_INFO`.
 pub(super) type Level = u32;
 
 /// The level of lines that no log takes.
 pub(super) const OFF: Level = Level::MAX;
+
+/// What has room in a line of nginx's, before which it writes more.
+const MAX_LINE: usize = 2048;
 
 /// Writes a line to `log` if it takes lines of this level.
 pub(super) fn error(level: Level, log: *mut ngx_log_t, message: impl Display) {
@@ -32,7 +38,12 @@ pub(super) fn debug<M: Display>(log: *mut ngx_log_t, message: impl FnOnce() -> M
 
 #[cold]
 fn write(level: Level, log: *mut ngx_log_t, message: impl Display) {
-    let message = message.to_string();
+    let mut line = Line {
+        bytes: [0; MAX_LINE],
+        len: 0,
+    };
+    // It fails where the line is full: nginx cuts lines, too.
+    let _ = write!(line, "{message}");
     // SAFETY: the format takes a length and so many bytes, and those are what it is given.
     unsafe {
         ngx_log_error_core(
@@ -40,13 +51,47 @@ fn write(level: Level, log: *mut ngx_log_t, message: impl Display) {
             log,
             0,
             c"%*s".as_ptr(),
-            message.len(),
-            message.as_ptr(),
+            line.len,
+            line.bytes.as_ptr(),
         );
     }
 }
 
-/// Writes a line that ends with the file and line of the directive being read.
+/// A message, as it is written to the log. It takes no memory that could be lacking.
+struct Line {
+    bytes: [u8; MAX_LINE],
+    len: usize,
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        write!(Ascii(self), "{}", Printable(text.as_bytes()))
+    }
+}
+
+/// The end of a line, for what was escaped.
+struct Ascii<'l>(&'l mut Line);
+
+impl fmt::Write for Ascii<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let Line { bytes, len } = self.0;
+        let room = bytes.get_mut(*len..).unwrap_or_default();
+        let fits = text.len().min(room.len());
+        let (text, rest) = text.as_bytes().split_at_checked(fits).unwrap_or_default();
+        if let Some(room) = room.get_mut(..fits) {
+            room.copy_from_slice(text);
+            *len = len.saturating_add(fits);
+        }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(fmt::Error)
+        }
+    }
+}
+
+/// Writes a line that ends with the file and line of the directive being read: words of the
+/// configuration, as they are.
 pub(super) fn conf_error(level: Level, cf: *mut ngx_conf_t, message: impl Display) {
     let message = message.to_string();
     // SAFETY: `cf` is nginx's while it reads a directive; the format is as above.

@@ -18,6 +18,8 @@ use std::borrow::Cow;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::policy::printable::Quoted;
+
 /// The longest key in bytes.
 pub const MAX_KEY_LEN: usize = 65_535;
 /// The longest key that is its own name.
@@ -68,14 +70,8 @@ pub struct Shown<'k>(pub &'k [u8]);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for &byte in self.0.iter().take(100) {
-            match byte {
-                b'"' | b'\\' => write!(f, "\\x{byte:02x}")?,
-                b' '..=b'~' => f.write_char(char::from(byte))?,
-                _ => write!(f, "\\x{byte:02x}")?,
-            }
-        }
-        Ok(())
+        let start = self.0.get(..100).unwrap_or(self.0);
+        Quoted(start).fmt(f)
     }
 }
 

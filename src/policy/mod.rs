@@ -7,6 +7,7 @@ pub mod key;
 pub mod limit;
 pub mod namespace;
 pub mod options;
+pub mod printable;
 pub mod query;
 pub mod rule;
 pub mod sharing;

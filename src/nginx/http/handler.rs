@@ -28,6 +28,7 @@ use crate::engine::{Attempt, charge_late, late_questions};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, Shown, counted_name, is_accounted, is_plain};
 use crate::policy::limit::Verdict;
+use crate::policy::printable::Quoted;
 use crate::table::{Key, Outcome};
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
@@ -276,7 +277,7 @@ fn variable_hits_of(
             let message = format_args!(
                 "ratelimit: the limit \"{name}\" is \"{}\", which is no plain decimal: it does not \
                  apply",
-                text.escape_ascii()
+                Quoted(text)
             );
             log::error(NGX_LOG_ERR, log_of(request), message);
             None
@@ -315,7 +316,7 @@ fn amount_or(
         Evaluated::Wrong(text) => {
             let message = format_args!(
                 "ratelimit: the {what} is \"{}\", which is no plain decimal: {otherwise} is counted",
-                text.escape_ascii()
+                Quoted(text)
             );
             log::error(NGX_LOG_ERR, log_of(request), message);
         }
