@@ -18,7 +18,7 @@ use std::borrow::Cow;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::policy::printable::Quoted;
+use super::printable::Quoted;
 
 /// The longest key in bytes.
 pub const MAX_KEY_LEN: usize = 65_535;

@@ -1,11 +1,11 @@
 //! The path of a synchronous request, from top to bottom: evaluate, ask the store, wait, go on; or
 //! decide without it, when it does not answer in time.
 //!
-//! nginx calls the handler of a request that waits whenever something happens to it, so that the
-//! handler finds out where the request is: what it is suspended for is kept with the request.
+//! While a request waits, nothing that nginx does about it runs its phases: its event handlers are
+//! ours. When it goes on, it runs them once, and finds what it was suspended for kept with it.
 
 use core::cell::Cell;
-use core::ptr::NonNull;
+use core::ptr::{NonNull, fn_addr_eq};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -13,9 +13,10 @@ use ngx::http::HttpModuleMainConf as _;
 use smallvec::smallvec;
 
 use nginx_sys::{
-    NGX_AGAIN, NGX_DECLINED, NGX_OK, ngx_handle_read_event, ngx_http_block_reading,
-    ngx_http_core_run_phases, ngx_http_request_t, ngx_http_run_posted_requests,
-    ngx_http_test_reading, ngx_int_t, ngx_pool_cleanup_add,
+    NGX_AGAIN, NGX_DECLINED, NGX_HTTP_CLIENT_CLOSED_REQUEST, NGX_OK, ngx_handle_read_event,
+    ngx_http_core_run_phases, ngx_http_event_handler_pt, ngx_http_finalize_request,
+    ngx_http_log_ctx_t, ngx_http_request_t, ngx_http_run_posted_requests, ngx_http_test_reading,
+    ngx_int_t, ngx_pool_cleanup_add, ngx_post_event, ngx_posted_events,
 };
 
 use super::super::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
@@ -64,7 +65,14 @@ pub(super) struct Suspension {
     silent: Option<Arc<str>>,
     /// The requests that wait: the one that asks, and others of the same main request that reached
     /// rules meanwhile.
-    waiting: Few<*mut ngx_http_request_t>,
+    waiting: Few<Waiting>,
+}
+
+/// A request that waits.
+struct Waiting {
+    request: *mut ngx_http_request_t,
+    /// What it does otherwise when there is something to read; `None`: it still does.
+    read_event_handler: Option<ngx_http_event_handler_pt>,
 }
 
 /// Decides on a request some rules of which a store decides, or has it wait for that.
@@ -77,7 +85,10 @@ pub(super) fn decide(
 ) -> Result<ngx_int_t, EvaluationError> {
     let suspensions = slot_of(request).ok_or(EvaluationError)?;
     if let Some(suspension) = suspensions.suspension() {
-        return resume_or_wait(request, suspension);
+        return match suspension.is_waiting {
+            true => suspension.wait(request),
+            false => suspension.finish(request),
+        };
     }
     let Evaluation {
         room,
@@ -102,7 +113,7 @@ pub(super) fn decide(
         is_waiting: true,
         has_failed: false,
         silent: None,
-        waiting: smallvec![request],
+        waiting: Few::new(),
         parts,
     };
     if suspension.parts.is_empty() || suspension.recall() {
@@ -208,44 +219,46 @@ fn suspend(
     suspension.id = id;
     if !suspension.ask() {
         suspension.fail();
-        suspension.waiting.clear();
         with_suspensions(|all| all.remove(id));
         return suspension.finish(request);
     }
     let timeout = suspension.deadline.saturating_sub(now_millis());
     // SAFETY: as above; a request has a connection, which outlives it.
     unsafe { Deadline::set(place, (*request).connection, timeout) };
-    wait(request)
-}
-
-/// Has nginx notice if the client goes while a request waits.
-fn wait(request: *mut ngx_http_request_t) -> Result<ngx_int_t, EvaluationError> {
-    // SAFETY: nginx passes a request that has not ended, with its connection.
-    unsafe {
-        if ngx_handle_read_event((*(*request).connection).read, 0) != NGX_OK as ngx_int_t {
-            return Err(EvaluationError);
-        }
-        (*request).read_event_handler = Some(ngx_http_test_reading);
-    }
-    Ok(AGAIN)
-}
-
-/// A request that was suspended, or another one of the same main request, is called again.
-fn resume_or_wait(
-    request: *mut ngx_http_request_t,
-    suspension: &mut Suspension,
-) -> Result<ngx_int_t, EvaluationError> {
-    if !suspension.is_waiting {
-        return suspension.finish(request);
-    }
-    if !suspension.waiting.contains(&request) {
-        suspension.waiting.push(request);
-        return wait(request);
-    }
-    Ok(AGAIN)
+    suspension.wait(request)
 }
 
 impl Suspension {
+    /// Has a request wait: the one that asks, or another one of the same main request.
+    fn wait(&mut self, request: *mut ngx_http_request_t) -> Result<ngx_int_t, EvaluationError> {
+        let is_new = !self.waiting.iter().any(|it| it.request == request);
+        // SAFETY: nginx passes a request that has not ended, with its connection.
+        unsafe {
+            let read = (*(*request).connection).read;
+            // As limit_req does: what has come already is not told of again.
+            if (*read).ready() != 0 {
+                ngx_post_event(read, &raw mut ngx_posted_events);
+            } else if ngx_handle_read_event(read, 0) != NGX_OK as ngx_int_t {
+                return Err(EvaluationError);
+            }
+            let mut read_event_handler = None;
+            // A body that is thrown away has to be read; if the client goes, that notices it, too.
+            if (*request).discard_body() == 0 {
+                let handler = Some(ngx_http_test_reading as _);
+                read_event_handler = Some((*request).read_event_handler);
+                (*request).read_event_handler = handler;
+            }
+            (*request).write_event_handler = Some(WHILE_WAITING);
+            if is_new {
+                self.waiting.push(Waiting {
+                    request,
+                    read_event_handler,
+                });
+            }
+        }
+        Ok(AGAIN)
+    }
+
     /// Asks the store about the present part. Returns whether there is one to answer.
     fn ask(&self) -> bool {
         let Some(part) = self.parts.get(self.part) else {
@@ -329,8 +342,6 @@ impl Suspension {
         let Some(room) = self.room.take() else {
             return Ok(DECLINED);
         };
-        // SAFETY: nginx passes a request that has not ended.
-        unsafe { (*request).read_event_handler = Some(ngx_http_block_reading) };
         let mut attempt = Attempt::new(room, self.settings.count_rejected);
         let (outcome, room, response) = if self.has_failed {
             self.give_back();
@@ -452,15 +463,55 @@ fn wake(id: u64) {
             (!waiting.is_empty()).then(|| waiting.remove(0))
         });
         // The last one may have ended the main request, and all others with it.
-        let Some(request) = next else {
+        let Some(waiting) = next else {
             return with_suspensions(|all| all.remove(id));
         };
-        // SAFETY: a request that has not ended, else `forget` had been called; its connection lives
-        // longer than it.
+        // SAFETY: a request that has not ended, else `forget` had been called.
+        unsafe { waiting.resume() };
+    }
+}
+
+impl Waiting {
+    /// Has the request run its phases, once: nginx does so only of requests that do not wait.
+    ///
+    /// # Safety
+    ///
+    /// The request has not ended. It may have when this returns, and its main request with it.
+    unsafe fn resume(self) {
+        let request = self.request;
+        // SAFETY: as the caller says; the connection lives longer than the request. So does its log,
+        // which has a context that says about which request the lines are.
         unsafe {
+            let does_wait = (*request)
+                .write_event_handler
+                .is_some_and(|handler| fn_addr_eq(handler, WHILE_WAITING));
+            if !does_wait {
+                // nginx took it elsewhere, such as to a `post_action`, since its client went.
+                return;
+            }
+            if let Some(handler) = self.read_event_handler {
+                (*request).read_event_handler = handler;
+            }
+            (*request).write_event_handler = Some(ngx_http_core_run_phases);
             let connection = (*request).connection;
+            let context = (*(*connection).log).data.cast::<ngx_http_log_ctx_t>();
+            (*context).current_request = request;
             ngx_http_core_run_phases(request);
             ngx_http_run_posted_requests(connection);
+        }
+    }
+}
+
+/// What nginx calls where a request that waits could write: because its connection can, or because it
+/// is its turn among the subrequests of a response.
+static WHILE_WAITING: unsafe extern "C" fn(*mut ngx_http_request_t) = while_waiting;
+
+unsafe extern "C" fn while_waiting(request: *mut ngx_http_request_t) {
+    // SAFETY: nginx passes a request that has not ended, with its connection. It may free it then, with
+    // what it was suspended for, to which nobody refers now.
+    unsafe {
+        if (*(*request).connection).error() != 0 {
+            ngx_http_finalize_request(request, NGX_HTTP_CLIENT_CLOSED_REQUEST as ngx_int_t);
         }
     }
 }
