@@ -3,22 +3,23 @@
 use core::ptr;
 
 use nginx_sys::{
-    NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_OK, ngx_chain_t, ngx_create_temp_buf,
-    ngx_http_discard_request_body, ngx_http_finalize_request, ngx_http_output_filter,
-    ngx_http_request_t, ngx_http_send_header, ngx_int_t, ngx_str_t,
+    NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, NGX_OK, ngx_chain_t,
+    ngx_create_temp_buf, ngx_http_discard_request_body, ngx_http_output_filter, ngx_http_request_t,
+    ngx_http_send_header, ngx_int_t, ngx_str_t,
 };
 
 use super::headers::put;
 use super::is_main;
 
 /// Sends a response without a body to a main request, to the response of which nobody has added
-/// anything but headers yet. Returns what the phase handler is to return.
+/// anything but headers yet. Returns what the phase handler is to return: nginx then finalizes the
+/// request, which may free it, when nothing of ours refers to it any more.
 pub(super) fn without_body(
     request: *mut ngx_http_request_t,
     status: ngx_int_t,
     content_type: Option<ngx_str_t>,
 ) -> ngx_int_t {
-    // SAFETY: nginx passes a request that has not ended. It may be freed by the last call.
+    // SAFETY: nginx passes a request that has not ended.
     unsafe {
         let discarded = ngx_http_discard_request_body(request);
         if discarded != NGX_OK as ngx_int_t {
@@ -32,9 +33,14 @@ pub(super) fn without_body(
             out.content_type_len = content_type.len;
         }
         (*request).set_header_only(1);
-        ngx_http_finalize_request(request, ngx_http_send_header(request));
+        let sent = ngx_http_send_header(request);
+        if sent == NGX_ERROR as ngx_int_t || sent > NGX_OK as ngx_int_t {
+            return sent;
+        }
     }
-    NGX_DONE as ngx_int_t
+    // NGX_OK and NGX_AGAIN would mean something else of a phase handler. Of what could not be sent yet
+    // nginx knows.
+    NGX_HTTP_OK as ngx_int_t
 }
 
 /// Sends a response with `body`, which is true at this moment only. Returns what the content handler
@@ -80,7 +86,9 @@ pub(super) fn with_body(
             (*request).set_header_only(1);
         }
         let sent = ngx_http_send_header(request);
-        if sent != NGX_OK as ngx_int_t || (*request).header_only() != 0 {
+        // With NGX_AGAIN the socket is full; the body waits behind the header.
+        let has_failed = sent == NGX_ERROR as ngx_int_t || sent > NGX_OK as ngx_int_t;
+        if has_failed || (*request).header_only() != 0 {
             return sent;
         }
         let mut chain = ngx_chain_t {
