@@ -184,7 +184,7 @@ unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
         // SAFETY: nginx passes its configuration in the making, with a log.
         let (conf, log) = unsafe { (Module::main_conf(&*cf), (*cf).log) };
         match conf {
-            // Without rules, requests need not pass us.
+            // Without rules, requests need not pass us. Handlers are the configuration's own.
             Some(conf) if conf.has_rules() => {
                 conf.warn_of_sharing(log);
                 handler::install(cf, conf)
@@ -194,14 +194,11 @@ unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     })
 }
 
-unsafe extern "C" fn filter_postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
-    guard(NGX_ERROR as ngx_int_t, || {
-        // SAFETY: as above.
-        if Module::main_conf(unsafe { &*cf }).is_some_and(MainConf::has_rules) {
-            headers::install();
-        }
-        NGX_OK as ngx_int_t
-    })
+/// Always installs the filter: the chain of filters is one for all configurations, and stays that of
+/// the last one that was read, even if nginx then goes on with the one before.
+unsafe extern "C" fn filter_postconfiguration(_cf: *mut ngx_conf_t) -> ngx_int_t {
+    headers::install();
+    NGX_OK as ngx_int_t
 }
 
 /// When the configuration is complete and its zones are mapped; in the master, and with `-t`.
