@@ -15,6 +15,11 @@
 //! position, or with one that the store cannot follow up, is given the present one, and then reads
 //! everything that matters with [`Strategy::get_counters`]: what is changed meanwhile comes after
 //! that position.
+//!
+//! # Saturation
+//!
+//! Whoever sends requests may choose their costs, so that no sum may overflow: it would fail for all
+//! whose hits travel with it. A total saturates at [`MAX_TOTAL`], up and down.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -25,6 +30,12 @@ use super::error::StoreError;
 use super::options::StoreOptions;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
+
+/// The most that a total is, up and down, in thousandths: 2^53 - 1. Up to it, doubles, which are the
+/// numbers of Lua, tell all whole numbers apart; and it is so far from 2^63 that no batch makes an
+/// `i64` or a `bigint` overflow. It is more than [`Hits::MAX`], as which a larger total is told: so
+/// what little is above that can be taken back exactly.
+pub const MAX_TOTAL: i64 = (1 << 53) - 1;
 
 /// A node: 128 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -282,6 +293,16 @@ pub trait Strategy: Sized {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn totals_saturate_where_the_scripts_and_the_statements_say() {
+        for source in [
+            include_str!("redis/changes.lua"),
+            include_str!("postgres/count.sql"),
+        ] {
+            assert!(source.contains(&MAX_TOTAL.to_string()));
+        }
+    }
 
     #[test]
     fn the_shard_of_a_key_never_changes() {

@@ -93,6 +93,30 @@ pub(in crate::store) async fn diffs_may_be_negative<F: Fixture>(fixture: &F) {
     assert_eq!(thousandths, [-1, 1_250]);
 }
 
+pub(in crate::store) async fn totals_saturate<F: Fixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    let max = Hits::MAX.thousandths();
+    for sign in [1, -1] {
+        // More than 2^63 in all.
+        for _ in 0..9 {
+            let mut diffs = vec![thousandths(b"a", sign * max); 8000];
+            diffs.push(hits("b", sign));
+            one.push(diffs).await;
+        }
+        // In the same epoch.
+        let all = two.read_all(&[(MINUTE, 7)]).await;
+        let saturated = sign * Hits::MAX.whole();
+        assert_eq!(totals(&all), pairs(&[("a", saturated), ("b", 9 * sign)]));
+        // The way back is as long as that from zero to there.
+        let back = usize::try_from(MAX_TOTAL / max).unwrap();
+        one.push(vec![thousandths(b"a", -sign * max); back]).await;
+        let left = sign * (MAX_TOTAL % max);
+        assert_eq!(one.total(b"a").await.thousandths(), left);
+        one.push(vec![thousandths(b"a", -left), hits("b", -9 * sign)])
+            .await;
+    }
+}
+
 pub(in crate::store) async fn any_bytes_are_a_key<F: Fixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     let mut keys: Vec<Vec<u8>> = vec![

@@ -18,7 +18,7 @@ pub(super) use self::counters::*;
 pub(super) use self::decisions::*;
 pub(super) use self::epochs::*;
 use super::strategy::{
-    Batch, Changes, Count, Diff, Epoch, NodeId, Position, Pushed, Shard, Strategy,
+    Batch, Changes, Count, Diff, Epoch, MAX_TOTAL, NodeId, Position, Pushed, Shard, Strategy,
 };
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
@@ -63,6 +63,7 @@ macro_rules! conformance_tests {
             counters_are_read_of_the_windows_asked_for,
             decimals_and_large_totals_are_exact,
             diffs_may_be_negative,
+            totals_saturate,
             any_bytes_are_a_key,
             ended_windows_go_away_and_the_epoch_stays,
             namespaces_shards_sizes_and_windows_do_not_mix,

@@ -16,7 +16,9 @@ counted AS (
         AS diff (size, number, key, thousandths, life)
     ORDER BY diff.size, diff.number, diff.key
     ON CONFLICT (epoch, window_size, window_number, sha256(key)) DO UPDATE
-    SET thousandths = counter.thousandths + excluded.thousandths,
+    -- Counts saturate, as strategy.rs says.
+    SET thousandths = greatest(-9007199254740991,
+            least(counter.thousandths + excluded.thousandths, 9007199254740991)),
         -- The same to about a second stays the same, since it is indexed.
         expires_at = CASE
             WHEN excluded.expires_at > counter.expires_at + interval '1 second'

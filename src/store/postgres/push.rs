@@ -9,7 +9,7 @@ use super::connection::{Connection, Fault, Prepared};
 use super::{epoch, name, signed};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::strategy::{Batch, Changes, Count, Diff, Position, Pushed, Shard};
+use crate::store::strategy::{Batch, Changes, Count, Diff, MAX_TOTAL, Position, Pushed, Shard};
 
 /// For how long a node is remembered at least: as `ask.sql` has it.
 const NODE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -156,7 +156,7 @@ impl Columns<'_> {
             columns.sizes.push(size.millis().cast_signed());
             columns.windows.push(window.cast_signed());
             columns.keys.push(key);
-            columns.thousandths.push(sum);
+            columns.thousandths.push(sum.clamp(-MAX_TOTAL, MAX_TOTAL));
             columns.lives.push(millis(life));
         }
         columns

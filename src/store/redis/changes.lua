@@ -16,6 +16,9 @@
 local KEPT, OVERHEAD = 16777216, 100
 -- For how long an unused shard is kept, and for how long it outlives its counts: milliseconds.
 local LIFE, MARGIN = 3600000, 60000
+-- The most that a count is, up and down, in thousandths: it saturates, as strategy.rs says. Whole
+-- numbers up to this are exact.
+local MOST = 9007199254740991
 
 local function sequence(id)
   return tonumber(string.match(id, '^%d+'))

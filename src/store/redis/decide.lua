@@ -30,8 +30,6 @@ local node, proposed, tag, questions, at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5
 local CLOCKS = 60000
 -- How many bytes are added to the stream until things are done that need not be done each time.
 local SELDOM = 65536
--- Whole numbers below this are exact.
-local EXACT = 9007199254740992
 -- Whole numbers below this are formatted the quick way, wherever the server runs.
 local SMALL = 2147483648
 
@@ -188,16 +186,10 @@ local function apply(shard, last)
   call('HSET', shard.key, 'position', last)
   for j = shard.first, shard.last do
     local place = places[j]
-    local sets, adds = place.sets, place.adds
+    local sets = place.sets
     if sets then
       local counts, left = shard.base .. place.name, place.left + place.size + CLOCKS
-      local known = #sets / 2
-      if known > 0 then
-        known = known - call('HSET', counts, unpack(sets))
-      end
-      for i = 1, adds and #adds or 0, 2 do
-        call('HINCRBY', counts, adds[i], adds[i + 1])
-      end
+      local known = #sets / 2 - call('HSET', counts, unpack(sets))
       if seldom or known == 0 then
         -- The hash may be new, or may have become a list when the server was restarted.
         use_table(counts)
@@ -218,30 +210,27 @@ for _, shard in ipairs(shards) do
   for j = shard.first, shard.last do
     local place = places[j]
     local current, charged, offset = place.current, place.charged, place.offset
-    local keys, sets, adds, changed, set = room(#current), room(2 * #current), nil, 0, 0
+    local keys, sets, changed, set = room(#current), room(2 * #current), 0, 0
     for i = 1, #current do
       local charge = charged[i]
       if charge and charge ~= 0 then
         local key, total = ARGV[offset + i], current[i]
         changed = changed + 1
         keys[changed] = key
-        if total < EXACT and total > -EXACT then
-          if total < SMALL and total > -SMALL then
-            total = format('%d', total)
-          end
-          sets[set + 1], sets[set + 2] = key, total
-          set = set + 2
-        else
-          adds = adds or {}
-          adds[#adds + 1] = key
-          adds[#adds + 1] = format('%.0f', charge)
+        if total < SMALL and total > -SMALL then
+          total = format('%d', total)
+        elseif total > MOST then
+          total = MOST
+        elseif total < -MOST then
+          total = -MOST
         end
+        sets[set + 1], sets[set + 2] = key, total
+        set = set + 2
       end
     end
     if changed > 0 then
-      -- Keys and their new counts, as HSET is given them; and where sums are not exact, keys and
-      -- charges, which the server adds.
-      place.sets, place.adds = sets, adds
+      -- Keys and their new counts, as HSET is given them.
+      place.sets = sets
       changes[#changes + 1] = place.name
       changes[#changes + 1] = keys
       count = count + changed

@@ -38,7 +38,10 @@ local function apply()
     for i = 1, diffs do
       local key = at + 1 + 2 * i
       keys[i] = ARGV[key]
-      redis.call('HINCRBY', counts, ARGV[key], ARGV[key + 1])
+      local total = redis.call('HINCRBY', counts, ARGV[key], ARGV[key + 1])
+      if total > MOST or total < -MOST then
+        redis.call('HSET', counts, ARGV[key], total > 0 and MOST or -MOST)
+      end
     end
     redis.call('HDEL', counts, '')
     extend(counts, left)

@@ -40,6 +40,7 @@ macro_rules! decision_tests {
             less_than_zero_gives_back,
             a_counter_may_have_several_limits,
             decisions_on_decimals_and_large_counts_are_exact,
+            a_count_that_saturates_harms_no_other,
             any_bytes_may_be_asked_about,
             a_shard_without_an_epoch_gets_the_proposed_one,
             what_is_charged_is_a_change_for_others,

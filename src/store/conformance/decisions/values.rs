@@ -31,6 +31,39 @@ pub(in crate::store) async fn decisions_on_decimals_and_large_counts_are_exact<
     }
 }
 
+pub(in crate::store) async fn a_count_that_saturates_harms_no_other<F: Fixture<Store: Decider>>(
+    fixture: &F,
+) {
+    let mut node = Asking::new(fixture.connect());
+    let max = Hits::MAX.thousandths();
+    // As `ratelimit_count_rejected` has it, at a cost that the client chose.
+    let hostile = Question {
+        counts_rejected: true,
+        counters: smallvec![counter("a", LONGEST, max)],
+        limits: smallvec![limit(0, Sliding, 1000, max)],
+    };
+    let mut node_that_pushes = Node::join(fixture.connect(), shard("api")).await;
+    for round in 1..=9 {
+        // More than 2^63 in all.
+        let mut questions = vec![hostile.clone(); 8000];
+        questions.push(question("b", Sliding, 100));
+        let answers = node.ask(&questions).await.answers;
+        let (last, others) = answers.split_last().unwrap();
+        assert!(others.iter().all(|it| it.admitted[..] == [false]));
+        assert!(others.iter().all(|it| current(&it.counts[0]) == max));
+        assert_eq!(
+            (last.admitted[..] == [true], current(&last.counts[0])),
+            (true, round * 1000)
+        );
+    }
+    assert_eq!(node.total(b"a").await, max);
+    // Nobody is admitted by it.
+    let cheap = question("a", Sliding, Hits::MAX.whole());
+    assert_eq!(node.ask_one(&cheap).await, (vec![false], vec![max]));
+    // It is the epoch of before, in which others push.
+    node_that_pushes.push(vec![hits("c", 1)]).await;
+}
+
 pub(in crate::store) async fn any_bytes_may_be_asked_about<F: Fixture<Store: Decider>>(
     fixture: &F,
 ) {
