@@ -151,6 +151,29 @@ subtest 'more is asked at once than there is room for' => sub {
     stop();
 };
 
+subtest 'a probe that is lost is followed by another' => sub {
+    $redis->start;
+    my %conf = conf(namespace => 'timeout 300ms;');
+    $conf{rules}{hit} = many_limits(20);
+    $a->start(%conf, zone => '8m', workers => 2);
+    $a->wait_for('an answer', sub { $a->status(hit => 'k') eq 'PASSED' });
+    my $asker = asker($a);
+    my ($other) = grep { $_ != $asker } $a->workers;
+
+    # Who asks says nothing. What the other one asks has no room any more, and nor has its probe: it is
+    # killed before that is sent.
+    kill STOP => $asker;
+    my @clients = map { $a->connection } 1 .. 200;
+    syswrite $clients[$_], "GET /hit/$_" . 'x' x 190 . " HTTP/1.0\r\n\r\n" for 0 .. $#clients;
+    $a->wait_for('a timeout', sub { $a->status(hit => 'k') eq 'ERROR' });
+    kill KILL => $other;
+    $a->wait_for('its end', sub { $a->settled($other) });
+    kill CONT => $asker;
+    $a->wait_for('the store', sub { $a->status(hit => 'k') eq 'PASSED' });
+    pass('the store decides again');
+    stop(qr/exited on signal 9/);
+};
+
 subtest 'who is over a limit is refused without asking' => sub {
     $redis->start;
     $a->start(conf(limit => 5));
@@ -181,6 +204,12 @@ subtest 'HTTP/2' => sub {
 };
 
 done_testing();
+
+# A rule with so many limits, none of which is reached.
+sub many_limits {
+    my ($count) = @_;
+    return join ' ', 'api window=fixed', map { 'limit=1000000/' . (367 - $_) . 'd' } 1 .. $count;
+}
 
 # The worker of a node that asks the store for all, as the kernel knows: it holds the lock.
 sub asker {

@@ -407,3 +407,22 @@ fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
         });
     }
 }
+
+#[test]
+fn of_those_that_find_a_breaker_half_open_one_is_told_unless_it_is_closed() {
+    explore(3, || {
+        let [word] = leak(1) else { panic!() };
+        let breaker = Breaker::over(word);
+        breaker.open(MonotonicMillis(1));
+        let now = MonotonicMillis(Breaker::PAUSE + 2);
+        let closes = thread::spawn(move || breaker.close());
+        let look = move || breaker.look(now);
+        let others = [(); 2].map(|()| thread::spawn(look));
+        let found = others.map(|it| it.join().unwrap());
+        let is_told = |it: &&Circuit| **it == Circuit::HalfOpen;
+        assert!(found.iter().filter(is_told).count() <= 1);
+        closes.join().unwrap();
+        // Whoever was told, and made nothing of it: it is closed.
+        assert_eq!(breaker.look(now), Circuit::Closed);
+    });
+}

@@ -11,11 +11,12 @@
 //! - [`names`], [`changes`], [`division`], [`sync_state`]: what only synced counters and their sync need
 //! - [`counting`], [`columns`]: counting; windows, and what turning one takes
 //! - [`directory`], [`stats`]: the names of namespaces; counts of events
-//! - [`ring`], [`wakeup`]: no part of the table, but in shared memory too: how processes tell each
-//!   other things, and when they are to be woken for it
+//! - [`ring`], [`wakeup`], [`breaker`]: no part of the table, but in shared memory too: how processes
+//!   tell each other things, when they are to be woken for it, and when nobody answers
 //! - this file: what users see
 
 mod atomic;
+mod breaker;
 mod changes;
 mod claim;
 mod columns;
@@ -59,6 +60,7 @@ use word::{Salt, Stamp};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, WindowSize, WindowType};
 
+pub use breaker::{Breaker, Circuit};
 pub use changes::{Change, CounterRef, WindowChange};
 pub use division::{HasKey, Part};
 pub use identity::Identity;

@@ -120,7 +120,7 @@ pub(super) fn decide(
         return suspension.finish(request);
     }
     let mut parts = suspension.parts.iter();
-    if let Some(down) = parts.position(|part| sync::is_down(part.decider)) {
+    if let Some(down) = parts.position(|part| !sync::may_ask(part.decider)) {
         suspension.fail_at(down);
         return suspension.finish(request);
     }
@@ -308,7 +308,7 @@ impl Suspension {
             self.is_waiting = false;
             return true;
         }
-        if sync::is_down(self.decider()) || !self.ask() {
+        if !sync::may_ask(self.decider()) || !self.ask() {
             self.fail();
         }
         !self.is_waiting
@@ -433,7 +433,7 @@ impl Suspension {
 /// Hits that are known only with the response, of limits that a store counts for: they are sent, and
 /// nobody waits. Returns whether there is somebody to take them.
 pub(super) fn charge(decider: usize, question: &Question) -> bool {
-    !sync::is_down(decider) && sync::ask(decider, None, 0, question)
+    sync::may_ask(decider) && sync::ask(decider, None, 0, question)
 }
 
 /// Has requests go on that a store has decided about, or failed to.
@@ -521,7 +521,7 @@ pub(super) fn time_out(id: u64) {
     if let Some(mut suspension) = with_suspensions(|all| all.get(id)) {
         // SAFETY: as above.
         let suspension = unsafe { suspension.as_mut() };
-        sync::set_down(suspension.decider());
+        sync::note_timeout(suspension.decider());
         suspension.fail();
         wake(id);
     }

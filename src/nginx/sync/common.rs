@@ -2,14 +2,14 @@
 //! questions and answers, in memory that the master maps before it starts them, and a lock.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::AtomicU64;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
 
 use super::wake::{Waker, opened};
 use crate::store::message::messages;
-use crate::table::{CACHE_LINE, Ring, Wakeup};
+use crate::table::{Breaker, CACHE_LINE, Ring, Wakeup};
 
 /// Made before the workers, and used by them alike.
 #[derive(Debug)]
@@ -32,7 +32,8 @@ unsafe impl Sync for Common {}
 /// What is known of a decider.
 #[derive(Clone, Copy)]
 pub(super) struct State<'c> {
-    is_down: &'c AtomicU64,
+    /// Whether it is asked.
+    pub(super) breaker: Breaker<'c>,
     /// When the bell is to be rung for who asks it.
     pub(super) wakeup: Wakeup<'c>,
 }
@@ -46,7 +47,7 @@ pub(super) struct Line<'c> {
     pub(super) waker: &'c Waker,
 }
 
-/// Words of a decider's state: whether it is down, which all look at, and when it is woken, which
+/// Words of a decider's state: whether it is asked, which all look at, and when it is woken, which
 /// changes all the time.
 const STATE: usize = 2 * CACHE_LINE;
 /// Words of what is asked, and as many of what is answered: 256 KB each, for some thousand requests.
@@ -101,7 +102,7 @@ impl Common {
         let words = self.words().get(start..)?;
         let (first, second) = words.split_at_checked(CACHE_LINE)?;
         let state = State {
-            is_down: first.first()?,
+            breaker: Breaker::over(first.first()?),
             wakeup: Wakeup::over(second.first()?, second.get(1)?),
         };
         (decider < self.deciders).then_some(state)
@@ -153,20 +154,6 @@ impl Drop for Common {
         unsafe {
             let bytes = self.memory.len().saturating_mul(size_of::<AtomicU64>());
             libc::munmap(self.memory.as_ptr().cast(), bytes);
-        }
-    }
-}
-
-impl State<'_> {
-    /// Whether the store did not answer in time, and has not since.
-    pub(super) fn is_down(self) -> bool {
-        self.is_down.load(Relaxed) != 0
-    }
-
-    pub(super) fn set_down(self, is_down: bool) {
-        // Many look at it at all times.
-        if self.is_down() != is_down {
-            self.is_down.store(is_down.into(), Relaxed);
         }
     }
 }

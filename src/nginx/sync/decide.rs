@@ -325,10 +325,9 @@ impl Clerk {
             return;
         };
         // Connects before anybody waits for it.
-        let probe = store.decide(node, proposal(), &self.probe);
-        state.set_down(probe.await.is_err());
-        if state.is_down() {
-            self.wait_for(&mut store, node, state).await;
+        match self.probe(&mut store, node).await {
+            true => state.breaker.close(),
+            false => self.wait_for(&mut store, node, state).await,
         }
         let mut pauses = Pauses::new();
         while let Some(asked) = self.next(mail, state, &mut pauses).await {
@@ -343,12 +342,12 @@ impl Clerk {
             pauses.pace.note(questions.len());
             match store.decide(node, proposal(), &questions).await {
                 Ok(decided) => {
-                    state.set_down(false);
+                    state.breaker.close();
                     let answers = decided.answers.into_iter().map(Some);
                     self.office.reply(&askers, answers);
                 }
                 Err(_) => {
-                    state.set_down(true);
+                    state.breaker.open(System.monotonic());
                     self.office.reply(&askers, core::iter::repeat(None));
                     self.wait_for(&mut store, node, state).await;
                 }
@@ -390,20 +389,25 @@ impl Clerk {
         }
     }
 
-    /// Waits until there are answers again: what is asked meanwhile finds that it is down.
+    /// Waits until there are answers again: what is to be asked meanwhile finds the circuit open.
     async fn wait_for(&self, store: &mut impl Decider, node: NodeId, state: State<'_>) {
         let last = PAUSES.last().copied().unwrap_or_default();
         for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
+            state.breaker.open(System.monotonic());
             if self.office.is_closed.get() {
                 return;
             }
             tokio::time::sleep(pause).await;
-            let probe = store.decide(node, proposal(), &self.probe);
-            if probe.await.is_ok() {
-                state.set_down(false);
-                return;
+            if self.probe(store, node).await {
+                return state.breaker.close();
             }
         }
+    }
+
+    /// Whether there are answers.
+    async fn probe(&self, store: &mut impl Decider, node: NodeId) -> bool {
+        let probe = store.decide(node, proposal(), &self.probe);
+        probe.await.is_ok()
     }
 }
 

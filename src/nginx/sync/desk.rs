@@ -8,6 +8,7 @@ use super::common::{CAPACITY, Common, Line, write_messages};
 use super::wake::Waker;
 use crate::store::decision::{Few, Question};
 use crate::store::message::{Reply, messages, reply, write_ask};
+use crate::table::{Circuit, MonotonicMillis};
 
 /// A worker's end.
 pub(super) struct Desk {
@@ -93,18 +94,33 @@ impl Desk {
         }
     }
 
-    /// Whether the store did not answer in time, and has not since.
-    pub(super) fn is_down(&self, decider: usize) -> bool {
-        self.common.state(decider).is_none_or(|it| it.is_down())
+    /// Whether a decider is to be asked at `now`. Has it probed with the next [`Desk::send`], if it is
+    /// time.
+    pub(super) fn may_ask(&self, decider: usize, now: MonotonicMillis) -> bool {
+        let state = self.common.state(decider);
+        match state.map_or(Circuit::Open, |it| it.breaker.look(now)) {
+            Circuit::Closed => true,
+            Circuit::Open => false,
+            Circuit::HalfOpen => {
+                self.probe(decider);
+                false
+            }
+        }
     }
 
-    /// Notes that the store did not answer in time.
-    pub(super) fn set_down(&self, decider: usize) {
-        if let Some(state) = self.common.state(decider) {
-            state.set_down(true);
-            // What comes of it tells whether it is so.
-            self.ask(decider, None, 0, &Question::nothing());
+    /// Notes that a decider did not answer in time. What comes of a probe, which is sent with the next
+    /// [`Desk::send`], tells whether it is so; should it be lost, another one follows.
+    pub(super) fn note_timeout(&self, decider: usize, now: MonotonicMillis) {
+        if let Some(state) = self.common.state(decider)
+            && state.breaker.open(now)
+        {
+            self.probe(decider);
         }
+    }
+
+    fn probe(&self, decider: usize) {
+        // It is short enough.
+        self.ask(decider, None, 0, &Question::nothing());
     }
 
     /// What was answered since the last look.

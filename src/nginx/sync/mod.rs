@@ -34,6 +34,7 @@ use super::log;
 use super::random::random_up_to;
 use crate::engine::{Report, SyncError};
 use crate::store::decision::Question;
+use crate::table::MonotonicMillis;
 pub(super) use common::Common;
 use decide::Asking;
 use desk::Desk;
@@ -215,16 +216,24 @@ pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Que
     .unwrap_or(false)
 }
 
-/// Whether a decider did not answer in time, and has not since.
-pub(super) fn is_down(decider: usize) -> bool {
-    with_desk(|_, desk| desk.is_down(decider)).unwrap_or(true)
+/// Whether a decider is to be asked: it answers, as far as is known.
+pub(super) fn may_ask(decider: usize) -> bool {
+    with_desk(|worker, desk| {
+        let may_ask = desk.may_ask(decider, monotonic_millis());
+        // It may be to be probed.
+        if !may_ask && desk.unsent() > 0 {
+            worker.post_end_of_turn();
+        }
+        may_ask
+    })
+    .unwrap_or(false)
 }
 
 /// Notes that a decider did not answer in time.
-pub(super) fn set_down(decider: usize) {
+pub(super) fn note_timeout(decider: usize) {
     with_desk(|worker, desk| {
         worker.post_end_of_turn();
-        desk.set_down(decider);
+        desk.note_timeout(decider, monotonic_millis());
     });
 }
 
@@ -394,8 +403,13 @@ fn tell(news: &News, store: &str, log: *mut ngx_log_t) {
 
 /// nginx's monotonic clock, as of this turn of the event loop.
 fn monotonic() -> Duration {
+    Duration::from_millis(monotonic_millis().0)
+}
+
+/// The same, as processes tell it to each other.
+fn monotonic_millis() -> MonotonicMillis {
     // SAFETY: nginx's own variable, in its own thread.
-    Duration::from_millis(unsafe { ngx_current_msec } as u64)
+    MonotonicMillis(unsafe { ngx_current_msec } as u64)
 }
 
 impl Job {
