@@ -132,14 +132,16 @@ subtest 'what is asked last, by all workers, is counted' => sub {
 
 subtest 'more is asked at once than there is room for' => sub {
     $redis->start;
-    $a->start(conf(namespace => 'timeout 5s;'), zone => '8m');
+    my %conf = conf(namespace => 'timeout 5s;');
+    $conf{rules}{hit} = many_limits(20);
+    $a->start(%conf, zone => '8m');
     my ($worker) = $a->workers;
     $a->wait_for('an answer', sub { $a->status(hit => 'k') eq 'PASSED' });
     for (1 .. 4) {
-        # Half a megabyte of keys, in one turn of the event loop.
+        # Half a megabyte of questions, in one turn of the event loop.
         my @clients = map { $a->connection } 1 .. 80;
         kill STOP => $worker;
-        syswrite $clients[$_], "GET /hit/$_" . 'x' x 7000 . " HTTP/1.0\r\n\r\n" for 0 .. $#clients;
+        syswrite $clients[$_], "GET /hit/$_" . 'x' x 190 . " HTTP/1.0\r\n\r\n" for 0 .. $#clients;
         kill CONT => $worker;
         my %got;
         for my $client (@clients) {
@@ -149,6 +151,34 @@ subtest 'more is asked at once than there is room for' => sub {
         is_deeply(\%got, {PASSED => 80}, 'Redis decided about all of it');
     }
     stop();
+};
+
+subtest 'long keys, many limits, and other clients' => sub {
+    $redis->start;
+    my %conf = conf(namespace => 'timeout 5s;');
+    $conf{rules}{many} = many_limits(20);
+    # More than a message can hold.
+    my $rules = join "\n", map { "ratelimit api name=p$_ limit=1/366d key=$_" . 'x' x 190 . ';' } 1 .. 1000;
+    $conf{server} = "location = /too-many { ratelimit_headers off; $rules empty_gif; }";
+    $a->start(%conf, zone => '16m', workers => 2);
+    $a->wait_for('an answer', sub { $a->status(hit => 'k') eq 'PASSED' });
+
+    my $before = $redis->cli(INFO => 'stats') =~ /total_net_input_bytes:(\d+)/ ? $1 : 0;
+    my @loads  = map { my $n = $_; $a->load(map { "$n-$_-" . 'x' x 7900 } 1 .. 500) } 1 .. 2;
+    my %got;
+    for (1 .. 60) {
+        $got{$a->status(hit => $_)}++;
+        $got{$a->status(many => $_ . 'y' x 190)}++;
+    }
+    my $sent  = sum0(map { $_->{200} } map { $_->(500) } @loads);
+    my $bytes = ($redis->cli(INFO => 'stats') =~ /total_net_input_bytes:(\d+)/ ? $1 : 0) - $before;
+    is_deeply(\%got, {PASSED => 120}, 'the store decided about all others');
+    cmp_ok($bytes / $sent, '<', 2000, "for $sent requests with long keys it was sent $bytes bytes");
+
+    is($a->plain('/too-many'), 200, 'what cannot be asked is decided here');
+    is($a->status(hit => 'k'), 'PASSED', 'and nothing else');
+    like(join('', $a->log_lines), qr/too many limits to ask a store about: 1000 counters/, 'the log says so');
+    stop(qr/too many limits to ask/);
 };
 
 subtest 'a probe that is lost is followed by another' => sub {

@@ -208,7 +208,7 @@ for my $signal (qw(HUP QUIT KILL)) {
 
 subtest 'subrequests, redirects' => sub {
     $redis->start;
-    my %conf = conf();
+    my %conf = conf(namespace => 'timeout 5s;');
     $conf{server} = <<'    END';
         location = /auth { internal; ratelimit_key k; ratelimit api limit=3/366d window=fixed; empty_gif; }
         location = /auth_request { ratelimit off; auth_request /auth; empty_gif; }
@@ -258,7 +258,7 @@ subtest 'limits of several keys, in several shards of a cluster, charge a reques
 };
 
 subtest 'hits that are known with the response, in a cluster' => sub {
-    my %conf = cluster_conf();
+    my %conf = cluster_conf(namespace => 'timeout 5s;');
     $conf{rules}{late} = 'api limit=5/366d window=fixed charge=$arg_c; '
         . 'ratelimit api limit=50/366d window=fixed charge=$arg_c key=also-$key';
     $a->start(%conf);

@@ -8,7 +8,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::error::StoreError;
-use super::strategy::{Epoch, NodeId, Shard, Strategy};
+use super::strategy::{Batch, Epoch, NodeId, Shard, Strategy};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, UnixMillis, WindowSize, WindowType};
 
@@ -31,6 +31,24 @@ pub struct Question {
 }
 
 impl Question {
+    /// The most that are asked at once.
+    pub const MAX_AT_ONCE: usize = 128;
+
+    /// How many of `questions`, from the first on, are sensibly asked at once, so that a store takes a
+    /// few milliseconds for them: bounded like a [`Batch`] by the counters and the bytes of their keys.
+    /// At least one, if there are any.
+    pub fn at_once(questions: &[Question]) -> usize {
+        let (mut counters, mut bytes) = (0_usize, 0_usize);
+        let fit = questions.iter().take_while(|question| {
+            let keys = question.counters.iter().map(|counter| counter.key.len());
+            counters = counters.saturating_add(question.counters.len());
+            bytes = bytes.saturating_add(keys.sum());
+            counters <= Batch::MAX_DIFFS && bytes <= Batch::MAX_KEY_BYTES
+        });
+        let fit = fit.take(Self::MAX_AT_ONCE).count();
+        fit.max(1).min(questions.len())
+    }
+
     /// One about nothing.
     pub fn nothing() -> Question {
         Question {
@@ -113,7 +131,8 @@ pub trait Decider: Strategy {
     /// Without questions, it tells whether the store would answer one; whether a certain shard of
     /// several would be answered for, a question tells that only asks.
     ///
-    /// A sensible number of questions is at most 128; more hold the store's server for longer.
+    /// A sensible number of questions is what [`Question::at_once`] says; more hold the store's server
+    /// for longer.
     ///
     /// # Errors
     ///
@@ -126,4 +145,46 @@ pub trait Decider: Strategy {
         proposed: Epoch,
         questions: &[Question],
     ) -> Result<Decided, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(counters: usize, length: usize) -> Question {
+        let shard = Shard {
+            namespace: "api".into(),
+            number: 0,
+        };
+        let counter = AskedCounter {
+            shard,
+            key: smallvec![b'x'; length],
+            size: WindowSize::MIN,
+            cost: Hits::ONE,
+        };
+        Question {
+            counters: smallvec![counter; counters],
+            ..Question::nothing()
+        }
+    }
+
+    #[test]
+    fn so_much_is_asked_at_once_as_a_store_answers_soon() {
+        for (questions, counters, length, at_once) in [
+            (0, 1, 10, 0),
+            (127, 1, 10, 127),
+            (129, 1, 10, 128),
+            (128, 4, 10, 125),
+            (128, 1, 256, 128),
+            (128, 1, 272, 120),
+            (128, 2, 272, 60),
+            // One is asked whatever it is like.
+            (2, 501, 10, 1),
+            (2, 200, 272, 1),
+        ] {
+            let questions = vec![question(counters, length); questions];
+            let what = (questions.len(), counters, length);
+            assert_eq!(Question::at_once(&questions), at_once, "{what:?}");
+        }
+    }
 }

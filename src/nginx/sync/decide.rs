@@ -35,8 +35,6 @@ use crate::store::postgres::Postgres;
 use crate::store::redis::Redis;
 use crate::store::strategy::{Epoch, NodeId, Strategy as _};
 
-/// How many questions are asked at once.
-const MAX_QUESTIONS: usize = 128;
 /// How long after a failure, and after each that follows, it is looked whether the store is back.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(50),
@@ -483,8 +481,8 @@ impl Mail {
             return Asked::default();
         }
         let mut asked = self.asked.replace(Asked {
-            questions: Vec::with_capacity(MAX_QUESTIONS),
-            askers: Vec::with_capacity(MAX_QUESTIONS),
+            questions: Vec::with_capacity(Question::MAX_AT_ONCE),
+            askers: Vec::with_capacity(Question::MAX_AT_ONCE),
             is_probed: false,
         });
         let now = u64::try_from(System.uptime().as_millis()).unwrap_or(0);
@@ -494,7 +492,7 @@ impl Mail {
             let in_time = all.filter(|(_, asker)| !is_late(asker));
             (asked.questions, asked.askers) = in_time.unzip();
         }
-        let count = asked.questions.len().min(MAX_QUESTIONS);
+        let count = Question::at_once(&asked.questions);
         let mut others = self.asked.borrow_mut();
         others.questions.extend(asked.questions.drain(count..));
         others.askers.extend(asked.askers.drain(count..));

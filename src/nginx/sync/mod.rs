@@ -211,7 +211,15 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
 pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
     with_desk(|worker, desk| {
         worker.post_end_of_turn();
-        desk.ask(decider, id, deadline, question)
+        let is_asked = desk.ask(decider, id, deadline, question);
+        if !is_asked {
+            let message = format_args!(
+                "ratelimit: a request has too many limits to ask a store about: {} counters",
+                question.counters.len()
+            );
+            log::error(NGX_LOG_ERR, worker.log, message);
+        }
+        is_asked
     })
     .unwrap_or(false)
 }
