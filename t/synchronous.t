@@ -68,9 +68,9 @@ subtest 'nodes that sync and nodes that ask share a namespace' => sub {
 subtest 'several limits charge a request all or none' => sub {
     $redis->start;
     my %conf = conf();
-    $conf{rules}{both}    = 'api limit=10/366d limit=3/360d window=fixed';
-    $conf{rules}{first}   = 'api limit=100/366d window=fixed cost=0';
-    $conf{rules}{mixed}   = 'api limit=100/366d window=fixed; ratelimit limit=2/366d window=fixed';
+    $conf{rules}{both}    = 'api limit=10/366d limit=3/360d window=fixed counter=default';
+    $conf{rules}{first}   = 'api limit=100/366d window=fixed counter=default cost=0';
+    $conf{rules}{mixed}   = 'api limit=100/366d window=fixed counter=default; ratelimit limit=2/366d window=fixed';
     $conf{rules}{counted} = 'api limit=1/300d window=fixed; ratelimit_count_rejected on';
     $a->start(%conf);
     is_deeply([map { $a->hit(both => 'k') } 1 .. 6], [200, 200, 200, 429, 429, 429], 'the tighter limit');
@@ -85,7 +85,7 @@ subtest 'several limits charge a request all or none' => sub {
 subtest 'hits that are known with the response' => sub {
     $redis->start;
     my %conf = conf();
-    $conf{rules}{late} = 'api limit=5/366d window=fixed charge=$arg_c';
+    $conf{rules}{late} = 'api limit=5/366d window=fixed counter=default charge=$arg_c';
     $_->start(%conf) for $a, $b;
     is($a->hit(late => 'k', 'c=4'), 200, 'admitted by what is counted');
     eventually(sub { $b->rate(ask => 'k') }, 4, 'counted after the response');
@@ -259,7 +259,7 @@ subtest 'limits of several keys, in several shards of a cluster, charge a reques
 
 subtest 'hits that are known with the response, in a cluster' => sub {
     my %conf = cluster_conf(namespace => 'timeout 5s;');
-    $conf{rules}{late} = 'api limit=5/366d window=fixed charge=$arg_c; '
+    $conf{rules}{late} = 'api limit=5/366d window=fixed counter=default charge=$arg_c; '
         . 'ratelimit api limit=50/366d window=fixed charge=$arg_c key=also-$key';
     $a->start(%conf);
     is($a->hit(late => 'late', 'c=7'), 200, 'admitted by what is counted');

@@ -113,7 +113,7 @@ sub totals {
 
 sub totals_of_shard {
     my ($self, $namespace, $number, $size) = @_;
-    my $shard = "{$self->{prefix}:$namespace:$number}";
+    my $shard = "$self->{prefix}:{$namespace:$number}";
     my $epoch = $self->cli(HGET => $shard, 'epoch') // return {};
     my %totals;
     for my $name (@{$self->cli(KEYS => "$shard:$epoch:*:*")}) {
