@@ -175,19 +175,22 @@ impl Request<'_> {
         }
     }
 
-    /// What follows `before` in the path that was sent; `None` if that is another one.
+    /// What follows `before`, which ends with a slash, in the path that was sent; `None` if that is
+    /// another one.
     fn raw_key(&self, before: &[u8]) -> Option<Vec<u8>> {
-        let ends = self.raw_path.iter().enumerate();
-        let mut ends = ends.filter(|(_, byte)| **byte == b'/');
-        ends.find_map(|(slash, _)| {
-            let (start, key) = self.raw_path.split_at_checked(slash.saturating_add(1))?;
-            let is_before = decode(start, false).is_ok_and(|start| start == before);
-            if is_before {
-                decode(key, false).ok()
-            } else {
-                None
+        // Each byte is looked at once: a client chooses how many there are.
+        let mut rest = self.raw_path;
+        let mut is_slash = false;
+        for expected in before {
+            is_slash = rest.first() == Some(&b'/');
+            let byte;
+            (byte, rest) = decode_one(rest, false).ok()??;
+            if byte != *expected {
+                return None;
             }
-        })
+        }
+        // One that was sent as `%2F` ends no part of a path.
+        is_slash.then(|| decode(rest, false).ok()).flatten()
     }
 
     fn key_call(&self, namespace: Vec<u8>, key: Option<Vec<u8>>) -> Result<KeyCall, ApiError> {
@@ -265,29 +268,27 @@ impl Request<'_> {
 
 /// Decodes `%xx`, and in a query `+`, which is a space in forms.
 fn decode(text: &[u8], is_query: bool) -> Result<Vec<u8>, ApiError> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
-    loop {
-        rest = match rest {
-            [] => return Ok(decoded),
-            [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => {
-                    decoded.push((high << 4 | low) as u8);
-                    rest
-                }
-                _ => return Err(bad_encoding()),
-            },
-            [b'%', ..] => return Err(bad_encoding()),
-            [b'+', rest @ ..] if is_query => {
-                decoded.push(b' ');
-                rest
-            }
-            [byte, rest @ ..] => {
-                decoded.push(*byte);
-                rest
-            }
-        }
+    while let Some((byte, after)) = decode_one(rest, is_query)? {
+        decoded.push(byte);
+        rest = after;
+    }
+    Ok(decoded)
+}
+
+/// Decodes the first byte, and returns it with the text after it; `None`: there is none.
+fn decode_one(text: &[u8], is_query: bool) -> Result<Option<(u8, &[u8])>, ApiError> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    match text {
+        [] => Ok(None),
+        [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {
+            (Some(high), Some(low)) => Ok(Some(((high << 4 | low) as u8, rest))),
+            _ => Err(bad_encoding()),
+        },
+        [b'%', ..] => Err(bad_encoding()),
+        [b'+', rest @ ..] if is_query => Ok(Some((b' ', rest))),
+        [byte, rest @ ..] => Ok(Some((*byte, rest))),
     }
 }
 
@@ -665,6 +666,9 @@ mod tests {
             ("/rl/namespaces/api/keys/x/keys/y", "x/keys/y", b"x/keys/y"),
             // Rewritten.
             ("/other/x%2f%2fy", "y", b"y"),
+            // Not the slash that ends what leads to the key.
+            ("/rl/namespaces/api/keys%2f%41", "A", b"A"),
+            ("/rl/namespaces/api/key%", "A", b"A"),
         ] {
             let path = format!("/namespaces/api/keys/{path}");
             let request = Request {
@@ -673,6 +677,23 @@ mod tests {
             };
             assert_eq!(request.call(), Ok(Call::Key(key_call(key))), "{raw_path}");
         }
+    }
+
+    #[test]
+    fn a_path_of_many_parts_costs_no_more_than_its_length() {
+        // What looks at all of it for each part looks at 10^13 bytes.
+        let parts = "/.".repeat(5 << 20);
+        let raw_path = format!("/rl/namespaces/api/keys/k{parts}");
+        let path = format!("/namespaces/api/keys/k{parts}");
+        let request = |raw_path| Request {
+            raw_path,
+            ..request("GET", &path, "")
+        };
+        let key = format!("k{parts}");
+        let expected = Ok(Call::Key(key_call(key.as_bytes())));
+        assert!(request(raw_path.as_bytes()).call() == expected);
+        // Rewritten: the path that was sent leads elsewhere, and is not looked through for this one.
+        assert!(request(parts.as_bytes()).call() == expected);
     }
 
     #[test]
