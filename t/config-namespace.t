@@ -432,17 +432,6 @@ ratelimit_namespace "api": sync_rate 0 needs a store
 
 
 
-=== sync_rate: a namespace in a Redis Cluster needs room for its shards
---- http_config
-    ratelimit_store many { strategy redis; cluster on; }
-    ratelimit_namespace api { store many; sync_rate 1; } # here
---- must_die
---- error_log
-ratelimit_namespace "api": the zone has no room for another namespace that is synced with a Redis Cluster
-which counts for 16
-
-
-
 === window_sizes: none
 --- http_config
     window_sizes;

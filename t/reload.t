@@ -45,6 +45,63 @@ subtest 'a reload with another limit keeps the counters' => sub {
     stop();
 };
 
+# Namespaces of these names, each synced with a store that nobody runs.
+sub synced {
+    my ($store, @names) = @_;
+    my $http = "ratelimit_store away { strategy redis; server 127.0.0.1:1; $store }\n";
+    $http .= "ratelimit_namespace $_ { store away; sync_rate 10; window_sizes 366d; }\n" for @names;
+    return $http;
+}
+
+# What nginx -t says of a configuration, when a running one has another.
+sub checked {
+    configure(@_);
+    return scalar `$binary -t -p $root -e $log -c $root/nginx.conf 2>&1`;
+}
+
+subtest 'a reload may rename synced namespaces in a small zone' => sub {
+    my @rule = (rule => 'a limit=10/366d');
+    start(@rule, http => synced('', qw(a b c)));
+    is(hit('k'), '200 r=9', '9 left');
+    for my $third ('d' .. 'h') {
+        reload(http => synced('', 'a', 'b', $third));
+    }
+    is(hit('k'), '200 r=8', 'the others keep their counters');
+    reload(rule => 'z limit=10/366d', http => synced('', qw(z)));
+    is(hit('k'), '200 r=9', 'one of another name starts anew');
+    stop(qr/ratelimit_store "away"/);
+};
+
+subtest 'a zone of 1m has room for 64 namespaces, whatever they are synced with, at every reload' => sub {
+    my @names = map {"namespace-$_"} 1 .. 63;
+    start(rule => 'stays limit=100/366d', http => synced('cluster on;', 'stays', @names));
+    is(hit('k'), '200 r=99', '99 left');
+    for my $n (1 .. 10) {
+        $_ =~ s/-/-$n-/ for @names;
+        # While the workers before drain.
+        my %is_old = map { $_ => 1 } workers();
+        configure(http => synced('cluster on;', 'stays', @names));
+        kill HUP => $master;
+        wait_for('new workers', sub { 2 == grep { !$is_old{$_} } workers() });
+        is(hit('k'), '200 r=' . (99 - $n), 'what stays goes on after a reload that renames all others');
+    }
+
+    my $said = checked(http => synced('cluster on;', 'stays', @names, 'surplus'));
+    like($said, qr/\[emerg\] .*"surplus": zone "counters" has room for 64 namespaces: .* larger zone in \Q$root\E\/nginx.conf:\d+\n/,
+        'nginx -t refuses more than that');
+    unlike($said, qr/is successful/, 'and fails');
+    kill HUP => $master;
+    wait_for('the log of a reload that is refused', sub { logged(qr/\[emerg\] .*"surplus"/) });
+    is(hit('k'), '200 r=88', 'a reload to it changes nothing');
+    like(checked(zone => 'counters:32k', rule => 'b limit=1/366d', http => synced('cluster on;', qw(a b c))),
+        qr/"c": zone "counters" has room for 32 shards of namespaces that are synced: .*nginx.conf:\d+\n/,
+        'a smaller zone has less room for shards');
+    like(checked(zone => 'counters:32k', rule => 'b limit=1/366d', http => synced('cluster on;', qw(a b))),
+        qr/is successful/, 'but for some');
+    configure(zone => 'counters:1m', rule => 'stays limit=100/366d', http => synced('cluster on;', 'stays', @names));
+    stop(qr/ratelimit_store "away"|has room for/);
+};
+
 subtest 'a zone of another size, or another name, starts anew' => sub {
     start(zone => 'counters:1m', rule => 'limit=10/366d');
     is(hit('k'), "200 r=$_", "$_ left") for 9, 8;

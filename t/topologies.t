@@ -155,13 +155,6 @@ subtest 'a cluster' => sub {
     $_->kill for $cluster, $single;
 };
 
-subtest 'a zone that has no room for the shards of a cluster' => sub {
-    my %conf = conf("server 127.0.0.1:$port; cluster on;");
-    ok(!eval { $a->start(%conf, zone => '4m') }, 'nginx does not start');
-    is($a->logged(qr/\[emerg\] .*"api": the zone has no room .* Redis Cluster, which counts for 16: /),
-        1, 'and says why');
-};
-
 done_testing();
 
 # The configuration of a node, as in cluster.t.

@@ -226,7 +226,8 @@ impl Zone {
         let region = map(len);
         // SAFETY: the memory is all zero, stays until the process ends, and is used by this table
         // only.
-        let table = unsafe { CounterTable::create(region, [0x0123, 0x4567]) }.expect("a table");
+        let table = unsafe { CounterTable::create(region, region.len(), [0x0123, 0x4567]) }
+            .expect("a table");
         let namespace = table.namespace(b"default").expect("a namespace");
         let size = WindowSize::from_millis(HOUR).expect("a window");
         let counter = table.counter(namespace, b"default", size);

@@ -152,11 +152,14 @@ fn in_the_first_sync_of_a_node() {
         "sync.position.left",
         "sync.position.second",
         "sync.position.first",
+        "buffer.claimed",
+        "buffer.noted",
         "change.taken",
         "batch.written",
         "batch.sealed",
         "column.set",
         "batch.acknowledged",
+        "buffer.released",
         "lease.released",
     ];
     dies_syncing(|| Cluster::new(&server), &points);

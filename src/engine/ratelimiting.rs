@@ -47,8 +47,7 @@ impl<'m> Namespace<'m> {
             0 => Vec::new(),
             _ => {
                 let states = self.table.sync_states(self.index, shards);
-                let states = states.ok_or(RateLimitingError::TooManySynced { shards })?;
-                states.into_iter().map(SyncState::reconfigured).collect()
+                states.ok_or(RateLimitingError::TooManySynced { shards })?
             }
         };
         Ok(self)
@@ -216,8 +215,6 @@ pub enum RateLimitingError {
 
 impl fmt::Display for RateLimitingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const ROOM: &str =
-            "it has for one, or for one in 256k up to 64, or for one in 512k up to 256";
         match self {
             RateLimitingError::NotAccounted => {
                 f.write_str("the key is empty or longer than 65535 bytes")
@@ -225,14 +222,9 @@ impl fmt::Display for RateLimitingError {
             RateLimitingError::TooManyNamespaces => {
                 f.write_str("the zone has no room for another namespace")
             }
-            RateLimitingError::TooManySynced { shards: 0 | 1 } => write!(
-                f,
-                "the zone has no room for another namespace that is synced: {ROOM}"
-            ),
             RateLimitingError::TooManySynced { shards } => write!(
                 f,
-                "the zone has no room for another namespace that is synced with a Redis Cluster, \
-                 which counts for {shards}: {ROOM}"
+                "the zone has no room for another namespace that is synced in {shards} shards"
             ),
         }
     }

@@ -250,7 +250,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 }
                 None => {
                     let (records, has_more) =
-                        self.take_changes(lease, surroundings.now(), &mut search);
+                        self.take_changes(lease, surroundings.now(), &mut search)?;
                     changes_left = has_more;
                     let number = match records.as_slice() {
                         [] => lease.acknowledged(),
@@ -313,11 +313,11 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         lease: &Lease<'m>,
         now: UnixMillis,
         search: &mut Search,
-    ) -> (Vec<BatchRecord>, bool) {
+    ) -> Result<(Vec<BatchRecord>, bool), LeaseLost> {
         let table = self.namespace.table();
         let has_key = |key: &[u8]| self.has_key(key);
         let part = self.part(&has_key);
-        let capacity = lease.batch_capacity().min(Batch::MAX_DIFFS);
+        let capacity = lease.batch_capacity()?.min(Batch::MAX_DIFFS);
         let mut key_bytes: usize = 0;
         let mut records = Vec::new();
         let mut is_full = false;
@@ -326,10 +326,13 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 let len = records.len().saturating_add(change.windows.len());
                 let bytes = key_bytes.saturating_add(change.key.len());
                 let fits = len <= capacity && bytes <= Batch::MAX_KEY_BYTES;
-                if fits || records.is_empty() {
+                // Of the first one, there may be room for one window only.
+                let is_whole = fits || records.is_empty() && change.windows.len() <= capacity;
+                if is_whole || records.is_empty() {
                     key_bytes = bytes;
-                    records.extend(records_of(&change));
-                } else {
+                    records.extend(records_of(&change).take(capacity));
+                }
+                if !is_whole {
                     is_full = true;
                     table.note_again(change.counter);
                 }
@@ -339,7 +342,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             }
             search.next = search.next.saturating_add(1);
         }
-        (records, is_full)
+        Ok((records, is_full))
     }
 
     /// The counters of the shard.

@@ -210,10 +210,7 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         let Some(conf) = Module::main_conf(cycle) else {
             return NGX_OK as ngx_int_t;
         };
-        if let Err(message) = conf.attach() {
-            log::error(NGX_LOG_EMERG, cycle.log, message);
-            return NGX_ERROR as ngx_int_t;
-        }
+        conf.attach(cycle.log);
         if let Err(error) = conf.share(workers(cycle)) {
             let message = format_args!("ratelimit: no store is asked about requests ({error})");
             log::error(NGX_LOG_ERR, cycle.log, message);

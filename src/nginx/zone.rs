@@ -106,7 +106,7 @@ impl Zone {
             // SAFETY: the run was taken when the zone was made, and is used by tables only, those
             // of workers of the old cycle among them. The `'static` is the cycle's life: the table
             // is owned by its configuration.
-            match unsafe { CounterTable::open(region) } {
+            match unsafe { CounterTable::open(region, self.size) } {
                 Ok(table) => return Ok(table),
                 Err(error) => {
                     // SAFETY: a pool has a log context that is a C string, and the cycle a log.
@@ -133,7 +133,7 @@ impl Zone {
         }
         let secret = random().map_err(ZoneError::NoEntropy)?;
         // SAFETY: as for `open`; the memory of a new zone is all zero, as that of a rebuilt one is.
-        unsafe { CounterTable::create(region, secret) }.map_err(ZoneError::Layout)
+        unsafe { CounterTable::create(region, self.size, secret) }.map_err(ZoneError::Layout)
     }
 }
 

@@ -5,12 +5,13 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use super::claim::meta_of;
+use super::claim::{meta_of, replace_meta};
 use super::columns::Columns;
 use super::division::Part;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
-use super::places::Place;
+use super::places::{Place, has_identity};
+use super::stats::NamespaceLine;
 use super::word::{Stamp, Word};
 use super::{Counter, CounterTable, Key};
 use crate::policy::hits::Hits;
@@ -249,6 +250,14 @@ impl<'m> CounterTable<'m> {
             self.set_change_bit(index);
             return None;
         };
+        if !self.is_of_its_namespace(place, &key, size) {
+            // A worker that still served a namespace of before made it.
+            let free = Meta::free(meta.salt().next());
+            if replace_meta(cell, meta, free).is_ok() {
+                self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
+            }
+            return None;
+        }
         let windows = Columns::live(place, size, now).map(|(number, local)| WindowChange {
             number,
             local,
@@ -269,6 +278,15 @@ impl<'m> CounterTable<'m> {
             windows,
         };
         (meta_of(cell).is_same_counter(meta) && !change.windows.is_empty()).then_some(change)
+    }
+
+    /// Whether a counter is of the namespace that has the place now that its own had.
+    fn is_of_its_namespace(&self, place: Place<'m>, key: &[u8], size: WindowSize) -> bool {
+        let Some(name) = self.name_to_check(place.meta.namespace()) else {
+            return true;
+        };
+        let counter = self.counter(place.meta.namespace(), &name, size);
+        has_identity(place.cell, counter.identity(self.key(key)))
     }
 
     /// Makes a change be found again.

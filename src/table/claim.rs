@@ -154,7 +154,7 @@ impl<'m> CounterTable<'m> {
     }
 }
 
-fn replace_meta(cell: &Cell, old: Meta, new: Meta) -> Result<(), Lost> {
+pub(super) fn replace_meta(cell: &Cell, old: Meta, new: Meta) -> Result<(), Lost> {
     // Acquire: what the former owner wrote is seen; it can write no more.
     cell.meta
         .compare_exchange(old.bits(), new.bits(), AcqRel, Relaxed)

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! header     magic, layout version, length, secret
-//! directory  names of namespaces
-//! lines      event counters, by namespace and worker, and by worker
-//! sync       what a sync with a store needs to know, by namespace; the batches on their way
+//! directory  namespaces: their names, and which configuration had them
+//! lines      event counters, by namespace and worker, by worker, and by synced namespace
+//! sync       what a sync with a store needs to know, by namespace and shard
+//! batches    those on their way to a store: who has each buffer, and the buffers
 //! tags       one word per bucket: a tag of 7 bits for each cell, a version of 8
 //! changes    a bit per cell: whether a synced counter changed since it was looked at
 //! buckets    cells of 64 bytes, WAYS to a bucket
@@ -18,9 +19,9 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::buffers::MAX_RECORDS;
 use super::meta::NamespaceIndex;
 use super::stats::{NamespaceLine, SyncLine, ZoneLine};
-use super::sync_state::MAX_RECORDS;
 use crate::policy::namespace::MAX_NAME_LEN;
 
 /// The number of cells in a bucket.
@@ -56,13 +57,29 @@ const _: () = assert!(size_of::<Cell>() == 64);
 /// The cells among which a tag word distinguishes.
 pub(super) type Bucket = [Cell; WAYS];
 
-/// The name of a namespace: its length, then its bytes. A length of 0 is a free entry.
-#[repr(C)]
+/// A namespace: see `directory`.
+#[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(super) struct DirectoryEntry {
+    /// The length of the name; 0: the entry is free.
     pub(super) len: AtomicU64,
     pub(super) name: [AtomicU64; MAX_NAME_LEN / 8],
+    /// The number of the last configuration that had the namespace.
+    pub(super) configured: AtomicU64,
+    /// The number of the last configuration in which it was synced.
+    pub(super) synced: AtomicU64,
+    /// How often its sync was configured: who was configured before leaves the sync to others.
+    pub(super) generation: AtomicU64,
+    /// Whether counters of a namespace that had the entry before may be left: 0 or 1.
+    pub(super) is_reused: AtomicU64,
+    /// Whether the store was there when it was last talked to: 0, or 1 if it was lost.
+    pub(super) is_lost: AtomicU64,
+    /// Whether the store's clock was far from this node's: 0 or 1.
+    pub(super) is_off: AtomicU64,
 }
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<DirectoryEntry>() == 2 * 64);
 
 /// The sync of one namespace and shard with its store: see `sync_state`.
 #[repr(C, align(64))]
@@ -80,22 +97,18 @@ pub(super) struct SyncSlot {
     pub(super) position: [AtomicU64; 2],
     /// The number of the last batch that was acknowledged, and whether the next one is sealed.
     pub(super) batch: AtomicU64,
+    /// Where the next batch is written down: see `buffers`.
+    pub(super) buffer: AtomicU64,
     /// When the last sync that ended well began; 0: none did in this configuration.
     pub(super) synced: AtomicU64,
     /// What tells the windows that are fetched from others.
     pub(super) windows: AtomicU64,
-    /// How often the namespace was configured: who was configured before leaves the sync to others.
-    pub(super) generation: AtomicU64,
-    /// Whether the store was there when it was last talked to: 0, or 1 if it was lost.
-    pub(super) is_lost: AtomicU64,
-    /// Whether the store's clock was far from this node's: 0 or 1.
-    pub(super) is_off: AtomicU64,
-    /// What came of it so far: see `stats`.
-    pub(super) line: SyncLine,
+    /// A batch of one record, for want of a buffer.
+    pub(super) inline: Record,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<SyncSlot>() == 6 * 64);
+const _: () = assert!(size_of::<SyncSlot>() == 2 * 64);
 
 /// A window of a counter in a batch.
 #[repr(C)]
@@ -108,25 +121,35 @@ struct Header {
     version: AtomicU64,
     len: AtomicU64,
     secret: [AtomicU64; 2],
+    /// The size of the zone, by which everything is sized.
+    size: AtomicU64,
+    /// The number of the configuration that is used.
+    configuration: AtomicU64,
 }
 
 /// "ratelimt" in ASCII.
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the cells mean.
-pub(super) const VERSION: u64 = 4;
+pub(super) const VERSION: u64 = 5;
 
 /// The parts of a table in memory.
 #[derive(Debug)]
 pub(super) struct Parts<'m> {
     pub(super) secret: [u64; 2],
+    /// The number of the configuration that is used.
+    pub(super) configuration: &'m AtomicU64,
     pub(super) directory: &'m [DirectoryEntry],
     /// One line per worker for each namespace of the directory.
     pub(super) namespace_lines: &'m [NamespaceLine],
     /// One line per worker.
     pub(super) zone_lines: &'m [ZoneLine],
+    /// One line for each namespace of the directory.
+    pub(super) sync_lines: &'m [SyncLine],
     pub(super) sync_slots: &'m [SyncSlot],
-    /// As many for each slot.
+    /// Who has each buffer.
+    pub(super) buffers: &'m [AtomicU64],
+    /// As many for each buffer.
     pub(super) records: &'m [Record],
     pub(super) tags: &'m [AtomicU64],
     /// 64 cells a word.
@@ -160,33 +183,65 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// How many of everything a region of some length holds.
+/// For what one configuration has room in a zone. What configurations before it had takes none of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// How many namespaces.
+    pub namespaces: usize,
+    /// Into how many shards those that are synced are divided, all together.
+    pub shards: usize,
+}
+
+impl Room {
+    /// The room in a zone of so many bytes: for 64 namespaces in 1 MiB, each of them divided into
+    /// the 16 shards that it has in a Redis Cluster.
+    pub fn of(size: usize) -> Room {
+        let namespaces = (size >> 14).min(64).max(size >> 16);
+        let shards = (size >> 10).min(1024).max(size >> 14);
+        Room {
+            namespaces: namespaces.clamp(8, 1 << NamespaceIndex::BITS),
+            shards: shards.clamp(16, 1 << 14),
+        }
+    }
+}
+
+/// How many of everything a region holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Geometry {
-    namespaces: usize,
+    directory: usize,
     workers: usize,
     sync_slots: usize,
+    buffers: usize,
+    /// Of each buffer.
     records: usize,
     buckets: usize,
 }
 
 impl Geometry {
-    fn of(len: usize) -> Result<Geometry, LayoutError> {
-        let namespaces = (len / (64 << 10)).clamp(8, 1 << NamespaceIndex::BITS);
-        let workers = (len / (64 << 10)).clamp(2, 16);
-        let namespace = size_of::<DirectoryEntry>()
+    /// That of a region of `len` bytes in a zone of `size`.
+    fn of(len: usize, size: usize) -> Result<Geometry, LayoutError> {
+        let Room { namespaces, shards } = Room::of(size);
+        // Twice as many, or 64 more, so that those of the configuration before stay for a while.
+        let directory = (size >> 13).clamp(namespaces, namespaces.saturating_add(64));
+        let directory = directory.min(1 << NamespaceIndex::BITS);
+        let workers = (size >> 18).clamp(2, 16);
+        let entry = size_of::<DirectoryEntry>()
+            .saturating_add(size_of::<SyncLine>())
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
-        // A fiftieth of the memory. In a small zone they are many, and the batches small.
-        let sync_slots = (len >> 18).clamp(1, 64).max((len >> 19).min(256));
-        let share = (len / 50)
-            .checked_div(size_of::<Record>().saturating_mul(sync_slots))
+        // A hundredth of the memory. In a small zone there are 16, and the batches small.
+        let share = (len / 100)
+            .checked_div(size_of::<Record>())
             .unwrap_or_default();
-        let records = share.clamp(8, MAX_RECORDS).saturating_mul(sync_slots);
+        let records = (share / 16).clamp(8, MAX_RECORDS);
+        let buffers = share.checked_div(records).unwrap_or_default();
+        let buffers = buffers.clamp(1, 1024);
+        let buffer =
+            size_of::<AtomicU64>().saturating_add(records.saturating_mul(size_of::<Record>()));
         let fixed = size_of::<Header>()
-            .saturating_add(namespaces.saturating_mul(namespace))
+            .saturating_add(directory.saturating_mul(entry))
             .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
-            .saturating_add(sync_slots.saturating_mul(size_of::<SyncSlot>()))
-            .saturating_add(records.saturating_mul(size_of::<Record>()))
+            .saturating_add(shards.saturating_mul(size_of::<SyncSlot>()))
+            .saturating_add(buffers.saturating_mul(buffer))
             // What aligning the buckets after the words before them may take, and rounding up.
             .saturating_add(align_of::<Cell>().saturating_add(size_of::<AtomicU64>()));
         let bucket = size_of::<AtomicU64>()
@@ -203,9 +258,10 @@ impl Geometry {
             return Err(LayoutError::TooSmall);
         }
         Ok(Geometry {
-            namespaces,
+            directory,
             workers,
-            sync_slots,
+            sync_slots: shards,
+            buffers,
             records,
             buckets,
         })
@@ -256,14 +312,16 @@ impl<'m> Parts<'m> {
     /// only accessed through tables.
     pub(super) unsafe fn create(
         region: NonNull<[u8]>,
+        size: usize,
         secret: [u64; 2],
     ) -> Result<Parts<'m>, LayoutError> {
         // SAFETY: the caller's promise; zero is a valid value of every part.
-        let (header, parts) = unsafe { Self::carve(region, secret)? };
+        let (header, parts) = unsafe { Self::carve(region, size, secret)? };
         let [k0, k1] = secret;
         header.secret[0].store(k0, Ordering::Relaxed);
         header.secret[1].store(k1, Ordering::Relaxed);
         header.len.store(region.len() as u64, Ordering::Relaxed);
+        header.size.store(size as u64, Ordering::Relaxed);
         header.version.store(VERSION, Ordering::Relaxed);
         // Last: what has the magic is whole. Pairs with the load in `open`.
         header.magic.store(MAGIC, Ordering::Release);
@@ -275,14 +333,18 @@ impl<'m> Parts<'m> {
     /// # Safety
     ///
     /// As for [`Parts::create`].
-    pub(super) unsafe fn open(region: NonNull<[u8]>) -> Result<Parts<'m>, LayoutError> {
+    pub(super) unsafe fn open(
+        region: NonNull<[u8]>,
+        size: usize,
+    ) -> Result<Parts<'m>, LayoutError> {
         // SAFETY: the caller's promise; every byte pattern is a valid value of every part.
-        let (header, mut parts) = unsafe { Self::carve(region, [0; 2])? };
+        let (header, mut parts) = unsafe { Self::carve(region, size, [0; 2])? };
         if header.magic.load(Ordering::Acquire) != MAGIC {
             return Err(LayoutError::NotATable);
         }
         if header.version.load(Ordering::Relaxed) != VERSION
             || header.len.load(Ordering::Relaxed) != region.len() as u64
+            || header.size.load(Ordering::Relaxed) != size as u64
         {
             return Err(LayoutError::OtherLayout);
         }
@@ -297,18 +359,20 @@ impl<'m> Parts<'m> {
     /// integers, of which every byte pattern is a value.
     unsafe fn carve(
         region: NonNull<[u8]>,
+        size: usize,
         secret: [u64; 2],
     ) -> Result<(&'m Header, Parts<'m>), LayoutError> {
         if !region.cast::<Cell>().is_aligned() {
             return Err(LayoutError::Misaligned);
         }
         let Geometry {
-            namespaces,
+            directory,
             workers,
             sync_slots,
+            buffers,
             records,
             buckets,
-        } = Geometry::of(region.len())?;
+        } = Geometry::of(region.len(), size)?;
         let mut carver = Carver { region, used: 0 };
         // SAFETY: the caller's promise, for each part; `next` returns places that do not overlap.
         unsafe {
@@ -318,11 +382,14 @@ impl<'m> Parts<'m> {
                 .ok_or(LayoutError::TooSmall)?;
             let parts = Parts {
                 secret,
-                directory: carver.next(namespaces)?,
-                namespace_lines: carver.next(namespaces.saturating_mul(workers))?,
+                configuration: &header.configuration,
+                directory: carver.next(directory)?,
+                namespace_lines: carver.next(directory.saturating_mul(workers))?,
                 zone_lines: carver.next(workers)?,
+                sync_lines: carver.next(directory)?,
                 sync_slots: carver.next(sync_slots)?,
-                records: carver.next(records)?,
+                buffers: carver.next(buffers)?,
+                records: carver.next(buffers.saturating_mul(records))?,
                 tags: carver.next(buckets)?,
                 changes: carver.next(change_words(buckets))?,
                 buckets: carver.next(buckets)?,
@@ -339,20 +406,38 @@ mod tests {
     #[test]
     fn a_zone_of_any_size_is_used_well() {
         // The smallest zone has 8 pages, of which nginx keeps at least one.
-        for len in [
-            7 * 4096,
-            100_000,
-            1 << 20,
-            10 << 20,
-            64 << 20,
-            1 << 30,
-            1 << 37,
+        for (len, percent) in [
+            (7 * 4096, 69),
+            (100_000, 70),
+            // 64 namespaces, and what 16 shards of each need, are an eighth of it.
+            (1 << 20, 76),
+            (10 << 20, 92),
+            (64 << 20, 93),
+            (1 << 30, 96),
+            (1 << 37, 97),
         ] {
-            let geometry = Geometry::of(len).unwrap();
+            let geometry = Geometry::of(len, len).unwrap();
             let cells = geometry.buckets * WAYS * size_of::<Cell>();
-            assert!(cells * 100 >= len * 86, "{len}: {geometry:?}");
+            assert!(cells * 100 >= len * percent, "{len}: {geometry:?}");
         }
-        assert_eq!(Geometry::of(1024), Err(LayoutError::TooSmall));
-        assert_eq!(Geometry::of(0), Err(LayoutError::TooSmall));
+        assert_eq!(Geometry::of(1024, 1024), Err(LayoutError::TooSmall));
+        assert_eq!(Geometry::of(0, 0), Err(LayoutError::TooSmall));
+    }
+
+    #[test]
+    fn room_grows_with_the_zone() {
+        for (size, namespaces, shards) in [
+            (32 << 10, 8, 32),
+            (256 << 10, 16, 256),
+            (1 << 20, 64, 1024),
+            (10 << 20, 160, 1024),
+            (64 << 20, 1024, 4096),
+            (1 << 30, 1024, 16_384),
+        ] {
+            assert_eq!(Room::of(size), Room { namespaces, shards }, "{size}");
+            let geometry = Geometry::of(size, size).unwrap();
+            assert!(geometry.directory >= namespaces, "{geometry:?}");
+            assert!(geometry.buffers >= 16 || size < 1 << 20, "{geometry:?}");
+        }
     }
 }

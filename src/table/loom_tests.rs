@@ -50,10 +50,13 @@ fn leak<T: Default>(count: usize) -> &'static [T] {
 fn fixture_of(buckets: usize) -> Fixture {
     let parts = Parts {
         secret: [1, 2],
+        configuration: &leak(1)[0],
         directory: leak::<DirectoryEntry>(1),
         namespace_lines: leak::<NamespaceLine>(1),
         zone_lines: leak::<ZoneLine>(1),
+        sync_lines: &[],
         sync_slots: &[],
+        buffers: &[],
         records: &[],
         tags: leak(buckets),
         changes: leak(1),

@@ -8,15 +8,17 @@
 //! - [`identity`]: what makes two hits count together
 //! - [`meta`], [`word`]: the two kinds of words of a cell, and why one compare-and-swap suffices
 //! - [`places`], [`claim`]: finding a counter's cell, and making room for a new one
-//! - [`names`], [`changes`], [`division`], [`sync_state`]: what only synced counters and their sync need
+//! - [`names`], [`changes`], [`division`], [`sync_state`], [`buffers`]: what only synced counters and
+//!   their sync need
 //! - [`counting`], [`columns`]: counting; windows, and what turning one takes
-//! - [`directory`], [`stats`]: the names of namespaces; counts of events
+//! - [`directory`], [`stats`]: namespaces and their places; counts of events
 //! - [`ring`], [`wakeup`], [`breaker`]: no part of the table, but in shared memory too: how processes
 //!   tell each other things, when they are to be woken for it, and when nobody answers
 //! - this file: what users see
 
 mod atomic;
 mod breaker;
+mod buffers;
 mod changes;
 mod claim;
 mod columns;
@@ -24,6 +26,8 @@ mod counting;
 #[cfg(all(test, not(loom)))]
 mod crash_tests;
 mod directory;
+#[cfg(all(test, not(loom)))]
+mod directory_tests;
 mod division;
 pub(crate) mod fail;
 mod identity;
@@ -177,7 +181,8 @@ impl<'k> Key<'k> {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Makes a table in `region`, which must be all zero.
+    /// Makes a table in `region`, which must be all zero, and is all but a little of a zone of `size`
+    /// bytes.
     ///
     /// `secret` keys the hash of identities; it must be unpredictable.
     ///
@@ -189,12 +194,16 @@ impl<'m> CounterTable<'m> {
     ///
     /// During `'m` the region is valid for reads and writes, in every process that has a table in
     /// it, and is accessed through tables only.
-    pub unsafe fn create(region: NonNull<[u8]>, secret: [u64; 2]) -> Result<Self, LayoutError> {
+    pub unsafe fn create(
+        region: NonNull<[u8]>,
+        size: usize,
+        secret: [u64; 2],
+    ) -> Result<Self, LayoutError> {
         // SAFETY: the caller's promise.
-        Ok(Self::over(unsafe { Parts::create(region, secret)? }))
+        Ok(Self::over(unsafe { Parts::create(region, size, secret)? }))
     }
 
-    /// Finds the table that was made in `region`, in this or another process.
+    /// Finds the table that was made in `region` of a zone of `size` bytes, in this or another process.
     ///
     /// # Errors
     ///
@@ -204,9 +213,9 @@ impl<'m> CounterTable<'m> {
     /// # Safety
     ///
     /// As for [`CounterTable::create`].
-    pub unsafe fn open(region: NonNull<[u8]>) -> Result<Self, LayoutError> {
+    pub unsafe fn open(region: NonNull<[u8]>, size: usize) -> Result<Self, LayoutError> {
         // SAFETY: the caller's promise.
-        Ok(Self::over(unsafe { Parts::open(region)? }))
+        Ok(Self::over(unsafe { Parts::open(region, size)? }))
     }
 
     fn over(parts: Parts<'m>) -> Self {
@@ -224,20 +233,6 @@ impl<'m> CounterTable<'m> {
         let workers = self.parts.zone_lines.len();
         self.worker
             .store(worker.checked_rem(workers).unwrap_or_default(), Relaxed);
-    }
-
-    /// Finds or makes the directory entry of the namespace `name` (at most 64 bytes; longer
-    /// ones are cut).
-    ///
-    /// Returns `None` if the directory is full: it has room for one namespace per 64 KiB of the
-    /// zone, 8 to 1024 in all.
-    pub fn namespace(&self, name: &[u8]) -> Option<NamespaceIndex> {
-        let index = self
-            .parts
-            .directory
-            .iter()
-            .position(|entry| entry.is_or_becomes(name))?;
-        u16::try_from(index).ok().map(NamespaceIndex)
     }
 
     /// The counters of `namespace`, whose name is `name`, in windows of `size`.

@@ -218,6 +218,18 @@ impl NamespaceLine {
         self.inserted.fetch_add(1, Relaxed);
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        let NamespaceLine {
+            outcomes,
+            hits,
+            inserted,
+            removed,
+            dropped,
+        } = self;
+        clear(outcomes.iter().chain([hits, inserted, removed, dropped]));
+    }
+
     pub(super) fn removed(&self) {
         self.removed.fetch_add(1, Relaxed);
     }
@@ -305,6 +317,40 @@ impl SyncLine {
         self.holder.store(process.into(), Relaxed);
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        let SyncLine {
+            succeeded,
+            failed,
+            pushed,
+            fetched,
+            last_success,
+            last_failure,
+            duration,
+            clock_offset,
+            durations,
+            duration_sum,
+            holder,
+            connects,
+            exchanges,
+            exchange_sum,
+        } = self;
+        clear(durations.iter().chain(exchanges).chain([
+            succeeded,
+            failed,
+            pushed,
+            fetched,
+            last_success,
+            last_failure,
+            duration,
+            clock_offset,
+            duration_sum,
+            holder,
+            connects,
+            exchange_sum,
+        ]));
+    }
+
     pub(super) fn stats(&self) -> SyncStats {
         let moment = |word: &EventCounter| match word.load(Relaxed) {
             0 => None,
@@ -337,6 +383,10 @@ fn count_by(bounds: &[u64], counts: &[EventCounter], value: u64) {
     if let Some(count) = counts.get(exceeded.count()) {
         count.fetch_add(1, Relaxed);
     }
+}
+
+fn clear<'l>(counters: impl Iterator<Item = &'l EventCounter>) {
+    counters.for_each(|counter| counter.store(0, Relaxed));
 }
 
 /// The sum of one counter of all workers.

@@ -12,11 +12,12 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use super::buffers::{BufferWord, Buffers, MAX_RECORDS};
 use super::changes::CounterRef;
 use super::fail::fail_point;
-use super::layout::{Record, SyncSlot};
+use super::layout::{DirectoryEntry, Record, SyncSlot};
 use super::meta::NamespaceIndex;
-use super::stats::{Cycle, SyncStats};
+use super::stats::{Cycle, SyncLine, SyncStats};
 use super::word::{Stamp, Word};
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
@@ -29,7 +30,12 @@ pub struct MonotonicMillis(pub u64);
 #[derive(Clone, Copy, Debug)]
 pub struct SyncState<'m> {
     slot: &'m SyncSlot,
-    records: &'m [Record],
+    /// The number of the slot.
+    index: usize,
+    /// The namespace.
+    entry: &'m DirectoryEntry,
+    line: &'m SyncLine,
+    buffers: Buffers<'m>,
     /// The configuration that this is of.
     generation: u64,
 }
@@ -77,17 +83,18 @@ const FETCH_ANEW: u64 = 4;
 
 /// A lease's word: the term, then the time at which it ends, 0 if it was given back.
 #[derive(Clone, Copy)]
-struct LeaseWord(u64);
+pub(super) struct LeaseWord(pub(super) u64);
 
 impl LeaseWord {
     const DEADLINE_BITS: u32 = 40;
+    pub(super) const TERM_BITS: u32 = 64 - Self::DEADLINE_BITS;
 
     fn new(term: u64, deadline: u64) -> LeaseWord {
         let deadline = deadline & ((1 << Self::DEADLINE_BITS) - 1);
         LeaseWord(term << Self::DEADLINE_BITS | deadline)
     }
 
-    fn term(self) -> u64 {
+    pub(super) fn term(self) -> u64 {
         self.0 >> Self::DEADLINE_BITS
     }
 
@@ -97,9 +104,9 @@ impl LeaseWord {
 }
 
 /// The word of the batches: how many the store has acknowledged, and of the next one, once it is
-/// sealed, the term in which it was and the number of its records.
+/// sealed, the tag of its records and their number; before, the tag of the lease's term.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct BatchWord(u64);
+pub(super) struct BatchWord(pub(super) u64);
 
 impl BatchWord {
     const COUNT_BITS: u32 = 12;
@@ -115,18 +122,16 @@ impl BatchWord {
         self.0 >> (Self::COUNT_BITS + Self::TAG_BITS)
     }
 
-    fn tag(self) -> u16 {
+    pub(super) fn tag(self) -> u16 {
         (self.0 >> Self::COUNT_BITS) as u16
     }
 
     /// The number of records; 0: no batch is sealed.
-    fn count(self) -> usize {
+    pub(super) fn count(self) -> usize {
         (self.0 & ((1 << Self::COUNT_BITS) - 1)) as usize
     }
 }
 
-/// The most records that a batch may have.
-pub(super) const MAX_RECORDS: usize = 320;
 const _: () = assert!(MAX_RECORDS < 1 << BatchWord::COUNT_BITS);
 
 impl<'m> CounterTable<'m> {
@@ -136,99 +141,172 @@ impl<'m> CounterTable<'m> {
         self.hasher.mask(b"node", NODE, 0).0
     }
 
-    /// The sync of `namespace`, the part of it that is in `shard`; `None` if the zone has no room
-    /// for the syncs of so many.
-    pub fn sync_state(&self, namespace: NamespaceIndex, shard: u16) -> Option<SyncState<'m>> {
-        let owner = (u64::from(namespace.0) << 16 | u64::from(shard)).wrapping_add(1);
-        let slots: &'m [SyncSlot] = self.parts.sync_slots;
-        let records: &'m [Record] = self.parts.records;
-        let is_or_becomes_ours = |slot: &SyncSlot| {
-            let taken = slot.owner.compare_exchange(0, owner, AcqRel, Acquire);
-            taken.is_ok() || taken == Err(owner)
-        };
-        let index = slots.iter().position(is_or_becomes_ours)?;
-        let per_slot = records.len().checked_div(slots.len())?;
-        let start = index.checked_mul(per_slot)?;
-        let slot = slots.get(index)?;
-        Some(SyncState {
-            slot,
-            records: records.get(start..start.checked_add(per_slot)?)?,
-            generation: slot.generation.load(Acquire),
-        })
-    }
-
-    /// The sync of `namespace` in as many shards as its store has; `None` if the zone has no room for
-    /// them, of which none is taken then. Shards that it has no more are begun anew should it have
-    /// them again: what they know is of another store.
+    /// The sync of `namespace` under a new configuration, in as many shards as its store has: from now
+    /// on, nobody of an older one takes a lease of it. Shards that it has no more are begun anew
+    /// should it have them again: what they know is of another store.
+    ///
+    /// `None` if the zone has no room for them beside those of this configuration's other
+    /// namespaces; there is for those of [`Room`](super::Room) at least.
     pub fn sync_states(
         &self,
         namespace: NamespaceIndex,
         shards: u16,
     ) -> Option<Vec<SyncState<'m>>> {
-        let slots: &'m [SyncSlot] = self.parts.sync_slots;
-        let shard_of = |slot: &SyncSlot| {
-            let owner = slot.owner.load(Acquire).checked_sub(1)?;
-            (owner >> 16 == u64::from(namespace.0)).then_some(owner as u16)
-        };
-        let is_usable = |slot: &&SyncSlot| {
-            slot.owner.load(Acquire) == 0 || shard_of(slot).is_some_and(|shard| shard < shards)
-        };
-        if slots.iter().filter(is_usable).count() < usize::from(shards) {
-            return None;
-        }
-        for slot in slots {
-            if shard_of(slot).is_some_and(|shard| shard >= shards) {
-                slot.begin_anew();
+        let (entry, line) = self.sync_of(namespace)?;
+        entry.synced.store(self.configuration(), Relaxed);
+        self.release_shards(namespace, shards);
+        let generation = entry.generation.fetch_add(1, AcqRel).wrapping_add(1);
+        let slots = self.slots_of(namespace, shards)?;
+        let states = slots.into_iter().map(|(index, slot)| {
+            slot.synced.store(0, Relaxed);
+            SyncState {
+                slot,
+                index,
+                entry,
+                line,
+                buffers: Buffers::of(&self.parts),
+                generation,
             }
+        });
+        Some(states.collect())
+    }
+
+    fn sync_of(&self, namespace: NamespaceIndex) -> Option<(&'m DirectoryEntry, &'m SyncLine)> {
+        let lines: &'m [SyncLine] = self.parts.sync_lines;
+        Some((self.entry(namespace)?, lines.get(namespace.get())?))
+    }
+
+    /// The slots of the first `shards` shards of a namespace, which gets those that it has not.
+    fn slots_of(
+        &self,
+        namespace: NamespaceIndex,
+        shards: u16,
+    ) -> Option<Vec<(usize, &'m SyncSlot)>> {
+        loop {
+            let (mut own, mut free) = (vec![None; shards.into()], Vec::new());
+            for (index, slot) in self.slots() {
+                match slot.owner() {
+                    Some((owner, shard)) if owner == namespace => {
+                        if let Some(own) = own.get_mut(usize::from(shard)) {
+                            *own = Some((index, slot));
+                        }
+                    }
+                    Some(_) => {}
+                    None => free.push((index, slot)),
+                }
+            }
+            let missing = own.iter().filter(|own| own.is_none()).count();
+            if missing > free.len() {
+                self.release_oldest()?;
+                continue;
+            }
+            let mut free = free.into_iter();
+            for (shard, own) in (0..shards).zip(&mut own) {
+                if own.is_none() {
+                    *own = free.next();
+                    let slot = own.map(|(_, slot)| slot);
+                    slot?.owner.store(owner_word(namespace, shard), Release);
+                    fail_point!("sync.owned");
+                }
+            }
+            return own.into_iter().collect();
         }
-        let states = (0..shards).map(|shard| self.sync_state(namespace, shard));
-        states.collect()
+    }
+
+    fn slots(&self) -> impl Iterator<Item = (usize, &'m SyncSlot)> {
+        let slots: &'m [SyncSlot] = self.parts.sync_slots;
+        slots.iter().enumerate()
+    }
+
+    /// Releases the shards of the namespace that was not synced for the longest time, if there is one
+    /// that this configuration does not sync.
+    fn release_oldest(&self) -> Option<()> {
+        let owners = self.slots().filter_map(|(_, slot)| slot.owner());
+        let synced = owners.filter_map(|(owner, _)| {
+            let synced = self.entry(owner)?.synced.load(Relaxed);
+            (synced < self.configuration()).then_some((synced, owner))
+        });
+        let (_, oldest) = synced.min_by_key(|(synced, _)| *synced)?;
+        self.release_shards(oldest, 0);
+        Some(())
+    }
+
+    /// Releases the slots of a namespace but those of its first `shards` shards. Workers of the
+    /// configurations before, which would go on with the former store, take its leases no more.
+    pub(super) fn release_shards(&self, namespace: NamespaceIndex, shards: u16) {
+        let is_beyond = |slot: &SyncSlot| {
+            let owner = slot.owner();
+            owner.is_some_and(|(owner, shard)| owner == namespace && shard >= shards)
+        };
+        let mut beyond = self.slots().filter(|(_, slot)| is_beyond(slot)).peekable();
+        if beyond.peek().is_some() {
+            // First: see `SyncState::take_lease`.
+            let entry = self.entry(namespace);
+            entry.inspect(|entry| {
+                entry.generation.fetch_add(1, AcqRel);
+            });
+            fail_point!("sync.superseded");
+        }
+        for (_, slot) in beyond {
+            slot.begin_anew();
+            slot.owner.store(0, Release);
+            fail_point!("sync.disowned");
+        }
     }
 }
 
+/// The owner of a slot: one more than the namespace's index and the shard.
+fn owner_word(namespace: NamespaceIndex, shard: u16) -> u64 {
+    (u64::from(namespace.0) << 16 | u64::from(shard)).wrapping_add(1)
+}
+
 impl SyncSlot {
-    /// Forgets the store. Whoever has the lease has lost it, and nobody of a configuration that had the
-    /// shard takes it again: workers that end would go on with the former store.
+    /// Whose the slot is.
+    fn owner(&self) -> Option<(NamespaceIndex, u16)> {
+        let owner = self.owner.load(Acquire).checked_sub(1)?;
+        Some((NamespaceIndex((owner >> 16) as u16), owner as u16))
+    }
+
+    /// Forgets the store. Whoever has the lease has lost it.
     fn begin_anew(&self) {
-        self.generation.fetch_add(1, AcqRel);
         let next_term = |word| {
             let term = LeaseWord(word).term().wrapping_add(1);
             Some(LeaseWord::new(term, 0).0)
         };
         // Cannot fail: there is always a next term.
         let _ = self.lease.fetch_update(AcqRel, Acquire, next_term);
+        fail_point!("sync.ended");
+        // What the last holder was about to seal stays unsealed.
+        let tag = LeaseWord(self.lease.load(Acquire)).term() as u16;
+        let no_batch = BatchWord::new(0, tag, 0).0;
         let [position, _] = &self.position;
-        for word in [position, &self.batch, &self.epoch, &self.synced] {
-            word.store(0, Release);
+        for (word, value) in [
+            (position, 0),
+            (&self.batch, no_batch),
+            (&self.epoch, 0),
+            (&self.repair, 0),
+            (&self.synced, 0),
+        ] {
+            word.store(value, Release);
+            fail_point!("sync.forgotten");
         }
     }
 }
 
 impl<'m> SyncState<'m> {
-    /// The same sync under a new configuration: from now on, nobody of an older one takes the lease.
-    pub fn reconfigured(self) -> Self {
-        let before = self.slot.generation.fetch_add(1, AcqRel);
-        self.slot.synced.store(0, Relaxed);
-        SyncState {
-            generation: before.wrapping_add(1),
-            ..self
-        }
-    }
-
     /// Whether there is a newer configuration, whose workers sync now.
     pub fn is_superseded(&self) -> bool {
-        self.slot.generation.load(Acquire) != self.generation
+        self.entry.generation.load(Acquire) != self.generation
     }
 
     /// Takes the lease for `lifetime` milliseconds, if nobody has it at `now`, and this is the newest
     /// configuration.
     pub fn take_lease(&self, now: MonotonicMillis, lifetime: u64) -> Option<Lease<'m>> {
-        if self.is_superseded() {
-            return None;
-        }
         let word = &self.slot.lease;
         let old = LeaseWord(word.load(Acquire));
-        if old.deadline() > now.0 {
+        // After the lease was looked at: where a slot is released, the generation changes first, then
+        // the lease, so that either this sees it or the swap fails.
+        if self.is_superseded() || old.deadline() > now.0 {
             return None;
         }
         let term = LeaseWord::new(old.term().wrapping_add(1), 0).term();
@@ -266,13 +344,13 @@ impl<'m> SyncState<'m> {
     /// noted by any worker: then this one is to tell.
     pub fn note_store(&self, is_there: bool) -> bool {
         let lost = u64::from(!is_there);
-        self.slot.is_lost.swap(lost, AcqRel) != lost
+        self.entry.is_lost.swap(lost, AcqRel) != lost
     }
 
     /// Notes whether the store's clock is far from this node's. Returns whether that is news, likewise.
     pub fn note_clock(&self, is_off: bool) -> bool {
         let off = u64::from(is_off);
-        self.slot.is_off.swap(off, AcqRel) != off
+        self.entry.is_off.swap(off, AcqRel) != off
     }
 
     /// How many records the batch has that is sealed, and may be on its way; 0: there is none.
@@ -282,22 +360,22 @@ impl<'m> SyncState<'m> {
 
     /// Notes an exchange with the store, which took so many microseconds, for [`SyncState::stats`].
     pub fn count_exchange(&self, micros: u64) {
-        self.slot.line.exchanged(micros);
+        self.line.exchanged(micros);
     }
 
     /// Notes that so many connections to the store were made.
     pub fn count_connects(&self, connects: u64) {
-        self.slot.line.connected(connects);
+        self.line.connected(connects);
     }
 
     /// Notes what came of a cycle, for [`SyncState::stats`].
     pub fn count_cycle(&self, cycle: &Cycle) {
-        self.slot.line.count(cycle);
+        self.line.count(cycle);
     }
 
     /// What came of all cycles so far, whoever did them.
     pub fn stats(&self) -> SyncStats {
-        self.slot.line.stats()
+        self.line.stats()
     }
 
     /// How many milliseconds ago, at `now`, the last sync of this node that ended well began.
@@ -319,6 +397,8 @@ impl<'m> Lease<'m> {
 
     /// Gives the lease back.
     pub fn release(self) {
+        // Before: later, it is the next holder's.
+        self.free_buffer();
         let released = LeaseWord::new(self.term, 0);
         // If it is lost, there is nothing to give back.
         let _ = self.replace(&self.state.slot.lease, |_| released.0);
@@ -327,7 +407,7 @@ impl<'m> Lease<'m> {
 
     /// Notes which process has the lease, for [`SyncState::stats`].
     pub fn note_holder(&self, process: u32) {
-        self.state.slot.line.held_by(process);
+        self.state.line.held_by(process);
     }
 
     /// Notes that a sync that began at `start` has ended well.
@@ -423,8 +503,10 @@ impl<'m> Lease<'m> {
         let [first, _] = position;
         self.replace(first, |_| 0)?;
         fail_point!("epoch.position");
+        let sealed = BatchWord(batch.load(Acquire));
         self.replace(batch, |_| BatchWord::new(0, self.tag(), 0).0)?;
         fail_point!("epoch.batch");
+        self.free_buffer_of(sealed);
         self.replace(current, |_| epoch)?;
         fail_point!("epoch.entered");
         Ok(())
@@ -495,9 +577,68 @@ impl<'m> Lease<'m> {
         BatchWord(self.state.slot.batch.load(Acquire)).acknowledged()
     }
 
-    /// The most records that a batch may have.
-    pub fn batch_capacity(&self) -> usize {
-        self.state.records.len().min(MAX_RECORDS)
+    /// The most records that the next batch may have: one at least. While no batch is sealed.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn batch_capacity(&self) -> Result<usize, LeaseLost> {
+        let (records, _) = self.room()?;
+        Ok(records.len().min(MAX_RECORDS))
+    }
+
+    /// Where the next batch is to be written down, and the tag of its records.
+    fn room(&self) -> Result<(&'m [Record], u16), LeaseLost> {
+        let SyncState {
+            slot,
+            index,
+            buffers,
+            ..
+        } = self.state;
+        let claimed = match self.claimed_buffer() {
+            Some(claimed) => Some(claimed),
+            None => {
+                let claimed = buffers.claim(index, self.term);
+                let word = BufferWord::new(claimed.map(|(buffer, _)| buffer), self.tag());
+                self.replace(&slot.buffer, |_| word.0)?;
+                fail_point!("buffer.noted");
+                claimed
+            }
+        };
+        let records = claimed.and_then(|(buffer, claim)| Some((buffers.records(buffer)?, claim)));
+        Ok(records.unwrap_or((core::slice::from_ref(&slot.inline), self.tag())))
+    }
+
+    /// The buffer that was claimed in this term, and the number of the claim.
+    fn claimed_buffer(&self) -> Option<(usize, u16)> {
+        let SyncState {
+            slot,
+            index,
+            buffers,
+            ..
+        } = self.state;
+        let word = BufferWord(slot.buffer.load(Acquire));
+        let buffer = word.buffer().filter(|_| word.tag() == self.tag())?;
+        Some((buffer, buffers.claim_of(buffer, index, self.term)?))
+    }
+
+    /// Gives the buffer back that was claimed in this term, if no batch in it is sealed.
+    fn free_buffer(&self) {
+        if self.state.sealed_records() == 0 {
+            if let Some((buffer, claim)) = self.claimed_buffer() {
+                self.state.buffers.release(buffer, self.state.index, claim);
+            }
+        }
+    }
+
+    /// Gives the buffer back of a batch that was sealed, in whatever term, and is no more.
+    fn free_buffer_of(&self, batch: BatchWord) {
+        let word = BufferWord(self.state.slot.buffer.load(Acquire));
+        if let (Some(buffer), 1..) = (word.buffer(), batch.count()) {
+            // Its tag is the number of the claim.
+            let SyncState { index, buffers, .. } = self.state;
+            buffers.release(buffer, index, batch.tag());
+        }
     }
 
     /// Writes a batch down, so that whatever happens it is sent with just these amounts, and once:
@@ -508,9 +649,11 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn seal(&self, records: &[BatchRecord]) -> Result<u64, LeaseLost> {
-        let tag = self.tag();
-        let records = records.get(..self.batch_capacity()).unwrap_or(records);
-        for (place, record) in self.state.records.iter().zip(records) {
+        let (places, tag) = self.room()?;
+        let records = records
+            .get(..places.len().min(MAX_RECORDS))
+            .unwrap_or(records);
+        for (place, record) in places.iter().zip(records) {
             for (word, value) in place.0.iter().zip(record.to_words(tag)) {
                 self.replace(word, |_| value)?;
                 fail_point!("batch.written");
@@ -530,7 +673,13 @@ impl<'m> Lease<'m> {
         if batch.count() == 0 {
             return None;
         }
-        let records = self.state.records.iter().take(batch.count());
+        let SyncState { slot, buffers, .. } = self.state;
+        let buffer = BufferWord(slot.buffer.load(Acquire)).buffer();
+        let records = match buffer {
+            Some(buffer) => buffers.records(buffer)?,
+            None => core::slice::from_ref(&slot.inline),
+        };
+        let records = records.iter().take(batch.count());
         let records = records.filter_map(|record| {
             let words = record.0.each_ref().map(|word| word.load(Acquire));
             BatchRecord::from_words(words, batch.tag(), table)
@@ -545,14 +694,19 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn acknowledge(&self, number: u64) -> Result<(), LeaseLost> {
+        let sealed = BatchWord(self.state.slot.batch.load(Acquire));
+        let is_it = |batch: BatchWord| batch.acknowledged().wrapping_add(1) == number;
         self.replace(&self.state.slot.batch, |old| {
-            if BatchWord(old).acknowledged().wrapping_add(1) == number {
+            if is_it(BatchWord(old)) {
                 BatchWord::new(number, self.tag(), 0).0
             } else {
                 old
             }
         })?;
         fail_point!("batch.acknowledged");
+        if is_it(sealed) {
+            self.free_buffer_of(sealed);
+        }
         Ok(())
     }
 }

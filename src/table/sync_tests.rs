@@ -3,7 +3,7 @@
 use super::testing::{SharedTable, TestClock};
 use super::*;
 use crate::policy::key::MAX_NAME_LEN;
-use crate::policy::window::Clock;
+use crate::policy::window::{Clock, UnixMillis};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
@@ -336,8 +336,8 @@ const LIFETIME: u64 = 3000;
 
 fn lease<'m>(fixture: &'m Fixture, now: u64) -> Option<Lease<'m>> {
     let table = &fixture.shared.table;
-    let state = table.sync_state(fixture.counter.namespace(), 0).unwrap();
-    state.take_lease(MonotonicMillis(now), LIFETIME)
+    let states = table.sync_states(fixture.counter.namespace(), 1).unwrap();
+    states[0].take_lease(MonotonicMillis(now), LIFETIME)
 }
 
 /// The changes as records of a batch that sends them whole.
@@ -399,16 +399,97 @@ fn what_is_noted_without_the_lease_has_everything_fetched_anew() {
 fn namespaces_and_shards_have_leases_of_their_own() {
     let fixture = Fixture::new(2 << 20);
     let table = &fixture.shared.table;
-    let namespace = fixture.counter.namespace();
-    let one = lease(&fixture, 1000).unwrap();
-    let shard = table.sync_state(namespace, 1).unwrap();
-    let two = shard.take_lease(MonotonicMillis(1000), LIFETIME).unwrap();
+    let states = table.sync_states(fixture.counter.namespace(), 2).unwrap();
+    let take = |state: &SyncState<'static>| state.take_lease(MonotonicMillis(1000), LIFETIME);
+    let (one, two) = (take(&states[0]).unwrap(), take(&states[1]).unwrap());
     one.set_position(Some([7, 0])).unwrap();
     assert_eq!((one.position(), two.position()), (Some([7, 0]), None));
-    // There is room for 8 in a zone of this size.
-    assert!((2..8).all(|shard| table.sync_state(namespace, shard).is_some()));
-    assert!(table.sync_state(namespace, 8).is_none());
-    assert!(table.sync_state(namespace, 1).is_some());
+    assert!(take(&states[1]).is_none());
+}
+
+#[test]
+fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
+    let fixture = Fixture::new(1 << 20);
+    let table = &fixture.shared.table;
+    for n in 0..64 {
+        fixture.add(&long_key(n, 20), 1);
+    }
+    let sent = records(&fixture.take());
+    let states = table.sync_states(fixture.counter.namespace(), 64).unwrap();
+    let now = MonotonicMillis(1000);
+    let leases: Vec<_> = states
+        .iter()
+        .map(|state| state.take_lease(now, LIFETIME).unwrap())
+        .collect();
+    // Each shard has a batch on its way, for a store that is away: those who come late a small one.
+    let mut sizes = Vec::new();
+    for (lease, first) in leases.iter().zip(0..) {
+        let size = lease.batch_capacity().unwrap();
+        assert_eq!(lease.batch_capacity(), Ok(size), "once more");
+        assert_eq!(lease.seal(&sent[first..first + 1]), Ok(1));
+        sizes.push(size);
+    }
+    let buffers = sizes.iter().take_while(|size| **size > 1).count();
+    assert!((16..40).contains(&buffers), "{sizes:?}");
+    assert!(sizes[buffers..].iter().all(|size| *size == 1), "{sizes:?}");
+    for (lease, first) in leases.iter().zip(0..) {
+        let sealed = sent[first..first + 1].to_vec();
+        assert_eq!(lease.sealed(table), Some((1, sealed)));
+    }
+    // Who takes over has it, whoever claims meanwhile.
+    let later = MonotonicMillis(1000 + LIFETIME);
+    let successor = states[0].take_lease(later, LIFETIME).unwrap();
+    assert_eq!(successor.sealed(table), Some((1, sent[..1].to_vec())));
+    // What one of them does not need any more, the next one has.
+    let late = &leases[63];
+    assert_eq!(late.acknowledge(1), Ok(()));
+    assert_eq!(late.batch_capacity(), Ok(1));
+    successor.acknowledge(1).unwrap();
+    assert_eq!(successor.sealed(table), None);
+    let later = MonotonicMillis(1000 + 2 * LIFETIME);
+    let late = states[63].take_lease(later, LIFETIME).unwrap();
+    assert_eq!(late.batch_capacity(), Ok(sizes[0]));
+    assert_eq!(late.seal(&sent[..sizes[0]]), Ok(2));
+    assert_eq!(late.sealed(table), Some((2, sent[..sizes[0]].to_vec())));
+    // One that was claimed and not used is given back.
+    late.acknowledge(2).unwrap();
+    assert_eq!(late.batch_capacity(), Ok(sizes[0]));
+    late.release();
+    let again = states[0].take_lease(MonotonicMillis(1000 + 3 * LIFETIME), LIFETIME);
+    assert_eq!(again.unwrap().batch_capacity(), Ok(sizes[0]));
+}
+
+#[test]
+fn a_buffer_is_claimed_from_one_that_died_unless_its_batch_is_sealed() {
+    let fixture = Fixture::new(SMALL);
+    let table = &fixture.shared.table;
+    fixture.add(b"a", 5);
+    let sent = records(&fixture.take());
+    let states = table.sync_states(fixture.counter.namespace(), 2).unwrap();
+    let take = |shard: usize, at| states[shard].take_lease(MonotonicMillis(at), LIFETIME);
+    // In a zone of this size there is one buffer.
+    let dead = take(0, 1000).unwrap();
+    assert_eq!(dead.batch_capacity(), Ok(8));
+    let other = take(1, 1000).unwrap();
+    assert_eq!(other.batch_capacity(), Ok(1));
+    other.release();
+    // Until somebody else has the lease, the first one may be slow.
+    let other = take(1, 8000).unwrap();
+    assert_eq!(other.batch_capacity(), Ok(1));
+    other.release();
+    let successor = take(0, 8000).unwrap();
+    let other = take(1, 8000).unwrap();
+    assert_eq!(other.batch_capacity(), Ok(8));
+    assert_eq!(other.seal(&sent), Ok(1));
+    // It wakes, and changes nothing.
+    assert_eq!(dead.seal(&sent), Err(LeaseLost));
+    assert_eq!(successor.batch_capacity(), Ok(1));
+    assert_eq!(other.sealed(table), Some((1, sent.clone())));
+    // A new epoch has no use for it.
+    other.enter_epoch(7).unwrap();
+    successor.release();
+    let successor = take(0, 8000).unwrap();
+    assert_eq!(successor.batch_capacity(), Ok(8));
 }
 
 #[test]

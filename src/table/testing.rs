@@ -34,14 +34,14 @@ impl SharedTable {
         assert_ne!(start, libc::MAP_FAILED);
         let region = NonNull::slice_from_raw_parts(NonNull::new(start).unwrap().cast(), len);
         // SAFETY: the memory is unmapped with the table only, and used by nobody else.
-        let table = unsafe { CounterTable::create(region, secret).unwrap() };
+        let table = unsafe { CounterTable::create(region, len, secret).unwrap() };
         SharedTable { region, table }
     }
 
     /// The same table once more, as another process sees it.
     pub(crate) fn open(&self) -> Result<CounterTable<'_>, super::LayoutError> {
         // SAFETY: the memory lives as long as `self`.
-        unsafe { CounterTable::open(self.region) }
+        unsafe { CounterTable::open(self.region, self.region.len()) }
     }
 
     /// Overwrites a byte of the table.

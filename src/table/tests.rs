@@ -338,8 +338,8 @@ fn a_full_table_takes_every_key() {
     );
     assert_eq!(zone.evicted_ended + zone.evicted_unsent, 0);
     assert_eq!(zone.evicted_sent + namespace.keys, 100_000);
-    // Nearly all of the memory holds keys.
-    assert!(namespace.keys * 72 > 1 << 20, "{}", namespace.keys);
+    // Nearly all of the memory that is not for namespaces holds keys.
+    assert!(namespace.keys * 84 > 1 << 20, "{}", namespace.keys);
 }
 
 #[test]
@@ -392,16 +392,6 @@ fn a_table_is_found_again_but_not_mistaken() {
     assert_eq!(fixture.shared.open().err(), Some(LayoutError::OtherLayout));
     fixture.shared.poke(0, 0);
     assert_eq!(fixture.shared.open().err(), Some(LayoutError::NotATable));
-}
-
-#[test]
-fn the_directory_has_a_bound() {
-    let shared = SharedTable::new(1 << 20);
-    let indices: Vec<_> = (0..16)
-        .map(|n| shared.table.namespace(&[b'a' + n]).unwrap())
-        .collect();
-    assert_eq!(shared.table.namespace(b"one too many"), None);
-    assert_eq!(shared.table.namespace(b"c"), Some(indices[2]));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! - [`directives`], [`blocks`], [`ratelimit`]: what each directive makes of its words
 //! - [`text`], [`variable`]: text and variables
+//! - [`room`]: whether zones have room for the namespaces
 //! - [`status`]: what is told of it all
 //! - [`location`], [`rules`]: the configuration of a location, and the rules in it
 
@@ -9,6 +10,7 @@ mod blocks;
 mod directives;
 mod location;
 mod ratelimit;
+mod room;
 mod rules;
 mod status;
 mod text;
@@ -21,7 +23,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nginx_sys::{NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
+use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 
 use super::log;
 use super::sync::Common;
@@ -269,7 +271,7 @@ impl MainConf {
             // A configuration is resolved once.
             let _ = namespace.zone.set(zone);
         }
-        Ok(())
+        self.check_room()
     }
 
     /// Checks a namespace; returns its zone.
@@ -457,19 +459,20 @@ impl MainConf {
         Err(Failure::At(namespace.origin(), message))
     }
 
-    /// Finds every namespace in its zone, once the zones are mapped.
-    ///
-    /// # Errors
-    ///
-    /// The message.
-    pub(super) fn attach(&'static self) -> Result<(), String> {
+    /// Finds every namespace in its zone, once the zones are mapped. That there is room was checked;
+    /// nor would the lack of it be a reason for a running nginx to end: what has none is not limited.
+    pub(super) fn attach(&'static self, log: *mut ngx_log_t) {
+        self.begin_configuration();
         for namespace in &self.namespaces {
-            namespace.attach(&self.stores).map_err(|error| {
+            if let Err(error) = namespace.attach(&self.stores) {
                 let (name, origin) = (&namespace.name, namespace.origin());
-                format!("ratelimit_namespace \"{name}\": {error} in {origin}")
-            })?;
+                log::error(
+                    NGX_LOG_ALERT,
+                    log,
+                    format_args!("ratelimit_namespace \"{name}\": {error} in {origin}"),
+                );
+            }
         }
-        Ok(())
     }
 
     /// Warns of zones that have another size than in `old`, and of namespaces that are in another
@@ -557,13 +560,17 @@ impl NamespaceConf {
 
     fn attach(&'static self, stores: &[StoreConf]) -> Result<(), RateLimitingError> {
         if let Some(table) = self.zone.get().and_then(|zone| zone.table()) {
-            let store = self.period().and_then(|_| self.store(stores));
-            let shards = store.map_or(0, |store| store.options.shards());
-            let namespace = Namespace::new(&self.name, table)?.synced(shards)?;
+            let namespace = Namespace::new(&self.name, table)?.synced(self.shards(stores))?;
             // Zones are mapped once in a cycle.
             let _ = self.namespace.set(namespace);
         }
         Ok(())
+    }
+
+    /// Into how many shards the namespace is divided; 0: it is not synced.
+    fn shards(&self, stores: &[StoreConf]) -> u16 {
+        let store = self.period().and_then(|_| self.store(stores));
+        store.map_or(0, |store| store.options.shards())
     }
 
     /// The store that the namespace names.

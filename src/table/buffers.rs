@@ -1,0 +1,151 @@
+//! Where batches are written down on their way to a store: buffers that all syncs of the zone share,
+//! since few of them have a batch on its way, and a record of each sync's own for when they are all
+//! taken, as by batches for a store that is away.
+//!
+//! As with names, nothing has to be freed: a buffer says whose it is, and in which term of the lease
+//! it was claimed, and who looks for one sees whether that is still so. It is free if its owner's
+//! term is over and no batch that is sealed is in it. A worker that lost its lease may still be about
+//! to write; what it prepared fails, since every claim has a number that is part of all words of the
+//! batch.
+
+use super::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use super::fail::fail_point;
+use super::layout::{Parts, Record, SyncSlot};
+use super::sync_state::{BatchWord, LeaseWord};
+
+/// The most records that a batch may have.
+pub(super) const MAX_RECORDS: usize = 320;
+
+/// All buffers of a zone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffers<'m> {
+    slots: &'m [SyncSlot],
+    owners: &'m [AtomicU64],
+    records: &'m [Record],
+}
+
+/// The word of a buffer: one more than the index of the sync that has it, 0 if none has; the term of
+/// its lease; and the number of the claim.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct OwnerWord(u64);
+
+impl OwnerWord {
+    const CLAIM_BITS: u32 = 16;
+    const TERM_BITS: u32 = LeaseWord::TERM_BITS;
+
+    fn new(slot: u64, term: u64, claim: u16) -> OwnerWord {
+        let slot = slot << (Self::TERM_BITS + Self::CLAIM_BITS);
+        OwnerWord(slot | term << Self::CLAIM_BITS | u64::from(claim))
+    }
+
+    fn slot(self) -> u64 {
+        self.0 >> (Self::TERM_BITS + Self::CLAIM_BITS)
+    }
+
+    fn term(self) -> u64 {
+        (self.0 >> Self::CLAIM_BITS) & ((1 << Self::TERM_BITS) - 1)
+    }
+
+    fn claim(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+/// The word with which a sync tells its buffer: one more than its index, 0 for the record of its own;
+/// and the tag of the term in which it was told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct BufferWord(pub(super) u64);
+
+impl BufferWord {
+    pub(super) fn new(buffer: Option<usize>, tag: u16) -> BufferWord {
+        let buffer = buffer.map_or(0, |index| (index as u64).wrapping_add(1));
+        BufferWord(buffer << 16 | u64::from(tag))
+    }
+
+    pub(super) fn buffer(self) -> Option<usize> {
+        usize::try_from(self.0 >> 16).ok()?.checked_sub(1)
+    }
+
+    pub(super) fn tag(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+impl<'m> Buffers<'m> {
+    pub(super) fn of(parts: &Parts<'m>) -> Buffers<'m> {
+        Buffers {
+            slots: parts.sync_slots,
+            owners: parts.buffers,
+            records: parts.records,
+        }
+    }
+
+    /// The records of a buffer.
+    pub(super) fn records(&self, index: usize) -> Option<&'m [Record]> {
+        let each = self.records.len().checked_div(self.owners.len())?;
+        let start = index.checked_mul(each)?;
+        self.records.get(start..start.checked_add(each)?)
+    }
+
+    /// Claims a buffer for the sync number `slot` in a term; returns its index, and the number of the
+    /// claim. `None`: all are taken.
+    pub(super) fn claim(&self, slot: usize, term: u64) -> Option<(usize, u16)> {
+        let mut owners = self.owners.iter().enumerate();
+        owners.find_map(|(index, owner)| {
+            let old = OwnerWord(owner.load(Acquire));
+            if self.is_taken(index, old) {
+                return None;
+            }
+            let claim = old.claim().wrapping_add(1);
+            let new = OwnerWord::new((slot as u64).wrapping_add(1), term, claim);
+            // Acquire: what the former owner wrote is seen, and written over.
+            let claimed = owner.compare_exchange(old.0, new.0, AcqRel, Relaxed);
+            fail_point!("buffer.claimed");
+            claimed.ok().map(|_| (index, claim))
+        })
+    }
+
+    /// Whether the buffer is in use, whose word was just read.
+    fn is_taken(&self, index: usize, owner: OwnerWord) -> bool {
+        let slot = usize::try_from(owner.slot()).ok();
+        let Some(slot) = slot.and_then(|slot| self.slots.get(slot.checked_sub(1)?)) else {
+            return false;
+        };
+        // The lease first: in a later term, only a batch is of interest that is sealed already.
+        if LeaseWord(slot.lease.load(Acquire)).term() == owner.term() {
+            return true;
+        }
+        let batch = BatchWord(slot.batch.load(Acquire));
+        if batch.count() == 0 {
+            // Until the next holder has changed the word, the former one may seal its batch still.
+            return batch.tag() == owner.term() as u16;
+        }
+        // It was noted before the batch was sealed.
+        BufferWord(slot.buffer.load(Acquire)).buffer() == Some(index)
+    }
+
+    /// The number of the claim with which the sync number `slot` has a buffer in a term.
+    pub(super) fn claim_of(&self, index: usize, slot: usize, term: u64) -> Option<u16> {
+        let owner = OwnerWord(self.owners.get(index)?.load(Acquire));
+        let is_its = owner.slot() == (slot as u64).wrapping_add(1) && owner.term() == term;
+        is_its.then_some(owner.claim())
+    }
+
+    /// Gives a buffer back that the sync number `slot` has by the claim of this number, if it still
+    /// has: no batch in it is sealed.
+    pub(super) fn release(&self, index: usize, slot: usize, claim: u16) {
+        let Some(word) = self.owners.get(index) else {
+            return;
+        };
+        let owner = OwnerWord(word.load(Acquire));
+        if owner.slot() == (slot as u64).wrapping_add(1) && owner.claim() == claim {
+            let free = OwnerWord::new(0, 0, claim);
+            // If it fails, the next one has it already.
+            let _ = word.compare_exchange(owner.0, free.0, AcqRel, Relaxed);
+            fail_point!("buffer.released");
+        }
+    }
+}
