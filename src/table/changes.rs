@@ -57,8 +57,47 @@ pub struct WindowChange {
     pub pushed: Hits,
 }
 
-/// How many changed counters [`CounterTable::pending`] looks at, at most.
-const LOOKED_AT: u64 = 4096;
+/// How many counters have hits that the store has not, by namespace: [`CounterTable::pending`].
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    /// By the index of the namespace.
+    pub(super) counters: Vec<u64>,
+    /// What it took to tell.
+    pub(super) looked_at: LookedAt,
+}
+
+/// What was looked at, or is to be at most, to tell what is pending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookedAt {
+    /// Words that have a bit for each of 64 counters.
+    pub groups: usize,
+    /// Counters.
+    pub counters: usize,
+}
+
+impl LookedAt {
+    /// What takes less than a millisecond.
+    pub const BOUNDED: LookedAt = LookedAt {
+        groups: 1 << 17,
+        counters: 1 << 11,
+    };
+
+    /// One of so many parts.
+    pub fn part_of(self, parts: usize) -> LookedAt {
+        LookedAt {
+            groups: self.groups.div_ceil(parts.max(1)),
+            counters: self.counters.div_ceil(parts.max(1)),
+        }
+    }
+}
+
+impl Pending {
+    /// How many of `namespace`.
+    pub fn of(&self, namespace: NamespaceIndex) -> u64 {
+        let counters = self.counters.get(namespace.get());
+        counters.copied().unwrap_or_default()
+    }
+}
 
 impl<'m> CounterTable<'m> {
     /// Notes that a synced counter changes: to be called before the change, and after it.
@@ -142,39 +181,52 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// How many counters of `namespace` have hits at `now` that the store has not. Exact while few
-    /// counters of the zone changed, an estimate from `LOOKED_AT` of them otherwise: who asks is
-    /// not to be held for long.
-    pub fn pending(&self, namespace: NamespaceIndex, now: UnixMillis) -> u64 {
-        let (mut changed, mut looked_at, mut pending) = (0_u64, 0_u64, 0_u64);
-        for (group, word) in self.parts.changes.iter().enumerate() {
+    /// How many counters of each namespace have hits at `now` that the store has not: who asks is not
+    /// to be held for long, so at most so much is looked at, whatever the size of the zone and the
+    /// number of namespaces. Exact if that is all that changed, an estimate from it otherwise.
+    pub fn pending(&self, now: UnixMillis, at_most: LookedAt) -> Pending {
+        let words = self.parts.changes;
+        // Another part each time, if not all can be looked at.
+        let start = (now.0 as usize).wrapping_mul(at_most.groups);
+        let start = start.checked_rem(words.len()).unwrap_or_default();
+        let (before, after) = words.split_at_checked(start).unwrap_or_default();
+        let groups = (start..).zip(after).chain((0..).zip(before));
+        let mut pending = Pending {
+            counters: vec![0; self.parts.directory.len()],
+            looked_at: LookedAt::default(),
+        };
+        let looked_at = &mut pending.looked_at;
+        let mut changed: u64 = 0;
+        for (group, word) in groups.take(at_most.groups) {
+            looked_at.groups = looked_at.groups.saturating_add(1);
             let mut bits = word.load(Acquire);
             changed = changed.saturating_add(bits.count_ones().into());
-            while bits != 0 && looked_at < LOOKED_AT {
+            while bits != 0 && looked_at.counters < at_most.counters {
                 let index = group.saturating_mul(64);
                 let index = index.saturating_add(bits.trailing_zeros() as usize);
                 bits &= bits.wrapping_sub(1);
-                looked_at = looked_at.saturating_add(1);
-                let cell = self.cell_at(index);
-                let place = cell.map(|cell| Place {
-                    cell,
-                    meta: meta_of(cell),
-                });
-                let is_ours = |place: &Place<'m>| {
-                    let meta = place.meta;
-                    meta.is_counter() && meta.is_synced() && meta.namespace() == namespace
+                looked_at.counters = looked_at.counters.saturating_add(1);
+                let Some(cell) = self.cell_at(index) else {
+                    continue;
                 };
-                if place
-                    .filter(is_ours)
-                    .is_some_and(|place| self.has_unsent(place, now))
-                {
-                    pending = pending.saturating_add(1);
+                let meta = meta_of(cell);
+                let is_pending = meta.is_counter() && self.has_unsent(Place { cell, meta }, now);
+                let counters = pending.counters.get_mut(meta.namespace().get());
+                if let Some(counters) = counters.filter(|_| is_pending) {
+                    *counters = counters.saturating_add(1);
                 }
             }
         }
-        let all = u128::from(pending).saturating_mul(changed.into());
-        let all = all.checked_div(looked_at.into()).unwrap_or(0);
-        u64::try_from(all).unwrap_or(u64::MAX)
+        let LookedAt { groups, counters } = *looked_at;
+        let (all, seen) = (
+            u128::from(changed).saturating_mul(words.len() as u128),
+            (counters as u128).saturating_mul(groups as u128),
+        );
+        for counters in &mut pending.counters {
+            let of_all = u128::from(*counters).saturating_mul(all).checked_div(seen);
+            *counters = u64::try_from(of_all.unwrap_or_default()).unwrap_or(u64::MAX);
+        }
+        pending
     }
 
     /// Notes the changes of `part` that nobody knows of any more, since who took them was stopped:

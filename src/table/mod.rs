@@ -65,10 +65,10 @@ use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, WindowSize, WindowType};
 
 pub use breaker::{Breaker, Circuit};
-pub use changes::{Change, CounterRef, WindowChange};
+pub use changes::{Change, CounterRef, LookedAt, Pending, WindowChange};
 pub use division::{HasKey, Part};
 pub use identity::Identity;
-pub use layout::LayoutError;
+pub use layout::{LayoutError, Room};
 pub use meta::NamespaceIndex;
 pub use ring::{CACHE_LINE, Ring};
 pub use stats::{Cycle, Evicted, NamespaceStats, Outcome, SyncStats, ZoneStats};
@@ -294,7 +294,7 @@ impl<'m> CounterTable<'m> {
 
     /// How many keys have a place now, in all namespaces: an estimate while workers count.
     pub fn keys(&self) -> u64 {
-        NamespaceLine::sum(self.parts.namespace_lines).keys
+        NamespaceLine::keys(self.parts.namespace_lines)
     }
 
     /// Where the event counters of `namespace` begin: there is a line for each worker.

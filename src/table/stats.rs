@@ -243,12 +243,15 @@ impl NamespaceLine {
             error: total(|line| &line.outcomes[3]),
             hits: total(|line| &line.hits),
             dropped: total(|line| &line.dropped),
-            // Removals first: a key that is inserted meanwhile is counted, never a negative.
-            keys: {
-                let removed = total(|line| &line.removed);
-                total(|line| &line.inserted).saturating_sub(removed)
-            },
+            keys: NamespaceLine::keys(lines),
         }
+    }
+
+    /// How many keys have a place.
+    pub(super) fn keys(lines: &[NamespaceLine]) -> u64 {
+        // Removals first: a key that is inserted meanwhile is counted, never a negative.
+        let removed = total(lines, |line| &line.removed);
+        total(lines, |line| &line.inserted).saturating_sub(removed)
     }
 }
 

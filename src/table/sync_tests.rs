@@ -770,20 +770,61 @@ fn what_is_pending_is_counted_while_little_is_and_estimated_otherwise() {
         );
     };
     let pending = || {
-        [fixture.counter.namespace(), other].map(|namespace| table.pending(namespace, clock.now()))
+        let pending = table.pending(clock.now(), LookedAt::BOUNDED);
+        [fixture.counter.namespace(), other].map(|namespace| pending.of(namespace))
     };
     assert_eq!(pending(), [0, 0]);
     for n in 0..1000 {
         fixture.add(&long_key(n, 20), 1);
     }
-    (0..3000).for_each(add_to_other);
-    assert_eq!(pending(), [1000, 3000]);
+    (0..1000).for_each(add_to_other);
+    assert_eq!(pending(), [1000, 1000]);
     // Hits that were given back again are nothing that the store lacks.
     fixture.add(&long_key(0, 20), -1);
-    assert_eq!(pending(), [999, 3000]);
-    (3000..16_000).for_each(add_to_other);
-    // A sample of 4096 of 17,000: three standard deviations are some 20 %.
+    assert_eq!(pending(), [999, 1000]);
+    (1000..16_000).for_each(add_to_other);
+    // A sample of 2048 of 17,000: three standard deviations are some 25 %.
     let [few, many] = pending();
-    assert!((800..1200).contains(&few), "{few}");
+    assert!((700..1300).contains(&few), "{few}");
     assert!((15_000..17_000).contains(&many), "{many}");
+}
+
+#[test]
+fn what_is_pending_is_told_of_all_namespaces_by_one_look_that_is_bounded() {
+    let fixture = Fixture::new(32 << 20);
+    let (table, clock) = (&fixture.shared.table, &fixture.clock);
+    for n in 0..100_usize {
+        let name = format!("namespace {n}");
+        let namespace = table.namespace(name.as_bytes()).unwrap();
+        let counter = table.counter(namespace, name.as_bytes(), fixture.counter.size());
+        for key in 0..1000 {
+            let admission = Admission::Unconditional;
+            let key = long_key(key, 20);
+            let key = table.key(&key);
+            table.add(&counter.synced(true), key, clock, hits(1), admission);
+        }
+    }
+    let bounded = LookedAt {
+        groups: 2000,
+        counters: 5000,
+    };
+    assert!(table.change_groups() > 3 * bounded.groups);
+    let sum = |pending: &Pending| pending.counters.iter().sum::<u64>();
+    // Whichever part is looked at.
+    for second in 0..5 {
+        let now = UnixMillis(clock.now().0 + second);
+        let pending = table.pending(now, bounded);
+        assert_eq!(pending.looked_at, bounded);
+        assert!((90_000..110_000).contains(&sum(&pending)), "{pending:?}");
+    }
+    let all = LookedAt {
+        groups: usize::MAX,
+        counters: usize::MAX,
+    };
+    let pending = table.pending(clock.now(), all);
+    assert_eq!(pending.looked_at.counters, 100_000);
+    assert_eq!(pending.looked_at.groups, table.change_groups());
+    assert_eq!(sum(&pending), 100_000);
+    let part = LookedAt::BOUNDED.part_of(4);
+    assert_eq!((part.groups, part.counters), (1 << 15, 1 << 9));
 }

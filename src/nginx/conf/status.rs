@@ -7,7 +7,7 @@ use crate::engine::status::{NamespaceStatus, Status, StoreStatus, ZoneStatus};
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock as _, WindowSize};
 use crate::store::options::Strategy;
-use crate::table::SyncState;
+use crate::table::{LookedAt, Pending, SyncState};
 
 impl MainConf {
     /// How this node is doing.
@@ -22,11 +22,26 @@ impl MainConf {
             })
         });
         let namespaces = self.namespaces.iter();
+        let pending = self.pending();
         Status {
             zones: zones.collect(),
-            namespaces: namespaces.filter_map(|it| it.status()).collect(),
+            namespaces: namespaces.filter_map(|it| it.status(&pending)).collect(),
             stores: self.stores.iter().map(StoreConf::status).collect(),
         }
+    }
+
+    /// What is pending, by the names of the zones that have synced namespaces.
+    fn pending(&self) -> Vec<(&str, Pending)> {
+        let synced = self.namespaces.iter().filter(|it| it.period().is_some());
+        let mut zones: Vec<_> = synced.filter_map(|it| it.zone.get()).collect();
+        zones.sort_unstable_by_key(|zone| &zone.name);
+        zones.dedup_by_key(|zone| &zone.name);
+        let at_most = LookedAt::BOUNDED.part_of(zones.len());
+        let pending = zones.into_iter().filter_map(|zone| {
+            let pending = zone.table()?.pending(NgxClock.now(), at_most);
+            Some((&*zone.name, pending))
+        });
+        pending.collect()
     }
 
     /// Calls `answer` with the namespace `name`, the windows that it counts in, and whether it may
@@ -48,7 +63,7 @@ impl MainConf {
 }
 
 impl NamespaceConf {
-    fn status(&self) -> Option<NamespaceStatus> {
+    fn status(&self, pending: &[(&str, Pending)]) -> Option<NamespaceStatus> {
         let (zone, namespace) = (self.zone.get()?, self.namespace.get()?);
         let options = self.definition.get().map(|definition| &definition.options);
         let store = options.and_then(|options| options.store.as_deref());
@@ -59,7 +74,8 @@ impl NamespaceConf {
             let shards = namespace.sync_states().iter();
             let sealed: usize = shards.map(SyncState::sealed_records).sum();
             let sealed = u64::try_from(sealed).unwrap_or(u64::MAX);
-            table.pending(index, NgxClock.now()).saturating_add(sealed)
+            let of_zone = pending.iter().find(|(name, _)| *name == &*zone.name);
+            of_zone.map_or(sealed, |(_, it)| it.of(index).saturating_add(sealed))
         });
         Some(NamespaceStatus {
             name: (*self.name).into(),
