@@ -103,7 +103,7 @@ impl Memory {
         }
         let failure = Failure::TimedOut(Duration::from_millis(250));
         let server = ServerAddress::Unix("/".into());
-        let lost = Err(StoreError { server, failure });
+        let lost = Err(StoreError::new(server, failure));
         if fault == Fault::Before {
             return lost;
         }

@@ -13,6 +13,8 @@ pub struct StoreError {
     pub server: ServerAddress,
     /// What happened.
     pub failure: Failure,
+    /// The servers that were tried before, in their order, and what happened with each.
+    pub earlier: Box<[(ServerAddress, Failure)]>,
 }
 
 /// What can happen to an exchange.
@@ -59,20 +61,28 @@ pub enum Refusal {
 }
 
 impl StoreError {
+    /// What happened with one server.
+    pub fn new(server: ServerAddress, failure: Failure) -> StoreError {
+        StoreError {
+            server,
+            failure,
+            earlier: Box::default(),
+        }
+    }
+
+    /// The same, after what happened with other servers.
+    pub fn after(self, earlier: Vec<StoreError>) -> StoreError {
+        let earlier = earlier.into_iter().map(|it| (it.server, it.failure));
+        StoreError {
+            earlier: earlier.collect(),
+            ..self
+        }
+    }
+
     /// Whether the same may succeed a little later though nobody changes the configuration.
     pub fn is_transient(&self) -> bool {
-        match self.failure {
-            Failure::Unreachable(_)
-            | Failure::NoPrimary(_)
-            | Failure::Refused(_)
-            | Failure::TimedOut(_)
-            | Failure::Disconnected(_) => true,
-            Failure::Denied(_)
-            | Failure::Failed(_)
-            | Failure::Misunderstood(_)
-            | Failure::Unusable(_)
-            | Failure::Unsupported(_) => false,
-        }
+        let earlier = self.earlier.iter().map(|(_, failure)| failure);
+        earlier.chain([&self.failure]).any(Failure::is_transient)
     }
 
     /// Whether the store may have done what it was asked: `false` if it has not.
@@ -94,7 +104,27 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (server, failure) in &self.earlier {
+            write!(f, "{server} {failure}; ")?;
+        }
         write!(f, "{} {}", self.server, self.failure)
+    }
+}
+
+impl Failure {
+    fn is_transient(&self) -> bool {
+        match self {
+            Failure::Unreachable(_)
+            | Failure::NoPrimary(_)
+            | Failure::Refused(_)
+            | Failure::TimedOut(_)
+            | Failure::Disconnected(_) => true,
+            Failure::Denied(_)
+            | Failure::Failed(_)
+            | Failure::Misunderstood(_)
+            | Failure::Unusable(_)
+            | Failure::Unsupported(_) => false,
+        }
     }
 }
 

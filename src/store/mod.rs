@@ -3,6 +3,7 @@
 //! - [`options`], [`server`]: the settings of a datastore, and the addresses of its servers
 //! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong
 //! - [`tls`]: TLS, which each of them speaks
+//! - `greeting`: whether a server speaks the protocol that is expected
 //! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL
 //! - [`block`], `syntax`: how they are read from directives, and from words
 #![forbid(unsafe_code)]
@@ -14,6 +15,8 @@ mod block_tests;
 pub(crate) mod conformance;
 pub mod decision;
 pub mod error;
+#[cfg(not(loom))]
+mod greeting;
 pub mod message;
 pub mod options;
 #[cfg(not(loom))]

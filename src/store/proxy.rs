@@ -44,6 +44,15 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, cut: impl Fn() -> bool) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
+/// Starts a server that answers whatever it is told with `words`, and closes the connection.
+pub(super) fn with_greeting(words: &'static [u8]) -> ServerAddress {
+    listen(move |mut client| {
+        let mut buffer = [0; 65536];
+        let _ = client.read(&mut buffer);
+        let _ = client.write_all(words);
+    })
+}
+
 /// Accepts connections, each in a thread of its own, for as long as the process lives.
 pub(super) fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> ServerAddress {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -17,6 +17,7 @@ use super::failure;
 use super::schema::{SchemaError, Tables};
 use super::tls::Secure;
 use crate::store::error::{Failure, Refusal, StoreError};
+use crate::store::greeting::{Greeting, Protocol};
 use crate::store::options::{Credentials, PostgresOptions, Secret, StoreOptions};
 use crate::store::server::ServerAddress;
 use crate::store::tls::{TlsClient, TlsError};
@@ -157,10 +158,11 @@ impl Link {
 
     /// Tries each server once, from the present one on, until one accepts writes.
     async fn connect(&mut self) -> Result<Connection, StoreError> {
-        let mut result = Err(self.error(Failure::Unreachable("no server".into())));
+        let (mut earlier, mut last) = (Vec::new(), None);
         for _ in 0..self.servers.len() {
+            let greeting = Greeting::default();
             let attempt = match self.servers.get(self.server) {
-                Some(server) => timeout(self.connect_timeout, self.open(server)).await,
+                Some(server) => timeout(self.connect_timeout, self.open(server, &greeting)).await,
                 None => break,
             };
             let failure = match attempt {
@@ -176,10 +178,26 @@ impl Link {
                     Failure::Unreachable(cause.into())
                 }
             };
-            result = Err(self.error(failure));
+            let failure = greeting.explain(failure, &self.protocol(), &self.credentials);
+            earlier.extend(last.replace(self.error(failure)));
             self.move_on();
         }
-        result
+        let nobody = || self.error(Failure::Unreachable("no server".into()));
+        Err(last.unwrap_or_else(nobody).after(earlier))
+    }
+
+    /// As it begins with the answer to what this side says first.
+    fn protocol(&self) -> Protocol {
+        Protocol {
+            name: "PostgreSQL",
+            first: match &self.tls {
+                // Whether the server has TLS, or that it does not know the question.
+                Some(_) => b"SNE",
+                // How to say who we are, an error, a notice, another version.
+                None => b"RENv",
+            },
+            has_tls: self.tls.is_some(),
+        }
     }
 
     fn move_on(&mut self) {
@@ -187,12 +205,16 @@ impl Link {
         self.server = if next < self.servers.len() { next } else { 0 };
     }
 
-    async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
+    async fn open(
+        &self,
+        server: &ServerAddress,
+        greeting: &Greeting,
+    ) -> Result<Connection, Failure> {
         match server {
             ServerAddress::Tcp { host, port } => {
                 let stream = TcpStream::connect((&**host, *port)).await;
                 let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-                let stream = stream.map_err(unreachable)?;
+                let stream = greeting.of(stream.map_err(unreachable)?);
                 match &self.tls {
                     None => self.introduce(stream, SslMode::Disable, NoTls).await,
                     Some(Ok(client)) => {
@@ -211,7 +233,7 @@ impl Link {
                         .await
                         .map_err(|_| error),
                 };
-                let stream = stream.map_err(unreachable)?;
+                let stream = greeting.of(stream.map_err(unreachable)?);
                 self.introduce(stream, SslMode::Disable, NoTls).await
             }
         }
@@ -278,7 +300,7 @@ impl Link {
         // There is at least one.
         let server = self.servers.get(self.server).cloned();
         let server = server.unwrap_or_else(|| ServerAddress::Unix("/".into()));
-        StoreError { server, failure }
+        StoreError::new(server, failure)
     }
 }
 

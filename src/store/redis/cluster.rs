@@ -91,15 +91,12 @@ impl Cluster {
 
     /// An answer of the node that was used last was not what `what` says.
     pub(super) fn misunderstood(&self, what: &str) -> StoreError {
-        StoreError {
-            server: self.last.0.clone(),
-            failure: Failure::Misunderstood(what.into()),
-        }
+        StoreError::new(self.last.0.clone(), Failure::Misunderstood(what.into()))
     }
 
     /// Makes a call to whoever has the shard with this key.
     pub(super) async fn call(&mut self, shard: &str, call: &Call<'_>) -> Result<Value, StoreError> {
-        let mut unreachable = Vec::new();
+        let mut unreachable: Vec<StoreError> = Vec::new();
         let mut node = self.known.borrow_mut().node_of(shard);
         let mut is_asking = false;
         let mut redirections: u32 = 0;
@@ -127,7 +124,7 @@ impl Cluster {
                 Some(Redirection::Ask(_)) => None,
                 // Nothing was sent: another node may know who has taken over.
                 None if matches!(error.failure, Failure::Unreachable(_)) => {
-                    unreachable.push(error.server.clone());
+                    unreachable.push(error.clone());
                     is_asking = false;
                     known.other_than(&unreachable)
                 }
@@ -138,7 +135,7 @@ impl Cluster {
             }
             match next {
                 // It is sent back to whom it came from.
-                Some(next) if unreachable.contains(&next.address) => {
+                Some(next) if unreachable.iter().any(|it| it.server == next.address) => {
                     known.forget_place(shard);
                     return Err(next.lost().unwrap_or(error));
                 }
@@ -147,7 +144,9 @@ impl Cluster {
                     if error.is_transient() {
                         known.forget_place(shard);
                     }
-                    return Err(error);
+                    // None of them can be reached; or the last one is another matter.
+                    unreachable.retain(|earlier| earlier.server != error.server);
+                    return Err(error.after(unreachable));
                 }
             }
         }
@@ -194,10 +193,7 @@ impl Node {
     fn lost(&self) -> Option<StoreError> {
         let lost = self.lost.borrow();
         let (failure, pause) = lost.as_ref()?;
-        (!pause.is_finished()).then(|| StoreError {
-            server: self.address.clone(),
-            failure: failure.clone(),
-        })
+        (!pause.is_finished()).then(|| StoreError::new(self.address.clone(), failure.clone()))
     }
 }
 
@@ -247,15 +243,17 @@ impl Known {
     }
 
     /// Another node to ask: the guide, or who takes its place.
-    fn other_than(&mut self, unreachable: &[ServerAddress]) -> Option<Rc<Node>> {
+    fn other_than(&mut self, unreachable: &[StoreError]) -> Option<Rc<Node>> {
         let count = self.nodes.len();
         let after = (0..count).map(|step| {
             let index = self.guide.saturating_add(step);
             index.checked_rem(count).unwrap_or_default()
         });
         let mut candidates = after.filter_map(|index| Some((index, self.nodes.get(index)?)));
-        let (index, other) =
-            candidates.find(|(_, it)| !unreachable.contains(&it.address) && it.lost().is_none())?;
+        let (index, other) = candidates.find(|(_, it)| {
+            let mut unreachable = unreachable.iter();
+            unreachable.all(|error| error.server != it.address) && it.lost().is_none()
+        })?;
         let other = other.clone();
         self.guide = index;
         Some(other)
@@ -355,10 +353,8 @@ mod tests {
             ("MOVED 1 127.0.0.1:0", None),
             ("MOVED 1 127.0.0.1:x", None),
         ] {
-            let error = StoreError {
-                server: tcp("seed.example", 6379),
-                failure: Failure::Refused(Refusal::Moved(words.into())),
-            };
+            let failure = Failure::Refused(Refusal::Moved(words.into()));
+            let error = StoreError::new(tcp("seed.example", 6379), failure);
             assert_eq!(redirection(&error), expected, "{words}");
         }
     }

@@ -130,34 +130,26 @@ impl Link {
     }
 
     async fn connect(&mut self) -> Result<Connection, StoreError> {
-        let connection = match &mut self.source {
+        let connector = &self.connector;
+        let result = match &mut self.source {
             Source::Servers(servers) => {
-                let mut result = self.connector.open(servers.current()).await;
-                // Each is tried once, from the present one on.
-                for _ in 1..servers.len() {
-                    if result.is_ok() {
-                        break;
-                    }
-                    servers.move_on();
-                    result = self.connector.open(servers.current()).await;
-                }
-                self.server = servers.current().clone();
-                if result.is_err() {
-                    servers.move_on();
-                }
-                result.map_err(|failure| self.error(failure))?
+                servers
+                    .try_each(async |server| match connector.open(server).await {
+                        Ok(connection) => Ok((server.clone(), connection)),
+                        Err(failure) => Err(StoreError::new(server.clone(), failure)),
+                    })
+                    .await
             }
-            Source::Sentinels(sentinels) => match sentinels.connect(&self.connector).await {
-                Ok((server, connection)) => {
-                    self.server = server;
-                    connection
-                }
-                Err(error) => {
-                    self.server = error.server.clone();
-                    return Err(error);
-                }
-            },
+            Source::Sentinels(sentinels) => sentinels.connect(connector).await,
         };
+        let (server, connection) = match result {
+            Ok(found) => found,
+            Err(error) => {
+                self.server = error.server.clone();
+                return Err(error);
+            }
+        };
+        self.server = server;
         self.connection = connection.number();
         self.connects = self.connects.saturating_add(1);
         Ok(connection)
@@ -172,10 +164,7 @@ impl Link {
     }
 
     fn error(&self, failure: Failure) -> StoreError {
-        StoreError {
-            server: self.server.clone(),
-            failure,
-        }
+        StoreError::new(self.server.clone(), failure)
     }
 }
 

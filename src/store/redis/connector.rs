@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::failure;
 use crate::store::error::Failure;
+use crate::store::greeting::{Greeting, Protocol};
 use crate::store::options::{Credentials, Secret, StoreOptions};
 use crate::store::server::ServerAddress;
 use crate::store::tls::{TlsClient, TlsError};
@@ -57,7 +58,9 @@ impl Connector {
 
     /// Connects to a server that is ready then. A failure is none after which anything was applied.
     pub(super) async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
-        self.within_time(self.connect(server)).await
+        let greeting = Greeting::default();
+        self.within_time(&greeting, self.connect(server, &greeting))
+            .await
     }
 
     /// Connects and asks one thing, in the time of one attempt to connect. The rest is as above.
@@ -66,8 +69,9 @@ impl Connector {
         server: &ServerAddress,
         question: &Cmd,
     ) -> Result<(Connection, Value), Failure> {
-        self.within_time(async {
-            let mut connection = self.connect(server).await?;
+        let greeting = Greeting::default();
+        self.within_time(&greeting, async {
+            let mut connection = self.connect(server, &greeting).await?;
             let answer = connection.send(question).await?;
             Ok((connection, answer))
         })
@@ -76,9 +80,10 @@ impl Connector {
 
     async fn within_time<T>(
         &self,
+        greeting: &Greeting,
         attempt: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        match timeout(self.connect_timeout, attempt).await {
+        let result = match timeout(self.connect_timeout, attempt).await {
             Ok(result) => result.map_err(before_sending),
             Err(_) => {
                 // A server that speaks no TLS waits for us to say something that it understands.
@@ -87,20 +92,32 @@ impl Connector {
                 let cause = format!("no connection{with_tls} within {millis} ms");
                 Err(Failure::Unreachable(cause.into()))
             }
-        }
+        };
+        let protocol = Protocol {
+            name: "Redis",
+            // Of RESP 2 and 3.
+            first: b"+-:$*_#,(!=%~>|",
+            has_tls: self.tls.is_some(),
+        };
+        result.map_err(|failure| greeting.explain(failure, &protocol, &self.credentials))
     }
 
-    async fn connect(&self, server: &ServerAddress) -> Result<Connection, Failure> {
+    async fn connect(
+        &self,
+        server: &ServerAddress,
+        greeting: &Greeting,
+    ) -> Result<Connection, Failure> {
         match server {
             ServerAddress::Tcp { host, port } => {
                 let stream = TcpStream::connect((&**host, *port)).await;
                 let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
                 let stream = stream.map_err(unreachable)?;
                 match &self.tls {
-                    None => self.introduce(stream).await,
+                    None => self.introduce(greeting.of(stream)).await,
                     Some(Ok(tls)) => {
                         let stream = tls.wrap(host, stream).await;
-                        self.introduce(stream.map_err(without_tls)?).await
+                        let stream = stream.map_err(without_tls)?;
+                        self.introduce(greeting.of(stream)).await
                     }
                     Some(Err(error)) => Err(Failure::Unreachable(error.to_string().into())),
                 }
@@ -108,7 +125,8 @@ impl Connector {
             // Nobody listens between two processes of one machine: there is no TLS here.
             ServerAddress::Unix(path) => {
                 let stream = UnixStream::connect(path).await;
-                self.introduce(stream.map_err(unreachable)?).await
+                let stream = stream.map_err(unreachable)?;
+                self.introduce(greeting.of(stream)).await
             }
         }
     }

@@ -39,54 +39,58 @@ impl Sentinels {
         &mut self,
         connector: &Connector,
     ) -> Result<(ServerAddress, Connection), StoreError> {
-        let mut result = self.attempt(connector).await;
-        for _ in 1..self.servers.len() {
-            if result.is_ok() {
-                break;
-            }
-            self.servers.move_on();
-            result = self.attempt(connector).await;
-        }
-        if result.is_err() {
-            self.servers.move_on();
-        }
-        result
-    }
-
-    async fn attempt(
-        &self,
-        connector: &Connector,
-    ) -> Result<(ServerAddress, Connection), StoreError> {
-        let sentinel = self.servers.current();
-        let of = |server: &ServerAddress| {
-            let server = server.clone();
-            |failure| StoreError { server, failure }
-        };
-        let primary = self.ask(sentinel).await.map_err(of(sentinel))?;
-        let mut role = Cmd::new();
-        role.arg("ROLE");
-        let (connection, role) = connector
-            .open_and_ask(&primary, &role)
+        let Sentinels {
+            servers,
+            connector: to_sentinels,
+            master,
+        } = self;
+        servers
+            .try_each(async |sentinel| attempt(sentinel, to_sentinels, master, connector).await)
             .await
-            .map_err(of(&primary))?;
-        if Answer(role).role().as_deref() == Some("master") {
-            return Ok((primary, connection));
-        }
-        // It has not noticed yet that there was a failover.
-        let cause = format!("{primary}, which it names, is a replica");
-        Err(of(sentinel)(Failure::NoPrimary(cause.into())))
     }
+}
 
-    async fn ask(&self, sentinel: &ServerAddress) -> Result<ServerAddress, Failure> {
-        let mut question = Cmd::new();
-        question.arg("SENTINEL").arg("get-master-addr-by-name");
-        question.arg(&*self.master);
-        let (_, answer) = self.connector.open_and_ask(sentinel, &question).await?;
-        if answer == Value::Nil {
-            let cause = format!("nothing has the name \"{}\"", self.master);
-            return Err(Failure::NoPrimary(cause.into()));
-        }
-        let address = Answer(answer).address();
-        address.ok_or_else(|| Failure::NoPrimary("it answers something else".into()))
+/// Asks a sentinel for the primary, and connects to that.
+async fn attempt(
+    sentinel: &ServerAddress,
+    to_sentinels: &Connector,
+    master: &str,
+    connector: &Connector,
+) -> Result<(ServerAddress, Connection), StoreError> {
+    let of = |server: &ServerAddress| {
+        let server = server.clone();
+        |failure| StoreError::new(server, failure)
+    };
+    let primary = ask(sentinel, to_sentinels, master)
+        .await
+        .map_err(of(sentinel))?;
+    let mut role = Cmd::new();
+    role.arg("ROLE");
+    let (connection, role) = connector
+        .open_and_ask(&primary, &role)
+        .await
+        .map_err(of(&primary))?;
+    if Answer(role).role().as_deref() == Some("master") {
+        return Ok((primary, connection));
     }
+    // It has not noticed yet that there was a failover.
+    let cause = format!("{primary}, which it names, is a replica");
+    Err(of(sentinel)(Failure::NoPrimary(cause.into())))
+}
+
+async fn ask(
+    sentinel: &ServerAddress,
+    to_sentinels: &Connector,
+    master: &str,
+) -> Result<ServerAddress, Failure> {
+    let mut question = Cmd::new();
+    question.arg("SENTINEL").arg("get-master-addr-by-name");
+    question.arg(master);
+    let (_, answer) = to_sentinels.open_and_ask(sentinel, &question).await?;
+    if answer == Value::Nil {
+        let cause = format!("nothing has the name \"{master}\"");
+        return Err(Failure::NoPrimary(cause.into()));
+    }
+    let address = Answer(answer).address();
+    address.ok_or_else(|| Failure::NoPrimary("it answers something else".into()))
 }

@@ -1,5 +1,6 @@
 //! Servers that are tried one after the other, round and round.
 
+use crate::store::error::StoreError;
 use crate::store::server::ServerAddress;
 
 /// Servers, at least one, and which of them is used, or tried next.
@@ -31,6 +32,29 @@ impl Servers {
 
     pub(super) fn len(&self) -> usize {
         self.others.len().saturating_add(1)
+    }
+
+    /// Makes an attempt with one after the other, each once and from the present one on, until one
+    /// succeeds, which is the present one then. If none does, the error tells of all.
+    pub(super) async fn try_each<T>(
+        &mut self,
+        attempt: impl AsyncFn(&ServerAddress) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut error = match attempt(&self.current).await {
+            Ok(result) => return Ok(result),
+            Err(error) => error,
+        };
+        let mut earlier = Vec::new();
+        for _ in 1..self.len() {
+            earlier.push(error);
+            self.move_on();
+            error = match attempt(&self.current).await {
+                Ok(result) => return Ok(result),
+                Err(error) => error,
+            };
+        }
+        self.move_on();
+        Err(error.after(earlier))
     }
 
     /// The next one is used.

@@ -1,6 +1,8 @@
 //! Which of several servers is used.
 
 use super::*;
+use crate::store::proxy::with_greeting;
+use crate::store::redis;
 
 #[test]
 fn a_server_that_cannot_be_reached_is_passed_over() {
@@ -15,6 +17,39 @@ fn a_server_that_cannot_be_reached_is_passed_over() {
         assert_eq!(
             message,
             "unix:/nonexistent/socket cannot be reached (No such file or directory (os error 2))"
+        );
+    });
+}
+
+#[test]
+fn a_server_that_speaks_another_protocol_is_told_of() {
+    let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    let redis_server = redis::testing::Server::start(&[]);
+    let missing = ServerAddress::Unix("/nonexistent/socket".into());
+    let (mut options, own) = options(&[missing.clone(), http.clone(), redis_server.tcp()], PUBLIC);
+    options.connect_timeout = Duration::from_millis(300);
+    let servers = [missing, http, redis_server.tcp()];
+    let causes = [
+        "No such file or directory (os error 2)",
+        "it does not speak the PostgreSQL protocol, but says \"HTTP/1.1 400 Bad Request\"",
+        // It waits for more.
+        "no connection within 300 ms; does it speak the PostgreSQL protocol, without TLS?",
+    ];
+    let pairs = servers.iter().zip(causes);
+    let each = pairs.map(|(server, cause)| format!("{server} cannot be reached ({cause})"));
+    let expected = each.collect::<Vec<_>>().join("; ");
+    block_on(async {
+        let error = open(&mut Postgres::new(&options, &own)).await.unwrap_err();
+        assert_eq!(error.to_string(), expected);
+
+        // The other way round: Postgres closes the connection without a word.
+        let server = Server::shared().tcp();
+        let mut store = redis::testing::connect(server);
+        let error = store.open_epoch(&shard("api"), None, new_epoch()).await;
+        let message = error.unwrap_err().to_string();
+        assert!(
+            message.ends_with("; does it speak the Redis protocol, without TLS?)"),
+            "{message}"
         );
     });
 }

@@ -1,6 +1,8 @@
 //! Which of several servers is used.
 
 use super::*;
+use crate::store::proxy::with_greeting;
+use crate::store::tls_testing::Authority;
 
 #[test]
 fn a_server_that_cannot_be_reached_is_passed_over() {
@@ -15,6 +17,54 @@ fn a_server_that_cannot_be_reached_is_passed_over() {
             message,
             "unix:/nonexistent/socket cannot be reached (No such file or directory (os error 2))"
         );
+    });
+}
+
+#[test]
+fn a_server_that_speaks_another_protocol_is_told_in_its_own_words() {
+    let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n");
+    let authority = Authority::new();
+    let tls = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "no");
+    block_on(async {
+        let message = async |server: ServerAddress| {
+            let error = open(&mut impatient(&[server])).await.unwrap_err();
+            error.to_string()
+        };
+        assert_eq!(
+            message(http.clone()).await,
+            format!(
+                "{http} cannot be reached (it does not speak the Redis protocol, but says \
+                 \"HTTP/1.1 400 Bad Request\")"
+            )
+        );
+        // What it says may be lost when it closes the connection.
+        let message = message(tls.tcp()).await;
+        assert!(
+            message.ends_with(": is \"tls on\" missing?)")
+                || message.ends_with("; does it speak the Redis protocol, without TLS?)"),
+            "{message}"
+        );
+    });
+}
+
+#[test]
+fn of_several_servers_each_is_told_what_happened_with_it() {
+    let [one, two] =
+        ["/nonexistent/1", "/nonexistent/2"].map(|path| ServerAddress::Unix(path.into()));
+    let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    block_on(async {
+        let mut store = impatient(&[one, two, http.clone()]);
+        let missing = "cannot be reached (No such file or directory (os error 2))";
+        let expected = format!(
+            "unix:/nonexistent/1 {missing}; unix:/nonexistent/2 {missing}; {http} cannot be reached \
+             (it does not speak the Redis protocol, but says \"HTTP/1.1 400 Bad Request\")"
+        );
+        // And so with each attempt, from the first one on.
+        for _ in 0..2 {
+            let error = open(&mut store).await.unwrap_err();
+            assert_eq!(error.to_string(), expected);
+            assert!(error.is_transient() && !error.may_have_applied());
+        }
     });
 }
 
