@@ -309,6 +309,51 @@ fn the_longest_name_fits_in_the_smallest_zone_and_a_longer_one_is_not_kept() {
 }
 
 #[test]
+fn counts_saturate_and_nobody_is_admitted_by_that() {
+    let fixture = Fixture::new(1 << 20);
+    let (table, number) = (&fixture.shared.table, T / SIZE);
+    let add = |value, admission| {
+        let key = table.key(b"a");
+        table.add(&fixture.counter, key, &fixture.clock, value, admission)
+    };
+    let is_refused = || {
+        let window_type = WindowType::Sliding;
+        let limits = [Hits::ONE, Hits::MAX];
+        limits.iter().all(|limit| {
+            let counted = add(Hits::ONE, Admission::Within(*limit, window_type));
+            !counted.admitted && counted.counts.current == Hits::MAX
+        })
+    };
+    let admitted = add(Hits::ONE, Admission::Within(Hits::MAX, WindowType::Sliding));
+    for _ in 0..3 {
+        let counted = add(Hits::MAX, Admission::Unconditional);
+        assert_eq!(counted.counts.current, Hits::MAX);
+        assert!(is_refused());
+    }
+    let change = fixture.take().remove(0);
+    let pushed = WindowChange {
+        number,
+        local: Hits::MAX,
+        pushed: Hits::ZERO,
+    };
+    assert_eq!(change.windows, [pushed]);
+    table.advance_pushed(change.counter, number, Hits::ZERO, Hits::MAX);
+    // What others counted, as the store's total says it, which saturates too.
+    for others in [Hits::ZERO, Hits::ONE, Hits::MAX] {
+        table.set_remote(change.counter, number, others, fixture.clock.now());
+        assert!(is_refused(), "{others}");
+        // There is nothing more to push.
+        add(Hits::MAX, Admission::Unconditional);
+        assert!(fixture.take().iter().all(|it| it.windows.is_empty()));
+    }
+    // What was admitted before, and is given back now, is no more than was counted then.
+    table.set_remote(change.counter, number, Hits::ZERO, fixture.clock.now());
+    table.give_back(&fixture.counter, &admitted.receipt.unwrap());
+    assert_eq!(fixture.current(b"a"), Hits::MAX.minus(Hits::ONE));
+    assert!(!add(Hits::ONE, Admission::Within(hits(9), WindowType::Sliding)).admitted);
+}
+
+#[test]
 fn memory_per_key_is_bounded() {
     const LEN: usize = 10 << 20;
     // At which key the first one is evicted is a matter of chance.

@@ -8,11 +8,11 @@ use redis::Value;
 
 use super::testing::{Server, connect};
 use super::{Redis, Step};
-use crate::policy::window::WindowType;
+use crate::policy::window::{WindowSize, WindowType};
 use crate::store::conformance::{
     Asking, HOUR, MINUTE, all_at_once, block_on, hits, question as question_of, shard, since,
 };
-use crate::store::decision::Question;
+use crate::store::decision::{AskedCounter, AskedLimit, Question};
 use crate::store::strategy::{Batch, Diff, Strategy};
 
 type Node = crate::store::conformance::Node<Redis>;
@@ -234,6 +234,45 @@ fn decisions_cost() {
                     each[0], each[1]
                 );
             }
+        }
+    });
+}
+
+/// The same, of exchanges as large as they may be: many limits, long keys.
+///
+/// `cargo test --release --no-default-features --features measure -- --nocapture large_questions`
+#[test]
+fn large_questions_hold_a_server() {
+    let watched = Watched::start();
+    block_on(async {
+        let mut node = Asking::new(connect(watched.server.tcp()));
+        for (limits, length) in [(1, 20), (1, 272), (4, 20), (20, 20), (20, 272)] {
+            let mut asked = 0;
+            for round in 0..100 {
+                let questions: Vec<_> = (0..Question::MAX_AT_ONCE)
+                    .map(|index| {
+                        let key = format!("{:0length$}", round * Question::MAX_AT_ONCE + index);
+                        let mut question = question_of(&key, WindowType::Sliding, 1);
+                        let (counter, limit) = (question.counters[0].clone(), question.limits[0]);
+                        for number in 1..limits {
+                            let millis = WindowSize::MAX_MILLIS - number as u64;
+                            question.counters.push(AskedCounter {
+                                size: WindowSize::from_millis(millis).unwrap(),
+                                ..counter.clone()
+                            });
+                            question.limits.push(AskedLimit {
+                                counter: number,
+                                ..limit
+                            });
+                        }
+                        question
+                    })
+                    .collect();
+                asked = Question::at_once(&questions);
+                watched.watch(node.ask(&questions[..asked])).await;
+            }
+            let what = format!("{asked} questions of {limits} limits and keys of {length} bytes");
+            watched.report(&what, "EVALSHA");
         }
     });
 }
