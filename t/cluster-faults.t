@@ -31,8 +31,8 @@ my $redis   = $first;                          # the one that counts now
 my $proxy_a = Proxy->new(port => $port + 6, to => $first->{port});
 my $proxy_b = Proxy->new(port => $port + 7, to => $first->{port});
 
-my $lost   = qr/\[error\] .*ratelimit_store "main" is lost/;
-my $back   = qr/\[notice\] .*ratelimit_store "main" is back/;
+my $lost   = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
+my $back   = qr/\[error\] .*ratelimit_store "main" is back/;
 my $killed = qr/\[alert\] .* exited on signal 9/;
 
 subtest 'an answer that is cut off after the push was applied' => sub {

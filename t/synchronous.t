@@ -23,7 +23,9 @@ my $port  = $ENV{TEST_NGINX_PORT} || 1984;
 my $a     = Node->new(a => $port + 2);
 my $b     = Node->new(b => $port + 3);
 my $redis = Redis->new(port => $port + 4);
-my $lost  = qr/\[error\] .*ratelimit_store "main" is lost/;
+my $back      = qr/\[error\] .*ratelimit_store "main" is back/;
+my $connected = qr/\[notice\] .*ratelimit_store "main" is connected to [\d.]+:\d+ \(\w+ \d+\.\d+/;
+my $lost  = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
 
 for my $window (qw(fixed sliding)) {
     subtest "of two nodes, $window windows admit exactly the limit" => sub {
@@ -113,14 +115,48 @@ for my $what (sort keys %on_error) {
         is($a->logged($denied), $what eq 'deny' ? 3 : 0, 'is logged');
         is($a->hit(dry => 'd'), 200, 'a dry run admits') for 1 .. 4;
         my %requests = $a->body('/metrics') =~ /^ratelimit_requests_total\{namespace="api",result="(\w+)"\} (\d+)/mg;
-        is_deeply(\%requests, {passed => 0, rejected => 0, rejected_dry_run => 0, error => 7}, 'counted as errors');
+        is_deeply(\%requests, {passed => 0, rejected => 0, rejected_dry_run => 0}, 'counted');
+        my %fallbacks = $a->body('/metrics') =~ /^ratelimit_fallbacks_total\{namespace="api",action="(\w+)"\} (\d+)/mg;
+        is_deeply(\%fallbacks, {allow => 0, deny => 0, local => 0, $what => 7}, 'as fallbacks');
+        is($a->logged(qr/$lost on_error $what: /), 1, 'one line says that it was never reached');
         $redis->start;
         eventually(sub { $a->status(ask => 'back') }, 'PASSED', 'the store is back');
+        is($a->logged($connected), 1, 'and one that it is connected, with its version');
         my $pushed = $what eq 'local' ? 2 : 0;
         eventually(sub { $redis->total(api => 'k') }, $pushed, 'what was admitted here is pushed');
         stop($lost);
     };
 }
+
+subtest 'one line tells that a store is lost, and one that it is back' => sub {
+    $redis->start;
+    my %conf = (http => <<"    END", rules => {
+    ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; }
+    ratelimit_namespace api  { store main; sync_rate 0; on_error allow; }
+    ratelimit_namespace web  { store main; sync_rate 0.02; }
+    ratelimit_namespace more { store main; sync_rate 0.05; }
+    END
+        hit => 'api limit=9/366d', web => 'web limit=9/366d', more => 'more limit=9/366d',
+    });
+    $a->start(%conf, workers => 3);
+    $a->hit($_ => 'k') for qw(hit web more);
+    $a->wait_for('the first connection', sub { $a->logged($connected) });
+    for my $time (1, 2) {
+        $redis->kill;
+        $a->wait_for('an error', sub { $a->status(hit => 'k') eq 'ERROR' });
+        $a->hit($_ => 'k') for qw(hit web more);
+        eventually(sub { $a->body('/metrics') =~ /^ratelimit_store_up\{store="main"\} (\d)/m ? $1 : '' }, 0, 'down');
+        $a->reload(%conf, workers => 2) if $time == 2;
+        $redis->start;
+        eventually(sub { $a->logged($back) }, $time, 'back');
+        $a->hit($_ => "k$time") for qw(hit web more);
+    }
+    is($a->logged(qr/$lost on_error allow: requests are admitted, nodes go on with what they know: /), 2, 'lost twice');
+    is($a->logged($lost), 2, 'no more lines');
+    is($a->logged($back), 2, 'nor of its return');
+    is($a->logged($connected), 1, 'nor of its first connection');
+    stop($lost);
+};
 
 subtest 'a store that hangs under load' => sub {
     $redis->start;

@@ -138,9 +138,9 @@ sub says {
     return {
         cycles  => $of->('cycles_total{namespace="default",result="ok"}'),
         took    => $of->('duration_seconds_sum{namespace="default"}'),
-        pending => $of->('pending_keys{namespace="default"}'),
-        pushed  => $of->('pushed_keys_total{namespace="default"}'),
-        fetched => $of->('fetched_keys_total{namespace="default"}'),
+        pending => $of->('pending_counters{namespace="default"}'),
+        pushed  => $of->('pushed_counters_total{namespace="default"}'),
+        fetched => $of->('fetched_counters_total{namespace="default"}'),
     };
 }
 

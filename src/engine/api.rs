@@ -387,12 +387,11 @@ pub fn overview(status: &Status) -> String {
         store: namespace.store.as_deref(),
     });
     let stores = status.stores.iter().map(|store| {
-        let health = status.health(&store.name);
-        let clock_offset = health.and_then(|health| health.clock_offset);
+        let clock_offset = status.clock_offset(&store.name);
         Store {
             name: &store.name,
             strategy: store.strategy,
-            up: health.map(|health| health.is_up),
+            up: store.is_up,
             clock_offset: clock_offset.map(Thousandths),
         }
     });
@@ -491,7 +490,7 @@ pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
             passed: stats.passed,
             rejected: stats.rejected,
             rejected_dry_run: stats.rejected_dry_run,
-            error: stats.error,
+            error: stats.error(),
         },
         sync,
         clock_offset: syncs.and_then(offset),
@@ -796,7 +795,8 @@ mod tests {
                 r#""evicted":{"ended":1,"sent":2,"unsent":3}}],"namespaces":["#,
                 r#"{"name":"local","zone":"counters","store":null},"#,
                 r#"{"name":"api","zone":"counters","store":"main"},"#,
-                r#"{"name":"new","zone":"counters","store":"main"}],"stores":["#,
+                r#"{"name":"new","zone":"counters","store":"main"},"#,
+                r#"{"name":"exact","zone":"counters","store":null}],"stores":["#,
                 r#"{"name":"main","strategy":"redis","up":true,"clock_offset":-1.5},"#,
                 r#"{"name":"unused","strategy":"redis","up":null,"clock_offset":null}]}"#
             )
@@ -806,7 +806,7 @@ mod tests {
             concat!(
                 r#"{"name":"api","zone":"counters","store":"main","sync_rate":0.5,"#,
                 r#""window_sizes":[0.5,60],"keys":2,"hits":4.25,"#,
-                r#""requests":{"passed":3,"rejected":2,"rejected_dry_run":1,"error":0},"#,
+                r#""requests":{"passed":3,"rejected":2,"rejected_dry_run":1,"error":6},"#,
                 r#""sync":{"last_at":1700000000.25,"last_result":"ok","duration":0.012,"#,
                 r#""pushed_keys":7,"fetched_keys":8,"pending_keys":5,"#,
                 r#""dropped_hits":1.5,"lease_pid":4711},"clock_offset":-1.5}"#

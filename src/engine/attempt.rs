@@ -1,13 +1,18 @@
 //! The decision on one request (or another user's hit) under several limits.
 
 use core::ptr;
+use core::time::Duration;
 use std::sync::Arc;
 
 use super::Namespace;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
+use crate::policy::namespace::OnError;
 use crate::policy::window::{Clock, Counts, WindowSize};
-use crate::table::{Admission, Counted, Counter, CounterTable, Identity, Key, Outcome, Receipt};
+use crate::table::{
+    Admission, Counted, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named, Outcome,
+    Receipt,
+};
 
 /// A limit with its counters.
 #[derive(Debug)]
@@ -17,6 +22,8 @@ pub struct BoundLimit<'m> {
     namespace: Arc<str>,
     table: &'m CounterTable<'m>,
     counter: Counter,
+    /// How often it rejected; `None`: that is counted with others.
+    rejections: Option<Named<'m>>,
     /// Whether a request may be asked for an earlier limit that has the same counter.
     may_share: bool,
 }
@@ -35,7 +42,9 @@ impl<'m> BoundLimit<'m> {
         let may_share = earlier
             .into_iter()
             .any(|other| ptr::eq(other.table, table) && other.counter.is_same(&counter));
+        let policy = [&**namespace.name(), &*limit.name];
         BoundLimit {
+            rejections: table.named(NameKind::Policy, policy),
             limit,
             namespace: namespace.name().clone(),
             table,
@@ -72,9 +81,28 @@ impl<'m> BoundLimit<'m> {
         self.table.count_hits(&self.counter, hits);
     }
 
-    /// Counts what was decided about a request.
-    pub fn count_outcome(&self, outcome: Outcome) {
-        self.table.count_outcome(&self.counter, outcome);
+    /// Counts a request that `on_error` decided on, in the namespace.
+    pub fn count_fallback(&self, on_error: OnError) {
+        self.table.count_fallback(&self.counter, on_error);
+    }
+
+    /// Counts a value that was wrong at run time, in the namespace.
+    pub fn count_invalid(&self, what: Invalid) {
+        self.table.count_invalid(&self.counter, what);
+    }
+
+    /// Counts, in the namespace, a request that waited so long for a store.
+    pub fn count_wait(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.table.count_wait(&self.counter, micros);
+    }
+
+    /// Counts a request that this limit rejected: of those that did, the tightest.
+    pub fn count_rejection(&self) {
+        match &self.rejections {
+            Some(rejections) => rejections.count(),
+            None => self.table.count_rejected(&self.counter),
+        }
     }
 
     #[inline]

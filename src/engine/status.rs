@@ -1,7 +1,7 @@
 //! How a node is doing: its zones, namespaces and stores, for whoever shows them.
 
 use crate::policy::namespace::SyncMode;
-use crate::policy::window::WindowSize;
+use crate::policy::window::{UnixMillis, WindowSize};
 use crate::table::{NamespaceStats, SyncStats, ZoneStats};
 
 /// A node, at a moment.
@@ -13,6 +13,32 @@ pub struct Status {
     pub namespaces: Vec<NamespaceStatus>,
     /// The stores, likewise.
     pub stores: Vec<StoreStatus>,
+    /// The policies whose rejections are counted by themselves.
+    pub policies: Vec<PolicyStatus>,
+    /// What serves.
+    pub build: Option<Build>,
+    /// When the configuration was loaded.
+    pub loaded_at: Option<UnixMillis>,
+}
+
+/// What serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    /// The version of this module.
+    pub version: &'static str,
+    /// That of nginx.
+    pub nginx: &'static str,
+}
+
+/// A policy.
+#[derive(Clone, Debug)]
+pub struct PolicyStatus {
+    /// The name of its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// How many requests it rejected.
+    pub rejected: u64,
 }
 
 /// A zone.
@@ -24,6 +50,8 @@ pub struct ZoneStatus {
     pub size: usize,
     /// How many keys have a place: an estimate.
     pub keys: u64,
+    /// How many can have one.
+    pub capacity: u64,
     /// What happened in it.
     pub stats: ZoneStats,
 }
@@ -56,15 +84,8 @@ pub struct StoreStatus {
     pub name: String,
     /// The name of its strategy.
     pub strategy: &'static str,
-}
-
-/// What is known of a store from the syncs with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreHealth {
-    /// Whether the last cycle succeeded.
-    pub is_up: bool,
-    /// How far its clock is ahead of this node's, in milliseconds; `None`: never seen.
-    pub clock_offset: Option<i64>,
+    /// Whether it does what it is asked; `None` before it was asked anything.
+    pub is_up: Option<bool>,
 }
 
 /// How a store was talked to.
@@ -99,37 +120,48 @@ impl Status {
             let mut sum: StoreTraffic = sum.unwrap_or_default();
             sum.connects = sum.connects.saturating_add(syncs.connects);
             sum.exchange_sum = sum.exchange_sum.saturating_add(syncs.exchange_sum);
-            for (count, more) in sum.exchanges.iter_mut().zip(syncs.exchanges) {
-                *count = count.saturating_add(more);
-            }
+            add(&mut sum.exchanges, &syncs.exchanges);
             Some(sum)
         })
     }
 
-    /// The longest time for which a callback of ours held a worker's event loop, in nanoseconds.
-    pub fn longest_hold(&self) -> u64 {
-        let holds = self.zones.iter().map(|zone| zone.stats.longest_hold);
-        holds.max().unwrap_or(0)
+    /// How many callbacks of ours held a worker's event loop how long, as [`ZoneStats::holds`] says, and
+    /// how long all of them together, in nanoseconds.
+    pub fn holds(&self) -> ([u64; ZoneStats::HOLD_BOUNDS.len() + 1], u64) {
+        let zones = self.zones.iter().map(|zone| &zone.stats);
+        zones.fold(Default::default(), |(mut counts, sum): (_, u64), zone| {
+            add(&mut counts, &zone.holds);
+            (counts, sum.saturating_add(zone.hold_sum))
+        })
     }
 
-    /// What the last cycle of any namespace with the store tells of it; `None` before the first.
-    pub fn health(&self, store: &str) -> Option<StoreHealth> {
-        let last = self.syncs(store).max_by_key(SyncStats::last)?;
-        let last_success = self.syncs(store).max_by_key(|syncs| syncs.last_success)?;
-        Some(StoreHealth {
-            is_up: last.is_up()?,
-            clock_offset: last_success.last_success.map(|_| last_success.clock_offset),
-        })
+    /// How far the store's clock is ahead of this node's, in milliseconds; `None`: never seen.
+    pub fn clock_offset(&self, store: &str) -> Option<i64> {
+        let last = self.syncs(store).max_by_key(|syncs| syncs.last_success)?;
+        last.last_success.map(|_| last.clock_offset)
+    }
+}
+
+impl NamespaceStatus {
+    /// Whether a store decides.
+    pub fn is_synchronous(&self) -> bool {
+        self.sync == SyncMode::Synchronous
+    }
+}
+
+fn add(counts: &mut [u64], more: &[u64]) {
+    for (count, more) in counts.iter_mut().zip(more) {
+        *count = count.saturating_add(*more);
     }
 }
 
 #[cfg(all(test, not(loom)))]
 pub(super) mod testing {
     use super::*;
-    use crate::policy::window::UnixMillis;
     use core::time::Duration;
 
-    /// A node with a local namespace and two that are synced with one store.
+    /// A node with a local namespace, two that are synced with one store, and one about which that
+    /// decides.
     pub(in super::super) fn status() -> Status {
         let size = |millis| WindowSize::from_millis(millis).unwrap();
         let namespace = |name: &str, store: Option<&str>, syncs| NamespaceStatus {
@@ -145,7 +177,11 @@ pub(super) mod testing {
                 passed: 3,
                 rejected: 2,
                 rejected_dry_run: 1,
-                error: 0,
+                fallbacks: [1, 2, 3],
+                invalid: [1, 2, 3, 4],
+                rejected_unnamed: if store.is_none() { 7 } else { 0 },
+                waits: [1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                wait_sum: 12_500,
                 hits: 4_250,
                 keys: 2,
                 dropped: 1_500,
@@ -174,49 +210,41 @@ pub(super) mod testing {
                 name: "counters".into(),
                 size: 1 << 20,
                 keys: 4,
+                capacity: 16_000,
                 stats: ZoneStats {
                     evicted_ended: 1,
                     evicted_sent: 2,
                     evicted_unsent: 3,
-                    longest_hold: 12_500,
+                    holds: [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+                    hold_sum: 12_500_000,
                 },
             }],
             namespaces: vec![
                 namespace("local", None, None),
                 namespace("api", Some("main"), Some(syncs)),
                 namespace("new", Some("main"), Some(SyncStats::default())),
+                NamespaceStatus {
+                    sync: SyncMode::Synchronous,
+                    ..namespace("exact", None, None)
+                },
             ],
             stores: ["main", "unused"]
                 .map(|name| StoreStatus {
                     name: name.into(),
                     strategy: "redis",
+                    is_up: (name == "main").then_some(true),
                 })
                 .into(),
+            policies: vec![PolicyStatus {
+                namespace: "api".into(),
+                name: "api-1m".into(),
+                rejected: 2,
+            }],
+            build: Some(Build {
+                version: "1.2.3",
+                nginx: "1.28.3",
+            }),
+            loaded_at: Some(UnixMillis(1_700_000_000_500)),
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::policy::window::UnixMillis;
-
-    #[test]
-    fn a_store_is_up_if_the_last_cycle_succeeded() {
-        let mut status = testing::status();
-        let health = |is_up| {
-            Some(StoreHealth {
-                is_up,
-                clock_offset: Some(-1_500),
-            })
-        };
-        assert_eq!(status.health("main"), health(true));
-        assert_eq!(status.health("unused"), None);
-        status.namespaces[2].syncs = Some(SyncStats {
-            failed: 1,
-            last_failure: Some(UnixMillis(1_700_000_000_251)),
-            ..SyncStats::default()
-        });
-        assert_eq!(status.health("main"), health(false));
     }
 }

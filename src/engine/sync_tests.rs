@@ -120,6 +120,10 @@ impl Memory {
 }
 
 impl Strategy for Memory {
+    fn server(&self) -> Option<String> {
+        None
+    }
+
     type Options = ();
     type Step = usize;
 

@@ -220,6 +220,10 @@ pub trait Strategy: Sized {
     /// How many connections to servers have been made so far.
     fn connects(&self) -> u64;
 
+    /// The server that was connected to last, with its version: as the log tells of it. `None` before
+    /// the first.
+    fn server(&self) -> Option<String>;
+
     /// Into how many shards the keys of a namespace are divided; at least 1.
     fn shards(&self) -> u16;
 

@@ -60,6 +60,11 @@ impl<'m> Breaker<'m> {
         }
     }
 
+    /// Whether the store is asked, as far as is known.
+    pub fn is_closed(self) -> bool {
+        self.open_until.load(Relaxed) == 0
+    }
+
     /// The store did not answer in time. Returns whether it was asked until now.
     pub fn open(self, now: MonotonicMillis) -> bool {
         let until = now.0.saturating_add(Self::PAUSE);

@@ -17,7 +17,7 @@ use super::claim::{meta_of, replace_meta};
 use super::fail::fail_point;
 use super::layout::DirectoryEntry;
 use super::meta::{Meta, NamespaceIndex};
-use super::stats::{NamespaceLine, SyncLine};
+use super::stats::{NamespaceLine, SharedLine, SyncLine};
 use crate::policy::namespace::MAX_NAME_LEN;
 
 /// The length of an entry whose name is being written.
@@ -151,9 +151,9 @@ impl<'m> CounterTable<'m> {
         fail_point!("namespace.cleared");
         let line = self.parts.sync_lines.get(index.get());
         line.into_iter().for_each(SyncLine::clear);
-        for word in [&entry.synced, &entry.is_lost, &entry.is_off] {
-            word.store(0, Relaxed);
-        }
+        let line = self.parts.shared_lines.get(index.get());
+        line.into_iter().for_each(SharedLine::clear);
+        entry.synced.store(0, Relaxed);
         fail_point!("namespace.forgotten");
     }
 

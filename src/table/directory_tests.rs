@@ -161,7 +161,6 @@ fn a_place_is_used_again_without_what_is_left_in_it() {
         let lease = lease.unwrap();
         lease.enter_epoch(7).unwrap();
         lease.set_position(Some([3, 4])).unwrap();
-        namespace.syncs[0].note_store(false);
         namespace.syncs[0].count_connects(5);
     }
     let draining = before[0].syncs[0].take_lease(MonotonicMillis(9000), LIFETIME);
@@ -172,7 +171,6 @@ fn a_place_is_used_again_without_what_is_left_in_it() {
     let heir = after.iter().find(|it| it.index == before[0].index).unwrap();
     assert_eq!(table.namespace_stats(heir.index), NamespaceStats::default());
     assert_eq!(heir.syncs[0].stats(), SyncStats::default());
-    assert!(!heir.syncs[0].note_store(true), "no news");
     assert_eq!(table.keys(), 0);
     assert_eq!(fixture.changes(heir), Vec::<Vec<u8>>::new());
 

@@ -3,7 +3,8 @@
 //! ```text
 //! header     magic, layout version, length, secret
 //! directory  namespaces: their names, and which configuration had them
-//! lines      event counters, by namespace and worker, by worker, and by synced namespace
+//! lines      event counters, by namespace and worker, by namespace, by worker, and by synced namespace
+//! named      words that are found by a name
 //! sync       what a sync with a store needs to know, by namespace and shard
 //! batches    those on their way to a store: who has each buffer, and the buffers
 //! tags       one word per bucket: a tag of 7 bits for each cell, a version of 8
@@ -21,7 +22,8 @@ use core::ptr::NonNull;
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::buffers::MAX_RECORDS;
 use super::meta::NamespaceIndex;
-use super::stats::{NamespaceLine, SyncLine, ZoneLine};
+use super::named::NamedWord;
+use super::stats::{NamespaceLine, SharedLine, SyncLine, ZoneLine};
 use crate::policy::namespace::MAX_NAME_LEN;
 
 /// The number of cells in a bucket.
@@ -72,10 +74,6 @@ pub(super) struct DirectoryEntry {
     pub(super) generation: AtomicU64,
     /// Whether counters of a namespace that had the entry before may be left: 0 or 1.
     pub(super) is_reused: AtomicU64,
-    /// Whether the store was there when it was last talked to: 0, or 1 if it was lost.
-    pub(super) is_lost: AtomicU64,
-    /// Whether the store's clock was far from this node's: 0 or 1.
-    pub(super) is_off: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -131,7 +129,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the cells mean.
-pub(super) const VERSION: u64 = 5;
+pub(super) const VERSION: u64 = 6;
 
 /// The parts of a table in memory.
 #[derive(Debug)]
@@ -142,6 +140,9 @@ pub(super) struct Parts<'m> {
     pub(super) directory: &'m [DirectoryEntry],
     /// One line per worker for each namespace of the directory.
     pub(super) namespace_lines: &'m [NamespaceLine],
+    /// One line per namespace.
+    pub(super) shared_lines: &'m [SharedLine],
+    pub(super) named: &'m [NamedWord],
     /// One line per worker.
     pub(super) zone_lines: &'m [ZoneLine],
     /// One line for each namespace of the directory.
@@ -210,6 +211,7 @@ impl Room {
 struct Geometry {
     directory: usize,
     workers: usize,
+    named: usize,
     sync_slots: usize,
     buffers: usize,
     /// Of each buffer.
@@ -226,8 +228,11 @@ impl Geometry {
         let directory = directory.min(1 << NamespaceIndex::BITS);
         let workers = (size >> 18).clamp(2, 16);
         let entry = size_of::<DirectoryEntry>()
+            .saturating_add(size_of::<SharedLine>())
             .saturating_add(size_of::<SyncLine>())
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
+        // A thousand policies, and stores.
+        let named = (size >> 10).min(1100);
         // A hundredth of the memory. In a small zone there are 16, and the batches small.
         let share = (len / 100)
             .checked_div(size_of::<Record>())
@@ -240,6 +245,7 @@ impl Geometry {
         let fixed = size_of::<Header>()
             .saturating_add(directory.saturating_mul(entry))
             .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
+            .saturating_add(named.saturating_mul(size_of::<NamedWord>()))
             .saturating_add(shards.saturating_mul(size_of::<SyncSlot>()))
             .saturating_add(buffers.saturating_mul(buffer))
             // What aligning the buckets after the words before them may take, and rounding up.
@@ -260,6 +266,7 @@ impl Geometry {
         Ok(Geometry {
             directory,
             workers,
+            named,
             sync_slots: shards,
             buffers,
             records,
@@ -368,6 +375,7 @@ impl<'m> Parts<'m> {
         let Geometry {
             directory,
             workers,
+            named,
             sync_slots,
             buffers,
             records,
@@ -385,6 +393,8 @@ impl<'m> Parts<'m> {
                 configuration: &header.configuration,
                 directory: carver.next(directory)?,
                 namespace_lines: carver.next(directory.saturating_mul(workers))?,
+                shared_lines: carver.next(directory)?,
+                named: carver.next(named)?,
                 zone_lines: carver.next(workers)?,
                 sync_lines: carver.next(directory)?,
                 sync_slots: carver.next(sync_slots)?,
@@ -407,13 +417,13 @@ mod tests {
     fn a_zone_of_any_size_is_used_well() {
         // The smallest zone has 8 pages, of which nginx keeps at least one.
         for (len, percent) in [
-            (7 * 4096, 69),
-            (100_000, 70),
+            (7 * 4096, 60),
+            (100_000, 65),
             // 64 namespaces, and what 16 shards of each need, are an eighth of it.
-            (1 << 20, 76),
-            (10 << 20, 92),
-            (64 << 20, 93),
-            (1 << 30, 96),
+            (1 << 20, 72),
+            (10 << 20, 91),
+            (64 << 20, 92),
+            (1 << 30, 95),
             (1 << 37, 97),
         ] {
             let geometry = Geometry::of(len, len).unwrap();

@@ -12,6 +12,7 @@
 //!   their sync need
 //! - [`counting`], [`columns`]: counting; windows, and what turning one takes
 //! - [`directory`], [`stats`]: namespaces and their places; counts of events
+//! - [`named`], [`store_state`]: words that are found by a name; what a node knows of a store
 //! - [`ring`], [`wakeup`], [`breaker`]: no part of the table, but in shared memory too: how processes
 //!   tell each other things, when they are to be woken for it, and when nobody answers
 //! - this file: what users see
@@ -35,10 +36,12 @@ mod layout;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod meta;
+mod named;
 mod names;
 mod places;
 mod ring;
 mod stats;
+mod store_state;
 #[cfg(all(test, not(loom)))]
 mod stress_tests;
 mod sync_state;
@@ -58,10 +61,11 @@ use atomic::Ordering::Relaxed;
 use identity::{Hasher, KeyHash, Mask};
 use layout::Parts;
 use meta::Meta;
-use stats::{NamespaceLine, ZoneLine};
+use stats::{NamespaceLine, SharedLine, ZoneLine};
 use word::{Salt, Stamp};
 
 use crate::policy::hits::Hits;
+use crate::policy::namespace::OnError;
 use crate::policy::window::{Counts, WindowSize, WindowType};
 
 pub use breaker::{Breaker, Circuit};
@@ -70,8 +74,10 @@ pub use division::{HasKey, Part};
 pub use identity::Identity;
 pub use layout::{LayoutError, Room};
 pub use meta::NamespaceIndex;
+pub use named::{NameKind, Named};
 pub use ring::{CACHE_LINE, Ring};
-pub use stats::{Cycle, Evicted, NamespaceStats, Outcome, SyncStats, ZoneStats};
+pub use stats::{Cycle, Evicted, Invalid, NamespaceStats, Outcome, SyncStats, ZoneStats};
+pub use store_state::{StoreNews, StoreState};
 pub use sync_state::{BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState};
 pub use wakeup::Wakeup;
 
@@ -277,6 +283,32 @@ impl<'m> CounterTable<'m> {
         });
     }
 
+    /// Counts a request of a namespace that `on_error` decided on.
+    pub fn count_fallback(&self, counter: &Counter, on_error: OnError) {
+        self.count_shared(counter, |line| line.fell_back(on_error));
+    }
+
+    /// Counts a value that was wrong at run time.
+    pub fn count_invalid(&self, counter: &Counter, what: Invalid) {
+        self.count_shared(counter, |line| line.invalid(what));
+    }
+
+    /// Counts a request that was rejected by a policy which has no count of its own.
+    pub fn count_rejected(&self, counter: &Counter) {
+        self.count_shared(counter, SharedLine::rejected);
+    }
+
+    /// Counts a request that waited for a store for so many microseconds.
+    pub fn count_wait(&self, counter: &Counter, micros: u64) {
+        self.count_shared(counter, |line| line.waited(micros));
+    }
+
+    fn count_shared(&self, counter: &Counter, event: impl FnOnce(&SharedLine)) {
+        if let Some(line) = self.parts.shared_lines.get(counter.namespace.get()) {
+            event(line);
+        }
+    }
+
     /// What happened in `namespace` since the zone was made, on this node.
     pub fn namespace_stats(&self, namespace: NamespaceIndex) -> NamespaceStats {
         let (start, workers) = (self.lines_of(namespace), self.parts.zone_lines.len());
@@ -284,12 +316,22 @@ impl<'m> CounterTable<'m> {
             .parts
             .namespace_lines
             .get(start..start.saturating_add(workers));
-        NamespaceLine::sum(lines.unwrap_or_default())
+        match self.parts.shared_lines.get(namespace.get()) {
+            Some(shared) => NamespaceLine::sum(lines.unwrap_or_default(), shared),
+            None => NamespaceStats::default(),
+        }
     }
 
     /// What happened in the zone since it was made.
     pub fn zone_stats(&self) -> ZoneStats {
         ZoneLine::sum(self.parts.zone_lines)
+    }
+
+    /// How many keys can have a place at the same time, if none of them is synced: a key that is takes
+    /// more room.
+    pub fn capacity(&self) -> u64 {
+        let buckets = u64::try_from(self.parts.buckets.len()).unwrap_or(u64::MAX);
+        buckets.saturating_mul(layout::WAYS as u64)
     }
 
     /// How many keys have a place now, in all namespaces: an estimate while workers count.

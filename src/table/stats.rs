@@ -3,9 +3,11 @@
 
 use super::atomic::{EventCounter, Ordering::Relaxed};
 use crate::policy::hits::Hits;
+use crate::policy::namespace::OnError;
 use crate::policy::window::UnixMillis;
 
-/// What became of the requests (or other callers) of a namespace: the number of its event counter.
+/// What became of a request (or another caller) of a namespace: but for the last, the number of its
+/// event counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Admitted.
@@ -14,7 +16,7 @@ pub enum Outcome {
     Rejected,
     /// Would have been rejected, were it not for the dry run.
     RejectedDryRun,
-    /// Decided by `on_error`.
+    /// Decided by `on_error`, which is counted as a fallback.
     Error,
 }
 
@@ -22,11 +24,26 @@ pub enum Outcome {
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(super) struct NamespaceLine {
-    outcomes: [EventCounter; 4],
+    outcomes: [EventCounter; 3],
     hits: EventCounter,
     inserted: EventCounter,
     removed: EventCounter,
     dropped: EventCounter,
+}
+
+/// Events of one namespace that are few, or that come with something which takes far longer than to
+/// wait for another worker: all of them count here.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct SharedLine {
+    fallbacks: [EventCounter; 3],
+    invalid: [EventCounter; 4],
+    /// By policies that have no count of their own.
+    rejected: EventCounter,
+    /// How many requests waited so long: the last count is of those that waited longer than all bounds.
+    waits: [EventCounter; NamespaceStats::WAIT_BOUNDS.len() + 1],
+    /// Microseconds of all of them.
+    wait_sum: EventCounter,
 }
 
 /// Events of one zone, as one worker counts them.
@@ -34,8 +51,26 @@ pub(super) struct NamespaceLine {
 #[derive(Debug, Default)]
 pub(super) struct ZoneLine {
     evicted: [EventCounter; 3],
-    /// Nanoseconds.
-    longest_hold: EventCounter,
+    /// How many callbacks held the worker's event loop so long, as with [`SharedLine::waits`].
+    holds: [EventCounter; ZoneStats::HOLD_BOUNDS.len() + 1],
+    /// Nanoseconds of all of them.
+    hold_sum: EventCounter,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<NamespaceLine>() == 64 && size_of::<ZoneLine>() == 2 * 64);
+
+/// A value that is wrong at run time: the number of its event counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// The hits of a limit.
+    Limit,
+    /// What a request is charged.
+    Cost,
+    /// What it is charged when its response is known.
+    Charge,
+    /// A key that is too long.
+    Key,
 }
 
 /// What was lost with a key that had to give its place away.
@@ -164,8 +199,17 @@ pub struct NamespaceStats {
     pub rejected: u64,
     /// Requests that a dry run did not reject.
     pub rejected_dry_run: u64,
-    /// Requests decided by `on_error`.
-    pub error: u64,
+    /// Requests decided by `on_error`: by `local`, `allow`, `deny`.
+    pub fallbacks: [u64; 3],
+    /// Values that were wrong at run time, in the order of [`Invalid`].
+    pub invalid: [u64; 4],
+    /// Requests that were rejected by policies without a count of their own.
+    pub rejected_unnamed: u64,
+    /// How many requests waited for a store at most so long as [`NamespaceStats::WAIT_BOUNDS`] says,
+    /// each counted by the first bound that it kept; last, those that waited longer.
+    pub waits: [u64; NamespaceStats::WAIT_BOUNDS.len() + 1],
+    /// How long all of them waited, in microseconds.
+    pub wait_sum: u64,
     /// Hits of requests that were decided on, as often as they were charged to a counter, in
     /// thousandths: it never falls.
     pub hits: u64,
@@ -185,8 +229,30 @@ pub struct ZoneStats {
     pub evicted_sent: u64,
     /// Keys that gave it away alive, with hits that the store had not got.
     pub evicted_unsent: u64,
-    /// The longest time for which a worker's event loop was held, in nanoseconds.
-    pub longest_hold: u64,
+    /// How many callbacks held a worker's event loop at most so long as [`ZoneStats::HOLD_BOUNDS`]
+    /// says, as with [`NamespaceStats::waits`].
+    pub holds: [u64; ZoneStats::HOLD_BOUNDS.len() + 1],
+    /// How long all of them did, in nanoseconds.
+    pub hold_sum: u64,
+}
+
+impl NamespaceStats {
+    /// The bounds of [`NamespaceStats::waits`], in microseconds.
+    pub const WAIT_BOUNDS: [u64; 10] = [
+        500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 1_000_000, 10_000_000,
+    ];
+
+    /// Requests decided by `on_error`.
+    pub fn error(&self) -> u64 {
+        self.fallbacks.iter().copied().fold(0, u64::wrapping_add)
+    }
+}
+
+impl ZoneStats {
+    /// The bounds of [`ZoneStats::holds`], in nanoseconds.
+    pub const HOLD_BOUNDS: [u64; 10] = [
+        1000, 5000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000,
+    ];
 }
 
 impl NamespaceLine {
@@ -234,13 +300,18 @@ impl NamespaceLine {
         self.removed.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn sum(lines: &[NamespaceLine]) -> NamespaceStats {
+    /// What all workers counted, each by itself and together.
+    pub(super) fn sum(lines: &[NamespaceLine], shared: &SharedLine) -> NamespaceStats {
         let total = |of: fn(&NamespaceLine) -> &EventCounter| total(lines, of);
         NamespaceStats {
             passed: total(|line| &line.outcomes[0]),
             rejected: total(|line| &line.outcomes[1]),
             rejected_dry_run: total(|line| &line.outcomes[2]),
-            error: total(|line| &line.outcomes[3]),
+            fallbacks: loaded(&shared.fallbacks),
+            invalid: loaded(&shared.invalid),
+            rejected_unnamed: shared.rejected.load(Relaxed),
+            waits: loaded(&shared.waits),
+            wait_sum: shared.wait_sum.load(Relaxed),
             hits: total(|line| &line.hits),
             dropped: total(|line| &line.dropped),
             keys: NamespaceLine::keys(lines),
@@ -255,6 +326,47 @@ impl NamespaceLine {
     }
 }
 
+impl SharedLine {
+    pub(super) fn fell_back(&self, on_error: OnError) {
+        let [local, allow, deny] = &self.fallbacks;
+        let counter = match on_error {
+            OnError::Local => local,
+            OnError::Allow => allow,
+            OnError::Deny => deny,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn invalid(&self, what: Invalid) {
+        if let Some(counter) = self.invalid.get(what as usize) {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(super) fn rejected(&self) {
+        self.rejected.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that waited for so many microseconds.
+    pub(super) fn waited(&self, micros: u64) {
+        self.wait_sum.fetch_add(micros, Relaxed);
+        count_by(&NamespaceStats::WAIT_BOUNDS, &self.waits, micros);
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        let SharedLine {
+            fallbacks,
+            invalid,
+            rejected,
+            waits,
+            wait_sum,
+        } = self;
+        let all = fallbacks.iter().chain(invalid).chain(waits);
+        clear(all.chain([rejected, wait_sum]));
+    }
+}
+
 impl ZoneLine {
     pub(super) fn evicted(&self, what: Evicted) {
         let [ended, sent, unsent] = &self.evicted;
@@ -266,9 +378,10 @@ impl ZoneLine {
         counter.fetch_add(1, Relaxed);
     }
 
-    /// Notes that a worker's event loop was held for so many nanoseconds.
+    /// Counts a callback that held the worker's event loop for so many nanoseconds.
     pub(super) fn held(&self, nanos: u64) {
-        self.longest_hold.fetch_max(nanos, Relaxed);
+        self.hold_sum.fetch_add(nanos, Relaxed);
+        count_by(&ZoneStats::HOLD_BOUNDS, &self.holds, nanos);
     }
 
     pub(super) fn sum(lines: &[ZoneLine]) -> ZoneStats {
@@ -277,10 +390,11 @@ impl ZoneLine {
             evicted_ended: total(|line| &line.evicted[0]),
             evicted_sent: total(|line| &line.evicted[1]),
             evicted_unsent: total(|line| &line.evicted[2]),
-            longest_hold: {
-                let holds = lines.iter().map(|line| line.longest_hold.load(Relaxed));
-                holds.max().unwrap_or(0)
-            },
+            holds: core::array::from_fn(|index| {
+                let counts = lines.iter().filter_map(|line| line.holds.get(index));
+                counts.fold(0, |sum: u64, count| sum.wrapping_add(count.load(Relaxed)))
+            }),
+            hold_sum: total(|line| &line.hold_sum),
         }
     }
 }
@@ -368,13 +482,13 @@ impl SyncLine {
             last_failure: moment(&self.last_failure),
             duration: self.duration.load(Relaxed),
             clock_offset: self.clock_offset.load(Relaxed) as i64,
-            durations: self.durations.each_ref().map(|count| count.load(Relaxed)),
+            durations: loaded(&self.durations),
             duration_sum: self.duration_sum.load(Relaxed),
             holder: u32::try_from(self.holder.load(Relaxed))
                 .ok()
                 .filter(|&it| it != 0),
             connects: self.connects.load(Relaxed),
-            exchanges: self.exchanges.each_ref().map(|count| count.load(Relaxed)),
+            exchanges: loaded(&self.exchanges),
             exchange_sum: self.exchange_sum.load(Relaxed),
         }
     }
@@ -392,6 +506,10 @@ fn clear<'l>(counters: impl Iterator<Item = &'l EventCounter>) {
     counters.for_each(|counter| counter.store(0, Relaxed));
 }
 
+fn loaded<const N: usize>(counts: &[EventCounter; N]) -> [u64; N] {
+    counts.each_ref().map(|count| count.load(Relaxed))
+}
+
 /// The sum of one counter of all workers.
 fn total<L>(lines: &[L], of: fn(&L) -> &EventCounter) -> u64 {
     let counts = lines.iter().map(|line| of(line).load(Relaxed));
@@ -401,6 +519,29 @@ fn total<L>(lines: &[L], of: fn(&L) -> &EventCounter) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_rare_is_counted_for_all_workers() {
+        let line = SharedLine::default();
+        line.fell_back(OnError::Deny);
+        line.invalid(Invalid::Key);
+        line.rejected();
+        for micros in [500, 501, 10_000_001] {
+            line.waited(micros);
+        }
+        let stats = NamespaceLine::sum(&[], &line);
+        assert_eq!((stats.fallbacks, stats.error()), ([0, 0, 1], 1));
+        assert_eq!((stats.invalid, stats.rejected_unnamed), ([0, 0, 0, 1], 1));
+        assert_eq!(stats.waits, [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(stats.wait_sum, 10_001_002);
+        let lines = [ZoneLine::default(), ZoneLine::default()];
+        for (line, nanos) in lines.iter().zip([1000, 10_000_001]) {
+            line.held(nanos);
+        }
+        let stats = ZoneLine::sum(&lines);
+        assert_eq!(stats.holds, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(stats.hold_sum, 10_001_001);
+    }
 
     #[test]
     fn a_cycle_is_counted_by_its_outcome_and_duration() {

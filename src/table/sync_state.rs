@@ -340,19 +340,6 @@ impl<'m> SyncState<'m> {
         }
     }
 
-    /// Notes whether the store is there. Returns whether it was lost, or came back, since it was last
-    /// noted by any worker: then this one is to tell.
-    pub fn note_store(&self, is_there: bool) -> bool {
-        let lost = u64::from(!is_there);
-        self.entry.is_lost.swap(lost, AcqRel) != lost
-    }
-
-    /// Notes whether the store's clock is far from this node's. Returns whether that is news, likewise.
-    pub fn note_clock(&self, is_off: bool) -> bool {
-        let off = u64::from(is_off);
-        self.entry.is_off.swap(off, AcqRel) != off
-    }
-
     /// How many records the batch has that is sealed, and may be on its way; 0: there is none.
     pub fn sealed_records(&self) -> usize {
         BatchWord(self.slot.batch.load(Acquire)).count()

@@ -193,7 +193,7 @@ sub logged {
 
 sub grave_lines {
     my ($self) = @_;
-    return grep {/\[(?:emerg|alert|crit|error|warn)\]/ && !/ratelimit: (?:would be )?(?:rejected by|denied,)/}
+    return grep {/\[(?:emerg|alert|crit|error|warn)\]/ && !/ratelimit: (?:would be )?(?:rejected by|denied,)|ratelimit_store "[^"]+" is back/}
         $self->log_lines;
 }
 

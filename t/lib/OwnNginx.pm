@@ -134,7 +134,7 @@ sub log_lines {
 }
 
 sub logged      { my ($pattern) = @_; return scalar grep {/$pattern/} log_lines() }
-sub grave_lines { return grep {/\[(?:emerg|alert|crit|error|warn)\]/ && !/ratelimit: (?:would be )?(?:rejected by|denied,)/} log_lines() }
+sub grave_lines { return grep {/\[(?:emerg|alert|crit|error|warn)\]/ && !/ratelimit: (?:would be )?(?:rejected by|denied,)|ratelimit_store "[^"]+" is back/} log_lines() }
 
 sub give_up {
     diag("the log:\n", log_lines());

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -63,6 +64,7 @@ impl Directive<MainConf> for RatelimitStore {
             name: name.into(),
             origin,
             options,
+            watched: OnceCell::new(),
         });
         Ok(())
     }

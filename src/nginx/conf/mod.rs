@@ -19,6 +19,7 @@ mod variable;
 use core::fmt;
 use core::time::Duration;
 use std::cell::{OnceCell, RefCell};
+use std::collections::HashSet;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,20 +27,22 @@ use std::sync::Arc;
 use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 
 use super::log;
-use super::sync::Common;
+use super::sync::{Common, Watched};
+use super::time::unix_now;
 use super::zone::Zone;
+use crate::engine::prometheus::OTHER_POLICIES;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
 use crate::policy::options::{DirectiveName, OptionWarning, shown};
 use crate::policy::sharing::{Shared, Sharing};
-use crate::policy::window::WindowSize;
+use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::options::{StoreOptions, Strategy, Topology};
 use crate::store::strategy::Shard;
-use crate::table::{CounterTable, SyncState};
+use crate::table::{CounterTable, NameKind, Named, StoreState};
 
 pub(super) use directives::COMMANDS;
 pub(super) use location::{Content, Headers, LocationConf, Phase, Settings};
-pub(super) use rules::{Active, ActiveRule, Cost, Key as RuleKey, OwnKey, RuleSet};
+pub(super) use rules::{Active, ActiveLimit, ActiveRule, Cost, Key as RuleKey, OwnKey, RuleSet};
 pub(super) use text::{Amount, Evaluated, EvaluationError, bytes};
 
 use directives::{Failure, Word};
@@ -64,6 +67,12 @@ pub(super) struct MainConf {
     pub(super) context_slot: usize,
     /// The index of the variable that keeps what a request is suspended for.
     pub(super) suspension_slot: usize,
+    /// The rules that apply on any level.
+    rule_sets: RefCell<Vec<Rc<RuleSet>>>,
+    /// Set when the zones are mapped.
+    policies: OnceCell<Vec<Policy>>,
+    /// Set likewise.
+    loaded_at: OnceCell<UnixMillis>,
     /// Set when the zones are mapped, if there are deciders.
     common: OnceCell<Arc<Common>>,
 }
@@ -81,6 +90,8 @@ struct StoreConf {
     name: Box<str>,
     origin: Origin,
     options: StoreOptions,
+    /// Set when the zones are mapped, if a namespace is synced with it.
+    watched: OnceCell<Arc<Watched>>,
 }
 
 /// Rules that apply to requests, and the key of their level, as it is written.
@@ -89,6 +100,17 @@ struct AppliedRules {
     rules: Rc<RuleSet>,
     key: &'static [u8],
 }
+
+/// A policy whose rejections are counted by themselves.
+#[derive(Debug)]
+struct Policy {
+    namespace: Rc<NamespaceConf>,
+    name: Box<str>,
+    rejected: Named<'static>,
+}
+
+/// The most policies whose rejections are counted by themselves.
+const MAX_POLICIES: usize = 1000;
 
 /// A namespace, as the configuration knows it.
 #[derive(Debug, Default)]
@@ -127,17 +149,15 @@ struct Use {
 pub(super) struct SyncedNamespace {
     pub(super) name: Box<str>,
     pub(super) namespace: &'static Namespace<'static>,
-    pub(super) state: SyncState<'static>,
     /// The windows that are counted in.
     pub(super) sizes: Vec<WindowSize>,
     /// How often it is synced.
     pub(super) period: Duration,
     /// How long a worker that says nothing is thought to be alive.
     pub(super) lease_lifetime: Duration,
-    /// The name of the store.
-    pub(super) store: Box<str>,
-    /// Whether it is this namespace that tells of the store, if several have it.
-    pub(super) is_reporter: bool,
+    pub(super) store: Arc<Watched>,
+    /// The number of this namespace among those with the store.
+    pub(super) number: usize,
     pub(super) options: StoreOptions,
     /// Whether the store decides: only what was counted without it is pushed.
     pub(super) is_synchronous: bool,
@@ -146,6 +166,7 @@ pub(super) struct SyncedNamespace {
 /// A store that decides about requests: one decider, or several.
 #[derive(Clone)]
 pub(super) struct DecidingStore {
+    pub(super) store: Arc<Watched>,
     pub(super) options: StoreOptions,
     /// What tells this node from others.
     pub(super) node: [u64; 2],
@@ -219,6 +240,10 @@ impl MainConf {
         let Some(rules) = level.effective_rules() else {
             return;
         };
+        let mut sets = self.rule_sets.borrow_mut();
+        if sets.last().is_none_or(|last| !Rc::ptr_eq(last, rules)) {
+            sets.push(rules.clone());
+        }
         let mut all = self.shared.borrow_mut();
         // Most locations inherit both, as the one before did.
         let last = all.last().filter(|last| Rc::ptr_eq(&last.rules, rules));
@@ -360,7 +385,8 @@ impl MainConf {
             let Some(mut namespace) = namespace.synced(&self.stores) else {
                 continue;
             };
-            namespace.is_reporter = !synced.iter().any(|it| it.store == namespace.store);
+            let same_store = |it: &&SyncedNamespace| Arc::ptr_eq(&it.store, &namespace.store);
+            namespace.number = synced.iter().filter(same_store).count();
             synced.push(namespace);
         }
         synced
@@ -380,7 +406,9 @@ impl MainConf {
                 })
             });
             // Each has one: it is the store of a namespace.
-            deciding.extend(node.map(|node| DecidingStore {
+            let node = node.zip(store.watched.get());
+            deciding.extend(node.map(|(node, watched)| DecidingStore {
+                store: watched.clone(),
                 options: store.options.clone(),
                 node,
                 shards: store.is_divided().then(|| shards.collect()),
@@ -473,6 +501,103 @@ impl MainConf {
                 );
             }
         }
+        self.claim_words();
+        // Zones are mapped once in a cycle.
+        let _ = self.loaded_at.set(unix_now());
+    }
+
+    /// Has stores and policies find what is known of them in the zones of their namespaces.
+    fn claim_words(&'static self) {
+        let mut counted = Vec::new();
+        let policies = self.policies();
+        for ZoneConf { zone, .. } in &self.zones {
+            let Some(table) = zone.table() else { continue };
+            let is_in_zone =
+                |it: &NamespaceConf| it.zone.get().is_some_and(|its| Rc::ptr_eq(its, zone));
+            let stores = self.stores.iter();
+            let stores = stores.filter(|store| self.first_synced(store).is_some_and(is_in_zone));
+            let stores: Vec<_> = stores.map(|store| (store, store.place())).collect();
+            let policies = policies
+                .iter()
+                .filter(|(namespace, _)| is_in_zone(namespace));
+            let of_stores = stores.iter().map(|(store, place)| {
+                let name: [&str; 2] = [&store.name, place];
+                (NameKind::Store, name)
+            });
+            let of_policies = policies.clone().map(|(namespace, name)| {
+                let name: [&str; 2] = [&namespace.name, name];
+                (NameKind::Policy, name)
+            });
+            let mut words = table.claim_words(of_stores.chain(of_policies)).into_iter();
+            for (store, _) in stores {
+                let state = words.next().flatten().map(StoreState::new);
+                // Zones are mapped once in a cycle.
+                let _ = store.watched.set(Arc::new(Watched {
+                    name: store.name.clone(),
+                    without_it: self.without(store),
+                    state,
+                }));
+            }
+            counted.extend(policies.zip(words).filter_map(|((namespace, name), word)| {
+                Some(Policy {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                    rejected: word?,
+                })
+            }));
+        }
+        // As above.
+        let _ = self.policies.set(counted);
+    }
+
+    /// The policies whose rejections are counted by themselves: the first ones, each once.
+    fn policies(&self) -> Vec<(Rc<NamespaceConf>, Box<str>)> {
+        let mut known = HashSet::new();
+        let sets = self.rule_sets.borrow();
+        let all = sets.iter().flat_map(|rules| rules.policies());
+        let named = all.filter(|(_, name)| *name != OTHER_POLICIES);
+        let named = named.map(|(namespace, name)| (namespace.clone(), Box::from(name)));
+        let new = named.filter(|(namespace, name): &(_, Box<str>)| {
+            known.insert((Rc::as_ptr(namespace), name.clone()))
+        });
+        new.take(MAX_POLICIES).collect()
+    }
+
+    /// The namespaces that are synced with a store.
+    fn synced_with<'c>(&'c self, store: &'c StoreConf) -> impl Iterator<Item = &'c NamespaceConf> {
+        let namespaces = self.namespaces.iter().map(|it| &**it);
+        namespaces.filter(|it| {
+            let its_store = it.period().and_then(|_| it.store(&self.stores));
+            its_store.is_some_and(|its| its.name == store.name)
+        })
+    }
+
+    fn first_synced<'c>(&'c self, store: &'c StoreConf) -> Option<&'c NamespaceConf> {
+        self.synced_with(store).next()
+    }
+
+    /// What becomes of requests while a store is away.
+    fn without(&self, store: &StoreConf) -> String {
+        let mut parts = Vec::new();
+        for namespace in self.synced_with(store) {
+            let options = namespace.definition.get().map(|it| &it.options);
+            let part = match options.map(|it| (it.sync, it.on_error)) {
+                Some((SyncMode::Synchronous, OnError::Local)) => {
+                    "on_error local: requests are decided by what this node knows"
+                }
+                Some((SyncMode::Synchronous, OnError::Allow)) => {
+                    "on_error allow: requests are admitted"
+                }
+                Some((SyncMode::Synchronous, OnError::Deny)) => {
+                    "on_error deny: requests are denied"
+                }
+                _ => "nodes go on with what they know",
+            };
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts.join(", ")
     }
 
     /// Warns of zones that have another size than in `old`, and of namespaces that are in another
@@ -531,6 +656,12 @@ impl MainConf {
 }
 
 impl StoreConf {
+    /// Where it is.
+    fn place(&self) -> String {
+        let servers = self.options.servers.iter().map(ToString::to_string);
+        servers.collect::<Vec<_>>().join(" ")
+    }
+
     /// Whether the keys of a namespace are in several shards, each of which decides for itself.
     fn is_divided(&self) -> bool {
         self.options.shards() > 1
@@ -631,12 +762,11 @@ impl NamespaceConf {
         Some(SyncedNamespace {
             name: self.name.clone(),
             namespace,
-            state: namespace.sync_state()?,
             sizes: self.window_sizes(),
             period,
             lease_lifetime: exchange.saturating_mul(2).max(Duration::from_secs(2)),
-            store: store.name.clone(),
-            is_reporter: false,
+            store: store.watched.get()?.clone(),
+            number: 0,
             options: store.options.clone(),
             is_synchronous: self.is_synchronous(),
         })

@@ -177,6 +177,15 @@ impl RuleSet {
         self.policy = policy;
     }
 
+    /// The policies: namespace and name.
+    pub(super) fn policies(&self) -> impl Iterator<Item = (&Rc<NamespaceConf>, &str)> {
+        let rules = self.rules.iter();
+        rules.flat_map(|rule| {
+            let limits = rule.limits.iter();
+            limits.map(|limit| (&rule.namespace, &*limit.limit.name))
+        })
+    }
+
     /// The value of `RateLimit-Policy` for a request that so many limits applied to; `None` if that
     /// depends on the request.
     #[inline]

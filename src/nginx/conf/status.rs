@@ -1,9 +1,13 @@
 //! What the API and the metrics tell of a configuration, and what was counted under it.
 
+use nginx_sys::NGINX_VERSION;
+
 use super::super::time::NgxClock;
-use super::{MainConf, NamespaceConf, StoreConf, ZoneConf};
+use super::{MainConf, NamespaceConf, Policy, StoreConf, ZoneConf};
 use crate::engine::Namespace;
-use crate::engine::status::{NamespaceStatus, Status, StoreStatus, ZoneStatus};
+use crate::engine::status::{
+    Build, NamespaceStatus, PolicyStatus, Status, StoreStatus, ZoneStatus,
+};
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock as _, WindowSize};
 use crate::store::options::Strategy;
@@ -18,6 +22,7 @@ impl MainConf {
                 name: (*zone.name).into(),
                 size: zone.size,
                 keys: table.keys(),
+                capacity: table.capacity(),
                 stats: table.zone_stats(),
             })
         });
@@ -27,6 +32,18 @@ impl MainConf {
             zones: zones.collect(),
             namespaces: namespaces.filter_map(|it| it.status(&pending)).collect(),
             stores: self.stores.iter().map(StoreConf::status).collect(),
+            policies: self
+                .policies
+                .get()
+                .into_iter()
+                .flatten()
+                .map(Policy::status)
+                .collect(),
+            build: Some(Build {
+                version: env!("CARGO_PKG_VERSION"),
+                nginx: NGINX_VERSION.to_str().unwrap_or_default(),
+            }),
+            loaded_at: self.loaded_at.get().copied(),
         }
     }
 
@@ -90,6 +107,16 @@ impl NamespaceConf {
     }
 }
 
+impl Policy {
+    fn status(&self) -> PolicyStatus {
+        PolicyStatus {
+            namespace: (*self.namespace.name).into(),
+            name: (*self.name).into(),
+            rejected: self.rejected.get(),
+        }
+    }
+}
+
 impl StoreConf {
     fn status(&self) -> StoreStatus {
         StoreStatus {
@@ -98,6 +125,7 @@ impl StoreConf {
                 Strategy::Redis(_) => "redis",
                 Strategy::Postgres(_) => "postgres",
             },
+            is_up: self.watched.get().and_then(|it| it.state?.is_up()),
         }
     }
 }

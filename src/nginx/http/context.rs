@@ -83,7 +83,7 @@ impl Context {
         name
     }
 
-    pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict<'static>> {
+    pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict<'static>> + Clone {
         self.charges.iter().map(Charge::verdict)
     }
 

@@ -14,8 +14,8 @@ use nginx_sys::{
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
 use super::super::conf::{
-    Active, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf, MainConf, OwnKey,
-    Phase, RuleKey, RuleSet,
+    Active, ActiveLimit, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf,
+    MainConf, OwnKey, Phase, RuleKey, RuleSet,
 };
 use super::super::guard::guard;
 use super::super::module::Module;
@@ -24,12 +24,12 @@ use super::super::time::NgxClock;
 use super::super::{hold, log};
 use super::context::{self, Context, Keys, Response, Room, Slot};
 use super::{grpc, is_main, respond, synchronous};
-use crate::engine::{Attempt, charge_late, late_questions};
+use crate::engine::{Attempt, BoundLimit, charge_late, late_questions};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, Shown, counted_name, is_accounted, is_plain};
 use crate::policy::limit::Verdict;
 use crate::policy::printable::Quoted;
-use crate::table::{Key, Outcome};
+use crate::table::{Invalid, Key, Outcome};
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
@@ -141,9 +141,9 @@ fn decide(
     for rule in &active.rules {
         next_key(&mut key, rule, conf, request, &mut keys)?;
         let Some(key) = key else { continue };
-        let cost = cost_of(rule.cost, request)?;
+        let cost = cost_of(rule, request)?;
         for limit in &rule.limits {
-            if let Some(hits) = hits_of(limit.hits, &limit.bound.limit.name, request)? {
+            if let Some(hits) = hits_of(limit, request)? {
                 attempt.charge(&limit.bound, hits, key, cost, &NgxClock);
             }
         }
@@ -201,7 +201,7 @@ pub(super) fn next_key(
         RuleKey::AsBefore => None,
         RuleKey::Own(text) => Some(text.evaluate(request)?),
         RuleKey::InCounter(own) => {
-            let name = name_in_counter(own, conf, request, keys)?;
+            let name = name_in_counter(own, &first.bound, conf, request, keys)?;
             *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
             return Ok(());
         }
@@ -209,7 +209,7 @@ pub(super) fn next_key(
     if let Some(bytes) = bytes {
         let name = match is_plain(bytes) {
             true => Some(bytes),
-            false => name_of(bytes, None, request, keys)?,
+            false => name_of(bytes, None, &first.bound, request, keys)?,
         };
         *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
     }
@@ -220,6 +220,7 @@ pub(super) fn next_key(
 #[cold]
 fn name_in_counter(
     own: &OwnKey,
+    bound: &BoundLimit<'_>,
     conf: &LocationConf,
     request: *mut ngx_http_request_t,
     keys: &mut Keys,
@@ -228,7 +229,7 @@ fn name_in_counter(
         Some(text) => text.evaluate(request)?,
         None => conf.evaluate_key(request)?,
     };
-    name_of(key, own.counter(), request, keys)
+    name_of(key, own.counter(), bound, request, keys)
 }
 
 /// The name of a key that is not its own, which lives as long as the request. `None` for a key that is
@@ -237,11 +238,13 @@ fn name_in_counter(
 fn name_of(
     key: &'static [u8],
     counter: Option<&str>,
+    bound: &BoundLimit<'_>,
     request: *mut ngx_http_request_t,
     keys: &mut Keys,
 ) -> Result<Option<&'static [u8]>, EvaluationError> {
     if !is_accounted(key) {
         if key.len() > MAX_KEY_LEN {
+            bound.count_invalid(Invalid::Key);
             let message = format_args!("ratelimit: a key of {} bytes is not accounted", key.len());
             log::error(NGX_LOG_ERR, log_of(request), message);
         }
@@ -254,26 +257,26 @@ fn name_of(
 /// The hits that a limit admits; `None` if it does not apply.
 #[inline]
 pub(super) fn hits_of(
-    hits: &Amount,
-    name: &str,
+    limit: &ActiveLimit,
     request: *mut ngx_http_request_t,
 ) -> Result<Option<Hits>, EvaluationError> {
-    match hits {
+    match limit.hits {
         Amount::Constant(hits) => Ok(Some(*hits)),
-        Amount::Variable(_) => variable_hits_of(hits, name, request),
+        Amount::Variable(_) => variable_hits_of(limit, request),
     }
 }
 
 #[cold]
 fn variable_hits_of(
-    hits: &Amount,
-    name: &str,
+    limit: &ActiveLimit,
     request: *mut ngx_http_request_t,
 ) -> Result<Option<Hits>, EvaluationError> {
-    Ok(match hits.evaluate(request)? {
+    Ok(match limit.hits.evaluate(request)? {
         Evaluated::Hits(hits) => Some(hits),
         Evaluated::Empty => None,
         Evaluated::Wrong(text) => {
+            limit.bound.count_invalid(Invalid::Limit);
+            let name = &limit.bound.limit.name;
             let message = format_args!(
                 "ratelimit: the limit \"{name}\" is \"{}\", which is no plain decimal: it does not \
                  apply",
@@ -288,12 +291,12 @@ fn variable_hits_of(
 /// What a request is charged when it is decided on.
 #[inline]
 pub(super) fn cost_of(
-    cost: &Cost,
+    rule: &ActiveRule,
     request: *mut ngx_http_request_t,
 ) -> Result<Hits, EvaluationError> {
-    match cost {
+    match rule.cost {
         Cost::AtOnce(Amount::Constant(hits)) => Ok(*hits),
-        Cost::AtOnce(cost) => amount_or(Hits::ONE, "cost", cost, request),
+        Cost::AtOnce(cost) => amount_or(Hits::ONE, Invalid::Cost, cost, rule, request),
         Cost::Late(_) => Ok(Hits::ZERO),
     }
 }
@@ -302,10 +305,15 @@ pub(super) fn cost_of(
 #[cold]
 fn amount_or(
     otherwise: Hits,
-    what: &str,
+    which: Invalid,
     amount: &Amount,
+    rule: &ActiveRule,
     request: *mut ngx_http_request_t,
 ) -> Result<Hits, EvaluationError> {
+    let what = match which {
+        Invalid::Charge => "charge",
+        _ => "cost",
+    };
     match amount.evaluate(request)? {
         Evaluated::Hits(hits) => return Ok(hits),
         Evaluated::Empty => {
@@ -314,6 +322,9 @@ fn amount_or(
             log::error(NGX_LOG_INFO, log_of(request), message);
         }
         Evaluated::Wrong(text) => {
+            if let Some(limit) = rule.limits.first() {
+                limit.bound.count_invalid(which);
+            }
             let message = format_args!(
                 "ratelimit: the {what} is \"{}\", which is no plain decimal: {otherwise} is counted",
                 Quoted(text)
@@ -387,6 +398,9 @@ fn log_rejection(request: *mut ngx_http_request_t, context: &Context) {
     let Some(charge) = context.refusal() else {
         return;
     };
+    if context.is_rejected() {
+        charge.bound().count_rejection();
+    }
     let Verdict {
         limit, hits, cost, ..
     } = charge.verdict();
@@ -439,7 +453,7 @@ fn charge_at_end(request: *mut ngx_http_request_t, context: &Context) {
             .any(|charge| rule.has(charge.bound()));
         if let (Cost::Late(amount), true) = (rule.cost, has_applied) {
             // Without memory, nothing is counted: nginx has logged why.
-            let hits = amount_or(Hits::ZERO, "charge", amount, request);
+            let hits = amount_or(Hits::ZERO, Invalid::Charge, amount, rule, request);
             late.push((rule, hits.unwrap_or(Hits::ZERO)));
         }
     }

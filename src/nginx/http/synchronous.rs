@@ -8,6 +8,7 @@ use core::cell::Cell;
 use core::ptr::{NonNull, fn_addr_eq};
 use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ngx::http::HttpModuleMainConf as _;
 use smallvec::smallvec;
@@ -58,6 +59,8 @@ pub(super) struct Suspension {
     /// When nobody waits for an answer any more, by nginx's monotonic clock in milliseconds.
     deadline: u64,
     on_error: OnError,
+    /// Since when it waits, if it does.
+    waits_since: Option<Instant>,
     is_waiting: bool,
     /// Whether a store has failed.
     has_failed: bool,
@@ -110,6 +113,7 @@ pub(super) fn decide(
         part: 0,
         deadline: now_millis().saturating_add(millis(limits.timeout)),
         on_error: limits.on_error,
+        waits_since: None,
         is_waiting: true,
         has_failed: false,
         silent: None,
@@ -147,9 +151,9 @@ fn evaluate(
     for rule in &active.rules {
         handler::next_key(&mut key, rule, conf, request, &mut keys)?;
         let Some(key) = key else { continue };
-        let cost = handler::cost_of(rule.cost, request)?;
+        let cost = handler::cost_of(rule, request)?;
         for limit in &rule.limits {
-            if let Some(hits) = handler::hits_of(limit.hits, &limit.bound.limit.name, request)? {
+            if let Some(hits) = handler::hits_of(limit, request)? {
                 askings.push(Asking {
                     bound: &limit.bound,
                     hits,
@@ -222,6 +226,7 @@ fn suspend(
         with_suspensions(|all| all.remove(id));
         return suspension.finish(request);
     }
+    suspension.waits_since = Some(Instant::now());
     let timeout = suspension.deadline.saturating_sub(now_millis());
     // SAFETY: as above; a request has a connection, which outlives it.
     unsafe { Deadline::set(place, (*request).connection, timeout) };
@@ -336,12 +341,28 @@ impl Suspension {
         self.parts.truncate(self.part);
     }
 
+    /// Counts how long the request waited, in each namespace about which a store was asked.
+    fn count_wait(&mut self) {
+        let Some(begin) = self.waits_since.take() else {
+            return;
+        };
+        let time = begin.elapsed();
+        let mut counted: Vec<&str> = Vec::new();
+        for Asking { bound, .. } in self.askings.iter().filter(|it| it.store.is_some()) {
+            if !counted.contains(&bound.namespace()) {
+                counted.push(bound.namespace());
+                bound.count_wait(time);
+            }
+        }
+    }
+
     /// Makes the decision, and keeps it with the request. Returns what its handler is to return.
     fn finish(&mut self, request: *mut ngx_http_request_t) -> Result<ngx_int_t, EvaluationError> {
         // Another request of the same main request was faster.
         let Some(room) = self.room.take() else {
             return Ok(DECLINED);
         };
+        self.count_wait();
         let mut attempt = Attempt::new(room, self.settings.count_rejected);
         let (outcome, room, response) = if self.has_failed {
             self.give_back();
@@ -371,7 +392,7 @@ impl Suspension {
             for Asking { bound, .. } in &self.askings {
                 if !counted.contains(&bound.namespace()) {
                     counted.push(bound.namespace());
-                    bound.count_outcome(Outcome::Error);
+                    bound.count_fallback(self.on_error);
                 }
             }
             (Outcome::Error, attempt.end(), response)

@@ -9,6 +9,7 @@
 use core::cell::{Cell, RefCell};
 use core::hash::BuildHasher as _;
 use core::num::NonZeroU64;
+use core::ops::Range;
 use core::pin::pin;
 use core::sync::atomic::{AtomicU8, Ordering::AcqRel};
 use core::time::Duration;
@@ -25,10 +26,13 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use super::super::conf::DecidingStore;
 use super::common::{Common, State, write_messages};
+use super::news::{Finder, News, Watched};
 use super::thread::System;
 use super::timer::Timer;
+use super::wake::Inbox;
 use crate::engine::{Pace, Surroundings as _};
 use crate::store::decision::{Answer, Decider, Question};
+use crate::store::error::StoreError;
 use crate::store::message::{Ask, Reader, messages, write_reply};
 use crate::store::options::Strategy as Kind;
 use crate::store::postgres::Postgres;
@@ -60,7 +64,7 @@ pub(super) struct Asking {
 
 impl Asking {
     /// Asks the stores for all workers, when it is this worker's turn, until `ending` is closed.
-    pub(super) async fn serve(self, ending: oneshot::Receiver<()>) {
+    pub(super) async fn serve(self, ending: oneshot::Receiver<()>, news: Inbox<News>) {
         let Asking {
             common,
             worker,
@@ -70,7 +74,7 @@ impl Asking {
         if !wait_for_turn(&common, worker, ending.clone()).await {
             return;
         }
-        let office = Rc::new(Office::new(common.clone()));
+        let office = Rc::new(Office::new(common.clone(), news));
         let clerks = office.clerks(&stores);
         let close = async {
             select(ending, pin!(office.answer_bell())).await;
@@ -130,6 +134,8 @@ struct Office {
     words: RefCell<Vec<u64>>,
     /// What is said to each worker, and has not had room yet.
     outboxes: RefCell<Vec<Vec<u64>>>,
+    /// What the log is to tell of stores.
+    news: Inbox<News>,
     is_closed: Cell<bool>,
 }
 
@@ -164,6 +170,10 @@ struct Asker {
 /// Who asks one decider.
 struct Clerk {
     office: Rc<Office>,
+    /// The store that has the decider.
+    store: Arc<Watched>,
+    /// All deciders that it has.
+    siblings: Range<usize>,
     decider: usize,
     /// What is asked to find out whether there is an answer.
     probe: Vec<Question>,
@@ -179,7 +189,7 @@ struct Pauses {
 }
 
 impl Office {
-    fn new(common: Arc<Common>) -> Office {
+    fn new(common: Arc<Common>, news: Inbox<News>) -> Office {
         let mail = (0..common.deciders()).map(|_| Mail::default());
         let outboxes = common.lines().map(|_| Vec::new());
         Office {
@@ -188,6 +198,7 @@ impl Office {
             common,
             reader: RefCell::default(),
             words: RefCell::default(),
+            news,
             is_closed: Cell::new(false),
         }
     }
@@ -196,6 +207,7 @@ impl Office {
     fn clerks(self: &Rc<Self>, stores: &[DecidingStore]) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         for DecidingStore {
+            store: watched,
             options,
             node,
             shards,
@@ -210,8 +222,11 @@ impl Office {
                 }
             };
             let first = tasks.len();
-            let clerks = (first..).zip(probes).map(|(decider, probe)| Clerk {
+            let siblings = first..first.saturating_add(probes.len());
+            let clerks = siblings.clone().zip(probes).map(|(decider, probe)| Clerk {
                 office: self.clone(),
+                store: watched.clone(),
+                siblings: siblings.clone(),
                 decider,
                 probe,
             });
@@ -323,9 +338,10 @@ impl Clerk {
             return;
         };
         // Connects before anybody waits for it.
-        match self.probe(&mut store, node).await {
-            true => state.breaker.close(),
-            false => self.wait_for(&mut store, node, state).await,
+        let probe = self.probe(&mut store, node).await;
+        self.note(probe.as_ref().err(), state, &store);
+        if probe.is_err() {
+            self.wait_for(&mut store, node, state).await;
         }
         let mut pauses = Pauses::new();
         while let Some(asked) = self.next(mail, state, &mut pauses).await {
@@ -340,16 +356,40 @@ impl Clerk {
             pauses.pace.note(questions.len());
             match store.decide(node, proposal(), &questions).await {
                 Ok(decided) => {
-                    state.breaker.close();
+                    self.note(None, state, &store);
                     let answers = decided.answers.into_iter().map(Some);
                     self.office.reply(&askers, answers);
                 }
-                Err(_) => {
-                    state.breaker.open(System.monotonic());
+                Err(error) => {
+                    self.note(Some(&error), state, &store);
                     self.office.reply(&askers, core::iter::repeat(None));
                     self.wait_for(&mut store, node, state).await;
                 }
             }
+        }
+    }
+
+    /// Notes whether the store has answered, or why not.
+    fn note(&self, error: Option<&StoreError>, state: State<'_>, store: &impl Decider) {
+        let result = match error {
+            Some(error) => {
+                state.breaker.open(System.monotonic());
+                Err(error)
+            }
+            None => {
+                state.breaker.close();
+                Ok(())
+            }
+        };
+        let common = &self.office.common;
+        let mut all = self.siblings.clone().filter_map(|it| common.state(it));
+        if result.is_ok() && !all.all(|it| it.breaker.is_closed()) {
+            // It is not there as a whole.
+            return;
+        }
+        let news = self.store.note(Finder::Asker, result, || store.server());
+        if news.is_some() {
+            self.office.news.push(news);
         }
     }
 
@@ -396,16 +436,16 @@ impl Clerk {
                 return;
             }
             tokio::time::sleep(pause).await;
-            if self.probe(store, node).await {
-                return state.breaker.close();
+            if self.probe(store, node).await.is_ok() {
+                return self.note(None, state, store);
             }
         }
     }
 
-    /// Whether there are answers.
-    async fn probe(&self, store: &mut impl Decider, node: NodeId) -> bool {
+    /// Finds out whether there are answers.
+    async fn probe(&self, store: &mut impl Decider, node: NodeId) -> Result<(), StoreError> {
         let probe = store.decide(node, proposal(), &self.probe);
-        probe.await.is_ok()
+        probe.await.map(drop)
     }
 }
 

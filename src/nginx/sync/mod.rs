@@ -6,12 +6,14 @@
 //! memory, with every cycle anew; which of them asks stores about the requests of all, by a lock.
 //!
 //! - [`thread`]: the thread; [`wake`]: how it wakes the loop, and what it hands it
+//! - [`news`]: what the log tells of stores
 //! - [`common`], [`desk`], [`decide`]: what workers share to ask as one; where they ask; who asks,
 //!   with a [`timer`]
 
 mod common;
 mod decide;
 mod desk;
+mod news;
 mod thread;
 mod timer;
 mod wake;
@@ -21,9 +23,9 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use nginx_sys::{
-    NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_add_timer, ngx_connection_t, ngx_current_msec,
-    ngx_del_timer, ngx_delete_posted_event, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_post_event,
-    ngx_posted_events, ngx_posted_next_events, ngx_queue_t, ngx_terminate,
+    NGX_LOG_ERR, ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer,
+    ngx_delete_posted_event, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_post_event, ngx_posted_events,
+    ngx_posted_next_events, ngx_queue_t, ngx_terminate,
 };
 
 use super::conf::{DecidingStore, SyncedNamespace};
@@ -38,7 +40,8 @@ use crate::table::MonotonicMillis;
 pub(super) use common::Common;
 use decide::Asking;
 use desk::Desk;
-use thread::{Done, News, Thread};
+pub(super) use news::Watched;
+use thread::{Done, Thread};
 use wake::{Wake, Waker};
 
 /// The longest time between two attempts while a store is away.
@@ -169,6 +172,7 @@ pub(super) fn stop() {
     for done in worker.thread.finish(deadline) {
         worker.note(done);
     }
+    worker.tell_news();
 }
 
 /// nginx's callback for a timer.
@@ -321,8 +325,16 @@ impl Worker {
         for done in self.thread.done() {
             self.note(done);
         }
+        self.tell_news();
         if self.thread.has_ended() {
             self.start_again();
+        }
+    }
+
+    /// Logs what is new of stores.
+    fn tell_news(&self) {
+        for news in self.thread.news() {
+            news.tell(self.log);
         }
     }
 
@@ -342,7 +354,7 @@ impl Worker {
         }
     }
 
-    /// Notes what came of a cycle, and logs what is new.
+    /// Notes what came of a cycle.
     fn note(&mut self, done: Done) {
         let Some(job) = self.jobs.get_mut(done.number) else {
             return;
@@ -370,42 +382,6 @@ impl Worker {
             }
         }
         job.set_timer_for_next(now);
-        for news in &done.news {
-            tell(news, &job.namespace.store, self.log);
-        }
-    }
-}
-
-/// Logs what changed with a store.
-fn tell(news: &News, store: &str, log: *mut ngx_log_t) {
-    match news {
-        News::Lost(error) => {
-            let message = format_args!(
-                "ratelimit_store \"{store}\" is lost, nodes go on with what they know: {error}"
-            );
-            log::error(NGX_LOG_ERR, log, message);
-        }
-        News::Back => {
-            let message = format_args!("ratelimit_store \"{store}\" is back");
-            log::error(NGX_LOG_NOTICE, log, message);
-        }
-        News::ClockIsOff(offset) => {
-            let (millis, where_) = match offset {
-                1.. => (offset.unsigned_abs(), "ahead of"),
-                _ => (offset.unsigned_abs(), "behind"),
-            };
-            let message = format_args!(
-                "ratelimit_store \"{store}\" has a clock that is {millis} ms {where_} this node's: \
-                 nodes agree on windows as far as their clocks agree"
-            );
-            log::error(NGX_LOG_WARN, log, message);
-        }
-        News::ClockIsRight => {
-            let message = format_args!(
-                "ratelimit_store \"{store}\" has a clock that agrees with this node's again"
-            );
-            log::error(NGX_LOG_NOTICE, log, message);
-        }
     }
 }
 

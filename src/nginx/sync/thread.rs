@@ -15,15 +15,14 @@ use tokio::task::JoinSet;
 use super::super::conf::SyncedNamespace;
 use super::super::random::random;
 use super::decide::Asking;
+use super::news::{Finder, News};
 use super::wake::{Inbox, Waker};
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
-use crate::store::error::StoreError;
 use crate::store::options::Strategy as Kind;
 use crate::store::postgres::Postgres;
 use crate::store::redis::Redis;
 use crate::store::strategy::Strategy;
-use crate::table::SyncState;
 
 /// After how many periods in which others synced a worker gives its connection up.
 const MAX_IDLE: u32 = 20;
@@ -32,6 +31,7 @@ const MAX_IDLE: u32 = 20;
 pub(super) struct Thread {
     commands: Vec<UnboundedSender<Command>>,
     done: Inbox<Done>,
+    news: Inbox<News>,
     /// Dropped when nothing more is to be asked for all workers.
     asking: Option<oneshot::Sender<()>>,
     /// Closed when the thread has ended.
@@ -43,21 +43,7 @@ pub(super) struct Done {
     /// The number of the namespace, in the order in which they were given.
     pub(super) number: usize,
     pub(super) result: Result<Option<Report>, SyncError>,
-    /// What this worker is to tell.
-    pub(super) news: Vec<News>,
 }
-
-/// What changed with a store.
-pub(super) enum News {
-    Lost(StoreError),
-    Back,
-    /// Its clock is ahead of this node's, or behind it, by so many milliseconds, which is much.
-    ClockIsOff(i64),
-    ClockIsRight,
-}
-
-/// How far a store's clock may be from a node's, in milliseconds.
-const CLOCK_TOLERANCE: u64 = 1000;
 
 /// Wakes the event loop when the thread ends, even by a panic.
 struct AtEnd {
@@ -90,10 +76,11 @@ impl Thread {
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
         let done = Inbox::new(waker.clone());
+        let news = Inbox::new(waker.clone());
         let (is_alive, ended) = blocking::channel();
         let (refused, refusal) = blocking::channel();
         let jobs: Vec<_> = namespaces.iter().cloned().zip(receivers).collect();
-        let results = done.clone();
+        let (results, told) = (done.clone(), news.clone());
         let at_end = AtEnd {
             waker,
             _is_alive: is_alive,
@@ -113,23 +100,23 @@ impl Thread {
             runtime.block_on(async {
                 let mut tasks = JoinSet::new();
                 for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
-                    let results = results.clone();
+                    let (results, told) = (results.clone(), told.clone());
                     tasks.spawn_local(async move {
                         let options = &namespace.options;
                         match &options.strategy {
                             Kind::Redis(own) => {
                                 let connect = || Redis::new(options, own);
-                                serve(number, &namespace, connect, commands, results).await;
+                                serve(number, &namespace, connect, commands, results, told).await;
                             }
                             Kind::Postgres(own) => {
                                 let connect = || Postgres::new(options, own);
-                                serve(number, &namespace, connect, commands, results).await;
+                                serve(number, &namespace, connect, commands, results, told).await;
                             }
                         }
                     });
                 }
                 if let Some(asking) = asking {
-                    tasks.spawn_local(asking.serve(ending));
+                    tasks.spawn_local(asking.serve(ending, told));
                 }
                 // Until all have ended, or one has panicked: tokio would keep that to itself, and the others
                 // would go on without it.
@@ -149,6 +136,7 @@ impl Thread {
         Ok(Thread {
             commands,
             done,
+            news,
             asking: Some(end_asking),
             ended,
         })
@@ -169,6 +157,11 @@ impl Thread {
     /// is woken again.
     pub(super) fn done(&self) -> Vec<Done> {
         self.done.take()
+    }
+
+    /// What is new of stores since the last look, likewise.
+    pub(super) fn news(&self) -> Vec<News> {
+        self.news.take()
     }
 
     /// Has what is left pushed, for `at_most` that long, and ends the thread.
@@ -195,6 +188,7 @@ async fn serve<S: Strategy>(
     connect: impl Fn() -> S,
     mut commands: UnboundedReceiver<Command>,
     results: Inbox<Done>,
+    told: Inbox<News>,
 ) {
     let SyncedNamespace {
         namespace: counters,
@@ -209,16 +203,13 @@ async fn serve<S: Strategy>(
     if namespace.is_synchronous {
         syncer = syncer.pushing_only();
     }
-    let note = |result: Result<Option<Report>, SyncError>| {
+    let note = |result: Result<Option<Report>, SyncError>, store: &S| {
         // At once: when nginx looks at it, another worker may have been at the store since.
-        let news = namespace
-            .is_reporter
-            .then(|| news(&namespace.state, &result));
-        results.push([Done {
-            number,
-            result,
-            news: news.unwrap_or_default(),
-        }]);
+        let news: Vec<_> = news(namespace, &result, store).collect();
+        if !news.is_empty() {
+            told.push(news);
+        }
+        results.push([Done { number, result }]);
     };
     let mut store = connect();
     let mut turns_of_others: u32 = 0;
@@ -231,11 +222,12 @@ async fn serve<S: Strategy>(
                     // Closes the connection, so that a node has few.
                     store = connect();
                 }
-                note(Ok(None));
+                note(Ok(None), &store);
             }
             Command::Sync => {
                 turns_of_others = 0;
-                note(syncer.sync(&mut store, &System).await);
+                let result = syncer.sync(&mut store, &System).await;
+                note(result, &store);
             }
             Command::Finish(until) => {
                 // The other half is for an exchange.
@@ -258,7 +250,7 @@ async fn serve<S: Strategy>(
                     }
                 };
                 if let Ok(result) = tokio::time::timeout_at(until, finish).await {
-                    note(result);
+                    note(result, &store);
                 }
                 return;
             }
@@ -266,30 +258,23 @@ async fn serve<S: Strategy>(
     }
 }
 
-/// What a cycle tells of its store that no worker of this node has told.
-fn news(state: &SyncState<'_>, result: &Result<Option<Report>, SyncError>) -> Vec<News> {
-    let mut news = Vec::new();
-    match result {
-        Ok(Some(report)) => {
-            if state.note_store(true) {
-                news.push(News::Back);
-            }
-            let offset = report.clock_offset;
-            let is_off = offset.unsigned_abs() > CLOCK_TOLERANCE;
-            if state.note_clock(is_off) {
-                news.push(match is_off {
-                    true => News::ClockIsOff(offset),
-                    false => News::ClockIsRight,
-                });
-            }
-        }
-        Err(SyncError::Store(error)) if state.note_store(false) => {
-            news.push(News::Lost(error.clone()));
-        }
+/// What a cycle tells of its store.
+fn news(
+    namespace: &SyncedNamespace,
+    result: &Result<Option<Report>, SyncError>,
+    store: &impl Strategy,
+) -> impl Iterator<Item = News> {
+    let (finder, watched) = (Finder::Sync(namespace.number), &namespace.store);
+    let (news, of_clock) = match result {
+        Ok(Some(report)) => (
+            watched.note(finder, Ok(()), || store.server()),
+            watched.note_clock(report.clock_offset),
+        ),
+        Err(SyncError::Store(error)) => (watched.note(finder, Err(error), || None), None),
         // Another worker was at it, or has taken over.
-        Ok(None) | Err(_) => {}
-    }
-    news
+        Ok(None) | Err(_) => (None, None),
+    };
+    news.into_iter().chain(of_clock)
 }
 
 /// The clocks and the random numbers of the system.

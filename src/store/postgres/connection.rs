@@ -31,6 +31,8 @@ pub(super) struct Link {
     current: Option<Connection>,
     /// How many connections there have been.
     connects: u64,
+    /// The server of the latest one, with its version.
+    described: Option<String>,
     credentials: Credentials,
     database: Box<str>,
     tables: Tables,
@@ -45,6 +47,8 @@ pub(super) struct Connection {
     pub(super) client: Client,
     /// The prepared statements, each under its number in [`STATEMENTS`].
     statements: Vec<Statement>,
+    /// The server's.
+    version: String,
     /// Moves bytes between `client` and the socket; ends when the connection does. `None`: it is to
     /// take leave of the server before it ends, once `client` is gone.
     driver: Option<JoinHandle<()>>,
@@ -93,7 +97,8 @@ SET enable_bitmapscan = off;
 SET enable_sort = off;
 SET jit = off;
 SET plan_cache_mode = force_generic_plan;
-SELECT current_setting('transaction_read_only'), current_setting('server_version_num')";
+SELECT current_setting('transaction_read_only'), current_setting('server_version_num'),
+    current_setting('server_version')";
 
 /// Why an exchange ended without its answer.
 #[derive(Debug)]
@@ -112,6 +117,7 @@ impl Link {
             server: 0,
             current: None,
             connects: 0,
+            described: None,
             credentials: options.credentials.clone(),
             database: own.database.clone(),
             tables: Tables::new(&own.table),
@@ -123,6 +129,11 @@ impl Link {
 
     pub(super) fn connects(&self) -> u64 {
         self.connects
+    }
+
+    /// The server of the latest connection, with its version; `None` before the first.
+    pub(super) fn described(&self) -> Option<String> {
+        self.described.clone()
     }
 
     /// Does `work` on a connection, once, within the time of an exchange. What fails ends the
@@ -168,6 +179,9 @@ impl Link {
             let failure = match attempt {
                 Ok(Ok(connection)) => {
                     self.connects = self.connects.saturating_add(1);
+                    let server = self.servers.get(self.server);
+                    self.described = server
+                        .map(|server| format!("{server} (PostgreSQL {})", connection.version));
                     return Ok(connection);
                 }
                 Ok(Err(failure)) => failure::before_sending(failure),
@@ -259,6 +273,7 @@ impl Link {
         let mut connection = Connection {
             client,
             statements: Vec::new(),
+            version: String::new(),
             driver: Some(tokio::spawn(async move {
                 // Whoever waits for an answer is told.
                 let _ = driver.await;
@@ -266,7 +281,7 @@ impl Link {
         };
         let client = &connection.client;
         let answer = client.simple_query(SETTINGS).await.map_err(failure)?;
-        check_server(&answer)?;
+        connection.version = check_server(&answer)?;
         self.tables
             .provide(client)
             .await
@@ -339,8 +354,8 @@ impl From<Error> for Fault {
     }
 }
 
-/// Whether the server that answered [`SETTINGS`] can be used.
-fn check_server(answer: &[SimpleQueryMessage]) -> Result<(), Failure> {
+/// Whether the server that answered [`SETTINGS`] can be used; its version.
+fn check_server(answer: &[SimpleQueryMessage]) -> Result<String, Failure> {
     let mut rows = answer.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => Some(row),
         _ => None,
@@ -354,7 +369,7 @@ fn check_server(answer: &[SimpleQueryMessage]) -> Result<(), Failure> {
     if version < Some(130_000) {
         return Err(Failure::Unsupported("PostgreSQL before 13"));
     }
-    Ok(())
+    Ok(column(2).unwrap_or_default().into())
 }
 
 fn in_directory(path: &Path) -> std::path::PathBuf {

@@ -89,6 +89,10 @@ impl Strategy for Postgres {
         self.link.connects()
     }
 
+    fn server(&self) -> Option<String> {
+        self.link.described()
+    }
+
     fn shards(&self) -> u16 {
         1
     }

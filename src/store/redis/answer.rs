@@ -15,6 +15,20 @@ use crate::store::strategy::{Changes, Count, Epoch, Position, Pushed};
 pub(super) struct Answer(pub(super) Value);
 
 impl Answer {
+    /// Of `HELLO`: names and values, among them the server's name and version.
+    pub(super) fn version(self) -> Option<String> {
+        let mut parts = self.list()?.into_iter().map(Answer);
+        let (mut server, mut version) = (None, None);
+        while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
+            match &*name.text()? {
+                "server" => server = value.text(),
+                "version" => version = value.text(),
+                _ => {}
+            }
+        }
+        Some(format!("{} {}", server?, version?))
+    }
+
     /// Of `push.lua`.
     pub(super) fn pushed(self) -> Option<Pushed> {
         let mut parts = self.list()?.into_iter().map(Answer);

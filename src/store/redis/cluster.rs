@@ -8,12 +8,13 @@ use core::cell::RefCell;
 use core::time::Duration;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use redis::{Cmd, Value};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use super::connection::Link;
+use super::connection::{Link, described};
 use super::connector::Connector;
 use super::script::Call;
 use super::servers::Servers;
@@ -27,6 +28,8 @@ pub(super) struct Cluster {
     known: Rc<RefCell<Known>>,
     /// The node that was talked to last, and the number of the connection to it.
     last: (ServerAddress, u64),
+    /// What that node said it is.
+    version: Option<Arc<str>>,
 }
 
 /// What is known of a cluster.
@@ -76,6 +79,7 @@ impl Cluster {
         Cluster {
             known: Rc::new(RefCell::new(Known::new(options))),
             last: (Servers::new(&options.servers).current().clone(), 0),
+            version: None,
         }
     }
 
@@ -87,6 +91,12 @@ impl Cluster {
     /// The number of the connection that was used last; 0 before the first.
     pub(super) fn connection(&self) -> u64 {
         self.last.1
+    }
+
+    /// The node that was talked to last, with its version; `None` before the first connection.
+    pub(super) fn described(&self) -> Option<String> {
+        let (server, connection) = &self.last;
+        (*connection > 0).then(|| described(server, self.version.as_ref()))
     }
 
     /// An answer of the node that was used last was not what `what` says.
@@ -169,6 +179,7 @@ impl Cluster {
         let answer = link.call(call, is_asking.then_some(&asking)).await;
         let made = link.connects().saturating_sub(before);
         self.last = (node.address.clone(), link.connection());
+        self.version = link.version().cloned();
         let mut known = self.known.borrow_mut();
         known.connects = known.connects.saturating_add(made);
         let cause = match &answer {

@@ -2,6 +2,7 @@
 
 use core::slice;
 use core::time::Duration;
+use std::sync::Arc;
 
 use redis::{Cmd, Value};
 use tokio::time::timeout;
@@ -24,6 +25,8 @@ pub(super) struct Link {
     connection: u64,
     /// How many there have been.
     connects: u64,
+    /// What the last server said it is.
+    version: Option<Arc<str>>,
     connector: Connector,
     timeout: Duration,
 }
@@ -46,6 +49,7 @@ impl Link {
             current: None,
             connection: 0,
             connects: 0,
+            version: None,
             timeout: options.timeout,
             source: match &own.topology {
                 Topology::Single | Topology::Cluster => Source::Servers(servers),
@@ -66,6 +70,7 @@ impl Link {
             current: None,
             connection: 0,
             connects: 0,
+            version: None,
             connector: connector.clone(),
             timeout,
         }
@@ -79,6 +84,16 @@ impl Link {
     /// The number of the latest connection; 0 before the first.
     pub(super) fn connection(&self) -> u64 {
         self.connection
+    }
+
+    /// What the server of the latest connection said it is.
+    pub(super) fn version(&self) -> Option<&Arc<str>> {
+        self.version.as_ref()
+    }
+
+    /// The server of the latest connection, with its version; `None` before the first.
+    pub(super) fn described(&self) -> Option<String> {
+        (self.connects > 0).then(|| described(&self.server, self.version()))
     }
 
     /// An answer of the present server was not what `what` says.
@@ -151,6 +166,7 @@ impl Link {
         };
         self.server = server;
         self.connection = connection.number();
+        self.version = connection.version().cloned();
         self.connects = self.connects.saturating_add(1);
         Ok(connection)
     }
@@ -165,6 +181,14 @@ impl Link {
 
     fn error(&self, failure: Failure) -> StoreError {
         StoreError::new(self.server.clone(), failure)
+    }
+}
+
+/// A server with its version.
+pub(super) fn described(server: &ServerAddress, version: Option<&Arc<str>>) -> String {
+    match version {
+        Some(version) => format!("{server} ({version})"),
+        None => server.to_string(),
     }
 }
 

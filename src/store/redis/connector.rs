@@ -3,7 +3,9 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::io;
+use std::sync::Arc;
 
+use futures_util::future::join;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -11,6 +13,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::answer::Answer;
 use super::failure;
 use crate::store::error::Failure;
 use crate::store::greeting::{Greeting, Protocol};
@@ -34,6 +37,8 @@ pub(super) struct Connection {
     /// Moves bytes between `requests` and the socket; ends when the connection does.
     driver: JoinHandle<()>,
     credentials: Credentials,
+    /// What the server says it is.
+    version: Option<Arc<str>>,
     number: u64,
 }
 
@@ -148,6 +153,7 @@ impl Connector {
             requests,
             driver: tokio::spawn(driver),
             credentials: self.credentials.clone(),
+            version: None,
             // Relaxed: nothing but the numbers themselves is told by them.
             number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
         };
@@ -164,9 +170,19 @@ impl Connector {
             select.arg("SELECT").arg(self.database);
             connection.send(&select).await?;
         }
-        let mut ping = Cmd::new();
+        let (mut hello, mut ping) = (Cmd::new(), Cmd::new());
+        hello.arg("HELLO");
         ping.arg("PING");
-        connection.send(&ping).await?;
+        // Both are on their way together. The version is only for the log: any user may ask for it, and
+        // what does not know the command has another answer.
+        let mut requests = connection.requests.clone();
+        let hello = requests.send_packed_command(&hello);
+        let (hello, ready) = join(hello, connection.send(&ping)).await;
+        ready?;
+        connection.version = hello
+            .ok()
+            .and_then(|answer| Answer(answer).version())
+            .map(Arc::from);
         Ok(connection)
     }
 }
@@ -175,6 +191,11 @@ impl Connection {
     /// What tells it from all others of this process; above 0.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// What the server says it is, if it does: `redis 7.0.15`.
+    pub(super) fn version(&self) -> Option<&Arc<str>> {
+        self.version.as_ref()
     }
 
     /// Whether it was closed, as far as is known.

@@ -123,6 +123,13 @@ impl Strategy for Redis {
         self.way.connects()
     }
 
+    fn server(&self) -> Option<String> {
+        match &self.way {
+            Way::One(link) => link.described(),
+            Way::Cluster(cluster) => cluster.described(),
+        }
+    }
+
     fn shards(&self) -> u16 {
         self.shards
     }

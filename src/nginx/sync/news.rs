@@ -1,0 +1,137 @@
+//! What the log tells of stores: one line for each change, of whichever worker notices it.
+
+use core::fmt;
+use std::sync::Arc;
+
+use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_log_t};
+
+use super::super::log;
+use crate::store::error::StoreError;
+use crate::table::{StoreNews, StoreState};
+
+/// How far a store's clock may be from a node's, in milliseconds.
+const CLOCK_TOLERANCE: u64 = 1000;
+
+/// A store that the log tells of.
+#[derive(Debug)]
+pub(in super::super) struct Watched {
+    pub(in super::super) name: Box<str>,
+    /// What becomes of requests while it is away.
+    pub(in super::super) without_it: String,
+    /// `None`: the zone has no room for it, and nothing is told.
+    pub(in super::super) state: Option<StoreState<'static>>,
+}
+
+/// Who finds a store there or not.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Finder {
+    /// The sync of a namespace, by its number among those with the store.
+    Sync(usize),
+    /// Whoever asks it about requests.
+    Asker,
+}
+
+impl Finder {
+    fn number(self) -> usize {
+        const ASKER: usize = StoreState::USERS as usize - 1;
+        match self {
+            Finder::Sync(number) => number % ASKER,
+            Finder::Asker => ASKER,
+        }
+    }
+}
+
+/// What is new of a store.
+pub(super) struct News {
+    store: Arc<Watched>,
+    what: What,
+}
+
+enum What {
+    /// For the first time, with this server.
+    Connected(Option<String>),
+    /// It never was.
+    Unreached(StoreError),
+    Lost(StoreError),
+    Back,
+    /// Its clock is ahead of this node's, or behind it, by so many milliseconds, which is much.
+    ClockIsOff(i64),
+    ClockIsRight,
+}
+
+impl Watched {
+    /// Notes what came of asking the store, `server` of which answered. Returns what no worker of this
+    /// node has told.
+    pub(super) fn note(
+        self: &Arc<Self>,
+        finder: Finder,
+        result: Result<(), &StoreError>,
+        server: impl FnOnce() -> Option<String>,
+    ) -> Option<News> {
+        let news = self.state?.note(finder.number(), result.is_ok())?;
+        let what = match (news, result) {
+            (StoreNews::Connected, _) => What::Connected(server()),
+            (StoreNews::Back, _) => What::Back,
+            (StoreNews::Unreached, Err(error)) => What::Unreached(error.clone()),
+            (StoreNews::Lost, Err(error)) => What::Lost(error.clone()),
+            (StoreNews::Unreached | StoreNews::Lost, Ok(())) => return None,
+        };
+        Some(self.news(what))
+    }
+
+    /// Notes how far the store's clock is ahead of this node's, likewise.
+    pub(super) fn note_clock(self: &Arc<Self>, offset: i64) -> Option<News> {
+        let is_off = offset.unsigned_abs() > CLOCK_TOLERANCE;
+        let what = match is_off {
+            true => What::ClockIsOff(offset),
+            false => What::ClockIsRight,
+        };
+        let is_news = self.state?.note_clock(is_off);
+        is_news.then(|| self.news(what))
+    }
+
+    fn news(self: &Arc<Self>, what: What) -> News {
+        News {
+            store: self.clone(),
+            what,
+        }
+    }
+}
+
+impl News {
+    /// Writes the line.
+    pub(super) fn tell(&self, log: *mut ngx_log_t) {
+        let level = match self.what {
+            What::Unreached(_) | What::Lost(_) | What::Back => NGX_LOG_ERR,
+            What::ClockIsOff(_) => NGX_LOG_WARN,
+            What::Connected(_) | What::ClockIsRight => NGX_LOG_NOTICE,
+        };
+        log::error(level, log, self);
+    }
+}
+
+impl fmt::Display for &News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Watched {
+            name, without_it, ..
+        } = &*self.store;
+        write!(f, "ratelimit_store \"{name}\" ")?;
+        match &self.what {
+            What::Connected(Some(server)) => write!(f, "is connected to {server}"),
+            What::Connected(None) => f.write_str("is connected"),
+            What::Unreached(error) => write!(f, "cannot be reached yet, {without_it}: {error}"),
+            What::Lost(error) => write!(f, "is lost, {without_it}: {error}"),
+            What::Back => f.write_str("is back"),
+            What::ClockIsOff(offset) => {
+                let millis = offset.unsigned_abs();
+                let where_ = if *offset > 0 { "ahead of" } else { "behind" };
+                write!(
+                    f,
+                    "has a clock that is {millis} ms {where_} this node's: nodes agree on windows as \
+                     far as their clocks agree"
+                )
+            }
+            What::ClockIsRight => f.write_str("has a clock that agrees with this node's again"),
+        }
+    }
+}
