@@ -5,7 +5,7 @@
 //! `legacy`: what gateways sent before, a pair of headers for each window.
 
 use super::hits::Hits;
-use super::limit::{Limit, Verdict};
+use super::limit::{Limit, Verdict, tightest};
 use super::window::WindowSize;
 
 /// The name of the header that carries [`policy`].
@@ -59,13 +59,20 @@ pub fn state<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>, mut put: impl 
     }
 }
 
-/// Milliseconds until every one of `verdicts` would admit the hit again; `None` if one of them
-/// never will.
-pub fn retry_after<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>) -> Option<u64> {
-    let refusals = verdicts.into_iter().filter(|verdict| !verdict.admitted);
+/// Milliseconds until every one of `verdicts` would admit the hit again, and not before the reset that
+/// is told of the tightest; `None` if one of them never will.
+///
+/// The tightest may be one that admits: of a limit that refuses a cost above 1, more may be left.
+pub fn retry_after<'a>(
+    verdicts: impl IntoIterator<Item = Verdict<'a>, IntoIter: Clone>,
+) -> Option<u64> {
+    let verdicts = verdicts.into_iter();
+    let tightest = tightest(verdicts.clone());
+    let reset = tightest.and_then(|verdict| verdict.reset(verdict.remaining()));
+    let refusals = verdicts.filter(|verdict| !verdict.admitted);
     refusals
         .map(|verdict| verdict.retry_after())
-        .try_fold(0, |latest, wait| Some(latest.max(wait?)))
+        .try_fold(reset.unwrap_or(0), |latest, wait| Some(latest.max(wait?)))
 }
 
 /// The value of `Retry-After`: `millis` in seconds, rounded up, at least 1.
@@ -129,7 +136,7 @@ pub fn seconds(millis: u64, put: &mut impl FnMut(&[u8])) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::limit::{Quota, QuotaHits};
+    use super::super::limit::{Quota, QuotaHits, by_tightness};
     use super::super::window::{Counts, WindowType};
     use super::*;
 
@@ -220,6 +227,29 @@ mod tests {
         };
         assert_eq!(rejected(true), Some(1_100));
         assert_eq!(rejected(false), Some(66_000));
+    }
+
+    #[test]
+    fn retry_after_is_not_before_the_reset_of_the_tightest() {
+        let (minute, second) = (limit("m", "100/1m"), limit("s", "10/1s"));
+        let five = Hits::from_thousandths(5_000);
+        let verdicts = [
+            // 3 of 10 are left, which is too few.
+            Verdict {
+                cost: five,
+                ..verdict(&second, 7, 0, false)
+            },
+            // 5 of 100, which is enough.
+            Verdict {
+                cost: five,
+                ..verdict(&minute, 95, 10_000, true)
+            },
+        ];
+        assert_eq!(
+            text(|put| state(by_tightness(verdicts), put)),
+            r#""m";r=5;t=50, "s";r=3;t=2"#
+        );
+        assert_eq!(retry_after(verdicts), Some(50_000));
     }
 
     #[test]
