@@ -13,7 +13,7 @@ cat << END                                                    >> $NGX_MAKEFILE
 
 $ngx_rate_limiting_lib:
 	NGINX_SOURCE_DIR="\$\$PWD" NGINX_BUILD_DIR="$ngx_rate_limiting_build" \\
-	${CARGO:-cargo} rustc --release --locked --lib --crate-type staticlib \\
+	${CARGO:-cargo} rustc --profile $ngx_rate_limiting_profile --locked --lib --crate-type staticlib \\
 		--manifest-path "$ngx_addon_dir/Cargo.toml" \\
 		--target-dir "$ngx_rate_limiting_target" \\
 		--no-default-features --features nginx

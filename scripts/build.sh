@@ -5,6 +5,8 @@
 #   NGINX_SOURCE_DIR, NGINX_BUILD_DIR   build for this configured nginx tree instead (one of the
 #                                       two is enough; the build directory is usually objs)
 #   CARGO_TARGET_DIR                    put it there instead of target/
+#   RATELIMIT_PROFILE                   build with this profile of Cargo.toml instead of `release`,
+#                                       and put it into a directory of that name
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -20,11 +22,12 @@ build_dir=$(realpath "${NGINX_BUILD_DIR:-$NGINX_SOURCE_DIR/objs}")
 [ -e "$build_dir/ngx_auto_config.h" ] ||
     die "$build_dir is not a build directory of nginx: run configure --with-compat in $source_dir"
 version=$(nginx_source_version "$source_dir")
+profile=${RATELIMIT_PROFILE:-release}
 
 say "building the module for nginx $version ($source_dir)"
 cd "$root"
-NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo build --release --locked
-module=$(realpath "${CARGO_TARGET_DIR:-target}")/release/lib$name.so
+NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo build --profile "$profile" --locked
+module=$(realpath "${CARGO_TARGET_DIR:-target}")/$profile/lib$name.so
 
 # It loads, if a binary of this very version is at hand: that of the tree, or the installed one.
 proof="not loaded: no nginx $version at hand"
