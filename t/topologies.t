@@ -74,9 +74,11 @@ subtest 'sentinels' => sub {
 
     my @loads = map { $_->load('load') } $a, $b;
     pushed_under_load();
+    $sentinel->patience(300);
     $old->kill;
     $store = $new;
     eventually(sub { $new->cli('ROLE')->[0] }, 'master', 'the replica has taken over');
+    $sentinel->patience(60_000);
     pushed_under_load();
     totals_of_loads(@loads);
     all_know(k => 7);
@@ -176,7 +178,7 @@ sub start_sentinel {
     my $conf = "$dir/sentinel.conf";
     open my $file, '>', $conf or die "cannot write: $!\n";
     print $file "sentinel monitor main 127.0.0.1 $primary->{port} 1\n",
-        "sentinel down-after-milliseconds main 300\n", "sentinel failover-timeout main 1000\n";
+        "sentinel down-after-milliseconds main 60000\n", "sentinel failover-timeout main 1000\n";
     close $file or die "cannot write: $!\n";
     my $sentinel = bless Redis->new(
         port => $sentinel_port, config => $conf, args => ['--sentinel'], database => undef,
@@ -227,6 +229,12 @@ sub totals_of_loads {
 package Sentinel;
 
 use parent -norequire, 'Redis';
+
+# For how many milliseconds a primary need not answer. On a busy machine, one that is well may take long.
+sub patience {
+    my ($self, $millis) = @_;
+    $self->cli(SENTINEL => 'SET', 'main', 'down-after-milliseconds', $millis);
+}
 
 # Waits until it has found a replica that can take over.
 sub wait_for_replica {
