@@ -230,10 +230,21 @@ sub found {
     for my $name (uniq keys %$counters, keys %found) {
         my ($namespace, $window, $key) = split / /, $name;
         $found{$name}{store} //= 0;
-        $found{$name}{$_} = thousandths($cluster->{node}{$_}->rate("ask-$namespace-$window" => $key))
+        $found{$name}{$_} = thousandths(rate_on($cluster->{node}{$_}, "ask-$namespace-$window", $key))
             for $cluster->numbers;
     }
     return \%found;
+}
+
+# What a node counts. On a busy machine, the store may not tell in time: then it is asked again.
+sub rate_on {
+    my ($node, @of) = @_;
+    my ($status, $rate);
+    $node->wait_for('a decision', sub {
+        ($status, $rate) = $node->get(@of);
+        return $status ne '503';
+    });
+    return $rate;
 }
 
 sub thousandths { return 0 + sprintf '%.0f', 1000 * ($_[0] || 0) }
