@@ -19,6 +19,8 @@
 #
 # All but instructions depend on the machine, and on what else it does: `bare-too` tells how much.
 #
+#   PORT           where nginx listens when instructions are counted. Default: a free one
+#
 # --gate fails if the module executes more than 3 % more instructions for a request than
 # scripts/bench/allowed says. What nginx and malloc do is not in that: it depends on how the heap
 # looks.
@@ -286,7 +288,7 @@ prepare_callgrind() {
     need_packages valgrind perl
     nginx=$(crate_nginx)/objs/nginx
     nginx_prefix "$prefix" "$(build_for_crate_nginx)"
-    port=$(free_port 18800 18899)
+    port=${PORT:-$(free_port 18800 18899)}
 }
 
 prepare_load() {
