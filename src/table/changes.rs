@@ -78,8 +78,8 @@ pub struct LookedAt {
 impl LookedAt {
     /// What takes less than a millisecond.
     pub const BOUNDED: LookedAt = LookedAt {
-        groups: 1 << 17,
-        counters: 1 << 11,
+        groups: 1 << 16,
+        counters: 1 << 10,
     };
 
     /// One of so many parts.

@@ -47,6 +47,24 @@ impl MainConf {
         }
     }
 
+    /// How one namespace is doing, alone: however many there are.
+    pub(in super::super) fn status_of(&self, name: &[u8]) -> Status {
+        let mut namespaces = self.namespaces.iter();
+        let namespace = namespaces.find(|it| it.name.as_bytes() == name);
+        let status = namespace.and_then(|namespace| {
+            let zone = namespace.zone.get()?;
+            let at_most = LookedAt::BOUNDED;
+            let is_synced = namespace.period().is_some();
+            let table = zone.table().filter(|_| is_synced);
+            let pending = table.map(|it| (&*zone.name, it.pending(NgxClock.now(), at_most)));
+            namespace.status(pending.as_slice())
+        });
+        Status {
+            namespaces: status.into_iter().collect(),
+            ..Status::default()
+        }
+    }
+
     /// What is pending, by the names of the zones that have synced namespaces.
     fn pending(&self) -> Vec<(&str, Pending)> {
         let synced = self.namespaces.iter().filter(|it| it.period().is_some());

@@ -94,7 +94,7 @@ fn read(
 fn answer(main: &MainConf, call: &Call) -> Result<String, ApiError> {
     match call {
         Call::Overview => Ok(api::overview(&main.status())),
-        Call::Namespace(name) => api::namespace(&main.status(), name),
+        Call::Namespace(name) => api::namespace(&main.status_of(name), name),
         Call::Key(call) => main
             .with_namespace(&call.namespace, |namespace, sizes, is_open| {
                 api::key(call, namespace, sizes, is_open, &NgxClock)
