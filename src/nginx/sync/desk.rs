@@ -50,6 +50,9 @@ impl Desk {
         deadline: u64,
         question: &Question,
     ) -> bool {
+        if !question.can_be_asked() {
+            return false;
+        }
         let mut outbox = self.outbox.borrow_mut();
         let start = outbox.len();
         write_ask(&mut outbox, decider, id, deadline, question);

@@ -48,6 +48,7 @@ macro_rules! decision_tests {
             an_ended_window_weighs_as_the_previous_one,
             of_many_that_ask_at_once_so_many_are_admitted,
             thousands_may_be_asked_about_at_once,
+            the_largest_question_is_answered,
             no_questions_have_no_answers,
         }
     };

@@ -113,6 +113,25 @@ pub(in crate::store) async fn thousands_may_be_asked_about_at_once<F: Fixture<St
     assert_eq!(node.total(b"2498").await, 1000);
 }
 
+pub(in crate::store) async fn the_largest_question_is_answered<F: Fixture<Store: Decider>>(
+    fixture: &F,
+) {
+    let mut node = Asking::new(fixture.connect());
+    let counters = (0..500).map(|number| counter(&format!("{number:0272}"), LONGEST, 1000));
+    let limits = (0..1000).map(|number| limit(number / 2, Sliding, 2000, 1000));
+    let question = Question {
+        counts_rejected: false,
+        counters: counters.collect(),
+        limits: limits.collect(),
+    };
+    assert!(question.can_be_asked());
+    for is_admitted in [true, true, false] {
+        let (admitted, counts) = node.ask_one(&question).await;
+        assert_eq!(admitted, vec![is_admitted; 1000]);
+        assert!(counts.iter().all(|it| *it == counts[0]));
+    }
+}
+
 pub(in crate::store) async fn no_questions_have_no_answers<F: Fixture<Store: Decider>>(
     fixture: &F,
 ) {
