@@ -154,6 +154,19 @@ subtest 'a wrong configuration changes nothing' => sub {
     stop(qr/\[emerg\]/);
 };
 
+subtest 'a configuration without rules that fails late takes no headers from later workers' => sub {
+    start(workers => 1, rule => 'limit=10/366d');
+    is(hit('k'), '200 r=9', 'a hit');
+    configure(rule => 'off', http => "access_log $root/none/access.log;");
+    kill HUP => $master;
+    wait_for('the failure', sub { logged(qr/\[emerg\].*none\/access/) });
+    my @before = workers();
+    kill KILL => @before;
+    wait_for('another worker', sub { settled(@before) });
+    is(hit('k'), '200 r=8', 'the header is there');
+    stop(qr/none\/access|exited on signal 9/);
+};
+
 subtest 'requests that a reload overtakes are counted once' => sub {
     start(rule => 'limit=10/366d');
     my $socket = connection() or die "cannot connect: $!\n";

@@ -1,0 +1,139 @@
+# Clients that read slowly get the whole of what the module answers, over HTTP/1 and HTTP/2: a full
+# socket, and a window of a few bytes.
+#
+# A plain Perl test, like topologies.t. It takes the ports TEST_NGINX_PORT + 2 and + 3.
+
+use strict;
+use warnings;
+
+use FindBin;
+use IO::Select;
+use IO::Socket::INET;
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Node;
+
+my $port = $ENV{TEST_NGINX_PORT} || 1984;
+my $a    = Node->new(a => $port + 2);
+
+my ($minor, $patch) = `$ENV{TEST_NGINX_BINARY} -v 2>&1` =~ m{nginx/1\.(\d+)\.(\d+)};
+my $is_directive = $minor > 25 || $minor == 25 && $patch >= 1;
+my ($parameter, $directive) = $is_directive ? ('', 'http2 on;') : ('http2', '');
+
+# More than sockets hold.
+my $size = 8_000_000;
+
+start_node();
+my @paths = ('/api/', '/api/namespaces/default', '/api/namespaces/none', '/metrics', '/hit/k');
+
+subtest 'HTTP/2: a socket that is full' => sub {
+    my $client = http2_client(window => 2**30);
+    # The first stream fills the socket before the others are looked at.
+    my @streams = map { ask($client, $_) } '/large', @paths, '/call';
+    my $got     = answers($client, 0, @streams);
+    is(length $got->{shift @streams}{body}, $size, 'what filled it');
+    compare($got, @streams);
+    is($got->{$streams[-1]}{ended}, 1, 'a rejected call is answered');
+};
+
+subtest 'HTTP/2: a window of a few bytes' => sub {
+    my $client  = http2_client(window => 7);
+    my @streams = map { ask($client, $_) } @paths;
+    compare(answers($client, 50, @streams), @streams);
+};
+
+subtest 'HTTP/1: a socket that is full' => sub {
+    for my $path (@paths[0 .. 3]) {
+        my $client = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 2) or die;
+        # All but the last of many are behind one that nobody reads.
+        syswrite $client, join '', map {"GET $_ HTTP/1.1\r\nHost: localhost\r\n\r\n"} '/large', ($path) x 20;
+        syswrite $client, "GET $path HTTP/1.0\r\n\r\n";
+        my $text = '';
+        while (IO::Select->new($client)->can_read(10)) { sysread $client, $text, 65536, length $text or last }
+        my $whole = 0;
+        while ($text =~ s/\AHTTP.1\.1 \d+ .*?\r\nContent-Length: (\d+)\r\n.*?\r\n\r\n//s) {
+            my $length = $1;
+            $whole++ if length $text >= $length;
+            substr($text, 0, $length) = '';
+        }
+        is($whole, 22, "$path: all are whole");
+        is($text, '', 'and there is nothing else');
+    }
+};
+
+$a->stop;
+done_testing();
+
+sub start_node {
+    mkdir "$a->{root}/pages";
+    open my $file, '>', "$a->{root}/pages/large" or die "cannot write: $!\n";
+    print $file 'x' x $size;
+    close $file or die "cannot write: $!\n";
+    $a->start(workers => 1, rules => {hit => 'limit=9/366d'}, server => <<"    END");
+        listen 127.0.0.1:@{[$port + 3]} $parameter sndbuf=16k;
+        $directive
+        http2_max_concurrent_streams 128;
+        root $a->{root}/pages;
+        location = /call { ratelimit_key k; ratelimit limit=0.5/366d; empty_gif; }
+    END
+}
+
+# Whether streams have the answers to @paths, in their order: what HTTP/1 gives, but for numbers.
+sub compare {
+    my ($got, @streams) = @_;
+    for my $path (@paths) {
+        my $stream = $got->{shift @streams};
+        my ($is, $expected) = map { s/\d+(?:\.\d+)?/0/gr } $stream->{body}, $a->body($path);
+        is($stream->{ended} && $is, $expected, "$path: whole");
+    }
+}
+
+# A client of HTTP/2 that reads only when it is told to: what it has sent, and received.
+sub http2_client {
+    my (%given) = @_;
+    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 3) or die "cannot connect: $!\n";
+    my $initial = pack 'nN', 4, $given{window};
+    syswrite $socket, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(4, 0, 0, $initial) . frame(8, 0, 0, pack 'N', 2**30);
+    return {socket => $socket, next => 1};
+}
+
+sub frame {
+    my ($type, $flags, $stream, $payload) = @_;
+    return substr(pack('N', length $payload), 1) . pack('CCN', $type, $flags, $stream) . $payload;
+}
+
+# Requests a path; returns the number of the stream.
+sub ask {
+    my ($client, $path) = @_;
+    my $stream = $client->{next};
+    $client->{next} += 2;
+    # GET, http; the path and the authority, as they are; the type of a call of gRPC.
+    my $fields = "\x82\x86" . "\x04" . chr(length $path) . $path . "\x01\x09localhost";
+    $fields .= "\x0f\x10\x10application/grpc" if $path eq '/call';
+    syswrite $client->{socket}, frame(1, 5, $stream, $fields);
+    return $stream;
+}
+
+# Reads until the streams have ended, or nothing comes any more; for each byte, so many more are let
+# through. Returns the body of each stream, and whether it `ended`.
+sub answers {
+    my ($client, $more, @streams) = @_;
+    my %got  = map { $_ => {body => '', ended => 0} } @streams;
+    my $text = '';
+    while (grep { !$_->{ended} } values %got) {
+        IO::Select->new($client->{socket})->can_read(10) or last;
+        sysread $client->{socket}, $text, 65536, length $text or last;
+        while (length $text >= 9) {
+            my ($length, $type, $flags, $stream) = unpack 'NCCN', "\0" . $text;
+            last if length $text < 9 + $length;
+            my $payload = substr $text, 9, $length;
+            substr($text, 0, 9 + $length) = '';
+            $got{$stream}{body} .= $payload if $type == 0;
+            $got{$stream}{ended} = 1 if $type <= 1 && $flags & 1;
+            my $window = $length * $more;
+            syswrite $client->{socket}, frame(8, 0, $stream, pack 'N', $window) if $type == 0 && $window;
+        }
+    }
+    return \%got;
+}
