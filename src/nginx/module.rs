@@ -208,6 +208,7 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
         let cycle = unsafe { &*cycle };
         // Without a block `http` there is no configuration.
         let Some(conf) = Module::main_conf(cycle) else {
+            sync::end();
             return NGX_OK as ngx_int_t;
         };
         conf.attach(cycle.log);

@@ -75,6 +75,23 @@ pub(super) struct MainConf {
     loaded_at: OnceCell<UnixMillis>,
     /// Set when the zones are mapped, if there are deciders.
     common: OnceCell<Arc<Common>>,
+    /// Of which whoever syncs its namespaces has one.
+    lent: Arc<Lent>,
+}
+
+/// While there is another one of a configuration's, its zones and namespaces stay.
+#[derive(Debug, Default)]
+pub(super) struct Lent;
+
+impl Drop for MainConf {
+    fn drop(&mut self) {
+        // nginx drops the configuration of a process that ends, or that has another one. The thread
+        // that syncs is waited for before, but not for ever.
+        if Arc::get_mut(&mut self.lent).is_none() {
+            core::mem::forget(core::mem::take(&mut self.namespaces));
+            core::mem::forget(core::mem::take(&mut self.zones));
+        }
+    }
 }
 
 /// A `ratelimit_zone`.
@@ -161,6 +178,8 @@ pub(super) struct SyncedNamespace {
     pub(super) options: StoreOptions,
     /// Whether the store decides: only what was counted without it is pushed.
     pub(super) is_synchronous: bool,
+    /// Keeps the configuration's `namespace` and its table as long as there is this.
+    _lent: Arc<Lent>,
 }
 
 /// A store that decides about requests: one decider, or several.
@@ -382,7 +401,7 @@ impl MainConf {
     pub(super) fn synced(&'static self) -> Vec<SyncedNamespace> {
         let mut synced: Vec<SyncedNamespace> = Vec::new();
         for namespace in &self.namespaces {
-            let Some(mut namespace) = namespace.synced(&self.stores) else {
+            let Some(mut namespace) = namespace.synced(&self.stores, &self.lent) else {
                 continue;
             };
             let same_store = |it: &&SyncedNamespace| Arc::ptr_eq(&it.store, &namespace.store);
@@ -738,7 +757,7 @@ impl NamespaceConf {
     }
 
     /// All that syncing takes, if the namespace is synced.
-    fn synced(&'static self, stores: &[StoreConf]) -> Option<SyncedNamespace> {
+    fn synced(&'static self, stores: &[StoreConf], lent: &Arc<Lent>) -> Option<SyncedNamespace> {
         let (period, namespace) = (self.period()?, self.namespace.get()?);
         let store = self.store(stores)?;
         let StoreOptions {
@@ -769,6 +788,7 @@ impl NamespaceConf {
             number: 0,
             options: store.options.clone(),
             is_synchronous: self.is_synchronous(),
+            _lent: lent.clone(),
         })
     }
 }

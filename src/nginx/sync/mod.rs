@@ -102,10 +102,7 @@ pub(super) fn start(
     common: Option<Arc<Common>>,
     log: *mut ngx_log_t,
 ) {
-    if is_started() {
-        synchronous::fail_all();
-        stop();
-    }
+    end();
     if namespaces.is_empty() {
         return;
     }
@@ -160,11 +157,25 @@ pub(super) fn is_started() -> bool {
     WORKER.0.borrow().is_some()
 }
 
-/// Pushes what is left, for a bounded time, and ends the thread.
+/// Ends what this process syncs, which goes on with another configuration.
+pub(super) fn end() {
+    if is_started() {
+        synchronous::fail_all();
+    }
+    if let Some(worker) = leave() {
+        // However long it takes: nginx is about to unmap the zones that it has no more.
+        worker.thread.wait_for_end();
+    }
+}
+
+/// Pushes what is left, for a bounded time, and ends the thread, if it does not take too long: this
+/// process ends.
 pub(super) fn stop() {
-    let Some(mut worker) = WORKER.0.take() else {
-        return;
-    };
+    leave();
+}
+
+fn leave() -> Option<Worker> {
+    let mut worker = WORKER.0.take()?;
     worker.desk.iter().for_each(Desk::send);
     // SAFETY: nginx's own flag, which a signal handler sets.
     let is_fast = unsafe { ngx_terminate } != 0;
@@ -173,6 +184,7 @@ pub(super) fn stop() {
         worker.note(done);
     }
     worker.tell_news();
+    Some(worker)
 }
 
 /// nginx's callback for a timer.

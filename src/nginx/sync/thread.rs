@@ -179,6 +179,12 @@ impl Thread {
             .recv_timeout(at_most.saturating_add(Duration::from_millis(100)));
         self.done()
     }
+
+    /// Waits until the thread has ended, which it was told to.
+    pub(super) fn wait_for_end(&self) {
+        // Nothing is sent.
+        let _ = self.ended.recv();
+    }
 }
 
 /// Does what is asked for of one namespace. `connect` makes a strategy, which connects when used.
