@@ -10,7 +10,7 @@ use nginx_sys::{
 use ngx::ngx_string;
 
 use super::super::guard::guard;
-use super::context;
+use super::context::{self, Context};
 use super::headers::PoolText;
 use crate::engine::Charge;
 use crate::policy::headers;
@@ -18,8 +18,19 @@ use crate::table::Outcome;
 
 type Request = *mut ngx_http_request_t;
 
-/// A variable's name, which ends with a NUL, and its value for a request: `None` is empty.
-struct Variable(ngx_str_t, fn(Request) -> Option<&'static [u8]>);
+/// A variable's name, which ends with a NUL, and its value for a request.
+struct Variable(ngx_str_t, fn(Request) -> Result<Value, NoValue>);
+
+/// It lives as long as the request.
+type Value = &'static [u8];
+
+/// Why there is none.
+enum NoValue {
+    /// It is empty.
+    Empty,
+    /// A variable without a value might be a key: the request fails.
+    NoMemory,
+}
 
 // SAFETY: the pointers are to literals.
 unsafe impl Sync for Variable {}
@@ -43,20 +54,21 @@ static VARIABLES: [Variable; 11] = [
     }),
     Variable(ngx_string!("ratelimit_reset"), |request| {
         let verdict = tightest(request)?.verdict();
-        seconds(request, verdict.reset(verdict.remaining())?)
+        let reset = verdict.reset(verdict.remaining());
+        seconds(request, reset.ok_or(NoValue::Empty)?)
     }),
     Variable(ngx_string!("ratelimit_retry_after"), |request| {
-        let wait = tightest(request)?.verdict().retry_after()?;
-        let jitter = context::of(request)?.jitter;
+        let wait = tightest(request)?.verdict().retry_after();
+        let wait = wait.ok_or(NoValue::Empty)?;
+        let jitter = decision(request)?.jitter;
         seconds(request, wait.saturating_add(jitter))
     }),
     Variable(ngx_string!("ratelimit_policy"), |request| {
         let limit = tightest(request)?.verdict().limit;
-        Some(limit.name.as_bytes())
+        Ok(limit.name.as_bytes())
     }),
     Variable(ngx_string!("ratelimit_key"), |request| {
-        let context = context::of(request)?;
-        Some(context.key_of(context.tightest()?))
+        Ok(decision(request)?.key_of(tightest(request)?))
     }),
     Variable(ngx_string!("ratelimit_net"), net),
 ];
@@ -87,8 +99,11 @@ unsafe extern "C" fn get(
     guard(NGX_ERROR as ngx_int_t, || {
         // SAFETY: nginx passes the value to be set.
         let value = unsafe { &mut *value };
-        let bytes = VARIABLES.get(data).and_then(|Variable(_, of)| of(request));
-        let bytes = bytes.unwrap_or_default();
+        let bytes = match VARIABLES.get(data).map(|Variable(_, of)| of(request)) {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(NoValue::Empty)) | None => b"",
+            Some(Err(NoValue::NoMemory)) => return NGX_ERROR as ngx_int_t,
+        };
         value.set_len(bytes.len() as u32);
         value.set_valid(1);
         value.set_no_cacheable(0);
@@ -99,12 +114,12 @@ unsafe extern "C" fn get(
 }
 
 /// Empty where no rule applied.
-fn status(request: Request) -> Option<&'static [u8]> {
-    let context = context::of(request)?;
+fn status(request: Request) -> Result<Value, NoValue> {
+    let context = decision(request)?;
     if !context.is_accounted() && context.outcome != Outcome::Error {
-        return None;
+        return Err(NoValue::Empty);
     }
-    Some(match context.outcome {
+    Ok(match context.outcome {
         Outcome::Passed => b"PASSED",
         Outcome::Rejected => b"REJECTED",
         Outcome::RejectedDryRun => b"REJECTED_DRY_RUN",
@@ -112,13 +127,17 @@ fn status(request: Request) -> Option<&'static [u8]> {
     })
 }
 
-fn tightest(request: Request) -> Option<&'static Charge<'static, 'static>> {
-    context::of(request)?.tightest()
+fn decision(request: Request) -> Result<&'static Context, NoValue> {
+    context::of(request).ok_or(NoValue::Empty)
+}
+
+fn tightest(request: Request) -> Result<&'static Charge<'static, 'static>, NoValue> {
+    decision(request)?.tightest().ok_or(NoValue::Empty)
 }
 
 /// The client's address, or the /64 that it is in, which is what one client has of IPv6. Nothing
 /// for a Unix socket.
-fn net(request: Request) -> Option<&'static [u8]> {
+fn net(request: Request) -> Result<Value, NoValue> {
     // SAFETY: a request has a connection, which has the client's address (realip's, if it has
     // changed it): it is at least as long as its family says, and need not be aligned.
     unsafe {
@@ -138,22 +157,24 @@ fn net(request: Request) -> Option<&'static [u8]> {
                 let net = Ipv6Addr::from_bits(address.to_bits() >> 64 << 64);
                 text(request, format_args!("{net}/64"))
             }
-            _ => None,
+            _ => Err(NoValue::Empty),
         }
     }
 }
 
-/// A value as text in the request's memory; `None` if there is no more.
-fn text(request: Request, value: impl fmt::Display) -> Option<&'static [u8]> {
+/// A value as text in the request's memory.
+fn text(request: Request, value: impl fmt::Display) -> Result<Value, NoValue> {
     // The longest is the name of a namespace.
-    let mut text = PoolText::new(request, crate::policy::namespace::MAX_NAME_LEN)?;
-    write!(text, "{value}").ok()?;
-    Some(text.into_static())
+    let text = PoolText::new(request, crate::policy::namespace::MAX_NAME_LEN);
+    let mut text = text.ok_or(NoValue::NoMemory)?;
+    // What it takes has room.
+    let _ = write!(text, "{value}");
+    Ok(text.into_static())
 }
 
 /// A time as text, in seconds with up to three decimals.
-fn seconds(request: Request, millis: u64) -> Option<&'static [u8]> {
-    let mut text = PoolText::new(request, 24)?;
+fn seconds(request: Request, millis: u64) -> Result<Value, NoValue> {
+    let mut text = PoolText::new(request, 24).ok_or(NoValue::NoMemory)?;
     headers::seconds(millis, &mut |part| text.put(part));
-    Some(text.into_static())
+    Ok(text.into_static())
 }
