@@ -30,6 +30,7 @@ my $b        = Node->new(b => $port + 3);
 my $postgres = Postgres->new(port => $port + 4);
 
 my $lost   = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
+my $connected = qr/\[notice\] .*ratelimit_store "main" is connected to \S+ \(PostgreSQL \d+\.\d+/;
 my $back   = qr/\[error\] .*ratelimit_store "main" is back/;
 my $killed = qr/\[alert\] .* exited on signal 9/;
 
@@ -104,9 +105,9 @@ subtest 'a store that is not there at first' => sub {
     all_know(full => 20);
     is($b->hit(hit => 'full'), 429, 'and there');
     for my $node ($a, $b) {
-        $node->wait_for('a [notice]', sub { $node->logged($back) });
+        $node->wait_for('a [notice]', sub { $node->logged($connected) });
         is($node->logged($lost), 1, "one [error] on $node->{name}");
-        is($node->logged($back), 1, "one [notice] on $node->{name}");
+        is($node->logged($connected), 1, "one [notice] on $node->{name}");
     }
     stop($lost);
 };

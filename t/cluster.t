@@ -26,6 +26,7 @@ my $b     = Node->new(b => $port + 3);
 my $redis = Redis->new(port => $port + 4);
 
 my $lost = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
+my $connected = qr/\[notice\] .*ratelimit_store "main" is connected to \S+ \(\w+ \d+\.\d+/;
 my $back = qr/\[error\] .*ratelimit_store "main" is back/;
 my $killed = qr/\[alert\] .* exited on signal 9/;
 
@@ -142,9 +143,9 @@ subtest 'a store that is not there at first' => sub {
     all_know(full => 20);
     is($b->hit(hit => 'full'), 429, 'and there');
     for my $node ($a, $b) {
-        $node->wait_for('a [notice]', sub { $node->logged($back) });
+        $node->wait_for('a [notice]', sub { $node->logged($connected) });
         is($node->logged($lost), 1, "one [error] on $node->{name}");
-        is($node->logged($back), 1, "one [notice] on $node->{name}");
+        is($node->logged($connected), 1, "one [notice] on $node->{name}");
     }
     stop($lost);
 };
@@ -489,9 +490,9 @@ subtest 'a loss is told once for a store, by a node' => sub {
     all_know(k => 2);
     eventually(sub { $redis->total("n$_" => 'k') }, 2, "and in n$_") for 1 .. 3;
     for my $node ($a, $b) {
-        $node->wait_for('a [notice]', sub { $node->logged($back) });
+        $node->wait_for('a [notice]', sub { $node->logged($connected) });
         is($node->logged($lost), 1, "one [error] on $node->{name}");
-        is($node->logged($back), 1, "one [notice] on $node->{name}");
+        is($node->logged($connected), 1, "one [notice] on $node->{name}");
     }
     stop(qr/$lost|$killed/);
 };

@@ -62,7 +62,9 @@ impl StoreWord {
 
     fn noted(self, user: u64, is_there: bool) -> StoreWord {
         StoreWord(match is_there {
-            true => (self.0 | REACHED) & !(user | BEFORE),
+            // Who did not reach it before has not lost it.
+            true if self.0 & REACHED == 0 => (self.0 | REACHED) & !(FAILING | BEFORE),
+            true => self.0 & !(user | BEFORE),
             false => self.0 | user,
         })
     }
@@ -162,7 +164,7 @@ mod tests {
             told.extend(state.note(user, is_there));
         }
         use StoreNews::{Back, Connected, Lost, Unreached};
-        assert_eq!(told, [Unreached, Connected, Back, Lost, Back]);
+        assert_eq!(told, [Unreached, Connected, Lost, Back]);
         assert_eq!(state.is_up(), Some(true));
         assert!(!state.note_clock(false));
         assert!(state.note_clock(true) && !state.note_clock(true) && state.note_clock(false));
