@@ -99,6 +99,29 @@ subtest 'answers that are slower than the timeout' => sub {
     stop($lost);
 };
 
+# As if a copy of each machine had pushed since: what a node's last batch was, Redis says otherwise.
+subtest 'another node with the same identity' => sub {
+    begin();
+    hits(a => 2, b => 3);
+    all_know();
+    my ($shard) = grep { !/:[0-9a-f]{16}:/ } @{$redis->cli(KEYS => '*')};
+    my %state = @{$redis->cli(HGETALL => $shard)};
+    my @known = grep {/^b:/} keys %state;
+    is(@known, 2, 'both nodes are known');
+    $redis->cli(HSET => $shard, $_, $state{$_} =~ s/^\d+/1 << 50/er) for @known;
+    hits(a => 5, b => 7);
+    all_know();
+    my $told = qr/\[error\] .*ratelimit_store "main" knows another node by this one's identity/;
+    for my $node ($a, $b) {
+        $node->wait_for('an [error]', sub { $node->logged($told) });
+    }
+    hits(a => 1, b => 1);
+    all_know();
+    is($_->logged($told), 1, "one [error] on $_->{name}") for $a, $b;
+    is($redis->cli(HGET => $shard, 'epoch'), $state{epoch}, 'the same epoch');
+    stop($told);
+};
+
 subtest 'connections that are reset under load' => sub {
     begin();
     my @loads = loads();

@@ -25,6 +25,7 @@ struct Cluster<'s> {
 }
 
 struct Node {
+    shared: &'static SharedTable,
     namespace: &'static Namespace<'static>,
     time: Time,
 }
@@ -52,7 +53,9 @@ impl Cluster<'_> {
     }
 
     fn try_sync(&self, node: usize) -> Result<Option<Report>, SyncError> {
-        let Node { namespace, time } = &self.nodes[node];
+        let Node {
+            namespace, time, ..
+        } = &self.nodes[node];
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
         block_on(async { syncer.sync(&mut connect(self.server.tcp()), time).await })
@@ -98,11 +101,20 @@ impl Cluster<'_> {
 
 impl Node {
     fn new(number: u64) -> Node {
+        Node::over(number, SharedTable::with_secret(1 << 16, [number, 7]))
+    }
+
+    /// Another machine with the same memory.
+    fn cloned(&self) -> Node {
+        Node::over(2, self.shared.cloned())
+    }
+
+    fn over(number: u64, shared: SharedTable) -> Node {
         // As long as the process lives: the library's namespaces are.
-        let shared: &SharedTable =
-            Box::leak(Box::new(SharedTable::with_secret(1 << 16, [number, 7])));
+        let shared: &SharedTable = Box::leak(Box::new(shared));
         let namespace = Namespace::new("api", &shared.table).unwrap();
         Node {
+            shared,
             namespace: Box::leak(Box::new(namespace.synced(1).unwrap())),
             time: Time {
                 unix: TestClock::at(T),
@@ -156,8 +168,10 @@ fn in_the_first_sync_of_a_node() {
         "buffer.noted",
         "change.taken",
         "batch.written",
+        "batch.named",
         "batch.sealed",
         "column.set",
+        "batch.known",
         "batch.acknowledged",
         "buffer.released",
         "lease.released",
@@ -192,6 +206,41 @@ fn when_the_store_has_lost_everything() {
         "sync.answered",
     ];
     dies_syncing(flushed, &points);
+}
+
+#[test]
+fn when_a_failover_lost_the_last_batch() {
+    let server = Server::start(&[]);
+    let failed_over = || {
+        let cluster = Cluster::new(&server).settled();
+        // The shard's own key is what the others begin with.
+        let keys: Vec<String> = server.ask(&["KEYS", "*"]).unwrap();
+        let shard = keys.iter().min().unwrap();
+        let fields: Vec<String> = server.ask(&["HKEYS", shard]).unwrap();
+        for field in fields.iter().filter(|field| field.starts_with("b:")) {
+            let _: i64 = server.ask(&["HDEL", shard, field]).unwrap();
+        }
+        cluster
+    };
+    let points = ["epoch.opened", "epoch.marked", "epoch.batch"];
+    dies_syncing(failed_over, &points);
+}
+
+#[test]
+fn when_a_copy_of_its_machine_was_faster() {
+    let server = Server::start(&[]);
+    let cloned = || {
+        let mut cluster = Cluster::new(&server).settled();
+        cluster.sync(0);
+        cluster.sync(1);
+        // In place of the other node, whose hits are in the store.
+        cluster.nodes[1] = cluster.nodes[0].cloned();
+        cluster.hit();
+        cluster.sync(1);
+        cluster
+    };
+    let points = ["identity.taken", "identity.batch", "identity.changed"];
+    dies_syncing(cloned, &points);
 }
 
 #[test]

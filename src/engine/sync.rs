@@ -14,12 +14,13 @@ use super::attempt::note_total;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::error::StoreError;
 use crate::store::strategy::{
-    Batch, Changes, Count, Diff, Epoch, NodeId, Position, Pushed, Shard, Strategy,
+    Batch, BatchId, Changes, Count, Diff, Epoch, NODE_LIFE, NodeId, Position, Pushed, Shard,
+    Strategy,
 };
 use crate::table::fail::fail_point;
 use crate::table::{
-    BatchRecord, Change, Counter, HasKey, Lease, LeaseLost, MonotonicMillis, Part, Repair,
-    SyncState,
+    BatchName, BatchRecord, Change, Counter, HasKey, Lease, LeaseLost, MonotonicMillis, Part,
+    Repair, SyncState,
 };
 
 /// The surroundings of a sync: the shell has them from the system, tests from numbers.
@@ -58,21 +59,37 @@ pub(super) struct ShardSync<'n, 'm> {
 }
 
 /// Where a cycle looks for changes, in this order: what changes behind it is for the next one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Search {
     /// The places, as the table tells them; `None`: everywhere.
     places: Option<Vec<(usize, u64)>>,
     /// How many of them were looked at.
     next: usize,
+    /// Which bits of the next one were not: what changes over and over keeps nothing behind it waiting.
+    left: u64,
 }
 
 impl Search {
+    fn at(places: Option<Vec<(usize, u64)>>) -> Search {
+        Search {
+            places,
+            next: 0,
+            left: u64::MAX,
+        }
+    }
+
     /// The place that is next, in a table of so many groups.
     fn place(&self, groups: usize) -> Option<(usize, u64)> {
-        match &self.places {
-            Some(places) => places.get(self.next).copied(),
-            None => (self.next < groups).then_some((self.next, u64::MAX)),
-        }
+        let (group, bits) = match &self.places {
+            Some(places) => *places.get(self.next)?,
+            None => (self.next < groups).then_some((self.next, u64::MAX))?,
+        };
+        Some((group, bits & self.left))
+    }
+
+    fn advance(&mut self) {
+        self.next = self.next.saturating_add(1);
+        self.left = u64::MAX;
     }
 }
 
@@ -94,18 +111,41 @@ pub enum SyncError {
     LeaseLost,
     /// The store did not do as it was asked.
     Store(StoreError),
+    /// The store answers, but as if everything was to be done again. Holds what it said last.
+    NoProgress(&'static str),
+}
+
+/// What an exchange has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// There is nothing more to ask for.
+    Done,
+    /// There is more to ask for.
+    More,
+    /// It got nowhere, or has to be done again in another way. Holds what the store said.
+    Setback(&'static str),
 }
 
 /// How much longer than two windows counts are kept, for clocks that differ.
 const MARGIN: Duration = Duration::from_secs(60);
+/// For how much longer than what it pushed a node counts on being known: less than stores promise, since
+/// a batch may be the repeat of one that the store has had for a while.
+const KNOWN_FOR: Duration = Duration::from_secs(NODE_LIFE.as_secs() / 2);
 /// The most counters that are fetched at once.
 const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
 /// How long a store that has nothing more to purge is left alone, in milliseconds.
 const PURGE_PAUSE: u64 = 10_000;
 /// For how many counters that were pushed a store is asked once more, if it has more.
 const PURGE_SHARE: usize = Batch::MAX_DIFFS / 2;
-/// The most exchanges in one cycle: more than a full table needs, unless the store is not itself.
-const MAX_EXCHANGES: usize = 1 << 20;
+/// The most exchanges in one cycle that lead nowhere: more than a failover takes, or a race of nodes.
+const MAX_SETBACKS: usize = 8;
+/// The most exchanges in one cycle that only fetch what others change meanwhile: the rest is for the
+/// next cycle, which pushes again.
+const MAX_FETCHES: usize = 1000;
+/// The most pages of all that a store has, and of those one after another that may be empty: more
+/// than the largest store needs, and than are left of it when most of it has expired.
+const MAX_PAGES: usize = 1 << 17;
+const MAX_EMPTY_PAGES: usize = 1000;
 
 impl<'n, 'm> ShardSync<'n, 'm> {
     /// The sync of each shard of `namespace`: none if it is not synced. The rest is as in
@@ -147,16 +187,13 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     /// once to tell.
     pub(super) fn searches(&self) -> Vec<Search> {
         if self.shards == 1 {
-            return vec![Search::default()];
+            return vec![Search::at(None)];
         }
         let (table, namespace) = (self.namespace.table(), self.namespace.index());
         let shard_of = |key: &[u8]| Shard::number_of(key, self.shards);
         let divided = table.divide_changes(namespace, self.shards, shard_of);
-        let divided = divided.into_iter().map(|places| Search {
-            places: Some(places),
-            next: 0,
-        });
-        divided.collect()
+        let divided = divided.into_iter();
+        divided.map(|places| Search::at(Some(places))).collect()
     }
 
     /// What is known of the sync.
@@ -230,41 +267,60 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         lease.set_windows(windows.filter(|_| !self.only_pushes))?;
         // Of the shards before this one.
         let pushed_before = report.pushed;
-        for _ in 0..MAX_EXCHANGES {
+        let (mut setbacks, mut fetches) = (0_usize, 0_usize);
+        loop {
             if self.repair(lease, surroundings.now())? {
-                search = Search::default();
+                search = Search::at(None);
             }
             lease.fetch_anew_if_due()?;
             let changes_left;
-            let batch = match lease.sealed(self.namespace.table()) {
+            let (id, records) = match lease.sealed(self.namespace.table()) {
                 // One that was sealed before goes first.
-                Some(sealed) => {
+                Some((name, records)) => {
                     changes_left = true;
-                    sealed
+                    (Some(name), records)
                 }
                 // The epoch may be one that this node was in before, and left: then the store knows
-                // batches of it, by numbers that are used anew here. Number 0 finds that out.
-                None if lease.acknowledged() == 0 && lease.position().is_none() => {
+                // batches of it, which this asks for.
+                None if lease.acknowledged().number == 0 && lease.position().is_none() => {
                     changes_left = true;
-                    (0, Vec::new())
+                    (None, Vec::new())
                 }
                 None => {
                     let (records, has_more) =
                         self.take_changes(lease, surroundings.now(), &mut search)?;
                     changes_left = has_more;
-                    let number = match records.as_slice() {
-                        [] => lease.acknowledged(),
-                        records => lease.seal(records)?,
+                    let id = match records.as_slice() {
+                        [] => None,
+                        records => Some(lease.seal(records, random_bits(surroundings))?),
                     };
-                    (number, records)
+                    (id, records)
                 }
             };
-            let more = self
-                .exchange(strategy, lease, batch, surroundings, report)
+            let is_push = id.is_some();
+            let next = self
+                .exchange(strategy, lease, (id, records), surroundings, report)
                 .await?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
-            if !more && !changes_left {
-                break;
+            match next {
+                Next::Setback(what) if setbacks >= MAX_SETBACKS => {
+                    return Err(SyncError::NoProgress(what));
+                }
+                Next::Setback(_) => setbacks = setbacks.saturating_add(1),
+                // Each takes up what is behind the last one.
+                Next::Done | Next::More if changes_left && is_push => {}
+                // It has asked, so that the next one can push.
+                Next::Done | Next::More if changes_left && setbacks >= MAX_SETBACKS => {
+                    return Err(SyncError::NoProgress("nothing of what it was asked"));
+                }
+                Next::Done | Next::More if changes_left => setbacks = setbacks.saturating_add(1),
+                Next::Done => break,
+                Next::More => {
+                    fetches = fetches.saturating_add(1);
+                    if fetches >= MAX_FETCHES {
+                        break;
+                    }
+                }
             }
         }
         let pushed = report.pushed.saturating_sub(pushed_before);
@@ -333,6 +389,9 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                     records.extend(records_of(&change).take(capacity));
                 }
                 if !is_whole {
+                    if !is_full {
+                        search.left = change.counter.bits_from();
+                    }
                     is_full = true;
                     table.note_again(change.counter);
                 }
@@ -340,7 +399,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             if is_full {
                 break;
             }
-            search.next = search.next.saturating_add(1);
+            search.advance();
         }
         Ok((records, is_full))
     }
@@ -358,24 +417,30 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         Shard::number_of(key, self.shards) == self.shard.number
     }
 
-    /// Sends a batch, or only asks if it is empty, and notes the answer. Returns whether there is
-    /// more to ask for.
+    /// Sends a batch, or only asks if there is none, and notes the answer.
     async fn exchange(
         &self,
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
-        (number, records): (u64, Vec<BatchRecord>),
+        (name, records): (Option<BatchName>, Vec<BatchRecord>),
         surroundings: &impl Surroundings,
         report: &mut Report,
-    ) -> Result<bool, SyncError> {
+    ) -> Result<Next, SyncError> {
         let Some(epoch) = NonZeroU64::new(lease.epoch()).map(Epoch) else {
-            return self.open_epoch(strategy, lease, None, surroundings).await;
+            self.open_epoch(strategy, lease, None, surroundings).await?;
+            return Ok(Next::Setback("no epoch"));
         };
-        let now = surroundings.now();
+        if lease.has_left(epoch.0.get()) {
+            let left = Some(epoch);
+            self.open_epoch(strategy, lease, left, surroundings).await?;
+            return Ok(Next::Setback("an epoch that was left"));
+        }
+        let (table, now) = (self.namespace.table(), surroundings.now());
         let batch = Batch {
-            node: NodeId(self.namespace.table().node()),
+            node: NodeId(lease.node(table)),
             epoch,
-            number,
+            previous: batch_id(lease.acknowledged()),
+            id: name.map(batch_id),
             position: lease.position().map(Position).filter(|_| !self.only_pushes),
             diffs: records
                 .iter()
@@ -390,13 +455,31 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         let (changes, store_now) = match pushed {
             Pushed::Applied { changes, now } => (changes, now),
             Pushed::OtherEpoch(other) => {
-                lease.enter_epoch(other.0.get())?;
-                return Ok(true);
+                self.enter_epoch(lease, other)?;
+                return Ok(Next::Setback("another epoch"));
             }
-            Pushed::NoEpoch => return self.open_epoch(strategy, lease, None, surroundings).await,
-            Pushed::Lost => {
+            Pushed::NoEpoch => {
+                self.open_epoch(strategy, lease, None, surroundings).await?;
+                return Ok(Next::Setback("no epoch"));
+            }
+            Pushed::Forgotten if now >= lease.known_until() => {
+                // All that it had has ended. What was never pushed is sent anew.
+                lease.enter_epoch(epoch.0.get())?;
+                return Ok(Next::Setback("an unknown node"));
+            }
+            Pushed::Twin => {
+                if self.may_be_a_former_self(lease) {
+                    let known = Some(epoch);
+                    self.open_epoch(strategy, lease, known, surroundings)
+                        .await?;
+                }
+                lease.take_identity(table, random_bits(surroundings))?;
+                return Ok(Next::Setback("another node of the same identity"));
+            }
+            Pushed::Lost | Pushed::Forgotten => {
                 let lost = Some(epoch);
-                return self.open_epoch(strategy, lease, lost, surroundings).await;
+                self.open_epoch(strategy, lease, lost, surroundings).await?;
+                return Ok(Next::Setback("lost writes"));
             }
         };
         report.pushed = report.pushed.saturating_add(batch.diffs.len());
@@ -410,11 +493,13 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             diff,
         } in &records
         {
-            let table = self.namespace.table();
             table.advance_pushed(*counter, *window, up_to.minus(*diff), *up_to);
         }
-        if !records.is_empty() {
-            lease.acknowledge(number)?;
+        if let Some(BatchName { number, .. }) = name {
+            let longest = batch.diffs.iter().map(|diff| diff.expires_in).max();
+            let life = longest.unwrap_or_default().saturating_add(KNOWN_FOR);
+            let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
+            lease.acknowledge(number, UnixMillis(now.0.saturating_add(life)))?;
         }
         match changes {
             Changes::Since {
@@ -428,19 +513,31 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 if is_all || has_more {
                     lease.set_position(Some(position.0))?;
                 }
-                Ok(has_more)
+                let has_news = !counts.is_empty() || batch.position != Some(position);
+                Ok(match has_more {
+                    true if has_news || name.is_some() => Next::More,
+                    true => Next::Setback("that there is more"),
+                    false => Next::Done,
+                })
             }
             Changes::Behind { position } if self.only_pushes => {
                 lease.set_position(Some(position.0))?;
-                Ok(false)
+                Ok(Next::Done)
             }
             Changes::Behind { position } => {
                 self.fetch(strategy, lease, epoch, surroundings, report)
                     .await?;
                 lease.set_position(Some(position.0))?;
-                Ok(true)
+                Ok(Next::Setback("that all is to be fetched"))
             }
         }
+    }
+
+    /// Whether the store may know this node from before it left the epoch, though it does not know of
+    /// having been there.
+    fn may_be_a_former_self(&self, lease: &Lease<'m>) -> bool {
+        let has_just_entered = lease.acknowledged().number == 0 && lease.position().is_none();
+        has_just_entered && lease.may_have_left_more()
     }
 
     /// Goes over to an epoch that this node, or another one at the same time, opens.
@@ -450,13 +547,22 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         lease: &Lease<'m>,
         instead_of: Option<Epoch>,
         surroundings: &impl Surroundings,
-    ) -> Result<bool, SyncError> {
+    ) -> Result<(), SyncError> {
         let proposed = Epoch(surroundings.random());
         let epoch = strategy.open_epoch(&self.shard, instead_of, proposed);
         let epoch = self.timed(epoch, surroundings).await?;
         fail_point!("epoch.opened");
-        lease.enter_epoch(epoch.0.get())?;
-        Ok(true)
+        self.enter_epoch(lease, epoch)?;
+        Ok(())
+    }
+
+    /// Goes over to an epoch, unless this node is in it: a former primary may be back that has all that
+    /// was acknowledged.
+    fn enter_epoch(&self, lease: &Lease<'m>, Epoch(epoch): Epoch) -> Result<(), LeaseLost> {
+        if epoch.get() == lease.epoch() {
+            return Ok(());
+        }
+        lease.enter_epoch(epoch.get())
     }
 
     /// Fetches everything that matters, page by page.
@@ -475,9 +581,10 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             near.map(|number| (counter.size(), number))
         });
         let windows: Vec<_> = windows.collect();
-        let mut step = Some(S::Step::default());
-        while let Some(this) = step.take() {
-            let page = strategy.get_counters(&self.shard, epoch, &windows, this);
+        let mut step = S::Step::default();
+        let mut empty_pages = 0_usize;
+        for _ in 0..MAX_PAGES {
+            let page = strategy.get_counters(&self.shard, epoch, &windows, step);
             let (counts, next) = self.timed(page, surroundings).await?;
             fail_point!("sync.fetched");
             lease.is_still_held()?;
@@ -485,9 +592,17 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             self.apply(&counts, surroundings);
             lease.is_still_held()?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
-            step = next;
+            empty_pages = match counts.as_slice() {
+                [] => empty_pages.saturating_add(1),
+                _ => 0,
+            };
+            match next {
+                None => return Ok(()),
+                Some(_) if empty_pages >= MAX_EMPTY_PAGES => break,
+                Some(next) => step = next,
+            }
         }
-        Ok(())
+        Err(SyncError::NoProgress("that there is another page"))
     }
 
     /// Notes what the rest of the cluster counted. Returns whether all of it could be noted: what
@@ -527,6 +642,14 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     }
 }
 
+fn batch_id(BatchName { number, nonce }: BatchName) -> BatchId {
+    BatchId::new(number, nonce)
+}
+
+fn random_bits(surroundings: &impl Surroundings) -> u32 {
+    (surroundings.random().get() >> 32) as u32
+}
+
 fn records_of(change: &Change) -> impl Iterator<Item = BatchRecord> + '_ {
     change.windows.iter().map(|window| BatchRecord {
         counter: change.counter,
@@ -558,6 +681,9 @@ impl fmt::Display for SyncError {
         match self {
             SyncError::LeaseLost => f.write_str("another worker took over"),
             SyncError::Store(error) => error.fmt(f),
+            SyncError::NoProgress(what) => {
+                write!(f, "its answers lead nowhere ({what}, again and again)")
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use proptest::prelude::{Just, ProptestConfig, prop, prop_assert_eq, prop_oneof, proptest};
-use proptest::strategy::Strategy as _;
+use proptest::strategy::{BoxedStrategy, Strategy as _};
 use proptest::test_runner::{RngSeed, TestCaseError};
 
 use super::{Namespace, RateLimiting, RateLimitingError, Report, Surroundings, SyncError, Syncer};
@@ -39,13 +39,13 @@ fn hits(whole: i64) -> Hits {
 type Name = (WindowSize, u64, Vec<u8>);
 
 /// A shard of a store in memory, as all nodes see it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Store {
     epoch: Option<Epoch>,
     sequence: u64,
     /// Changes before this one are forgotten.
     trimmed: u64,
-    last: HashMap<NodeId, u64>,
+    last: HashMap<NodeId, BatchId>,
     counts: BTreeMap<Name, i64>,
     changes: Vec<(u64, NodeId, Name)>,
     now: u64,
@@ -152,17 +152,21 @@ impl Strategy for Memory {
             if epoch != batch.epoch {
                 return Pushed::OtherEpoch(epoch);
             }
-            let last = store.last.get(&batch.node).copied().unwrap_or(0);
-            if !batch.diffs.is_empty() && last + 1 == batch.number {
-                store.last.insert(batch.node, batch.number);
+            let last = store
+                .last
+                .get(&batch.node)
+                .copied()
+                .unwrap_or(BatchId::NONE);
+            if batch.id.is_some() && last == batch.previous {
+                store.last.insert(batch.node, batch.last());
                 for diff in &batch.diffs {
                     let name = (diff.size, diff.window, diff.key.clone());
                     *store.counts.entry(name.clone()).or_default() += diff.diff.thousandths();
                     store.sequence += 1;
                     store.changes.push((store.sequence, batch.node, name));
                 }
-            } else if last != batch.number {
-                return Pushed::Lost;
+            } else if last != batch.last() {
+                return batch.misfit(last);
             }
             let now = UnixMillis(store.now);
             let changes = store.changes_since(batch.node, batch.position, limit);
@@ -304,7 +308,9 @@ impl Surroundings for Time {
 
     fn random(&self) -> NonZeroU64 {
         self.random.set(self.random.get() + 1);
-        NonZeroU64::new(self.random.get()).unwrap()
+        // Fibonacci hashing: one is as unlike the next as random ones are.
+        let mixed = self.random.get().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        NonZeroU64::new(mixed).unwrap()
     }
 }
 
@@ -321,7 +327,17 @@ impl Node {
         let secret = [number + 1, 77];
         let shards = store.len();
         let len = if shards > 1 { 1 << 20 } else { 1 << 16 };
-        let shared: &SharedTable = Box::leak(Box::new(SharedTable::with_secret(len, secret)));
+        Node::over(store, number, SharedTable::with_secret(len, secret))
+    }
+
+    /// Another machine with the same memory.
+    fn cloned(&self, number: u64) -> Node {
+        Node::over(&self.strategy.shards, number, self.shared.cloned())
+    }
+
+    fn over(store: &Shards, number: u64, shared: SharedTable) -> Node {
+        let shards = store.len();
+        let shared: &SharedTable = Box::leak(Box::new(shared));
         let namespace = Box::leak(Box::new(
             Namespace::new("api", &shared.table)
                 .unwrap()
@@ -528,6 +544,280 @@ fn a_store_that_lost_the_last_writes_is_told_everything_anew() {
     }
     let total: i64 = store[0].borrow().counts.values().sum();
     assert_eq!((total, nodes[1].rate(b"a")), (8000, hits(8)));
+}
+
+#[test]
+fn a_batch_whose_counters_were_all_evicted_counts_as_one() {
+    let (store, nodes) = cluster(2);
+    let [node, gone] = &nodes[..] else {
+        unreachable!();
+    };
+    gone.hit(b"limited", hits(5));
+    gone.sync().unwrap();
+    node.sync().unwrap();
+    let epoch = store[0].borrow().epoch;
+    node.hit(b"a", hits(1));
+    node.faults(&[Fault::Before]);
+    assert!(node.sync().is_err());
+    for n in 0..6000_u32 {
+        node.hit(&n.to_be_bytes(), hits(1));
+    }
+    let state = node.namespace.sync_states()[0];
+    let lease = state.take_lease(MonotonicMillis(1000), 0).unwrap();
+    let sealed = lease.sealed(&node.shared.table).unwrap();
+    assert_eq!(sealed.1, [], "the zone is larger than this test thinks");
+    lease.release();
+
+    node.sync().unwrap();
+    assert_eq!(store[0].borrow().epoch, epoch);
+    let name = (size(), T / SIZE, b"limited".to_vec());
+    assert_eq!(store[0].borrow().count(&name).total, hits(5));
+    node.hit(b"limited", hits(1));
+    node.sync().unwrap();
+    assert_eq!(store[0].borrow().count(&name).total, hits(6));
+}
+
+#[test]
+fn a_clone_takes_another_identity_and_nothing_is_lost_or_doubled() {
+    // Which of them pushes first, and whether the other has a batch on its way.
+    for (is_clone_first, is_sealed) in [(true, false), (true, true), (false, false), (false, true)]
+    {
+        let (store, nodes) = cluster(2);
+        nodes[0].hit(b"a", hits(5));
+        nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+        let clone = nodes[0].cloned(2);
+        let [first, second] = match is_clone_first {
+            true => [&clone, &nodes[0]],
+            false => [&nodes[0], &clone],
+        };
+        let epoch = store[0].borrow().epoch;
+        second.hit(b"a", hits(10));
+        if is_sealed {
+            second.faults(&[Fault::Before]);
+            assert!(second.sync().is_err());
+        }
+        first.hit(b"a", hits(100));
+        for _ in 0..3 {
+            for node in [first, second, &nodes[1]] {
+                node.sync().unwrap();
+                node.hit(b"b", hits(1));
+            }
+        }
+        let name = |key: &[u8]| (size(), T / SIZE, key.to_vec());
+        assert_eq!(store[0].borrow().count(&name(b"a")).total, hits(115));
+        for node in [first, second, &nodes[1], first, second] {
+            node.sync().unwrap();
+        }
+        for node in [first, second] {
+            assert_eq!((node.rate(b"a"), node.rate(b"b")), (hits(115), hits(9)));
+        }
+        assert_eq!(store[0].borrow().epoch, epoch);
+        let have_news = [first, second].map(|node| node.shared.table.note_identity());
+        assert_eq!(have_news, [false, true]);
+    }
+}
+
+#[test]
+fn clones_that_meet_in_a_new_epoch_come_to_terms() {
+    // Which of them notices. One that was configured anew may have been in the epoch before.
+    for notices in 0..2 {
+        let (store, nodes) = cluster(1);
+        // It has not even seen the store.
+        let clone = nodes[0].cloned(1);
+        let nodes = [&nodes[0], &clone];
+        nodes[1 - notices].hit(b"a", hits(1));
+        nodes[1 - notices].sync().unwrap();
+        let epoch = store[0].borrow().epoch;
+        nodes[notices].hit(b"a", hits(1));
+        nodes[notices].sync().unwrap();
+        let after = store[0].borrow().epoch;
+        assert_eq!(after == epoch, notices == 0);
+        for _ in 0..3 {
+            nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+        }
+        assert_eq!(store[0].borrow().epoch, after);
+        assert!(nodes.iter().all(|node| node.rate(b"a") == hits(2)));
+    }
+}
+
+#[test]
+fn a_node_that_was_forgotten_in_due_time_leaves_the_epoch_as_it_is() {
+    const DAY: u64 = 24 * 3_600_000;
+    for (days, is_due) in [(3, true), (0, false)] {
+        let (store, nodes) = cluster(1);
+        let node = &nodes[0];
+        node.hit(b"a", hits(5));
+        node.sync().unwrap();
+        let epoch = store[0].borrow().epoch;
+        node.time.unix.set(T + days * DAY);
+        store[0].borrow_mut().last.clear();
+        node.hit(b"b", hits(7));
+        node.sync().unwrap();
+        assert_eq!(store[0].borrow().epoch == epoch, is_due);
+        let name = (size(), (T + days * DAY) / SIZE, b"b".to_vec());
+        assert_eq!(store[0].borrow().count(&name).total, hits(7));
+        assert!(!node.shared.table.note_identity());
+    }
+}
+
+/// A store that says the same again and again.
+struct Liar {
+    calls: usize,
+    answer: fn(&Batch, usize) -> Pushed,
+    page: fn(usize) -> Option<usize>,
+}
+
+impl Strategy for Liar {
+    type Options = ();
+    type Step = usize;
+
+    fn new(_: &StoreOptions, (): &()) -> Self {
+        unreachable!("made by the tests")
+    }
+
+    fn connects(&self) -> u64 {
+        0
+    }
+
+    fn server(&self) -> Option<String> {
+        None
+    }
+
+    fn shards(&self) -> u16 {
+        1
+    }
+
+    async fn push_diffs(
+        &mut self,
+        _: &Shard,
+        batch: &Batch,
+        _: usize,
+    ) -> Result<Pushed, StoreError> {
+        self.calls += 1;
+        Ok((self.answer)(batch, self.calls))
+    }
+
+    async fn open_epoch(
+        &mut self,
+        _: &Shard,
+        _: Option<Epoch>,
+        proposed: Epoch,
+    ) -> Result<Epoch, StoreError> {
+        self.calls += 1;
+        Ok(proposed)
+    }
+
+    async fn get_counters(
+        &mut self,
+        _: &Shard,
+        _: Epoch,
+        _: &[(WindowSize, u64)],
+        step: usize,
+    ) -> Result<(Vec<Count>, Option<usize>), StoreError> {
+        self.calls += 1;
+        Ok((Vec::new(), (self.page)(step)))
+    }
+
+    async fn get_window(
+        &mut self,
+        _: &Shard,
+        _: &[u8],
+        _: WindowSize,
+        _: u64,
+    ) -> Result<Hits, StoreError> {
+        Ok(Hits::ZERO)
+    }
+
+    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+}
+
+#[test]
+fn a_store_that_leads_nowhere_is_left_alone_for_a_while() {
+    fn applied(changes: Changes) -> Pushed {
+        let now = UnixMillis(T);
+        Pushed::Applied { changes, now }
+    }
+    fn since(position: u64, counts: Vec<Count>, has_more: bool) -> Pushed {
+        let position = Position([position, 0]);
+        applied(Changes::Since {
+            counts,
+            position,
+            has_more,
+        })
+    }
+    fn behind(call: usize) -> Pushed {
+        let position = Position([call as u64, 0]);
+        applied(Changes::Behind { position })
+    }
+    /// Of a window that is still to come.
+    fn coming() -> Count {
+        let (key, window) = (b"a".to_vec(), T / SIZE + 9);
+        Count {
+            key,
+            size: size(),
+            window,
+            total: hits(1),
+        }
+    }
+    let other =
+        |_: &Batch, call: usize| Pushed::OtherEpoch(Epoch(NonZeroU64::new(call as u64).unwrap()));
+    let last = |_| None;
+    type Answer = fn(&Batch, usize) -> Pushed;
+    type Page = fn(usize) -> Option<usize>;
+    let answers: [(&str, Answer, Page); 11] = [
+        ("lost", |_, _| Pushed::Lost, last),
+        ("forgotten", |_, _| Pushed::Forgotten, last),
+        ("twin", |_, _| Pushed::Twin, last),
+        ("none", |_, _| Pushed::NoEpoch, last),
+        ("other", other, last),
+        ("itself", |batch, _| Pushed::OtherEpoch(batch.epoch), last),
+        ("behind", |_, call| behind(call), last),
+        ("more", |_, _| since(7, Vec::new(), true), last),
+        ("nothing", |_, _| since(7, vec![coming()], false), last),
+        ("pages", |_, call| behind(call), |step| Some(step + 1)),
+        (
+            "progress",
+            |_, call| since(call as u64, Vec::new(), true),
+            last,
+        ),
+    ];
+    for (what, answer, page) in answers {
+        let (_, nodes) = cluster(1);
+        let node = &nodes[0];
+        node.hit(b"a", hits(1));
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
+        let mut liar = Liar {
+            calls: 0,
+            answer,
+            page,
+        };
+        for _ in 0..3 {
+            let before = liar.calls;
+            let mut sync = Box::pin(syncer.sync(&mut liar, node.time));
+            let waker = Waker::noop();
+            let result = sync.as_mut().poll(&mut Context::from_waker(waker));
+            drop(sync);
+            let calls = liar.calls - before;
+            if what == "progress" {
+                assert!(
+                    matches!(result, Poll::Ready(Ok(Some(_)))),
+                    "{what}: {result:?}"
+                );
+                assert!(calls < 1100, "{calls} calls");
+                continue;
+            }
+            let Poll::Ready(Err(SyncError::NoProgress(_))) = result else {
+                panic!("{what}: {result:?}");
+            };
+            assert!(
+                calls <= if what == "pages" { 1010 } else { 20 },
+                "{what}: {calls}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -777,17 +1067,47 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(11),
+        ..ProptestConfig::default()
+    })]
+
+    /// The same while replicas take over that lag behind, and the former primary comes back.
+    #[test]
+    fn the_total_is_what_was_counted_whichever_replica_tells_it(
+        steps in prop::collection::vec(step_with(failover()), 1..100),
+    ) {
+        totals_are_what_was_counted(1, steps)?;
+    }
+
+    /// The same while machines are cloned.
+    #[test]
+    fn the_total_is_what_was_counted_by_clones(
+        steps in prop::collection::vec(step_with((0..6_usize).prop_map(Step::Clone).boxed()), 1..100),
+    ) {
+        // All that clones know they would restore alike.
+        let steps = steps.into_iter().filter(|step| !matches!(step, Step::Flush(_)));
+        totals_are_what_was_counted(1, steps.collect())?;
+    }
+}
+
 fn totals_are_what_was_counted(shards: usize, steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let (store, nodes) = cluster_with(shards, 3);
+    let (store, mut nodes) = cluster_with(shards, 3);
+    let mut replica: Vec<_> = store.iter().map(|shard| shard.borrow().clone()).collect();
     let mut expected = BTreeMap::<u8, i64>::new();
     let mut stopped = Vec::<Worker>::new();
     for step in steps {
         match step {
             Step::Hit(node, key, value) => {
+                let node = node % nodes.len();
                 nodes[node].hit(&[key], Hits::from_thousandths(value));
                 *expected.entry(key).or_default() += value;
             }
             Step::Sync(node, faults) => {
+                let node = node % nodes.len();
                 nodes[node].faults(&faults);
                 let mut worker = nodes[node].start_sync();
                 if poll(&mut worker).is_pending() {
@@ -817,6 +1137,23 @@ fn totals_are_what_was_counted(shards: usize, steps: Vec<Step>) -> Result<(), Te
                     now: T,
                     ..Store::default()
                 };
+            }
+            Step::Replicate(which) => {
+                replica[which % shards] = store[which % shards].borrow().clone();
+            }
+            Step::Failover(which) => {
+                let primary =
+                    store[which % shards].replace(mem::take(&mut replica[which % shards]));
+                replica[which % shards] = primary;
+            }
+            Step::Clone(node) => {
+                let node = &nodes[node % nodes.len()];
+                // What it has not pushed, both would push.
+                if matches!(node.sync(), Ok(Some(_))) && nodes.len() < 6 {
+                    let clone = node.cloned(nodes.len() as u64);
+                    clone.time.monotonic.set(node.time.monotonic.get());
+                    nodes.push(clone);
+                }
             }
             Step::Trim(which) => {
                 let mut store = store[which % shards].borrow_mut();
@@ -862,9 +1199,27 @@ enum Step {
     /// A shard loses all.
     Flush(usize),
     Trim(usize),
+    /// A replica has got all of a shard.
+    Replicate(usize),
+    /// It takes over with what it has got; the former primary becomes the replica.
+    Failover(usize),
+    Clone(usize),
 }
 
 fn step() -> impl proptest::strategy::Strategy<Value = Step> {
+    step_with(Just(Step::Wait).boxed())
+}
+
+fn failover() -> BoxedStrategy<Step> {
+    prop_oneof![
+        (0..3_usize).prop_map(Step::Replicate),
+        (0..3_usize).prop_map(Step::Failover),
+    ]
+    .boxed()
+}
+
+/// Steps of which some are of a kind.
+fn step_with(kind: BoxedStrategy<Step>) -> impl proptest::strategy::Strategy<Value = Step> {
     let fault = prop_oneof![
         6 => Just(Fault::None),
         2 => Just(Fault::Before),
@@ -873,12 +1228,13 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
         1 => Just(Fault::StoppedAfter),
     ];
     prop_oneof![
-        6 => (0..3_usize, 0..12_u8, 1..5000_i64).prop_map(|(n, k, v)| Step::Hit(n, k, v)),
-        6 => (0..3_usize, prop::collection::vec(fault, 0..6)).prop_map(|(n, f)| Step::Sync(n, f)),
+        6 => (0..6_usize, 0..12_u8, 1..5000_i64).prop_map(|(n, k, v)| Step::Hit(n, k, v)),
+        6 => (0..6_usize, prop::collection::vec(fault, 0..6)).prop_map(|(n, f)| Step::Sync(n, f)),
         1 => (0..9_usize).prop_map(Step::Wake),
         1 => (0..9_usize).prop_map(Step::Kill),
         2 => Just(Step::Wait),
         1 => (0..3_usize).prop_map(Step::Flush),
         1 => (0..3_usize).prop_map(Step::Trim),
+        2 => kind,
     ]
 }

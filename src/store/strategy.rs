@@ -3,10 +3,17 @@
 //! # Exactly once
 //!
 //! The counts of a namespace are kept in shards; each shard stands for itself. Its counts are born
-//! with a random [`Epoch`] and lost with it. Within an epoch a node pushes its batches under the
-//! numbers 1, 2, 3, ... The store applies a batch only if its number follows the last one that it
-//! applied of this node, in one atomic step with noting that number, and answers a repeat without
-//! applying it. So a node that does not know what became of a batch sends the same batch again.
+//! with a random [`Epoch`] and lost with it. Within an epoch a node pushes its batches in a chain:
+//! each has a [`BatchId`], and names that of the batch before it. The store applies a batch only if
+//! the last one that it applied of this node is the one before it, in one atomic step with noting
+//! its id, and answers a repeat without applying it. So a node that does not know what became of a
+//! batch sends the same batch again. Whether there are diffs does not matter: a batch is one because
+//! it has an id, and all of its counters may have been evicted since it was sealed.
+//!
+//! A store does not remember a node for ever, but for [`NODE_LIFE`] longer than anything that the
+//! node pushed matters. So of a node that it knows nothing of, it has nothing that matters, unless it
+//! lost writes. An id has random bits, by which the store's last one tells what happened if it is
+//! neither this batch nor the one before: [`Batch::misfit`].
 //!
 //! # Only what changed
 //!
@@ -59,6 +66,36 @@ impl fmt::Display for Epoch {
         write!(f, "{:016x}", self.0)
     }
 }
+
+/// Which of a node's batches in an epoch: its number, from 1, and random bits. A later one is greater.
+///
+/// The random bits tell two nodes apart that are one to the store, such as a machine and its clone,
+/// whose memories are alike: neither takes the other's batch for its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BatchId(pub u64);
+
+impl BatchId {
+    /// What comes before a node's first batch.
+    pub const NONE: BatchId = BatchId(0);
+    const NONCE_BITS: u32 = 24;
+
+    /// The id of batch `number`, of which 36 bits count, with 24 random bits. That of number 0 is
+    /// [`BatchId::NONE`].
+    pub fn new(number: u64, nonce: u32) -> BatchId {
+        match number {
+            0 => BatchId::NONE,
+            _ => BatchId(number << Self::NONCE_BITS | u64::from(nonce & 0xff_ffff)),
+        }
+    }
+
+    /// How many batches there were up to this one.
+    pub fn number(self) -> u64 {
+        self.0 >> Self::NONCE_BITS
+    }
+}
+
+/// For how much longer than any count that a node pushed the store remembers the node, at least.
+pub const NODE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A point in the sequence of a shard's changes. Only the strategy that gave it knows what it
 /// says. In another epoch the store does not know it.
@@ -124,9 +161,10 @@ pub struct Batch {
     pub node: NodeId,
     /// The epoch that the node believes the shard to be in.
     pub epoch: Epoch,
-    /// With diffs: the number of this batch, from 1. Without, which is how a node only asks: that
-    /// of the node's last batch, 0 if there was none in this epoch.
-    pub number: u64,
+    /// The node's last batch in this epoch that the store acknowledged.
+    pub previous: BatchId,
+    /// This batch, which follows that one. `None`: the node only asks, and there are no diffs.
+    pub id: Option<BatchId>,
     /// Up to where the node has seen the changes of others; `None`: it has seen nothing.
     pub position: Option<Position>,
     /// The diffs. A counter may occur several times; the order does not matter.
@@ -138,6 +176,23 @@ impl Batch {
     pub const MAX_DIFFS: usize = 500;
     /// As many bytes of keys as go with them. A batch of one diff may have a longer key.
     pub const MAX_KEY_BYTES: usize = 32 * 1024;
+
+    /// For a store: the answer if `last` is the last batch that it knows of the node, and is neither
+    /// this one nor the one before.
+    pub fn misfit(&self, last: BatchId) -> Pushed {
+        if last == BatchId::NONE {
+            Pushed::Forgotten
+        } else if last.number() < self.previous.number() {
+            Pushed::Lost
+        } else {
+            Pushed::Twin
+        }
+    }
+
+    /// The last batch of the node that the store has, once it has answered [`Pushed::Applied`].
+    pub fn last(&self) -> BatchId {
+        self.id.unwrap_or(self.previous)
+    }
 }
 
 /// The total of a counter in the store.
@@ -168,10 +223,17 @@ pub enum Pushed {
     /// The shard has no epoch: it is new, or everything in it was lost, or has expired. Nothing
     /// was applied; [`Strategy::open_epoch`] is next.
     NoEpoch,
-    /// The last batch that the store knows of this node is neither this one nor the one before
-    /// it, so that the store has lost writes. Nothing was applied; a new epoch is to be opened
-    /// instead of this one.
+    /// The last batch that the store knows of this node comes before the one before this, so that the
+    /// store has lost writes. Nothing was applied; a new epoch is to be opened instead of this one.
     Lost,
+    /// The store knows no batch of this node, and this is not the first. If it is [`NODE_LIFE`] since
+    /// all that the node had pushed ended, it was forgotten in due time, and may begin with a first
+    /// batch again; otherwise the store has lost writes. Nothing was applied.
+    Forgotten,
+    /// The store knows a later batch of this node than the node itself, or another one of the same
+    /// number: some other node has the same identity. Nothing was applied; under another identity,
+    /// this may be the first batch.
+    Twin,
 }
 
 /// What others changed since a position.

@@ -29,6 +29,12 @@ impl CounterRef {
     pub(super) fn index_and_salt(self) -> (u32, u16) {
         (self.index, self.meta.salt().bits())
     }
+
+    /// Those bits of its group whose counters are not taken before this one: for
+    /// [`CounterTable::take_changes_at`].
+    pub fn bits_from(self) -> u64 {
+        u64::MAX << (self.index % 64)
+    }
 }
 
 /// A synced counter that changed.
@@ -142,7 +148,7 @@ impl<'m> CounterTable<'m> {
         self.take_changes_at((group, u64::MAX), part.into(), now, visit);
     }
 
-    /// The same of those counters of a group whose bits are set.
+    /// The same of those counters of a group whose bits are set, from the lowest one on.
     pub fn take_changes_at(
         &self,
         (group, bits): (usize, u64),

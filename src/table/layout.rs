@@ -1,7 +1,7 @@
 //! How a zone's memory is divided.
 //!
 //! ```text
-//! header     magic, layout version, length, secret
+//! header     magic, layout version, length, secret, identity
 //! directory  namespaces: their names, and which configuration had them
 //! lines      event counters, by namespace and worker, by namespace, by worker, and by synced namespace
 //! named      words that are found by a name
@@ -87,7 +87,7 @@ pub(super) struct SyncSlot {
     pub(super) owner: AtomicU64,
     /// Who syncs now.
     pub(super) lease: AtomicU64,
-    /// What has to be done before all else.
+    /// What has to be done before all else, and which epochs were left.
     pub(super) repair: AtomicU64,
     /// The store's epoch; 0: not known.
     pub(super) epoch: AtomicU64,
@@ -97,6 +97,10 @@ pub(super) struct SyncSlot {
     pub(super) batch: AtomicU64,
     /// Where the next batch is written down: see `buffers`.
     pub(super) buffer: AtomicU64,
+    /// What tells the last batch that was acknowledged, and the next one, from others of their numbers.
+    pub(super) nonces: AtomicU64,
+    /// Under which identity batches are sent, and until when the store knows that at least.
+    pub(super) standing: AtomicU64,
     /// When the last sync that ended well began; 0: none did in this configuration.
     pub(super) synced: AtomicU64,
     /// What tells the windows that are fetched from others.
@@ -123,6 +127,8 @@ struct Header {
     size: AtomicU64,
     /// The number of the configuration that is used.
     configuration: AtomicU64,
+    /// Which node this is to stores, and of which identity the log was told.
+    identity: AtomicU64,
 }
 
 /// "ratelimt" in ASCII.
@@ -137,6 +143,8 @@ pub(super) struct Parts<'m> {
     pub(super) secret: [u64; 2],
     /// The number of the configuration that is used.
     pub(super) configuration: &'m AtomicU64,
+    /// Which node this is to stores, and of which identity the log was told.
+    pub(super) identity: &'m AtomicU64,
     pub(super) directory: &'m [DirectoryEntry],
     /// One line per worker for each namespace of the directory.
     pub(super) namespace_lines: &'m [NamespaceLine],
@@ -391,6 +399,7 @@ impl<'m> Parts<'m> {
             let parts = Parts {
                 secret,
                 configuration: &header.configuration,
+                identity: &header.identity,
                 directory: carver.next(directory)?,
                 namespace_lines: carver.next(directory.saturating_mul(workers))?,
                 shared_lines: carver.next(directory)?,

@@ -78,7 +78,9 @@ pub use named::{NameKind, Named};
 pub use ring::{CACHE_LINE, Ring};
 pub use stats::{Cycle, Evicted, Invalid, NamespaceStats, Outcome, SyncStats, ZoneStats};
 pub use store_state::{StoreNews, StoreState};
-pub use sync_state::{BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState};
+pub use sync_state::{
+    BatchName, BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
+};
 pub use wakeup::Wakeup;
 
 /// A table of counters in shared memory, as one process sees it.

@@ -20,7 +20,7 @@ use super::meta::NamespaceIndex;
 use super::stats::{Cycle, SyncLine, SyncStats};
 use super::word::{Stamp, Word};
 use crate::policy::hits::Hits;
-use crate::policy::window::WindowSize;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 /// Milliseconds of a clock that nobody sets: the time since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +63,15 @@ pub struct BatchRecord {
     pub up_to: Hits,
     /// What the store is sent; negative if hits were given back.
     pub diff: Hits,
+}
+
+/// What tells one of this node's batches from all others of an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchName {
+    /// Its number, from 1; 0: what was before the first one.
+    pub number: u64,
+    /// 24 random bits.
+    pub nonce: u32,
 }
 
 /// What has to be done before a namespace can go on syncing.
@@ -132,13 +141,161 @@ impl BatchWord {
     }
 }
 
+/// The word of the nonces: of the last batch with an even number and of the last one with an odd
+/// number, each acknowledged or sealed; and the term in which it was written.
+#[derive(Clone, Copy)]
+struct Nonces(u64);
+
+impl Nonces {
+    const NONCE_BITS: u32 = 24;
+    const MASK: u64 = (1 << Self::NONCE_BITS) - 1;
+
+    fn shift(number: u64) -> u32 {
+        match number.is_multiple_of(2) {
+            true => 0,
+            false => Self::NONCE_BITS,
+        }
+    }
+
+    fn of(self, number: u64) -> u32 {
+        match number {
+            0 => 0,
+            _ => (self.0 >> Self::shift(number) & Self::MASK) as u32,
+        }
+    }
+
+    fn with(self, number: u64, nonce: u32, tag: u16) -> Nonces {
+        let shift = Self::shift(number);
+        let other = self.0 & (Self::MASK << Self::shift(number.wrapping_add(1)));
+        let tag = u64::from(tag) << (2 * Self::NONCE_BITS);
+        Nonces(tag | other | (u64::from(nonce) & Self::MASK) << shift)
+    }
+}
+
+/// The word of the repairs: flags of what has to be done, and above them the epochs that were left, 16
+/// bits of each, the last one lowest. Another epoch that looks alike is given up needlessly, which
+/// costs little.
+#[derive(Clone, Copy)]
+struct RepairWord(u64);
+
+impl RepairWord {
+    const BITS: u32 = 16;
+    const FLAGS: u64 = (1 << Self::BITS) - 1;
+
+    fn flags(self) -> u64 {
+        self.0 & Self::FLAGS
+    }
+
+    fn bits_of(epoch: u64) -> u64 {
+        // Well mixed, and not 0.
+        (epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48).max(1)
+    }
+
+    fn has_left(self, epoch: u64) -> bool {
+        let bits = Self::bits_of(epoch);
+        [16, 32, 48]
+            .iter()
+            .any(|shift| self.0 >> shift & Self::FLAGS == bits)
+    }
+
+    /// Without the epoch that was left first, if there is no room for all.
+    fn leaving(self, epoch: u64) -> RepairWord {
+        if self.has_left(epoch) {
+            return self;
+        }
+        let before = self.0 & !Self::FLAGS;
+        let left = before << Self::BITS | Self::bits_of(epoch) << Self::BITS;
+        RepairWord(left | self.flags())
+    }
+
+    /// Whether there may be more epochs that were left than are known.
+    fn is_full(self) -> bool {
+        self.0 >> 48 != 0
+    }
+}
+
+/// The word of how this node stands with the store: its identity, and until when that is known to it,
+/// in Unix seconds. Half a word each.
+#[derive(Clone, Copy)]
+struct Standing(u64);
+
+impl Standing {
+    fn identity(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn with_identity(self, identity: u32) -> Standing {
+        Standing(u64::from(identity) << 32 | u64::from(self.0 as u32))
+    }
+
+    fn known_until(self) -> UnixMillis {
+        UnixMillis(u64::from(self.0 as u32).saturating_mul(1000))
+    }
+
+    /// Of the first batch, what was before does not matter.
+    fn known(self, is_first: bool, UnixMillis(until): UnixMillis) -> Standing {
+        let until = u32::try_from(until / 1000).unwrap_or(u32::MAX);
+        let before = if is_first { 0 } else { self.0 as u32 };
+        Standing(u64::from(self.identity()) << 32 | u64::from(until.max(before)))
+    }
+}
+
+/// The word of the zone's identity: the present one, and the last one of which the log was told.
+#[derive(Clone, Copy)]
+struct IdentityWord(u64);
+
+impl IdentityWord {
+    fn new(present: u32, told: u32) -> IdentityWord {
+        IdentityWord(u64::from(told) << 32 | u64::from(present))
+    }
+
+    fn present(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn told(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
 const _: () = assert!(MAX_RECORDS < 1 << BatchWord::COUNT_BITS);
 
 impl<'m> CounterTable<'m> {
-    /// What tells this node from all others: random, and the same as long as the zone lives.
+    /// What tells this node from all others: random, and the same as long as the zone lives, unless
+    /// another node turns out to have it too ([`Lease::take_identity`]).
     pub fn node(&self) -> [u64; 2] {
+        self.node_of(IdentityWord(self.parts.identity.load(Acquire)).present())
+    }
+
+    fn node_of(&self, identity: u32) -> [u64; 2] {
         const NODE: u8 = 255;
-        self.hasher.mask(b"node", NODE, 0).0
+        let [high, low] = self.hasher.mask(b"node", NODE, 0).0;
+        [high ^ u64::from(identity), low]
+    }
+
+    /// Whether this node has another identity since this was last asked, by any worker: then this one
+    /// is to tell.
+    pub fn note_identity(&self) -> bool {
+        let tell = |word| {
+            let word = IdentityWord(word);
+            let is_news = word.present() != word.told();
+            is_news.then(|| IdentityWord::new(word.present(), word.present()).0)
+        };
+        let told = self.parts.identity.fetch_update(AcqRel, Acquire, tell);
+        told.is_ok()
+    }
+
+    /// The identity that is taken in place of `old`: `random`, unless there is another one by now.
+    fn identity_after(&self, old: u32, random: u32) -> u32 {
+        let take = |word| {
+            let word = IdentityWord(word);
+            let is_old = word.present() == old;
+            is_old.then(|| IdentityWord::new(random, word.told()).0)
+        };
+        match self.parts.identity.fetch_update(AcqRel, Acquire, take) {
+            Ok(_) => random,
+            Err(word) => IdentityWord(word).present(),
+        }
     }
 
     /// The sync of `namespace` under a new configuration, in as many shards as its store has: from now
@@ -431,7 +588,7 @@ impl<'m> Lease<'m> {
 
     /// What has to be done first.
     pub fn repair(&self) -> Repair {
-        match self.state.slot.repair.load(Acquire) & !FETCH_ANEW {
+        match RepairWord(self.state.slot.repair.load(Acquire)).flags() & !FETCH_ANEW {
             0 => Repair::None,
             flags if flags & SEND_ANEW != 0 => Repair::SendAnew,
             _ => Repair::FindChanges,
@@ -444,7 +601,9 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn repaired(&self) -> Result<(), LeaseLost> {
-        self.replace(&self.state.slot.repair, |flags| flags & FETCH_ANEW)?;
+        self.replace(&self.state.slot.repair, |word| {
+            word & !(FIND_CHANGES | SEND_ANEW)
+        })?;
         fail_point!("sync.repaired");
         Ok(())
     }
@@ -484,8 +643,15 @@ impl<'m> Lease<'m> {
             epoch: current,
             ..
         } = self.state.slot;
-        // First: who takes over in between sends anew, in this epoch or in the former.
-        self.replace(repair, |flags| flags | SEND_ANEW)?;
+        let before = BatchWord(batch.load(Acquire));
+        let may_be_known = before.acknowledged() != 0 || before.count() != 0;
+        let left = Some(self.epoch()).filter(|left| may_be_known && ![0, epoch].contains(left));
+        // First: who takes over in between sends anew, in this epoch, or in another one if the store is
+        // in the former again.
+        self.replace(repair, |word| {
+            let word = RepairWord(word);
+            left.map_or(word, |left| word.leaving(left)).0 | SEND_ANEW
+        })?;
         fail_point!("epoch.marked");
         let [first, _] = position;
         self.replace(first, |_| 0)?;
@@ -497,6 +663,55 @@ impl<'m> Lease<'m> {
         self.replace(current, |_| epoch)?;
         fail_point!("epoch.entered");
         Ok(())
+    }
+
+    /// Whether this node was in the epoch before, and left it, or was about to. The store may have some
+    /// of its batches then, and nobody knows any more of which hits.
+    pub fn has_left(&self, epoch: u64) -> bool {
+        RepairWord(self.state.slot.repair.load(Acquire)).has_left(epoch)
+    }
+
+    /// Whether there may be other epochs that were left than [`Lease::has_left`] knows of: some were
+    /// forgotten, or another configuration had the sync, which may have had another place for it.
+    pub fn may_have_left_more(&self) -> bool {
+        let is_full = RepairWord(self.state.slot.repair.load(Acquire)).is_full();
+        is_full || self.state.generation > 1
+    }
+
+    /// What tells this node from all others, as far as this sync is concerned: others of the zone may
+    /// not have noticed yet that another node has the same identity.
+    pub fn node(&self, table: &CounterTable<'m>) -> [u64; 2] {
+        table.node_of(Standing(self.state.slot.standing.load(Acquire)).identity())
+    }
+
+    /// Takes another identity, since some other node has this one too: `random`, or that which another
+    /// sync of the zone took for that reason. What the store has of this node stays; the batch that is
+    /// sealed becomes the first one.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn take_identity(&self, table: &CounterTable<'m>, random: u32) -> Result<(), LeaseLost> {
+        let SyncSlot {
+            standing, batch, ..
+        } = self.state.slot;
+        let old = Standing(standing.load(Acquire)).identity();
+        let new = table.identity_after(old, random);
+        fail_point!("identity.taken");
+        // In this order: under the old identity, a first batch is not applied either.
+        self.replace(batch, |word| {
+            let word = BatchWord(word);
+            BatchWord::new(0, word.tag(), word.count()).0
+        })?;
+        fail_point!("identity.batch");
+        self.replace(standing, |word| Standing(word).with_identity(new).0)?;
+        fail_point!("identity.changed");
+        Ok(())
+    }
+
+    /// Until when the store knows this node at least.
+    pub fn known_until(&self) -> UnixMillis {
+        Standing(self.state.slot.standing.load(Acquire)).known_until()
     }
 
     /// How far this node has seen the store's changes; `None` if it has to fetch everything.
@@ -559,9 +774,17 @@ impl<'m> Lease<'m> {
         Err(LeaseLost)
     }
 
-    /// The number of the last batch that the store has acknowledged in this epoch.
-    pub fn acknowledged(&self) -> u64 {
-        BatchWord(self.state.slot.batch.load(Acquire)).acknowledged()
+    /// The last batch that the store has acknowledged in this epoch.
+    pub fn acknowledged(&self) -> BatchName {
+        self.batch_name(BatchWord(self.state.slot.batch.load(Acquire)).acknowledged())
+    }
+
+    fn batch_name(&self, number: u64) -> BatchName {
+        let nonces = Nonces(self.state.slot.nonces.load(Acquire));
+        BatchName {
+            number,
+            nonce: nonces.of(number),
+        }
     }
 
     /// The most records that the next batch may have: one at least. While no batch is sealed.
@@ -630,12 +853,12 @@ impl<'m> Lease<'m> {
 
     /// Writes a batch down, so that whatever happens it is sent with just these amounts, and once:
     /// at least one record, and at most [`Lease::batch_capacity`]. No other batch may be sealed.
-    /// Returns its number.
+    /// `nonce`, of which 24 bits count, is random. Returns its name.
     ///
     /// # Errors
     ///
     /// [`LeaseLost`].
-    pub fn seal(&self, records: &[BatchRecord]) -> Result<u64, LeaseLost> {
+    pub fn seal(&self, records: &[BatchRecord], nonce: u32) -> Result<BatchName, LeaseLost> {
         let (places, tag) = self.room()?;
         let records = records
             .get(..places.len().min(MAX_RECORDS))
@@ -646,16 +869,21 @@ impl<'m> Lease<'m> {
                 fail_point!("batch.written");
             }
         }
-        let before = self.acknowledged();
+        let before = BatchWord(self.state.slot.batch.load(Acquire)).acknowledged();
+        let number = before.wrapping_add(1);
+        self.replace(&self.state.slot.nonces, |word| {
+            Nonces(word).with(number, nonce, tag).0
+        })?;
+        fail_point!("batch.named");
         let sealed = BatchWord::new(before, tag, records.len());
         self.replace(&self.state.slot.batch, |_| sealed.0)?;
         fail_point!("batch.sealed");
-        Ok(before.wrapping_add(1))
+        Ok(self.batch_name(number))
     }
 
-    /// The batch that is sealed, perhaps by an earlier holder of the lease: its number, and those of
-    /// its records whose counters are still there.
-    pub fn sealed(&self, table: &CounterTable<'m>) -> Option<(u64, Vec<BatchRecord>)> {
+    /// The batch that is sealed, perhaps by an earlier holder of the lease: its name, and those of
+    /// its records whose counters are still there, which may be none.
+    pub fn sealed(&self, table: &CounterTable<'m>) -> Option<(BatchName, Vec<BatchRecord>)> {
         let batch = BatchWord(self.state.slot.batch.load(Acquire));
         if batch.count() == 0 {
             return None;
@@ -671,16 +899,21 @@ impl<'m> Lease<'m> {
             let words = record.0.each_ref().map(|word| word.load(Acquire));
             BatchRecord::from_words(words, batch.tag(), table)
         });
-        Some((batch.acknowledged().wrapping_add(1), records.collect()))
+        let name = self.batch_name(batch.acknowledged().wrapping_add(1));
+        Some((name, records.collect()))
     }
 
     /// Notes that the store has batch `number`, which was sealed: its amounts were noted with the
-    /// counters before.
+    /// counters before. So the store knows this node until `known_until` at least.
     ///
     /// # Errors
     ///
     /// [`LeaseLost`].
-    pub fn acknowledge(&self, number: u64) -> Result<(), LeaseLost> {
+    pub fn acknowledge(&self, number: u64, known_until: UnixMillis) -> Result<(), LeaseLost> {
+        self.replace(&self.state.slot.standing, |word| {
+            Standing(word).known(number == 1, known_until).0
+        })?;
+        fail_point!("batch.known");
         let sealed = BatchWord(self.state.slot.batch.load(Acquire));
         let is_it = |batch: BatchWord| batch.acknowledged().wrapping_add(1) == number;
         self.replace(&self.state.slot.batch, |old| {

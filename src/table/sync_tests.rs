@@ -471,7 +471,7 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
     for (lease, first) in leases.iter().zip(0..) {
         let size = lease.batch_capacity().unwrap();
         assert_eq!(lease.batch_capacity(), Ok(size), "once more");
-        assert_eq!(lease.seal(&sent[first..first + 1]), Ok(1));
+        assert_eq!(lease.seal(&sent[first..first + 1], 7), Ok(name(1, 7)));
         sizes.push(size);
     }
     let buffers = sizes.iter().take_while(|size| **size > 1).count();
@@ -479,25 +479,31 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
     assert!(sizes[buffers..].iter().all(|size| *size == 1), "{sizes:?}");
     for (lease, first) in leases.iter().zip(0..) {
         let sealed = sent[first..first + 1].to_vec();
-        assert_eq!(lease.sealed(table), Some((1, sealed)));
+        assert_eq!(lease.sealed(table), Some((name(1, 7), sealed)));
     }
     // Who takes over has it, whoever claims meanwhile.
     let later = MonotonicMillis(1000 + LIFETIME);
     let successor = states[0].take_lease(later, LIFETIME).unwrap();
-    assert_eq!(successor.sealed(table), Some((1, sent[..1].to_vec())));
+    assert_eq!(
+        successor.sealed(table),
+        Some((name(1, 7), sent[..1].to_vec()))
+    );
     // What one of them does not need any more, the next one has.
     let late = &leases[63];
-    assert_eq!(late.acknowledge(1), Ok(()));
+    assert_eq!(late.acknowledge(1, UnixMillis(0)), Ok(()));
     assert_eq!(late.batch_capacity(), Ok(1));
-    successor.acknowledge(1).unwrap();
+    successor.acknowledge(1, UnixMillis(0)).unwrap();
     assert_eq!(successor.sealed(table), None);
     let later = MonotonicMillis(1000 + 2 * LIFETIME);
     let late = states[63].take_lease(later, LIFETIME).unwrap();
     assert_eq!(late.batch_capacity(), Ok(sizes[0]));
-    assert_eq!(late.seal(&sent[..sizes[0]]), Ok(2));
-    assert_eq!(late.sealed(table), Some((2, sent[..sizes[0]].to_vec())));
+    assert_eq!(late.seal(&sent[..sizes[0]], 8), Ok(name(2, 8)));
+    assert_eq!(
+        late.sealed(table),
+        Some((name(2, 8), sent[..sizes[0]].to_vec()))
+    );
     // One that was claimed and not used is given back.
-    late.acknowledge(2).unwrap();
+    late.acknowledge(2, UnixMillis(0)).unwrap();
     assert_eq!(late.batch_capacity(), Ok(sizes[0]));
     late.release();
     let again = states[0].take_lease(MonotonicMillis(1000 + 3 * LIFETIME), LIFETIME);
@@ -525,11 +531,11 @@ fn a_buffer_is_claimed_from_one_that_died_unless_its_batch_is_sealed() {
     let successor = take(0, 8000).unwrap();
     let other = take(1, 8000).unwrap();
     assert_eq!(other.batch_capacity(), Ok(8));
-    assert_eq!(other.seal(&sent), Ok(1));
+    assert_eq!(other.seal(&sent, 9), Ok(name(1, 9)));
     // It wakes, and changes nothing.
-    assert_eq!(dead.seal(&sent), Err(LeaseLost));
+    assert_eq!(dead.seal(&sent, 9), Err(LeaseLost));
     assert_eq!(successor.batch_capacity(), Ok(1));
-    assert_eq!(other.sealed(table), Some((1, sent.clone())));
+    assert_eq!(other.sealed(table), Some((name(1, 9), sent.clone())));
     // A new epoch has no use for it.
     other.enter_epoch(7).unwrap();
     successor.release();
@@ -545,6 +551,11 @@ fn a_node_has_an_id_that_lasts() {
     assert_ne!(node, [0, 0]);
 }
 
+/// The name of a batch that was sealed by a test.
+fn name(number: u64, nonce: u32) -> BatchName {
+    BatchName { number, nonce }
+}
+
 #[test]
 fn a_sealed_batch_is_sent_again_by_whoever_takes_over() {
     let fixture = Fixture::new(1 << 20);
@@ -554,27 +565,39 @@ fn a_sealed_batch_is_sent_again_by_whoever_takes_over() {
     let sent = records(&fixture.take());
     let first = lease(&fixture, 1000).unwrap();
     assert_eq!(first.sealed(table), None);
-    assert_eq!(first.seal(&sent), Ok(1));
+    assert_eq!(first.acknowledged(), BatchName::default());
+    assert_eq!(first.seal(&sent, 0xff12_3456), Ok(name(1, 0x12_3456)));
     fixture.add(b"a", 1);
 
     let second = lease(&fixture, 9000).unwrap();
-    assert_eq!(second.sealed(table), Some((1, sent.clone())));
+    assert_eq!(
+        second.sealed(table),
+        Some((name(1, 0x12_3456), sent.clone()))
+    );
     for record in &sent {
         let from = record.up_to.minus(record.diff);
         table.advance_pushed(record.counter, record.window, from, record.up_to);
     }
-    second.acknowledge(1).unwrap();
-    second.acknowledge(1).unwrap();
-    assert_eq!((second.sealed(table), second.acknowledged()), (None, 1));
+    second.acknowledge(1, UnixMillis(50_000)).unwrap();
+    second.acknowledge(1, UnixMillis(50_000)).unwrap();
+    assert_eq!(second.sealed(table), None);
+    assert_eq!(second.acknowledged(), name(1, 0x12_3456));
 
     // The first one wakes, and can seal nothing.
-    assert_eq!(first.seal(&sent), Err(LeaseLost));
-    assert_eq!(first.acknowledge(2), Err(LeaseLost));
+    assert_eq!(first.seal(&sent, 9), Err(LeaseLost));
+    assert_eq!(first.acknowledge(2, UnixMillis(0)), Err(LeaseLost));
     let left = records(&fixture.take());
     assert_eq!(left.len(), 1);
     assert_eq!((left[0].up_to, left[0].diff), (hits(6), hits(1)));
-    assert_eq!(second.seal(&left), Ok(2));
-    assert_eq!(second.sealed(table), Some((2, left)));
+    assert_eq!(second.seal(&left, 3), Ok(name(2, 3)));
+    assert_eq!(second.sealed(table), Some((name(2, 3), left)));
+    assert_eq!(second.acknowledged(), name(1, 0x12_3456));
+    // A shorter life takes nothing from a longer one.
+    second.acknowledge(2, UnixMillis(40_000)).unwrap();
+    assert_eq!(
+        (second.acknowledged(), second.known_until()),
+        (name(2, 3), UnixMillis(50_000))
+    );
 }
 
 #[test]
@@ -597,8 +620,8 @@ fn records_keep_their_amounts() {
     })
     .into();
     let lease = lease(&fixture, 1000).unwrap();
-    lease.seal(&records).unwrap();
-    assert_eq!(lease.sealed(table), Some((1, records)));
+    lease.seal(&records, 7).unwrap();
+    assert_eq!(lease.sealed(table), Some((name(1, 7), records)));
 }
 
 #[test]
@@ -607,11 +630,11 @@ fn what_is_gone_from_the_table_is_gone_from_a_sealed_batch() {
     let table = &fixture.shared.table;
     fixture.add(b"a", 5);
     let lease = lease(&fixture, 1000).unwrap();
-    lease.seal(&records(&fixture.take())).unwrap();
+    lease.seal(&records(&fixture.take()), 7).unwrap();
     for n in 0..5000 {
         fixture.add(&long_key(n, 20), 9);
     }
-    assert_eq!(lease.sealed(table), Some((1, vec![])));
+    assert_eq!(lease.sealed(table), Some((name(1, 7), vec![])));
 }
 
 #[test]
@@ -639,17 +662,78 @@ fn in_a_new_epoch_everything_is_sent_anew() {
     table.advance_pushed(changes[0].counter, number, hits(0), local);
     let lease = lease(&fixture, 1000).unwrap();
     lease.set_position(Some([9, 1])).unwrap();
-    lease.seal(&records(&changes)).unwrap();
-    lease.acknowledge(1).unwrap();
+    lease.seal(&records(&changes), 7).unwrap();
+    lease.acknowledge(1, UnixMillis(0)).unwrap();
 
     lease.enter_epoch(77).unwrap();
-    assert_eq!((lease.epoch(), lease.acknowledged()), (77, 0));
+    assert_eq!((lease.epoch(), lease.acknowledged()), (77, name(0, 0)));
     assert_eq!((lease.position(), lease.sealed(table)), (None, None));
     assert_eq!(lease.repair(), Repair::SendAnew);
     table.forget_pushed(fixture.counter.namespace(), fixture.clock.now());
     lease.repaired().unwrap();
     assert_eq!(lease.repair(), Repair::None);
     assert_eq!(fixture.take(), changes);
+}
+
+#[test]
+fn epochs_in_which_something_was_pushed_are_remembered() {
+    let fixture = Fixture::new(1 << 20);
+    fixture.add(b"a", 5);
+    let records = records(&fixture.take());
+    let lease = lease(&fixture, 1000).unwrap();
+    for epoch in 1..=6 {
+        lease.enter_epoch(epoch).unwrap();
+        // Not of the last one, of which nobody knows what became.
+        assert!(!lease.has_left(epoch));
+        lease.seal(&records, 7).unwrap();
+        if epoch != 5 {
+            lease.acknowledge(1, UnixMillis(0)).unwrap();
+        }
+        // The same one, with other numbers.
+        lease.enter_epoch(epoch).unwrap();
+        assert!(!lease.has_left(epoch));
+        assert_eq!(lease.may_have_left_more(), epoch > 3);
+        lease.seal(&records, 7).unwrap();
+    }
+    lease.enter_epoch(7).unwrap();
+    let left: Vec<_> = (1..=7).filter(|epoch| lease.has_left(*epoch)).collect();
+    assert_eq!(left, [4, 5, 6]);
+    lease.enter_epoch(8).unwrap();
+    assert!(!lease.has_left(7), "nothing was pushed in it");
+}
+
+#[test]
+fn a_node_with_another_identity_sends_the_sealed_batch_as_its_first() {
+    let fixture = Fixture::new(2 << 20);
+    let table = &fixture.shared.table;
+    fixture.add(b"a", 5);
+    let records = records(&fixture.take());
+    let states = table.sync_states(fixture.counter.namespace(), 2).unwrap();
+    let take = |shard: usize| states[shard].take_lease(MonotonicMillis(1000), LIFETIME);
+    let (one, two) = (take(0).unwrap(), take(1).unwrap());
+    one.seal(&records, 7).unwrap();
+    one.acknowledge(1, UnixMillis(0)).unwrap();
+    one.seal(&records, 8).unwrap();
+    let first = table.node();
+    assert!(!table.note_identity());
+
+    one.take_identity(table, 77).unwrap();
+    let second = table.node();
+    assert_ne!(second, first);
+    assert_eq!((one.node(table), two.node(table)), (second, first));
+    assert_eq!(one.acknowledged(), BatchName::default());
+    assert_eq!(one.sealed(table).unwrap().0.number, 1);
+    assert_eq!(one.sealed(table).unwrap().1, records);
+    assert_eq!(
+        [table.note_identity(), table.note_identity()],
+        [true, false]
+    );
+    // The other sync noticed later.
+    two.take_identity(table, 78).unwrap();
+    assert_eq!((table.node(), two.node(table)), (second, second));
+    two.take_identity(table, 79).unwrap();
+    assert_ne!(two.node(table), second);
+    assert!(table.note_identity());
 }
 
 #[test]

@@ -44,6 +44,28 @@ impl SharedTable {
         unsafe { CounterTable::open(self.region, self.region.len()) }
     }
 
+    /// All that is in it once more, as in a copy of the machine.
+    pub(crate) fn cloned(&self) -> SharedTable {
+        let clone = SharedTable::new(self.region.len());
+        // SAFETY: two regions of one length, of which the new one is used by nobody yet; nobody writes
+        // to the other in this moment.
+        unsafe {
+            let from = self.region.cast::<u8>().as_ptr();
+            clone
+                .region
+                .cast::<u8>()
+                .as_ptr()
+                .copy_from(from, self.region.len());
+        }
+        // SAFETY: as in `new`.
+        let table = unsafe { CounterTable::open(clone.region, clone.region.len()).unwrap() };
+        let clone = core::mem::ManuallyDrop::new(clone);
+        SharedTable {
+            region: clone.region,
+            table,
+        }
+    }
+
     /// Overwrites a byte of the table.
     pub(crate) fn poke(&mut self, offset: usize, value: u8) {
         assert!(offset < self.region.len());

@@ -388,7 +388,7 @@ impl Worker {
             }
             // Another worker is at it, or has taken over.
             Ok(None) | Err(SyncError::LeaseLost) => {}
-            Err(SyncError::Store(_)) => {
+            Err(SyncError::Store(_) | SyncError::NoProgress(_)) => {
                 job.failures = job.failures.saturating_add(1);
                 job.next = now.saturating_add(job.back_off());
             }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_log_t};
 
 use super::super::log;
-use crate::store::error::StoreError;
 use crate::table::{StoreNews, StoreState};
 
 /// How far a store's clock may be from a node's, in milliseconds.
@@ -50,10 +49,13 @@ pub(super) struct News {
 enum What {
     /// For the first time, with this server.
     Connected(Option<String>),
-    /// It never was.
-    Unreached(StoreError),
-    Lost(StoreError),
+    /// It never was. Holds why.
+    Unreached(String),
+    /// Holds why.
+    Lost(String),
     Back,
+    /// It knew another node by this one's identity, so that this one has taken a new one.
+    OtherIdentity,
     /// Its clock is ahead of this node's, or behind it, by so many milliseconds, which is much.
     ClockIsOff(i64),
     ClockIsRight,
@@ -65,15 +67,15 @@ impl Watched {
     pub(super) fn note(
         self: &Arc<Self>,
         finder: Finder,
-        result: Result<(), &StoreError>,
+        result: Result<(), &impl fmt::Display>,
         server: impl FnOnce() -> Option<String>,
     ) -> Option<News> {
         let news = self.state?.note(finder.number(), result.is_ok())?;
         let what = match (news, result) {
             (StoreNews::Connected, _) => What::Connected(server()),
             (StoreNews::Back, _) => What::Back,
-            (StoreNews::Unreached, Err(error)) => What::Unreached(error.clone()),
-            (StoreNews::Lost, Err(error)) => What::Lost(error.clone()),
+            (StoreNews::Unreached, Err(error)) => What::Unreached(error.to_string()),
+            (StoreNews::Lost, Err(error)) => What::Lost(error.to_string()),
             (StoreNews::Unreached | StoreNews::Lost, Ok(())) => return None,
         };
         Some(self.news(what))
@@ -90,6 +92,11 @@ impl Watched {
         is_news.then(|| self.news(what))
     }
 
+    /// That this node has another identity.
+    pub(super) fn other_identity(self: &Arc<Self>) -> News {
+        self.news(What::OtherIdentity)
+    }
+
     fn news(self: &Arc<Self>, what: What) -> News {
         News {
             store: self.clone(),
@@ -102,7 +109,7 @@ impl News {
     /// Writes the line.
     pub(super) fn tell(&self, log: *mut ngx_log_t) {
         let level = match self.what {
-            What::Unreached(_) | What::Lost(_) | What::Back => NGX_LOG_ERR,
+            What::Unreached(_) | What::Lost(_) | What::Back | What::OtherIdentity => NGX_LOG_ERR,
             What::ClockIsOff(_) => NGX_LOG_WARN,
             What::Connected(_) | What::ClockIsRight => NGX_LOG_NOTICE,
         };
@@ -122,6 +129,10 @@ impl fmt::Display for &News {
             What::Unreached(error) => write!(f, "cannot be reached yet, {without_it}: {error}"),
             What::Lost(error) => write!(f, "is lost, {without_it}: {error}"),
             What::Back => f.write_str("is back"),
+            What::OtherIdentity => f.write_str(
+                "knows another node by this one's identity, is it a copy of this machine? This one \
+                 has taken a new identity",
+            ),
             What::ClockIsOff(offset) => {
                 let millis = offset.unsigned_abs();
                 let where_ = if *offset > 0 { "ahead of" } else { "behind" };

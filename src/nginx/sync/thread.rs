@@ -211,7 +211,10 @@ async fn serve<S: Strategy>(
     }
     let note = |result: Result<Option<Report>, SyncError>, store: &S| {
         // At once: when nginx looks at it, another worker may have been at the store since.
-        let news: Vec<_> = news(namespace, &result, store).collect();
+        let mut news: Vec<_> = news(namespace, &result, store).collect();
+        if counters.table().note_identity() {
+            news.push(namespace.store.other_identity());
+        }
         if !news.is_empty() {
             told.push(news);
         }
@@ -273,12 +276,12 @@ fn news(
     let (finder, watched) = (Finder::Sync(namespace.number), &namespace.store);
     let (news, of_clock) = match result {
         Ok(Some(report)) => (
-            watched.note(finder, Ok(()), || store.server()),
+            watched.note(finder, Ok::<_, &SyncError>(()), || store.server()),
             watched.note_clock(report.clock_offset),
         ),
-        Err(SyncError::Store(error)) => (watched.note(finder, Err(error), || None), None),
         // Another worker was at it, or has taken over.
-        Ok(None) | Err(_) => (None, None),
+        Ok(None) | Err(SyncError::LeaseLost) => (None, None),
+        Err(error) => (watched.note(finder, Err(error), || None), None),
     };
     news.into_iter().chain(of_clock)
 }

@@ -8,7 +8,8 @@ pub(in crate::store) async fn a_new_store_has_no_epoch<F: Fixture>(fixture: &F) 
     let batch = Batch {
         node: new_node(),
         epoch: new_epoch(),
-        number: 1,
+        previous: BatchId::NONE,
+        id: Some(BatchId::new(1, NONCE)),
         position: None,
         diffs: vec![hits("a", 1)],
     };
@@ -52,14 +53,13 @@ pub(in crate::store) async fn a_repeat_is_applied_once<F: Fixture>(fixture: &F) 
     assert_eq!(node.total(b"a").await.whole(), 11);
 }
 
-pub(in crate::store) async fn other_numbers_mean_that_the_store_lost_writes<F: Fixture>(
-    fixture: &F,
-) {
+pub(in crate::store) async fn a_batch_that_does_not_fit_is_not_applied<F: Fixture>(fixture: &F) {
     let [mut node, mut other] = nodes(fixture).await;
-    assert_eq!(node.send(2, vec![hits("a", 1)]).await, Pushed::Lost);
+    assert_eq!(node.send(2, vec![hits("a", 1)]).await, Pushed::Forgotten);
     node.push(vec![hits("a", 1)]).await;
     node.push(vec![hits("a", 1)]).await;
-    for number in [1, 4, 5, u64::MAX] {
+    assert_eq!(node.send(1, vec![hits("a", 1)]).await, Pushed::Twin);
+    for number in [4, 5, 1 << 35] {
         let pushed = node.send(number, vec![hits("a", 1)]).await;
         assert_eq!(pushed, Pushed::Lost, "{number}");
     }
@@ -68,14 +68,75 @@ pub(in crate::store) async fn other_numbers_mean_that_the_store_lost_writes<F: F
     assert_eq!(node.total(b"a").await.whole(), 3);
 }
 
-pub(in crate::store) async fn a_node_that_asks_with_another_number_lost_writes<F: Fixture>(
-    fixture: &F,
-) {
+pub(in crate::store) async fn a_node_that_asks_is_told_what_does_not_fit<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
-    assert_eq!(node.send(1, vec![]).await, Pushed::Lost);
+    assert_eq!(node.send(1, vec![]).await, Pushed::Forgotten);
     node.push(vec![hits("a", 1)]).await;
-    for number in [0, 2, 3] {
+    assert_eq!(node.send(0, vec![]).await, Pushed::Twin);
+    for number in [2, 3] {
         assert_eq!(node.send(number, vec![]).await, Pushed::Lost, "{number}");
     }
     assert!(node.fetch().await.is_empty());
+}
+
+pub(in crate::store) async fn a_batch_without_diffs_is_one_all_the_same<F: Fixture>(fixture: &F) {
+    let [mut node, mut other] = nodes(fixture).await;
+    let evicted = |node: &Node<F::Store>, number| Batch {
+        diffs: Vec::new(),
+        ..node.batch(number, vec![hits("a", 1)])
+    };
+    for number in [1, 2] {
+        // And a repeat of it.
+        for _ in 0..2 {
+            let batch = evicted(&node, number);
+            assert!(since(node.send_batch(&batch).await).0.is_empty());
+        }
+    }
+    assert_eq!(node.send(1, vec![]).await, Pushed::Twin);
+    node.number = 2;
+    node.push(vec![hits("a", 5)]).await;
+    let batch = evicted(&node, 5);
+    assert_eq!(node.send_batch(&batch).await, Pushed::Lost);
+    assert_eq!(totals(&other.fetch().await), pairs(&[("a", 5)]));
+    assert_eq!(node.total(b"a").await.whole(), 5);
+}
+
+pub(in crate::store) async fn of_two_nodes_with_one_identity_the_second_is_told<F: Fixture>(
+    fixture: &F,
+) {
+    let [mut node, mut clone] = nodes(fixture).await;
+    node.push(vec![hits("a", 1)]).await;
+    clone.id = node.id;
+    let sealed = clone.batch(2, vec![hits("a", 10)]);
+    let sealed = Batch {
+        id: Some(BatchId::new(2, NONCE + 1)),
+        ..sealed
+    };
+    node.push(vec![hits("a", 100)]).await;
+    for _ in 0..2 {
+        assert_eq!(clone.send_batch(&sealed).await, Pushed::Twin);
+        assert_eq!(clone.send(1, vec![]).await, Pushed::Twin);
+    }
+    let first = Batch {
+        node: new_node(),
+        previous: BatchId::NONE,
+        ..sealed
+    };
+    // An id need not begin at 1 for the store.
+    let counts = since(clone.send_batch(&first).await).0;
+    assert_eq!(totals(&counts), pairs(&[("a", 111)]));
+    node.push(vec![hits("a", 1000)]).await;
+    assert_eq!(node.total(b"a").await.whole(), 1111);
+}
+
+/// A node that was forgotten begins with a first batch again, while one of before is still on its way.
+pub(in crate::store) async fn a_batch_of_a_former_chain_is_not_applied<F: Fixture>(fixture: &F) {
+    let [mut node, _] = nodes(fixture).await;
+    node.push(vec![hits("a", 1)]).await;
+    let late = Batch {
+        previous: BatchId::new(1, NONCE + 1),
+        ..node.batch(2, vec![hits("a", 1)])
+    };
+    assert_eq!(node.send_batch(&late).await, Pushed::Twin);
+    assert_eq!(node.total(b"a").await.whole(), 1);
 }

@@ -73,7 +73,7 @@ pub(in crate::store) async fn a_new_epoch_begins_without_counts_and_numbers<F: F
 
     one.epoch = proposed;
     assert!(one.read_all(&[(MINUTE, 7)]).await.is_empty());
-    assert_eq!(one.send(2, vec![hits("a", 1)]).await, Pushed::Lost);
+    assert_eq!(one.send(2, vec![hits("a", 1)]).await, Pushed::Forgotten);
     one.position = None;
     behind(&one.send(1, vec![hits("a", 4)]).await);
     assert_eq!(

@@ -18,7 +18,8 @@ pub(super) use self::counters::*;
 pub(super) use self::decisions::*;
 pub(super) use self::epochs::*;
 use super::strategy::{
-    Batch, Changes, Count, Diff, Epoch, MAX_TOTAL, NodeId, Position, Pushed, Shard, Strategy,
+    Batch, BatchId, Changes, Count, Diff, Epoch, MAX_TOTAL, NodeId, Position, Pushed, Shard,
+    Strategy,
 };
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
@@ -44,8 +45,11 @@ macro_rules! conformance_tests {
             a_new_store_has_no_epoch,
             batches_are_applied_in_order,
             a_repeat_is_applied_once,
-            other_numbers_mean_that_the_store_lost_writes,
-            a_node_that_asks_with_another_number_lost_writes,
+            a_batch_that_does_not_fit_is_not_applied,
+            a_node_that_asks_is_told_what_does_not_fit,
+            a_batch_without_diffs_is_one_all_the_same,
+            of_two_nodes_with_one_identity_the_second_is_told,
+            a_batch_of_a_former_chain_is_not_applied,
             nodes_see_what_others_changed,
             totals_include_what_others_pushed_meanwhile,
             a_counter_that_both_changed_comes_once,
@@ -92,6 +96,9 @@ pub(super) const MINUTE: WindowSize = size(60_000);
 pub(super) const HOUR: WindowSize = size(3_600_000);
 /// More than any test asks for.
 pub(super) const LIMIT: usize = 1000;
+
+/// The random bits of all batches, unless a test says otherwise.
+const NONCE: u32 = 0xab_cdef;
 
 pub(super) const fn size(millis: u64) -> WindowSize {
     WindowSize::from_millis(millis).unwrap()
@@ -175,20 +182,28 @@ impl<S: Strategy> Node<S> {
         node
     }
 
+    /// The batch with this number; without diffs, a question after it.
     pub(super) fn batch(&self, number: u64, diffs: Vec<Diff>) -> Batch {
+        let id = |number| BatchId::new(number, NONCE);
+        let is_sealed = !diffs.is_empty();
         Batch {
             node: self.id,
             epoch: self.epoch,
-            number,
+            previous: id(number - u64::from(is_sealed)),
+            id: is_sealed.then(|| id(number)),
             position: self.position,
             diffs,
         }
     }
 
-    /// Sends a batch with this number.
+    /// Sends [`Node::batch`].
     pub(super) async fn send(&mut self, number: u64, diffs: Vec<Diff>) -> Pushed {
         let batch = self.batch(number, diffs);
-        let pushed = self.store.push_diffs(&self.shard, &batch, LIMIT);
+        self.send_batch(&batch).await
+    }
+
+    pub(super) async fn send_batch(&mut self, batch: &Batch) -> Pushed {
+        let pushed = self.store.push_diffs(&self.shard, batch, LIMIT);
         pushed.await.unwrap()
     }
 

@@ -103,14 +103,14 @@ impl Strategy for Postgres {
         batch: &Batch,
         limit: usize,
     ) -> Result<Pushed, StoreError> {
-        let diffs = (!batch.diffs.is_empty()).then(|| Columns::of(&batch.diffs));
+        let sealed = batch.id.map(|id| (id, Columns::of(&batch.diffs)));
         let exchange = async |connection: &Connection| {
-            let Some(diffs) = diffs else {
+            let Some((id, diffs)) = sealed else {
                 let rows = ask(connection, shard, batch, limit).await?;
                 return pushed(batch, &rows?);
             };
             // The statements are on their way together.
-            let push = push(connection, shard, batch, &diffs);
+            let push = push(connection, shard, batch, id, &diffs);
             let (applied, asked) = join(push, ask(connection, shard, batch, limit)).await;
             applied??;
             pushed(batch, &asked?.map_err(Fault::AfterPush)?)

@@ -9,10 +9,10 @@ use super::connection::{Connection, Fault, Prepared};
 use super::{epoch, name, signed};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::strategy::{Batch, Changes, Count, Diff, MAX_TOTAL, Position, Pushed, Shard};
+use crate::store::strategy::{
+    Batch, BatchId, Changes, Count, Diff, MAX_TOTAL, NODE_LIFE, Position, Pushed, Shard,
+};
 
-/// For how long a node is remembered at least: as `ask.sql` has it.
-const NODE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The longest that anything is kept.
 const MAX_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
@@ -21,6 +21,7 @@ pub(super) async fn push(
     connection: &Connection,
     shard: &Shard,
     batch: &Batch,
+    id: BatchId,
     diffs: &Columns<'_>,
 ) -> Result<Result<u64, Error>, Fault> {
     let (namespace, number) = name(shard);
@@ -39,9 +40,8 @@ pub(super) async fn push(
                 &diffs.lives,
                 &namespace,
                 &number,
-                &batch.number.cast_signed(),
-                // Nothing comes before 0, and no number is as large as what this makes of it.
-                &batch.number.wrapping_sub(1).cast_signed(),
+                &id.0.cast_signed(),
+                &batch.previous.0.cast_signed(),
                 &diffs.node_life,
             ],
         )
@@ -88,8 +88,9 @@ pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
     if present != batch.epoch {
         return Ok(Pushed::OtherEpoch(present));
     }
-    if first.try_get::<_, i64>("number")? != batch.number.cast_signed() {
-        return Ok(Pushed::Lost);
+    let last = BatchId(first.try_get::<_, i64>("number")?.cast_unsigned());
+    if last != batch.last() {
+        return Ok(batch.misfit(last));
     }
     let number: i64 = first.try_get("position")?;
     let position = Position([number.cast_unsigned(), present.0.get()]);
@@ -141,6 +142,7 @@ impl Columns<'_> {
             *life = diff.expires_in.max(*life);
         }
         let longest = counters.values().map(|(_, life)| *life).max();
+        // As `ask.sql` has it, for a node that only asks.
         let longest = longest.unwrap_or_default().max(NODE_LIFE);
         let mut columns = Columns {
             // A day longer than its counts: what a node sends again after it was forgotten is of

@@ -1,17 +1,17 @@
 -- Applies a batch of a node, if it is the next one. One statement, so all of it or nothing. count.sql
 -- follows, with its parameters; after them come
 --
--- $8 namespace, $9 shard, $10 number of the batch, $11 the number before it,
+-- $8 namespace, $9 shard, $10 the batch's id, $11 that of the batch before it, 0 if it is the first,
 -- $12 milliseconds for which the node is remembered
 --
 -- A batch that arrives while the same one is still being applied waits for the node's row, and then
--- finds its number there.
+-- finds its id there.
 WITH accepted AS (
     INSERT INTO {nodes} AS node (epoch, node, number, expires_at)
     SELECT epoch, $2::text::uuid, $10::bigint, now() + $12::bigint * interval '1 millisecond'
     FROM {epochs}
     WHERE namespace = $8::text AND shard = $9::integer AND epoch = $1::bigint AND ended_at IS NULL
-        AND ($10 = 1 OR EXISTS (
+        AND ($11::bigint = 0 OR EXISTS (
             SELECT FROM {nodes}
             WHERE epoch = $1 AND node = $2::text::uuid AND number = $11::bigint
         ))

@@ -8,7 +8,7 @@ CREATE UNLOGGED TABLE {epochs} (
 );
 CREATE UNIQUE INDEX ON {epochs} (namespace, shard) WHERE ended_at IS NULL;
 
--- The number of the last batch of each node that has pushed any.
+-- The last batch of each node that has pushed any: its number, then 24 random bits.
 CREATE UNLOGGED TABLE {nodes} (
     epoch      bigint      NOT NULL,
     node       uuid        NOT NULL,

@@ -8,7 +8,7 @@ use super::key::{WindowName, parse_position};
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 use crate::store::server::ServerAddress;
-use crate::store::strategy::{Changes, Count, Epoch, Position, Pushed};
+use crate::store::strategy::{Batch, BatchId, Changes, Count, Epoch, Position, Pushed};
 
 /// What a command or script answered; the scripts say what that is. What is not so reads as
 /// `None`.
@@ -29,13 +29,16 @@ impl Answer {
         Some(format!("{} {}", server?, version?))
     }
 
-    /// Of `push.lua`.
-    pub(super) fn pushed(self) -> Option<Pushed> {
+    /// Of `push.lua`, to a batch.
+    pub(super) fn pushed(self, batch: &Batch) -> Option<Pushed> {
         let mut parts = self.list()?.into_iter().map(Answer);
         let mut part = || parts.next();
         let is_behind = match &*part()?.text()? {
             "none" => return Some(Pushed::NoEpoch),
-            "lost" => return Some(Pushed::Lost),
+            "misfit" => {
+                let last = part()?.text()?.parse().ok()?;
+                return Some(batch.misfit(BatchId(last)));
+            }
             "other" => return Some(Pushed::OtherEpoch(part()?.epoch()?)),
             "behind" => true,
             "since" => false,

@@ -1,7 +1,8 @@
 -- How counts and changes are kept: the beginning of the scripts that write them.
 --
--- The hash of a shard: epoch, position (of the last change), b:<node> (the number of the node's last
--- batch). All other keys are derived from its key, and share its hash tag:
+-- The hash of a shard: epoch, position (of the last change), b:<node> (the id of the node's last batch,
+-- and until when it is known), seen (where nodes that are gone are looked for next). All other keys are
+-- derived from its key, and share its hash tag:
 --   <shard>:<epoch>:<window>  a hash of counts
 --   <shard>:<epoch>:s         the stream of changes
 --

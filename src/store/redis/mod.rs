@@ -40,7 +40,7 @@ use self::key::WindowName;
 use self::script::{Call, Script};
 use super::error::StoreError;
 use super::options::{RedisOptions, StoreOptions, Topology};
-use super::strategy::{Batch, Count, Diff, Epoch, Pushed, Shard, Strategy};
+use super::strategy::{Batch, Count, Diff, Epoch, NODE_LIFE, Pushed, Shard, Strategy};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -151,9 +151,9 @@ impl Strategy for Redis {
         let mut call = self.push.command(&keys);
         call.arg(batch.epoch.to_string())
             .arg(batch.node.to_string())
-            .arg(batch.number)
-            // Nothing comes before 0, and no number is as large as what this makes of it.
-            .arg(batch.number.wrapping_sub(1))
+            .arg(batch.id.map(|id| id.0.to_string()).unwrap_or_default())
+            .arg(batch.previous.0)
+            .arg(millis(known_for(&batch.diffs)))
             .arg(tag(batch))
             .arg(batch.position.map(key::position).unwrap_or_default())
             .arg(limit);
@@ -166,7 +166,7 @@ impl Strategy for Redis {
                 call.arg(&diff.key).arg(diff.diff.thousandths());
             }
         }
-        let read = |value| Answer(value).pushed();
+        let read = |value| Answer(value).pushed(batch);
         self.way.run(&shard, &self.push, call, read).await
     }
 
@@ -322,7 +322,13 @@ impl Way {
 /// What tells a batch's entry in the stream from that of any other batch, in any epoch.
 fn tag(batch: &Batch) -> u64 {
     let [random, _] = batch.node.0;
-    random ^ batch.number ^ batch.epoch.0.get()
+    random ^ batch.last().0 ^ batch.epoch.0.get()
+}
+
+/// For how long a node is known after a batch.
+fn known_for(diffs: &[Diff]) -> Duration {
+    let longest = diffs.iter().map(|diff| diff.expires_in).max();
+    longest.unwrap_or_default().saturating_add(NODE_LIFE)
 }
 
 fn by_window(diffs: &[Diff]) -> BTreeMap<WindowName, Vec<&Diff>> {

@@ -2,10 +2,10 @@
 --
 -- KEYS[1]  the hash of a shard; see changes.lua
 -- KEYS[2]  and so on: of those, the ones that may be changed, for a cluster to know
--- ARGV     epoch, node, number of the batch, the number before it, the batch's tag, the node's
---          position or '', how many counters to answer; then for each window its name,
---          milliseconds until it ends, the number of its diffs, and for each diff the key and
---          thousandths.
+-- ARGV     epoch, node, the batch's id or '' if the node only asks, the id of the batch before it or
+--          '0', for how many milliseconds the node is known, the batch's tag, the node's position or
+--          '', how many counters to answer; then for each window its name, milliseconds until it ends,
+--          the number of its diffs, and for each diff the key and thousandths.
 --
 -- Follows changes.lua.
 
@@ -13,10 +13,12 @@
 local SCANNED = 65536
 -- How many entries are read at once, and how many counts.
 local ENTRIES, COUNTS = 16, 1000
+-- How many nodes are looked at, roughly, when a new one comes: are they gone?
+local NODES = 20
 
 local shard = KEYS[1]
-local epoch, node, number, previous, tag, position = unpack(ARGV, 1, 6)
-local limit, FIRST = tonumber(ARGV[7]), 8
+local epoch, node, batch, previous, known_for, tag, position = unpack(ARGV, 1, 7)
+local limit, FIRST = tonumber(ARGV[8]), 9
 
 local state = redis.call('HMGET', shard, 'epoch', 'position', 'b:' .. node)
 if not state[1] then
@@ -24,7 +26,20 @@ if not state[1] then
 elseif state[1] ~= epoch then
   return {'other', state[1]}
 end
-local before, applied = state[2], state[3] or '0'
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- The id of a node's last batch, and until when it is known. It may be gone but still there.
+local function known(field)
+  local id, till = string.match(field or '', '^(%d+) (%d+)$')
+  till = tonumber(till) or 0
+  if till < now then
+    return '0', till
+  end
+  return id, till
+end
+
+local before, applied, till = state[2], known(state[3])
 local last = before
 local base = shard .. ':' .. epoch .. ':'
 local stream = base .. 's'
@@ -51,6 +66,9 @@ local function apply()
     count = count + diffs
     at = at + 3 + 2 * diffs
   end
+  if count == 0 then
+    return
+  end
   local packed = cmsgpack.pack(changes)
   last = string.format('%.0f-%s', sequence(before) + #packed + OVERHEAD, tag)
   redis.call('XADD', stream, last, 'node', node, 'count', count, 'changes', packed)
@@ -60,10 +78,28 @@ local function apply()
   extend(shard, life)
 end
 
-if ARGV[FIRST] and applied == previous then
+-- Forgets some of the nodes that are gone. If each node that comes does so, they do not become many.
+local function forget_nodes()
+  local seen = redis.call('HGET', shard, 'seen') or '0'
+  local page = redis.pcall('HSCAN', shard, string.match(seen, '^%d+$') or '0', 'COUNT', NODES)
+  if page.err then
+    return
+  end
+  for i = 1, #page[2], 2 do
+    -- Those that nodes of an older version wrote stay: it is not known for how long they matter.
+    local field, value = page[2][i], page[2][i + 1]
+    if string.match(field, '^b:') and string.match(value, ' ') and known(value) == '0' then
+      redis.call('HDEL', shard, field)
+    end
+  end
+  redis.call('HSET', shard, 'seen', page[1])
+end
+
+if batch ~= '' and applied == previous then
   -- The first write, as one that needs memory: if the server refuses writes, it refuses this one,
   -- and nothing was done yet. Later ones are not refused.
-  redis.call('HSET', shard, 'b:' .. node, number)
+  till = math.max(till, now + known_for)
+  redis.call('HSET', shard, 'b:' .. node, batch .. ' ' .. string.format('%.0f', till))
   local done, failure = pcall(apply)
   if not done then
     -- Such as by a user who may not do all of it. Half a batch cannot be taken back, so the epoch
@@ -71,15 +107,19 @@ if ARGV[FIRST] and applied == previous then
     redis.call('DEL', shard)
     error(failure, 0)
   end
-elseif applied ~= number then
-  return {'lost'}
+  if previous == '0' then
+    forget_nodes()
+  end
 else
   -- Does nothing, but a replica refuses it: what is read from one may be old.
   redis.call('HDEL', shard, '')
-  if redis.call('PTTL', shard) < LIFE / 2 then
-    extend(stream, LIFE)
-    extend(shard, LIFE)
+  if applied ~= (batch ~= '' and batch or previous) then
+    return {'misfit', applied}
   end
+end
+if last == before and redis.call('PTTL', shard) < LIFE / 2 then
+  extend(stream, LIFE)
+  extend(shard, LIFE)
 end
 
 -- The counters that others changed: for each window its keys, each once, in groups of one call.
@@ -132,7 +172,6 @@ local function collect()
   return at, false
 end
 
-local time = redis.call('TIME')
 local at, has_more
 if position == before then
   -- Nothing was changed but by this batch.

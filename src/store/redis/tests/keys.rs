@@ -80,6 +80,73 @@ fn the_shard_outlives_its_counts() {
 }
 
 #[test]
+fn nodes_that_are_gone_are_forgotten_as_others_come() {
+    let server = Server::start(&[]);
+    let nodes_known = || {
+        let fields: Vec<String> = server.ask(&["HKEYS", SHARD]).unwrap();
+        fields
+            .iter()
+            .filter(|field| field.starts_with("b:"))
+            .count()
+    };
+    block_on(async {
+        let mut node = join(server.tcp()).await;
+        node.push(vec![hits("a", 1)]).await;
+        // One of an older version, of which it is not known when it is gone.
+        let _: i64 = server.ask(&["HSET", SHARD, "b:old", "17"]).unwrap();
+        let field = format!("b:{}", node.id);
+        let known: String = server.ask(&["HGET", SHARD, &field]).unwrap();
+        let until: i64 = known.split_once(' ').unwrap().1.parse().unwrap();
+        let time: Vec<String> = server.ask(&["TIME"]).unwrap();
+        let now = time[0].parse::<i64>().unwrap() * 1000;
+        let expected = now + 86_400_000 + 120_000;
+        assert!(
+            (expected - 30_000..expected + 30_000).contains(&until),
+            "{until}"
+        );
+        // A shorter life takes nothing from a longer one.
+        let short = Diff {
+            expires_in: Duration::from_secs(1),
+            ..hits("a", 1)
+        };
+        node.push(vec![short]).await;
+        let known: String = server.ask(&["HGET", SHARD, &field]).unwrap();
+        assert!(known.ends_with(&format!(" {until}")), "{known}");
+
+        for n in 0..1000 {
+            let _: i64 = server
+                .ask(&[
+                    "HSET",
+                    SHARD,
+                    &format!("b:{n:032x}"),
+                    "16777217 1700000000000",
+                ])
+                .unwrap();
+        }
+        assert_eq!(nodes_known(), 1002);
+        for _ in 0..200 {
+            let mut new = join(server.tcp()).await;
+            new.push(vec![hits("a", 1)]).await;
+            if nodes_known() < 250 {
+                break;
+            }
+        }
+        assert!(nodes_known() < 250, "{}", nodes_known());
+        let old: String = server.ask(&["HGET", SHARD, "b:old"]).unwrap();
+        assert_eq!(old, "17");
+        assert_eq!(node.fetch().await.len(), 1);
+
+        // One that is gone is unknown, even before it is looked for.
+        let gone = format!("{} 1700000000000", BatchId::new(2, 0xab_cdef).0);
+        let _: i64 = server.ask(&["HSET", SHARD, &field, &gone]).unwrap();
+        assert_eq!(node.send(2, vec![]).await, Pushed::Forgotten);
+        node.number = 0;
+        node.push(vec![hits("b", 1)]).await;
+        node.push(vec![hits("b", 1)]).await;
+    });
+}
+
+#[test]
 fn few_counts_are_in_a_table_too() {
     let server = Server::start(&[]);
     block_on(async {

@@ -22,7 +22,7 @@ use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::{Credentials, RedisOptions, Secret, StoreOptions, Topology};
 use crate::store::proxy::Proxy;
 use crate::store::server::ServerAddress;
-use crate::store::strategy::{Batch, Diff, Pushed, Strategy};
+use crate::store::strategy::{Batch, BatchId, Diff, Pushed, Strategy};
 
 mod over_tcp {
     use crate::store::conformance::{conformance_tests, decision_tests};
