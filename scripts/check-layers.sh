@@ -12,7 +12,7 @@ use warnings;
 use File::Find;
 
 # A module imports only from those above it.
-my @layers = qw(policy table store engine nginx);
+my @layers = qw(policy table store broker engine nginx);
 # Within policy too; those on one line may import each other.
 my @policy = ([qw(hits printable query)], [qw(window)], [qw(key limit options)], [qw(namespace)], [qw(headers rule sharing)]);
 

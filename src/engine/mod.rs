@@ -7,7 +7,6 @@ mod attempt;
 mod crash_tests;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
-mod pace;
 pub mod prometheus;
 mod ratelimiting;
 pub mod status;
@@ -20,7 +19,6 @@ mod synchronous;
 mod synchronous_tests;
 
 pub use attempt::{Attempt, BoundLimit, Charge, Charges, charge_late};
-pub use pace::Pace;
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use sync::{Report, Surroundings, SyncError};
 pub use syncer::Syncer;

@@ -17,7 +17,6 @@ pub mod decision;
 pub mod error;
 #[cfg(not(loom))]
 mod greeting;
-pub mod message;
 pub mod options;
 #[cfg(not(loom))]
 pub mod postgres;

@@ -1,12 +1,12 @@
-//! The atomics that the table is made of: the standard library's, or loom's where loom explores
-//! every interleaving of the table's own code.
+//! The atomics that the table, and the queues of the broker, are made of: the standard library's, or loom's where loom explores
+//! every interleaving of their own code.
 
 #[cfg(not(loom))]
-pub(super) use core::sync::atomic::{AtomicU32, AtomicU64, fence};
+pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 #[cfg(loom)]
-pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 
-pub(super) use core::sync::atomic::Ordering;
+pub(crate) use core::sync::atomic::Ordering;
 
 /// Counts of events, on which nothing else depends: not worth loom's exploring.
-pub(super) use core::sync::atomic::AtomicU64 as EventCounter;
+pub(crate) use core::sync::atomic::AtomicU64 as EventCounter;

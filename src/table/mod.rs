@@ -13,12 +13,9 @@
 //! - [`counting`], [`columns`]: counting; windows, and what turning one takes
 //! - [`directory`], [`stats`]: namespaces and their places; counts of events
 //! - [`named`], [`store_state`]: words that are found by a name; what a node knows of a store
-//! - [`ring`], [`wakeup`], [`breaker`]: no part of the table, but in shared memory too: how processes
-//!   tell each other things, when they are to be woken for it, and when nobody answers
 //! - this file: what users see
 
-mod atomic;
-mod breaker;
+pub(crate) mod atomic;
 mod buffers;
 mod changes;
 mod claim;
@@ -34,12 +31,11 @@ pub(crate) mod fail;
 mod identity;
 mod layout;
 #[cfg(all(test, loom))]
-mod loom_tests;
+pub(crate) mod loom_tests;
 mod meta;
 mod named;
 mod names;
 mod places;
-mod ring;
 mod stats;
 mod store_state;
 #[cfg(all(test, not(loom)))]
@@ -51,7 +47,6 @@ mod sync_tests;
 pub(crate) mod testing;
 #[cfg(all(test, not(loom)))]
 mod tests;
-mod wakeup;
 mod word;
 
 use core::ptr::NonNull;
@@ -68,20 +63,17 @@ use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::policy::window::{Counts, WindowSize, WindowType};
 
-pub use breaker::{Breaker, Circuit};
 pub use changes::{Change, CounterRef, LookedAt, Pending, WindowChange};
 pub use division::{HasKey, Part};
 pub use identity::Identity;
 pub use layout::{LayoutError, Room};
 pub use meta::NamespaceIndex;
 pub use named::{NameKind, Named};
-pub use ring::{CACHE_LINE, Ring};
 pub use stats::{Cycle, Evicted, Invalid, NamespaceStats, Outcome, SyncStats, ZoneStats};
 pub use store_state::{StoreNews, StoreState};
 pub use sync_state::{
     BatchName, BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
 };
-pub use wakeup::Wakeup;
 
 /// A table of counters in shared memory, as one process sees it.
 ///

@@ -29,10 +29,10 @@ use super::super::time::NgxClock;
 use super::context::{Context, Renamed, Response, Room, Slot};
 use super::handler;
 use super::suspensions::{Deadline, SuspensionSlot, forget, now_millis, slot_of, with_suspensions};
+use crate::broker::message::Reply;
 use crate::engine::{Answered, Asked, Asking, Attempt, conclude, questions};
 use crate::policy::namespace::OnError;
 use crate::store::decision::{Answer, Few, Question};
-use crate::store::message::Reply;
 use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;

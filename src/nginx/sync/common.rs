@@ -8,8 +8,8 @@ use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
 
 use super::wake::{Waker, opened};
-use crate::store::message::messages;
-use crate::table::{Breaker, CACHE_LINE, Ring, Wakeup};
+use crate::broker::message::messages;
+use crate::broker::{Breaker, CACHE_LINE, Ring, Wakeup};
 
 /// Made before the workers, and used by them alike.
 #[derive(Debug)]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::common::{CAPACITY, Common, Line, write_messages};
 use super::wake::Waker;
+use crate::broker::Circuit;
+use crate::broker::message::{Reply, messages, reply, write_ask};
 use crate::store::decision::{Few, Question};
-use crate::store::message::{Reply, messages, reply, write_ask};
-use crate::table::{Circuit, MonotonicMillis};
+use crate::table::MonotonicMillis;
 
 /// A worker's end.
 pub(super) struct Desk {
@@ -41,7 +42,7 @@ impl Desk {
         self.line().map(|it| it.waker.clone())
     }
 
-    /// Asks with the next [`Desk::send`], as [`Ask`](crate::store::message::Ask) says. Returns whether
+    /// Asks with the next [`Desk::send`], as [`Ask`](crate::broker::message::Ask) says. Returns whether
     /// it can be asked.
     pub(super) fn ask(
         &self,

@@ -3,7 +3,7 @@
 //!
 //! What is written can be read once it is published as a whole, by one store. Positions only grow.
 
-use super::atomic::{AtomicU64, Ordering};
+use crate::table::atomic::{AtomicU64, Ordering};
 
 /// A queue of messages, which are words. One process at a time writes, and one reads.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 //! Only who reads says when. Who writes may look at it long after its message was read, and wake for
 //! nothing; if that called the wakeup off, nobody would wake who sleeps on.
 
-use super::atomic::{AtomicU64, Ordering, fence};
+use crate::table::atomic::{AtomicU64, Ordering, fence};
 
 /// When who reads is to be woken: once so many messages were written.
 #[derive(Clone, Copy, Debug)]

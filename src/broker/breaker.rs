@@ -6,8 +6,8 @@
 //! came of it. So whatever process is killed, and wherever, as long as there are requests, somebody
 //! looks again.
 
-use super::MonotonicMillis;
-use super::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::table::MonotonicMillis;
+use crate::table::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The circuit breaker of a store.
 #[derive(Clone, Copy, Debug)]

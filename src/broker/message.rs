@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
-use super::strategy::Shard;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Counts, WindowSize, WindowType};
+use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
+use crate::store::strategy::Shard;
 
 /// A question on its way to who asks the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
