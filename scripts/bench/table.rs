@@ -29,8 +29,9 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use ngx_http_rate_limiting_module::policy::algorithm::Algorithm;
 use ngx_http_rate_limiting_module::policy::hits::Hits;
-use ngx_http_rate_limiting_module::policy::window::{Clock, UnixMillis, WindowSize, WindowType};
+use ngx_http_rate_limiting_module::policy::window::{Clock, UnixMillis, WindowSize};
 use ngx_http_rate_limiting_module::table::{Admission, Counter, CounterTable, ZoneStats};
 use serde_json::{Value, json};
 
@@ -246,7 +247,7 @@ impl Zone {
 
     #[inline]
     fn add(&self, key: &[u8], clock: &CachedClock) {
-        let limit = Admission::Within(Hits::MAX, WindowType::Sliding);
+        let limit = Admission::Within(Hits::MAX, Algorithm::Sliding);
         let hash = self.table.key(key);
         let counted = self.table.add(&self.counter, hash, clock, Hits::ONE, limit);
         assert!(counted.receipt.is_some());

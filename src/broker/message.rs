@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Counts, WindowSize, WindowType};
+use crate::policy::window::WindowSize;
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
 use crate::store::strategy::Shard;
 
@@ -60,13 +61,13 @@ pub fn write_ask(
             write_bytes(words, &counter.key);
         }
         for limit in limits {
-            let window_type = match limit.window_type {
-                WindowType::Fixed => FIXED,
-                WindowType::Sliding => SLIDING,
+            let algorithm = match limit.algorithm {
+                Algorithm::Fixed => FIXED,
+                Algorithm::Sliding => SLIDING,
             };
             words.extend([
                 limit.counter as u64,
-                window_type,
+                algorithm,
                 limit.hits.thousandths().cast_unsigned(),
                 limit.cost.thousandths().cast_unsigned(),
             ]);
@@ -224,12 +225,12 @@ pub fn reply(message: &[u64]) -> Option<Reply> {
 }
 
 fn limit(words: &mut Words<'_>) -> Option<AskedLimit> {
-    let [counter, window_type, limit, cost] = words.take()?;
+    let [counter, algorithm, limit, cost] = words.take()?;
     Some(AskedLimit {
         counter: usize::try_from(counter).ok()?,
-        window_type: match window_type {
-            FIXED => WindowType::Fixed,
-            SLIDING => WindowType::Sliding,
+        algorithm: match algorithm {
+            FIXED => Algorithm::Fixed,
+            SLIDING => Algorithm::Sliding,
             _ => return None,
         },
         hits: hits(limit),
@@ -286,10 +287,10 @@ mod tests {
         }
     }
 
-    fn limit(counter: usize, window_type: WindowType) -> AskedLimit {
+    fn limit(counter: usize, algorithm: Algorithm) -> AskedLimit {
         AskedLimit {
             counter,
-            window_type,
+            algorithm,
             hits: Hits::from_thousandths(i64::MAX),
             cost: Hits::from_thousandths(1500),
         }
@@ -310,7 +311,7 @@ mod tests {
                 counter("ü", b"12345678", i64::MAX),
                 counter("default", &long, 0),
             ],
-            limits: smallvec![limit(2, WindowType::Sliding), limit(0, WindowType::Fixed)],
+            limits: smallvec![limit(2, Algorithm::Sliding), limit(0, Algorithm::Fixed)],
         };
         let mut asks = vec![ask.clone()];
         asks.extend([(7, 0), (usize::MAX, u64::MAX)].map(|(decider, id)| Ask {

@@ -6,10 +6,11 @@ use serde::{Serialize, Serializer};
 
 use super::status::{NamespaceStatus, Status};
 use super::{Namespace, RateLimiting, RateLimitingError};
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::SyncMode;
 use crate::policy::rule::valid_name;
-use crate::policy::window::{Clock, Counts, UnixMillis, WindowSize, WindowType};
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 /// The media type of all answers.
 pub const MEDIA_TYPE: &str = "application/json";
@@ -54,7 +55,7 @@ pub struct KeyCall {
     /// The window; `None`: the only one of the namespace.
     pub window: Option<WindowSize>,
     /// How the window is read.
-    pub window_type: WindowType,
+    pub algorithm: Algorithm,
     /// What `remaining` is reckoned from.
     pub limit: Option<Hits>,
     /// Hits that are counted before the counter is read.
@@ -218,9 +219,9 @@ impl Request<'_> {
             Some(text) => Some(WindowSize::parse(&text).map_err(|error| wrong("window", &error))?),
             None => None,
         };
-        let window_type = match self.parameter("window_type")?.as_deref() {
-            None | Some(b"sliding") => WindowType::Sliding,
-            Some(b"fixed") => WindowType::Fixed,
+        let algorithm = match self.parameter("window_type")?.as_deref() {
+            None | Some(b"sliding") => Algorithm::Sliding,
+            Some(b"fixed") => Algorithm::Fixed,
             Some(b"moving" | b"elastic") => {
                 let message = "not supported by this version: expected sliding or fixed";
                 return Err(wrong("window_type", &message));
@@ -242,7 +243,7 @@ impl Request<'_> {
             key,
             counter,
             window,
-            window_type,
+            algorithm,
             limit,
             increment,
         })
@@ -554,7 +555,7 @@ pub fn key(
     let library = RateLimiting::new(namespace).in_counter(call.counter.as_deref());
     if let Some(value) = call.increment {
         library
-            .increment(&call.key, size, value, call.window_type, clock)
+            .increment(&call.key, size, value, call.algorithm, clock)
             .map_err(not_accounted)?;
     }
     let counts = library
@@ -569,7 +570,7 @@ pub fn key(
     let diff = library
         .unsent(&call.key, size, window, clock)
         .map_err(not_accounted)?;
-    let rate = call.window_type.rate(size, &counts);
+    let rate = call.algorithm.rate(size, &counts);
     let remaining = call.limit.map(|limit| limit.minus(rate).max(Hits::ZERO));
     Ok(json(&Body {
         rate: rate.into(),
@@ -608,7 +609,7 @@ mod tests {
             key: key.into(),
             counter: None,
             window: None,
-            window_type: WindowType::Sliding,
+            algorithm: Algorithm::Sliding,
             limit: None,
             increment: None,
         }
@@ -623,7 +624,7 @@ mod tests {
         assert_eq!(call("/namespaces/api", ""), Call::Namespace(b"api".into()));
         let expected = KeyCall {
             window: WindowSize::from_millis(MINUTE),
-            window_type: WindowType::Fixed,
+            algorithm: Algorithm::Fixed,
             limit: Some(Hits::from_thousandths(2_500)),
             ..key_call(b"a/b")
         };

@@ -5,10 +5,11 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use super::Namespace;
+use crate::policy::algorithm::Counts;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::namespace::OnError;
-use crate::policy::window::{Clock, Counts, WindowSize};
+use crate::policy::window::{Clock, WindowSize};
 use crate::table::{
     Admission, Counted, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named, Outcome,
     Receipt,
@@ -228,8 +229,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         let is_special = bound.may_share | self.is_refused | self.counts_rejected;
         if !is_special && cost > Hits::ZERO {
             let BoundLimit { table, counter, .. } = bound;
-            let window_type = bound.limit.window_type;
-            match table.add_at_home(counter, key, clock, cost, hits, window_type) {
+            let algorithm = bound.limit.algorithm;
+            match table.add_at_home(counter, key, clock, cost, hits, algorithm) {
                 Some(counted) => self.push(bound, hits, key, cost, counted),
                 None => self.charge_elsewhere(bound, hits, key, cost, clock),
             }
@@ -251,7 +252,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         clock: &impl Clock,
     ) {
         let BoundLimit { table, counter, .. } = bound;
-        let admission = Admission::Within(hits, bound.limit.window_type);
+        let admission = Admission::Within(hits, bound.limit.algorithm);
         let counted = table.add_anywhere(counter, *key, clock, cost, admission);
         self.push(bound, hits, key, cost, counted);
     }
@@ -298,7 +299,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
                 ..counted
             }
         } else {
-            let admission = Admission::Within(hits, limit.window_type);
+            let admission = Admission::Within(hits, limit.algorithm);
             table.add(counter, *key, clock, cost, admission)
         };
         if let Some(receipt) = counted.receipt.as_ref().filter(|_| *may_share) {
@@ -439,7 +440,7 @@ fn count_in_others(charges: &[Charge<'_, '_>], outcome: Outcome) {
 fn admits(limit: &Limit, hits: Hits, counts: Counts, included: Hits, cost: Hits) -> bool {
     let current = counts.current.minus(included).max(Hits::ZERO);
     let before = Counts { current, ..counts };
-    limit.window_type.admits(limit.size, &before, hits, cost)
+    limit.algorithm.admits(limit.size, &before, hits, cost)
 }
 
 /// Notes in the table what a store has counted of a key in a window, and with it what of that is not
@@ -518,8 +519,8 @@ pub fn charge_late<'m>(
 mod tests {
     use super::*;
     use crate::engine::Namespace;
+    use crate::policy::algorithm::Algorithm;
     use crate::policy::limit::{Quota, QuotaHits};
-    use crate::policy::window::WindowType;
     use crate::table::testing::{SharedTable, TestClock};
 
     /// Requests of the key "k" under limits.
@@ -532,7 +533,7 @@ mod tests {
     }
 
     impl<'m> Fixture<'m> {
-        fn new(shared: &'m SharedTable, limits: &[(&str, WindowType)]) -> Self {
+        fn new(shared: &'m SharedTable, limits: &[(&str, Algorithm)]) -> Self {
             let mut fixture = Fixture {
                 namespace: Namespace::new("foo", &shared.table).unwrap(),
                 limits: Vec::new(),
@@ -540,7 +541,7 @@ mod tests {
                 clock: TestClock::at(1_700_000_000_000),
                 counts_rejected: false,
             };
-            for &(quota, window_type) in limits {
+            for &(quota, algorithm) in limits {
                 let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();
                 let QuotaHits::Constant(hits) = hits else {
                     panic!("{quota} is variable");
@@ -548,7 +549,7 @@ mod tests {
                 let limit = Limit {
                     name: quota.into(),
                     size,
-                    window_type,
+                    algorithm,
                 };
                 let earlier = fixture.limits.iter().map(|(bound, _)| bound);
                 let bound = BoundLimit::new(limit, &fixture.namespace, earlier);
@@ -578,7 +579,7 @@ mod tests {
         Hits::from_thousandths(whole * 1000)
     }
 
-    use WindowType::{Fixed, Sliding};
+    use Algorithm::{Fixed, Sliding};
 
     #[test]
     fn all_limits_are_charged_or_none() {

@@ -5,8 +5,9 @@ use core::time::Duration;
 
 use super::sync_tests::Time;
 use super::{Namespace, RateLimiting, Report, SyncError, Syncer};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::policy::window::{WindowSize, WindowType};
+use crate::policy::window::WindowSize;
 use crate::store::conformance::block_on;
 use crate::store::redis::testing::{Server, connect};
 use crate::table::Admission;
@@ -92,7 +93,7 @@ impl Cluster<'_> {
         for node in &self.nodes {
             for key in KEYS {
                 let library = RateLimiting::new(node.namespace);
-                let rate = library.sliding_window(key, size(), WindowType::Fixed, &node.time);
+                let rate = library.sliding_window(key, size(), Algorithm::Fixed, &node.time);
                 assert_eq!(rate.unwrap(), hits(self.counted.get()));
             }
         }

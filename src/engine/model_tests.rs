@@ -9,9 +9,10 @@ use proptest::sample::{Index, subsequence};
 use proptest::test_runner::RngSeed;
 
 use super::{Attempt, BoundLimit, Namespace};
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
-use crate::policy::window::{Clock, Counts, Position, UnixMillis, WindowSize, WindowType};
+use crate::policy::window::{Clock, Position, UnixMillis, WindowSize};
 use crate::table::testing::SharedTable;
 use crate::table::*;
 
@@ -147,7 +148,7 @@ proptest! {
             };
             let admits = |(bound, hits): &(BoundLimit<'_>, Hits)| {
                 let counts = expected(&model, &bound.limit);
-                is_within(bound.limit.size, &counts, *hits, bound.limit.window_type, cost)
+                is_within(bound.limit.size, &counts, *hits, bound.limit.algorithm, cost)
             };
             let verdicts: Vec<bool> = bound.iter().map(admits).collect();
 
@@ -228,7 +229,7 @@ enum Op {
         from: u32,
         count: u32,
         cost: i64,
-        within: Option<(i64, WindowType)>,
+        within: Option<(i64, Algorithm)>,
     },
     /// Adds to the key that was added to last.
     Again {
@@ -327,17 +328,17 @@ fn cost() -> impl Strategy<Value = i64> {
     ]
 }
 
-fn window_type() -> impl Strategy<Value = WindowType> {
-    prop_oneof![Just(WindowType::Sliding), Just(WindowType::Fixed)]
+fn algorithm() -> impl Strategy<Value = Algorithm> {
+    prop_oneof![Just(Algorithm::Sliding), Just(Algorithm::Fixed)]
 }
 
 fn limit() -> impl Strategy<Value = (Hits, Limit)> {
     let size = prop::sample::select(&SIZES[..]);
-    (1..30_000_i64, size, window_type()).prop_map(|(hits, size, window_type)| {
+    (1..30_000_i64, size, algorithm()).prop_map(|(hits, size, algorithm)| {
         let limit = Limit {
             name: "".into(),
             size: WindowSize::from_millis(size).unwrap(),
-            window_type,
+            algorithm,
         };
         (Hits::from_thousandths(hits), limit)
     })
@@ -347,7 +348,7 @@ fn limit() -> impl Strategy<Value = (Hits, Limit)> {
 fn ops(keys: u32, burst: u32, len: usize) -> impl Strategy<Value = Vec<Op>> {
     let counter = || (0..NAMESPACES.len(), 0..3_usize);
     let limit = prop_oneof![1..20_000_i64, cost()];
-    let within = proptest::option::of((limit, window_type()));
+    let within = proptest::option::of((limit, algorithm()));
     let add = (counter(), 0..keys, 1..=burst, cost(), within);
     let op = prop_oneof![
         4 => add.prop_map(|(counter, from, count, cost, within)| {
@@ -369,14 +370,14 @@ fn is_within(
     size: WindowSize,
     counts: &Counts,
     limit: Hits,
-    window_type: WindowType,
+    algorithm: Algorithm,
     cost: i64,
 ) -> bool {
     let size = i128::from(size.millis());
     let thousandths = |hits: Hits| i128::from(hits.thousandths());
-    let weighed = match window_type {
-        WindowType::Sliding => thousandths(counts.previous) * (size - i128::from(counts.elapsed)),
-        WindowType::Fixed => 0,
+    let weighed = match algorithm {
+        Algorithm::Sliding => thousandths(counts.previous) * (size - i128::from(counts.elapsed)),
+        Algorithm::Fixed => 0,
     };
     let rate = (thousandths(counts.current) + i128::from(cost)) * size + weighed;
     let limit = thousandths(limit) * size;
@@ -607,7 +608,7 @@ impl<'m> World<'m> {
         counter: (usize, usize),
         key: u32,
         cost: i64,
-        within: Option<(i64, WindowType)>,
+        within: Option<(i64, Algorithm)>,
     ) {
         self.last = (counter, key);
         let value = Hits::from_thousandths(cost);
@@ -617,17 +618,17 @@ impl<'m> World<'m> {
         let hashed = table.key(&bytes);
         let (of, history) = self.history(counter, key);
         let is_new = !table.has(&of, hashed);
-        let admission = within.map_or(Admission::Unconditional, |(limit, window_type)| {
-            Admission::Within(Hits::from_thousandths(limit), window_type)
+        let admission = within.map_or(Admission::Unconditional, |(limit, algorithm)| {
+            Admission::Within(Hits::from_thousandths(limit), algorithm)
         });
         if history.is_ambiguous(of.size(), seen) || history.is_ambiguous(of.size(), real) {
             return;
         }
         let before = history.counts_to_add_to(of.size(), seen, real);
         let expected = before.iter().map(|&before| {
-            let admitted = within.is_none_or(|(limit, window_type)| {
+            let admitted = within.is_none_or(|(limit, algorithm)| {
                 let limit = Hits::from_thousandths(limit);
-                is_within(of.size(), &before, limit, window_type, cost)
+                is_within(of.size(), &before, limit, algorithm, cost)
             });
             let value = if admitted { value } else { Hits::ZERO };
             let current = before.current.plus(value);

@@ -3,9 +3,10 @@
 use core::fmt;
 use std::sync::Arc;
 
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted};
-use crate::policy::window::{Clock, Counts, WindowSize, WindowType};
+use crate::policy::window::{Clock, WindowSize};
 use crate::table::{Admission, Counter, CounterTable, NamespaceIndex, SyncState};
 
 /// A namespace in its zone: settings under which hits are counted.
@@ -87,7 +88,7 @@ impl<'m> Namespace<'m> {
 
 /// The rate-limiting library: its functions on one namespace.
 ///
-/// The specification's optional arguments are explicit here: `window_type` is its weight (1 or
+/// The specification's optional arguments are explicit here: `algorithm` is its weight (1 or
 /// absent: sliding; 0: fixed).
 #[derive(Debug)]
 pub struct RateLimiting<'n, 'm> {
@@ -120,14 +121,14 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         key: &[u8],
         window_size: WindowSize,
         value: Hits,
-        window_type: WindowType,
+        algorithm: Algorithm,
         clock: &impl Clock,
     ) -> Result<Hits, RateLimitingError> {
         if !is_accounted(key) {
             return Err(RateLimitingError::NotAccounted);
         }
         if value <= Hits::ZERO {
-            return self.sliding_window(key, window_size, window_type, clock);
+            return self.sliding_window(key, window_size, algorithm, clock);
         }
         let Namespace { table, .. } = self.namespace;
         let counter = self.namespace.counter(window_size);
@@ -135,7 +136,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         let key = table.key(&name);
         let counted = table.add(&counter, key, clock, value, Admission::Unconditional);
         table.count_hits(&counter, value);
-        Ok(window_type.rate(window_size, &counted.counts))
+        Ok(algorithm.rate(window_size, &counted.counts))
     }
 
     /// The rate of `key` now; zero for a key that was never seen.
@@ -147,11 +148,11 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         &self,
         key: &[u8],
         window_size: WindowSize,
-        window_type: WindowType,
+        algorithm: Algorithm,
         clock: &impl Clock,
     ) -> Result<Hits, RateLimitingError> {
         let counts = self.counts(key, window_size, clock)?;
-        Ok(window_type.rate(window_size, &counts))
+        Ok(algorithm.rate(window_size, &counts))
     }
 
     /// What `key` has counted now.
@@ -250,17 +251,17 @@ mod tests {
         let library = RateLimiting::new(&namespace);
         let size = WindowSize::from_millis(MINUTE).unwrap();
         let clock = TestClock::at(28_000_000 * MINUTE);
-        let increment = |value, window_type| {
+        let increment = |value, algorithm| {
             library
-                .increment(b"1.2.3.4", size, hits(value), window_type, &clock)
+                .increment(b"1.2.3.4", size, hits(value), algorithm, &clock)
                 .unwrap()
         };
 
-        assert_eq!(increment(40, WindowType::Sliding), hits(40));
+        assert_eq!(increment(40, Algorithm::Sliding), hits(40));
         clock.set(28_000_001 * MINUTE + MINUTE / 2);
-        assert_eq!(increment(10, WindowType::Sliding), hits(30));
-        assert_eq!(increment(0, WindowType::Fixed), hits(10));
-        let rate = |key: &[u8]| library.sliding_window(key, size, WindowType::Sliding, &clock);
+        assert_eq!(increment(10, Algorithm::Sliding), hits(30));
+        assert_eq!(increment(0, Algorithm::Fixed), hits(10));
+        let rate = |key: &[u8]| library.sliding_window(key, size, Algorithm::Sliding, &clock);
         assert_eq!(rate(b"1.2.3.4"), Ok(hits(30)));
         assert_eq!(rate(b"unseen"), Ok(Hits::ZERO));
     }
@@ -276,7 +277,7 @@ mod tests {
             let size = WindowSize::from_millis(MINUTE).unwrap();
             let clock = TestClock::at(28_000_000 * MINUTE);
             let add = |key: &[u8]| {
-                let rate = library.increment(key, size, Hits::ONE, WindowType::Fixed, &clock);
+                let rate = library.increment(key, size, Hits::ONE, Algorithm::Fixed, &clock);
                 assert_eq!(rate, Ok(Hits::ONE));
             };
             let client = |n: usize| format!("client {n}").into_bytes();
@@ -299,7 +300,7 @@ mod tests {
         let size = WindowSize::from_millis(MINUTE).unwrap();
         let clock = TestClock::at(28_000_000 * MINUTE);
         let increment =
-            |key: &[u8]| library.increment(key, size, Hits::ONE, WindowType::Fixed, &clock);
+            |key: &[u8]| library.increment(key, size, Hits::ONE, Algorithm::Fixed, &clock);
         let long = [b'x'; 201];
         assert_eq!(increment(&long), Ok(Hits::ONE));
         assert_eq!(increment(&long), Ok(hits(2)));
@@ -317,7 +318,7 @@ mod tests {
         let size = WindowSize::from_millis(MINUTE).unwrap();
         let clock = TestClock::at(0);
         let increment =
-            |key: &[u8]| library.increment(key, size, Hits::ONE, WindowType::Fixed, &clock);
+            |key: &[u8]| library.increment(key, size, Hits::ONE, Algorithm::Fixed, &clock);
         assert_eq!(increment(b""), Err(RateLimitingError::NotAccounted));
         assert_eq!(
             increment(&[0; 65_536]),

@@ -18,8 +18,9 @@ use proptest::strategy::{BoxedStrategy, Strategy as _};
 use proptest::test_runner::{RngSeed, TestCaseError};
 
 use super::{Namespace, RateLimiting, RateLimitingError, Report, Surroundings, SyncError, Syncer};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, UnixMillis, WindowSize, WindowType};
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::error::{Failure, StoreError};
 use crate::store::options::StoreOptions;
 use crate::store::server::ServerAddress;
@@ -368,7 +369,7 @@ impl Node {
 
     fn rate(&self, key: &[u8]) -> Hits {
         let library = RateLimiting::new(self.namespace);
-        let rate = library.sliding_window(key, size(), WindowType::Fixed, self.time);
+        let rate = library.sliding_window(key, size(), Algorithm::Fixed, self.time);
         rate.unwrap()
     }
 

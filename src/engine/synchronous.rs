@@ -13,8 +13,9 @@ use std::collections::HashMap;
 use smallvec::smallvec;
 
 use super::attempt::{Attempt, BoundLimit, Charge, Charges};
+use crate::policy::algorithm::Counts;
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, Counts, WindowSize};
+use crate::policy::window::{Clock, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
 use crate::store::strategy::Shard;
 use crate::table::{Identity, Key};
@@ -156,7 +157,7 @@ fn question(
         }
         limits.push(AskedLimit {
             counter,
-            window_type: bound.limit.window_type,
+            algorithm: bound.limit.algorithm,
             hits,
             cost,
         });
@@ -386,7 +387,7 @@ impl Refusals {
                 bound, hits, cost, ..
             } = asking;
             let limit = &bound.limit;
-            let admitted = limit.window_type.admits(limit.size, &counts, *hits, *cost);
+            let admitted = limit.algorithm.admits(limit.size, &counts, *hits, *cost);
             Some(Answered {
                 admitted,
                 counts,

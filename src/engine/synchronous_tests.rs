@@ -4,9 +4,10 @@ use core::time::Duration;
 use smallvec::smallvec;
 
 use super::*;
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
-use crate::policy::window::{Counts, WindowSize, WindowType};
+use crate::policy::window::WindowSize;
 use crate::store::decision::{Answer, AskedCounter, Question};
 use crate::store::strategy::Shard;
 use crate::table::testing::{SharedTable, TestClock};
@@ -38,11 +39,11 @@ impl<'m> Fixture<'m> {
         }
     }
 
-    fn limit(&self, seconds: u64, window_type: WindowType) -> BoundLimit<'m> {
+    fn limit(&self, seconds: u64, algorithm: Algorithm) -> BoundLimit<'m> {
         let limit = Limit {
             name: "limit".into(),
             size: size(seconds),
-            window_type,
+            algorithm,
         };
         BoundLimit::new(limit, &self.namespace, [])
     }
@@ -96,9 +97,9 @@ fn counts(current: i64, previous: i64, elapsed: u64, size: WindowSize) -> Counts
 fn limits_that_share_a_counter_charge_it_once() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
-    let minute = fixture.limit(60, WindowType::Fixed);
-    let same = fixture.limit(60, WindowType::Sliding);
-    let hour = fixture.limit(3600, WindowType::Fixed);
+    let minute = fixture.limit(60, Algorithm::Fixed);
+    let same = fixture.limit(60, Algorithm::Sliding);
+    let hour = fixture.limit(3600, Algorithm::Fixed);
     let askings = [
         fixture.ask(&minute, 10, 0, 0, Some(0)),
         fixture.ask(&same, 11, 0, 2, Some(0)),
@@ -129,7 +130,7 @@ fn limits_that_share_a_counter_charge_it_once() {
         of,
         expected.map(|(at, limit, cost)| (at, hits(limit), hits(cost)))
     );
-    assert_eq!(limits[1].window_type, WindowType::Sliding);
+    assert_eq!(limits[1].algorithm, Algorithm::Sliding);
     assert_eq!(second.question.counters[0].size, size(3600));
 
     let back = first.to_give_back();
@@ -142,8 +143,8 @@ fn limits_that_share_a_counter_charge_it_once() {
 fn limits_in_one_shard_of_a_cluster_are_one_part() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
-    let minute = fixture.limit(60, WindowType::Fixed);
-    let hour = fixture.limit(3600, WindowType::Fixed);
+    let minute = fixture.limit(60, Algorithm::Fixed);
+    let hour = fixture.limit(3600, Algorithm::Fixed);
     let web = Namespace::new("web", &shared.table).unwrap();
     let of_web = BoundLimit::new(minute.limit.clone(), &web, []);
     let askings = [
@@ -193,9 +194,9 @@ fn limits_in_one_shard_of_a_cluster_are_one_part() {
 fn late_hits_are_told_to_each_shard() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
-    let minute = fixture.limit(60, WindowType::Fixed);
-    let hour = fixture.limit(3600, WindowType::Fixed);
-    let other = fixture.limit(60, WindowType::Fixed);
+    let minute = fixture.limit(60, Algorithm::Fixed);
+    let hour = fixture.limit(3600, Algorithm::Fixed);
+    let other = fixture.limit(60, Algorithm::Fixed);
     let askings = [
         fixture.ask_cluster(&minute, 0, 5),
         fixture.ask_cluster(&other, 1, 5),
@@ -228,8 +229,8 @@ fn answers_are_told_with_what_is_decided_here() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let (minute, hour) = (
-        fixture.limit(60, WindowType::Fixed),
-        fixture.limit(3600, WindowType::Fixed),
+        fixture.limit(60, Algorithm::Fixed),
+        fixture.limit(3600, Algorithm::Fixed),
     );
     for (admitted, here, outcome) in [(true, 5, Outcome::Passed), (false, 5, Outcome::Rejected)] {
         let askings = [
@@ -282,15 +283,15 @@ fn who_is_over_a_limit_is_known_for_a_second() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let at = Duration::from_millis;
-    for (window_type, elapsed, refused_at, not_at) in [
+    for (algorithm, elapsed, refused_at, not_at) in [
         // A window that does not end meanwhile.
-        (WindowType::Fixed, 10_000, &[0, 500, 1000][..], &[1001][..]),
+        (Algorithm::Fixed, 10_000, &[0, 500, 1000][..], &[1001][..]),
         // One that does: nothing is known of the next one.
-        (WindowType::Fixed, 59_500, &[0, 499], &[500, 1000]),
+        (Algorithm::Fixed, 59_500, &[0, 499], &[500, 1000]),
         // It weighs as the previous one: 10 of 10, and a 60th less with each second.
-        (WindowType::Sliding, 59_500, &[0, 499, 500, 1000], &[1001]),
+        (Algorithm::Sliding, 59_500, &[0, 499, 500, 1000], &[1001]),
     ] {
-        let minute = fixture.limit(60, window_type);
+        let minute = fixture.limit(60, algorithm);
         let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
         let counts = counts(10, 0, elapsed, size(60));
         let refused = Answered {
@@ -303,7 +304,7 @@ fn who_is_over_a_limit_is_known_for_a_second() {
         refusals.remember(&askings, &[Some(refused)], at(0));
         for time in refused_at {
             let known = refusals.recall(&askings, at(*time));
-            assert!(known.is_some(), "{window_type:?} {time}");
+            assert!(known.is_some(), "{algorithm:?} {time}");
         }
         for time in not_at {
             assert!(refusals.recall(&askings, at(*time)).is_none(), "{time}");
@@ -328,7 +329,7 @@ fn who_is_over_a_limit_is_known_for_a_second() {
 fn what_was_admitted_is_not_remembered() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
-    let minute = fixture.limit(60, WindowType::Fixed);
+    let minute = fixture.limit(60, Algorithm::Fixed);
     let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
     let admitted = Answered {
         admitted: true,
@@ -345,10 +346,10 @@ fn late_hits_are_told_once_for_a_counter() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let (minute, hour) = (
-        fixture.limit(60, WindowType::Fixed),
-        fixture.limit(3600, WindowType::Fixed),
+        fixture.limit(60, Algorithm::Fixed),
+        fixture.limit(3600, Algorithm::Fixed),
     );
-    let same = fixture.limit(60, WindowType::Sliding);
+    let same = fixture.limit(60, Algorithm::Sliding);
     let askings = [
         fixture.ask(&minute, 10, 0, 0, Some(0)),
         fixture.ask(&same, 10, 0, 0, Some(0)),

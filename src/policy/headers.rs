@@ -136,8 +136,8 @@ pub fn seconds(millis: u64, put: &mut impl FnMut(&[u8])) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::algorithm::{Algorithm, Counts};
     use super::super::limit::{Quota, QuotaHits, by_tightness};
-    use super::super::window::{Counts, WindowType};
     use super::*;
 
     fn limit(name: &str, quota: &str) -> (Limit, Hits) {
@@ -148,7 +148,7 @@ mod tests {
         let limit = Limit {
             name: name.into(),
             size,
-            window_type: WindowType::Sliding,
+            algorithm: Algorithm::Sliding,
         };
         (limit, hits)
     }

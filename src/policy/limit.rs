@@ -3,8 +3,9 @@
 use core::cmp::Ordering;
 use core::fmt;
 
+use super::algorithm::{Algorithm, Counts};
 use super::hits::{Hits, ParseHitsError};
-use super::window::{Counts, ParseWindowError, WindowSize, WindowType};
+use super::window::{ParseWindowError, WindowSize};
 
 /// A limit: its name and its window. How many hits it admits may differ from request to request,
 /// and is told beside it.
@@ -14,8 +15,8 @@ pub struct Limit {
     pub name: Box<str>,
     /// The size of the window.
     pub size: WindowSize,
-    /// How the window is read.
-    pub window_type: WindowType,
+    /// How what is stored of the window is read.
+    pub algorithm: Algorithm,
 }
 
 /// The text `hits/window` of a limit, read.
@@ -129,7 +130,7 @@ pub struct Verdict<'a> {
 impl Verdict<'_> {
     /// The rate after the hit.
     pub fn rate(&self) -> Hits {
-        self.limit.window_type.rate(self.limit.size, &self.counts)
+        self.limit.algorithm.rate(self.limit.size, &self.counts)
     }
 
     /// What the limit leaves after the hit: `limit - rate`, at least 0.
@@ -151,9 +152,9 @@ impl Verdict<'_> {
     /// `None` if none ever will be.
     pub fn retry_after(&self) -> Option<u64> {
         let Limit {
-            size, window_type, ..
+            size, algorithm, ..
         } = *self.limit;
-        window_type.retry_after(size, &self.counts, self.hits, self.cost)
+        algorithm.retry_after(size, &self.counts, self.hits, self.cost)
     }
 
     /// Orders by tightness, the tightest first: by the share of the limit that remains. Of equal
@@ -202,7 +203,7 @@ pub fn tightest<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>) -> Option<V
 mod tests {
     use super::*;
 
-    fn limit(quota: &str, window_type: WindowType) -> (Hits, Limit) {
+    fn limit(quota: &str, algorithm: Algorithm) -> (Hits, Limit) {
         let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();
         let QuotaHits::Constant(hits) = hits else {
             panic!("{quota} is variable");
@@ -210,7 +211,7 @@ mod tests {
         let limit = Limit {
             name: quota.into(),
             size,
-            window_type,
+            algorithm,
         };
         (hits, limit)
     }
@@ -311,7 +312,7 @@ mod tests {
 
     #[test]
     fn what_remains_is_never_negative() {
-        let limit = limit("5/10s", WindowType::Sliding);
+        let limit = limit("5/10s", Algorithm::Sliding);
         assert_eq!(
             verdict(&limit, 1_500, 0, true).remaining().thousandths(),
             3_500
@@ -321,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_reset_is_the_end_of_the_window_while_something_remains() {
-        let limit = limit("5/10s", WindowType::Sliding);
+        let limit = limit("5/10s", Algorithm::Sliding);
         let reset = |current, admitted| {
             let verdict = verdict(&limit, current, 4_000, admitted);
             verdict.reset(verdict.remaining())
@@ -335,8 +336,8 @@ mod tests {
     #[test]
     fn the_tightest_has_the_smallest_share_left() {
         let (few, many) = (
-            limit("10/1s", WindowType::Fixed),
-            limit("100/1m", WindowType::Fixed),
+            limit("10/1s", Algorithm::Fixed),
+            limit("100/1m", Algorithm::Fixed),
         );
         let (nine_tenths, half) = (
             verdict(&few, 1_000, 0, true),

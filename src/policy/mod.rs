@@ -1,6 +1,7 @@
 //! The rules of rate limiting as pure functions of counts and time: no I/O, no nginx, no clock.
 #![forbid(unsafe_code)]
 
+pub mod algorithm;
 pub mod headers;
 pub mod hits;
 pub mod key;

@@ -1,10 +1,10 @@
 //! Rules: the words of a `ratelimit` directive, and what messages say of wrong ones.
 
+use super::algorithm::Algorithm;
 use super::key::MAX_COUNTER_LEN;
 use super::limit::Quota;
 use super::namespace::{DEFAULT_NAMESPACE, NAME, is_valid_name};
 use super::options::{OptionError, shown};
-use super::window::WindowType;
 
 /// The words of a rule, as far as they can be read without variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct RuleText<'a> {
     /// The limits, at least one.
     pub quotas: Vec<Quota<'a>>,
     /// How windows are read.
-    pub window_type: WindowType,
+    pub algorithm: Algorithm,
     /// The key; `None`: that of the level.
     pub key: Option<&'a [u8]>,
     /// The counter.
@@ -120,7 +120,7 @@ impl<'a> RuleText<'a> {
         Ok(RuleText {
             namespace,
             quotas,
-            window_type: window.map_or(Ok(WindowType::default()), parse_window_type)?,
+            algorithm: window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
             key: key.map(|parameter| parameter.value),
             counter: counter.map_or(Ok(CounterName::Unsaid), parse_counter)?,
             cost: match (cost, charge) {
@@ -206,10 +206,10 @@ fn parse_quota<'a>(parameter: Parameter<'a>) -> Result<Quota<'a>, OptionError> {
     })
 }
 
-fn parse_window_type(parameter: Parameter<'_>) -> Result<WindowType, OptionError> {
+fn parse_algorithm(parameter: Parameter<'_>) -> Result<Algorithm, OptionError> {
     match parameter.value {
-        b"sliding" => Ok(WindowType::Sliding),
-        b"fixed" => Ok(WindowType::Fixed),
+        b"sliding" => Ok(Algorithm::Sliding),
+        b"fixed" => Ok(Algorithm::Fixed),
         b"moving" | b"elastic" => Err(OptionError::new(format!(
             "parameter \"{}\" is not in this build: expected sliding or fixed",
             shown(parameter.word)
@@ -308,7 +308,7 @@ mod tests {
             rule.quotas[0].hits,
             QuotaHits::Constant(Hits::from_thousandths(5000))
         );
-        assert_eq!(rule.window_type, WindowType::Sliding);
+        assert_eq!(rule.algorithm, Algorithm::Sliding);
         assert_eq!((rule.key, rule.name), (None, None));
         assert_eq!(
             (rule.counter, rule.cost),
@@ -325,7 +325,7 @@ mod tests {
         ];
         let rule = parse(&[&words[..], &["limit=$x/1m"]].concat()).unwrap();
         assert_eq!(rule.namespace, "api");
-        assert_eq!(rule.window_type, WindowType::Fixed);
+        assert_eq!(rule.algorithm, Algorithm::Fixed);
         assert_eq!(rule.key, Some(&b"k=v"[..]));
         assert_eq!(rule.name, Some("a b"));
         assert_eq!(rule.counter.own(), Some("c"));

@@ -9,8 +9,9 @@ use smallvec::{SmallVec, smallvec};
 
 use super::error::StoreError;
 use super::strategy::{Batch, Epoch, NodeId, Shard, Strategy};
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Counts, UnixMillis, WindowSize, WindowType};
+use crate::policy::window::{UnixMillis, WindowSize};
 
 /// As many as there are, which mostly is one: that needs no memory of its own.
 pub type Few<T> = SmallVec<[T; 1]>;
@@ -98,10 +99,10 @@ pub struct AskedLimit {
     /// The index of the counter.
     pub counter: usize,
     /// How its windows are read.
-    pub window_type: WindowType,
+    pub algorithm: Algorithm,
     /// The most hits.
     pub hits: Hits,
-    /// The cost that is to be admitted, as [`WindowType::admits`] says.
+    /// The cost that is to be admitted, as [`Algorithm::admits`] says.
     pub cost: Hits,
 }
 

@@ -11,8 +11,9 @@ use super::layout::Cell;
 use super::meta::{Meta, Ticks};
 use super::places::Place;
 use super::word::{Stamp, Word};
+use crate::policy::algorithm::Counts;
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, Counts, Position, UnixMillis, WindowSize};
+use crate::policy::window::{Clock, Position, UnixMillis, WindowSize};
 
 /// A counter's columns at one moment.
 pub(super) struct Columns<'m> {

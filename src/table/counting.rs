@@ -10,8 +10,9 @@ use super::fail::fail_point;
 use super::places::{Insertion, Place, has_identity};
 use super::word::Word;
 use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, Counts, Position, WindowType};
+use crate::policy::window::{Clock, Position};
 
 /// Why hits could not be counted where they were to be.
 enum Missed {
@@ -51,8 +52,8 @@ impl Counter {
     #[inline]
     fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
         let is_admitted = match admission {
-            Admission::Within(limit, window_type) => {
-                window_type.admits(self.size, &Counts::default(), limit, value)
+            Admission::Within(limit, algorithm) => {
+                algorithm.admits(self.size, &Counts::default(), limit, value)
             }
             Admission::Unconditional => true,
         };
@@ -78,8 +79,8 @@ impl<'m> CounterTable<'m> {
         admission: Admission,
     ) -> Counted<'m> {
         let at_home = match admission {
-            Admission::Within(limit, window_type) => {
-                self.add_at_home(counter, &key, clock, value, limit, window_type)
+            Admission::Within(limit, algorithm) => {
+                self.add_at_home(counter, &key, clock, value, limit, algorithm)
             }
             Admission::Unconditional => None,
         };
@@ -100,7 +101,7 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
         value: Hits,
         limit: Hits,
-        window_type: WindowType,
+        algorithm: Algorithm,
     ) -> Option<Counted<'m>> {
         let id = counter.identity(*key);
         let place = self.home(id)?;
@@ -110,7 +111,7 @@ impl<'m> CounterTable<'m> {
         let now = clock.now();
         let columns = PlainColumns::read(place, counter.size, now)?;
         let before = columns.counts();
-        if !window_type.admits(counter.size, &before, limit, value) {
+        if !algorithm.admits(counter.size, &before, limit, value) {
             return Some(Counted::refused(before));
         }
         let PlainColumns {
@@ -199,8 +200,8 @@ impl<'m> CounterTable<'m> {
                 columns = place.settle(counter.size, &mut now, clock)?;
             }
             let before = columns.counts();
-            if let Admission::Within(limit, window_type) = admission {
-                if !window_type.admits(counter.size, &before, limit, value) {
+            if let Admission::Within(limit, algorithm) = admission {
+                if !algorithm.admits(counter.size, &before, limit, value) {
                     return Some(Counted::refused(before));
                 }
             }

@@ -236,7 +236,7 @@ fn a_hit_at_the_end_of_a_window_is_in_one_of_the_two() {
 
 #[test]
 fn a_hit_of_a_key_that_is_being_evicted_is_not_counted_for_another() {
-    let within = Admission::Within(Hits::MAX, WindowType::Sliding);
+    let within = Admission::Within(Hits::MAX, Algorithm::Sliding);
     for admission in [Admission::Unconditional, within] {
         explore(1, move || {
             let fixture = fixture();
@@ -263,7 +263,7 @@ fn a_hit_of_a_key_that_is_being_evicted_is_not_counted_for_another() {
 fn three_hits_of_two_processes_within_a_limit_are_three() {
     explore(3, || {
         let fixture = fixture();
-        let within = Admission::Within(Hits::MAX, WindowType::Sliding);
+        let within = Admission::Within(Hits::MAX, Algorithm::Sliding);
         fixture.add(key(1), T);
         both(
             move || fixture.add_if(key(1), T, within),
@@ -298,7 +298,7 @@ fn a_limit_holds_and_what_was_given_back_can_be_had_again() {
         let fixture = fixture();
         fixture.add(key(1), T);
         let take = move || {
-            let one_more = Admission::Within(Hits::from_thousandths(2000), WindowType::Fixed);
+            let one_more = Admission::Within(Hits::from_thousandths(2000), Algorithm::Fixed);
             fixture
                 .table
                 .add(&fixture.counter, key(1), &At(T), Hits::ONE, one_more)

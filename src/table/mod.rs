@@ -59,9 +59,10 @@ use meta::Meta;
 use stats::{NamespaceLine, SharedLine, ZoneLine};
 use word::{Salt, Stamp};
 
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
-use crate::policy::window::{Counts, WindowSize, WindowType};
+use crate::policy::window::WindowSize;
 
 pub use changes::{Change, CounterRef, LookedAt, Pending, WindowChange};
 pub use division::{HasKey, Part};
@@ -143,7 +144,7 @@ pub enum Admission {
     /// Always.
     Unconditional,
     /// If the rate including them is at most the limit.
-    Within(Hits, WindowType),
+    Within(Hits, Algorithm),
 }
 
 /// What came of counting hits.

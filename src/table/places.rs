@@ -36,8 +36,9 @@ use super::meta::{Meta, State, Ticks};
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Stamp, Word};
 use super::{Counter, CounterTable, Receipt};
+use crate::policy::algorithm::Counts;
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, Counts};
+use crate::policy::window::Clock;
 
 /// How often to look again for an insertion under way before taking its cell over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };

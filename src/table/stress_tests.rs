@@ -144,7 +144,7 @@ fn a_limit_is_never_exceeded_and_fully_used_by_many_processes() {
 
     let worker = || {
         let clock = CachedClock(core::cell::Cell::new(CachedClock::real()));
-        let limit = Admission::Within(Hits::from_thousandths(LIMIT * 1000), WindowType::Fixed);
+        let limit = Admission::Within(Hits::from_thousandths(LIMIT * 1000), Algorithm::Fixed);
         for n in 0..LIMIT {
             let counted = table.add(&counter, table.key(b"k"), &clock, Hits::ONE, limit);
             match counted.receipt {

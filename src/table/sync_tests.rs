@@ -317,14 +317,14 @@ fn counts_saturate_and_nobody_is_admitted_by_that() {
         table.add(&fixture.counter, key, &fixture.clock, value, admission)
     };
     let is_refused = || {
-        let window_type = WindowType::Sliding;
+        let algorithm = Algorithm::Sliding;
         let limits = [Hits::ONE, Hits::MAX];
         limits.iter().all(|limit| {
-            let counted = add(Hits::ONE, Admission::Within(*limit, window_type));
+            let counted = add(Hits::ONE, Admission::Within(*limit, algorithm));
             !counted.admitted && counted.counts.current == Hits::MAX
         })
     };
-    let admitted = add(Hits::ONE, Admission::Within(Hits::MAX, WindowType::Sliding));
+    let admitted = add(Hits::ONE, Admission::Within(Hits::MAX, Algorithm::Sliding));
     for _ in 0..3 {
         let counted = add(Hits::MAX, Admission::Unconditional);
         assert_eq!(counted.counts.current, Hits::MAX);
@@ -350,7 +350,7 @@ fn counts_saturate_and_nobody_is_admitted_by_that() {
     table.set_remote(change.counter, number, Hits::ZERO, fixture.clock.now());
     table.give_back(&fixture.counter, &admitted.receipt.unwrap());
     assert_eq!(fixture.current(b"a"), Hits::MAX.minus(Hits::ONE));
-    assert!(!add(Hits::ONE, Admission::Within(hits(9), WindowType::Sliding)).admitted);
+    assert!(!add(Hits::ONE, Admission::Within(hits(9), Algorithm::Sliding)).admitted);
 }
 
 #[test]

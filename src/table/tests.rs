@@ -111,7 +111,7 @@ fn namespaces_and_sizes_are_counted_apart() {
 fn a_limit_is_checked_by_the_same_step_that_counts() {
     let fixture = fixture(1000);
     let table = &fixture.shared.table;
-    let admission = Admission::Within(hits(3), WindowType::Fixed);
+    let admission = Admission::Within(hits(3), Algorithm::Fixed);
     let add = || {
         table.add(
             &fixture.counter,
@@ -301,7 +301,7 @@ fn what_an_old_counter_held_does_not_come_back_when_the_clock_moves() {
     // Two windows after those that look alike: the column still holds the old word.
     fixture.clock.set(T + (1 << 17) + 2);
     let table = &fixture.shared.table;
-    let nothing = Admission::Within(Hits::ZERO, WindowType::Fixed);
+    let nothing = Admission::Within(Hits::ZERO, Algorithm::Fixed);
     table.add(
         &fixture.counter,
         table.key(b"a"),

@@ -97,7 +97,7 @@ fn limit(
         limit: Limit {
             name: rule.name.unwrap_or_default().into(),
             size: quota.size,
-            window_type: rule.window_type,
+            algorithm: rule.algorithm,
         },
         window: Word(quota.window),
         hits: match quota.hits {

@@ -8,7 +8,8 @@ use core::time::Duration;
 use futures_util::future::join_all;
 
 use super::testing::{Server, connect};
-use crate::policy::window::{UnixMillis, WindowType};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::window::UnixMillis;
 use crate::store::conformance::{Asking, MINUTE, block_on, hits, question, shard, since};
 use crate::store::decision::Question;
 use crate::store::strategy::{Batch, Diff, Strategy};
@@ -146,7 +147,7 @@ fn postgres_decides() {
     let questions = |first: usize, count: usize, hits: i64| -> Vec<Question> {
         let keys = first as u64 + 1..(first + count) as u64 + 1;
         let keys = keys.map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        keys.map(|key| question(&format!("{key:020}"), WindowType::Sliding, hits))
+        keys.map(|key| question(&format!("{key:020}"), Algorithm::Sliding, hits))
             .collect()
     };
     block_on(async {

@@ -18,8 +18,9 @@ use futures_util::future::join;
 use super::Postgres;
 use super::connection::{Connection, Fault, Prepared};
 use super::push::Columns;
+use crate::policy::algorithm::Counts;
 use crate::policy::hits::Hits;
-use crate::policy::window::{Counts, UnixMillis, WindowSize};
+use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
 use crate::store::strategy::{Diff, Epoch, NodeId, Shard};
@@ -244,7 +245,7 @@ impl<'q> Asked<'q> {
                     .zip(before.get(limit.counter))
                     .is_some_and(|(counter, counts)| {
                         let (size, hits, cost) = (counter.size, limit.hits, limit.cost);
-                        limit.window_type.admits(size, counts, hits, cost)
+                        limit.algorithm.admits(size, counts, hits, cost)
                     })
             });
             let admitted: Few<bool> = admits.collect();

@@ -8,7 +8,8 @@ use redis::Value;
 
 use super::testing::{Server, connect};
 use super::{Redis, Step};
-use crate::policy::window::{WindowSize, WindowType};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::window::WindowSize;
 use crate::store::conformance::{
     Asking, HOUR, MINUTE, all_at_once, block_on, hits, question as question_of, shard, since,
 };
@@ -184,7 +185,7 @@ fn redis_is_held() {
 /// So many questions about keys, of a counter and a limit each.
 fn questions(count: usize, key: impl Fn(usize) -> usize, hits: i64) -> Vec<Question> {
     let name = |index| format!("{:020}", key(index).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let of_key = |index| question_of(&name(index), WindowType::Sliding, hits);
+    let of_key = |index| question_of(&name(index), Algorithm::Sliding, hits);
     (0..count).map(of_key).collect()
 }
 
@@ -252,7 +253,7 @@ fn large_questions_hold_a_server() {
                 let questions: Vec<_> = (0..Question::MAX_AT_ONCE)
                     .map(|index| {
                         let key = format!("{:0length$}", round * Question::MAX_AT_ONCE + index);
-                        let mut question = question_of(&key, WindowType::Sliding, 1);
+                        let mut question = question_of(&key, Algorithm::Sliding, 1);
                         let (counter, limit) = (question.counters[0].clone(), question.limits[0]);
                         for number in 1..limits {
                             let millis = WindowSize::MAX_MILLIS - number as u64;

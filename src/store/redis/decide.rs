@@ -9,8 +9,9 @@ use redis::{Cmd, Value};
 
 use super::answer::Answer;
 use super::{Redis, Way, key};
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Counts, WindowSize, WindowType};
+use crate::policy::window::WindowSize;
 use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::{Failure, StoreError};
 use crate::store::strategy::{Epoch, NodeId, Shard};
@@ -301,9 +302,9 @@ fn form_of(question: &Question, slots: &[Slot], places: &[i64]) -> Vec<i64> {
         [place.unwrap_or(0), counter.cost.thousandths()]
     });
     let limits = question.limits.iter().flat_map(|limit| {
-        let weighs = match limit.window_type {
-            WindowType::Sliding => 1,
-            WindowType::Fixed => 0,
+        let weighs = match limit.algorithm {
+            Algorithm::Sliding => 1,
+            Algorithm::Fixed => 0,
         };
         let (hits, cost) = (limit.hits.thousandths(), limit.cost.thousandths());
         [number(limit.counter), weighs, hits, cost]
@@ -343,7 +344,7 @@ mod tests {
     #[test]
     fn what_questions_have_in_common_is_sent_once() {
         let mut questions: Vec<_> = ["a", "b", "a"]
-            .map(|key| question(key, WindowType::Sliding, 5))
+            .map(|key| question(key, Algorithm::Sliding, 5))
             .into();
         let asked = Asked::new(&questions).unwrap();
         assert_eq!(asked.forms, [[0, 1, 1, 1000, 1, 1, 1, 5000, 1000]]);
@@ -366,7 +367,7 @@ mod tests {
     #[test]
     fn there_are_as_many_forms_as_two_bytes_can_tell() {
         let questions = |count| -> Vec<_> {
-            let hits = (1..=count).map(|hits| question("a", WindowType::Fixed, hits));
+            let hits = (1..=count).map(|hits| question("a", Algorithm::Fixed, hits));
             hits.collect()
         };
         assert!(Asked::new(&questions(65_535)).is_some());
@@ -375,7 +376,7 @@ mod tests {
 
     #[test]
     fn places_have_no_more_keys_than_a_script_can_hold() {
-        let of_key = |key: u32| question(&format!("{key}"), WindowType::Fixed, 1);
+        let of_key = |key: u32| question(&format!("{key}"), Algorithm::Fixed, 1);
         let questions: Vec<_> = (0..2500).chain(0..2500).map(of_key).collect();
         let asked = Asked::new(&questions).unwrap();
         let lengths: Vec<_> = asked.places.iter().map(|it| it.keys.len()).collect();

@@ -5,8 +5,8 @@ use smallvec::smallvec;
 
 pub(in crate::store) async fn a_limit_admits_so_many_hits<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
-    for window_type in [Fixed, Sliding] {
-        let question = question(&format!("{window_type:?}"), window_type, 3);
+    for algorithm in [Fixed, Sliding] {
+        let question = question(&format!("{algorithm:?}"), algorithm, 3);
         for (is_admitted, count) in [(true, 1), (true, 2), (true, 3), (false, 3), (false, 3)] {
             let answer = node.ask_one(&question).await;
             assert_eq!(answer, (vec![is_admitted], vec![count * 1000]));
@@ -203,10 +203,10 @@ pub(in crate::store) async fn an_ended_window_weighs_as_the_previous_one<
 ) {
     let mut node = Asking::new(fixture.connect());
     let size = size(300);
-    let question = |window_type| Question {
+    let question = |algorithm| Question {
         counters: smallvec![counter("a", size, 1000)],
-        limits: smallvec![limit(0, window_type, 1_000_000_000, 1000)],
-        ..question("a", window_type, 1)
+        limits: smallvec![limit(0, algorithm, 1_000_000_000, 1000)],
+        ..question("a", algorithm, 1)
     };
     let mut last: Option<Counts> = None;
     let mut ended = 0;

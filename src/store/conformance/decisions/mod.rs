@@ -10,14 +10,14 @@ pub(in crate::store) use self::model::*;
 pub(in crate::store) use self::shared::*;
 pub(in crate::store) use self::values::*;
 use super::*;
-use crate::policy::window::{Counts, WindowType};
+use crate::policy::algorithm::{Algorithm, Counts};
 use crate::store::decision::{
     Answer, AskedCounter, AskedLimit, Decided, Decider, KeyBytes, Question,
 };
 use crate::store::error::StoreError;
 use smallvec::smallvec;
 
-use WindowType::{Fixed, Sliding};
+use Algorithm::{Fixed, Sliding};
 
 /// Defines the tests of decisions for a fixture whose store decides: about shards of several
 /// namespaces at once, or about one.
@@ -67,21 +67,21 @@ fn counter(key: &str, size: WindowSize, cost: i64) -> AskedCounter {
     }
 }
 
-fn limit(counter: usize, window_type: WindowType, hits: i64, cost: i64) -> AskedLimit {
+fn limit(counter: usize, algorithm: Algorithm, hits: i64, cost: i64) -> AskedLimit {
     AskedLimit {
         counter,
-        window_type,
+        algorithm,
         hits: Hits::from_thousandths(hits),
         cost: Hits::from_thousandths(cost),
     }
 }
 
 /// One hit under one limit, in whole hits.
-pub(in crate::store) fn question(key: &str, window_type: WindowType, hits: i64) -> Question {
+pub(in crate::store) fn question(key: &str, algorithm: Algorithm, hits: i64) -> Question {
     Question {
         counts_rejected: false,
         counters: smallvec![counter(key, LONGEST, 1000)],
-        limits: smallvec![limit(0, window_type, hits * 1000, 1000)],
+        limits: smallvec![limit(0, algorithm, hits * 1000, 1000)],
     }
 }
 

@@ -36,7 +36,7 @@ impl Random {
         let counts_rejected = self.below(4) == 0;
         let limits = (0..limits).map(|_| AskedLimit {
             counter: self.below(counters.len() as u64) as usize,
-            window_type: self.one_of(&[Sliding, Fixed]),
+            algorithm: self.one_of(&[Sliding, Fixed]),
             hits: Hits::from_thousandths(self.below(60_000) as i64),
             cost: Hits::from_thousandths(self.one_of(&[1000, 1000, 500, 1, 0])),
         });
@@ -104,8 +104,8 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
                 .collect();
             let admits = |it: &AskedLimit| {
                 let (size, counts) = (question.counters[it.counter].size, of_model[it.counter]);
-                weights += u32::from(it.window_type == Sliding && counts.previous > Hits::ZERO);
-                it.window_type.admits(size, &counts, it.hits, it.cost)
+                weights += u32::from(it.algorithm == Sliding && counts.previous > Hits::ZERO);
+                it.algorithm.admits(size, &counts, it.hits, it.cost)
             };
             let expected: Vec<_> = question.limits.iter().map(admits).collect();
             assert_eq!(answer.admitted[..], expected, "{question:?} {of_model:?}");

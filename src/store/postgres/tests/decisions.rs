@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use futures_util::future::{join, join_all};
 
 use super::*;
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::policy::window::WindowType;
 use crate::store::conformance::{Asking, question, size};
 use crate::store::decision::Question;
 use crate::store::postgres::connection::Connection;
@@ -32,7 +32,7 @@ fn counted(schema: &Schema) -> BTreeMap<u64, i64> {
 fn each_window_admits_its_limit_and_no_more() {
     const LIMIT: i64 = 20;
     let schema = Schema::new();
-    let mut question = question("a", WindowType::Fixed, LIMIT);
+    let mut question = question("a", Algorithm::Fixed, LIMIT);
     question.counters[0].size = size(500);
     // Of each window: how many were admitted, and how many were asked about.
     let mut windows: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
@@ -79,7 +79,7 @@ fn nodes_that_ask_and_nodes_that_push_the_same_keys_never_fail_and_totals_are_ex
     block_on(async {
         let mut reader = pushing(&schema).await;
         let now = asking(&schema).ask(&[]).await.now;
-        let longest = question("", WindowType::Fixed, 1).counters[0].size;
+        let longest = question("", Algorithm::Fixed, 1).counters[0].size;
         let window = longest.at(now).number;
         // Overlapping, in another order for each node and round.
         let keys = |node: usize, round: usize| {
@@ -89,7 +89,7 @@ fn nodes_that_ask_and_nodes_that_push_the_same_keys_never_fail_and_totals_are_ex
             let mut node = asking(&schema);
             for round in 0..30 {
                 let questions: Vec<_> = keys(number, round)
-                    .map(|key| question(&key, WindowType::Sliding, 1_000_000))
+                    .map(|key| question(&key, Algorithm::Sliding, 1_000_000))
                     .collect();
                 let decided = node.try_to_ask(&questions).await.unwrap();
                 assert_eq!(decided.answers.len(), 20);
@@ -132,13 +132,13 @@ fn what_is_refused_or_only_asked_leaves_nothing_behind() {
     let schema = Schema::new();
     block_on(async {
         let mut node = asking(&schema);
-        let mut asks = question("asked", WindowType::Sliding, 5);
+        let mut asks = question("asked", Algorithm::Sliding, 5);
         asks.counters[0].cost = Hits::ZERO;
-        let mut balanced = question("balanced", WindowType::Sliding, 5);
+        let mut balanced = question("balanced", Algorithm::Sliding, 5);
         balanced.counters[0].cost = Hits::ONE;
         let mut back = balanced.clone();
         back.counters[0].cost = Hits::from_thousandths(-1000);
-        let refused = question("refused", WindowType::Sliding, 0);
+        let refused = question("refused", Algorithm::Sliding, 0);
         let decided = node.ask(&[asks.clone(), refused, balanced, back]).await;
         let answers = decided.answers.iter().map(|it| it.admitted[0]);
         assert_eq!(answers.collect::<Vec<_>>(), [true, false, true, true]);
@@ -157,7 +157,7 @@ fn of_others_that_decide_about_a_key_for_too_long_nothing_is_charged() {
         let (mut options, postgres) = options(&[Server::shared().tcp()], &schema.name);
         options.timeout = Duration::from_secs(1);
         let mut two = Asking::new(Postgres::new(&options, &postgres));
-        let question: Question = question("a", WindowType::Fixed, 2);
+        let question: Question = question("a", Algorithm::Fixed, 2);
         let questions = core::slice::from_ref(&question);
         one.ask(questions).await;
         two.ask(&[]).await;
@@ -178,7 +178,7 @@ fn of_others_that_decide_about_a_key_for_too_long_nothing_is_charged() {
 #[test]
 fn a_node_that_stops_within_a_decision_is_not_waited_for() {
     let schema = Schema::new();
-    let question = question("a", WindowType::Fixed, 5);
+    let question = question("a", Algorithm::Fixed, 5);
     block_on(async {
         let (mut options, postgres) = options(&[Server::shared().tcp()], &schema.name);
         options.timeout = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! Who we are to a server, and what of that is shown.
 
 use super::*;
-use crate::policy::window::WindowType;
+use crate::policy::algorithm::Algorithm;
 use crate::store::conformance::{new_epoch, question};
 use crate::store::decision::Decider;
 
@@ -88,7 +88,7 @@ fn a_user_may_be_limited_to_what_is_needed() {
         assert_eq!(totals(&seen), pairs(&[("a", 2)]));
         assert_eq!(alice.read_all(&[(MINUTE, 7)]).await.len(), 1);
         for namespace in ["api", "new"] {
-            let mut question = question("a", WindowType::Sliding, 1);
+            let mut question = question("a", Algorithm::Sliding, 1);
             question.counters[0].shard = shard(namespace);
             let (epoch, questions) = (new_epoch(), [question]);
             let decided = alice.store.decide(alice.id, epoch, &questions);

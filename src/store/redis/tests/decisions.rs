@@ -1,8 +1,9 @@
 //! What only Redis does when it decides.
 
 use super::*;
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::policy::window::{WindowSize, WindowType};
+use crate::policy::window::WindowSize;
 use crate::store::conformance::{Asking, HOUR, new_epoch, question};
 use crate::store::decision::{AskedCounter, Decided, Question};
 use crate::store::strategy::Epoch;
@@ -16,7 +17,7 @@ pub(super) fn asks(question: Question) -> Question {
 
 /// One hit, of so many in an hour.
 pub(super) fn in_an_hour(key: &str, hits: i64) -> Question {
-    let mut question = question(key, WindowType::Sliding, hits);
+    let mut question = question(key, Algorithm::Sliding, hits);
     question.counters[0].size = HOUR;
     question
 }
@@ -287,7 +288,7 @@ fn counts_are_in_a_table_again_some_time_after_a_restart() {
         assert_eq!(counted(&node.ask(&[one()]).await), [2]);
         assert_ne!(encoding(&server), "hashtable");
         // A change of 64 kB, most of which is in another hash.
-        let large = question(&"b".repeat(65535), WindowType::Fixed, 1);
+        let large = question(&"b".repeat(65535), Algorithm::Fixed, 1);
         node.ask(&[one(), large]).await;
         assert_eq!(encoding(&server), "hashtable");
         let keys: Vec<String> = server.ask(&["HKEYS", &counts]).unwrap();

@@ -1,0 +1,27 @@
+//! The fixed window: only hits of the window that a moment is in count.
+
+use super::super::hits::Hits;
+use super::super::window::WindowSize;
+use super::{Counts, Method, has_room};
+
+pub(super) struct Fixed;
+
+impl Method for Fixed {
+    /// `current`.
+    fn rate(_: WindowSize, counts: &Counts) -> Hits {
+        counts.current
+    }
+
+    #[inline]
+    fn admits(_: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool {
+        has_room(counts.current, limit, cost)
+    }
+
+    /// Now, or at the window's end.
+    fn retry_after(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> Option<u64> {
+        if has_room(counts.current, limit, cost) {
+            return Some(0);
+        }
+        has_room(Hits::ZERO, limit, cost).then(|| counts.left(size))
+    }
+}

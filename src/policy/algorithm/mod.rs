@@ -1,0 +1,246 @@
+//! Algorithms: how the hits that are stored of a key are read, and what that says about one more.
+//!
+//! Each is a variant of [`Algorithm`] and a file here: a type that says what is in [`Method`]. All
+//! others only pass an algorithm on.
+
+mod fixed;
+mod sliding;
+
+use self::fixed::Fixed;
+use self::sliding::Sliding;
+use super::hits::Hits;
+use super::window::WindowSize;
+
+/// How what is stored of a key is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// The previous window counts by the share of it that is still within `size` from now.
+    #[default]
+    Sliding,
+    /// The previous window does not count.
+    Fixed,
+}
+
+/// What has been counted of a key, at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The number of the window that the moment is in: [`Position::number`].
+    ///
+    /// [`Position::number`]: super::window::Position::number
+    pub window: u64,
+    /// Hits of the window that the moment is in.
+    pub current: Hits,
+    /// Hits of the window before it.
+    pub previous: Hits,
+    /// Milliseconds since the window's start; less than its size.
+    pub elapsed: u64,
+}
+
+impl Counts {
+    /// Milliseconds until the window's end.
+    #[inline]
+    fn left(&self, size: WindowSize) -> u64 {
+        size.millis().saturating_sub(self.elapsed)
+    }
+}
+
+/// What an algorithm says of what is counted: for [`Algorithm`] only, whose functions say what these
+/// return.
+trait Method {
+    fn rate(size: WindowSize, counts: &Counts) -> Hits;
+    fn admits(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool;
+    fn retry_after(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> Option<u64>;
+}
+
+impl Algorithm {
+    /// The rate that `counts` amount to, rounded up to a thousandth.
+    ///
+    /// Limits and costs are whole thousandths, so that rounding up here changes no comparison "at
+    /// most".
+    pub fn rate(self, size: WindowSize, counts: &Counts) -> Hits {
+        match self {
+            Algorithm::Sliding => Sliding::rate(size, counts),
+            Algorithm::Fixed => Fixed::rate(size, counts),
+        }
+    }
+
+    /// Whether a hit of `cost` is admitted on top of `counts`.
+    ///
+    /// A cost above zero: if the rate including it is at most `limit`. A cost of zero: if the
+    /// rate is below `limit`.
+    #[inline]
+    pub fn admits(self, size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool {
+        match self {
+            Algorithm::Sliding => Sliding::admits(size, counts, limit, cost),
+            Algorithm::Fixed => Fixed::admits(size, counts, limit, cost),
+        }
+    }
+
+    /// Milliseconds until one more hit of `cost` would be admitted if none came before it;
+    /// `None` if it never would be.
+    pub fn retry_after(
+        self,
+        size: WindowSize,
+        counts: &Counts,
+        limit: Hits,
+        cost: Hits,
+    ) -> Option<u64> {
+        match self {
+            Algorithm::Sliding => Sliding::retry_after(size, counts, limit, cost),
+            Algorithm::Fixed => Fixed::retry_after(size, counts, limit, cost),
+        }
+    }
+}
+
+/// Whether `limit` has room for a hit of `cost` above a rate of `rate`.
+#[inline]
+fn has_room(rate: Hits, limit: Hits, cost: Hits) -> bool {
+    let left = headroom(rate, limit, cost);
+    left > 0 || (left == 0 && cost != Hits::ZERO)
+}
+
+/// What `limit` leaves above `rate` and `cost`, in thousandths: a difference of numbers of 48
+/// bits.
+#[inline]
+fn headroom(rate: Hits, limit: Hits, cost: Hits) -> i64 {
+    let above_rate = limit.thousandths().wrapping_sub(rate.thousandths());
+    above_rate.wrapping_sub(cost.thousandths())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(text: &str) -> WindowSize {
+        WindowSize::parse(text.as_bytes()).unwrap()
+    }
+
+    fn hits(whole: i64) -> Hits {
+        Hits::from_thousandths(whole * 1000)
+    }
+
+    fn counts(current: i64, previous: i64, elapsed: u64) -> Counts {
+        Counts {
+            window: 0,
+            current: hits(current),
+            previous: hits(previous),
+            elapsed,
+        }
+    }
+
+    #[test]
+    fn the_rates_of_the_specification() {
+        let minute = size("60s");
+        assert_eq!(
+            Algorithm::Sliding.rate(minute, &counts(10, 40, 30_000)),
+            hits(30)
+        );
+        assert_eq!(
+            Algorithm::Sliding.rate(minute, &counts(10, 20, 30_000)),
+            hits(20)
+        );
+        assert_eq!(
+            Algorithm::Fixed.rate(minute, &counts(10, 40, 30_000)),
+            hits(10)
+        );
+        assert_eq!(
+            Algorithm::Sliding.rate(minute, &counts(10, 40, 0)),
+            hits(50)
+        );
+        // A third is rounded up.
+        assert_eq!(
+            Algorithm::Sliding.rate(size("3s"), &counts(0, 1, 2_000)),
+            Hits::from_thousandths(334)
+        );
+    }
+
+    #[test]
+    fn rates_do_not_overflow() {
+        let year = size("366d");
+        let full = Counts {
+            window: 0,
+            current: Hits::MAX,
+            previous: Hits::MAX,
+            elapsed: 0,
+        };
+        assert_eq!(Algorithm::Sliding.rate(year, &full), Hits::MAX);
+        assert!(!Algorithm::Sliding.admits(year, &full, Hits::MAX, Hits::MAX));
+        assert!(
+            Algorithm::Sliding
+                .retry_after(year, &full, Hits::MAX, Hits::ONE)
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn a_hit_is_admitted_up_to_the_limit() {
+        let minute = size("60s");
+        assert!(Algorithm::Sliding.admits(minute, &counts(9, 0, 0), hits(10), Hits::ONE));
+        assert!(!Algorithm::Sliding.admits(minute, &counts(10, 0, 0), hits(10), Hits::ONE));
+        assert!(Algorithm::Sliding.admits(minute, &counts(9, 40, 60_000), hits(10), Hits::ONE));
+        assert!(!Algorithm::Sliding.admits(minute, &counts(9, 40, 59_999), hits(10), Hits::ONE));
+        assert!(Algorithm::Fixed.admits(minute, &counts(9, 40, 0), hits(10), Hits::ONE));
+    }
+
+    #[test]
+    fn asking_without_counting_needs_a_rate_below_the_limit() {
+        let minute = size("60s");
+        assert!(Algorithm::Fixed.admits(minute, &counts(9, 0, 0), hits(10), Hits::ZERO));
+        assert!(!Algorithm::Fixed.admits(minute, &counts(10, 0, 0), hits(10), Hits::ZERO));
+        // 10 - 1/60000 is below 10.
+        assert!(Algorithm::Sliding.admits(minute, &counts(9, 1, 1), hits(10), Hits::ZERO));
+        assert!(!Algorithm::Sliding.admits(minute, &counts(9, 1, 0), hits(10), Hits::ZERO));
+    }
+
+    #[test]
+    fn retry_after_is_the_first_moment_that_admits() {
+        for algorithm in [Algorithm::Sliding, Algorithm::Fixed] {
+            for (current, previous, elapsed, limit, cost) in [
+                (10, 40, 30, 10, 1),
+                (0, 40, 0, 10, 1),
+                (5, 7, 13, 9, 2),
+                (9, 0, 99, 10, 1),
+                (10, 0, 0, 10, 10),
+                (10, 3, 50, 10, 0),
+                (3, 3, 50, 10, 0),
+                (25, 0, 10, 10, 5),
+                (1000, 1000, 10, 1, 1),
+            ] {
+                let tenth = WindowSize::from_millis(100).unwrap();
+                let start = counts(current, previous, elapsed);
+                let wait = algorithm
+                    .retry_after(tenth, &start, hits(limit), hits(cost))
+                    .unwrap();
+                let admitted_after = |wait: u64| {
+                    let at = elapsed + wait;
+                    let later = match at / 100 {
+                        0 => counts(current, previous, at),
+                        1 => counts(0, current, at - 100),
+                        _ => counts(0, 0, at % 100),
+                    };
+                    algorithm.admits(tenth, &later, hits(limit), hits(cost))
+                };
+                let first = (0..).find(|&wait| admitted_after(wait)).unwrap();
+                assert_eq!(
+                    wait, first,
+                    "{algorithm:?} {current} {previous} {elapsed} {limit} {cost}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_costs_more_than_the_limit_is_never_admitted() {
+        let minute = size("60s");
+        for algorithm in [Algorithm::Sliding, Algorithm::Fixed] {
+            assert_eq!(
+                algorithm.retry_after(minute, &counts(0, 0, 0), hits(5), hits(6)),
+                None
+            );
+            assert_eq!(
+                algorithm.retry_after(minute, &counts(9, 0, 0), Hits::ZERO, Hits::ZERO),
+                None
+            );
+        }
+    }
+}

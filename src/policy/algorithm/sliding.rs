@@ -1,0 +1,85 @@
+//! The sliding window: the window before counts by the share of it that is less than a window ago.
+
+use super::super::hits::Hits;
+use super::super::window::WindowSize;
+use super::{Counts, Method, has_room, headroom};
+
+pub(super) struct Sliding;
+
+impl Method for Sliding {
+    /// `current + previous * (size - elapsed) / size`.
+    fn rate(size: WindowSize, counts: &Counts) -> Hits {
+        if counts.previous == Hits::ZERO {
+            return counts.current;
+        }
+        let left = counts.left(size);
+        let size = size.millis();
+        let product = u64::try_from(counts.previous.thousandths())
+            .ok()
+            .and_then(|previous| previous.checked_mul(left));
+        let weighted = match product {
+            Some(product) => i64::try_from(product.div_ceil(size)),
+            // The same with more bits, which takes longer.
+            None => {
+                let size = i128::from(size);
+                let rounded_up = weigh(counts.previous, left).saturating_add(size);
+                i64::try_from(rounded_up.saturating_sub(1).div_euclid(size))
+            }
+        };
+        // At most the previous window itself, since the part of it that is left is.
+        let weighted = weighted.unwrap_or(i64::MAX);
+        counts.current.plus(Hits::from_thousandths(weighted))
+    }
+
+    #[inline]
+    fn admits(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool {
+        if counts.previous == Hits::ZERO {
+            return has_room(counts.current, limit, cost);
+        }
+        // The comparison of the rate with the limit, multiplied by the size: exact, no division.
+        let weight = weigh(counts.previous, counts.left(size));
+        weight <= room(size, counts.current, limit, cost)
+    }
+
+    fn retry_after(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> Option<u64> {
+        let left = counts.left(size);
+        let now = room(size, counts.current, limit, cost);
+        if now >= 0 {
+            // In this window, as soon as the previous one weighs little enough.
+            return Some(left.saturating_sub(heaviest(counts.previous, now, size)));
+        }
+        // In the next window, where what is now current will weigh as the previous one.
+        let next = room(size, Hits::ZERO, limit, cost);
+        if next < 0 {
+            return None;
+        }
+        let heaviest = heaviest(counts.current, next, size);
+        Some(left.saturating_add(size.millis().saturating_sub(heaviest)))
+    }
+}
+
+/// The largest part of a window, in milliseconds, that `previous` may weigh within `room`.
+fn heaviest(previous: Hits, room: i128, size: WindowSize) -> u64 {
+    if previous <= Hits::ZERO {
+        return size.millis();
+    }
+    let part = room.checked_div(i128::from(previous.thousandths()));
+    u64::try_from(part.unwrap_or(0)).map_or(size.millis(), |part| part.min(size.millis()))
+}
+
+/// What the previous window may weigh at most, in thousandths times milliseconds, for a hit of
+/// `cost` to be admitted on top of `current`.
+#[inline]
+fn room(size: WindowSize, current: Hits, limit: Hits, cost: Hits) -> i128 {
+    // "Below" a limit is "at most" the next smaller number.
+    let strictly = i128::from(cost == Hits::ZERO);
+    i128::from(headroom(current, limit, cost))
+        .wrapping_mul(i128::from(size.millis()))
+        .wrapping_sub(strictly)
+}
+
+/// `hits` times milliseconds: a product of 48 and 35 bits.
+#[inline]
+fn weigh(hits: Hits, millis: u64) -> i128 {
+    i128::from(hits.thousandths()).wrapping_mul(i128::from(millis))
+}
