@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::status::{NamespaceStatus, Status};
 use super::{Namespace, RateLimiting, RateLimitingError};
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::{Algorithm, Counts, ParseAlgorithmError};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::SyncMode;
 use crate::policy::rule::valid_name;
@@ -219,14 +219,15 @@ impl Request<'_> {
             Some(text) => Some(WindowSize::parse(&text).map_err(|error| wrong("window", &error))?),
             None => None,
         };
-        let algorithm = match self.parameter("window_type")?.as_deref() {
-            None | Some(b"sliding") => Algorithm::Sliding,
-            Some(b"fixed") => Algorithm::Fixed,
-            Some(b"moving" | b"elastic") => {
-                let message = "not supported by this version: expected sliding or fixed";
-                return Err(wrong("window_type", &message));
-            }
-            Some(_) => return Err(wrong("window_type", &"expected sliding or fixed")),
+        let algorithm = match self.parameter("window_type")? {
+            None => Algorithm::default(),
+            Some(name) => Algorithm::parse(&name).map_err(|error| match error {
+                ParseAlgorithmError::NotHere => {
+                    let message = format!("not supported by this version: {error}");
+                    wrong("window_type", &message)
+                }
+                ParseAlgorithmError::Unknown => wrong("window_type", &error),
+            })?,
         };
         let hits = |name: &str| {
             let text = self.parameter(name)?;

@@ -1,6 +1,6 @@
 //! Rules: the words of a `ratelimit` directive, and what messages say of wrong ones.
 
-use super::algorithm::Algorithm;
+use super::algorithm::{Algorithm, ParseAlgorithmError};
 use super::key::MAX_COUNTER_LEN;
 use super::limit::Quota;
 use super::namespace::{DEFAULT_NAMESPACE, NAME, is_valid_name};
@@ -207,15 +207,13 @@ fn parse_quota<'a>(parameter: Parameter<'a>) -> Result<Quota<'a>, OptionError> {
 }
 
 fn parse_algorithm(parameter: Parameter<'_>) -> Result<Algorithm, OptionError> {
-    match parameter.value {
-        b"sliding" => Ok(Algorithm::Sliding),
-        b"fixed" => Ok(Algorithm::Fixed),
-        b"moving" | b"elastic" => Err(OptionError::new(format!(
-            "parameter \"{}\" is not in this build: expected sliding or fixed",
+    Algorithm::parse(parameter.value).map_err(|error| match error {
+        ParseAlgorithmError::NotHere => OptionError::new(format!(
+            "parameter \"{}\" is not in this build: {error}",
             shown(parameter.word)
-        ))),
-        _ => Err(parameter.invalid("expected sliding or fixed")),
-    }
+        )),
+        ParseAlgorithmError::Unknown => parameter.invalid(&error.to_string()),
+    })
 }
 
 fn parse_counter(parameter: Parameter<'_>) -> Result<CounterName<'_>, OptionError> {

@@ -6,6 +6,8 @@
 mod fixed;
 mod sliding;
 
+use core::fmt;
+
 use self::fixed::Fixed;
 use self::sliding::Sliding;
 use super::hits::Hits;
@@ -44,6 +46,28 @@ impl Counts {
     }
 }
 
+/// A text that is not the name of an algorithm. The message says what would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParseAlgorithmError {
+    /// It is the name of one that this build does not have.
+    NotHere,
+    /// It is no name.
+    Unknown,
+}
+
+impl fmt::Display for ParseAlgorithmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("expected ")?;
+        for (index, algorithm) in Algorithm::ALL.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { " or " })?;
+            f.write_str(algorithm.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for ParseAlgorithmError {}
+
 /// What an algorithm says of what is counted: for [`Algorithm`] only, whose functions say what these
 /// return.
 trait Method {
@@ -53,6 +77,37 @@ trait Method {
 }
 
 impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 2] = [Algorithm::Sliding, Algorithm::Fixed];
+
+    /// Names of algorithms that this build does not have.
+    const NOT_HERE: [&str; 2] = ["moving", "elastic"];
+
+    /// What users call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::Sliding => "sliding",
+            Algorithm::Fixed => "fixed",
+        }
+    }
+
+    /// The algorithm of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseAlgorithmError`] says whether another build may have it.
+    pub fn parse(name: &[u8]) -> Result<Algorithm, ParseAlgorithmError> {
+        let mut all = Self::ALL.into_iter();
+        let known = all.find(|it| it.name().as_bytes() == name);
+        known.ok_or_else(|| {
+            if Self::NOT_HERE.iter().any(|it| it.as_bytes() == name) {
+                ParseAlgorithmError::NotHere
+            } else {
+                ParseAlgorithmError::Unknown
+            }
+        })
+    }
+
     /// The rate that `counts` amount to, rounded up to a thousandth.
     ///
     /// Limits and costs are whole thousandths, so that rounding up here changes no comparison "at
@@ -129,6 +184,22 @@ mod tests {
     }
 
     #[test]
+    fn an_algorithm_has_a_name() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(Algorithm::parse(algorithm.name().as_bytes()), Ok(algorithm));
+        }
+        for (name, error) in [
+            ("moving", ParseAlgorithmError::NotHere),
+            ("elastic", ParseAlgorithmError::NotHere),
+            ("", ParseAlgorithmError::Unknown),
+            ("Fixed", ParseAlgorithmError::Unknown),
+        ] {
+            assert_eq!(Algorithm::parse(name.as_bytes()), Err(error), "{name}");
+            assert_eq!(error.to_string(), "expected sliding or fixed");
+        }
+    }
+
+    #[test]
     fn the_rates_of_the_specification() {
         let minute = size("60s");
         assert_eq!(
@@ -194,7 +265,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_the_first_moment_that_admits() {
-        for algorithm in [Algorithm::Sliding, Algorithm::Fixed] {
+        for algorithm in Algorithm::ALL {
             for (current, previous, elapsed, limit, cost) in [
                 (10, 40, 30, 10, 1),
                 (0, 40, 0, 10, 1),
@@ -232,7 +303,7 @@ mod tests {
     #[test]
     fn what_costs_more_than_the_limit_is_never_admitted() {
         let minute = size("60s");
-        for algorithm in [Algorithm::Sliding, Algorithm::Fixed] {
+        for algorithm in Algorithm::ALL {
             assert_eq!(
                 algorithm.retry_after(minute, &counts(0, 0, 0), hits(5), hits(6)),
                 None
