@@ -61,22 +61,15 @@ pub fn write_ask(
             write_bytes(words, &counter.key);
         }
         for limit in limits {
-            let algorithm = match limit.algorithm {
-                Algorithm::Fixed => FIXED,
-                Algorithm::Sliding => SLIDING,
-            };
             words.extend([
                 limit.counter as u64,
-                algorithm,
+                limit.algorithm.wire_id().into(),
                 limit.hits.thousandths().cast_unsigned(),
                 limit.cost.thousandths().cast_unsigned(),
             ]);
         }
     });
 }
-
-const FIXED: u64 = 0;
-const SLIDING: u64 = 1;
 
 /// Adds to `words` the message that says `reply`.
 pub fn write_reply(words: &mut Vec<u64>, (id, answer): &Reply) {
@@ -228,11 +221,7 @@ fn limit(words: &mut Words<'_>) -> Option<AskedLimit> {
     let [counter, algorithm, limit, cost] = words.take()?;
     Some(AskedLimit {
         counter: usize::try_from(counter).ok()?,
-        algorithm: match algorithm {
-            FIXED => Algorithm::Fixed,
-            SLIDING => Algorithm::Sliding,
-            _ => return None,
-        },
+        algorithm: Algorithm::from_wire_id(algorithm)?,
         hits: hits(limit),
         cost: hits(cost),
     })

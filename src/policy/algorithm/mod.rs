@@ -91,6 +91,20 @@ impl Algorithm {
         }
     }
 
+    /// Its number in messages between processes of one build, and in questions to scripts.
+    pub const fn wire_id(self) -> u8 {
+        match self {
+            Algorithm::Fixed => 0,
+            Algorithm::Sliding => 1,
+        }
+    }
+
+    /// The algorithm of this number.
+    pub fn from_wire_id(id: u64) -> Option<Algorithm> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|it| u64::from(it.wire_id()) == id)
+    }
+
     /// The algorithm of this name.
     ///
     /// # Errors
@@ -184,10 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn an_algorithm_has_a_name() {
+    fn an_algorithm_has_a_name_and_a_number() {
         for algorithm in Algorithm::ALL {
+            let id = algorithm.wire_id().into();
+            assert_eq!(Algorithm::from_wire_id(id), Some(algorithm));
             assert_eq!(Algorithm::parse(algorithm.name().as_bytes()), Ok(algorithm));
         }
+        assert_eq!(Algorithm::from_wire_id(256), None);
         for (name, error) in [
             ("moving", ParseAlgorithmError::NotHere),
             ("elastic", ParseAlgorithmError::NotHere),

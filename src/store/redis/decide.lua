@@ -11,8 +11,8 @@
 --          numbers of its places, which are for each the size of its windows and how many keys it
 --          has; and the keys. For each form its numbers: 1 if rejected hits are counted, or 0; how
 --          many counters, and for each its place and its cost; how many limits, and for each its
---          counter, 1 if the previous window weighs, or 0, its hits, and the cost that is to be
---          admitted. These numbers are doubles.
+--          counter, the number of its algorithm, its hits, and the cost that is to be admitted.
+--          These numbers are doubles.
 --
 -- A place is for counters of one shard with windows of one size. A form is what questions may have
 -- in common: all but keys. Whatever has a number is numbered from 1. Hits are thousandths.
@@ -28,6 +28,8 @@ local call, format, ARGV = redis.call, string.format, ARGV
 local node, proposed, tag, questions, at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5
 -- For how long counts are kept after they ceased to matter, since clocks differ: milliseconds.
 local CLOCKS = 60000
+-- The number of the algorithm by which the window before weighs; by the other one, it does not.
+local SLIDING = 1
 -- How many bytes are added to the stream until things are done that need not be done each time.
 local SELDOM = 65536
 -- Whole numbers below this are formatted the quick way, wherever the server runs.
@@ -123,10 +125,10 @@ while next < #questions do
   -- whole numbers; or is that, if it is to admit nothing, which asks for a rate below the limit.
   if counters == 1 and form[limits] == 1 then
     -- As most have.
-    local place, cost, weighs, hits, to_admit = places[form[3]], form[4], form[7] == 1, form[8], form[9]
+    local place, cost, algorithm, hits, to_admit = places[form[3]], form[4], form[7], form[8], form[9]
     local current, previous, charged = place.current, place.previous, place.charged
     local weight, size, strictly = 0, 1, to_admit == 0 and 1 or 0
-    if weighs then
+    if algorithm == SLIDING then
       weight, size = place.left, place.size
     end
     hits = hits - to_admit
@@ -147,10 +149,10 @@ while next < #questions do
     for i = 0, count - 1 do
       local before = #refused
       for limit = limits + 1, limits + 4 * form[limits], 4 do
-        local counter, weighs, hits, to_admit = unpack(form, limit, limit + 3)
+        local counter, algorithm, hits, to_admit = unpack(form, limit, limit + 3)
         local place, key = places[form[1 + 2 * counter]], keys[i * counters + counter]
         local free, weight, size = hits - to_admit - place.current[key], 0, 1
-        if weighs == 1 then
+        if algorithm == SLIDING then
           weight, size = place.left, place.size
         end
         asked = asked + 1

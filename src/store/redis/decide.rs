@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 
 use super::answer::Answer;
 use super::{Redis, Way, key};
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::Counts;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question};
@@ -302,12 +302,9 @@ fn form_of(question: &Question, slots: &[Slot], places: &[i64]) -> Vec<i64> {
         [place.unwrap_or(0), counter.cost.thousandths()]
     });
     let limits = question.limits.iter().flat_map(|limit| {
-        let weighs = match limit.algorithm {
-            Algorithm::Sliding => 1,
-            Algorithm::Fixed => 0,
-        };
+        let algorithm = limit.algorithm.wire_id().into();
         let (hits, cost) = (limit.hits.thousandths(), limit.cost.thousandths());
-        [number(limit.counter), weighs, hits, cost]
+        [number(limit.counter), algorithm, hits, cost]
     });
     let mut form = vec![i64::from(question.counts_rejected), length(slots)];
     form.extend(counters);
@@ -339,6 +336,7 @@ fn length<T>(list: &[T]) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::algorithm::Algorithm;
     use crate::store::conformance::question;
 
     #[test]
