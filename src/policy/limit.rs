@@ -135,14 +135,20 @@ impl Verdict<'_> {
 
     /// What the limit leaves after the hit: `limit - rate`, at least 0.
     pub fn remaining(&self) -> Hits {
-        self.hits.minus(self.rate()).max(Hits::ZERO)
+        let Limit {
+            size, algorithm, ..
+        } = *self.limit;
+        algorithm.remaining(size, &self.counts, self.hits)
     }
 
     /// Milliseconds: after an admitted hit of which a whole one is `remaining`, to the window's
     /// end; else until one more of its cost would be admitted. `None` if none ever will be.
     pub fn reset(&self, remaining: Hits) -> Option<u64> {
         if self.admitted && remaining.whole() > 0 {
-            Some(self.limit.size.millis().saturating_sub(self.counts.elapsed))
+            let Limit {
+                size, algorithm, ..
+            } = *self.limit;
+            Some(algorithm.reset(size, &self.counts))
         } else {
             self.retry_after()
         }

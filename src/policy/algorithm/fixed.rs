@@ -17,6 +17,10 @@ impl Method for Fixed {
         has_room(counts.current, limit, cost)
     }
 
+    fn reset(size: WindowSize, counts: &Counts) -> u64 {
+        counts.left(size)
+    }
+
     /// Now, or at the window's end.
     fn retry_after(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> Option<u64> {
         if has_room(counts.current, limit, cost) {

@@ -72,7 +72,11 @@ impl core::error::Error for ParseAlgorithmError {}
 /// return.
 trait Method {
     fn rate(size: WindowSize, counts: &Counts) -> Hits;
+    fn remaining(size: WindowSize, counts: &Counts, limit: Hits) -> Hits {
+        limit.minus(Self::rate(size, counts)).max(Hits::ZERO)
+    }
     fn admits(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool;
+    fn reset(size: WindowSize, counts: &Counts) -> u64;
     fn retry_after(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> Option<u64>;
 }
 
@@ -133,6 +137,14 @@ impl Algorithm {
         }
     }
 
+    /// What `limit` leaves above the rate, at least 0.
+    pub fn remaining(self, size: WindowSize, counts: &Counts, limit: Hits) -> Hits {
+        match self {
+            Algorithm::Sliding => Sliding::remaining(size, counts, limit),
+            Algorithm::Fixed => Fixed::remaining(size, counts, limit),
+        }
+    }
+
     /// Whether a hit of `cost` is admitted on top of `counts`.
     ///
     /// A cost above zero: if the rate including it is at most `limit`. A cost of zero: if the
@@ -142,6 +154,14 @@ impl Algorithm {
         match self {
             Algorithm::Sliding => Sliding::admits(size, counts, limit, cost),
             Algorithm::Fixed => Fixed::admits(size, counts, limit, cost),
+        }
+    }
+
+    /// Milliseconds until the end of the window that is being counted in.
+    pub fn reset(self, size: WindowSize, counts: &Counts) -> u64 {
+        match self {
+            Algorithm::Sliding => Sliding::reset(size, counts),
+            Algorithm::Fixed => Fixed::reset(size, counts),
         }
     }
 

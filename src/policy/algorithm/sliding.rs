@@ -41,6 +41,10 @@ impl Method for Sliding {
         weight <= room(size, counts.current, limit, cost)
     }
 
+    fn reset(size: WindowSize, counts: &Counts) -> u64 {
+        counts.left(size)
+    }
+
     fn retry_after(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> Option<u64> {
         let left = counts.left(size);
         let now = room(size, counts.current, limit, cost);
