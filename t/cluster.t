@@ -81,13 +81,14 @@ subtest 'several windows, many keys of any bytes' => sub {
     my @bytes = grep { !m{[\0./]} } map {chr} 0 .. 255;
     my @keys  = map { join '', map { $bytes[rand @bytes] } 1 .. 1 + $_ % 20, 'x' } 1 .. 990;
     push @keys, @bytes[map { $_ * 20 } 1 .. 9], 'long' x 1000;
+    # By the names that keys have in the store.
     my (%counts, %extra);
     for my $i (0 .. $#keys) {
         ($i % 2 ? $a : $b)->hit(hit => $keys[$i]);
-        $counts{$keys[$i]}++;
+        $counts{name_of($keys[$i])}++;
     }
     $b->hit(hit1 => $keys[$_]) for 0 .. 9;
-    $extra{$keys[$_]}++ for 0 .. 9;
+    $extra{name_of($keys[$_])}++ for 0 .. 9;
     my %more = map { $_ => $counts{$_} + ($extra{$_} // 0) } keys %counts;
 
     my $day = 24 * 3600 * 1000;
@@ -97,7 +98,7 @@ subtest 'several windows, many keys of any bytes' => sub {
     for my $node ($a, $b) {
         my @wrong;
         eventually(sub {
-            @wrong = grep { $node->rate(ask0 => $_) ne $counts{$_} } @keys[0 .. 99, -10 .. -1];
+            @wrong = grep { $node->rate(ask0 => $_) ne $counts{name_of($_)} } @keys[0 .. 99, -10 .. -1];
             scalar @wrong;
         }, 0, "node $node->{name} knows the keys");
         eventually(sub { $node->rate(ask1 => $keys[0]) }, $more{$keys[0]}, 'in the second window');
@@ -420,7 +421,7 @@ subtest 'a database, a prefix, a socket' => sub {
         $redis->cli(SELECT => 3);
         all_know(k => 2);
         my @names = @{$redis->cli(KEYS => '*')};
-        is_deeply([grep { !/^\{my-limits:api:0\}/ } @names], [], 'all keys begin with the prefix');
+        is_deeply([grep { !/^my-limits:\{api:0\}/ } @names], [], 'all keys begin with the prefix');
     }
     $redis->cli(SELECT => 0);
     is_deeply($redis->cli(KEYS => '*'), [], 'nothing is in the usual database');

@@ -8,6 +8,7 @@ package Node;
 use strict;
 use warnings;
 
+use Digest::SHA qw(sha256_hex);
 use Exporter qw(import);
 use File::Temp qw(tempdir);
 use IO::Select;
@@ -16,7 +17,7 @@ use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(eventually);
+our @EXPORT = qw(eventually name_of);
 
 my $binary  = $ENV{TEST_NGINX_BINARY} || 'nginx';
 my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
@@ -206,6 +207,12 @@ sub give_up {
 sub wait_for {
     my ($self, $what, $condition) = @_;
     eval { wait_until(30, $condition) } or $self->give_up("waited too long for $what");
+}
+
+# The name that a key has in a store.
+sub name_of {
+    my ($key) = @_;
+    return length $key > 200 || $key =~ /^sha256:/ ? 'sha256:' . sha256_hex($key) : $key;
 }
 
 # Clients.
