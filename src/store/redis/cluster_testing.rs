@@ -229,7 +229,7 @@ impl SharedCluster {
     /// Runs commands on all keys of the test, whoever has them.
     fn for_each_key(&self, command: impl Fn(&str) -> Vec<String>) {
         for server in &self.servers.primaries {
-            let pattern = format!("{{{}:*", self.prefix);
+            let pattern = format!("{}:*", self.prefix);
             let keys: Vec<String> = server.ask(&["KEYS", &pattern]).unwrap();
             for key in keys {
                 let command = command(&key);
