@@ -59,7 +59,7 @@ ratelimit_store "main": no strategy
 --- must_die
 --- error_log
 ratelimit_store "main": unknown directive "host"
-expected one of strategy, server, cluster, sentinel_master, sentinel_username, sentinel_password, username, password, password_file, database, prefix, table, connect_timeout, timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, tls_certificate_key
+expected one of strategy, server, username, password, password_file, database, connect_timeout, timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, prefix, table
 
 
 

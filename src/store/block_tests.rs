@@ -4,8 +4,11 @@ use core::time::Duration;
 use std::io;
 use std::path::Path;
 
-use super::block::{DIRECTIVES, LACKING};
+use super::block::directives;
 use super::options::*;
+use super::postgres::options::{PostgresOptions, TableName};
+use super::redis::options::{RedisOptions, Topology};
+use super::registry::{LACKING_DIRECTIVES, OwnOptions, StoreSettings};
 use super::server::ServerAddress;
 
 /// The files that there are.
@@ -22,8 +25,8 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The settings that the directives in `block`, which end in ";", make.
-fn parse(block: &str) -> Result<StoreOptions, String> {
-    let mut builder = StoreOptions::builder(read_file);
+fn parse(block: &str) -> Result<StoreSettings, String> {
+    let mut builder = StoreSettings::builder(read_file);
     for line in block.split_terminator(';') {
         let words: Vec<&[u8]> = line.split_whitespace().map(str::as_bytes).collect();
         let set = builder.set(words[0], &words[1..]);
@@ -33,16 +36,16 @@ fn parse(block: &str) -> Result<StoreOptions, String> {
 }
 
 fn redis(block: &str) -> RedisOptions {
-    match parse(block).unwrap().strategy {
-        Strategy::Redis(options) => options,
-        Strategy::Postgres(_) => panic!("{block}"),
+    match parse(block).unwrap().own {
+        OwnOptions::Redis(options) => options,
+        OwnOptions::Postgres(_) => panic!("{block}"),
     }
 }
 
 fn postgres(block: &str) -> PostgresOptions {
-    match parse(block).unwrap().strategy {
-        Strategy::Postgres(options) => options,
-        Strategy::Redis(_) => panic!("{block}"),
+    match parse(block).unwrap().own {
+        OwnOptions::Postgres(options) => options,
+        OwnOptions::Redis(_) => panic!("{block}"),
     }
 }
 
@@ -66,29 +69,37 @@ fn table(schema: Option<&str>, name: &str) -> TableName {
 
 #[test]
 fn a_strategy_is_all_that_a_store_needs() {
+    let redis = OwnOptions::Redis(RedisOptions {
+        topology: Topology::Single,
+        database: 0,
+        prefix: "rl".into(),
+    });
     let options = StoreOptions {
-        strategy: Strategy::Redis(RedisOptions {
-            topology: Topology::Single,
-            database: 0,
-            prefix: "rl".into(),
-        }),
         servers: vec![tcp("127.0.0.1", 6379)],
         credentials: Credentials::default(),
         connect_timeout: Duration::from_millis(500),
         timeout: Duration::from_millis(250),
         tls: None,
     };
-    assert_eq!(parse("strategy redis;"), Ok(options.clone()));
+    let settings = StoreSettings {
+        common: options.clone(),
+        own: redis,
+    };
+    assert_eq!(parse("strategy redis;"), Ok(settings));
 
-    let postgres = StoreOptions {
-        strategy: Strategy::Postgres(PostgresOptions {
-            database: "postgres".into(),
-            table: table(None, "rl_counters"),
-        }),
+    let postgres = OwnOptions::Postgres(PostgresOptions {
+        database: "postgres".into(),
+        table: table(None, "rl_counters"),
+    });
+    let options = StoreOptions {
         servers: vec![tcp("127.0.0.1", 5432)],
         ..options
     };
-    assert_eq!(parse("strategy postgres;"), Ok(postgres));
+    let settings = StoreSettings {
+        common: options,
+        own: postgres,
+    };
+    assert_eq!(parse("strategy postgres;"), Ok(settings));
 }
 
 #[test]
@@ -100,18 +111,18 @@ fn a_block_sets_everything() {
          sentinel_username ann; sentinel_master mymaster; server b:2; server [::1]:1; \
          strategy redis;",
     );
-    let expected = StoreOptions {
-        strategy: Strategy::Redis(RedisOptions {
-            topology: Topology::Sentinel {
-                master: "mymaster".into(),
-                credentials: Credentials {
-                    username: secret("ann"),
-                    password: secret("s3cret2"),
-                },
+    let own = OwnOptions::Redis(RedisOptions {
+        topology: Topology::Sentinel {
+            master: "mymaster".into(),
+            credentials: Credentials {
+                username: secret("ann"),
+                password: secret("s3cret2"),
             },
-            database: 5,
-            prefix: "a:b".into(),
-        }),
+        },
+        database: 5,
+        prefix: "a:b".into(),
+    });
+    let common = StoreOptions {
         servers: vec![tcp("b", 2), tcp("::1", 1)],
         credentials: Credentials {
             username: secret("joe"),
@@ -129,7 +140,7 @@ fn a_block_sets_everything() {
             }),
         }),
     };
-    assert_eq!(options, Ok(expected));
+    assert_eq!(options, Ok(StoreSettings { common, own }));
 }
 
 #[test]
@@ -152,7 +163,10 @@ fn a_redis_is_single_or_a_cluster_or_known_to_sentinels() {
         ),
     ] {
         assert_eq!(redis(block).topology, topology, "{block}");
-        assert_eq!(parse(block).unwrap().servers, [tcp("127.0.0.1", port)]);
+        assert_eq!(
+            parse(block).unwrap().common.servers,
+            [tcp("127.0.0.1", port)]
+        );
     }
 }
 
@@ -165,16 +179,21 @@ fn a_postgres_has_a_database_and_a_table() {
 
 #[test]
 fn tls_verifies_unless_told_otherwise() {
-    let tls = parse("strategy redis; tls on;").unwrap().tls.unwrap();
+    let tls = parse("strategy redis; tls on;")
+        .unwrap()
+        .common
+        .tls
+        .unwrap();
     assert!(tls.verify);
     assert_eq!(tls.name, None);
-    assert_eq!(parse("strategy redis; tls off;").unwrap().tls, None);
+    assert_eq!(parse("strategy redis; tls off;").unwrap().common.tls, None);
 }
 
 #[test]
 fn files_are_listed_to_be_read() {
     let directives = "tls_certificate c; tls_certificate_key k; tls_trusted_certificate t;";
-    let mut options = parse(&format!("strategy redis; tls on; {directives}")).unwrap();
+    let settings = parse(&format!("strategy redis; tls on; {directives}")).unwrap();
+    let mut options = settings.common;
     let mut names = Vec::new();
     for (directive, file) in options.files_mut() {
         names.push(directive);
@@ -209,7 +228,7 @@ fn a_password_may_be_in_a_file() {
     ] {
         let options = parse(&format!("strategy redis; password_file {file};")).unwrap();
         assert_eq!(
-            options.credentials.password.unwrap().expose(),
+            options.common.credentials.password.unwrap().expose(),
             password,
             "{file}"
         );
@@ -250,7 +269,7 @@ fn wrong_words_are_told_what_would_be_right() {
         ("tls_name", "a b", NAME),
         ("tls_name", "a:1", NAME),
     ] {
-        let mut builder = StoreOptions::builder(read_file);
+        let mut builder = StoreSettings::builder(read_file);
         let name = match directive.rsplit_once("; ") {
             Some((_, name)) => {
                 builder.set(b"strategy", &[b"redis"]).unwrap();
@@ -271,7 +290,7 @@ fn wrong_words_are_told_what_would_be_right() {
         "tls_certificate",
         "password_file",
     ] {
-        let set = StoreOptions::builder(read_file).set(name.as_bytes(), &[b""]);
+        let set = StoreSettings::builder(read_file).set(name.as_bytes(), &[b""]);
         assert!(set.is_err(), "{name}");
     }
 }
@@ -289,10 +308,10 @@ fn a_wrong_block_is_told_what_would_be_right() {
         ),
         (
             "host x;",
-            "unknown directive \"host\": expected one of strategy, server, cluster, \
-             sentinel_master, sentinel_username, sentinel_password, username, password, \
-             password_file, database, prefix, table, connect_timeout, timeout, tls, tls_verify, \
-             tls_name, tls_trusted_certificate, tls_certificate, tls_certificate_key",
+            "unknown directive \"host\": expected one of strategy, server, username, \
+             password, password_file, database, connect_timeout, timeout, tls, tls_verify, tls_name, \
+             tls_trusted_certificate, tls_certificate, tls_certificate_key, cluster, \
+             sentinel_master, sentinel_username, sentinel_password, prefix, table",
         ),
         (
             "cluster on off;",
@@ -403,7 +422,7 @@ fn a_server_listens_on_the_usual_port_unless_it_says_otherwise() {
     ] {
         let options = parse(&format!("server a; server [::1]; server b:1; {block};"));
         let servers = [tcp("a", port), tcp("::1", port), tcp("b", 1)];
-        assert_eq!(options.unwrap().servers, servers, "{block}");
+        assert_eq!(options.unwrap().common.servers, servers, "{block}");
     }
 }
 
@@ -423,7 +442,7 @@ fn what_is_found_at_the_end_is_said_of_its_directive() {
             "is duplicate",
         ),
     ] {
-        let mut builder = StoreOptions::builder(read_file);
+        let mut builder = StoreSettings::builder(read_file);
         for line in block.split("; ").chain([name]) {
             let (name, word) = line.split_once(' ').unwrap();
             let set = builder.set(name.as_bytes(), &[word.as_bytes()]);
@@ -439,7 +458,7 @@ fn what_is_found_at_the_end_is_said_of_its_directive() {
 
 #[test]
 fn what_this_build_lacks_is_told() {
-    for name in LACKING {
+    for name in LACKING_DIRECTIVES {
         let message = parse(&format!("{name} x;")).unwrap_err();
         let expected = format!("directive \"{name}\" is not in this build: ");
         assert!(message.starts_with(&expected), "{message}");
@@ -478,8 +497,8 @@ fn a_password_is_never_shown() {
 
 #[test]
 fn all_directives_are_known() {
-    for name in DIRECTIVES {
-        let error = StoreOptions::builder(read_file)
+    for name in directives() {
+        let error = StoreSettings::builder(read_file)
             .set(name.as_bytes(), &[])
             .unwrap_err();
         let message = format!("\"{name}\" takes one word, not 0: ");

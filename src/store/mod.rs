@@ -5,18 +5,25 @@
 //! - [`tls`]: TLS, which each of them speaks
 //! - `greeting`: whether a server speaks the protocol that is expected
 //! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL
-//! - [`block`], `syntax`: how they are read from directives, and from words
+//! - [`registry`]: the kinds of datastores that there are; [`kind`]: what each says of itself
+//! - [`block`], [`common`], `syntax`: how settings are read from directives, and from words; those of
+//!   one kind are in its folder
 #![forbid(unsafe_code)]
 
+#[cfg(not(loom))]
 pub mod block;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod block_tests;
+#[cfg(not(loom))]
+pub mod common;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod conformance;
 pub mod decision;
 pub mod error;
 #[cfg(not(loom))]
 mod greeting;
+#[cfg(not(loom))]
+pub mod kind;
 pub mod options;
 #[cfg(not(loom))]
 pub mod postgres;
@@ -24,8 +31,11 @@ pub mod postgres;
 mod proxy;
 #[cfg(not(loom))]
 pub mod redis;
+#[cfg(not(loom))]
+pub mod registry;
 pub mod server;
 pub mod strategy;
+#[cfg(not(loom))]
 mod syntax;
 #[cfg(not(loom))]
 pub mod tls;

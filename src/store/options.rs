@@ -1,4 +1,5 @@
-//! The settings of a datastore, as the directives of a `ratelimit_store` block say them.
+//! The settings that every kind of datastore has, as the directives of a `ratelimit_store` block say
+//! them.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,8 +12,6 @@ use crate::policy::options::text;
 /// Where a datastore is, and how it is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// What kind of datastore it is, with the settings that only this kind has.
-    pub strategy: Strategy,
     /// The servers, at least one, in the order in which they are tried: the datastore's own; the
     /// seed nodes of a Redis Cluster; the sentinels.
     pub servers: Vec<ServerAddress>,
@@ -24,61 +23,6 @@ pub struct StoreOptions {
     pub timeout: Duration,
     /// `None`: connections are not encrypted.
     pub tls: Option<TlsOptions>,
-}
-
-/// The kind of a datastore.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Strategy {
-    /// Redis or Valkey.
-    Redis(RedisOptions),
-    /// PostgreSQL.
-    Postgres(PostgresOptions),
-}
-
-/// What only Redis has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedisOptions {
-    /// What the servers are to each other.
-    pub topology: Topology,
-    /// The number of the database; 0 in a cluster.
-    pub database: u32,
-    /// The first part of every key: 1 to 64 printable ASCII characters, no blank, no brace.
-    pub prefix: Box<str>,
-}
-
-/// What the servers of a Redis are to each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Topology {
-    /// Each is the whole store; one after the other is tried.
-    Single,
-    /// Nodes of a Redis Cluster, from which the others are learned.
-    Cluster,
-    /// Sentinels, which know the primary.
-    Sentinel {
-        /// The name by which the sentinels know the primary.
-        master: Box<str>,
-        /// Who we are to the sentinels.
-        credentials: Credentials,
-    },
-}
-
-/// What only Postgres has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PostgresOptions {
-    /// The name of the database.
-    pub database: Box<str>,
-    /// The table of the counters.
-    pub table: TableName,
-}
-
-/// The name of a table, as given: upper case letters are to be kept by quoting it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableName {
-    /// The schema; `None`: the first of the search path.
-    pub schema: Option<Box<str>>,
-    /// The table's own name, of at most 55 characters, since those of others begin with it. Both
-    /// match `[A-Za-z_][A-Za-z0-9_]{0,62}`.
-    pub name: Box<str>,
 }
 
 /// A user's name and password. Neither is ever shown.
@@ -171,29 +115,7 @@ impl fmt::Debug for PemFile {
     }
 }
 
-impl RedisOptions {
-    /// Into how many shards the keys of a namespace are divided in a cluster, over whose servers these
-    /// spread. All nodes must agree, so that this can never change.
-    const CLUSTER_SHARDS: u16 = 16;
-
-    /// Into how many shards the keys of a namespace are divided.
-    pub fn shards(&self) -> u16 {
-        match self.topology {
-            Topology::Cluster => Self::CLUSTER_SHARDS,
-            Topology::Single | Topology::Sentinel { .. } => 1,
-        }
-    }
-}
-
 impl StoreOptions {
-    /// Into how many shards the keys of a namespace are divided.
-    pub fn shards(&self) -> u16 {
-        match &self.strategy {
-            Strategy::Redis(redis) => redis.shards(),
-            Strategy::Postgres(_) => 1,
-        }
-    }
-
     /// The files that are to be read, each with its directive. The paths are as written: it is the
     /// caller who resolves them, and who reads the files, both in place.
     pub fn files_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut PemFile)> {

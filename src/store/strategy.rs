@@ -275,9 +275,14 @@ pub trait Strategy: Sized {
     /// strategy object that gave it, for as long as the process lives.
     type Step: Clone + fmt::Debug + Default;
 
-    /// A strategy that will connect to the servers of `options` when it is first used. `own` are
-    /// the options of `options.strategy`.
+    /// A strategy that will connect to the servers of `options` when it is first used.
     fn new(options: &StoreOptions, own: &Self::Options) -> Self;
+
+    /// Another one for the same datastore, that can be used at the same time, and has the connections
+    /// of this one, on which one waits for the other. `None`: each has its own.
+    fn share(&self) -> Option<Self> {
+        None
+    }
 
     /// How many connections to servers have been made so far.
     fn connects(&self) -> u64;

@@ -17,7 +17,7 @@ use super::{Definition, MainConf, Origin, Places, StoreConf};
 use crate::policy::namespace::NamespaceOptions;
 use crate::policy::options::{DirectiveName, OptionError};
 use crate::policy::rule::valid_name;
-use crate::store::options::StoreOptions;
+use crate::store::registry::StoreSettings;
 use crate::store::tls::TlsClient;
 
 /// `ratelimit_store name { ... }`
@@ -34,7 +34,7 @@ impl Directive<MainConf> for RatelimitStore {
         // SAFETY: nginx passes its cycle in the making.
         let conf_prefix = path_of(unsafe { bytes(&(*cf.cycle).conf_prefix) });
         let read_file = |path: &Path| read_small(&conf_prefix.join(path));
-        let mut builder = StoreOptions::builder(read_file);
+        let mut builder = StoreSettings::builder(read_file);
         let title = format!("{} \"{name}\"", Self::NAME);
         let places = read_block(cf, &title, &mut |name, words| builder.set(name, words))?;
 
@@ -45,7 +45,7 @@ impl Directive<MainConf> for RatelimitStore {
         };
         let options = builder.finish();
         let mut options = options.map_err(|error| at(error.directive(), &error))?;
-        for (directive, file) in options.files_mut() {
+        for (directive, file) in options.common.files_mut() {
             file.path = conf_prefix.join(&file.path);
             let content = read_small(&file.path).map_err(|error| {
                 let message = format_args!(
@@ -56,7 +56,7 @@ impl Directive<MainConf> for RatelimitStore {
             })?;
             file.content = content.into();
         }
-        if let Some(tls) = &options.tls {
+        if let Some(tls) = &options.common.tls {
             // Workers make the same of it: what they could not do is said now.
             TlsClient::new(tls).map_err(|error| at(Some(error.directive().into()), &error))?;
         }

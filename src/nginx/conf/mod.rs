@@ -36,7 +36,8 @@ use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, Syn
 use crate::policy::options::{DirectiveName, OptionWarning, shown};
 use crate::policy::sharing::{Shared, Sharing};
 use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::options::{StoreOptions, Strategy, Topology};
+use crate::store::options::StoreOptions;
+use crate::store::registry::StoreSettings;
 use crate::store::strategy::Shard;
 use crate::table::{CounterTable, NameKind, Named, StoreState};
 
@@ -106,7 +107,7 @@ struct ZoneConf {
 struct StoreConf {
     name: Box<str>,
     origin: Origin,
-    options: StoreOptions,
+    options: StoreSettings,
     /// Set when the zones are mapped, if a namespace is synced with it.
     watched: OnceCell<Arc<Watched>>,
 }
@@ -175,7 +176,7 @@ pub(super) struct SyncedNamespace {
     pub(super) store: Arc<Watched>,
     /// The number of this namespace among those with the store.
     pub(super) number: usize,
-    pub(super) options: StoreOptions,
+    pub(super) options: StoreSettings,
     /// Whether the store decides: only what was counted without it is pushed.
     pub(super) is_synchronous: bool,
     /// Keeps the configuration's `namespace` and its table as long as there is this.
@@ -186,7 +187,7 @@ pub(super) struct SyncedNamespace {
 #[derive(Clone)]
 pub(super) struct DecidingStore {
     pub(super) store: Arc<Watched>,
-    pub(super) options: StoreOptions,
+    pub(super) options: StoreSettings,
     /// What tells this node from others.
     pub(super) node: [u64; 2],
     /// The shards that it is divided into, each of which has a decider; `None`: there is one.
@@ -677,7 +678,7 @@ impl MainConf {
 impl StoreConf {
     /// Where it is.
     fn place(&self) -> String {
-        let servers = self.options.servers.iter().map(ToString::to_string);
+        let servers = self.options.common.servers.iter().map(ToString::to_string);
         servers.collect::<Vec<_>>().join(" ")
     }
 
@@ -761,20 +762,11 @@ impl NamespaceConf {
         let (period, namespace) = (self.period()?, self.namespace.get()?);
         let store = self.store(stores)?;
         let StoreOptions {
-            servers,
             connect_timeout,
             timeout,
             ..
-        } = &store.options;
-        let attempts = match &store.options.strategy {
-            // Each sentinel, and the primary that it names; each seed node, and about as many that
-            // they name.
-            Strategy::Redis(redis) if redis.topology != Topology::Single => {
-                servers.len().saturating_mul(2)
-            }
-            Strategy::Redis(_) | Strategy::Postgres(_) => servers.len(),
-        };
-        let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
+        } = &store.options.common;
+        let attempts = u32::try_from(store.options.attempts()).unwrap_or(u32::MAX);
         let exchange = connect_timeout
             .saturating_add(*timeout)
             .saturating_mul(attempts);

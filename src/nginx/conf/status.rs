@@ -10,7 +10,6 @@ use crate::engine::status::{
 };
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock as _, WindowSize};
-use crate::store::options::Strategy;
 use crate::table::{LookedAt, Pending, SyncState};
 
 impl MainConf {
@@ -139,10 +138,7 @@ impl StoreConf {
     fn status(&self) -> StoreStatus {
         StoreStatus {
             name: (*self.name).into(),
-            strategy: match self.options.strategy {
-                Strategy::Redis(_) => "redis",
-                Strategy::Postgres(_) => "postgres",
-            },
+            strategy: self.options.kind().name(),
             is_up: self.watched.get().and_then(|it| it.state?.is_up()),
         }
     }

@@ -35,10 +35,8 @@ use crate::broker::message::{Ask, Reader, messages, write_reply};
 use crate::engine::Surroundings as _;
 use crate::store::decision::{Answer, Decider, Question};
 use crate::store::error::StoreError;
-use crate::store::options::Strategy as Kind;
-use crate::store::postgres::Postgres;
-use crate::store::redis::Redis;
-use crate::store::strategy::{Epoch, NodeId, Strategy as _};
+use crate::store::registry::StoreVisitor;
+use crate::store::strategy::{Epoch, NodeId};
 
 /// How long after a failure, and after each that follows, it is looked whether the store is back.
 const PAUSES: [Duration; 4] = [
@@ -231,22 +229,11 @@ impl Office {
                 decider,
                 probe,
             });
-            match &options.strategy {
-                Kind::Redis(own) => {
-                    let store = Redis::new(options, own);
-                    for clerk in clerks {
-                        // Those of a cluster have one connection to each of its nodes.
-                        let shared = store.share();
-                        let store = shared.unwrap_or_else(|| Redis::new(options, own));
-                        tasks.spawn_local(clerk.serve(store, node));
-                    }
-                }
-                Kind::Postgres(own) => {
-                    for clerk in clerks {
-                        tasks.spawn_local(clerk.serve(Postgres::new(options, own), node));
-                    }
-                }
-            }
+            options.visit(Staffing {
+                clerks,
+                node,
+                tasks: &mut tasks,
+            });
         }
         tasks
     }
@@ -325,6 +312,25 @@ impl Office {
         self.is_closed.set(true);
         for mail in &self.mail {
             mail.news.notify_one();
+        }
+    }
+}
+
+/// Has the clerks of a store serve.
+struct Staffing<'a, C> {
+    clerks: C,
+    node: NodeId,
+    tasks: &'a mut JoinSet<()>,
+}
+
+impl<C: Iterator<Item = Clerk>> StoreVisitor for Staffing<'_, C> {
+    type Output = ();
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
+        let store = connect();
+        for clerk in self.clerks {
+            let store = store.share().unwrap_or_else(&connect);
+            self.tasks.spawn_local(clerk.serve(store, self.node));
         }
     }
 }

@@ -19,9 +19,8 @@ use super::news::{Finder, News};
 use super::wake::{Inbox, Waker};
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
-use crate::store::options::Strategy as Kind;
-use crate::store::postgres::Postgres;
-use crate::store::redis::Redis;
+use crate::store::decision::Decider;
+use crate::store::registry::StoreVisitor;
 use crate::store::strategy::Strategy;
 
 /// After how many periods in which others synced a worker gives its connection up.
@@ -100,20 +99,15 @@ impl Thread {
             runtime.block_on(async {
                 let mut tasks = JoinSet::new();
                 for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
-                    let (results, told) = (results.clone(), told.clone());
-                    tasks.spawn_local(async move {
-                        let options = &namespace.options;
-                        match &options.strategy {
-                            Kind::Redis(own) => {
-                                let connect = || Redis::new(options, own);
-                                serve(number, &namespace, connect, commands, results, told).await;
-                            }
-                            Kind::Postgres(own) => {
-                                let connect = || Postgres::new(options, own);
-                                serve(number, &namespace, connect, commands, results, told).await;
-                            }
-                        }
-                    });
+                    let job = Job {
+                        number,
+                        namespace: &namespace,
+                        commands,
+                        results: results.clone(),
+                        told: told.clone(),
+                        tasks: &mut tasks,
+                    };
+                    namespace.options.visit(job);
                 }
                 if let Some(asking) = asking {
                     tasks.spawn_local(asking.serve(ending, told));
@@ -187,10 +181,37 @@ impl Thread {
     }
 }
 
+/// What is to be served of one namespace, by a task.
+struct Job<'a> {
+    number: usize,
+    namespace: &'a SyncedNamespace,
+    commands: UnboundedReceiver<Command>,
+    results: Inbox<Done>,
+    told: Inbox<News>,
+    tasks: &'a mut JoinSet<()>,
+}
+
+impl StoreVisitor for Job<'_> {
+    type Output = ();
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
+        let Job {
+            number,
+            namespace,
+            commands,
+            results,
+            told,
+            tasks,
+        } = self;
+        let namespace = namespace.clone();
+        tasks.spawn_local(serve(number, namespace, connect, commands, results, told));
+    }
+}
+
 /// Does what is asked for of one namespace. `connect` makes a strategy, which connects when used.
 async fn serve<S: Strategy>(
     number: usize,
-    namespace: &SyncedNamespace,
+    namespace: SyncedNamespace,
     connect: impl Fn() -> S,
     mut commands: UnboundedReceiver<Command>,
     results: Inbox<Done>,
@@ -202,7 +223,7 @@ async fn serve<S: Strategy>(
         lease_lifetime,
         period,
         ..
-    } = namespace;
+    } = &namespace;
     let Some(mut syncer) = Syncer::new(counters, sizes, *lease_lifetime) else {
         return;
     };
@@ -211,7 +232,7 @@ async fn serve<S: Strategy>(
     }
     let note = |result: Result<Option<Report>, SyncError>, store: &S| {
         // At once: when nginx looks at it, another worker may have been at the store since.
-        let mut news: Vec<_> = news(namespace, &result, store).collect();
+        let mut news: Vec<_> = news(&namespace, &result, store).collect();
         if counters.table().note_identity() {
             news.push(namespace.store.other_identity());
         }

@@ -14,11 +14,12 @@ use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
 
 use super::failure;
+use super::options::PostgresOptions;
 use super::schema::{SchemaError, Tables};
 use super::tls::Secure;
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::greeting::{Greeting, Protocol};
-use crate::store::options::{Credentials, PostgresOptions, Secret, StoreOptions};
+use crate::store::options::{Credentials, Secret, StoreOptions};
 use crate::store::server::ServerAddress;
 use crate::store::tls::{TlsClient, TlsError};
 

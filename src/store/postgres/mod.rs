@@ -18,6 +18,7 @@ mod connection;
 mod cost_tests;
 mod decide;
 mod failure;
+pub mod options;
 mod push;
 mod schema;
 #[cfg(test)]
@@ -32,9 +33,11 @@ use futures_util::future::join;
 use tokio_postgres::{Error, Row};
 
 use self::connection::{Connection, Fault, Link, Prepared};
+use self::options::{PostgresDirectives, PostgresOptions};
 use self::push::{Columns, ask, push, pushed};
 use super::error::StoreError;
-use super::options::{PostgresOptions, StoreOptions};
+use super::kind::Registered;
+use super::options::StoreOptions;
 use super::strategy::{Batch, Count, Epoch, Pushed, Shard, Strategy};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -73,6 +76,10 @@ impl Default for Step {
 const MAX_PURGED: i64 = 1000;
 /// How many batches of an epoch are kept for the nodes to catch up with.
 const KEPT_CHANGES: i64 = 10_000;
+
+impl Registered for Postgres {
+    type Directives = PostgresDirectives;
+}
 
 impl Strategy for Postgres {
     type Options = PostgresOptions;

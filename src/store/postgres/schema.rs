@@ -2,7 +2,7 @@
 
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
-use crate::store::options::TableName;
+use super::options::TableName;
 
 /// What `CREATE TABLE` says of all tables; docs/postgres.md has the same.
 const SCHEMA: &str = include_str!("schema.sql");

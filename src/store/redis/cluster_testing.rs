@@ -9,7 +9,8 @@ use std::thread;
 use super::testing::{Server, options};
 use super::{Redis, key};
 use crate::store::conformance::Fixture;
-use crate::store::options::{RedisOptions, StoreOptions, Topology};
+use crate::store::options::StoreOptions;
+use crate::store::redis::options::{RedisOptions, Topology};
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Shard, Strategy};
 

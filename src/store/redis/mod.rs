@@ -19,6 +19,7 @@ mod failure;
 mod key;
 #[cfg(test)]
 mod one_answer;
+pub mod options;
 mod script;
 mod sentinel;
 mod servers;
@@ -37,9 +38,11 @@ use self::answer::Answer;
 use self::cluster::Cluster;
 use self::connection::Link;
 use self::key::WindowName;
+use self::options::{RedisDirectives, RedisOptions, Topology};
 use self::script::{Call, Script};
 use super::error::StoreError;
-use super::options::{RedisOptions, StoreOptions, Topology};
+use super::kind::{KindOptions as _, Registered};
+use super::options::StoreOptions;
 use super::strategy::{Batch, Count, Diff, Epoch, NODE_LIFE, Pushed, Shard, Strategy};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -91,6 +94,10 @@ impl Default for Step {
 /// For how long a shard lives if nothing happens after its epoch was opened; as in `changes.lua`.
 const LIFE: Duration = Duration::from_secs(3600);
 
+impl Registered for Redis {
+    type Directives = RedisDirectives;
+}
+
 impl Strategy for Redis {
     type Options = RedisOptions;
     type Step = Step;
@@ -117,6 +124,22 @@ impl Strategy for Redis {
             open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
             get_window: Script::new("get_window.lua", include_str!("get_window.lua")),
         }
+    }
+
+    /// Those of a cluster have one connection to each of its nodes.
+    fn share(&self) -> Option<Redis> {
+        let Way::Cluster(cluster) = &self.way else {
+            return None;
+        };
+        Some(Redis {
+            way: Way::Cluster(cluster.clone()),
+            shards: self.shards,
+            prefix: self.prefix.clone(),
+            push: self.push.clone(),
+            decide: self.decide.clone(),
+            open_epoch: self.open_epoch.clone(),
+            get_window: self.get_window.clone(),
+        })
     }
 
     fn connects(&self) -> u64 {
@@ -251,23 +274,6 @@ impl Strategy for Redis {
 }
 
 impl Redis {
-    /// Another one for the same cluster, that can be used at the same time: both have one connection
-    /// to each node, on which one waits for the other. `None` without a cluster.
-    pub fn share(&self) -> Option<Redis> {
-        let Way::Cluster(cluster) = &self.way else {
-            return None;
-        };
-        Some(Redis {
-            way: Way::Cluster(cluster.clone()),
-            shards: self.shards,
-            prefix: self.prefix.clone(),
-            push: self.push.clone(),
-            decide: self.decide.clone(),
-            open_epoch: self.open_epoch.clone(),
-            get_window: self.get_window.clone(),
-        })
-    }
-
     fn shard_key(&self, shard: &Shard) -> String {
         key::shard(&self.prefix, shard)
     }

@@ -10,11 +10,10 @@ use std::thread;
 
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
 
+use super::options::{RedisOptions, Topology};
 use super::{Redis, key};
 use crate::store::conformance::Fixture;
-use crate::store::options::{
-    Credentials, RedisOptions, StoreOptions, Strategy as Kind, TlsOptions, Topology,
-};
+use crate::store::options::{Credentials, StoreOptions, TlsOptions};
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Shard, Strategy};
 use crate::store::tls_testing::{Authority, Certificate, trusting};
@@ -277,7 +276,6 @@ pub(super) fn options(servers: &[ServerAddress]) -> (StoreOptions, RedisOptions)
         prefix: "rl".into(),
     };
     let options = StoreOptions {
-        strategy: Kind::Redis(redis.clone()),
         servers: servers.to_vec(),
         credentials: Credentials::default(),
         // Long enough for a machine that is busy.

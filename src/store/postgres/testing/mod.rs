@@ -8,10 +8,9 @@ use std::sync::OnceLock;
 
 pub(super) use self::server::{LOCKED, Server};
 use super::Postgres;
+use super::options::{PostgresOptions, TableName};
 use crate::store::conformance::Fixture;
-use crate::store::options::{
-    Credentials, PostgresOptions, Secret, StoreOptions, Strategy as Kind, TableName, TlsOptions,
-};
+use crate::store::options::{Credentials, Secret, StoreOptions, TlsOptions};
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Shard, Strategy};
 use crate::store::tls_testing::{Authority, trusting};
@@ -26,7 +25,6 @@ pub(super) fn options(servers: &[ServerAddress], schema: &str) -> (StoreOptions,
         },
     };
     let options = StoreOptions {
-        strategy: Kind::Postgres(postgres.clone()),
         servers: servers.to_vec(),
         credentials: Credentials::default(),
         // Long enough for a machine that is busy.

@@ -16,7 +16,8 @@ use crate::store::conformance::{
     MINUTE, Node, behind, block_on, hits, new_epoch, pairs, shard, since, totals,
 };
 use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::{Credentials, TableName};
+use crate::store::options::Credentials;
+use crate::store::postgres::options::TableName;
 use crate::store::proxy::Proxy;
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Diff, Pushed, Strategy};

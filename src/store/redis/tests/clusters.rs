@@ -1,6 +1,7 @@
 //! Redis Clusters: who has a shard, and what becomes of it when that changes.
 
 use super::*;
+use crate::store::kind::KindOptions as _;
 use crate::store::redis::cluster_testing::{Migration, Servers, connections, in_a_cluster};
 use crate::store::redis::key;
 use crate::store::strategy::Shard;

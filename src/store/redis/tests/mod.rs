@@ -19,8 +19,9 @@ use crate::store::conformance::{
     MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals,
 };
 use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::{Credentials, RedisOptions, Secret, StoreOptions, Topology};
+use crate::store::options::{Credentials, Secret, StoreOptions};
 use crate::store::proxy::Proxy;
+use crate::store::redis::options::{RedisOptions, Topology};
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Batch, BatchId, Diff, Pushed, Strategy};
 

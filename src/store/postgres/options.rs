@@ -1,0 +1,88 @@
+//! The options that only Postgres has, and how they are read from directives.
+
+use crate::policy::options::{Directive, OptionError, Syntax, text};
+use crate::store::common::CommonDirectives;
+use crate::store::kind::{KindDirectives, KindOptions};
+
+/// What only Postgres has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostgresOptions {
+    /// The name of the database.
+    pub database: Box<str>,
+    /// The table of the counters.
+    pub table: TableName,
+}
+
+/// The name of a table, as given: upper case letters are to be kept by quoting it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableName {
+    /// The schema; `None`: the first of the search path.
+    pub schema: Option<Box<str>>,
+    /// The table's own name, of at most 55 characters, since those of others begin with it. Both
+    /// match `[A-Za-z_][A-Za-z0-9_]{0,62}`.
+    pub name: Box<str>,
+}
+
+impl KindOptions for PostgresOptions {
+    fn usual_port(&self) -> u16 {
+        5432
+    }
+}
+
+/// What was said so far.
+#[derive(Debug, Default)]
+pub struct PostgresDirectives {
+    table: Option<TableName>,
+}
+
+impl KindDirectives for PostgresDirectives {
+    type Options = PostgresOptions;
+
+    const NAMES: &'static [&'static str] = &["table"];
+
+    fn set(&mut self, name: &str, directive: &Directive<'_>) -> Result<(), OptionError> {
+        match name {
+            "table" => directive.set(&mut self.table, &TABLE),
+            _ => Err(directive.unknown(Self::NAMES, &[])),
+        }
+    }
+
+    fn check(&self, _: &CommonDirectives, _: bool) -> Result<(), OptionError> {
+        Ok(())
+    }
+
+    fn finish(self, common: &CommonDirectives) -> Result<PostgresOptions, OptionError> {
+        Ok(PostgresOptions {
+            database: common.database().unwrap_or("postgres").into(),
+            table: self.table.unwrap_or_else(|| TableName {
+                schema: None,
+                name: "rl_counters".into(),
+            }),
+        })
+    }
+}
+
+const TABLE: Syntax<TableName> = Syntax {
+    expected: "name or schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of 1 to 55",
+    is_secret: false,
+    read: |word| {
+        let text = text(word)?;
+        let (schema, name) = match text.split_once('.') {
+            Some((schema, name)) => (Some(schema), name),
+            None => (None, &*text),
+        };
+        // Other tables have names that begin with this one, and all end at 63.
+        let is_legal = is_identifier(name) && name.len() <= 55 && schema.is_none_or(is_identifier);
+        is_legal.then(|| TableName {
+            schema: schema.map(Into::into),
+            name: name.into(),
+        })
+    },
+};
+
+fn is_identifier(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    (1..=63).contains(&text.len())
+        && text.bytes().all(is_part)
+        && !text.starts_with(|first: char| first.is_ascii_digit())
+}

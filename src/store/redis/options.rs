@@ -1,0 +1,177 @@
+//! The options that only Redis has, and how they are read from directives.
+
+use crate::policy::options::{Directive, FLAG, OptionError, Syntax, text};
+use crate::store::common::CommonDirectives;
+use crate::store::kind::{KindDirectives, KindOptions};
+use crate::store::options::{Credentials, Secret};
+use crate::store::syntax::{PASSWORD, USERNAME, check_needs, exclusive};
+
+/// What only Redis has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisOptions {
+    /// What the servers are to each other.
+    pub topology: Topology,
+    /// The number of the database; 0 in a cluster.
+    pub database: u32,
+    /// The first part of every key: 1 to 64 printable ASCII characters, no blank, no brace.
+    pub prefix: Box<str>,
+}
+
+/// What the servers of a Redis are to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// Each is the whole store; one after the other is tried.
+    Single,
+    /// Nodes of a Redis Cluster, from which the others are learned.
+    Cluster,
+    /// Sentinels, which know the primary.
+    Sentinel {
+        /// The name by which the sentinels know the primary.
+        master: Box<str>,
+        /// Who we are to the sentinels.
+        credentials: Credentials,
+    },
+}
+
+/// Into how many shards the keys of a namespace are divided in a cluster, over whose servers these
+/// spread. All nodes must agree, so that this can never change.
+const CLUSTER_SHARDS: u16 = 16;
+
+impl KindOptions for RedisOptions {
+    fn usual_port(&self) -> u16 {
+        match self.topology {
+            Topology::Single | Topology::Cluster => 6379,
+            Topology::Sentinel { .. } => 26379,
+        }
+    }
+
+    fn shards(&self) -> u16 {
+        match self.topology {
+            Topology::Cluster => CLUSTER_SHARDS,
+            Topology::Single | Topology::Sentinel { .. } => 1,
+        }
+    }
+
+    /// Each sentinel, and the primary that it names; each seed node, and about as many that they name.
+    fn attempts(&self, servers: usize) -> usize {
+        match self.topology {
+            Topology::Single => servers,
+            Topology::Cluster | Topology::Sentinel { .. } => servers.saturating_mul(2),
+        }
+    }
+}
+
+/// What was said so far.
+#[derive(Debug, Default)]
+pub struct RedisDirectives {
+    cluster: Option<bool>,
+    sentinel_master: Option<Box<str>>,
+    sentinel_username: Option<Secret>,
+    sentinel_password: Option<Secret>,
+    prefix: Option<Box<str>>,
+}
+
+impl KindDirectives for RedisDirectives {
+    type Options = RedisOptions;
+
+    const NAMES: &'static [&'static str] = &[
+        "cluster",
+        "sentinel_master",
+        "sentinel_username",
+        "sentinel_password",
+        "prefix",
+    ];
+
+    fn set(&mut self, name: &str, directive: &Directive<'_>) -> Result<(), OptionError> {
+        match name {
+            "cluster" => directive.set(&mut self.cluster, &FLAG),
+            "sentinel_master" => directive.set(&mut self.sentinel_master, &SENTINEL_MASTER),
+            "sentinel_username" => directive.set(&mut self.sentinel_username, &USERNAME),
+            "sentinel_password" => directive.set(&mut self.sentinel_password, &PASSWORD),
+            "prefix" => directive.set(&mut self.prefix, &PREFIX),
+            _ => Err(directive.unknown(Self::NAMES, &[])),
+        }
+    }
+
+    fn check(&self, common: &CommonDirectives, is_chosen: bool) -> Result<(), OptionError> {
+        let is_cluster = self.cluster == Some(true);
+        let is_sentinel = self.sentinel_master.is_some();
+        let database = if is_chosen { database(common)? } else { 0 };
+        if is_cluster && is_sentinel {
+            return Err(exclusive(
+                "cluster on",
+                "\"sentinel_master\"",
+                "one of them",
+            ));
+        }
+        if is_cluster && database != 0 {
+            return Err(exclusive(
+                "cluster on",
+                "other database than 0",
+                "\"database 0\" or none",
+            ));
+        }
+        common.check_no_path("cluster on", is_cluster)?;
+        common.check_no_path("sentinel_master", is_sentinel)
+    }
+
+    fn finish(self, common: &CommonDirectives) -> Result<RedisOptions, OptionError> {
+        let (needed, has_master) = ("sentinel_master name", self.sentinel_master.is_some());
+        let has_username = self.sentinel_username.is_some();
+        let has_password = self.sentinel_password.is_some();
+        check_needs(&[
+            ("sentinel_username", has_username, needed, has_master),
+            ("sentinel_password", has_password, needed, has_master),
+        ])?;
+        Ok(RedisOptions {
+            topology: match self.sentinel_master {
+                Some(master) => Topology::Sentinel {
+                    master,
+                    credentials: Credentials {
+                        username: self.sentinel_username,
+                        password: self.sentinel_password,
+                    },
+                },
+                None if self.cluster == Some(true) => Topology::Cluster,
+                None => Topology::Single,
+            },
+            database: database(common)?,
+            prefix: self.prefix.unwrap_or_else(|| "rl".into()),
+        })
+    }
+}
+
+fn database(common: &CommonDirectives) -> Result<u32, OptionError> {
+    match common.database() {
+        None => Ok(0),
+        Some(text) => Directive::new(b"database", &[text.as_bytes()])
+            .word(&DATABASE_NUMBER)
+            .map_err(|error| error.of("database")),
+    }
+}
+
+const SENTINEL_MASTER: Syntax<Box<str>> = Syntax {
+    expected: "the name by which the sentinels know the primary, such as mymaster",
+    is_secret: false,
+    read: text,
+};
+
+const DATABASE_NUMBER: Syntax<u32> = Syntax {
+    expected: "the number of a Redis database, such as 0",
+    is_secret: false,
+    read: |word| {
+        // The standard library would take a sign, too.
+        let digits = text(word).filter(|_| word.iter().all(u8::is_ascii_digit))?;
+        digits.parse().ok()
+    },
+};
+
+const PREFIX: Syntax<Box<str>> = Syntax {
+    expected: "1 to 64 printable ASCII characters without blanks and braces, such as rl",
+    is_secret: false,
+    read: |word| {
+        // Braces would decide where a Redis Cluster puts a key.
+        let is_part = |byte: &u8| byte.is_ascii_graphic() && !b"{}".contains(byte);
+        text(word).filter(|_| word.len() <= 64 && word.iter().all(is_part))
+    },
+};

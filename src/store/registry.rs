@@ -1,0 +1,184 @@
+//! The kinds of datastores: the one list of them, and the way from a configuration to the type of one.
+//!
+//! All that differs by kind is in its folder, where [`Registered`] leads to it.
+
+use super::common::CommonDirectives;
+use super::decision::Decider;
+use super::kind::{KindDirectives as _, KindOptions, Registered};
+use super::options::StoreOptions;
+use super::postgres::Postgres;
+use super::redis::Redis;
+use super::strategy::Strategy;
+use crate::policy::options::{Directive, OptionError, Syntax};
+
+/// The names of kinds, as a message offers them: `redis or postgres`.
+macro_rules! offered {
+    ($last:ident) => { stringify!($last) };
+    ($first:ident $last:ident) => { concat!(stringify!($first), " or ", stringify!($last)) };
+    ($first:ident $($others:ident)+) => { concat!(stringify!($first), ", ", offered!($($others)+)) };
+}
+
+/// Makes of each line, which is the name that `strategy` takes and the type that does what it says,
+/// one variant, or one field, of everything that follows.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident: $Kind:ident,)+) => {
+        /// A kind of datastore.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum StoreKind {
+            $($(#[$doc])* $Kind,)+
+        }
+
+        /// The options that only one kind of datastore has.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum OwnOptions {
+            $($(#[$doc])* $Kind(<$Kind as Strategy>::Options),)+
+        }
+
+        /// The directives that only one kind has, of each, as far as they were read.
+        #[derive(Debug, Default)]
+        pub(super) struct OwnDirectives {
+            $($name: <$Kind as Registered>::Directives,)+
+        }
+
+        /// The word of the directive `strategy`.
+        pub(super) const STRATEGY: Syntax<StoreKind> = Syntax {
+            expected: offered!($($name)+),
+            is_secret: false,
+            read: |word| StoreKind::ALL.iter().copied().find(|kind| kind.name().as_bytes() == word),
+        };
+
+        impl StoreKind {
+            /// All that this build has.
+            pub(super) const ALL: &[StoreKind] = &[$(StoreKind::$Kind,)+];
+
+            /// The name that `strategy` takes.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(StoreKind::$Kind => stringify!($name),)+
+                }
+            }
+
+            /// The names of the directives that only this kind has.
+            pub(super) fn directives(self) -> &'static [&'static str] {
+                match self {
+                    $(StoreKind::$Kind => <$Kind as Registered>::Directives::NAMES,)+
+                }
+            }
+        }
+
+        impl OwnDirectives {
+            /// Reads a directive that this kind has under this name.
+            pub(super) fn set(
+                &mut self,
+                kind: StoreKind,
+                name: &str,
+                directive: &Directive<'_>,
+            ) -> Result<(), OptionError> {
+                match kind {
+                    $(StoreKind::$Kind => self.$name.set(name, directive),)+
+                }
+            }
+
+            /// Whether nothing that was given contradicts another.
+            pub(super) fn check(
+                &self,
+                common: &CommonDirectives,
+                chosen: Option<StoreKind>,
+            ) -> Result<(), OptionError> {
+                $(self.$name.check(common, chosen == Some(StoreKind::$Kind))?;)+
+                Ok(())
+            }
+
+            /// What becomes of those of the kind that was chosen.
+            pub(super) fn finish(
+                self,
+                common: &CommonDirectives,
+                chosen: StoreKind,
+            ) -> Result<OwnOptions, OptionError> {
+                match chosen {
+                    $(StoreKind::$Kind => self.$name.finish(common).map(OwnOptions::$Kind),)+
+                }
+            }
+        }
+
+        impl OwnOptions {
+            fn kind(&self) -> StoreKind {
+                match self {
+                    $(OwnOptions::$Kind(_) => StoreKind::$Kind,)+
+                }
+            }
+
+            fn of_kind(&self) -> &dyn KindOptions {
+                match self {
+                    $(OwnOptions::$Kind(own) => own,)+
+                }
+            }
+        }
+
+        impl StoreSettings {
+            /// Has `visitor` use the type of this kind of datastore.
+            pub fn visit<V: StoreVisitor>(&self, visitor: V) -> V::Output {
+                let options = self.common.clone();
+                match self.own.clone() {
+                    $(OwnOptions::$Kind(own) => visitor.visit(move || $Kind::new(&options, &own)),)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Redis or Valkey.
+    redis: Redis,
+    /// PostgreSQL.
+    postgres: Postgres,
+}
+
+/// Kinds that this build does not have yet.
+pub(super) const LACKING_KINDS: [&str; 1] = ["cassandra"];
+
+/// Directives of these.
+pub(super) const LACKING_DIRECTIVES: [&str; 3] = ["datacenter", "consistency", "replication"];
+
+/// A datastore of whatever kind, as a `ratelimit_store` block describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// What every kind has.
+    pub common: StoreOptions,
+    /// What only this kind has.
+    pub own: OwnOptions,
+}
+
+/// Code that is the same for every kind of datastore, and runs with the type of one.
+pub trait StoreVisitor {
+    /// What comes of it.
+    type Output;
+
+    /// Runs it. Each call of `connect` makes a datastore's client of its own, which connects when it
+    /// is first used.
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) -> Self::Output;
+}
+
+impl StoreSettings {
+    /// What kind of datastore it is.
+    pub fn kind(&self) -> StoreKind {
+        self.own.kind()
+    }
+
+    /// Into how many shards the keys of a namespace are divided.
+    pub fn shards(&self) -> u16 {
+        self.own.of_kind().shards()
+    }
+
+    /// How many servers are tried at most before there is a connection.
+    pub fn attempts(&self) -> usize {
+        self.own.of_kind().attempts(self.common.servers.len())
+    }
+}
+
+impl OwnOptions {
+    /// Where servers listen unless they say otherwise.
+    pub(super) fn usual_port(&self) -> u16 {
+        self.of_kind().usual_port()
+    }
+}
