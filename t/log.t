@@ -33,7 +33,8 @@ my %error = (
 
 for my $strategy (sort keys %error) {
     subtest "an error of a store: $strategy" => sub {
-        serve(sub { $error{$strategy} });
+        # One answer to each command that came at once.
+        serve(sub { my $commands = () = $_[0] =~ /^\*\d+\r$/mg; $error{$strategy} x ($commands || 1) });
         $a->start(http => store("strategy $strategy; server 127.0.0.1:@{[$port + 4]};"), rules => {hit => 'api limit=9/366d'});
         $a->wait_for('what the store says', sub { $a->logged(qr/ratelimit_store "main" .*\b$good/) });
         end();
@@ -80,6 +81,7 @@ sub serve {
     return if $server;
     while (my $client = $listener->accept) {
         next if fork;
+        close $listener;    # the port is free when the server has ended
         while (sysread $client, my $question, 65536) { syswrite $client, $answer->($question) }
         POSIX::_exit(0);
     }
