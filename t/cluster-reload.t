@@ -63,7 +63,7 @@ subtest 'a zone of another size' => sub {
     $a->reload(conf(), zone => '2m');
     $a->hit(hit => 'k');
     all_know(8);
-    stop();
+    stop(qr{has another size than before});
 };
 
 subtest 'an old worker that stays for long' => sub {
@@ -135,6 +135,7 @@ sub all_know {
 }
 
 sub stop {
-    $_->stop for $a, $b;
+    my ($expected) = @_;
+    $_->stop($expected) for $a, $b;
     $redis->kill;
 }
