@@ -81,12 +81,7 @@ pub fn write_reply(words: &mut Vec<u64>, (id, answer): &Reply) {
         words.extend([admitted.len() as u64, counts.len() as u64]);
         words.extend(admitted.iter().map(|it| u64::from(*it)));
         for counts in counts {
-            words.extend([
-                counts.window,
-                counts.current.thousandths().cast_unsigned(),
-                counts.previous.thousandths().cast_unsigned(),
-                counts.elapsed,
-            ]);
+            words.extend(counts.to_words());
         }
     });
 }
@@ -206,13 +201,7 @@ pub fn reply(message: &[u64]) -> Option<Reply> {
         answer.admitted.push(words.next()? != 0);
     }
     for _ in 0..counts {
-        let [window, current, previous, elapsed] = words.take()?;
-        answer.counts.push(Counts {
-            window,
-            current: hits(current),
-            previous: hits(previous),
-            elapsed,
-        });
+        answer.counts.push(Counts::from_words(words.take()?));
     }
     Some((id, Some(answer)))
 }

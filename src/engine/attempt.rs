@@ -306,8 +306,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
             // What limits say is of after the request: those that asked before, too.
             let earlier = self.charges.as_mut_slice().iter_mut();
             for charge in earlier.filter(|charge| charge.has_counter_of(bound, *key)) {
-                let counts = &mut charge.counted.counts;
-                counts.current = counts.current.plus_value(receipt.value());
+                charge.counted.counts = charge.counted.counts.plus(receipt.value());
             }
         }
         self.push(bound, hits, key, cost, counted);
@@ -438,8 +437,7 @@ fn count_in_others(charges: &[Charge<'_, '_>], outcome: Outcome) {
 
 /// Whether a limit admits `cost` hits beside those that are in `counts` but for `included`.
 fn admits(limit: &Limit, hits: Hits, counts: Counts, included: Hits, cost: Hits) -> bool {
-    let current = counts.current.minus(included).max(Hits::ZERO);
-    let before = Counts { current, ..counts };
+    let before = counts.minus(included);
     limit.algorithm.admits(limit.size, &before, hits, cost)
 }
 
@@ -485,8 +483,7 @@ fn give_back(charges: &mut [Charge<'_, '_>]) {
         bound.table.give_back(&bound.counter, &receipt);
         for charge in charges.iter_mut() {
             if charge.has_counter_of(bound, key) {
-                let counts = &mut charge.counted.counts;
-                counts.current = counts.current.minus(receipt.value()).max(Hits::ZERO);
+                charge.counted.counts = charge.counted.counts.minus(receipt.value());
             }
         }
     }

@@ -410,21 +410,6 @@ impl Known {
         if !self.is_fresh(now) {
             return None;
         }
-        let passed = now.saturating_sub(self.at).as_millis();
-        let elapsed = self
-            .counts
-            .elapsed
-            .saturating_add(u64::try_from(passed).ok()?);
-        let mut counts = Counts {
-            elapsed,
-            ..self.counts
-        };
-        if elapsed >= self.size.millis() {
-            counts.window = counts.window.saturating_add(1);
-            counts.previous = counts.current;
-            counts.current = Hits::ZERO;
-            counts.elapsed = elapsed.saturating_sub(self.size.millis());
-        }
-        (counts.elapsed < self.size.millis()).then_some(counts)
+        self.counts.later(self.size, now.saturating_sub(self.at))
     }
 }

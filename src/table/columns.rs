@@ -92,12 +92,8 @@ impl<'m> Columns<'m> {
     #[inline]
     pub(super) fn counts(&self) -> Counts {
         // A sum can be negative for a moment, while what the store says is on its way.
-        Counts {
-            window: self.at.number,
-            current: self.counted.plus_at_least_zero(self.remote),
-            previous: self.previous,
-            elapsed: self.at.elapsed,
-        }
+        let current = self.counted.plus_at_least_zero(self.remote);
+        Counts::of(self.at, current, self.previous)
     }
 }
 
@@ -149,12 +145,7 @@ impl<'m> PlainColumns<'m> {
 
     #[inline]
     pub(super) fn counts(&self) -> Counts {
-        Counts {
-            window: self.at.number,
-            current: self.word.hits(),
-            previous: self.previous,
-            elapsed: self.at.elapsed,
-        }
+        Counts::of(self.at, self.word.hits(), self.previous)
     }
 }
 

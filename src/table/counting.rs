@@ -34,12 +34,8 @@ impl<'m> Counted<'m> {
 
     #[inline]
     fn admitted(before: Counts, receipt: Receipt<'m>) -> Self {
-        let counts = Counts {
-            current: before.current.plus_value(receipt.value),
-            ..before
-        };
         Counted {
-            counts,
+            counts: before.plus(receipt.value),
             admitted: true,
             receipt: Some(receipt),
         }
@@ -253,12 +249,7 @@ impl<'m> CounterTable<'m> {
     /// What was counted of `key` so far: zeros for a key without a counter.
     pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Counts {
         let now = clock.now();
-        let Position { number, elapsed } = counter.size.at(now);
-        let nothing = Counts {
-            window: number,
-            elapsed,
-            ..Counts::default()
-        };
+        let nothing = Counts::of(counter.size.at(now), Hits::ZERO, Hits::ZERO);
         loop {
             let Some(place) = self.find(counter.identity(key)) else {
                 return nothing;

@@ -509,12 +509,7 @@ impl<'m> CounterTable<'m> {
         if first == Hits::ZERO {
             return Ok(Insertion::Found(place));
         }
-        let counts = Counts {
-            window: at.number,
-            current: first,
-            previous: Hits::ZERO,
-            elapsed: at.elapsed,
-        };
+        let counts = Counts::of(at, first, Hits::ZERO);
         let receipt = Receipt {
             column,
             stamp,

@@ -3,11 +3,13 @@
 //! Each is a variant of [`Algorithm`] and a file here: a type that says what is in [`Method`]. All
 //! others only pass an algorithm on.
 
+mod counts;
 mod fixed;
 mod sliding;
 
 use core::fmt;
 
+pub use self::counts::Counts;
 use self::fixed::Fixed;
 use self::sliding::Sliding;
 use super::hits::Hits;
@@ -21,29 +23,6 @@ pub enum Algorithm {
     Sliding,
     /// The previous window does not count.
     Fixed,
-}
-
-/// What has been counted of a key, at a moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// The number of the window that the moment is in: [`Position::number`].
-    ///
-    /// [`Position::number`]: super::window::Position::number
-    pub window: u64,
-    /// Hits of the window that the moment is in.
-    pub current: Hits,
-    /// Hits of the window before it.
-    pub previous: Hits,
-    /// Milliseconds since the window's start; less than its size.
-    pub elapsed: u64,
-}
-
-impl Counts {
-    /// Milliseconds until the window's end.
-    #[inline]
-    fn left(&self, size: WindowSize) -> u64 {
-        size.millis().saturating_sub(self.elapsed)
-    }
 }
 
 /// A text that is not the name of an algorithm. The message says what would be.

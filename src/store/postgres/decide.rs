@@ -227,13 +227,11 @@ impl<'q> Asked<'q> {
                 let counts = counters.map(|(counter, slot)| {
                     let (current, previous) = read.counts.get(*slot).copied().unwrap_or_default();
                     let charged = charges.get(*slot).copied().unwrap_or_default();
-                    let position = counter.size.at(now);
-                    Counts {
-                        window: position.number,
-                        current: Hits::from_thousandths(current.saturating_add(charged)),
-                        previous: Hits::from_thousandths(previous),
-                        elapsed: position.elapsed,
-                    }
+                    Counts::of(
+                        counter.size.at(now),
+                        Hits::from_thousandths(current.saturating_add(charged)),
+                        Hits::from_thousandths(previous),
+                    )
                 });
                 counts.collect()
             };

@@ -264,13 +264,12 @@ impl<'q> Asked<'q> {
                 if is_charged {
                     *current = current.saturating_add(counter.cost.thousandths());
                 }
-                let position = counter.size.at(now);
-                of_question.push(Counts {
-                    window: position.number,
-                    current: Hits::from_thousandths(*current),
-                    previous: Hits::from_thousandths(*previous.get(slot.key)?),
-                    elapsed: position.elapsed,
-                });
+                let previous = *previous.get(slot.key)?;
+                of_question.push(Counts::of(
+                    counter.size.at(now),
+                    Hits::from_thousandths(*current),
+                    Hits::from_thousandths(previous),
+                ));
             }
             answers.push(decision::Answer {
                 counts: of_question,
