@@ -329,7 +329,7 @@ fn cost() -> impl Strategy<Value = i64> {
 }
 
 fn algorithm() -> impl Strategy<Value = Algorithm> {
-    prop_oneof![Just(Algorithm::Sliding), Just(Algorithm::Fixed)]
+    proptest::sample::select(&Algorithm::ALL[..])
 }
 
 fn limit() -> impl Strategy<Value = (Hits, Limit)> {

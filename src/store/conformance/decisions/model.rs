@@ -1,4 +1,4 @@
-//! Whether decisions are those of a model: what `policy::window` says of the same counts.
+//! Whether decisions are those of a model: what `policy::algorithm` says of the same counts.
 
 use super::*;
 
@@ -36,7 +36,7 @@ impl Random {
         let counts_rejected = self.below(4) == 0;
         let limits = (0..limits).map(|_| AskedLimit {
             counter: self.below(counters.len() as u64) as usize,
-            algorithm: self.one_of(&[Sliding, Fixed]),
+            algorithm: self.one_of(&Algorithm::ALL),
             hits: Hits::from_thousandths(self.below(60_000) as i64),
             cost: Hits::from_thousandths(self.one_of(&[1000, 1000, 500, 1, 0])),
         });
