@@ -1,20 +1,44 @@
 //! One thread of a node asks its stores about requests, for all workers: what lies between them.
 //!
 //! - [`ring`]: an SPSC ring, from one process that writes to one that reads
-//! - [`wakeup`]: when the one that reads is to be woken
+//! - [`wakeup`]: when the one that reads is to be woken; [`eventfd`]: how
 //! - [`breaker`]: the circuit breaker of a store
 //! - [`message`]: questions and answers, as words of a ring
-//! - [`pace`]: the batching delay
+//! - [`common`]: all of these in memory that the workers share
+//! - [`pace`]: the batching delay; [`timer`]: what it is measured with
+//! - [`inbox`]: how a thread hands things to the event loop of its worker
+//!
+//! Unsafe code is where the system is called: in [`common`], [`eventfd`] and [`timer`].
+#![deny(unsafe_code)]
 
 mod breaker;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "maps memory, and locks a file")]
+mod common;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "calls the system")]
+mod eventfd;
+#[cfg(not(loom))]
+mod inbox;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod message;
 mod pace;
 mod ring;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "calls the system")]
+mod timer;
 mod wakeup;
 
 pub use breaker::{Breaker, Circuit};
+#[cfg(not(loom))]
+pub use common::{CAPACITY, Common, Line, State, write_messages};
+#[cfg(not(loom))]
+pub use eventfd::Waker;
+#[cfg(not(loom))]
+pub use inbox::Inbox;
 pub use pace::Pace;
 pub use ring::{CACHE_LINE, Ring};
+#[cfg(not(loom))]
+pub use timer::Timer;
 pub use wakeup::Wakeup;

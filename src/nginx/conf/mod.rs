@@ -27,9 +27,10 @@ use std::sync::Arc;
 use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 
 use super::log;
-use super::sync::{Common, Watched};
+use super::sync::Watched;
 use super::time::unix_now;
 use super::zone::Zone;
+use crate::broker::Common;
 use crate::engine::prometheus::OTHER_POLICIES;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};

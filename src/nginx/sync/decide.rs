@@ -19,19 +19,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::{Either, FutureExt as _, join, select};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::super::conf::DecidingStore;
-use super::common::{Common, State, write_messages};
 use super::news::{Finder, News, Watched};
 use super::thread::System;
-use super::timer::Timer;
-use super::wake::Inbox;
-use crate::broker::Pace;
 use crate::broker::message::{Ask, Reader, messages, write_reply};
+use crate::broker::{Common, Inbox, Pace, State, Timer, write_messages};
 use crate::engine::Surroundings as _;
 use crate::store::decision::{Answer, Decider, Question};
 use crate::store::error::StoreError;
@@ -257,10 +252,9 @@ impl Office {
 
     /// Collects what is asked while a clerk has nothing to do.
     async fn answer_bell(&self) {
-        let bell = self.common.bell().clone();
-        // SAFETY: the descriptor is open, and the same, as long as this has the bell.
-        let bell = unsafe { AsyncFd::register_with_interest(bell, Interest::READABLE) };
-        let Ok(bell) = bell else { return };
+        let Ok(bell) = self.common.bell().listen() else {
+            return;
+        };
         while let Ok(mut rung) = bell.readable().await {
             rung.clear_ready();
             self.collect();

@@ -4,10 +4,8 @@
 use core::cell::RefCell;
 use std::sync::Arc;
 
-use super::common::{CAPACITY, Common, Line, write_messages};
-use super::wake::Waker;
-use crate::broker::Circuit;
 use crate::broker::message::{Reply, messages, reply, write_ask};
+use crate::broker::{CAPACITY, Circuit, Common, Line, Waker, write_messages};
 use crate::store::decision::{Few, Question};
 use crate::table::MonotonicMillis;
 

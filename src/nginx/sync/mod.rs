@@ -5,17 +5,14 @@
 //! has done something. All workers do the same: which of them syncs is decided by a lease in shared
 //! memory, with every cycle anew; which of them asks stores about the requests of all, by a lock.
 //!
-//! - [`thread`]: the thread; [`wake`]: how it wakes the loop, and what it hands it
+//! - [`thread`]: the thread; [`wake`]: how it wakes the loop
 //! - [`news`]: what the log tells of stores
-//! - [`common`], [`desk`], [`decide`]: what workers share to ask as one; where they ask; who asks,
-//!   with a [`timer`]
+//! - [`desk`], [`decide`]: where workers ask; who asks for all of them
 
-mod common;
 mod decide;
 mod desk;
 mod news;
 mod thread;
-mod timer;
 mod wake;
 
 use core::cell::{Cell, RefCell, UnsafeCell};
@@ -34,15 +31,15 @@ use super::hold::measured;
 use super::http::synchronous;
 use super::log;
 use super::random::random_up_to;
+use crate::broker::{Common, Waker};
 use crate::engine::{Report, SyncError};
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
-pub(super) use common::Common;
 use decide::Asking;
 use desk::Desk;
 pub(super) use news::Watched;
 use thread::{Done, Thread};
-use wake::{Wake, Waker};
+use wake::Wake;
 
 /// The longest time between two attempts while a store is away.
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);

@@ -16,7 +16,7 @@ use super::super::conf::SyncedNamespace;
 use super::super::random::random;
 use super::decide::Asking;
 use super::news::{Finder, News};
-use super::wake::{Inbox, Waker};
+use crate::broker::{Inbox, Waker};
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::decision::Decider;

@@ -1,15 +1,15 @@
-//! How another thread wakes nginx's event loop, and hands it things: an eventfd that the loop waits
-//! for like for a client's socket, and queues.
+//! How another thread wakes nginx's event loop: an eventfd that the loop waits for like for a client's
+//! socket.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::io;
+use std::os::fd::AsRawFd as _;
 
 use nginx_sys::{
     NGX_CLOSE_EVENT, NGX_OK, ngx_connection_t, ngx_event_actions, ngx_event_handler_pt,
     ngx_event_t, ngx_handle_read_event, ngx_int_t, ngx_log_t, ngx_uint_t,
 };
+
+use crate::broker::Waker;
 
 /// The end in the event loop. Dropped, it waits for nothing any more.
 pub(super) struct Wake {
@@ -20,10 +20,6 @@ pub(super) struct Wake {
     _write: Box<ngx_event_t>,
     waker: Waker,
 }
-
-/// The end of who wakes: another thread, or another process.
-#[derive(Clone, Debug)]
-pub(super) struct Waker(Arc<File>);
 
 impl Wake {
     /// Has `handler` called by nginx's event loop whenever `waker` was used. The handler calls
@@ -71,8 +67,7 @@ impl Wake {
     /// Makes the next use of a [`Waker`] be noticed: to be called before it is looked for what the
     /// other thread has done.
     pub(super) fn clear(&self) {
-        // If it was not used since, there is nothing to read.
-        let _ = (&*self.waker.0).read(&mut [0; 8]);
+        self.waker.clear();
     }
 }
 
@@ -90,77 +85,5 @@ impl Drop for Wake {
                 None => ngx_handle_read_event(&mut **read, NGX_CLOSE_EVENT as ngx_uint_t),
             }
         };
-    }
-}
-
-impl Waker {
-    pub(super) fn new() -> io::Result<Waker> {
-        // SAFETY: a system call that takes no pointer.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        Ok(Waker(Arc::new(opened(fd)?)))
-    }
-
-    /// Has the event loop call the handler soon.
-    pub(super) fn wake(&self) {
-        // It only fails if it was used 2^64 - 2 times since it was last noticed.
-        let _ = (&*self.0).write(&1_u64.to_ne_bytes());
-    }
-}
-
-impl AsRawFd for Waker {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
-}
-
-/// The file of a descriptor that a system call returned.
-pub(super) fn opened(fd: RawFd) -> io::Result<File> {
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: it was just opened, for nobody else.
-    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
-}
-
-/// What another thread has for the event loop, which it wakes for it.
-pub(super) struct Inbox<T> {
-    items: Arc<Mutex<Vec<T>>>,
-    waker: Waker,
-}
-
-/// The same queue.
-impl<T> Clone for Inbox<T> {
-    fn clone(&self) -> Self {
-        Inbox {
-            items: self.items.clone(),
-            waker: self.waker.clone(),
-        }
-    }
-}
-
-impl<T> Inbox<T> {
-    pub(super) fn new(waker: Waker) -> Inbox<T> {
-        Inbox {
-            items: Arc::default(),
-            waker,
-        }
-    }
-
-    pub(super) fn push(&self, more: impl IntoIterator<Item = T>) {
-        let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
-        items.extend(more);
-        drop(items);
-        // Not before, and always: who found the lock taken looks again then.
-        self.waker.wake();
-    }
-
-    /// What came since the last look. Never waits: if there is more in this moment, the event loop is
-    /// woken again.
-    pub(super) fn take(&self) -> Vec<T> {
-        match self.items.try_lock() {
-            Ok(mut items) => core::mem::take(&mut *items),
-            Err(TryLockError::Poisoned(items)) => core::mem::take(&mut *items.into_inner()),
-            Err(TryLockError::WouldBlock) => Vec::new(),
-        }
     }
 }

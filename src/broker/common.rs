@@ -7,13 +7,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
 
-use super::wake::{Waker, opened};
-use crate::broker::message::messages;
-use crate::broker::{Breaker, CACHE_LINE, Ring, Wakeup};
+use super::breaker::Breaker;
+use super::eventfd::{Waker, opened};
+use super::message::messages;
+use super::ring::{CACHE_LINE, Ring};
+use super::wakeup::Wakeup;
 
 /// Made before the workers, and used by them alike.
 #[derive(Debug)]
-pub(in super::super) struct Common {
+pub struct Common {
     memory: NonNull<[AtomicU64]>,
     /// The memory's, and the lock.
     file: File,
@@ -30,32 +32,39 @@ unsafe impl Send for Common {}
 unsafe impl Sync for Common {}
 
 /// What is known of a decider.
-#[derive(Clone, Copy)]
-pub(super) struct State<'c> {
+#[derive(Clone, Copy, Debug)]
+pub struct State<'c> {
     /// Whether it is asked.
-    pub(super) breaker: Breaker<'c>,
+    pub breaker: Breaker<'c>,
     /// When the bell is to be rung for who asks it.
-    pub(super) wakeup: Wakeup<'c>,
+    pub wakeup: Wakeup<'c>,
 }
 
 /// Between a worker and who asks for it.
-#[derive(Clone, Copy)]
-pub(super) struct Line<'c> {
-    pub(super) questions: Ring<'c>,
-    pub(super) answers: Ring<'c>,
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'c> {
+    /// What the worker asks.
+    pub questions: Ring<'c>,
+    /// What it is answered.
+    pub answers: Ring<'c>,
     /// What wakes the worker's event loop.
-    pub(super) waker: &'c Waker,
+    pub waker: &'c Waker,
 }
 
 /// Words of a decider's state: whether it is asked, which all look at, and when it is woken, which
 /// changes all the time.
 const STATE: usize = 2 * CACHE_LINE;
 /// Words of what is asked, and as many of what is answered: 256 KB each, for some thousand requests.
-pub(super) const CAPACITY: usize = 1 << 15;
+pub const CAPACITY: usize = 1 << 15;
 const LINE: usize = 2 * Ring::size(CAPACITY);
 
 impl Common {
-    pub(in super::super) fn new(workers: usize, deciders: usize) -> io::Result<Common> {
+    /// New memory for so many workers, and so many deciders.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no memory or descriptors left.
+    pub fn new(workers: usize, deciders: usize) -> io::Result<Common> {
         let words = deciders
             .saturating_mul(STATE)
             .saturating_add(workers.saturating_mul(LINE));
@@ -97,7 +106,7 @@ impl Common {
     }
 
     /// What is known of a decider; `None` if there is none of this number.
-    pub(super) fn state(&self, decider: usize) -> Option<State<'_>> {
+    pub fn state(&self, decider: usize) -> Option<State<'_>> {
         let start = decider.checked_mul(STATE)?;
         let words = self.words().get(start..)?;
         let (first, second) = words.split_at_checked(CACHE_LINE)?;
@@ -109,7 +118,7 @@ impl Common {
     }
 
     /// A worker's line; `None` if there is none of this number.
-    pub(super) fn line(&self, worker: usize) -> Option<Line<'_>> {
+    pub fn line(&self, worker: usize) -> Option<Line<'_>> {
         let start = self.deciders.checked_mul(STATE)?;
         let start = worker.checked_mul(LINE)?.checked_add(start)?;
         let words = self.words().get(start..)?.get(..LINE)?;
@@ -122,27 +131,33 @@ impl Common {
     }
 
     /// All of them, in the order of workers.
-    pub(super) fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+    pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
         (0..self.wakers.len()).filter_map(|worker| self.line(worker))
     }
 
-    pub(super) fn bell(&self) -> &Waker {
+    /// What wakes who asks the stores.
+    pub fn bell(&self) -> &Waker {
         &self.bell
     }
 
-    pub(super) fn deciders(&self) -> usize {
+    /// How many deciders there are.
+    pub fn deciders(&self) -> usize {
         self.deciders
     }
 
     /// Waits until this process is the one that asks for all, however long that takes: until it gives
     /// that up, or ends.
-    pub(super) fn lock(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the system has too many locks.
+    pub fn lock(&self) -> io::Result<()> {
         // A lock of the process: the kernel takes it back from one that is killed.
         set_lock(self.file.as_raw_fd(), libc::F_SETLKW, libc::F_WRLCK)
     }
 
     /// Has another process be the one.
-    pub(super) fn unlock(&self) {
+    pub fn unlock(&self) {
         // It has no reason to fail; and this process is to end.
         let _ = set_lock(self.file.as_raw_fd(), libc::F_SETLK, libc::F_UNLCK);
     }
@@ -159,7 +174,7 @@ impl Drop for Common {
 }
 
 /// Writes messages from the front of `outbox`, as many as have room, and takes them out of it.
-pub(super) fn write_messages(ring: &Ring<'_>, outbox: &mut Vec<u64>) {
+pub fn write_messages(ring: &Ring<'_>, outbox: &mut Vec<u64>) {
     // Mostly at once.
     if ring.write(outbox) {
         return outbox.clear();

@@ -9,14 +9,19 @@ use std::os::fd::AsRawFd as _;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::wake::opened;
+use super::eventfd::opened;
 
 /// A timer for one task.
-pub(super) struct Timer(AsyncFd<File>);
+#[derive(Debug)]
+pub struct Timer(AsyncFd<File>);
 
 impl Timer {
-    /// To be called by a task of tokio's. Fails if the system has no descriptor left.
-    pub(super) fn new() -> io::Result<Timer> {
+    /// To be called by a task of tokio's.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no descriptor left.
+    pub fn new() -> io::Result<Timer> {
         // SAFETY: a system call that takes no pointer.
         let fd = unsafe {
             let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
@@ -29,7 +34,11 @@ impl Timer {
     }
 
     /// Waits for less than a second.
-    pub(super) async fn sleep(&self, time: Duration) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the system refuses that.
+    pub async fn sleep(&self, time: Duration) -> io::Result<()> {
         let mut setting = MaybeUninit::<libc::itimerspec>::zeroed();
         // SAFETY: all-zero is a valid setting: of a timer that is not repeated.
         let setting = unsafe { setting.assume_init_mut() };
