@@ -55,7 +55,7 @@ pub struct Line<'c> {
 /// changes all the time.
 const STATE: usize = 2 * CACHE_LINE;
 /// Words of what is asked, and as many of what is answered: 256 KB each, for some thousand requests.
-pub const CAPACITY: usize = 1 << 15;
+pub(super) const CAPACITY: usize = 1 << 15;
 const LINE: usize = 2 * Ring::size(CAPACITY);
 
 impl Common {
@@ -174,7 +174,7 @@ impl Drop for Common {
 }
 
 /// Writes messages from the front of `outbox`, as many as have room, and takes them out of it.
-pub fn write_messages(ring: &Ring<'_>, outbox: &mut Vec<u64>) {
+pub(super) fn write_messages(ring: &Ring<'_>, outbox: &mut Vec<u64>) {
     // Mostly at once.
     if ring.write(outbox) {
         return outbox.clear();

@@ -6,6 +6,9 @@
 //! - [`message`]: questions and answers, as words of a ring
 //! - [`common`]: all of these in memory that the workers share
 //! - [`pace`]: the batching delay; [`timer`]: what it is measured with
+//! - [`desk`], [`decide`]: where a worker asks; who asks the stores for all of them, with deciders that
+//!   come from a [`source`]
+//! - [`news`]: what the log tells of stores
 //! - [`inbox`]: how a thread hands things to the event loop of its worker
 //!
 //! Unsafe code is where the system is called: in [`common`], [`eventfd`] and [`timer`].
@@ -16,6 +19,10 @@ mod breaker;
 #[allow(unsafe_code, reason = "maps memory, and locks a file")]
 mod common;
 #[cfg(not(loom))]
+mod decide;
+#[cfg(not(loom))]
+mod desk;
+#[cfg(not(loom))]
 #[allow(unsafe_code, reason = "calls the system")]
 mod eventfd;
 #[cfg(not(loom))]
@@ -23,8 +30,12 @@ mod inbox;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod message;
+#[cfg(not(loom))]
+mod news;
 mod pace;
 mod ring;
+#[cfg(not(loom))]
+mod source;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "calls the system")]
 mod timer;
@@ -32,13 +43,19 @@ mod wakeup;
 
 pub use breaker::{Breaker, Circuit};
 #[cfg(not(loom))]
-pub use common::{CAPACITY, Common, Line, State, write_messages};
+pub use common::Common;
+#[cfg(not(loom))]
+pub use decide::{Asking, Clerks, DecidingStore};
+#[cfg(not(loom))]
+pub use desk::Desk;
 #[cfg(not(loom))]
 pub use eventfd::Waker;
 #[cfg(not(loom))]
 pub use inbox::Inbox;
+#[cfg(not(loom))]
+pub use news::{Finder, Level, News, Watched};
 pub use pace::Pace;
 pub use ring::{CACHE_LINE, Ring};
 #[cfg(not(loom))]
-pub use timer::Timer;
+pub use source::Source;
 pub use wakeup::Wakeup;

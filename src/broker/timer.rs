@@ -13,7 +13,7 @@ use super::eventfd::opened;
 
 /// A timer for one task.
 #[derive(Debug)]
-pub struct Timer(AsyncFd<File>);
+pub(super) struct Timer(AsyncFd<File>);
 
 impl Timer {
     /// To be called by a task of tokio's.
@@ -21,7 +21,7 @@ impl Timer {
     /// # Errors
     ///
     /// If the system has no descriptor left.
-    pub fn new() -> io::Result<Timer> {
+    pub(super) fn new() -> io::Result<Timer> {
         // SAFETY: a system call that takes no pointer.
         let fd = unsafe {
             let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
@@ -38,7 +38,7 @@ impl Timer {
     /// # Errors
     ///
     /// If the system refuses that.
-    pub async fn sleep(&self, time: Duration) -> io::Result<()> {
+    pub(super) async fn sleep(&self, time: Duration) -> io::Result<()> {
         let mut setting = MaybeUninit::<libc::itimerspec>::zeroed();
         // SAFETY: all-zero is a valid setting: of a timer that is not repeated.
         let setting = unsafe { setting.assume_init_mut() };

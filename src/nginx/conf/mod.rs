@@ -27,10 +27,9 @@ use std::sync::Arc;
 use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 
 use super::log;
-use super::sync::Watched;
 use super::time::unix_now;
 use super::zone::Zone;
-use crate::broker::Common;
+use crate::broker::{Common, DecidingStore, Watched};
 use crate::engine::prometheus::OTHER_POLICIES;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
@@ -39,7 +38,7 @@ use crate::policy::sharing::{Shared, Sharing};
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::options::StoreOptions;
 use crate::store::registry::StoreSettings;
-use crate::store::strategy::Shard;
+use crate::store::strategy::{NodeId, Shard};
 use crate::table::{CounterTable, NameKind, Named, StoreState};
 
 pub(super) use directives::COMMANDS;
@@ -182,17 +181,6 @@ pub(super) struct SyncedNamespace {
     pub(super) is_synchronous: bool,
     /// Keeps the configuration's `namespace` and its table as long as there is this.
     _lent: Arc<Lent>,
-}
-
-/// A store that decides about requests: one decider, or several.
-#[derive(Clone)]
-pub(super) struct DecidingStore {
-    pub(super) store: Arc<Watched>,
-    pub(super) options: StoreSettings,
-    /// What tells this node from others.
-    pub(super) node: [u64; 2],
-    /// The shards that it is divided into, each of which has a decider; `None`: there is one.
-    pub(super) shards: Option<Vec<Shard>>,
 }
 
 /// How requests are decided on in a synchronous namespace.
@@ -430,8 +418,8 @@ impl MainConf {
             let node = node.zip(store.watched.get());
             deciding.extend(node.map(|(node, watched)| DecidingStore {
                 store: watched.clone(),
-                options: store.options.clone(),
-                node,
+                source: Arc::new(store.options.clone()),
+                node: NodeId(node),
                 shards: store.is_divided().then(|| shards.collect()),
             }));
         }

@@ -6,12 +6,9 @@
 //! memory, with every cycle anew; which of them asks stores about the requests of all, by a lock.
 //!
 //! - [`thread`]: the thread; [`wake`]: how it wakes the loop
-//! - [`news`]: what the log tells of stores
-//! - [`desk`], [`decide`]: where workers ask; who asks for all of them
+//!
+//! The exchange itself is in [`crate::broker`].
 
-mod decide;
-mod desk;
-mod news;
 mod thread;
 mod wake;
 
@@ -20,25 +17,22 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use nginx_sys::{
-    NGX_LOG_ERR, ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer,
-    ngx_delete_posted_event, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_post_event, ngx_posted_events,
-    ngx_posted_next_events, ngx_queue_t, ngx_terminate,
+    NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_add_timer, ngx_connection_t, ngx_current_msec,
+    ngx_del_timer, ngx_delete_posted_event, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_post_event,
+    ngx_posted_events, ngx_posted_next_events, ngx_queue_t, ngx_terminate,
 };
 
-use super::conf::{DecidingStore, SyncedNamespace};
+use super::conf::SyncedNamespace;
 use super::guard::guard;
 use super::hold::measured;
 use super::http::synchronous;
 use super::log;
 use super::random::random_up_to;
-use crate::broker::{Common, Waker};
-use crate::engine::{Report, SyncError};
+use crate::broker::{Asking, Common, DecidingStore, Desk, Level, Waker};
+use crate::engine::{Report, Surroundings as _, SyncError};
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
-use decide::Asking;
-use desk::Desk;
-pub(super) use news::Watched;
-use thread::{Done, Thread};
+use thread::{Done, System, Thread};
 use wake::Wake;
 
 /// The longest time between two attempts while a store is away.
@@ -107,6 +101,7 @@ pub(super) fn start(
         common,
         worker,
         stores,
+        uptime: || System.uptime(),
     });
     let desk = asking.as_ref();
     let desk = desk.and_then(|asking| Desk::new(asking.common.clone(), worker));
@@ -343,7 +338,12 @@ impl Worker {
     /// Logs what is new of stores.
     fn tell_news(&self) {
         for news in self.thread.news() {
-            news.tell(self.log);
+            let level = match news.level() {
+                Level::Error => NGX_LOG_ERR,
+                Level::Warn => NGX_LOG_WARN,
+                Level::Notice => NGX_LOG_NOTICE,
+            };
+            log::error(level, self.log, &news);
         }
     }
 

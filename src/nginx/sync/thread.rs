@@ -14,9 +14,7 @@ use tokio::task::JoinSet;
 
 use super::super::conf::SyncedNamespace;
 use super::super::random::random;
-use super::decide::Asking;
-use super::news::{Finder, News};
-use crate::broker::{Inbox, Waker};
+use crate::broker::{Asking, Finder, Inbox, News, Waker};
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::decision::Decider;

@@ -1,5 +1,5 @@
 //! What the thread does for synchronous namespaces: asks the stores about all requests that wait, of
-//! all workers of this configuration.
+//! all workers of this configuration. It needs a clock, and what connects to a store.
 //!
 //! One worker's thread does it for all, the others wait to take its place. While an exchange is under
 //! way, further questions gather, and travel in the next one: the more there are, the less each costs.
@@ -16,22 +16,23 @@ use core::time::Duration;
 use std::hash::RandomState;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::{Either, FutureExt as _, join, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::super::conf::DecidingStore;
+use super::common::{Common, State, write_messages};
+use super::inbox::Inbox;
+use super::message::{Ask, Reader, messages, write_reply};
 use super::news::{Finder, News, Watched};
-use super::thread::System;
-use crate::broker::message::{Ask, Reader, messages, write_reply};
-use crate::broker::{Common, Inbox, Pace, State, Timer, write_messages};
-use crate::engine::Surroundings as _;
+use super::pace::Pace;
+use super::source::Source;
+use super::timer::Timer;
 use crate::store::decision::{Answer, Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::registry::StoreVisitor;
-use crate::store::strategy::{Epoch, NodeId};
+use crate::store::strategy::{Epoch, NodeId, Shard};
+use crate::table::MonotonicMillis;
 
 /// How long after a failure, and after each that follows, it is looked whether the store is back.
 const PAUSES: [Duration; 4] = [
@@ -49,26 +50,44 @@ const NO_ROOM: Duration = Duration::from_millis(1);
 
 /// What it takes to ask for all workers.
 #[derive(Clone)]
-pub(super) struct Asking {
-    pub(super) common: Arc<Common>,
+pub struct Asking {
+    /// What the workers share.
+    pub common: Arc<Common>,
     /// The number of this worker.
-    pub(super) worker: usize,
-    pub(super) stores: Vec<DecidingStore>,
+    pub worker: usize,
+    /// Those that are asked.
+    pub stores: Vec<DecidingStore>,
+    /// The time that nobody sets, from a moment that all processes of the machine share.
+    pub uptime: fn() -> Duration,
+}
+
+/// A store that decides about requests: one decider, or several.
+#[derive(Clone)]
+pub struct DecidingStore {
+    /// What the log tells of.
+    pub store: Arc<Watched>,
+    /// What connects to it.
+    pub source: Arc<dyn Source>,
+    /// What tells this node from others.
+    pub node: NodeId,
+    /// The shards that it is divided into, each of which has a decider; `None`: there is one.
+    pub shards: Option<Vec<Shard>>,
 }
 
 impl Asking {
     /// Asks the stores for all workers, when it is this worker's turn, until `ending` is closed.
-    pub(super) async fn serve(self, ending: oneshot::Receiver<()>, news: Inbox<News>) {
+    pub async fn serve(self, ending: oneshot::Receiver<()>, news: Inbox<News>) {
         let Asking {
             common,
             worker,
             stores,
+            uptime,
         } = self;
         let ending = ending.map(drop).shared();
         if !wait_for_turn(&common, worker, ending.clone()).await {
             return;
         }
-        let office = Rc::new(Office::new(common.clone(), news));
+        let office = Rc::new(Office::new(common.clone(), news, uptime));
         let clerks = office.clerks(&stores);
         let close = async {
             select(ending, pin!(office.answer_bell())).await;
@@ -130,6 +149,8 @@ struct Office {
     outboxes: RefCell<Vec<Vec<u64>>>,
     /// What the log is to tell of stores.
     news: Inbox<News>,
+    /// The clock.
+    uptime: fn() -> Duration,
     is_closed: Cell<bool>,
 }
 
@@ -173,17 +194,37 @@ struct Clerk {
     probe: Vec<Question>,
 }
 
+/// The clerks of a store, none of which has a decider yet.
+pub struct Clerks<'t> {
+    clerks: Vec<Clerk>,
+    node: NodeId,
+    tasks: &'t mut JoinSet<()>,
+}
+
+/// Has each serve with a decider of its own.
+impl StoreVisitor for Clerks<'_> {
+    type Output = ();
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
+        let store = connect();
+        for clerk in self.clerks {
+            let store = store.share().unwrap_or_else(&connect);
+            self.tasks.spawn_local(clerk.serve(store, self.node));
+        }
+    }
+}
+
 /// When a clerk waits for more questions.
 struct Pauses {
     pace: Pace,
     /// When that was last told how much time passed.
-    learned: Instant,
+    learned: Duration,
     /// `None`: the system had none left, and there are no pauses.
     timer: Option<Timer>,
 }
 
 impl Office {
-    fn new(common: Arc<Common>, news: Inbox<News>) -> Office {
+    fn new(common: Arc<Common>, news: Inbox<News>, uptime: fn() -> Duration) -> Office {
         let mail = (0..common.deciders()).map(|_| Mail::default());
         let outboxes = common.lines().map(|_| Vec::new());
         Office {
@@ -193,8 +234,14 @@ impl Office {
             reader: RefCell::default(),
             words: RefCell::default(),
             news,
+            uptime,
             is_closed: Cell::new(false),
         }
+    }
+
+    fn now(&self) -> MonotonicMillis {
+        let millis = (self.uptime)().as_millis();
+        MonotonicMillis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
 
     /// Has clerks serve, as tasks: one for each decider.
@@ -202,12 +249,11 @@ impl Office {
         let mut tasks = JoinSet::new();
         for DecidingStore {
             store: watched,
-            options,
+            source,
             node,
             shards,
         } in stores
         {
-            let node = NodeId(*node);
             let probes = match shards {
                 None => vec![Vec::new()],
                 Some(shards) => {
@@ -224,9 +270,9 @@ impl Office {
                 decider,
                 probe,
             });
-            options.visit(Staffing {
-                clerks,
-                node,
+            source.connect(Clerks {
+                clerks: clerks.collect(),
+                node: *node,
                 tasks: &mut tasks,
             });
         }
@@ -310,25 +356,6 @@ impl Office {
     }
 }
 
-/// Has the clerks of a store serve.
-struct Staffing<'a, C> {
-    clerks: C,
-    node: NodeId,
-    tasks: &'a mut JoinSet<()>,
-}
-
-impl<C: Iterator<Item = Clerk>> StoreVisitor for Staffing<'_, C> {
-    type Output = ();
-
-    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
-        let store = connect();
-        for clerk in self.clerks {
-            let store = store.share().unwrap_or_else(&connect);
-            self.tasks.spawn_local(clerk.serve(store, self.node));
-        }
-    }
-}
-
 impl Clerk {
     /// Answers until the office is closed.
     async fn serve(self, mut store: impl Decider, node: NodeId) {
@@ -344,7 +371,7 @@ impl Clerk {
         if probe.is_err() {
             self.wait_for(&mut store, node, state).await;
         }
-        let mut pauses = Pauses::new();
+        let mut pauses = Pauses::new((self.office.uptime)());
         while let Some(asked) = self.next(mail, state, &mut pauses).await {
             let Asked {
                 mut questions,
@@ -374,7 +401,7 @@ impl Clerk {
     fn note(&self, error: Option<&StoreError>, state: State<'_>, store: &impl Decider) {
         let result = match error {
             Some(error) => {
-                state.breaker.open(System.monotonic());
+                state.breaker.open(self.office.now());
                 Err(error)
             }
             None => {
@@ -398,11 +425,12 @@ impl Clerk {
     async fn next(&self, mail: &Mail, state: State<'_>, pauses: &mut Pauses) -> Option<Asked> {
         loop {
             self.office.collect();
-            if let Some((questions, pause)) = pauses.awaits(mail.waiting()) {
+            if let Some((questions, pause)) = pauses.awaits(mail.waiting(), (self.office.uptime)())
+            {
                 select(pin!(pause), pin!(self.gather(mail, state, questions))).await;
                 self.office.collect();
             }
-            let asked = mail.take();
+            let asked = mail.take(self.office.now());
             if !asked.is_nothing() {
                 state.wakeup.unset();
                 return Some(asked);
@@ -432,7 +460,7 @@ impl Clerk {
     async fn wait_for(&self, store: &mut impl Decider, node: NodeId, state: State<'_>) {
         let last = PAUSES.last().copied().unwrap_or_default();
         for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
-            state.breaker.open(System.monotonic());
+            state.breaker.open(self.office.now());
             if self.office.is_closed.get() {
                 return;
             }
@@ -451,19 +479,23 @@ impl Clerk {
 }
 
 impl Pauses {
-    fn new() -> Pauses {
+    fn new(now: Duration) -> Pauses {
         Pauses {
             pace: Pace::default(),
-            learned: Instant::now(),
+            learned: now,
             timer: Timer::new().ok(),
         }
     }
 
     /// For how many questions to wait while so many are there, and until when; `None` if that is not
     /// worthwhile.
-    fn awaits(&mut self, waiting: usize) -> Option<(usize, impl Future<Output = ()>)> {
-        if self.pace.learn(self.learned.elapsed()) {
-            self.learned = Instant::now();
+    fn awaits(
+        &mut self,
+        waiting: usize,
+        now: Duration,
+    ) -> Option<(usize, impl Future<Output = ()>)> {
+        if self.pace.learn(now.saturating_sub(self.learned)) {
+            self.learned = now;
         }
         let questions = self.pace.awaits(waiting)?;
         // If it fails, there is no pause.
@@ -517,7 +549,7 @@ impl Mail {
 
     /// So many questions as are asked at once, without those that nobody waits for any more: they were
     /// answered otherwise.
-    fn take(&self) -> Asked {
+    fn take(&self, now: MonotonicMillis) -> Asked {
         if self.asked.borrow().is_nothing() {
             return Asked::default();
         }
@@ -526,8 +558,7 @@ impl Mail {
             askers: Vec::with_capacity(Question::MAX_AT_ONCE),
             is_probed: false,
         });
-        let now = u64::try_from(System.uptime().as_millis()).unwrap_or(0);
-        let is_late = |asker: &Asker| asker.id.is_some() && asker.deadline <= now;
+        let is_late = |asker: &Asker| asker.id.is_some() && asker.deadline <= now.0;
         if asked.askers.iter().any(is_late) {
             let all = asked.questions.into_iter().zip(asked.askers);
             let in_time = all.filter(|(_, asker)| !is_late(asker));

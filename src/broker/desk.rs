@@ -4,13 +4,16 @@
 use core::cell::RefCell;
 use std::sync::Arc;
 
-use crate::broker::message::{Reply, messages, reply, write_ask};
-use crate::broker::{CAPACITY, Circuit, Common, Line, Waker, write_messages};
+use super::breaker::Circuit;
+use super::common::{CAPACITY, Common, Line, write_messages};
+use super::eventfd::Waker;
+use super::message::{Reply, messages, reply, write_ask};
 use crate::store::decision::{Few, Question};
 use crate::table::MonotonicMillis;
 
 /// A worker's end.
-pub(super) struct Desk {
+#[derive(Debug)]
+pub struct Desk {
     common: Arc<Common>,
     worker: usize,
     /// The messages that are not sent yet.
@@ -21,7 +24,7 @@ pub(super) struct Desk {
 
 impl Desk {
     /// That of a worker; `None` if it has none.
-    pub(super) fn new(common: Arc<Common>, worker: usize) -> Option<Desk> {
+    pub fn new(common: Arc<Common>, worker: usize) -> Option<Desk> {
         let desk = Desk {
             common,
             worker,
@@ -36,19 +39,13 @@ impl Desk {
     }
 
     /// What wakes this worker's event loop when there are answers.
-    pub(super) fn waker(&self) -> Option<Waker> {
+    pub fn waker(&self) -> Option<Waker> {
         self.line().map(|it| it.waker.clone())
     }
 
-    /// Asks with the next [`Desk::send`], as [`Ask`](crate::broker::message::Ask) says. Returns whether
+    /// Asks with the next [`Desk::send`], as [`Ask`](super::message::Ask) says. Returns whether
     /// it can be asked.
-    pub(super) fn ask(
-        &self,
-        decider: usize,
-        id: Option<u64>,
-        deadline: u64,
-        question: &Question,
-    ) -> bool {
+    pub fn ask(&self, decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
         if !question.can_be_asked() {
             return false;
         }
@@ -68,12 +65,12 @@ impl Desk {
     }
 
     /// How much was not sent yet, in words.
-    pub(super) fn unsent(&self) -> usize {
+    pub fn unsent(&self) -> usize {
         self.outbox.borrow().len()
     }
 
     /// Sends what was asked since the last time. What has no room is left for the next.
-    pub(super) fn send(&self) {
+    pub fn send(&self) {
         let mut outbox = self.outbox.borrow_mut();
         let Some(line) = self.line().filter(|_| !outbox.is_empty()) else {
             return;
@@ -98,7 +95,7 @@ impl Desk {
 
     /// Whether a decider is to be asked at `now`. Has it probed with the next [`Desk::send`], if it is
     /// time.
-    pub(super) fn may_ask(&self, decider: usize, now: MonotonicMillis) -> bool {
+    pub fn may_ask(&self, decider: usize, now: MonotonicMillis) -> bool {
         let state = self.common.state(decider);
         match state.map_or(Circuit::Open, |it| it.breaker.look(now)) {
             Circuit::Closed => true,
@@ -112,7 +109,7 @@ impl Desk {
 
     /// Notes that a decider did not answer in time. What comes of a probe, which is sent with the next
     /// [`Desk::send`], tells whether it is so; should it be lost, another one follows.
-    pub(super) fn note_timeout(&self, decider: usize, now: MonotonicMillis) {
+    pub fn note_timeout(&self, decider: usize, now: MonotonicMillis) {
         if let Some(state) = self.common.state(decider)
             && state.breaker.open(now)
         {
@@ -126,7 +123,7 @@ impl Desk {
     }
 
     /// What was answered since the last look.
-    pub(super) fn replies(&self) -> Vec<Reply> {
+    pub fn replies(&self) -> Vec<Reply> {
         let mut words = Vec::new();
         if let Some(line) = self.line() {
             line.answers.read(&mut words);

@@ -3,9 +3,6 @@
 use core::fmt;
 use std::sync::Arc;
 
-use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_log_t};
-
-use super::super::log;
 use crate::table::{StoreNews, StoreState};
 
 /// How far a store's clock may be from a node's, in milliseconds.
@@ -13,17 +10,18 @@ const CLOCK_TOLERANCE: u64 = 1000;
 
 /// A store that the log tells of.
 #[derive(Debug)]
-pub(in super::super) struct Watched {
-    pub(in super::super) name: Box<str>,
+pub struct Watched {
+    /// Its name in the configuration.
+    pub name: Box<str>,
     /// What becomes of requests while it is away.
-    pub(in super::super) without_it: String,
+    pub without_it: String,
     /// `None`: the zone has no room for it, and nothing is told.
-    pub(in super::super) state: Option<StoreState<'static>>,
+    pub state: Option<StoreState<'static>>,
 }
 
 /// Who finds a store there or not.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Finder {
+pub enum Finder {
     /// The sync of a namespace, by its number among those with the store.
     Sync(usize),
     /// Whoever asks it about requests.
@@ -40,12 +38,25 @@ impl Finder {
     }
 }
 
-/// What is new of a store.
-pub(super) struct News {
+/// What is new of a store; displayed, the line that tells of it.
+#[derive(Debug)]
+pub struct News {
     store: Arc<Watched>,
     what: What,
 }
 
+/// How much it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// A fault, or its end.
+    Error,
+    /// To be looked at.
+    Warn,
+    /// Good to know.
+    Notice,
+}
+
+#[derive(Debug)]
 enum What {
     /// For the first time, with this server.
     Connected(Option<String>),
@@ -64,7 +75,7 @@ enum What {
 impl Watched {
     /// Notes what came of asking the store, `server` of which answered. Returns what no worker of this
     /// node has told.
-    pub(super) fn note(
+    pub fn note(
         self: &Arc<Self>,
         finder: Finder,
         result: Result<(), &impl fmt::Display>,
@@ -82,7 +93,7 @@ impl Watched {
     }
 
     /// Notes how far the store's clock is ahead of this node's, likewise.
-    pub(super) fn note_clock(self: &Arc<Self>, offset: i64) -> Option<News> {
+    pub fn note_clock(self: &Arc<Self>, offset: i64) -> Option<News> {
         let is_off = offset.unsigned_abs() > CLOCK_TOLERANCE;
         let what = match is_off {
             true => What::ClockIsOff(offset),
@@ -93,7 +104,7 @@ impl Watched {
     }
 
     /// That this node has another identity.
-    pub(super) fn other_identity(self: &Arc<Self>) -> News {
+    pub fn other_identity(self: &Arc<Self>) -> News {
         self.news(What::OtherIdentity)
     }
 
@@ -106,18 +117,17 @@ impl Watched {
 }
 
 impl News {
-    /// Writes the line.
-    pub(super) fn tell(&self, log: *mut ngx_log_t) {
-        let level = match self.what {
-            What::Unreached(_) | What::Lost(_) | What::Back | What::OtherIdentity => NGX_LOG_ERR,
-            What::ClockIsOff(_) => NGX_LOG_WARN,
-            What::Connected(_) | What::ClockIsRight => NGX_LOG_NOTICE,
-        };
-        log::error(level, log, self);
+    /// How much it matters.
+    pub fn level(&self) -> Level {
+        match self.what {
+            What::Unreached(_) | What::Lost(_) | What::Back | What::OtherIdentity => Level::Error,
+            What::ClockIsOff(_) => Level::Warn,
+            What::Connected(_) | What::ClockIsRight => Level::Notice,
+        }
     }
 }
 
-impl fmt::Display for &News {
+impl fmt::Display for News {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Watched {
             name, without_it, ..
