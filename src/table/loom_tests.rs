@@ -10,7 +10,6 @@ use loom::thread;
 use super::identity::{Identity, Mask};
 use super::layout::{Bucket, DirectoryEntry, Parts, WAYS};
 use super::meta::Meta;
-use super::stats::{NamespaceLine, ZoneLine};
 use super::*;
 use crate::policy::window::{Clock, UnixMillis};
 
@@ -50,8 +49,11 @@ fn fixture_of(buckets: usize) -> Fixture {
     let parts = Parts {
         secret: [1, 2],
         configuration: &leak(1)[0],
+        identity: &leak(1)[0],
         directory: leak::<DirectoryEntry>(1),
         namespace_lines: leak::<NamespaceLine>(1),
+        shared_lines: leak::<SharedLine>(1),
+        named: &[],
         zone_lines: leak::<ZoneLine>(1),
         sync_lines: &[],
         sync_slots: &[],
