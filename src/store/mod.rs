@@ -3,6 +3,7 @@
 //! - [`options`], [`server`]: the settings of a datastore, and the addresses of its servers
 //! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong
 //! - [`tls`]: TLS, which each of them speaks
+//! - `servers`, `connect`: servers that are tried in turn, and what one attempt takes
 //! - `greeting`: whether a server speaks the protocol that is expected
 //! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL
 //! - [`registry`]: the kinds of datastores that there are; [`kind`]: what each says of itself
@@ -18,6 +19,8 @@ mod block_tests;
 pub mod common;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod conformance;
+#[cfg(not(loom))]
+mod connect;
 pub mod decision;
 pub mod error;
 #[cfg(not(loom))]
@@ -34,6 +37,8 @@ pub mod redis;
 #[cfg(not(loom))]
 pub mod registry;
 pub mod server;
+#[cfg(not(loom))]
+mod servers;
 pub mod strategy;
 #[cfg(not(loom))]
 mod syntax;

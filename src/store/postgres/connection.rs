@@ -1,12 +1,11 @@
 //! The connection to the one server that is used at a time: made when needed, dropped when in doubt.
 
 use core::time::Duration;
-use std::io;
 use std::path::Path;
 
 use futures_util::future::try_join_all;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
@@ -17,29 +16,33 @@ use super::failure;
 use super::options::PostgresOptions;
 use super::schema::{SchemaError, Tables};
 use super::tls::Secure;
+use crate::store::connect::{Access, connect_tcp, unreachable};
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::greeting::{Greeting, Protocol};
 use crate::store::options::{Credentials, Secret, StoreOptions};
 use crate::store::server::ServerAddress;
-use crate::store::tls::{TlsClient, TlsError};
+use crate::store::servers::Servers;
 
 /// The way to a Postgres: its servers, and a connection to one of them.
 #[derive(Debug)]
 pub(super) struct Link {
-    servers: Vec<ServerAddress>,
-    /// The index of the server that is used, or tried next.
-    server: usize,
+    servers: Servers,
     current: Option<Connection>,
     /// How many connections there have been.
     connects: u64,
     /// The server of the latest one, with its version.
     described: Option<String>,
-    credentials: Credentials,
+    session: Session,
+}
+
+/// What a connection is made for, whichever server it leads to.
+#[derive(Debug)]
+struct Session {
+    access: Access,
     database: Box<str>,
     tables: Tables,
-    connect_timeout: Duration,
+    /// Of an exchange.
     timeout: Duration,
-    tls: Option<Result<TlsClient, TlsError>>,
 }
 
 /// An established connection, on which nothing is under way.
@@ -114,17 +117,16 @@ pub(super) enum Fault {
 impl Link {
     pub(super) fn new(options: &StoreOptions, own: &PostgresOptions) -> Link {
         Link {
-            servers: options.servers.clone(),
-            server: 0,
+            servers: Servers::new(&options.servers),
             current: None,
             connects: 0,
             described: None,
-            credentials: options.credentials.clone(),
-            database: own.database.clone(),
-            tables: Tables::new(&own.table),
-            connect_timeout: options.connect_timeout,
-            timeout: options.timeout,
-            tls: options.tls.as_ref().map(TlsClient::new),
+            session: Session {
+                access: Access::new(options),
+                database: own.database.clone(),
+                tables: Tables::new(&own.table),
+                timeout: options.timeout,
+            },
         }
     }
 
@@ -150,74 +152,60 @@ impl Link {
             Some(connection) if !connection.is_closed() => connection,
             _ => self.connect().await?,
         };
-        let failure = match timeout(self.timeout, work(&connection)).await {
+        let session = &self.session;
+        let failure = match timeout(session.timeout, work(&connection)).await {
             Ok(Ok(answer)) => {
                 self.current = Some(connection);
                 return Ok(answer);
             }
-            Ok(Err(Fault::Error(error))) => self.failure(&error),
-            Ok(Err(Fault::AfterPush(error))) => failure::after_sending(self.failure(&error)),
+            Ok(Err(Fault::Error(error))) => session.failure(&error),
+            Ok(Err(Fault::AfterPush(error))) => failure::after_sending(session.failure(&error)),
             Ok(Err(Fault::Misunderstood(what))) => Failure::Misunderstood(what.into()),
-            Err(_) => Failure::TimedOut(self.timeout),
+            Err(_) => Failure::TimedOut(session.timeout),
         };
         let error = self.error(failure);
         if error.failure == Failure::Refused(Refusal::ReadOnly) {
             // Another server is the primary now.
-            self.move_on();
+            self.servers.move_on();
         }
         Err(error)
     }
 
     /// Tries each server once, from the present one on, until one accepts writes.
     async fn connect(&mut self) -> Result<Connection, StoreError> {
-        let (mut earlier, mut last) = (Vec::new(), None);
-        for _ in 0..self.servers.len() {
-            let greeting = Greeting::default();
-            let attempt = match self.servers.get(self.server) {
-                Some(server) => timeout(self.connect_timeout, self.open(server, &greeting)).await,
-                None => break,
-            };
-            let failure = match attempt {
-                Ok(Ok(connection)) => {
-                    self.connects = self.connects.saturating_add(1);
-                    let server = self.servers.get(self.server);
-                    self.described = server
-                        .map(|server| format!("{server} (PostgreSQL {})", connection.version));
-                    return Ok(connection);
-                }
-                Ok(Err(failure)) => failure::before_sending(failure),
-                Err(_) => {
-                    let with_tls = self.tls.as_ref().map_or("", |_| " with TLS");
-                    let millis = self.connect_timeout.as_millis();
-                    let cause = format!("no connection{with_tls} within {millis} ms");
-                    Failure::Unreachable(cause.into())
-                }
-            };
-            let failure = greeting.explain(failure, &self.protocol(), &self.credentials);
-            earlier.extend(last.replace(self.error(failure)));
-            self.move_on();
-        }
-        let nobody = || self.error(Failure::Unreachable("no server".into()));
-        Err(last.unwrap_or_else(nobody).after(earlier))
+        let (session, protocol) = (&self.session, self.session.protocol());
+        let attempt = async |server: &ServerAddress| {
+            let open = async |greeting: &Greeting| session.open(server, greeting).await;
+            let before_sending = failure::before_sending;
+            let attempt = session.access.attempt(&protocol, before_sending, open);
+            let failed = |failure| StoreError::new(server.clone(), failure);
+            attempt.await.map_err(failed)
+        };
+        let connection = self.servers.try_each(attempt).await?;
+        self.connects = self.connects.saturating_add(1);
+        let server = self.servers.current();
+        self.described = Some(format!("{server} (PostgreSQL {})", connection.version));
+        Ok(connection)
     }
 
+    fn error(&self, failure: Failure) -> StoreError {
+        StoreError::new(self.servers.current().clone(), failure)
+    }
+}
+
+impl Session {
     /// As it begins with the answer to what this side says first.
     fn protocol(&self) -> Protocol {
         Protocol {
             name: "PostgreSQL",
-            first: match &self.tls {
+            first: match &self.access.tls {
                 // Whether the server has TLS, or that it does not know the question.
                 Some(_) => b"SNE",
                 // How to say who we are, an error, a notice, another version.
                 None => b"RENv",
             },
-            has_tls: self.tls.is_some(),
+            has_tls: self.access.tls.is_some(),
         }
-    }
-
-    fn move_on(&mut self) {
-        let next = self.server.saturating_add(1);
-        self.server = if next < self.servers.len() { next } else { 0 };
     }
 
     async fn open(
@@ -227,10 +215,8 @@ impl Link {
     ) -> Result<Connection, Failure> {
         match server {
             ServerAddress::Tcp { host, port } => {
-                let stream = TcpStream::connect((&**host, *port)).await;
-                let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-                let stream = greeting.of(stream.map_err(unreachable)?);
-                match &self.tls {
+                let stream = greeting.of(connect_tcp(host, *port).await?);
+                match &self.access.tls {
                     None => self.introduce(stream, SslMode::Disable, NoTls).await,
                     Some(Ok(client)) => {
                         let tls = Secure { client, host };
@@ -261,7 +247,7 @@ impl Link {
         T: TlsConnect<S, Stream: Send + 'static>,
     {
         let mut config = Config::new();
-        let Credentials { username, password } = &self.credentials;
+        let Credentials { username, password } = &self.access.credentials;
         config
             .dbname(&*self.database)
             .user(username.as_ref().map_or("postgres", Secret::expose))
@@ -309,14 +295,7 @@ impl Link {
     }
 
     fn failure(&self, error: &Error) -> Failure {
-        failure::of(error, &self.credentials, self.timeout)
-    }
-
-    fn error(&self, failure: Failure) -> StoreError {
-        // There is at least one.
-        let server = self.servers.get(self.server).cloned();
-        let server = server.unwrap_or_else(|| ServerAddress::Unix("/".into()));
-        StoreError::new(server, failure)
+        failure::of(error, &self.access.credentials, self.timeout)
     }
 }
 
@@ -375,8 +354,4 @@ fn check_server(answer: &[SimpleQueryMessage]) -> Result<String, Failure> {
 
 fn in_directory(path: &Path) -> std::path::PathBuf {
     path.join(".s.PGSQL.5432")
-}
-
-fn unreachable(error: io::Error) -> Failure {
-    Failure::Unreachable(error.to_string().into())
 }

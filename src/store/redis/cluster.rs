@@ -17,10 +17,10 @@ use tokio::task::JoinHandle;
 use super::connection::{Link, described};
 use super::connector::Connector;
 use super::script::Call;
-use super::servers::Servers;
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::StoreOptions;
 use crate::store::server::ServerAddress;
+use crate::store::servers::Servers;
 
 /// The way to a cluster. Clones share what they know of it, and one connection to each node.
 #[derive(Clone, Debug)]

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use super::connector::{Connection, Connector};
 use super::options::{RedisOptions, Topology};
 use super::sentinel::Sentinels;
-use super::servers::Servers;
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::StoreOptions;
 use crate::store::server::ServerAddress;
+use crate::store::servers::Servers;
 
 /// The way to a Redis, and a connection to one of its servers.
 #[derive(Debug)]

@@ -1,7 +1,6 @@
 //! Makes connections to servers, and sends commands on them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
@@ -9,25 +8,22 @@ use futures_util::future::join;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use super::answer::Answer;
 use super::failure;
+use crate::store::connect::{Access, connect_tcp, unreachable};
 use crate::store::error::Failure;
 use crate::store::greeting::{Greeting, Protocol};
 use crate::store::options::{Credentials, Secret, StoreOptions};
 use crate::store::server::ServerAddress;
-use crate::store::tls::{TlsClient, TlsError};
 
 /// How a connection is made, to whatever server.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
-    credentials: Credentials,
+    access: Access,
     database: u32,
-    connect_timeout: Duration,
-    tls: Option<Result<TlsClient, TlsError>>,
 }
 
 /// An established connection, on which nothing is under way.
@@ -45,26 +41,22 @@ pub(super) struct Connection {
 impl Connector {
     pub(super) fn new(options: &StoreOptions, database: u32) -> Connector {
         Connector {
-            credentials: options.credentials.clone(),
+            access: Access::new(options),
             database,
-            connect_timeout: options.connect_timeout,
-            tls: options.tls.as_ref().map(TlsClient::new),
         }
     }
 
     /// The same for other servers, to whom we are somebody else.
     pub(super) fn with_credentials(&self, credentials: &Credentials) -> Connector {
         Connector {
-            credentials: credentials.clone(),
+            access: self.access.with_credentials(credentials),
             database: 0,
-            ..self.clone()
         }
     }
 
     /// Connects to a server that is ready then. A failure is none after which anything was applied.
     pub(super) async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
-        let greeting = Greeting::default();
-        self.within_time(&greeting, self.connect(server, &greeting))
+        self.within_time(async |greeting| self.connect(server, greeting).await)
             .await
     }
 
@@ -74,9 +66,8 @@ impl Connector {
         server: &ServerAddress,
         question: &Cmd,
     ) -> Result<(Connection, Value), Failure> {
-        let greeting = Greeting::default();
-        self.within_time(&greeting, async {
-            let mut connection = self.connect(server, &greeting).await?;
+        self.within_time(async |greeting| {
+            let mut connection = self.connect(server, greeting).await?;
             let answer = connection.send(question).await?;
             Ok((connection, answer))
         })
@@ -85,26 +76,17 @@ impl Connector {
 
     async fn within_time<T>(
         &self,
-        greeting: &Greeting,
-        attempt: impl Future<Output = Result<T, Failure>>,
+        attempt: impl AsyncFnOnce(&Greeting) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let result = match timeout(self.connect_timeout, attempt).await {
-            Ok(result) => result.map_err(before_sending),
-            Err(_) => {
-                // A server that speaks no TLS waits for us to say something that it understands.
-                let with_tls = self.tls.as_ref().map_or("", |_| " with TLS");
-                let millis = self.connect_timeout.as_millis();
-                let cause = format!("no connection{with_tls} within {millis} ms");
-                Err(Failure::Unreachable(cause.into()))
-            }
-        };
         let protocol = Protocol {
             name: "Redis",
             // Of RESP 2 and 3.
             first: b"+-:$*_#,(!=%~>|",
-            has_tls: self.tls.is_some(),
+            has_tls: self.access.tls.is_some(),
         };
-        result.map_err(|failure| greeting.explain(failure, &protocol, &self.credentials))
+        self.access
+            .attempt(&protocol, before_sending, attempt)
+            .await
     }
 
     async fn connect(
@@ -114,10 +96,8 @@ impl Connector {
     ) -> Result<Connection, Failure> {
         match server {
             ServerAddress::Tcp { host, port } => {
-                let stream = TcpStream::connect((&**host, *port)).await;
-                let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
-                let stream = stream.map_err(unreachable)?;
-                match &self.tls {
+                let stream = connect_tcp(host, *port).await?;
+                match &self.access.tls {
                     None => self.introduce(greeting.of(stream)).await,
                     Some(Ok(tls)) => {
                         let stream = tls.wrap(host, stream).await;
@@ -152,12 +132,12 @@ impl Connector {
         let mut connection = Connection {
             requests,
             driver: tokio::spawn(driver),
-            credentials: self.credentials.clone(),
+            credentials: self.access.credentials.clone(),
             version: None,
             // Relaxed: nothing but the numbers themselves is told by them.
             number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed).wrapping_add(1),
         };
-        let Credentials { username, password } = &self.credentials;
+        let Credentials { username, password } = &self.access.credentials;
         if let Some(password) = password {
             let mut auth = Cmd::new();
             auth.arg("AUTH")
@@ -228,10 +208,6 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }
-}
-
-fn unreachable(error: io::Error) -> Failure {
-    Failure::Unreachable(error.to_string().into())
 }
 
 fn without_tls(error: io::Error) -> Failure {

@@ -22,7 +22,6 @@ mod one_answer;
 pub mod options;
 mod script;
 mod sentinel;
-mod servers;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]

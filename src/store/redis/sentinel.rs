@@ -4,10 +4,10 @@ use redis::{Cmd, Value};
 
 use super::answer::Answer;
 use super::connector::{Connection, Connector};
-use super::servers::Servers;
 use crate::store::error::{Failure, StoreError};
 use crate::store::options::Credentials;
 use crate::store::server::ServerAddress;
+use crate::store::servers::Servers;
 
 /// Those who know the primary.
 #[derive(Debug)]

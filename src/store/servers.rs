@@ -1,7 +1,7 @@
 //! Servers that are tried one after the other, round and round.
 
-use crate::store::error::StoreError;
-use crate::store::server::ServerAddress;
+use super::error::StoreError;
+use super::server::ServerAddress;
 
 /// Servers, at least one, and which of them is used, or tried next.
 #[derive(Clone, Debug)]
