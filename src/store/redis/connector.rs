@@ -4,7 +4,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 use std::sync::Arc;
 
-use futures_util::future::join;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -153,12 +152,11 @@ impl Connector {
         let (mut hello, mut ping) = (Cmd::new(), Cmd::new());
         hello.arg("HELLO");
         ping.arg("PING");
-        // Both are on their way together. The version is only for the log: any user may ask for it, and
-        // what does not know the command has another answer.
-        let mut requests = connection.requests.clone();
-        let hello = requests.send_packed_command(&hello);
-        let (hello, ready) = join(hello, connection.send(&ping)).await;
-        ready?;
+        // Alone, so that what ends the connection instead of an answer is heard: a write after that would
+        // fail with less to say.
+        connection.send(&ping).await?;
+        // Only for the log: any user may ask for it, and what does not know the command has another answer.
+        let hello = connection.requests.send_packed_command(&hello).await;
         connection.version = hello
             .ok()
             .and_then(|answer| Answer(answer).version())
