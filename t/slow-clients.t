@@ -1,5 +1,6 @@
-# Clients that read slowly get the whole of what the module answers, over HTTP/1 and HTTP/2: a full
-# socket, and a window of a few bytes.
+# Clients get the whole of what the module answers, over HTTP/1 and HTTP/2: those that read slowly (a
+# full socket, a window of a few bytes), and where there is so much to tell that it takes several turns
+# of the event loop.
 #
 # A plain Perl test, like topologies.t. It takes the ports TEST_NGINX_PORT + 2 and + 3.
 
@@ -9,6 +10,7 @@ use warnings;
 use FindBin;
 use IO::Select;
 use IO::Socket::INET;
+use Socket qw(SOL_SOCKET SO_LINGER);
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
@@ -63,14 +65,76 @@ subtest 'HTTP/1: a socket that is full' => sub {
 };
 
 $a->stop;
+
+# Over a thousand, so that no machine tells of all in one turn.
+my $many = 1000;
+start_node(zone => '64m', http => join '', map {"ratelimit_namespace n$_ { zone counters; }\n"} 1 .. $many);
+@paths = ('/metrics', '/api/');
+
+subtest 'several turns: the answer is whole' => sub {
+    my $held = qr/^ratelimit_event_loop_hold_seconds_count (\d+)$/m;
+    my ($before, $after) = map { $a->body('/metrics') =~ $held } 1, 2;
+    cmp_ok($after - $before, '>', 2, 'so many callbacks a page has');
+    my $page = $a->body('/metrics');
+    for my $sample ('requests_total{namespace="%s",result="passed"}', 'hits_total{namespace="%s"}') {
+        my @missing = grep { index($page, "\nratelimit_" . sprintf($sample, "n$_") . " 0\n") < 0 } 1 .. $many;
+        is_deeply(\@missing, [], $sample);
+    }
+    is(() = $page =~ /^# TYPE ratelimit_requests_total /mg, 1, 'each family is described once');
+    like($page, qr/\nratelimit_zone_evicted_total\{zone="counters",state="unsent"\} 0\n\z/, 'up to the end');
+    my @names = $a->body('/api/') =~ /\{"name":"(n\d+)","zone":"counters","store":null\}/g;
+    is_deeply(\@names, [map {"n$_"} 1 .. $many], 'the API names all, in their order');
+};
+
+subtest 'several turns: HTTP/2, two at a time' => sub {
+    my $client  = http2_client(window => 2**30);
+    my @streams = map { ask($client, $_) } @paths;
+    compare(answers($client, 0, @streams), @streams);
+};
+
+subtest 'several turns: clients that leave' => sub {
+    my @workers = $a->workers;
+    for (1 .. 20) {
+        my $client = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 2) or die;
+        syswrite $client, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        # Reset, not closed.
+        setsockopt $client, SOL_SOCKET, SO_LINGER, pack 'II', 1, 0 if $_ % 2;
+        close $client;
+        $client = http2_client(window => 2**30);
+        my $stream = ask($client, '/metrics');
+        syswrite $client->{socket}, frame(3, 0, $stream, pack 'N', 8) if $_ % 2;
+    }
+    my $client  = http2_client(window => 2**30);
+    my @streams = map { ask($client, $_) } @paths;
+    compare(answers($client, 0, @streams), @streams);
+    is_deeply([$a->workers], \@workers, 'the worker lives');
+};
+
+subtest 'several turns: a worker that is to end' => sub {
+    my @clients = map { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port + 2) or die } 1 .. 20;
+    syswrite $_, "GET /metrics HTTP/1.0\r\n\r\n" for @clients;
+    # When the first has its answer, those of the others are being written.
+    IO::Select->new(@clients)->can_read(10);
+    kill QUIT => $a->workers;
+    my $whole = 0;
+    for my $client (@clients) {
+        my $text = do { local $/; <$client> } // '';
+        $whole++ if $text =~ /\r\nContent-Length: (\d+)\r\n.*?\r\n\r\n(.*)\z/s && length $2 == $1;
+    }
+    is($whole, 20, 'all have the whole of it');
+};
+
+# Whoever left is forgotten: a graceful stop waits for requests, and tells of what is left.
+$a->stop(undef, 'QUIT');
 done_testing();
 
 sub start_node {
+    my (%given) = @_;
     mkdir "$a->{root}/pages";
     open my $file, '>', "$a->{root}/pages/large" or die "cannot write: $!\n";
     print $file 'x' x $size;
     close $file or die "cannot write: $!\n";
-    $a->start(workers => 1, rules => {hit => 'limit=9/366d'}, server => <<"    END");
+    $a->start(%given, workers => 1, rules => {hit => 'limit=9/366d'}, server => <<"    END");
         listen 127.0.0.1:@{[$port + 3]} $parameter sndbuf=16k;
         $directive
         http2_max_concurrent_streams 128;

@@ -338,79 +338,111 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Answers [`Call::Overview`].
-pub fn overview(status: &Status) -> String {
-    #[derive(Serialize)]
-    struct Overview<'a> {
-        version: &'static str,
-        zones: Vec<Zone<'a>>,
-        namespaces: Vec<Name<'a>>,
-        stores: Vec<Store<'a>>,
-    }
-    #[derive(Serialize)]
-    struct Zone<'a> {
-        name: &'a str,
-        size: usize,
-        keys: u64,
-        evicted: Evicted,
-    }
-    #[derive(Serialize)]
-    struct Evicted {
-        ended: u64,
-        sent: u64,
-        unsent: u64,
-    }
-    #[derive(Serialize)]
-    struct Name<'a> {
-        name: &'a str,
-        zone: &'a str,
-        store: Option<&'a str>,
-    }
-    #[derive(Serialize)]
-    struct Store<'a> {
-        name: &'a str,
-        strategy: &'a str,
-        up: Option<bool>,
-        clock_offset: Option<Thousandths>,
-    }
-    let zones = status.zones.iter().map(|zone| Zone {
-        name: &zone.name,
-        size: zone.size,
-        keys: zone.keys,
-        evicted: Evicted {
-            ended: zone.stats.evicted_ended,
-            sent: zone.stats.evicted_sent,
-            unsent: zone.stats.evicted_unsent,
-        },
-    });
-    let namespaces = status.namespaces.iter().map(|namespace| Name {
-        name: &namespace.name,
-        zone: &namespace.zone,
-        store: namespace.store.as_deref(),
-    });
-    let stores = status.stores.iter().map(|store| {
-        let clock_offset = status.clock_offset(&store.name);
-        Store {
-            name: &store.name,
-            strategy: store.strategy,
-            up: store.is_up,
-            clock_offset: clock_offset.map(Thousandths),
-        }
-    });
-    json(&Overview {
-        version: env!("CARGO_PKG_VERSION"),
-        zones: zones.collect(),
-        namespaces: namespaces.collect(),
-        stores: stores.collect(),
-    })
+/// The answer to [`Call::Overview`], in pieces that are written in a bounded time each.
+#[derive(Debug)]
+pub struct Overview<'c> {
+    status: Status<'c>,
+    /// How many namespaces were told of; `None` before the first piece.
+    told: Option<usize>,
 }
 
-/// Answers [`Call::Namespace`].
-///
-/// # Errors
-///
-/// 404 if there is no such namespace.
-pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
+impl<'c> Overview<'c> {
+    /// How many namespaces a piece tells of.
+    const NAMES: usize = 64;
+
+    /// That of a node.
+    pub fn new(status: Status<'c>) -> Overview<'c> {
+        Overview { status, told: None }
+    }
+
+    fn before_names(&self) -> String {
+        #[derive(Serialize)]
+        struct Zone<'a> {
+            name: &'a str,
+            size: usize,
+            keys: u64,
+            evicted: Evicted,
+        }
+        #[derive(Serialize)]
+        struct Evicted {
+            ended: u64,
+            sent: u64,
+            unsent: u64,
+        }
+        let zones = self.status.zones.iter().map(|zone| Zone {
+            name: zone.name,
+            size: zone.size,
+            keys: zone.keys,
+            evicted: Evicted {
+                ended: zone.stats.evicted_ended,
+                sent: zone.stats.evicted_sent,
+                unsent: zone.stats.evicted_unsent,
+            },
+        });
+        let (version, zones) = (env!("CARGO_PKG_VERSION"), json(&zones.collect::<Vec<_>>()));
+        format!("{{\"version\":\"{version}\",\"zones\":{zones},\"namespaces\":[")
+    }
+
+    fn names_after(&self, told: usize) -> String {
+        #[derive(Serialize)]
+        struct Name<'a> {
+            name: &'a str,
+            zone: &'a str,
+            store: Option<&'a str>,
+        }
+        let mut text = String::new();
+        let namespaces = self.status.namespaces.iter().enumerate();
+        for (index, namespace) in namespaces.skip(told).take(Self::NAMES) {
+            if index > 0 {
+                text.push(',');
+            }
+            let &NamespaceStatus {
+                name, zone, store, ..
+            } = namespace;
+            text.push_str(&json(&Name { name, zone, store }));
+        }
+        text
+    }
+
+    fn after_names(&self) -> String {
+        #[derive(Serialize)]
+        struct Store<'a> {
+            name: &'a str,
+            strategy: &'a str,
+            up: Option<bool>,
+            clock_offset: Option<Thousandths>,
+        }
+        let stores = self.status.stores.iter().map(|store| Store {
+            name: store.name,
+            strategy: store.strategy,
+            up: store.is_up,
+            clock_offset: store.clock_offset().map(Thousandths),
+        });
+        format!("],\"stores\":{}}}", json(&stores.collect::<Vec<_>>()))
+    }
+}
+
+impl Iterator for Overview<'_> {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let names = self.status.namespaces.len();
+        let (piece, told) = match self.told {
+            None => (self.before_names(), 0),
+            Some(told) if told < names => {
+                let next = told.saturating_add(Self::NAMES).min(names);
+                (self.names_after(told), next)
+            }
+            Some(told) if told == names => (self.after_names(), usize::MAX),
+            Some(_) => return None,
+        };
+        self.told = Some(told);
+        Some(piece)
+    }
+}
+
+/// Answers [`Call::Namespace`] for one that counts in windows of `sizes`.
+pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> String {
     #[derive(Serialize)]
     struct Body<'a> {
         name: &'a str,
@@ -448,12 +480,13 @@ pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
         dropped_hits: Option<Thousandths>,
         lease_pid: Option<u32>,
     }
-    let namespace = status.namespace(name).ok_or_else(no_namespace)?;
-    let NamespaceStatus {
+    let &NamespaceStatus {
         name,
         zone,
+        store,
         stats,
         syncs,
+        pending,
         ..
     } = namespace;
     let sync = syncs.map_or_else(Syncs::default, |syncs| Syncs {
@@ -464,7 +497,7 @@ pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
         duration: syncs.last().map(|_| Thousandths::of(syncs.duration)),
         pushed_keys: Some(syncs.pushed),
         fetched_keys: Some(syncs.fetched),
-        pending_keys: namespace.pending,
+        pending_keys: pending,
         dropped_hits: Some(Thousandths::of(stats.dropped)),
         lease_pid: syncs.holder,
     });
@@ -472,11 +505,11 @@ pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
         let is_known = syncs.last_success.is_some();
         is_known.then_some(Thousandths(syncs.clock_offset))
     };
-    let sizes = namespace.window_sizes.iter();
-    Ok(json(&Body {
+    let sizes = sizes.iter();
+    json(&Body {
         name,
         zone,
-        store: namespace.store.as_deref(),
+        store,
         sync_rate: match namespace.sync {
             SyncMode::Local => Rate::Off("off"),
             SyncMode::Synchronous => Rate::Seconds(Thousandths(0)),
@@ -496,7 +529,7 @@ pub fn namespace(status: &Status, name: &[u8]) -> Result<String, ApiError> {
         },
         sync,
         clock_offset: syncs.and_then(offset),
-    }))
+    })
 }
 
 /// A 404 for a namespace that does not exist.
@@ -788,8 +821,9 @@ mod tests {
     #[test]
     fn a_node_is_told_of_in_json() {
         let status = status();
+        let sizes = [500, MINUTE].map(|millis| WindowSize::from_millis(millis).unwrap());
         assert_eq!(
-            overview(&status),
+            Overview::new(status.clone()).collect::<String>(),
             concat!(
                 r#"{"version":""#,
                 env!("CARGO_PKG_VERSION"),
@@ -804,7 +838,7 @@ mod tests {
             )
         );
         assert_eq!(
-            namespace(&status, b"api").unwrap(),
+            namespace(&status.namespaces[1], &sizes),
             concat!(
                 r#"{"name":"api","zone":"counters","store":"main","sync_rate":0.5,"#,
                 r#""window_sizes":[0.5,60],"keys":2,"hits":4.25,"#,
@@ -814,10 +848,25 @@ mod tests {
                 r#""dropped_hits":1.5,"lease_pid":4711},"clock_offset":-1.5}"#
             )
         );
-        let local = namespace(&status, b"local").unwrap();
+        let local = namespace(&status.namespaces[0], &[]);
         assert!(local.contains(r#""sync_rate":"off""#), "{local}");
         assert!(local.contains(r#""last_at":null"#), "{local}");
-        assert_eq!(namespace(&status, b"x").unwrap_err().status, 404);
+    }
+
+    #[test]
+    fn an_overview_is_written_in_bounded_pieces() {
+        let mut status = status();
+        let many = status.namespaces.iter().cycle().take(1000);
+        status.namespaces = many.copied().collect();
+        let pieces: Vec<_> = Overview::new(status).collect();
+        assert_eq!(pieces.len(), 2 + 1000usize.div_ceil(Overview::NAMES));
+        assert!(
+            pieces
+                .iter()
+                .all(|piece| piece.len() < 64 * Overview::NAMES)
+        );
+        let text: serde_json::Value = serde_json::from_str(&pieces.concat()).unwrap();
+        assert_eq!(text["namespaces"].as_array().unwrap().len(), 1000);
     }
 
     #[test]

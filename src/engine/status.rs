@@ -1,20 +1,21 @@
-//! How a node is doing: its zones, namespaces and stores, for whoever shows them.
+//! How a node is doing: its zones, namespaces and stores, for whoever shows them. The names are
+//! borrowed of the configuration.
 
 use crate::policy::namespace::SyncMode;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::UnixMillis;
 use crate::table::{NamespaceStats, SyncStats, ZoneStats};
 
 /// A node, at a moment.
 #[derive(Clone, Debug, Default)]
-pub struct Status {
+pub struct Status<'c> {
     /// The zones, in the order of the configuration.
-    pub zones: Vec<ZoneStatus>,
+    pub zones: Vec<ZoneStatus<'c>>,
     /// The namespaces, likewise.
-    pub namespaces: Vec<NamespaceStatus>,
+    pub namespaces: Vec<NamespaceStatus<'c>>,
     /// The stores, likewise.
-    pub stores: Vec<StoreStatus>,
+    pub stores: Vec<StoreStatus<'c>>,
     /// The policies whose rejections are counted by themselves.
-    pub policies: Vec<PolicyStatus>,
+    pub policies: Vec<PolicyStatus<'c>>,
     /// What serves.
     pub build: Option<Build>,
     /// When the configuration was loaded.
@@ -31,21 +32,21 @@ pub struct Build {
 }
 
 /// A policy.
-#[derive(Clone, Debug)]
-pub struct PolicyStatus {
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyStatus<'c> {
     /// The name of its namespace.
-    pub namespace: String,
+    pub namespace: &'c str,
     /// Its name.
-    pub name: String,
+    pub name: &'c str,
     /// How many requests it rejected.
     pub rejected: u64,
 }
 
 /// A zone.
-#[derive(Clone, Debug)]
-pub struct ZoneStatus {
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneStatus<'c> {
     /// The name.
-    pub name: String,
+    pub name: &'c str,
     /// The size in bytes, as configured.
     pub size: usize,
     /// How many keys have a place: an estimate.
@@ -57,18 +58,16 @@ pub struct ZoneStatus {
 }
 
 /// A namespace.
-#[derive(Clone, Debug)]
-pub struct NamespaceStatus {
+#[derive(Clone, Copy, Debug)]
+pub struct NamespaceStatus<'c> {
     /// The name.
-    pub name: String,
+    pub name: &'c str,
     /// The name of its zone.
-    pub zone: String,
+    pub zone: &'c str,
     /// The name of its store, if it has one.
-    pub store: Option<String>,
+    pub store: Option<&'c str>,
     /// When it is synced.
     pub sync: SyncMode,
-    /// The windows that are counted in, ascending.
-    pub window_sizes: Vec<WindowSize>,
     /// What happened in it.
     pub stats: NamespaceStats,
     /// What came of its syncs, if it is synced.
@@ -78,14 +77,16 @@ pub struct NamespaceStatus {
 }
 
 /// A store.
-#[derive(Clone, Debug)]
-pub struct StoreStatus {
+#[derive(Clone, Copy, Debug)]
+pub struct StoreStatus<'c> {
     /// The name.
-    pub name: String,
+    pub name: &'c str,
     /// The name of its strategy.
     pub strategy: &'static str,
     /// Whether it does what it is asked; `None` before it was asked anything.
     pub is_up: Option<bool>,
+    /// How it was talked to by all namespaces that are synced with it; `None`: there are none.
+    pub traffic: Option<StoreTraffic>,
 }
 
 /// How a store was talked to.
@@ -97,34 +98,32 @@ pub struct StoreTraffic {
     pub exchanges: [u64; SyncStats::EXCHANGE_BOUNDS.len() + 1],
     /// How long all exchanges took, in microseconds.
     pub exchange_sum: u64,
+    /// When its clock was seen last, and how far it was ahead of this node's, in milliseconds.
+    pub clock: Option<(UnixMillis, i64)>,
 }
 
-impl Status {
-    /// The namespace `name`.
-    pub fn namespace(&self, name: &[u8]) -> Option<&NamespaceStatus> {
-        let mut namespaces = self.namespaces.iter();
-        namespaces.find(|namespace| namespace.name.as_bytes() == name)
+impl StoreTraffic {
+    /// Adds that of a namespace.
+    pub fn add(&mut self, syncs: &SyncStats) {
+        self.connects = self.connects.saturating_add(syncs.connects);
+        self.exchange_sum = self.exchange_sum.saturating_add(syncs.exchange_sum);
+        add(&mut self.exchanges, &syncs.exchanges);
+        let seen = syncs.last_success.map(|at| (at, syncs.clock_offset));
+        if seen.map(|(at, _)| at) >= self.clock.map(|(at, _)| at) {
+            self.clock = seen;
+        }
     }
+}
 
-    /// The syncs of the namespaces that have the store.
-    fn syncs(&self, store: &str) -> impl Iterator<Item = SyncStats> {
-        let namespaces = self.namespaces.iter();
-        namespaces
-            .filter(move |namespace| namespace.store.as_deref() == Some(store))
-            .filter_map(|namespace| namespace.syncs)
+impl StoreStatus<'_> {
+    /// How far the store's clock is ahead of this node's, in milliseconds; `None`: never seen.
+    pub fn clock_offset(&self) -> Option<i64> {
+        let (_, offset) = self.traffic?.clock?;
+        Some(offset)
     }
+}
 
-    /// How the store was talked to by all namespaces that are synced with it; `None`: there are none.
-    pub fn traffic(&self, store: &str) -> Option<StoreTraffic> {
-        self.syncs(store).fold(None, |sum, syncs| {
-            let mut sum: StoreTraffic = sum.unwrap_or_default();
-            sum.connects = sum.connects.saturating_add(syncs.connects);
-            sum.exchange_sum = sum.exchange_sum.saturating_add(syncs.exchange_sum);
-            add(&mut sum.exchanges, &syncs.exchanges);
-            Some(sum)
-        })
-    }
-
+impl Status<'_> {
     /// How many callbacks of ours held a worker's event loop how long, as [`ZoneStats::holds`] says, and
     /// how long all of them together, in nanoseconds.
     pub fn holds(&self) -> ([u64; ZoneStats::HOLD_BOUNDS.len() + 1], u64) {
@@ -134,15 +133,9 @@ impl Status {
             (counts, sum.saturating_add(zone.hold_sum))
         })
     }
-
-    /// How far the store's clock is ahead of this node's, in milliseconds; `None`: never seen.
-    pub fn clock_offset(&self, store: &str) -> Option<i64> {
-        let last = self.syncs(store).max_by_key(|syncs| syncs.last_success)?;
-        last.last_success.map(|_| last.clock_offset)
-    }
 }
 
-impl NamespaceStatus {
+impl NamespaceStatus<'_> {
     /// Whether a store decides.
     pub fn is_synchronous(&self) -> bool {
         self.sync == SyncMode::Synchronous
@@ -162,17 +155,15 @@ pub(super) mod testing {
 
     /// A node with a local namespace, two that are synced with one store, and one about which that
     /// decides.
-    pub(in super::super) fn status() -> Status {
-        let size = |millis| WindowSize::from_millis(millis).unwrap();
-        let namespace = |name: &str, store: Option<&str>, syncs| NamespaceStatus {
-            name: name.into(),
-            zone: "counters".into(),
-            store: store.map(Into::into),
+    pub(in super::super) fn status() -> Status<'static> {
+        let namespace = |name, store: Option<&'static str>, syncs| NamespaceStatus {
+            name,
+            zone: "counters",
+            store,
             sync: match store {
                 Some(_) => SyncMode::Periodic(Duration::from_millis(500)),
                 None => SyncMode::Local,
             },
-            window_sizes: vec![size(500), size(60_000)],
             stats: NamespaceStats {
                 passed: 3,
                 rejected: 2,
@@ -205,9 +196,13 @@ pub(super) mod testing {
             exchanges: [1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
             exchange_sum: 2_000_750,
         };
+        let mut traffic = StoreTraffic::default();
+        for syncs in [syncs, SyncStats::default()] {
+            traffic.add(&syncs);
+        }
         Status {
             zones: vec![ZoneStatus {
-                name: "counters".into(),
+                name: "counters",
                 size: 1 << 20,
                 keys: 4,
                 capacity: 16_000,
@@ -230,14 +225,15 @@ pub(super) mod testing {
             ],
             stores: ["main", "unused"]
                 .map(|name| StoreStatus {
-                    name: name.into(),
+                    name,
                     strategy: "redis",
                     is_up: (name == "main").then_some(true),
+                    traffic: (name == "main").then_some(traffic),
                 })
                 .into(),
             policies: vec![PolicyStatus {
-                namespace: "api".into(),
-                name: "api-1m".into(),
+                namespace: "api",
+                name: "api-1m",
                 rejected: 2,
             }],
             build: Some(Build {

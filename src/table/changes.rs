@@ -87,14 +87,6 @@ impl LookedAt {
         groups: 1 << 16,
         counters: 1 << 10,
     };
-
-    /// One of so many parts.
-    pub fn part_of(self, parts: usize) -> LookedAt {
-        LookedAt {
-            groups: self.groups.div_ceil(parts.max(1)),
-            counters: self.counters.div_ceil(parts.max(1)),
-        }
-    }
 }
 
 impl Pending {

@@ -166,6 +166,10 @@ fn a_place_is_used_again_without_what_is_left_in_it() {
     let draining = before[0].syncs[0].take_lease(MonotonicMillis(9000), LIFETIME);
     let draining = draining.unwrap();
     assert_eq!(table.keys(), 80);
+    let parts = (0..)
+        .step_by(3)
+        .map_while(|place| table.keys_of(place..place + 3));
+    assert_eq!(parts.sum::<u64>(), 80);
 
     let after = fixture.configure(&names("after ", 8), 1).unwrap();
     let heir = after.iter().find(|it| it.index == before[0].index).unwrap();

@@ -49,6 +49,7 @@ pub(crate) mod testing;
 mod tests;
 mod word;
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicUsize;
 
@@ -332,6 +333,15 @@ impl<'m> CounterTable<'m> {
     /// How many keys have a place now, in all namespaces: an estimate while workers count.
     pub fn keys(&self) -> u64 {
         NamespaceLine::keys(self.parts.namespace_lines)
+    }
+
+    /// How many of them are of the namespaces that have these places; `None`: there are no such places.
+    pub fn keys_of(&self, places: Range<usize>) -> Option<u64> {
+        let workers = self.parts.zone_lines.len();
+        let end = places.end.min(self.parts.directory.len());
+        let lines = places.start.saturating_mul(workers)..end.saturating_mul(workers);
+        let lines = self.parts.namespace_lines.get(lines)?;
+        (!lines.is_empty()).then(|| NamespaceLine::keys(lines))
     }
 
     /// Where the event counters of `namespace` begin: there is a line for each worker.

@@ -44,6 +44,7 @@ use crate::table::{CounterTable, NameKind, Named, StoreState};
 pub(super) use directives::COMMANDS;
 pub(super) use location::{Content, Headers, LocationConf, Phase, Settings};
 pub(super) use rules::{Active, ActiveLimit, ActiveRule, Cost, Key as RuleKey, OwnKey, RuleSet};
+pub(super) use status::Look;
 pub(super) use text::{Amount, Evaluated, EvaluationError, bytes};
 
 use directives::{Failure, Word};

@@ -1,4 +1,9 @@
-//! What the API and the metrics tell of a configuration, and what was counted under it.
+//! What the API and the metrics tell of a configuration, and what was counted under it: looked up in
+//! steps, since nobody may be held for as long as it takes to look at everything.
+
+use core::slice;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use nginx_sys::NGINX_VERSION;
 
@@ -10,72 +15,116 @@ use crate::engine::status::{
 };
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock as _, WindowSize};
-use crate::table::{LookedAt, Pending, SyncState};
+use crate::table::{CounterTable, LookedAt, Pending, SyncState};
+
+/// How this node is doing, as far as was looked.
+pub(in super::super) struct Look {
+    status: Status<'static>,
+    zones: slice::Iter<'static, ZoneConf>,
+    /// The last zone's table, and from which namespace on its keys are to be counted yet.
+    uncounted: Option<(&'static CounterTable<'static>, usize)>,
+    namespaces: slice::Iter<'static, Rc<NamespaceConf>>,
+    /// What is pending, by the names of zones; `None`: it does not matter.
+    pending: Option<HashMap<&'static str, Pending>>,
+    /// Where stores are in the status, by their names.
+    stores: HashMap<&'static str, usize>,
+}
+
+impl Look {
+    /// How many namespaces are looked at in a step: each worker has a line of each.
+    const NAMESPACES: usize = 16;
+
+    /// Looks at a bounded part of what there is; returns whether anything is left.
+    pub(in super::super) fn go_on(&mut self) -> bool {
+        if let Some((table, start)) = self.uncounted {
+            let end = start.saturating_add(Self::NAMESPACES);
+            let keys = table.keys_of(start..end);
+            self.uncounted = keys.map(|_| (table, end));
+            if let Some(zone) = self.status.zones.last_mut() {
+                zone.keys = zone.keys.saturating_add(keys.unwrap_or_default());
+            }
+        } else if let Some(ZoneConf { zone, .. }) = self.zones.next() {
+            if let Some(table) = zone.table() {
+                self.status.zones.push(ZoneStatus {
+                    name: &zone.name,
+                    size: zone.size,
+                    keys: 0,
+                    capacity: table.capacity(),
+                    stats: table.zone_stats(),
+                });
+                self.uncounted = Some((table, 0));
+                if let Some(pending) = &mut self.pending {
+                    let of_zone = table.pending(NgxClock.now(), LookedAt::BOUNDED);
+                    pending.insert(&zone.name, of_zone);
+                }
+            }
+        } else if self.namespaces.len() > 0 {
+            for conf in self.namespaces.by_ref().take(Self::NAMESPACES) {
+                let zone = conf.zone.get().map(|zone| &*zone.name);
+                let pending = zone.zip(self.pending.as_ref());
+                let pending = pending.and_then(|(zone, pending)| pending.get(zone));
+                let Some(namespace) = conf.status(pending) else {
+                    continue;
+                };
+                let store = namespace.store.and_then(|store| self.stores.get(store));
+                let store = store.and_then(|&index| self.status.stores.get_mut(index));
+                if let (Some(store), Some(syncs)) = (store, &namespace.syncs) {
+                    store.traffic.get_or_insert_default().add(syncs);
+                }
+                self.status.namespaces.push(namespace);
+            }
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Takes what was seen.
+    pub(in super::super) fn take_status(&mut self) -> Status<'static> {
+        core::mem::take(&mut self.status)
+    }
+}
 
 impl MainConf {
-    /// How this node is doing.
-    pub(in super::super) fn status(&self) -> Status {
-        let zones = self.zones.iter().filter_map(|ZoneConf { zone, .. }| {
-            let table = zone.table()?;
-            Some(ZoneStatus {
-                name: (*zone.name).into(),
-                size: zone.size,
-                keys: table.keys(),
-                capacity: table.capacity(),
-                stats: table.zone_stats(),
-            })
-        });
-        let namespaces = self.namespaces.iter();
-        let pending = self.pending();
-        Status {
-            zones: zones.collect(),
-            namespaces: namespaces.filter_map(|it| it.status(&pending)).collect(),
+    /// Begins to look how this node is doing; at what is pending, if it matters.
+    pub(in super::super) fn look(&'static self, does_pending_matter: bool) -> Look {
+        let policies = self.policies.get().into_iter().flatten();
+        let stores = self.stores.iter().enumerate();
+        let status = Status {
+            zones: Vec::new(),
+            // Not to be moved as it grows.
+            namespaces: Vec::with_capacity(self.namespaces.len()),
             stores: self.stores.iter().map(StoreConf::status).collect(),
-            policies: self
-                .policies
-                .get()
-                .into_iter()
-                .flatten()
-                .map(Policy::status)
-                .collect(),
+            policies: policies.map(Policy::status).collect(),
             build: Some(Build {
                 version: env!("CARGO_PKG_VERSION"),
                 nginx: NGINX_VERSION.to_str().unwrap_or_default(),
             }),
             loaded_at: self.loaded_at.get().copied(),
+        };
+        Look {
+            status,
+            zones: self.zones.iter(),
+            uncounted: None,
+            namespaces: self.namespaces.iter(),
+            pending: does_pending_matter.then(HashMap::new),
+            stores: stores.map(|(index, store)| (&*store.name, index)).collect(),
         }
     }
 
-    /// How one namespace is doing, alone: however many there are.
-    pub(in super::super) fn status_of(&self, name: &[u8]) -> Status {
+    /// How one namespace is doing, however many there are, and the windows that it counts in. `None`:
+    /// there is no such namespace.
+    pub(in super::super) fn status_of(
+        &self,
+        name: &[u8],
+    ) -> Option<(NamespaceStatus<'_>, Vec<WindowSize>)> {
         let mut namespaces = self.namespaces.iter();
-        let namespace = namespaces.find(|it| it.name.as_bytes() == name);
-        let status = namespace.and_then(|namespace| {
-            let zone = namespace.zone.get()?;
-            let at_most = LookedAt::BOUNDED;
-            let is_synced = namespace.period().is_some();
-            let table = zone.table().filter(|_| is_synced);
-            let pending = table.map(|it| (&*zone.name, it.pending(NgxClock.now(), at_most)));
-            namespace.status(pending.as_slice())
-        });
-        Status {
-            namespaces: status.into_iter().collect(),
-            ..Status::default()
-        }
-    }
-
-    /// What is pending, by the names of the zones that have synced namespaces.
-    fn pending(&self) -> Vec<(&str, Pending)> {
-        let synced = self.namespaces.iter().filter(|it| it.period().is_some());
-        let mut zones: Vec<_> = synced.filter_map(|it| it.zone.get()).collect();
-        zones.sort_unstable_by_key(|zone| &zone.name);
-        zones.dedup_by_key(|zone| &zone.name);
-        let at_most = LookedAt::BOUNDED.part_of(zones.len());
-        let pending = zones.into_iter().filter_map(|zone| {
-            let pending = zone.table()?.pending(NgxClock.now(), at_most);
-            Some((&*zone.name, pending))
-        });
-        pending.collect()
+        let namespace = namespaces.find(|it| it.name.as_bytes() == name)?;
+        let table = namespace.zone.get()?.table();
+        let table = table.filter(|_| namespace.period().is_some());
+        let pending = table.map(|it| it.pending(NgxClock.now(), LookedAt::BOUNDED));
+        let status = namespace.status(pending.as_ref())?;
+        Some((status, namespace.window_sizes()))
     }
 
     /// Calls `answer` with the namespace `name`, the windows that it counts in, and whether it may
@@ -97,7 +146,8 @@ impl MainConf {
 }
 
 impl NamespaceConf {
-    fn status(&self, pending: &[(&str, Pending)]) -> Option<NamespaceStatus> {
+    /// How it is doing, of whose zone so much is `pending`.
+    fn status(&self, pending: Option<&Pending>) -> Option<NamespaceStatus<'_>> {
         let (zone, namespace) = (self.zone.get()?, self.namespace.get()?);
         let options = self.definition.get().map(|definition| &definition.options);
         let store = options.and_then(|options| options.store.as_deref());
@@ -108,15 +158,13 @@ impl NamespaceConf {
             let shards = namespace.sync_states().iter();
             let sealed: usize = shards.map(SyncState::sealed_records).sum();
             let sealed = u64::try_from(sealed).unwrap_or(u64::MAX);
-            let of_zone = pending.iter().find(|(name, _)| *name == &*zone.name);
-            of_zone.map_or(sealed, |(_, it)| it.of(index).saturating_add(sealed))
+            pending.map_or(sealed, |it| it.of(index).saturating_add(sealed))
         });
         Some(NamespaceStatus {
-            name: (*self.name).into(),
-            zone: (*zone.name).into(),
-            store: store.map(Into::into),
+            name: &self.name,
+            zone: &zone.name,
+            store,
             sync: options.map_or(SyncMode::Local, |options| options.sync),
-            window_sizes: self.window_sizes(),
             stats: table.namespace_stats(index),
             syncs: state.map(|state| state.stats()),
             pending,
@@ -125,21 +173,22 @@ impl NamespaceConf {
 }
 
 impl Policy {
-    fn status(&self) -> PolicyStatus {
+    fn status(&self) -> PolicyStatus<'_> {
         PolicyStatus {
-            namespace: (*self.namespace.name).into(),
-            name: (*self.name).into(),
+            namespace: &self.namespace.name,
+            name: &self.name,
             rejected: self.rejected.get(),
         }
     }
 }
 
 impl StoreConf {
-    fn status(&self) -> StoreStatus {
+    fn status(&self) -> StoreStatus<'_> {
         StoreStatus {
-            name: (*self.name).into(),
+            name: &self.name,
             strategy: self.options.kind().name(),
             is_up: self.watched.get().and_then(|it| it.state?.is_up()),
+            traffic: None,
         }
     }
 }

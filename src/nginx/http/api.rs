@@ -12,8 +12,8 @@ use super::super::hold::measured;
 use super::super::module::Module;
 use super::super::time::NgxClock;
 use super::headers::put;
-use super::respond;
-use crate::engine::api::{self, ApiError, Call, MEDIA_TYPE, Request};
+use super::{pages, respond};
+use crate::engine::api::{self, ApiError, Call, MEDIA_TYPE, Overview, Request};
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
@@ -32,14 +32,19 @@ pub(in super::super) unsafe extern "C" fn handle(request: *mut ngx_http_request_
         let (Some(main), Some(location), Some(core)) = (main, location, core) else {
             return SERVER_ERROR;
         };
-        let answer = measured(main.any_table(), || {
+        let table = main.any_table();
+        let answer = measured(table, || {
             let call = read(request, location, core).call()?;
             answer(main, &call)
         });
         match answer {
-            Ok(body) => {
+            Ok(Some(body)) => {
                 let status = NGX_HTTP_OK as ngx_int_t;
                 respond::with_body(request, status, MEDIA_TYPE, body.as_bytes())
+            }
+            Ok(None) => {
+                let steps = pages::of_status(main.look(false), Overview::new);
+                pages::answer(request, table, MEDIA_TYPE, steps)
             }
             Err(error) => refuse(request, &error),
         }
@@ -90,17 +95,21 @@ fn read(
     }
 }
 
-/// The body of the answer.
-fn answer(main: &MainConf, call: &Call) -> Result<String, ApiError> {
-    match call {
-        Call::Overview => Ok(api::overview(&main.status())),
-        Call::Namespace(name) => api::namespace(&main.status_of(name), name),
+/// The body of the answer; `None`: that is an overview, which may be long.
+fn answer(main: &MainConf, call: &Call) -> Result<Option<String>, ApiError> {
+    let body = match call {
+        Call::Overview => return Ok(None),
+        Call::Namespace(name) => {
+            let namespace = main.status_of(name);
+            Ok(namespace.map(|(status, sizes)| api::namespace(&status, &sizes)))
+        }
         Call::Key(call) => main
             .with_namespace(&call.namespace, |namespace, sizes, is_open| {
                 api::key(call, namespace, sizes, is_open, &NgxClock)
             })
-            .unwrap_or_else(|| Err(api::no_namespace())),
-    }
+            .transpose(),
+    };
+    body?.map(Some).ok_or_else(api::no_namespace)
 }
 
 /// Answers what cannot be done.

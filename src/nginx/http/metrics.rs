@@ -1,17 +1,16 @@
 //! `ratelimit_metrics`: how this node is doing, for Prometheus.
 
 use nginx_sys::{
-    NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_NOT_ALLOWED, NGX_HTTP_OK,
+    NGX_HTTP_GET, NGX_HTTP_HEAD, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_NOT_ALLOWED,
     ngx_http_request_t, ngx_int_t, ngx_uint_t,
 };
 use ngx::http::HttpModuleMainConf as _;
 
 use super::super::guard::guard;
-use super::super::hold::measured;
 use super::super::module::Module;
 use super::headers::put;
-use super::respond;
-use crate::engine::prometheus::{MEDIA_TYPE, metrics};
+use super::pages;
+use crate::engine::prometheus::{MEDIA_TYPE, Page};
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
@@ -29,12 +28,7 @@ pub(in super::super) unsafe extern "C" fn handle(request: *mut ngx_http_request_
         let Some(conf) = conf else {
             return SERVER_ERROR;
         };
-        let text = measured(conf.any_table(), || metrics(&conf.status()));
-        respond::with_body(
-            request,
-            NGX_HTTP_OK as ngx_int_t,
-            MEDIA_TYPE,
-            text.as_bytes(),
-        )
+        let steps = pages::of_status(conf.look(true), Page::new);
+        pages::answer(request, conf.any_table(), MEDIA_TYPE, steps)
     })
 }

@@ -6,6 +6,7 @@ mod grpc;
 pub(super) mod handler;
 pub(super) mod headers;
 pub(super) mod metrics;
+mod pages;
 mod respond;
 mod suspensions;
 pub(super) mod synchronous;

@@ -11,6 +11,8 @@ use nginx_sys::{
 use super::headers::put;
 use super::is_main;
 
+const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+
 /// Sends a response without a body to a main request, to the response of which nobody has added
 /// anything but headers yet. Returns what the phase handler is to return: nginx then finalizes the
 /// request, which may free it, when nothing of ours refers to it any more.
@@ -51,14 +53,10 @@ pub(super) fn with_body(
     media_type: &'static str,
     body: &[u8],
 ) -> ngx_int_t {
-    const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
     // SAFETY: nginx passes a request that has not ended.
     let discarded = unsafe { ngx_http_discard_request_body(request) };
     if discarded != NGX_OK as ngx_int_t {
         return discarded;
-    }
-    if put(request, "Cache-Control", b"no-store").is_none() {
-        return SERVER_ERROR;
     }
     // SAFETY: the request has not ended; its pool lives as long. The buffer that is made in it has
     // room for the body. Filters take the buffer over, not the chain link.
@@ -71,10 +69,35 @@ pub(super) fn with_body(
         buf.last = buf.last.add(body.len());
         buf.set_last_buf(u32::from(is_main(request)));
         buf.set_last_in_chain(1);
+        let mut chain = ngx_chain_t {
+            buf: buffer,
+            next: ptr::null_mut(),
+        };
+        with_chain(request, status, media_type, &mut chain, body.len())
+    }
+}
 
+/// Sends a response to a request without a body, or whose body is thrown away: what is in the buffers of
+/// `chain`, which is true at this moment only. Returns what the request is finalized with.
+///
+/// # Safety
+///
+/// The request has not ended. The buffers and what is in them, so many bytes, live as long.
+pub(super) unsafe fn with_chain(
+    request: *mut ngx_http_request_t,
+    status: ngx_int_t,
+    media_type: &'static str,
+    chain: *mut ngx_chain_t,
+    length: usize,
+) -> ngx_int_t {
+    if put(request, "Cache-Control", b"no-store").is_none() {
+        return SERVER_ERROR;
+    }
+    // SAFETY: as the caller says.
+    unsafe {
         let out = &mut (*request).headers_out;
         out.status = status.unsigned_abs();
-        out.content_length_n = i64::try_from(body.len()).unwrap_or(i64::MAX);
+        out.content_length_n = i64::try_from(length).unwrap_or(i64::MAX);
         out.content_type = ngx_str_t {
             len: media_type.len(),
             data: media_type.as_ptr().cast_mut(),
@@ -82,7 +105,7 @@ pub(super) fn with_body(
         // Without parameters: by these bytes filters know the type.
         out.content_type_len = media_type.split(';').next().unwrap_or_default().len();
         out.content_type_lowcase = ptr::null_mut();
-        if body.is_empty() {
+        if length == 0 {
             (*request).set_header_only(1);
         }
         let sent = ngx_http_send_header(request);
@@ -91,10 +114,6 @@ pub(super) fn with_body(
         if has_failed || (*request).header_only() != 0 {
             return sent;
         }
-        let mut chain = ngx_chain_t {
-            buf: buffer,
-            next: ptr::null_mut(),
-        };
-        ngx_http_output_filter(request, &mut chain)
+        ngx_http_output_filter(request, chain)
     }
 }
