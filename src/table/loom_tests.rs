@@ -46,19 +46,25 @@ pub(crate) fn leak<T: Default>(count: usize) -> &'static [T] {
 }
 
 fn fixture_of(buckets: usize) -> Fixture {
+    fixture_with(buckets, 0)
+}
+
+/// One with a directory and syncs of so many namespaces, and one buffer for their batches.
+fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
+    let namespaces = syncs.max(1);
     let parts = Parts {
         secret: [1, 2],
         configuration: &leak(1)[0],
         identity: &leak(1)[0],
-        directory: leak::<DirectoryEntry>(1),
-        namespace_lines: leak::<NamespaceLine>(1),
-        shared_lines: leak::<SharedLine>(1),
+        directory: leak::<DirectoryEntry>(namespaces),
+        namespace_lines: leak::<NamespaceLine>(namespaces),
+        shared_lines: leak::<SharedLine>(namespaces),
         named: &[],
         zone_lines: leak::<ZoneLine>(1),
-        sync_lines: &[],
-        sync_slots: &[],
-        buffers: &[],
-        records: &[],
+        sync_lines: leak(namespaces),
+        sync_slots: leak(syncs),
+        buffers: leak(1),
+        records: leak(2),
         tags: leak(buckets),
         changes: leak(1),
         buckets: leak::<Bucket>(buckets),
@@ -339,5 +345,109 @@ fn two_keys_that_are_synced_are_both_found() {
                 found += change.windows.len();
             });
         assert_eq!(found, 2);
+    });
+}
+
+/// Two syncs that share a buffer of two records, and those of a batch.
+fn syncs() -> (Fixture, [SyncState<'static>; 2], [BatchRecord; 2]) {
+    let mut fixture = fixture_with(8, 2);
+    fixture.counter = fixture.counter.synced(true);
+    let table = fixture.table;
+    let states = [&b"one"[..], b"two"].map(|name| {
+        let namespace = table.namespace(name).unwrap();
+        table.sync_states(namespace, 1).unwrap()[0]
+    });
+    fixture.add(key(1), T);
+    let mut counter = None;
+    table.take_changes(0, NamespaceIndex(0), UnixMillis(T), |change| {
+        counter = Some(change.counter);
+    });
+    let record = |window| BatchRecord {
+        counter: counter.unwrap(),
+        window,
+        up_to: Hits::ONE,
+        diff: Hits::ONE,
+    };
+    (fixture, states, [1, 2].map(record))
+}
+
+const LIFETIME: u64 = 100;
+
+fn leased(state: SyncState<'static>, now: u64) -> Lease<'static> {
+    state.take_lease(MonotonicMillis(now), LIFETIME).unwrap()
+}
+
+/// Seals as much of a batch as there is room for; returns how much, if the lease was not lost.
+fn sealed(lease: &Lease<'static>, records: &[BatchRecord]) -> Option<usize> {
+    let capacity = lease.batch_capacity().ok()?;
+    lease.seal(&records[..capacity], 7).ok()?;
+    Some(capacity)
+}
+
+#[test]
+fn of_two_syncs_that_want_the_last_buffer_one_has_it() {
+    explore(3, || {
+        let (_, states, _) = syncs();
+        let room = states.map(|state| {
+            move || {
+                let lease = leased(state, 1);
+                lease.batch_capacity().unwrap()
+            }
+        });
+        let [one, two] = room;
+        let (one, two) = both(one, two);
+        assert_eq!(one + two, 3);
+    });
+}
+
+#[test]
+fn a_buffer_that_is_given_back_is_the_next_ones_alone() {
+    explore(2, || {
+        let (fixture, [one, two], records) = syncs();
+        let first = leased(one, 1);
+        assert_eq!(sealed(&first, &records), Some(2));
+        let reversed = [records[1], records[0]];
+        let (ours, (theirs, second)) = both(
+            move || {
+                first.acknowledge(1, UnixMillis(T)).unwrap();
+                // It wants one again.
+                (sealed(&first, &records).unwrap(), first)
+            },
+            move || {
+                let second = leased(two, 1);
+                (sealed(&second, &reversed).unwrap(), second)
+            },
+        );
+        let (ours, first) = ours;
+        assert!(ours + theirs <= 3);
+        for (lease, written) in [(first, &records[..ours]), (second, &reversed[..theirs])] {
+            let (_, batch) = lease.sealed(fixture.table).unwrap();
+            assert_eq!(batch, written);
+        }
+    });
+}
+
+#[test]
+fn who_lost_its_lease_writes_into_no_other_batch() {
+    explore(2, || {
+        let (fixture, [one, two], records) = syncs();
+        let late = leased(one, 1);
+        assert_eq!(late.batch_capacity().unwrap(), 2);
+        let reversed = [records[1], records[0]];
+        let (was_sealed, (heir, other, capacity)) = both(
+            move || sealed(&late, &records),
+            move || {
+                let heir = leased(one, 2 * LIFETIME);
+                let other = leased(two, 1);
+                let capacity = sealed(&other, &reversed).unwrap();
+                (heir, other, capacity)
+            },
+        );
+        let (_, batch) = other.sealed(fixture.table).unwrap();
+        assert_eq!(batch, reversed[..capacity]);
+        // What was sealed before is the heir's to send, as it was written.
+        let left = heir.sealed(fixture.table).map(|(_, batch)| batch);
+        assert_eq!(left.as_deref(), was_sealed.map(|count| &records[..count]));
+        assert!(left.is_none() || capacity == 1);
     });
 }
