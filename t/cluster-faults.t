@@ -172,6 +172,31 @@ subtest 'a store that says nothing, under load' => sub {
     stop($lost);
 };
 
+# What A has sealed of its one hit is evicted before Redis is back: what Redis kept is not to be
+# given up for it.
+for my $sync_rate ('0.1', 0) {
+    subtest "a flood of keys while Redis is down, which then has its data, sync_rate $sync_rate" => sub {
+        local $first->{args} = [qw(--appendonly yes --appendfsync always --appenddirname), "own-$sync_rate"];
+        begin(sync_rate => $sync_rate, zone => '64k');
+        my @limited = map { $b->hit(limited => 'client') } 1 .. 6;
+        is("@limited", '200 200 200 200 200 429', 'a client is exhausted on B');
+        eventually(sub { $redis->total(api => 'client') }, 5, 'Redis knows');
+        my $epoch = $redis->cli(HGET => 'rl:{api:0}', 'epoch');
+        $b->stop;
+        $redis->stop;
+        $a->wait_for('an [error]', sub { $a->hit(hit => 'client'); $a->logged($lost) });
+        my $sum = $a->load(map {"flood-$_"} 1 .. 6000)->(6000);
+        is($sum->{lost}, 0, "$sum->{200} hits of other keys on A");
+        $redis->start;
+        $a->wait_for('a [notice]', sub { $a->hit(hit => 'other'); $a->logged($back) });
+        eventually(sub { $redis->total(api => 'other') > 0 }, 1, 'A pushes');
+        cmp_ok($redis->total(api => 'client'), '>=', 5, 'what B counted is there');
+        is($redis->cli(HGET => 'rl:{api:0}', 'epoch'), $epoch, 'the epoch is the same');
+        eventually(sub { $a->hit(limited => 'client') }, 429, 'the client is rejected');
+        stop($lost);
+    };
+}
+
 for my $finds ('an address that moves', 'a second server') {
     subtest "a failover that loses acknowledged writes, to $finds" => sub {
         my $is_second = $finds eq 'a second server';
@@ -474,6 +499,7 @@ sub conf {
     my $servers = join ' ', map {"server 127.0.0.1:$_;"} @{$conf{servers}};
     my $limits  = join ' ', map {"limit=1000000/$_"} @{$conf{windows}};
     my %rules   = (hit => "api $limits", ask => 'api limit=1000000/366d cost=0');
+    $rules{limited} = 'api limit=5/366d counter=default';
     $rules{short} = 'api limit=1000000/2s window=fixed cost=0' if @{$conf{windows}} > 1;
     return (
         http => <<"        END",
