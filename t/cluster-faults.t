@@ -316,7 +316,7 @@ for my $when ('while old workers end', 'when old workers have ended') {
 }
 
 subtest 'the worker that syncs is killed during its push' => sub {
-    begin();
+    begin(store => 'timeout 1s;');
     hits(a => 1, b => 1);
     all_know();
     for my $time (1, 2) {
