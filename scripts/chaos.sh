@@ -38,7 +38,8 @@
 # node finds that total, too. Some keys have a limit of 2, for which all nodes ask at the same time,
 # and one has a limit of 200 for a whole round. If the store loses its data, the counters of `now` start
 # anew: in such rounds it is only compared what a total is at most. When all faults are undone,
-# requests go on until there was no 503 for a second, which must come true within 10 s.
+# requests go on until there was no 503 for a second, which must come true within a minute. (It takes
+# a second or two, but more on a machine that is too busy for a timeout of 100 ms.)
 #
 # Rounds. What the contract allows to be lost must not happen, or totals would say nothing: if the
 # store loses its data, the living nodes restore what they counted, but hits of nodes that are gone

@@ -102,7 +102,7 @@ use constant SLOW => 0.02;
 # For how many seconds it gets no 503 before it ends, and after how many it ends even so.
 use constant {
     CALM => 1,
-    BACK => 10,
+    BACK => 60,
 };
 
 sub run {
