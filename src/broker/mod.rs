@@ -36,6 +36,8 @@ mod pace;
 mod ring;
 #[cfg(not(loom))]
 mod source;
+#[cfg(all(test, not(loom)))]
+mod tests;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "calls the system")]
 mod timer;
