@@ -6,7 +6,7 @@ use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::conformance::{Asking, HOUR, new_epoch, question};
 use crate::store::decision::{AskedCounter, Decided, Question};
-use crate::store::strategy::Epoch;
+use crate::store::strategy::{Epoch, MAX_TOTAL};
 use smallvec::smallvec;
 
 pub(super) fn asks(question: Question) -> Question {
@@ -244,7 +244,7 @@ fn decisions_do_not_fill_the_stream() {
 }
 
 #[test]
-fn counts_that_a_script_cannot_compute_are_exact_too() {
+fn counts_are_exact_up_to_the_most_that_a_total_is() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut node, epoch) = asking(&server).await;
@@ -254,17 +254,23 @@ fn counts_that_a_script_cannot_compute_are_exact_too() {
             let set = ["HSET", &counts, "a", &count.to_string()];
             let _: i64 = server.ask(&set).unwrap();
         };
-        for (count, cost) in [(1 << 53, 1), ((1 << 53) - 1, 2), (-(1 << 53), -1)] {
+        for (count, cost, expected) in [
+            (MAX_TOTAL - 3, 2, MAX_TOTAL - 1),
+            (MAX_TOTAL - 1, 1, MAX_TOTAL),
+            (MAX_TOTAL - 1, 2, MAX_TOTAL),
+            (2 - MAX_TOTAL, -1, 1 - MAX_TOTAL),
+            (-MAX_TOTAL, -1, -MAX_TOTAL),
+        ] {
             set(count);
             let mut question = one();
             question.counts_rejected = true;
             question.counters[0].cost = Hits::from_thousandths(cost);
             node.ask(&[question, in_an_hour("b", 1000)]).await;
             let total: i64 = server.ask(&["HGET", &counts, "a"]).unwrap();
-            assert_eq!(total, count + cost);
+            assert_eq!(total, expected);
         }
         let total: i64 = server.ask(&["HGET", &counts, "b"]).unwrap();
-        assert_eq!(total, 3000);
+        assert_eq!(total, 5000);
     });
 }
 
