@@ -69,7 +69,7 @@ impl Answer {
             for (key, total) in list()?.into_iter().zip(list()?) {
                 // A window that is over is gone, and does not matter.
                 if total != Value::Nil {
-                    counts.push(count(window, key, total)?);
+                    counts.extend(count(window, Answer(key).bytes()?, total));
                 }
             }
         }
@@ -82,7 +82,7 @@ impl Answer {
         let mut counts = Vec::new();
         let mut entries = Answer(entries).list()?.into_iter();
         while let Some(key) = entries.next() {
-            counts.push(count(window, key, entries.next()?)?);
+            counts.extend(count(window, Answer(key).bytes()?, entries.next()?));
         }
         let cursor = Answer(cursor).text()?.parse().ok()?;
         Some((cursor, counts))
@@ -150,9 +150,11 @@ impl Answer {
     }
 }
 
-fn count(window: WindowName, key: Value, total: Value) -> Option<Count> {
+/// A count, unless it is no whole number: such a one was written by somebody else. It is left out,
+/// so that it keeps no other count from being read; the next diff of its key gives up the epoch.
+fn count(window: WindowName, key: Vec<u8>, total: Value) -> Option<Count> {
     Some(Count {
-        key: Answer(key).bytes()?,
+        key,
         size: window.size,
         window: window.number,
         total: Answer(total).total()?,
