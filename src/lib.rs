@@ -15,6 +15,9 @@
 //! limit after the other in the counter table ([`table::CounterTable::add`]) and gives back what
 //! it charged if one of them refuses. The verdicts stay with the request, where the header filter
 //! and the variables find them.
+
+// The layouts of futures that wait for futures go deep: a sync's, in a test, in a store's.
+#![recursion_limit = "256"]
 #![cfg_attr(
     test,
     allow(
