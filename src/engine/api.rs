@@ -157,7 +157,7 @@ impl Request<'_> {
         let mut parts = rest.splitn(3, |&byte| byte == b'/');
         let name = parts.next().filter(|name| !name.is_empty())?.to_vec();
         match (parts.next(), parts.next()) {
-            (None, _) => Some(Resource::Namespace(name)),
+            (None, _) | (Some(b""), None) => Some(Resource::Namespace(name)),
             (Some(b"keys"), None | Some(b"")) => Some(Resource::Keys(name, None)),
             (Some(b"keys"), Some(key)) => {
                 // nginx makes one slash of two: the bytes are those that the client sent, unless
@@ -171,7 +171,7 @@ impl Request<'_> {
                     Some(raw.unwrap_or_else(|| key.to_vec())),
                 ))
             }
-            (Some(b"sync"), None) => Some(Resource::Sync),
+            (Some(b"sync"), None | Some(b"")) => Some(Resource::Sync),
             _ => None,
         }
     }
@@ -655,7 +655,14 @@ mod tests {
         for path in ["", "/"] {
             assert_eq!(call(path, ""), Call::Overview);
         }
-        assert_eq!(call("/namespaces/api", ""), Call::Namespace(b"api".into()));
+        for path in ["/namespaces/api", "/namespaces/api/"] {
+            assert_eq!(call(path, ""), Call::Namespace(b"api".into()));
+        }
+        // In a key, a slash is a byte like any other.
+        assert_eq!(
+            call("/namespaces/api/keys/a/", ""),
+            Call::Key(key_call(b"a/"))
+        );
         let expected = KeyCall {
             window: WindowSize::from_millis(MINUTE),
             algorithm: Algorithm::Fixed,
@@ -737,13 +744,15 @@ mod tests {
             ("GET", "x", "", 404, "nothing here"),
             ("GET", "/namespaces", "", 404, "nothing here"),
             ("GET", "/namespaces/", "", 404, "nothing here"),
-            ("GET", "/namespaces/api/", "", 404, "nothing here"),
+            ("GET", "/namespaces//", "", 404, "nothing here"),
+            ("GET", "/namespaces/api//", "", 404, "nothing here"),
             ("GET", "/namespaces/api/sync/x", "", 404, "nothing here"),
             ("POST", "/", "", 405, "expected GET, HEAD"),
             ("GET", "/namespaces/api/sync", "", 405, "expected POST"),
             ("PUT", "/namespaces/api/keys/k", "", 405, "POST, DELETE"),
             ("DELETE", "/namespaces/api/keys/k", "", 501, "not supported"),
             ("POST", "/namespaces/api/sync", "", 501, "not supported"),
+            ("POST", "/namespaces/api/sync/", "", 501, "not supported"),
             ("GET", "/namespaces/api/keys", "", 400, "no key"),
             ("GET", "/namespaces/api/keys/k", "key=l", 400, "already"),
             (
