@@ -386,9 +386,17 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         };
         if let [first, others @ ..] = self.charges.as_mut_slice() {
             let BoundLimit { table, counter, .. } = first.bound;
-            table.count_decided(counter, outcome, first.charged());
-            if !others.is_empty() {
-                count_further(self.charges.as_mut_slice(), outcome);
+            // Most requests are counted in one namespace.
+            let (mut hits, mut is_alone) = (first.charged(), true);
+            for other in others {
+                match other.bound.has_namespace_of(first.bound) {
+                    true => hits = hits.plus_value(other.charged()),
+                    false => is_alone = false,
+                }
+            }
+            table.count_decided(counter, outcome, hits);
+            if !is_alone {
+                count_in_others(self.charges.as_mut_slice(), outcome);
             }
         }
         (outcome, self.charges)
@@ -420,12 +428,16 @@ fn count_hits(charges: &[Charge<'_, '_>]) {
     }
 }
 
-/// Counts what all charges but the first were charged for good, and the outcome in every namespace but
-/// that of the first.
-#[inline(never)]
-fn count_further(charges: &[Charge<'_, '_>], outcome: Outcome) {
-    for (index, charge) in charges.iter().enumerate().skip(1) {
+/// Counts the outcome, and what was charged for good, in every namespace of `charges` but that of the
+/// first.
+#[cold]
+fn count_in_others(charges: &[Charge<'_, '_>], outcome: Outcome) {
+    let Some(first) = charges.first() else { return };
+    for (index, charge) in charges.iter().enumerate() {
         let BoundLimit { table, counter, .. } = charge.bound;
+        if charge.bound.has_namespace_of(first.bound) {
+            continue;
+        }
         let mut earlier = charges.iter().take(index);
         if earlier.any(|it| it.bound.has_namespace_of(charge.bound)) {
             table.count_hits(counter, charge.charged());
