@@ -6,14 +6,22 @@ use std::sync::Arc;
 use crate::store::proxy::listen;
 use crate::store::server::ServerAddress;
 
-/// Starts a server that answers `PING` as it should, and anything else with `line`.
+/// Starts a server that answers `PING` as it should, `HELLO` as one that does not know it, and anything
+/// else with `line`.
 pub(super) fn with_one_answer(line: impl Into<String>) -> ServerAddress {
     let line: Arc<str> = line.into().into();
     listen(move |mut client| {
         let mut buffer = [0; 65536];
         while let Ok(length @ 1..) = client.read(&mut buffer) {
-            let is_ping = buffer[..length].windows(4).any(|word| word == b"PING");
-            let answer = if is_ping { "+PONG" } else { &*line };
+            let asks = |command: &[u8]| {
+                let mut words = buffer[..length].windows(command.len());
+                words.any(|word| word == command)
+            };
+            let answer = match () {
+                () if asks(b"PING") => "+PONG",
+                () if asks(b"HELLO") => "-ERR unknown command 'HELLO'",
+                () => &*line,
+            };
             let _ = client.write_all(format!("{answer}\r\n").as_bytes());
         }
     })
