@@ -263,7 +263,9 @@ sub is_directive {
 
 # As in synchronous.t.
 sub conf {
-    my (%conf) = (server => $redis->{port}, limit => 1_000_000, namespace => '', @_);
+    # The timeout is long enough for a busy machine, where a test does not say otherwise.
+    my (%conf) =
+        (server => $redis->{port}, limit => 1_000_000, namespace => 'timeout 5s;', @_);
     my $limit = "api limit=$conf{limit}/366d window=fixed";
     return (
         http => <<"        END",
