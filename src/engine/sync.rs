@@ -468,12 +468,17 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 return Ok(Next::Setback("an unknown node"));
             }
             Pushed::Twin => {
-                if self.may_be_a_former_self(lease) {
+                let is_former_self = self.may_be_a_former_self(lease);
+                if is_former_self {
                     let known = Some(epoch);
                     self.open_epoch(strategy, lease, known, surroundings)
                         .await?;
                 }
                 lease.take_identity(table, random_bits(surroundings))?;
+                if is_former_self {
+                    // Nothing to tell: the other node may be this one, before a reload.
+                    let _ = table.note_identity();
+                }
                 return Ok(Next::Setback("another node of the same identity"));
             }
             Pushed::Lost | Pushed::Forgotten => {
