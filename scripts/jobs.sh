@@ -149,7 +149,7 @@ finish_job() {
                          /^ok - / { n++ }
                          END { print n + 0 }' "$(log_of "$job")")
             [ "$count" -gt 0 ] || fail "$job" "no test was run"
-            ! grep -qE '^t/.* skipped|; [1-9][0-9]* ignored;' "$(log_of "$job")" ||
+            ! grep -qaE '^t/.* skipped|; [1-9][0-9]* ignored;' "$(log_of "$job")" ||
                 fail "$job" "a test was skipped"
             ;;
     esac
