@@ -30,18 +30,18 @@ packages() {
     fi
 }
 
-# compile COMMAND...: gives way to tests that run beside it, which have to be on time.
-compile() {
-    renice -n 5 -p "$BASHPID" >/dev/null
+# patient COMMAND...: takes what is left of the processors by tests that have to be on time.
+patient() {
+    renice -n 19 -p "$BASHPID" >/dev/null
     "$@"
 }
 
 # for_debian COMMAND..., for_second COMMAND...: with the nginx that is compiled for.
 for_debian() {
-    NGINX_SOURCE_DIR=$debian_tree NGINX_BUILD_DIR=$debian_tree/objs compile "$@"
+    NGINX_SOURCE_DIR=$debian_tree NGINX_BUILD_DIR=$debian_tree/objs patient "$@"
 }
 for_second() {
-    NGINX_SOURCE_DIR=$second_tree NGINX_BUILD_DIR=$second_tree/objs compile "$@"
+    NGINX_SOURCE_DIR=$second_tree NGINX_BUILD_DIR=$second_tree/objs patient "$@"
 }
 
 # The directory is of whatever is built without optimization, so the result is kept elsewhere.
@@ -55,7 +55,7 @@ build_second_release() {
     mkdir -p "target/nginx-$crate_nginx_version"
     [ -e "target/nginx-$crate_nginx_version/release" ] ||
         cp -a target/release "target/nginx-$crate_nginx_version"
-    compile build_for_crate_nginx
+    patient build_for_crate_nginx
 }
 
 # loom OPTION...: optimized, but not as a whole.
@@ -132,7 +132,7 @@ debian=(/usr/sbin/nginx "$debian_module")
 second=("$second_tree/objs/nginx" "$second_module")
 
 step packages "" packages
-step nginx-second packages compile crate_nginx
+step nginx-second packages patient crate_nginx
 step nginx-debian packages debian_nginx_tree
 step nginx-debian-source packages debian_nginx_source
 
@@ -147,26 +147,26 @@ fi
 
 # Compilation, in two rows: each has a directory of Cargo's for itself. What tests wait for is first.
 # `release` is for what is installed, and what is measured;
-check build-debian nginx-debian compile scripts/build.sh
+check build-debian nginx-debian patient scripts/build.sh
 check build-second build-debian build_second_release
-step build-loom build-second compile loom --no-run
+step build-loom build-second patient loom --no-run
 # and `checked` for all else, so that dependencies are compiled once.
 check build-second-checked nginx-second build_second_checked
 step build-tests build-second-checked \
-    compile cargo test --locked --profile checked --no-default-features --no-run
+    patient cargo test --locked --profile checked --no-default-features --no-run
 check clippy build-tests \
-    compile cargo clippy --locked --profile checked --all-targets --no-default-features -- -D warnings
+    patient cargo clippy --locked --profile checked --all-targets --no-default-features -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings
-check dynamic-second clippy-nginx compile dynamic "$second_tree" "${second[0]}"
-check static-second dynamic-second compile static "$second_tree"
-check dynamic-debian static-second compile dynamic "$debian_tree" "${debian[0]}"
-check static-debian "dynamic-debian nginx-debian-source" compile static "$debian_source"
+check dynamic-second clippy-nginx patient dynamic "$second_tree" "${second[0]}"
+check static-second dynamic-second patient static "$second_tree"
+check dynamic-debian static-second patient dynamic "$debian_tree" "${debian[0]}"
+check static-debian "dynamic-debian nginx-debian-source" patient static "$debian_source"
 
 tests cargo-test build-tests cargo test --locked --profile checked --no-default-features
-tests loom build-loom loom
-check instructions build-second scripts/bench.sh --gate
+tests loom build-loom patient loom
+check instructions build-second patient scripts/bench.sh --gate
 
 check chaos-cluster build-debian chaos "${debian[@]}" cluster 672
 check chaos-redis build-debian chaos "${debian[@]}" redis 216

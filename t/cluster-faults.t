@@ -64,7 +64,7 @@ subtest 'answers that are cut off under load' => sub {
 };
 
 subtest 'answers that are slow, but not too slow' => sub {
-    begin(store => 'timeout 5s;');
+    begin(store => 'timeout 5s; connect_timeout 5s;');
     hits(a => 1, b => 1);
     all_know();
     $_->delay(0.3) for $proxy_a, $proxy_b;
