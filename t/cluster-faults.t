@@ -101,7 +101,7 @@ subtest 'answers that are slower than the timeout' => sub {
 
 # As if a copy of each machine had pushed since: what a node's last batch was, Redis says otherwise.
 subtest 'another node with the same identity' => sub {
-    begin();
+    begin(store => 'timeout 5s; connect_timeout 5s;');
     hits(a => 2, b => 3);
     all_know();
     my ($shard) = grep { !/:[0-9a-f]{16}:/ } @{$redis->cli(KEYS => '*')};
@@ -263,7 +263,7 @@ subtest 'a primary that becomes a replica' => sub {
 };
 
 subtest 'QUIT with 10,000 unsent diffs' => sub {
-    begin(sync_rate => '10s', zone => '16m');
+    begin(sync_rate => '10s', zone => '16m', store => 'timeout 5s; connect_timeout 5s;');
     # The first sync is at once, and the next one 10 s later.
     eventually(sub { defined $redis->cli(HGET => 'rl:{api:0}', 'epoch') }, 1, 'the first sync');
     my $sum = $a->load(map {"key-$_"} 1 .. 10_000)->(10_000);

@@ -100,7 +100,7 @@ sub conf {
     my $limit = "$conf{name} limit=1000000/366d";
     return (
         http => <<"        END",
-        ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; }
+        ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 5s; connect_timeout 5s; }
         ratelimit_namespace $conf{name} { store main; sync_rate $conf{sync_rate}; }
         END
         rules => {hit => $limit, ask => "$limit cost=0"},

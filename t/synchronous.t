@@ -131,7 +131,7 @@ for my $what (sort keys %on_error) {
 subtest 'one line tells that a store is lost, and one that it is back' => sub {
     $redis->start;
     my %conf = (http => <<"    END", rules => {
-    ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; }
+    ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 5s; connect_timeout 5s; }
     ratelimit_namespace api  { store main; sync_rate 0; on_error allow; }
     ratelimit_namespace web  { store main; sync_rate 0.02; }
     ratelimit_namespace more { store main; sync_rate 0.05; }
@@ -160,7 +160,7 @@ subtest 'one line tells that a store is lost, and one that it is back' => sub {
 
 subtest 'a store that hangs under load' => sub {
     $redis->start;
-    $_->start(conf(namespace => '')) for $a, $b;
+    $_->start(conf(namespace => '', store => '')) for $a, $b;
     my @loads = map { $_->load('k') } $a, $b;
     for my $time (1, 2) {
         $_->hit(hit => 'before') for $a, $b;
@@ -185,7 +185,7 @@ subtest 'a store that hangs under load' => sub {
 
 subtest 'requests that wait' => sub {
     $redis->start;
-    $a->start(conf(namespace => 'timeout 1s;'));
+    $a->start(conf(namespace => 'timeout 1s;', store => ''));
     is($a->rate(hit => 'k'), 1, 'a hit');
 
     # Clients that go away.
@@ -213,7 +213,7 @@ subtest 'requests that wait' => sub {
 for my $signal (qw(HUP QUIT KILL)) {
     subtest "$signal while requests wait" => sub {
         $redis->start;
-        $a->start(conf(namespace => 'timeout 1s;'));
+        $a->start(conf(namespace => 'timeout 1s;', store => ''));
         is($a->rate(hit => 'k'), 1, 'a hit');
         $redis->pause;
         my @sockets = map { $a->connection } 1 .. 8;
@@ -305,7 +305,7 @@ subtest 'hits that are known with the response, in a cluster' => sub {
 };
 
 subtest 'a primary that hangs, and one that is killed' => sub {
-    $a->start(cluster_conf(namespace => 'on_error deny; timeout 100ms;'), workers => 1);
+    $a->start(cluster_conf(namespace => 'on_error deny; timeout 100ms;', store => ''), workers => 1);
     my @keys = map {"primary-$_"} 1 .. 40;
     $a->wait_for('all shards', sub { !grep { $a->status(hit => $_) ne 'PASSED' } @keys });
     my $primary = $cluster->{primaries}[1];
@@ -372,14 +372,14 @@ sub keys_of {
 sub conf {
     my (%conf) = (
         sync_rate => '0', limit => 1_000_000, window => 'fixed',
-        server => "server 127.0.0.1:$redis->{port};", @_,
+        server => "server 127.0.0.1:$redis->{port};", store => 'timeout 5s; connect_timeout 5s;', @_,
     );
-    # Long enough for a busy machine, where a test does not say otherwise.
+    # Long enough for a busy machine, as the times of the store are, where a test does not say otherwise.
     $conf{namespace} //= $conf{sync_rate} eq '0' ? 'timeout 5s;' : '';
     my $limit = "api limit=$conf{limit}/366d window=$conf{window}";
     return (
         http => <<"        END",
-        ratelimit_store main { strategy redis; $conf{server} }
+        ratelimit_store main { strategy redis; $conf{server} $conf{store} }
         ratelimit_namespace api {
             store main; sync_rate $conf{sync_rate}; $conf{namespace}
             window_sizes 366d 360d 300d;
