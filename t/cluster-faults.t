@@ -333,13 +333,13 @@ subtest 'the worker that syncs is killed during its push' => sub {
 for my $signal (qw(QUIT TERM)) {
     subtest "$signal, and an answer is cut off" => sub {
         begin(sync_rate => '10s', workers => 1);
-        eventually(sub { defined $redis->cli(HGET => 'rl:{api:0}', 'epoch') }, 1, 'the first sync');
+        $_->wait_for_first_sync for $a, $b;
         # More than is pushed at once.
         my $sum = $a->load(map {"key-$_"} 1 .. 1000)->(1000);
         $proxy_a->cut_answers(1);
         $a->stop($lost, $signal);
         is(sum0(values %{$redis->totals('api')}), $sum->{200}, 'all that was left is in Redis');
-        stop();
+        stop($lost);
     };
 
     subtest "$signal after the worker that syncs was killed during its push" => sub {
@@ -354,7 +354,7 @@ for my $signal (qw(QUIT TERM)) {
         my $took = $a->stop(qr/$lost|$killed/, $signal);
         cmp_ok($took, '<', $signal eq 'QUIT' ? 3 : 1.5, 'ends in time');
         knows($_) for $redis, $b;
-        stop();
+        stop($lost);
     };
 }
 

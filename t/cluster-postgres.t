@@ -238,7 +238,7 @@ for my $signal (qw(QUIT TERM)) {
     subtest "$signal pushes what is left" => sub {
         with_postgres();
         $_->start(conf(sync_rate => '30s')) for $a, $b;
-        # The first sync is at once, and the next one after the test.
+        $_->wait_for_first_sync             for $a, $b;
         my @keys = map {"key-$_"} 1 .. 2000;
         my %expected;
         for my $node ($a, $b) {

@@ -361,7 +361,7 @@ for my $signal (qw(QUIT TERM)) {
     subtest "$signal pushes what is left" => sub {
         with_redis();
         $_->start(conf(sync_rate => '30s')) for $a, $b;
-        # The first sync is at once, and the next one after the test.
+        $_->wait_for_first_sync             for $a, $b;
         my @keys = map {"key-$_"} 1 .. 2000;
         my %expected;
         for my $node ($a, $b) {
@@ -441,8 +441,8 @@ subtest 'without a master process' => sub {
     for my $signal (qw(QUIT TERM)) {
         $a->stop($lost, $signal);
         $a->start(conf(sync_rate => '30s'), single => 1);
-        # The first sync is at once, and the next one after the test.
-        eventually(sub { $a->rate(ask => 'k') }, 5, 'the first sync');
+        $a->wait_for_first_sync;
+        is($a->rate(ask => 'k'), 5, 'the first sync');
         $a->hit(hit => $signal) for 1 .. 3;
         is($redis->total(api => $signal), 0, 'not pushed yet');
     }

@@ -256,6 +256,12 @@ sub sync_status {
     return $self->body('/api/namespaces/api') =~ /"$name":([^,}]*)/ ? $1 : '';
 }
 
+# The first one is at once, and with a long `sync_rate` the next one after the test.
+sub wait_for_first_sync {
+    my ($self) = @_;
+    $self->wait_for('the first sync', sub { $self->sync_status('last_result') eq '"ok"' });
+}
+
 sub pending { return $_[0]->sync_status('pending_keys') }
 
 sub path {
