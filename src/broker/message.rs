@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::{Algorithm, Reading};
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
@@ -75,13 +75,13 @@ pub fn write_ask(
 pub fn write_reply(words: &mut Vec<u64>, (id, answer): &Reply) {
     message(words, |words| {
         words.extend([*id, answer.is_some().into()]);
-        let Some(Answer { admitted, counts }) = answer else {
+        let Some(Answer { admitted, readings }) = answer else {
             return;
         };
-        words.extend([admitted.len() as u64, counts.len() as u64]);
+        words.extend([admitted.len() as u64, readings.len() as u64]);
         words.extend(admitted.iter().map(|it| u64::from(*it)));
-        for counts in counts {
-            words.extend(counts.to_words());
+        for reading in readings {
+            words.extend(reading.to_words());
         }
     });
 }
@@ -192,16 +192,16 @@ pub fn reply(message: &[u64]) -> Option<Reply> {
     if is_answer == 0 {
         return Some((id, None));
     }
-    let [admitted, counts] = words.take()?;
+    let [admitted, readings] = words.take()?;
     let mut answer = Answer {
         admitted: Few::new(),
-        counts: Few::new(),
+        readings: Few::new(),
     };
     for _ in 0..admitted {
         answer.admitted.push(words.next()? != 0);
     }
-    for _ in 0..counts {
-        answer.counts.push(Counts::from_words(words.take()?));
+    for _ in 0..readings {
+        answer.readings.push(Reading::from_words(words.take()?));
     }
     Some((id, Some(answer)))
 }
@@ -252,6 +252,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
+    use crate::policy::algorithm::WindowCounts;
 
     fn counter(namespace: &str, key: &[u8], cost: i64) -> AskedCounter {
         AskedCounter {
@@ -321,19 +322,21 @@ mod tests {
 
     #[test]
     fn answers_are_read_as_they_were_written() {
-        let counts = |window| Counts {
-            window,
-            current: Hits::from_thousandths(-1),
-            previous: Hits::from_thousandths(i64::MAX),
-            elapsed: 59_999,
+        let reading = |window| {
+            Reading::from(WindowCounts {
+                window,
+                current: Hits::from_thousandths(-1),
+                previous: Hits::from_thousandths(i64::MAX),
+                elapsed: 59_999,
+            })
         };
         let answer = Answer {
             admitted: smallvec![true, false, true],
-            counts: smallvec![counts(1), counts(u64::MAX)],
+            readings: smallvec![reading(1), reading(u64::MAX)],
         };
         let nothing = Answer {
             admitted: smallvec![],
-            counts: smallvec![],
+            readings: smallvec![],
         };
         let replies = [(1, Some(answer)), (u64::MAX, None), (3, Some(nothing))];
         let mut words = Vec::new();

@@ -19,7 +19,7 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::oneshot;
 
 use super::{Asking, Clerks, Common, DecidingStore, Desk, Inbox, Source, Waker, Watched};
-use crate::policy::algorithm::Counts;
+use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Question};
@@ -120,7 +120,7 @@ impl Decider for Store {
         }
         let answer = Answer {
             admitted: smallvec![],
-            counts: smallvec![Counts::default()],
+            readings: smallvec![Reading::default()],
         };
         Ok(Decided {
             now: UnixMillis(0),

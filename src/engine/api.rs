@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::status::{NamespaceStatus, Status};
 use super::{Namespace, RateLimiting, RateLimitingError};
-use crate::policy::algorithm::{Algorithm, Counts, ParseAlgorithmError};
+use crate::policy::algorithm::{Algorithm, ParseAlgorithmError, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::SyncMode;
 use crate::policy::rule::valid_name;
@@ -592,19 +592,19 @@ pub fn key(
             .increment(&call.key, size, value, call.algorithm, clock)
             .map_err(not_accounted)?;
     }
-    let counts = library
-        .counts(&call.key, size, clock)
+    let reading = library
+        .reading(&call.key, size, clock)
         .map_err(not_accounted)?;
-    let Counts {
+    let WindowCounts {
         window,
         current,
         previous,
         ..
-    } = counts;
+    } = reading.windows();
     let diff = library
         .unsent(&call.key, size, window, clock)
         .map_err(not_accounted)?;
-    let rate = call.algorithm.rate(size, &counts);
+    let rate = call.algorithm.rate(size, &reading);
     let remaining = call.limit.map(|limit| limit.minus(rate).max(Hits::ZERO));
     Ok(json(&Body {
         rate: rate.into(),

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use super::Namespace;
-use crate::policy::algorithm::Counts;
+use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::namespace::OnError;
@@ -70,7 +70,8 @@ impl<'m> BoundLimit<'m> {
     }
 
     /// Notes what the store has counted of a key.
-    pub(super) fn note_store(&self, key: Key<'_>, counts: &Counts, clock: &impl Clock) {
+    pub(super) fn note_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
+        let counts = reading.windows();
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
             note_total(self.table, &self.counter, key, window, total, clock);
@@ -135,7 +136,7 @@ impl<'c, 'm> Charge<'c, 'm> {
         Verdict {
             limit: &self.bound.limit,
             hits: self.hits,
-            counts: self.counted.counts,
+            reading: self.counted.reading,
             cost: self.cost,
             admitted: self.counted.admitted,
         }
@@ -285,17 +286,17 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
 
         let asks = charged.is_some() || cost == Hits::ZERO;
         let counted = if asks || (self.is_refused && !self.counts_rejected) {
-            let counts = table.read(counter, *key, clock);
+            let reading = table.read(counter, *key, clock);
             let included = charged.unwrap_or(Hits::ZERO);
             Counted {
-                counts,
-                admitted: admits(limit, hits, counts, included, cost),
+                reading,
+                admitted: admits(limit, hits, reading, included, cost),
                 receipt: None,
             }
         } else if self.counts_rejected {
             let counted = table.add(counter, *key, clock, cost, Admission::Unconditional);
             Counted {
-                admitted: admits(limit, hits, counted.counts, cost, cost),
+                admitted: admits(limit, hits, counted.reading, cost, cost),
                 ..counted
             }
         } else {
@@ -306,7 +307,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
             // What limits say is of after the request: those that asked before, too.
             let earlier = self.charges.as_mut_slice().iter_mut();
             for charge in earlier.filter(|charge| charge.has_counter_of(bound, *key)) {
-                charge.counted.counts = charge.counted.counts.plus(receipt.value());
+                charge.counted.reading = charge.counted.reading.plus(receipt.value());
             }
         }
         self.push(bound, hits, key, cost, counted);
@@ -319,11 +320,11 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         hits: Hits,
         key: &'c Key<'c>,
         cost: Hits,
-        counts: Counts,
+        reading: Reading,
         admitted: bool,
     ) {
         let counted = Counted {
-            counts,
+            reading,
             admitted,
             receipt: None,
         };
@@ -339,9 +340,9 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let counts = bound.table.read(&bound.counter, *key, clock);
-        let admitted = admits(&bound.limit, hits, counts, Hits::ZERO, cost);
-        self.note(bound, hits, key, cost, counts, admitted);
+        let reading = bound.table.read(&bound.counter, *key, clock);
+        let admitted = admits(&bound.limit, hits, reading, Hits::ZERO, cost);
+        self.note(bound, hits, key, cost, reading, admitted);
     }
 
     /// Whether a limit has refused.
@@ -447,9 +448,9 @@ fn count_in_others(charges: &[Charge<'_, '_>], outcome: Outcome) {
     }
 }
 
-/// Whether a limit admits `cost` hits beside those that are in `counts` but for `included`.
-fn admits(limit: &Limit, hits: Hits, counts: Counts, included: Hits, cost: Hits) -> bool {
-    let before = counts.minus(included);
+/// Whether a limit admits `cost` hits beside those that are in `reading` but for `included`.
+fn admits(limit: &Limit, hits: Hits, reading: Reading, included: Hits, cost: Hits) -> bool {
+    let before = reading.minus(included);
     limit.algorithm.admits(limit.size, &before, hits, cost)
 }
 
@@ -495,7 +496,7 @@ fn give_back(charges: &mut [Charge<'_, '_>]) {
         bound.table.give_back(&bound.counter, &receipt);
         for charge in charges.iter_mut() {
             if charge.has_counter_of(bound, key) {
-                charge.counted.counts = charge.counted.counts.minus(receipt.value());
+                charge.counted.reading = charge.counted.reading.minus(receipt.value());
             }
         }
     }

@@ -9,7 +9,7 @@ use proptest::sample::{Index, subsequence};
 use proptest::test_runner::RngSeed;
 
 use super::{Attempt, BoundLimit, Namespace};
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::{Algorithm, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::{Clock, Position, UnixMillis, WindowSize};
@@ -92,12 +92,14 @@ proptest! {
                 let current = counted.entry((key, window)).or_default();
                 *current += cost;
                 assert!(added.receipt.is_some(), "no key is refused");
-                assert!(added.counts.current >= value && added.counts.window == window);
-                assert!(added.counts.current.thousandths() <= *current);
+                let counts = added.reading.windows();
+                assert!(counts.current >= value && counts.window == window);
+                assert!(counts.current.thousandths() <= *current);
             }
             let at_most = |key, window| counted.get(&(key, window)).copied().unwrap_or_default();
             for key in (0..2400).step_by(7) {
-                let counts = table.read(&counter, table.key(&u32::to_le_bytes(key)), &clock);
+                let reading = table.read(&counter, table.key(&u32::to_le_bytes(key)), &clock);
+                let counts = reading.windows();
                 assert!(counts.current.thousandths() <= at_most(key, window));
                 assert!(counts.previous.thousandths() <= at_most(key, window - 1));
             }
@@ -139,7 +141,7 @@ proptest! {
                     let hits = model.get(&(key, limit.size.millis(), number));
                     Hits::from_thousandths(hits.copied().unwrap_or_default())
                 };
-                Counts {
+                WindowCounts {
                     window: number,
                     current: hits(number),
                     previous: hits(number - 1),
@@ -172,9 +174,9 @@ proptest! {
             assert_eq!(charges.len(), bound.len());
             for (((bound, _), verdict), charge) in bound.iter().zip(verdicts).zip(&charges) {
                 let counts = expected(&model, &bound.limit);
-                assert_eq!(read(&bound.limit), counts);
+                assert_eq!(read(&bound.limit).windows(), counts);
                 let charge = charge.verdict();
-                assert_eq!((charge.admitted, charge.counts), (verdict, counts));
+                assert_eq!((charge.admitted, charge.reading.windows()), (verdict, counts));
             }
         }
     }
@@ -368,7 +370,7 @@ fn ops(keys: u32, burst: u32, len: usize) -> impl Strategy<Value = Vec<Op>> {
 /// Whether a limit admits `cost`: the definition, in numbers that cannot overflow.
 fn is_within(
     size: WindowSize,
-    counts: &Counts,
+    counts: &WindowCounts,
     limit: Hits,
     algorithm: Algorithm,
     cost: i64,
@@ -422,7 +424,7 @@ impl History {
 
     /// What the counts may read as: one possibility, unless something is left open. In the last
     /// tenth (or second) of a window, the next one counts if there are hits in it already.
-    fn counts(&self, size: WindowSize, now: u64) -> Vec<Counts> {
+    fn counts(&self, size: WindowSize, now: u64) -> Vec<WindowCounts> {
         let Position { number, elapsed } = size.at(UnixMillis(now));
         let is_ending = size.millis() - elapsed <= (size.millis() / 10).min(1000);
         let positions = self.hits(number + 1, false).into_iter().map(|next| {
@@ -436,7 +438,7 @@ impl History {
         for (window, elapsed) in positions {
             for current in self.hits(window, false) {
                 for previous in self.hits(window - 1, true) {
-                    all.push(Counts {
+                    all.push(WindowCounts {
                         window,
                         current: Hits::from_thousandths(current),
                         previous: Hits::from_thousandths(previous),
@@ -450,7 +452,7 @@ impl History {
 
     /// The counts before hits are added. A worker that remembers an old time may add to the
     /// window of that, unless it would wipe out or ignore hits of another one.
-    fn counts_to_add_to(&self, size: WindowSize, seen: u64, real: u64) -> Vec<Counts> {
+    fn counts_to_add_to(&self, size: WindowSize, seen: u64, real: u64) -> Vec<WindowCounts> {
         let mut all = self.counts(size, real);
         if seen == real {
             return all;
@@ -632,12 +634,12 @@ impl<'m> World<'m> {
             });
             let value = if admitted { value } else { Hits::ZERO };
             let current = before.current.plus(value);
-            (admitted, Counts { current, ..before })
+            (admitted, WindowCounts { current, ..before })
         });
         let expected: Vec<_> = expected.collect();
 
         let counted = table.add(&of, hashed, &self.clock, value, admission);
-        let actual = (counted.receipt.is_some(), counted.counts);
+        let actual = (counted.receipt.is_some(), counted.reading.windows());
         let Some(choice) = expected.iter().position(|expected| *expected == actual) else {
             panic!("{actual:?} is not one of {expected:?}");
         };
@@ -647,7 +649,7 @@ impl<'m> World<'m> {
         let (_, history) = self.history(counter, key);
         history.occupancy += u32::from(is_new);
         let occupancy = history.occupancy;
-        let window = counted.counts.window;
+        let window = counted.reading.windows().window;
         history.use_in(window, of.size(), real);
         if let Some(receipt) = counted.receipt {
             history
@@ -657,7 +659,7 @@ impl<'m> World<'m> {
             let former = history.totals.get(&window).copied();
             let former = former.filter(|total| total.thousandths == before);
             let total = Total {
-                thousandths: counted.counts.current.thousandths(),
+                thousandths: counted.reading.windows().current.thousandths(),
                 birth: former.map_or(birth, |total| total.birth),
                 is_saturated: former.is_some_and(|total| total.is_saturated)
                     || before + cost > Hits::MAX.thousandths(),
@@ -688,7 +690,7 @@ impl<'m> World<'m> {
             return;
         }
         let expected = history.counts(of.size(), seen);
-        let actual = self.table.read(&of, hashed, &self.clock);
+        let actual = self.table.read(&of, hashed, &self.clock).windows();
         assert!(
             expected.contains(&actual),
             "{actual:?} is not one of {expected:?}"

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::{Algorithm, Reading};
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted};
 use crate::policy::window::{Clock, WindowSize};
@@ -136,7 +136,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         let key = table.key(&name);
         let counted = table.add(&counter, key, clock, value, Admission::Unconditional);
         table.count_hits(&counter, value);
-        Ok(algorithm.rate(window_size, &counted.counts))
+        Ok(algorithm.rate(window_size, &counted.reading))
     }
 
     /// The rate of `key` now; zero for a key that was never seen.
@@ -151,8 +151,8 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         algorithm: Algorithm,
         clock: &impl Clock,
     ) -> Result<Hits, RateLimitingError> {
-        let counts = self.counts(key, window_size, clock)?;
-        Ok(algorithm.rate(window_size, &counts))
+        let reading = self.reading(key, window_size, clock)?;
+        Ok(algorithm.rate(window_size, &reading))
     }
 
     /// What `key` has counted now.
@@ -160,12 +160,12 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
     /// # Errors
     ///
     /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
-    pub fn counts(
+    pub fn reading(
         &self,
         key: &[u8],
         window_size: WindowSize,
         clock: &impl Clock,
-    ) -> Result<Counts, RateLimitingError> {
+    ) -> Result<Reading, RateLimitingError> {
         if !is_accounted(key) {
             return Err(RateLimitingError::NotAccounted);
         }
@@ -283,9 +283,9 @@ mod tests {
             let client = |n: usize| format!("client {n}").into_bytes();
             (0..CLIENTS).for_each(|n| add(&client(n)));
             (0..900).for_each(|n| add(&key(n)));
-            let counts = |n| library.counts(&client(n), size, &clock).unwrap();
+            let reading = |n| library.reading(&client(n), size, &clock).unwrap();
             (0..CLIENTS)
-                .filter(|n| counts(*n).current == Hits::ZERO)
+                .filter(|n| reading(*n).windows().current == Hits::ZERO)
                 .count()
         };
         assert_eq!(lost_to(&|n| format!("{n}").into()), 0);
@@ -306,8 +306,14 @@ mod tests {
         assert_eq!(increment(&long), Ok(hits(2)));
         let name = counted_name(&long, None);
         assert_eq!(increment(&name), Ok(Hits::ONE));
-        let counts = |key: &[u8]| library.counts(key, size, &clock).unwrap().current;
-        assert_eq!((counts(&long), counts(&name)), (hits(2), Hits::ONE));
+        let reading = |key: &[u8]| {
+            library
+                .reading(key, size, &clock)
+                .unwrap()
+                .windows()
+                .current
+        };
+        assert_eq!((reading(&long), reading(&name)), (hits(2), Hits::ONE));
     }
 
     #[test]

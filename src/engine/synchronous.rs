@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use smallvec::smallvec;
 
 use super::attempt::{Attempt, BoundLimit, Charge, Charges};
-use crate::policy::algorithm::Counts;
+use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
@@ -63,7 +63,7 @@ pub struct Answered {
     /// Whether the limit admits the request.
     pub admitted: bool,
     /// What is counted after the decision.
-    pub counts: Counts,
+    pub reading: Reading,
     /// What the counter was charged, with the first limit that has it; zero with others.
     pub charged: Hits,
 }
@@ -200,11 +200,11 @@ impl Asked {
     ) -> bool {
         let limits = self.question.limits.iter();
         for ((limit, &index), &admitted) in limits.zip(&self.askings).zip(&answer.admitted) {
-            let counts = answer.counts.get(limit.counter).copied();
-            if let (Some(counts), Some(place)) = (counts, answered.get_mut(index)) {
+            let reading = answer.readings.get(limit.counter).copied();
+            if let (Some(reading), Some(place)) = (reading, answered.get_mut(index)) {
                 *place = Some(Answered {
                     admitted,
-                    counts,
+                    reading,
                     charged: Hits::ZERO,
                 });
             }
@@ -212,14 +212,14 @@ impl Asked {
         let is_admitted = answer.admitted.iter().all(|admitted| *admitted);
         let is_charged = is_admitted || self.question.counts_rejected;
         let counters = self.question.counters.iter().enumerate();
-        for ((number, counter), counts) in counters.zip(&answer.counts) {
+        for ((number, counter), reading) in counters.zip(&answer.readings) {
             // The first limit that has the counter tells where it is.
             let mut limits = self.question.limits.iter().zip(&self.askings);
             let Some((_, &index)) = limits.find(|(limit, _)| limit.counter == number) else {
                 continue;
             };
             if let Some(asking) = askings.get(index) {
-                asking.bound.note_store(*asking.key, counts, clock);
+                asking.bound.note_store(*asking.key, reading, clock);
             }
             if let Some(Some(answered)) = answered.get_mut(index).filter(|_| is_charged) {
                 answered.charged = counter.cost;
@@ -250,10 +250,10 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
             (
                 Some(_),
                 Some(Answered {
-                    admitted, counts, ..
+                    admitted, reading, ..
                 }),
             ) => {
-                attempt.note(bound, hits, key, cost, *counts, *admitted);
+                attempt.note(bound, hits, key, cost, *reading, *admitted);
             }
             (Some(_), None) => attempt.ask(bound, hits, key, cost, clock),
         }
@@ -336,7 +336,7 @@ pub struct Refusals {
 struct Known {
     at: Duration,
     size: WindowSize,
-    counts: Counts,
+    reading: Reading,
 }
 
 impl Refusals {
@@ -354,7 +354,7 @@ impl Refusals {
     ) {
         for (asking, answered) in askings.iter().zip(answered) {
             let refused = answered.filter(|answered| !answered.admitted);
-            let Some(Answered { counts, .. }) = refused else {
+            let Some(Answered { reading, .. }) = refused else {
                 continue;
             };
             if self.known.len() >= Self::CAPACITY {
@@ -364,7 +364,7 @@ impl Refusals {
                 let known = Known {
                     at: now,
                     size: asking.bound.limit.size,
-                    counts,
+                    reading,
                 };
                 self.known.insert(asking.identity(), known);
             }
@@ -382,15 +382,15 @@ impl Refusals {
         }
         let known = askings.iter().map(|asking| {
             let known = asking.store.and(self.known.get(&asking.identity()))?;
-            let counts = known.at(now)?;
+            let reading = known.at(now)?;
             let Asking {
                 bound, hits, cost, ..
             } = asking;
             let limit = &bound.limit;
-            let admitted = limit.algorithm.admits(limit.size, &counts, *hits, *cost);
+            let admitted = limit.algorithm.admits(limit.size, &reading, *hits, *cost);
             Some(Answered {
                 admitted,
-                counts,
+                reading,
                 charged: Hits::ZERO,
             })
         });
@@ -406,10 +406,10 @@ impl Known {
     }
 
     /// What is counted at `now` at least; `None` if it was too long ago.
-    fn at(&self, now: Duration) -> Option<Counts> {
+    fn at(&self, now: Duration) -> Option<Reading> {
         if !self.is_fresh(now) {
             return None;
         }
-        self.counts.later(self.size, now.saturating_sub(self.at))
+        self.reading.later(self.size, now.saturating_sub(self.at))
     }
 }

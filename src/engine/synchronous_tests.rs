@@ -4,7 +4,7 @@ use core::time::Duration;
 use smallvec::smallvec;
 
 use super::*;
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::WindowSize;
@@ -84,13 +84,13 @@ fn single(first: usize) -> Deciders {
     Deciders { first, shards: 1 }
 }
 
-fn counts(current: i64, previous: i64, elapsed: u64, size: WindowSize) -> Counts {
-    Counts {
+fn counts(current: i64, previous: i64, elapsed: u64, size: WindowSize) -> Reading {
+    Reading::from(WindowCounts {
         window: T / size.millis(),
         current: hits(current),
         previous: hits(previous),
         elapsed,
-    }
+    })
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn limits_in_one_shard_of_a_cluster_are_one_part() {
     // The answer of a part is of its own limits.
     let answer = Answer {
         admitted: smallvec![true, false],
-        counts: smallvec![counts(1, 0, 0, size(60)), counts(2, 0, 0, size(3600))],
+        readings: smallvec![counts(1, 0, 0, size(60)), counts(2, 0, 0, size(3600))],
     };
     let mut answered = vec![None; askings.len()];
     assert!(!asked[1].note(&answer, &askings, &mut answered, &fixture.clock));
@@ -240,7 +240,7 @@ fn answers_are_told_with_what_is_decided_here() {
         let asked = questions(&askings, false).remove(0);
         let answer = Answer {
             admitted: smallvec![admitted],
-            counts: smallvec![counts(9, 3, 0, size(60))],
+            readings: smallvec![counts(9, 3, 0, size(60))],
         };
         let mut answered = vec![None; 2];
         assert_eq!(
@@ -251,10 +251,10 @@ fn answers_are_told_with_what_is_decided_here() {
         conclude(&mut attempt, &askings, &answered, &fixture.clock);
         let (told, charges) = attempt.finish(Outcome::Rejected);
         assert_eq!(told, outcome);
-        assert_eq!(charges[0].verdict().counts.current, hits(here));
+        assert_eq!(charges[0].verdict().reading.windows().current, hits(here));
         let verdict = charges[1].verdict();
         assert_eq!(
-            (verdict.counts.current, verdict.admitted),
+            (verdict.reading.windows().current, verdict.admitted),
             (hits(9), admitted)
         );
         // The node knows what the store does.
@@ -263,7 +263,10 @@ fn answers_are_told_with_what_is_decided_here() {
             fixture.keys[0],
             &fixture.clock,
         );
-        assert_eq!((known.current, known.previous), (hits(9), hits(3)));
+        assert_eq!(
+            (known.windows().current, known.windows().previous),
+            (hits(9), hits(3))
+        );
     }
     let counted = || {
         let namespace = &fixture.namespace;
@@ -275,7 +278,7 @@ fn answers_are_told_with_what_is_decided_here() {
     let mut attempt = Attempt::new(Vec::new(), false);
     conclude(&mut attempt, &askings, &[None], &fixture.clock);
     let charges = attempt.end();
-    assert_eq!(charges[0].verdict().counts.current, hits(9));
+    assert_eq!(charges[0].verdict().reading.windows().current, hits(9));
 }
 
 #[test]
@@ -296,7 +299,7 @@ fn who_is_over_a_limit_is_known_for_a_second() {
         let counts = counts(10, 0, elapsed, size(60));
         let refused = Answered {
             admitted: false,
-            counts,
+            reading: counts,
             charged: Hits::ZERO,
         };
         let mut refusals = Refusals::default();
@@ -333,7 +336,7 @@ fn what_was_admitted_is_not_remembered() {
     let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
     let admitted = Answered {
         admitted: true,
-        counts: counts(10, 0, 0, size(60)),
+        reading: counts(10, 0, 0, size(60)),
         charged: Hits::ZERO,
     };
     let mut refusals = Refusals::default();

@@ -136,7 +136,7 @@ pub fn seconds(millis: u64, put: &mut impl FnMut(&[u8])) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::algorithm::{Algorithm, Counts};
+    use super::super::algorithm::{Algorithm, Reading, WindowCounts};
     use super::super::limit::{Quota, QuotaHits, by_tightness};
     use super::*;
 
@@ -160,15 +160,15 @@ mod tests {
         admitted: bool,
     ) -> Verdict<'_> {
         let current = Hits::from_thousandths(current * 1000);
-        let counts = Counts {
+        let reading = Reading::from(WindowCounts {
             current,
             elapsed,
-            ..Counts::default()
-        };
+            ..WindowCounts::default()
+        });
         Verdict {
             limit,
             hits: *hits,
-            counts,
+            reading,
             cost: Hits::ONE,
             admitted,
         }

@@ -3,7 +3,7 @@
 use core::cmp::Ordering;
 use core::fmt;
 
-use super::algorithm::{Algorithm, Counts};
+use super::algorithm::{Algorithm, Reading};
 use super::hits::{Hits, ParseHitsError};
 use super::window::{ParseWindowError, WindowSize};
 
@@ -119,8 +119,8 @@ pub struct Verdict<'a> {
     pub limit: &'a Limit,
     /// The most hits that it admits.
     pub hits: Hits,
-    /// The counts after the hit: it is in them if it was charged.
-    pub counts: Counts,
+    /// What is read after the hit: it is in it if it was charged.
+    pub reading: Reading,
     /// The cost of the hit.
     pub cost: Hits,
     /// Whether the limit admits the hit.
@@ -130,7 +130,7 @@ pub struct Verdict<'a> {
 impl Verdict<'_> {
     /// The rate after the hit.
     pub fn rate(&self) -> Hits {
-        self.limit.algorithm.rate(self.limit.size, &self.counts)
+        self.limit.algorithm.rate(self.limit.size, &self.reading)
     }
 
     /// What the limit leaves after the hit: `limit - rate`, at least 0.
@@ -138,7 +138,7 @@ impl Verdict<'_> {
         let Limit {
             size, algorithm, ..
         } = *self.limit;
-        algorithm.remaining(size, &self.counts, self.hits)
+        algorithm.remaining(size, &self.reading, self.hits)
     }
 
     /// Milliseconds: after an admitted hit of which a whole one is `remaining`, to the window's
@@ -148,7 +148,7 @@ impl Verdict<'_> {
             let Limit {
                 size, algorithm, ..
             } = *self.limit;
-            Some(algorithm.reset(size, &self.counts))
+            Some(algorithm.reset(size, &self.reading))
         } else {
             self.retry_after()
         }
@@ -160,7 +160,7 @@ impl Verdict<'_> {
         let Limit {
             size, algorithm, ..
         } = *self.limit;
-        algorithm.retry_after(size, &self.counts, self.hits, self.cost)
+        algorithm.retry_after(size, &self.reading, self.hits, self.cost)
     }
 
     /// Orders by tightness, the tightest first: by the share of the limit that remains. Of equal
@@ -207,6 +207,7 @@ pub fn tightest<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>) -> Option<V
 
 #[cfg(test)]
 mod tests {
+    use super::super::algorithm::WindowCounts;
     use super::*;
 
     fn limit(quota: &str, algorithm: Algorithm) -> (Hits, Limit) {
@@ -229,15 +230,15 @@ mod tests {
         admitted: bool,
     ) -> Verdict<'_> {
         let current = Hits::from_thousandths(current);
-        let counts = Counts {
+        let reading = Reading::from(WindowCounts {
             current,
             elapsed,
-            ..Counts::default()
-        };
+            ..WindowCounts::default()
+        });
         Verdict {
             limit,
             hits: *hits,
-            counts,
+            reading,
             cost: Hits::ONE,
             admitted,
         }
@@ -361,7 +362,7 @@ mod tests {
         let currents = |verdicts: Vec<Verdict<'_>>| -> Vec<i64> {
             verdicts
                 .iter()
-                .map(|verdict| verdict.counts.current.whole())
+                .map(|verdict| verdict.reading.windows().current.whole())
                 .collect()
         };
         let verdicts = [nine_tenths, half, refused];

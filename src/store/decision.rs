@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::error::StoreError;
 use super::strategy::{Batch, Epoch, NodeId, Shard, Strategy};
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::{Algorithm, Reading};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -113,7 +113,7 @@ pub struct Answer {
     pub admitted: Few<bool>,
     /// What each counter has counted after the decision, in the window that the store's clock is in
     /// and in the one before.
-    pub counts: Few<Counts>,
+    pub readings: Few<Reading>,
 }
 
 /// What was decided on several questions.

@@ -11,7 +11,7 @@ use super::layout::Cell;
 use super::meta::{Meta, Ticks};
 use super::places::Place;
 use super::word::{Stamp, Word};
-use crate::policy::algorithm::Counts;
+use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, Position, UnixMillis, WindowSize};
 
@@ -90,10 +90,10 @@ impl<'m> Columns<'m> {
     }
 
     #[inline]
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn reading(&self) -> Reading {
         // A sum can be negative for a moment, while what the store says is on its way.
         let current = self.counted.plus_at_least_zero(self.remote);
-        Counts::of(self.at, current, self.previous)
+        WindowCounts::of(self.at, current, self.previous).into()
     }
 }
 
@@ -144,8 +144,8 @@ impl<'m> PlainColumns<'m> {
     }
 
     #[inline]
-    pub(super) fn counts(&self) -> Counts {
-        Counts::of(self.at, self.word.hits(), self.previous)
+    pub(super) fn reading(&self) -> Reading {
+        WindowCounts::of(self.at, self.word.hits(), self.previous).into()
     }
 }
 

@@ -10,7 +10,7 @@ use super::fail::fail_point;
 use super::places::{Insertion, Place, has_identity};
 use super::word::Word;
 use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, Position};
 
@@ -24,18 +24,18 @@ enum Missed {
 
 impl<'m> Counted<'m> {
     #[inline]
-    fn refused(counts: Counts) -> Self {
+    fn refused(reading: Reading) -> Self {
         Counted {
-            counts,
+            reading,
             admitted: false,
             receipt: None,
         }
     }
 
     #[inline]
-    fn admitted(before: Counts, receipt: Receipt<'m>) -> Self {
+    fn admitted(before: Reading, receipt: Receipt<'m>) -> Self {
         Counted {
-            counts: before.plus(receipt.value),
+            reading: before.plus(receipt.value),
             admitted: true,
             receipt: Some(receipt),
         }
@@ -49,7 +49,7 @@ impl Counter {
     fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
         let is_admitted = match admission {
             Admission::Within(limit, algorithm) => {
-                algorithm.admits(self.size, &Counts::default(), limit, value)
+                algorithm.admits(self.size, &Reading::default(), limit, value)
             }
             Admission::Unconditional => true,
         };
@@ -106,7 +106,7 @@ impl<'m> CounterTable<'m> {
         }
         let now = clock.now();
         let columns = PlainColumns::read(place, counter.size, now)?;
-        let before = columns.counts();
+        let before = columns.reading();
         if !algorithm.admits(counter.size, &before, limit, value) {
             return Some(Counted::refused(before));
         }
@@ -116,7 +116,7 @@ impl<'m> CounterTable<'m> {
             stamp,
             ..
         } = columns;
-        let new = Word::new(stamp, before.current.plus_value(value));
+        let new = Word::new(stamp, word.hits().plus_value(value));
         match self.count_in(current, word, new, place, value) {
             Ok(receipt) => Some(Counted::admitted(before, receipt)),
             Err(_) => None,
@@ -138,9 +138,9 @@ impl<'m> CounterTable<'m> {
         loop {
             let place = match self.find_or_insert(counter, id, first, clock) {
                 Insertion::Found(place) => place,
-                Insertion::Made(counts, receipt) => {
+                Insertion::Made(reading, receipt) => {
                     return Counted {
-                        counts,
+                        reading,
                         admitted: true,
                         receipt: Some(receipt),
                     };
@@ -195,7 +195,7 @@ impl<'m> CounterTable<'m> {
             if !columns.is_settled(place, counter.size, now) {
                 columns = place.settle(counter.size, &mut now, clock)?;
             }
-            let before = columns.counts();
+            let before = columns.reading();
             if let Admission::Within(limit, algorithm) = admission {
                 if !algorithm.admits(counter.size, &before, limit, value) {
                     return Some(Counted::refused(before));
@@ -247,19 +247,19 @@ impl<'m> CounterTable<'m> {
     }
 
     /// What was counted of `key` so far: zeros for a key without a counter.
-    pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Counts {
+    pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Reading {
         let now = clock.now();
-        let nothing = Counts::of(counter.size.at(now), Hits::ZERO, Hits::ZERO);
+        let nothing = WindowCounts::of(counter.size.at(now), Hits::ZERO, Hits::ZERO).into();
         loop {
             let Some(place) = self.find(counter.identity(key)) else {
                 return nothing;
             };
             let columns = Columns::read_ahead(place, counter.size, now);
             let is_old = place.is_old(counter.size, now);
-            let counts = if is_old { nothing } else { columns.counts() };
+            let reading = if is_old { nothing } else { columns.reading() };
             // Acquire on the words before: if the meta is unchanged, they were the counter's.
             if meta_of(place.cell).is_same_counter(place.meta) {
-                return counts;
+                return reading;
             }
         }
     }

@@ -49,7 +49,9 @@ impl Fixture {
     fn counts(&self, key: &str, at: u64) -> (i64, i64) {
         let table = &self.shared.table;
         let hash = table.key(key.as_bytes());
-        let counts = table.read(&self.counter, hash, &TestClock::at(at));
+        let counts = table
+            .read(&self.counter, hash, &TestClock::at(at))
+            .windows();
         (counts.current.whole(), counts.previous.whole())
     }
 }
@@ -58,7 +60,11 @@ impl Fixture {
 fn assert_usable(fixture: &Fixture, at: u64) {
     for n in 0..NEIGHBOURS {
         assert_eq!(
-            fixture.add(&format!("after {n}"), at).counts.current,
+            fixture
+                .add(&format!("after {n}"), at)
+                .reading
+                .windows()
+                .current,
             Hits::ONE
         );
     }
@@ -87,8 +93,14 @@ fn dying_while_inserting() {
         |fixture, point| {
             let counted = i64::from(point == "insert.published");
             assert_eq!(fixture.counts("new", T), (counted, 0));
-            assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 1);
-            assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 2);
+            assert_eq!(
+                fixture.add("new", T).reading.windows().current.whole(),
+                counted + 1
+            );
+            assert_eq!(
+                fixture.add("new", T).reading.windows().current.whole(),
+                counted + 2
+            );
             assert!((0..NEIGHBOURS).all(|n| fixture.counts(&format!("neighbour {n}"), T).0 == 1));
             assert_usable(fixture, T);
         },
@@ -118,8 +130,14 @@ fn dying_while_evicting() {
         |fixture, point| {
             let counted = i64::from(point == "insert.published");
             assert_eq!(fixture.counts("new", T), (counted, 0));
-            assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 1);
-            assert_eq!(fixture.add("new", T).counts.current.whole(), counted + 2);
+            assert_eq!(
+                fixture.add("new", T).reading.windows().current.whole(),
+                counted + 1
+            );
+            assert_eq!(
+                fixture.add("new", T).reading.windows().current.whole(),
+                counted + 2
+            );
             // Nobody got hits that were not his.
             assert!((0..CROWD).all(|n| fixture.counts(&format!("crowd {n}"), T).0 <= 1));
             assert_usable(fixture, T);
@@ -161,7 +179,10 @@ fn dying_while_inserting_into_the_second_bucket() {
         |fixture, point| {
             let counted = i64::from(point == "insert.published");
             assert_eq!(fixture.counts(&key, T), (counted, 0));
-            assert_eq!(fixture.add(&key, T).counts.current.whole(), counted + 1);
+            assert_eq!(
+                fixture.add(&key, T).reading.windows().current.whole(),
+                counted + 1
+            );
             assert!((0..last).all(|n| fixture.counts(&format!("key {n}"), T).0 == 1));
             assert_usable(fixture, T);
         },
@@ -183,7 +204,7 @@ fn dying_while_turning_and_charging() {
         |fixture, point| {
             let counted = i64::from(point == "add.counted");
             assert_eq!(fixture.counts("k", T + 2 * SIZE), (counted, 3));
-            let counts = fixture.add("k", T + 2 * SIZE).counts;
+            let counts = fixture.add("k", T + 2 * SIZE).reading.windows();
             assert_eq!(
                 (counts.current.whole(), counts.previous.whole()),
                 (counted + 1, 3)
@@ -216,7 +237,10 @@ fn dying_while_an_old_counter_is_cleared() {
             if point != "touch.dated" {
                 assert_eq!(fixture.counts("k", later), (counted, 0));
             }
-            assert_eq!(fixture.add("k", later).counts.current.whole(), counted + 1);
+            assert_eq!(
+                fixture.add("k", later).reading.windows().current.whole(),
+                counted + 1
+            );
             assert_eq!(fixture.counts("k", later + SIZE), (0, counted + 1));
         },
     );
@@ -239,7 +263,10 @@ fn dying_while_giving_back() {
             // At most the hit that was being counted is left over.
             let left = i64::from(point == "add.counted");
             assert_eq!(fixture.counts("k", T), (1 + left, 0));
-            assert_eq!(fixture.add("k", T).counts.current.whole(), 2 + left);
+            assert_eq!(
+                fixture.add("k", T).reading.windows().current.whole(),
+                2 + left
+            );
         },
     );
 }
@@ -279,7 +306,7 @@ fn dying_while_naming_a_counter() {
                 // The dead held their places for a moment.
                 let later = T + SIZE - 1;
                 for n in 1..=3 {
-                    let current = fixture.add(&key, later).counts.current;
+                    let current = fixture.add(&key, later).reading.windows().current;
                     assert_eq!(current.whole(), counted + n);
                 }
                 let mut changes = BTreeMap::new();
@@ -312,7 +339,11 @@ fn places_that_the_dead_held_are_used_again() {
     let later = T + 2000;
     for n in 0..CROWD {
         assert_eq!(
-            fixture.add(&format!("alive {n}"), later).counts.current,
+            fixture
+                .add(&format!("alive {n}"), later)
+                .reading
+                .windows()
+                .current,
             Hits::ONE
         );
     }

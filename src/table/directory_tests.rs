@@ -55,7 +55,7 @@ impl Fixture {
         let admission = Admission::Unconditional;
         let counted = table.add(counter, table.key(key), &self.clock, Hits::ONE, admission);
         table.count_outcome(counter, Outcome::Passed);
-        counted.counts.current.whole()
+        counted.reading.windows().current.whole()
     }
 
     /// The keys whose changes a sync of the namespace finds.

@@ -254,9 +254,9 @@ fn a_hit_of_a_key_that_is_being_evicted_is_not_counted_for_another() {
             let (old, new) = both(
                 move || {
                     let counted = fixture.add_if(key(10), T, admission);
-                    counted.counts.current.whole()
+                    counted.reading.windows().current.whole()
                 },
-                move || fixture.add(key(1), T).counts.current.whole(),
+                move || fixture.add(key(1), T).reading.windows().current.whole(),
             );
             // Counted before the eviction, or anew after it.
             assert!(old == 2 || old == 1, "{old}");
@@ -289,8 +289,8 @@ fn two_processes_evict_for_two_keys() {
             fixture.add(key(10 + n), T);
         }
         let counts = both(
-            move || fixture.add(key(1), T).counts.current.whole(),
-            move || fixture.add(key(2), T).counts.current.whole(),
+            move || fixture.add(key(1), T).reading.windows().current.whole(),
+            move || fixture.add(key(2), T).reading.windows().current.whole(),
         );
         assert_eq!(counts, (1, 1));
         for n in [1, 2] {

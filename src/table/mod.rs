@@ -60,7 +60,7 @@ use meta::Meta;
 use stats::{NamespaceLine, SharedLine, ZoneLine};
 use word::{Salt, Stamp};
 
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::{Algorithm, Reading};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::policy::window::WindowSize;
@@ -151,8 +151,8 @@ pub enum Admission {
 /// What came of counting hits.
 #[derive(Debug)]
 pub struct Counted<'m> {
-    /// The counts afterwards.
-    pub counts: Counts,
+    /// What is read afterwards.
+    pub reading: Reading,
     /// Whether the condition was met, and the hits were counted.
     pub admitted: bool,
     /// How to find the hits again, if they were counted: [`CounterTable::give_back`].

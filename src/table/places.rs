@@ -36,7 +36,7 @@ use super::meta::{Meta, State, Ticks};
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Stamp, Word};
 use super::{Counter, CounterTable, Receipt};
-use crate::policy::algorithm::Counts;
+use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;
 
@@ -56,7 +56,7 @@ pub(super) enum Insertion<'m> {
     /// It has one, or got one in which nothing is counted yet.
     Found(Place<'m>),
     /// It got one with its first hits in it.
-    Made(Counts, Receipt<'m>),
+    Made(Reading, Receipt<'m>),
 }
 
 /// The places that an identity can have.
@@ -509,13 +509,13 @@ impl<'m> CounterTable<'m> {
         if first == Hits::ZERO {
             return Ok(Insertion::Found(place));
         }
-        let counts = Counts::of(at, first, Hits::ZERO);
+        let reading = WindowCounts::of(at, first, Hits::ZERO).into();
         let receipt = Receipt {
             column,
             stamp,
             value: first,
         };
-        Ok(Insertion::Made(counts, receipt))
+        Ok(Insertion::Made(reading, receipt))
     }
 
     /// Tags a cell that was claimed for a part of a name.

@@ -97,9 +97,9 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
             let hash = table.key(&bytes);
             let counted = table.add(&counter, hash, &clock, Hits::ONE, Admission::Unconditional);
             if is_hot {
-                let window = counted.counts.window.checked_sub(start).unwrap();
+                let window = counted.reading.windows().window.checked_sub(start).unwrap();
                 let told = &told[(key * WINDOWS + window % WINDOWS) as usize];
-                let count = counted.counts.current.whole() as u64;
+                let count = counted.reading.windows().current.whole() as u64;
                 told.hits.fetch_add(1, SeqCst);
                 told.sum.fetch_add(count, SeqCst);
                 told.squares.fetch_add(count * count, SeqCst);

@@ -2,6 +2,7 @@
 
 use super::testing::{SharedTable, TestClock};
 use super::*;
+use crate::policy::algorithm::WindowCounts;
 use crate::policy::key::MAX_NAME_LEN;
 use crate::policy::window::{Clock, UnixMillis};
 
@@ -35,7 +36,7 @@ impl Fixture {
         }
     }
 
-    fn add(&self, key: &[u8], value: i64) -> Counts {
+    fn add(&self, key: &[u8], value: i64) -> WindowCounts {
         let table = &self.shared.table;
         let unconditional = Admission::Unconditional;
         table
@@ -46,13 +47,15 @@ impl Fixture {
                 hits(value),
                 unconditional,
             )
-            .counts
+            .reading
+            .windows()
     }
 
     fn current(&self, key: &[u8]) -> Hits {
         let table = &self.shared.table;
         table
             .read(&self.counter, table.key(key), &self.clock)
+            .windows()
             .current
     }
 
@@ -227,7 +230,8 @@ fn a_counter_becomes_synced_and_local_again() {
                 Hits::ONE,
                 admission,
             )
-            .counts
+            .reading
+            .windows()
             .current
     };
     assert_eq!(add(&local), hits(1));
@@ -321,13 +325,13 @@ fn counts_saturate_and_nobody_is_admitted_by_that() {
         let limits = [Hits::ONE, Hits::MAX];
         limits.iter().all(|limit| {
             let counted = add(Hits::ONE, Admission::Within(*limit, algorithm));
-            !counted.admitted && counted.counts.current == Hits::MAX
+            !counted.admitted && counted.reading.windows().current == Hits::MAX
         })
     };
     let admitted = add(Hits::ONE, Admission::Within(Hits::MAX, Algorithm::Sliding));
     for _ in 0..3 {
         let counted = add(Hits::MAX, Admission::Unconditional);
-        assert_eq!(counted.counts.current, Hits::MAX);
+        assert_eq!(counted.reading.windows().current, Hits::MAX);
         assert!(is_refused());
     }
     let change = fixture.take().remove(0);

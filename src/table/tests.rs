@@ -2,6 +2,7 @@
 
 use super::testing::{SharedTable, TestClock};
 use super::*;
+use crate::policy::algorithm::WindowCounts;
 
 const T: u64 = 1_700_000_000_000;
 
@@ -29,7 +30,7 @@ fn fixture(millis: u64) -> Fixture {
 }
 
 impl Fixture {
-    fn add(&self, key: &str, value: i64) -> Counts {
+    fn add(&self, key: &str, value: i64) -> WindowCounts {
         let table = &self.shared.table;
         let hash = table.key(key.as_bytes());
         table
@@ -40,12 +41,14 @@ impl Fixture {
                 hits(value),
                 Admission::Unconditional,
             )
-            .counts
+            .reading
+            .windows()
     }
 
-    fn read(&self, key: &str) -> Counts {
+    fn read(&self, key: &str) -> WindowCounts {
         let table = &self.shared.table;
-        table.read(&self.counter, table.key(key.as_bytes()), &self.clock)
+        let key = table.key(key.as_bytes());
+        table.read(&self.counter, key, &self.clock).windows()
     }
 
     fn later(&self, millis: u64) {
@@ -53,7 +56,7 @@ impl Fixture {
     }
 }
 
-fn current_previous(counts: Counts) -> (i64, i64) {
+fn current_previous(counts: WindowCounts) -> (i64, i64) {
     (counts.current.whole(), counts.previous.whole())
 }
 
@@ -101,6 +104,7 @@ fn namespaces_and_sizes_are_counted_apart() {
         assert_eq!(
             table
                 .read(&counter, table.key(b"a"), &fixture.clock)
+                .windows()
                 .current,
             Hits::ZERO
         );
@@ -126,7 +130,7 @@ fn a_limit_is_checked_by_the_same_step_that_counts() {
     }
     let refused = add();
     assert!(refused.receipt.is_none());
-    assert_eq!(refused.counts.current, hits(3));
+    assert_eq!(refused.reading.windows().current, hits(3));
     assert_eq!(fixture.read("a").current, hits(3));
 }
 
@@ -176,7 +180,8 @@ fn counts_are_exact_to_a_thousandth_and_saturate() {
                 value,
                 Admission::Unconditional,
             )
-            .counts
+            .reading
+            .windows()
     };
     for n in 1..=1000 {
         assert_eq!(add(1).current.thousandths(), n);
@@ -383,6 +388,7 @@ fn a_table_is_found_again_but_not_mistaken() {
     assert_eq!(
         again
             .read(&counter, again.key(b"a"), &fixture.clock)
+            .windows()
             .current,
         hits(5)
     );

@@ -2,27 +2,32 @@
 
 use super::super::hits::Hits;
 use super::super::window::WindowSize;
-use super::{Counts, Method, has_room};
+use super::{Method, WindowCounts, has_room};
 
 pub(super) struct Fixed;
 
 impl Method for Fixed {
     /// `current`.
-    fn rate(_: WindowSize, counts: &Counts) -> Hits {
+    fn rate(_: WindowSize, counts: &WindowCounts) -> Hits {
         counts.current
     }
 
     #[inline]
-    fn admits(_: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool {
+    fn admits(_: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits) -> bool {
         has_room(counts.current, limit, cost)
     }
 
-    fn reset(size: WindowSize, counts: &Counts) -> u64 {
+    fn reset(size: WindowSize, counts: &WindowCounts) -> u64 {
         counts.left(size)
     }
 
     /// Now, or at the window's end.
-    fn retry_after(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> Option<u64> {
+    fn retry_after(
+        size: WindowSize,
+        counts: &WindowCounts,
+        limit: Hits,
+        cost: Hits,
+    ) -> Option<u64> {
         if has_room(counts.current, limit, cost) {
             return Some(0);
         }

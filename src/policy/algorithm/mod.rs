@@ -1,17 +1,19 @@
-//! Algorithms: how the hits that are stored of a key are read, and what that says about one more.
+//! Algorithms: how what is stored of a key is read, and what that says about one more hit.
 //!
 //! Each is a variant of [`Algorithm`] and a file here: a type that says what is in [`Method`]. All
 //! others only pass an algorithm on.
 
-mod counts;
 mod fixed;
+mod reading;
 mod sliding;
+mod windows;
 
 use core::fmt;
 
-pub use self::counts::Counts;
 use self::fixed::Fixed;
+pub use self::reading::Reading;
 use self::sliding::Sliding;
+pub use self::windows::WindowCounts;
 use super::hits::Hits;
 use super::window::WindowSize;
 
@@ -50,13 +52,14 @@ impl core::error::Error for ParseAlgorithmError {}
 /// What an algorithm says of what is counted: for [`Algorithm`] only, whose functions say what these
 /// return.
 trait Method {
-    fn rate(size: WindowSize, counts: &Counts) -> Hits;
-    fn remaining(size: WindowSize, counts: &Counts, limit: Hits) -> Hits {
+    fn rate(size: WindowSize, counts: &WindowCounts) -> Hits;
+    fn remaining(size: WindowSize, counts: &WindowCounts, limit: Hits) -> Hits {
         limit.minus(Self::rate(size, counts)).max(Hits::ZERO)
     }
-    fn admits(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool;
-    fn reset(size: WindowSize, counts: &Counts) -> u64;
-    fn retry_after(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> Option<u64>;
+    fn admits(size: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits) -> bool;
+    fn reset(size: WindowSize, counts: &WindowCounts) -> u64;
+    fn retry_after(size: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits)
+    -> Option<u64>;
 }
 
 impl Algorithm {
@@ -105,42 +108,42 @@ impl Algorithm {
         })
     }
 
-    /// The rate that `counts` amount to, rounded up to a thousandth.
+    /// The rate that `reading` amounts to, rounded up to a thousandth.
     ///
     /// Limits and costs are whole thousandths, so that rounding up here changes no comparison "at
     /// most".
-    pub fn rate(self, size: WindowSize, counts: &Counts) -> Hits {
+    pub fn rate(self, size: WindowSize, reading: &Reading) -> Hits {
         match self {
-            Algorithm::Sliding => Sliding::rate(size, counts),
-            Algorithm::Fixed => Fixed::rate(size, counts),
+            Algorithm::Sliding => Sliding::rate(size, &reading.0),
+            Algorithm::Fixed => Fixed::rate(size, &reading.0),
         }
     }
 
     /// What `limit` leaves above the rate, at least 0.
-    pub fn remaining(self, size: WindowSize, counts: &Counts, limit: Hits) -> Hits {
+    pub fn remaining(self, size: WindowSize, reading: &Reading, limit: Hits) -> Hits {
         match self {
-            Algorithm::Sliding => Sliding::remaining(size, counts, limit),
-            Algorithm::Fixed => Fixed::remaining(size, counts, limit),
+            Algorithm::Sliding => Sliding::remaining(size, &reading.0, limit),
+            Algorithm::Fixed => Fixed::remaining(size, &reading.0, limit),
         }
     }
 
-    /// Whether a hit of `cost` is admitted on top of `counts`.
+    /// Whether a hit of `cost` is admitted on top of `reading`.
     ///
     /// A cost above zero: if the rate including it is at most `limit`. A cost of zero: if the
     /// rate is below `limit`.
     #[inline]
-    pub fn admits(self, size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool {
+    pub fn admits(self, size: WindowSize, reading: &Reading, limit: Hits, cost: Hits) -> bool {
         match self {
-            Algorithm::Sliding => Sliding::admits(size, counts, limit, cost),
-            Algorithm::Fixed => Fixed::admits(size, counts, limit, cost),
+            Algorithm::Sliding => Sliding::admits(size, &reading.0, limit, cost),
+            Algorithm::Fixed => Fixed::admits(size, &reading.0, limit, cost),
         }
     }
 
     /// Milliseconds until the end of the window that is being counted in.
-    pub fn reset(self, size: WindowSize, counts: &Counts) -> u64 {
+    pub fn reset(self, size: WindowSize, reading: &Reading) -> u64 {
         match self {
-            Algorithm::Sliding => Sliding::reset(size, counts),
-            Algorithm::Fixed => Fixed::reset(size, counts),
+            Algorithm::Sliding => Sliding::reset(size, &reading.0),
+            Algorithm::Fixed => Fixed::reset(size, &reading.0),
         }
     }
 
@@ -149,13 +152,13 @@ impl Algorithm {
     pub fn retry_after(
         self,
         size: WindowSize,
-        counts: &Counts,
+        reading: &Reading,
         limit: Hits,
         cost: Hits,
     ) -> Option<u64> {
         match self {
-            Algorithm::Sliding => Sliding::retry_after(size, counts, limit, cost),
-            Algorithm::Fixed => Fixed::retry_after(size, counts, limit, cost),
+            Algorithm::Sliding => Sliding::retry_after(size, &reading.0, limit, cost),
+            Algorithm::Fixed => Fixed::retry_after(size, &reading.0, limit, cost),
         }
     }
 }
@@ -187,13 +190,13 @@ mod tests {
         Hits::from_thousandths(whole * 1000)
     }
 
-    fn counts(current: i64, previous: i64, elapsed: u64) -> Counts {
-        Counts {
+    fn counts(current: i64, previous: i64, elapsed: u64) -> Reading {
+        Reading(WindowCounts {
             window: 0,
             current: hits(current),
             previous: hits(previous),
             elapsed,
-        }
+        })
     }
 
     #[test]
@@ -244,12 +247,12 @@ mod tests {
     #[test]
     fn rates_do_not_overflow() {
         let year = size("366d");
-        let full = Counts {
+        let full = Reading(WindowCounts {
             window: 0,
             current: Hits::MAX,
             previous: Hits::MAX,
             elapsed: 0,
-        };
+        });
         assert_eq!(Algorithm::Sliding.rate(year, &full), Hits::MAX);
         assert!(!Algorithm::Sliding.admits(year, &full, Hits::MAX, Hits::MAX));
         assert!(

@@ -2,13 +2,13 @@
 
 use super::super::hits::Hits;
 use super::super::window::WindowSize;
-use super::{Counts, Method, has_room, headroom};
+use super::{Method, WindowCounts, has_room, headroom};
 
 pub(super) struct Sliding;
 
 impl Method for Sliding {
     /// `current + previous * (size - elapsed) / size`.
-    fn rate(size: WindowSize, counts: &Counts) -> Hits {
+    fn rate(size: WindowSize, counts: &WindowCounts) -> Hits {
         if counts.previous == Hits::ZERO {
             return counts.current;
         }
@@ -32,7 +32,7 @@ impl Method for Sliding {
     }
 
     #[inline]
-    fn admits(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> bool {
+    fn admits(size: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits) -> bool {
         if counts.previous == Hits::ZERO {
             return has_room(counts.current, limit, cost);
         }
@@ -41,11 +41,16 @@ impl Method for Sliding {
         weight <= room(size, counts.current, limit, cost)
     }
 
-    fn reset(size: WindowSize, counts: &Counts) -> u64 {
+    fn reset(size: WindowSize, counts: &WindowCounts) -> u64 {
         counts.left(size)
     }
 
-    fn retry_after(size: WindowSize, counts: &Counts, limit: Hits, cost: Hits) -> Option<u64> {
+    fn retry_after(
+        size: WindowSize,
+        counts: &WindowCounts,
+        limit: Hits,
+        cost: Hits,
+    ) -> Option<u64> {
         let left = counts.left(size);
         let now = room(size, counts.current, limit, cost);
         if now >= 0 {

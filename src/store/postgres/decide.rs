@@ -18,7 +18,7 @@ use futures_util::future::join;
 use super::Postgres;
 use super::connection::{Connection, Fault, Prepared};
 use super::push::Columns;
-use crate::policy::algorithm::Counts;
+use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
@@ -222,18 +222,19 @@ impl<'q> Asked<'q> {
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
             let slots: Few<_> = slots.by_ref().take(question.counters.len()).collect();
-            let counted = |charges: &[i64]| -> Few<Counts> {
+            let counted = |charges: &[i64]| -> Few<Reading> {
                 let counters = question.counters.iter().zip(&slots);
-                let counts = counters.map(|(counter, slot)| {
+                let readings = counters.map(|(counter, slot)| {
                     let (current, previous) = read.counts.get(*slot).copied().unwrap_or_default();
                     let charged = charges.get(*slot).copied().unwrap_or_default();
-                    Counts::of(
+                    WindowCounts::of(
                         counter.size.at(now),
                         Hits::from_thousandths(current.saturating_add(charged)),
                         Hits::from_thousandths(previous),
                     )
+                    .into()
                 });
-                counts.collect()
+                readings.collect()
             };
             let before = counted(&charges);
             let admits = question.limits.iter().map(|limit| {
@@ -241,22 +242,22 @@ impl<'q> Asked<'q> {
                 // What is about no counter admits nothing.
                 counter
                     .zip(before.get(limit.counter))
-                    .is_some_and(|(counter, counts)| {
+                    .is_some_and(|(counter, reading)| {
                         let (size, hits, cost) = (counter.size, limit.hits, limit.cost);
-                        limit.algorithm.admits(size, counts, hits, cost)
+                        limit.algorithm.admits(size, reading, hits, cost)
                     })
             });
             let admitted: Few<bool> = admits.collect();
-            let mut counts = before;
+            let mut readings = before;
             if question.counts_rejected || admitted.iter().all(|it| *it) {
                 for (counter, slot) in question.counters.iter().zip(&slots) {
                     if let Some(charge) = charges.get_mut(*slot) {
                         *charge = charge.saturating_add(counter.cost.thousandths());
                     }
                 }
-                counts = counted(&charges);
+                readings = counted(&charges);
             }
-            answers.push(Answer { admitted, counts });
+            answers.push(Answer { admitted, readings });
         }
         (Decided { now, answers }, charges)
     }

@@ -9,7 +9,7 @@ use redis::{Cmd, Value};
 
 use super::answer::Answer;
 use super::{Redis, Way, key};
-use crate::policy::algorithm::Counts;
+use crate::policy::algorithm::WindowCounts;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question};
@@ -265,14 +265,17 @@ impl<'q> Asked<'q> {
                     *current = current.saturating_add(counter.cost.thousandths());
                 }
                 let previous = *previous.get(slot.key)?;
-                of_question.push(Counts::of(
-                    counter.size.at(now),
-                    Hits::from_thousandths(*current),
-                    Hits::from_thousandths(previous),
-                ));
+                of_question.push(
+                    WindowCounts::of(
+                        counter.size.at(now),
+                        Hits::from_thousandths(*current),
+                        Hits::from_thousandths(previous),
+                    )
+                    .into(),
+                );
             }
             answers.push(decision::Answer {
-                counts: of_question,
+                readings: of_question,
                 admitted,
             });
         }

@@ -16,13 +16,13 @@ pub(in crate::store) async fn a_limit_admits_so_many_hits<F: Fixture<Store: Deci
     // The year 2020, in milliseconds.
     assert!(clock.now.0 > 1_577_836_800_000 && clock.now.0 < 10_000_000_000_000);
     let at = LONGEST.at(clock.now);
-    let expected = Counts {
+    let expected = WindowCounts {
         window: at.number,
         current: Hits::ONE,
         previous: Hits::ZERO,
         elapsed: at.elapsed,
     };
-    assert_eq!(clock.answers[0].counts[..], [expected]);
+    assert_eq!(clock.answers[0].readings[..], [expected.into()]);
 }
 
 pub(in crate::store) async fn what_was_decided_before_counts_in_the_same_call<
@@ -44,7 +44,7 @@ pub(in crate::store) async fn what_was_decided_before_counts_in_the_same_call<
     let answers: Vec<_> = decided
         .answers
         .iter()
-        .map(|it| (it.admitted[0], current(&it.counts[0]) / 1000))
+        .map(|it| (it.admitted[0], current(&it.readings[0]) / 1000))
         .collect();
     let expected = [
         (true, 2),
@@ -208,15 +208,15 @@ pub(in crate::store) async fn an_ended_window_weighs_as_the_previous_one<
         limits: smallvec![limit(0, algorithm, 1_000_000_000, 1000)],
         ..question("a", algorithm, 1)
     };
-    let mut last: Option<Counts> = None;
+    let mut last: Option<WindowCounts> = None;
     let mut ended = 0;
     let watching = async {
         while ended < 3 {
             let decided = node.ask(&[question(Sliding)]).await;
-            let counts = decided.answers[0].counts[0];
+            let counts = decided.answers[0].readings[0].windows();
             if let Some(last) = last {
                 if counts.window == last.window {
-                    assert_eq!(current(&counts), current(&last) + 1000);
+                    assert_eq!(counts.current, last.current.plus(Hits::ONE));
                     assert_eq!(counts.previous, last.previous);
                 } else if counts.window == last.window + 1 {
                     assert_eq!(counts.current, Hits::ONE);

@@ -10,7 +10,7 @@ pub(in crate::store) use self::model::*;
 pub(in crate::store) use self::shared::*;
 pub(in crate::store) use self::values::*;
 use super::*;
-use crate::policy::algorithm::{Algorithm, Counts};
+use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::store::decision::{
     Answer, AskedCounter, AskedLimit, Decided, Decider, KeyBytes, Question,
 };
@@ -114,8 +114,8 @@ impl<S: Decider> Asking<S> {
     /// Whether one question is admitted by each limit, and what is counted then, in thousandths.
     async fn ask_one(&mut self, question: &Question) -> (Vec<bool>, Vec<i64>) {
         let decided = self.ask(core::slice::from_ref(question)).await;
-        let Answer { admitted, counts } = decided.answers[0].clone();
-        (admitted.to_vec(), counts.iter().map(current).collect())
+        let Answer { admitted, readings } = decided.answers[0].clone();
+        (admitted.to_vec(), readings.iter().map(current).collect())
     }
 
     /// The total of the key in the present window.
@@ -128,8 +128,8 @@ impl<S: Decider> Asking<S> {
     }
 }
 
-fn current(counts: &Counts) -> i64 {
-    counts.current.thousandths()
+fn current(reading: &Reading) -> i64 {
+    reading.windows().current.thousandths()
 }
 
 /// How many questions were admitted.

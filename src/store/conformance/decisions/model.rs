@@ -94,7 +94,7 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
                     let at = it.size.at(decided.now);
                     let count = |window| model.get(&(it.key.clone(), it.size, window)).copied();
                     let hits = |window| Hits::from_thousandths(count(window).unwrap_or_default());
-                    Counts {
+                    WindowCounts {
                         window: at.number,
                         elapsed: at.elapsed,
                         current: hits(at.number),
@@ -105,7 +105,7 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
             let admits = |it: &AskedLimit| {
                 let (size, counts) = (question.counters[it.counter].size, of_model[it.counter]);
                 weights += u32::from(it.algorithm == Sliding && counts.previous > Hits::ZERO);
-                it.algorithm.admits(size, &counts, it.hits, it.cost)
+                it.algorithm.admits(size, &counts.into(), it.hits, it.cost)
             };
             let expected: Vec<_> = question.limits.iter().map(admits).collect();
             assert_eq!(answer.admitted[..], expected, "{question:?} {of_model:?}");
@@ -119,7 +119,7 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
                     let name = (counter.key.clone(), counter.size, counts.window);
                     model.insert(name, counts.current.thousandths());
                 }
-                assert_eq!(answer.counts[index], counts, "{question:?}");
+                assert_eq!(answer.readings[index].windows(), counts, "{question:?}");
             }
         }
     }

@@ -24,7 +24,7 @@ pub(in crate::store) async fn counters_of_a_question_may_be_in_several_shards<
     };
     let decided = node.ask(&[both.clone(), one, both.clone(), both]).await;
     let answers = decided.answers.iter().map(|it| {
-        let counts = it.counts.iter().map(current);
+        let counts = it.readings.iter().map(current);
         (it.admitted.to_vec(), counts.collect())
     });
     let expected: [(Vec<bool>, Vec<i64>); 4] = [
@@ -56,7 +56,7 @@ pub(in crate::store) async fn a_shard_without_an_epoch_gets_the_proposed_one<
             let questions = core::slice::from_ref(&question);
             let decided = node.store.decide(node.node, epoch, questions).await;
             let answers = decided.unwrap().answers;
-            assert_eq!(current(&answers[0].counts[0]), count * 1000);
+            assert_eq!(current(&answers[0].readings[0]), count * 1000);
         }
         let opened = node.store.open_epoch(&shard, None, new_epoch());
         assert_eq!(opened.await, Ok(proposed));
@@ -128,13 +128,13 @@ pub(in crate::store) async fn what_others_pushed_counts<F: Fixture<Store: Decide
     // A large window before weighs more than nothing, unless its successor is about to end.
     let decided = node.ask(&[question("b", Sliding, 1_000_000)]).await;
     let answer = &decided.answers[0];
-    assert_eq!(answer.counts[0].previous.whole(), 1_000_000);
-    let counts = Counts {
+    assert_eq!(answer.readings[0].windows().previous.whole(), 1_000_000);
+    let counts = WindowCounts {
         current: Hits::ZERO,
-        ..answer.counts[0]
+        ..answer.readings[0].windows()
     };
     let limit = Hits::from_thousandths(1_000_000_000);
-    let admits = Sliding.admits(LONGEST, &counts, limit, Hits::ONE);
+    let admits = Sliding.admits(LONGEST, &counts.into(), limit, Hits::ONE);
     assert_eq!(answer.admitted[..], [admits]);
     let answer = node.ask_one(&question("b", Fixed, 1)).await;
     assert_eq!(answer.0, [!admits]);

@@ -50,9 +50,9 @@ pub(in crate::store) async fn a_count_that_saturates_harms_no_other<F: Fixture<S
         let answers = node.ask(&questions).await.answers;
         let (last, others) = answers.split_last().unwrap();
         assert!(others.iter().all(|it| it.admitted[..] == [false]));
-        assert!(others.iter().all(|it| current(&it.counts[0]) == max));
+        assert!(others.iter().all(|it| current(&it.readings[0]) == max));
         assert_eq!(
-            (last.admitted[..] == [true], current(&last.counts[0])),
+            (last.admitted[..] == [true], current(&last.readings[0])),
             (true, round * 1000)
         );
     }
@@ -145,5 +145,5 @@ pub(in crate::store) async fn no_questions_have_no_answers<F: Fixture<Store: Dec
         limits: smallvec![],
     };
     let answers = node.ask(&[nothing]).await.answers;
-    assert!(answers[0].admitted.is_empty() && answers[0].counts.is_empty());
+    assert!(answers[0].admitted.is_empty() && answers[0].readings.is_empty());
 }

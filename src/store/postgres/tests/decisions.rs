@@ -43,7 +43,7 @@ fn each_window_admits_its_limit_and_no_more() {
             while ends.len() < 4 {
                 let questions = vec![question.clone(); 3];
                 for answer in node.ask(&questions).await.answers {
-                    let window = answer.counts[0].window;
+                    let window = answer.readings[0].windows().window;
                     // The clock does not go back.
                     assert!(ends.last().is_none_or(|last| window >= *last));
                     ends.push(window);
@@ -196,7 +196,7 @@ fn a_node_that_stops_within_a_decision_is_not_waited_for() {
                     let other = threads.spawn(|| {
                         let questions = core::slice::from_ref(&question);
                         let decided = block_on(async { asking(&schema).ask(questions).await });
-                        decided.answers[0].counts[0].current.whole()
+                        decided.answers[0].readings[0].windows().current.whole()
                     });
                     other.join().unwrap()
                 });
@@ -205,6 +205,6 @@ fn a_node_that_stops_within_a_decision_is_not_waited_for() {
             });
         assert!(failed.await.unwrap_err().is_transient());
         let decided = stopped.ask(core::slice::from_ref(&question)).await;
-        assert_eq!(decided.answers[0].counts[0].current.whole(), 3);
+        assert_eq!(decided.answers[0].readings[0].windows().current.whole(), 3);
     });
 }

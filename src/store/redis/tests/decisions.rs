@@ -28,8 +28,10 @@ pub(super) fn one() -> Question {
 
 /// What is counted after each decision, in whole hits.
 pub(super) fn counted(decided: &Decided) -> Vec<i64> {
-    let counts = decided.answers.iter().flat_map(|it| &it.counts);
-    counts.map(|counts| counts.current.whole()).collect()
+    let readings = decided.answers.iter().flat_map(|it| &it.readings);
+    readings
+        .map(|reading| reading.windows().current.whole())
+        .collect()
 }
 
 pub(super) async fn refusal(node: &mut Asking<Redis>, question: Question) -> Failure {
