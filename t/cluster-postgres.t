@@ -438,7 +438,7 @@ subtest 'nodes that sync and nodes that ask share a namespace' => sub {
 
 subtest 'synchronous: a store that hangs under load' => sub {
     with_postgres();
-    $_->start(synchronous(timeout => '200ms', store => '')) for $a, $b;
+    $_->start(synchronous(timeout => '200ms', times => '')) for $a, $b;
     my @loads = map { $_->load('k') } $a, $b;
     for my $time (1, 2) {
         for my $node ($a, $b) {
@@ -465,7 +465,7 @@ subtest 'synchronous: a store that hangs under load' => sub {
 
 subtest 'synchronous: a worker that is stopped, or killed, holds nobody up' => sub {
     with_postgres();
-    $_->start(synchronous(timeout => '200ms', store => '')) for $a, $b;
+    $_->start(synchronous(timeout => '200ms', times => '')) for $a, $b;
     my $load = $a->load('k');
     for my $signal (qw(STOP KILL)) {
         $b->wait_for('the store', sub { $b->status(hit => 'k') eq 'PASSED' });
@@ -490,7 +490,8 @@ done_testing();
 sub conf {
     my (%conf) = (
         server    => "127.0.0.1:$postgres->{port}",
-        store     => 'timeout 5s; connect_timeout 5s;',
+        store     => '',
+        times     => 'timeout 5s; connect_timeout 5s;',
         sync_rate => '0.1',
         limit     => 1_000_000,
         @_
@@ -498,7 +499,7 @@ sub conf {
     my $limit = "api limit=$conf{limit}/366d";
     return (
         http => <<"        END",
-        ratelimit_store main { strategy postgres; server $conf{server}; $conf{store} }
+        ratelimit_store main { strategy postgres; server $conf{server}; $conf{store} $conf{times} }
         ratelimit_namespace api { store main; sync_rate $conf{sync_rate}; }
         END
         rules => {hit => $limit, cost => "$limit cost=\$arg_c", ask => "$limit cost=0"},
@@ -506,14 +507,14 @@ sub conf {
 }
 
 # The same with the store's usual times, which a busy machine may miss.
-sub impatient { conf(store => '', @_) }
+sub impatient { conf(times => '', @_) }
 
 # The same, but Postgres decides: with fixed windows, and so much time that it is never late.
 sub synchronous {
     my (%conf) = (
         window  => 'fixed',
         timeout => '10s',
-        store   => 'timeout 10s; connect_timeout 10s;',
+        times   => 'timeout 10s; connect_timeout 10s;',
         @_
     );
     my %synchronous = conf(sync_rate => "0; timeout $conf{timeout}", %conf);

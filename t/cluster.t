@@ -578,7 +578,8 @@ done_testing();
 sub conf {
     my (%conf) = (
         server    => "127.0.0.1:$redis->{port}",
-        store     => 'timeout 5s; connect_timeout 5s;',
+        store     => '',
+        times     => 'timeout 5s; connect_timeout 5s;',
         sync_rate => '0.1',
         limit     => 1_000_000,
         @_
@@ -586,7 +587,7 @@ sub conf {
     my $limit = "api limit=$conf{limit}/366d";
     return (
         http => <<"        END",
-        ratelimit_store main { strategy redis; server $conf{server}; $conf{store} }
+        ratelimit_store main { strategy redis; server $conf{server}; $conf{store} $conf{times} }
         ratelimit_namespace api { store main; sync_rate $conf{sync_rate}; }
         END
         rules => {hit => $limit, cost => "$limit cost=\$arg_c", ask => "$limit cost=0"},
@@ -594,7 +595,7 @@ sub conf {
 }
 
 # The same with the store's usual times, which a busy machine may miss.
-sub impatient { conf(store => '', @_) }
+sub impatient { conf(times => '', @_) }
 
 # An empty Redis.
 sub with_redis {

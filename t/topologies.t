@@ -165,7 +165,7 @@ sub conf {
     my $limit = 'api limit=1000000/366d';
     return (
         http => <<"        END",
-        ratelimit_store main { strategy redis; $servers }
+        ratelimit_store main { strategy redis; $servers timeout 5s; connect_timeout 5s; }
         ratelimit_namespace api { store main; sync_rate 0.1; }
         END
         rules => {hit => $limit, ask => "$limit cost=0"},
