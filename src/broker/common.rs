@@ -8,10 +8,10 @@ use std::io;
 use std::os::fd::{AsRawFd as _, RawFd};
 
 use super::breaker::Breaker;
-use super::eventfd::{Waker, opened};
+use super::doorbell::Doorbell;
+use super::eventfd::{EventFd, opened};
 use super::message::messages;
 use super::ring::{CACHE_LINE, Ring};
-use super::wakeup::Wakeup;
 
 /// Made before the workers, and used by them alike.
 #[derive(Debug)]
@@ -20,9 +20,9 @@ pub struct Common {
     /// The memory's, and the lock.
     file: File,
     /// Rung for who asks the stores, when so much was asked as it waits for.
-    bell: Waker,
+    bell: EventFd,
     /// What wakes each worker's event loop.
-    wakers: Vec<Waker>,
+    eventfds: Vec<EventFd>,
     deciders: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct State<'c> {
     /// Whether it is asked.
     pub breaker: Breaker<'c>,
     /// When the bell is to be rung for who asks it.
-    pub wakeup: Wakeup<'c>,
+    pub doorbell: Doorbell<'c>,
 }
 
 /// Between a worker and who asks for it.
@@ -48,7 +48,7 @@ pub struct Line<'c> {
     /// What it is answered.
     pub answers: Ring<'c>,
     /// What wakes the worker's event loop.
-    pub waker: &'c Waker,
+    pub eventfd: &'c EventFd,
 }
 
 /// Words of a decider's state: whether it is asked, which all look at, and when it is woken, which
@@ -72,8 +72,8 @@ impl Common {
         // SAFETY: the name is a C string.
         let file = opened(unsafe { libc::memfd_create(c"ratelimit".as_ptr(), libc::MFD_CLOEXEC) })?;
         file.set_len(bytes as u64)?;
-        let wakers = (0..workers).map(|_| Waker::new());
-        let (bell, wakers) = (Waker::new()?, wakers.collect::<io::Result<_>>()?);
+        let eventfds = (0..workers).map(|_| EventFd::new());
+        let (bell, eventfds) = (EventFd::new()?, eventfds.collect::<io::Result<_>>()?);
         // SAFETY: new memory, of a file of this size.
         let start = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -95,7 +95,7 @@ impl Common {
             memory: NonNull::slice_from_raw_parts(start, words),
             file,
             bell,
-            wakers,
+            eventfds,
             deciders,
         })
     }
@@ -112,7 +112,7 @@ impl Common {
         let (first, second) = words.split_at_checked(CACHE_LINE)?;
         let state = State {
             breaker: Breaker::over(first.first()?),
-            wakeup: Wakeup::over(second.first()?, second.get(1)?),
+            doorbell: Doorbell::over(second.first()?, second.get(1)?),
         };
         (decider < self.deciders).then_some(state)
     }
@@ -126,17 +126,17 @@ impl Common {
         Some(Line {
             questions: Ring::over(questions)?,
             answers: Ring::over(answers)?,
-            waker: self.wakers.get(worker)?,
+            eventfd: self.eventfds.get(worker)?,
         })
     }
 
     /// All of them, in the order of workers.
     pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
-        (0..self.wakers.len()).filter_map(|worker| self.line(worker))
+        (0..self.eventfds.len()).filter_map(|worker| self.line(worker))
     }
 
     /// What wakes who asks the stores.
-    pub fn bell(&self) -> &Waker {
+    pub fn bell(&self) -> &EventFd {
         &self.bell
     }
 

@@ -21,11 +21,11 @@ use futures_util::future::{Either, FutureExt as _, join, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{JoinSet, spawn_blocking};
 
+use super::batching::BatchingDelay;
 use super::common::{Common, State, write_messages};
 use super::inbox::Inbox;
 use super::message::{Ask, Reader, messages, write_reply};
 use super::news::{Finder, News, Watched};
-use super::pace::Pace;
 use super::source::Source;
 use super::timer::Timer;
 use crate::store::decision::{Answer, Decider, Question};
@@ -216,7 +216,7 @@ impl StoreVisitor for Clerks<'_> {
 
 /// When a clerk waits for more questions.
 struct Pauses {
-    pace: Pace,
+    delay: BatchingDelay,
     /// When that was last told how much time passed.
     learned: Duration,
     /// `None`: the system had none left, and there are no pauses.
@@ -326,7 +326,7 @@ impl Office {
         for (outbox, line) in outboxes.iter_mut().zip(self.common.lines()) {
             if !outbox.is_empty() {
                 write_messages(&line.answers, outbox);
-                line.waker.wake();
+                line.eventfd.wake();
                 is_all &= outbox.is_empty();
             }
         }
@@ -381,7 +381,7 @@ impl Clerk {
             if questions.is_empty() {
                 questions.clone_from(&self.probe);
             }
-            pauses.pace.note(questions.len());
+            pauses.delay.note(questions.len());
             match store.decide(node, proposal(), &questions).await {
                 Ok(decided) => {
                     self.note(None, state, &store);
@@ -432,7 +432,7 @@ impl Clerk {
             }
             let asked = mail.take(self.office.now());
             if !asked.is_nothing() {
-                state.wakeup.unset();
+                state.doorbell.unset();
                 return Some(asked);
             }
             if self.office.is_closed.get() {
@@ -448,7 +448,7 @@ impl Clerk {
         while let Some(more) = mail.lacking()
             && !self.office.is_closed.get()
         {
-            state.wakeup.set(more as u64);
+            state.doorbell.set(more as u64);
             self.office.collect();
             if mail.lacking() == Some(more) {
                 self.office.wait(mail).await;
@@ -481,7 +481,7 @@ impl Clerk {
 impl Pauses {
     fn new(now: Duration) -> Pauses {
         Pauses {
-            pace: Pace::default(),
+            delay: BatchingDelay::default(),
             learned: now,
             timer: Timer::new().ok(),
         }
@@ -494,12 +494,12 @@ impl Pauses {
         waiting: usize,
         now: Duration,
     ) -> Option<(usize, impl Future<Output = ()>)> {
-        if self.pace.learn(now.saturating_sub(self.learned)) {
+        if self.delay.learn(now.saturating_sub(self.learned)) {
             self.learned = now;
         }
-        let questions = self.pace.awaits(waiting)?;
+        let questions = self.delay.awaits(waiting)?;
         // If it fails, there is no pause.
-        let pause = self.timer.as_ref()?.sleep(Pace::PAUSE).map(drop);
+        let pause = self.timer.as_ref()?.sleep(BatchingDelay::PAUSE).map(drop);
         Some((questions, pause))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::breaker::Circuit;
 use super::common::{CAPACITY, Common, Line, write_messages};
-use super::eventfd::Waker;
+use super::eventfd::EventFd;
 use super::message::{Reply, messages, reply, write_ask};
 use crate::store::decision::{Few, Question};
 use crate::table::MonotonicMillis;
@@ -39,8 +39,8 @@ impl Desk {
     }
 
     /// What wakes this worker's event loop when there are answers.
-    pub fn waker(&self) -> Option<Waker> {
-        self.line().map(|it| it.waker.clone())
+    pub fn eventfd(&self) -> Option<EventFd> {
+        self.line().map(|it| it.eventfd.clone())
     }
 
     /// Asks with the next [`Desk::send`], as [`Ask`](super::message::Ask) says. Returns whether
@@ -80,7 +80,7 @@ impl Desk {
         let mut is_due = false;
         for (decider, messages) in asked.iter() {
             if let Some(state) = self.common.state(*decider) {
-                is_due |= state.wakeup.is_due(*messages);
+                is_due |= state.doorbell.is_due(*messages);
             }
         }
         // Whoever is woken for one sees to all.

@@ -10,18 +10,18 @@ use tokio::io::unix::AsyncFd;
 
 /// What is used to wake, by any number of threads and processes.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<File>);
+pub struct EventFd(Arc<File>);
 
-impl Waker {
+impl EventFd {
     /// One of its own.
     ///
     /// # Errors
     ///
     /// If the system has no descriptor left.
-    pub fn new() -> io::Result<Waker> {
+    pub fn new() -> io::Result<EventFd> {
         // SAFETY: a system call that takes no pointer.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        Ok(Waker(Arc::new(opened(fd)?)))
+        Ok(EventFd(Arc::new(opened(fd)?)))
     }
 
     /// Wakes who waits for it.
@@ -41,14 +41,14 @@ impl Waker {
     /// # Errors
     ///
     /// If tokio does not take it.
-    pub fn listen(&self) -> io::Result<AsyncFd<Waker>> {
+    pub fn listen(&self) -> io::Result<AsyncFd<EventFd>> {
         // SAFETY: the descriptor is open, and the same, as long as the clone has the file.
         unsafe { AsyncFd::register_with_interest(self.clone(), Interest::READABLE) }
             .map_err(Into::into)
     }
 }
 
-impl AsRawFd for Waker {
+impl AsRawFd for EventFd {
     fn as_raw_fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use super::eventfd::Waker;
+use super::eventfd::EventFd;
 
 /// A queue from a thread that may wait to one that must not.
 #[derive(Debug)]
 pub struct Inbox<T> {
     items: Arc<Mutex<Vec<T>>>,
-    waker: Waker,
+    eventfd: EventFd,
 }
 
 /// The same queue.
@@ -16,17 +16,17 @@ impl<T> Clone for Inbox<T> {
     fn clone(&self) -> Self {
         Inbox {
             items: self.items.clone(),
-            waker: self.waker.clone(),
+            eventfd: self.eventfd.clone(),
         }
     }
 }
 
 impl<T> Inbox<T> {
-    /// An empty one, whose reader `waker` wakes.
-    pub fn new(waker: Waker) -> Inbox<T> {
+    /// An empty one, whose reader `eventfd` wakes.
+    pub fn new(eventfd: EventFd) -> Inbox<T> {
         Inbox {
             items: Arc::default(),
-            waker,
+            eventfd,
         }
     }
 
@@ -36,7 +36,7 @@ impl<T> Inbox<T> {
         items.extend(more);
         drop(items);
         // Not before, and always: who found the lock taken looks again then.
-        self.waker.wake();
+        self.eventfd.wake();
     }
 
     /// What came since the last look. Never waits: if there is more in this moment, the event loop is

@@ -3,7 +3,7 @@
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::{Breaker, Circuit, Ring, Wakeup};
+use super::{Breaker, Circuit, Doorbell, Ring};
 use crate::table::MonotonicMillis;
 use crate::table::loom_tests::{explore, leak};
 
@@ -33,14 +33,14 @@ fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
     for steps in [&[2][..], &[1, 2]] {
         explore(3, move || {
             let [written, at] = leak(2) else { panic!() };
-            let wakeup = Wakeup::over(written, at);
+            let doorbell = Doorbell::over(written, at);
             let rings = [(); 2].map(|()| Ring::over(leak(Ring::size(1))).unwrap());
             let bell = Arc::new((Mutex::new(false), Condvar::new()));
             let writers = rings.map(|ring| {
                 let bell = bell.clone();
                 thread::spawn(move || {
                     assert!(ring.write(&[1]));
-                    if wakeup.is_due(1) {
+                    if doorbell.is_due(1) {
                         *bell.0.lock().unwrap() = true;
                         bell.1.notify_one();
                     }
@@ -52,10 +52,10 @@ fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
                 words.len()
             };
             for wanted in steps {
-                wakeup.unset();
+                doorbell.unset();
                 let mut found = look();
                 while found < *wanted {
-                    wakeup.set((wanted - found) as u64);
+                    doorbell.set((wanted - found) as u64);
                     let before = found;
                     found = look();
                     // It may be rung for what was found before.

@@ -1,11 +1,11 @@
 //! One thread of a node asks its stores about requests, for all workers: what lies between them.
 //!
 //! - [`ring`]: an SPSC ring, from one process that writes to one that reads
-//! - [`wakeup`]: when the one that reads is to be woken; [`eventfd`]: how
+//! - [`doorbell`]: when the one that reads is to be woken; [`eventfd`]: how
 //! - [`breaker`]: the circuit breaker of a store
 //! - [`message`]: questions and answers, as words of a ring
 //! - [`common`]: all of these in memory that the workers share
-//! - [`pace`]: the batching delay; [`timer`]: what it is measured with
+//! - [`batching`]: the batching delay; [`timer`]: what it is measured with
 //! - [`desk`], [`decide`]: where a worker asks; who asks the stores for all of them, with deciders that
 //!   come from a [`source`]
 //! - [`news`]: what the log tells of stores
@@ -14,6 +14,7 @@
 //! Unsafe code is where the system is called: in [`common`], [`eventfd`] and [`timer`].
 #![deny(unsafe_code)]
 
+mod batching;
 mod breaker;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "maps memory, and locks a file")]
@@ -22,6 +23,7 @@ mod common;
 mod decide;
 #[cfg(not(loom))]
 mod desk;
+mod doorbell;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "calls the system")]
 mod eventfd;
@@ -32,7 +34,6 @@ mod loom_tests;
 pub mod message;
 #[cfg(not(loom))]
 mod news;
-mod pace;
 mod ring;
 #[cfg(not(loom))]
 mod source;
@@ -41,8 +42,8 @@ mod tests;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "calls the system")]
 mod timer;
-mod wakeup;
 
+pub use batching::BatchingDelay;
 pub use breaker::{Breaker, Circuit};
 #[cfg(not(loom))]
 pub use common::Common;
@@ -50,14 +51,13 @@ pub use common::Common;
 pub use decide::{Asking, Clerks, DecidingStore};
 #[cfg(not(loom))]
 pub use desk::Desk;
+pub use doorbell::Doorbell;
 #[cfg(not(loom))]
-pub use eventfd::Waker;
+pub use eventfd::EventFd;
 #[cfg(not(loom))]
 pub use inbox::Inbox;
 #[cfg(not(loom))]
 pub use news::{Finder, Level, News, Watched};
-pub use pace::Pace;
 pub use ring::{CACHE_LINE, Ring};
 #[cfg(not(loom))]
 pub use source::Source;
-pub use wakeup::Wakeup;

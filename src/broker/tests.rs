@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::oneshot;
 
-use super::{Asking, Clerks, Common, DecidingStore, Desk, Inbox, Source, Waker, Watched};
+use super::{Asking, Clerks, Common, DecidingStore, Desk, EventFd, Inbox, Source, Watched};
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -216,7 +216,7 @@ impl Asker {
         let thread = std::thread::spawn(move || {
             let runtime = LocalRuntime::new().unwrap();
             runtime.block_on(async {
-                let news = Inbox::new(Waker::new().unwrap());
+                let news = Inbox::new(EventFd::new().unwrap());
                 let served = tokio::task::spawn_local(asking.serve(ending, news));
                 // What was taken and not answered is gone with the one that is killed.
                 if let Either::Left((ended, _)) = select(served, killed).await {
@@ -267,7 +267,7 @@ struct Progress {
 /// A worker, with its event loop.
 struct Worker {
     desk: Desk,
-    waker: AsyncFd<Waker>,
+    eventfd: AsyncFd<EventFd>,
     deadline: u64,
     next: u64,
     waiting: HashMap<u64, u64>,
@@ -280,10 +280,10 @@ impl Worker {
     /// To be called in a runtime.
     fn new(common: &Arc<Common>, number: usize, deadline: Duration, of: &Arc<Progress>) -> Worker {
         let desk = Desk::new(common.clone(), number).unwrap();
-        let waker = desk.waker().unwrap().listen().unwrap();
+        let eventfd = desk.eventfd().unwrap().listen().unwrap();
         Worker {
             desk,
-            waker,
+            eventfd,
             deadline: deadline.as_millis().try_into().unwrap(),
             next: (number as u64) << 32,
             waiting: HashMap::new(),
@@ -330,9 +330,9 @@ impl Worker {
     async fn turn(&mut self) {
         self.desk.send();
         let wait = Duration::from_millis(5);
-        if let Ok(ready) = tokio::time::timeout(wait, self.waker.readable()).await {
+        if let Ok(ready) = tokio::time::timeout(wait, self.eventfd.readable()).await {
             ready.unwrap().clear_ready();
-            self.waker.get_ref().clear();
+            self.eventfd.get_ref().clear();
             for (id, answer) in self.desk.replies() {
                 *self.replies.entry(id).or_default() += 1;
                 if self.waiting.remove(&id).is_some() {

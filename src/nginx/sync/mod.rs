@@ -28,7 +28,7 @@ use super::hold::measured;
 use super::http::synchronous;
 use super::log;
 use super::random::random_up_to;
-use crate::broker::{Asking, Common, DecidingStore, Desk, Level, Waker};
+use crate::broker::{Asking, Common, DecidingStore, Desk, EventFd, Level};
 use crate::engine::{Report, Surroundings as _, SyncError};
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
@@ -105,12 +105,12 @@ pub(super) fn start(
     });
     let desk = asking.as_ref();
     let desk = desk.and_then(|asking| Desk::new(asking.common.clone(), worker));
-    let waker = desk.as_ref().and_then(Desk::waker);
-    let thread = waker
-        .map_or_else(Waker::new, Ok)
-        .and_then(|waker| Wake::new(waker, Some(woken), log))
+    let eventfd = desk.as_ref().and_then(Desk::eventfd);
+    let thread = eventfd
+        .map_or_else(EventFd::new, Ok)
+        .and_then(|eventfd| Wake::new(eventfd, Some(woken), log))
         .and_then(|wake| {
-            let thread = Thread::start(&namespaces, asking.clone(), wake.waker())?;
+            let thread = Thread::start(&namespaces, asking.clone(), wake.eventfd())?;
             Ok((thread, wake))
         });
     let (thread, wake) = match thread {
@@ -353,7 +353,7 @@ impl Worker {
         let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
         let message = "ratelimit: the thread that syncs has ended, it is started again";
         log::error(NGX_LOG_ERR, self.log, message);
-        if let Ok(thread) = Thread::start(&namespaces, self.asking.clone(), self.wake.waker()) {
+        if let Ok(thread) = Thread::start(&namespaces, self.asking.clone(), self.wake.eventfd()) {
             self.thread = thread;
         }
         let now = monotonic();

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::super::conf::SyncedNamespace;
 use super::super::random::random;
-use crate::broker::{Asking, Finder, Inbox, News, Waker};
+use crate::broker::{Asking, EventFd, Finder, Inbox, News};
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::decision::Decider;
@@ -44,14 +44,14 @@ pub(super) struct Done {
 
 /// Wakes the event loop when the thread ends, even by a panic.
 struct AtEnd {
-    waker: Waker,
+    eventfd: EventFd,
     /// Closed with this.
     _is_alive: blocking::Sender<()>,
 }
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
-        self.waker.wake();
+        self.eventfd.wake();
     }
 }
 
@@ -67,19 +67,19 @@ impl Thread {
     pub(super) fn start(
         namespaces: &[SyncedNamespace],
         asking: Option<Asking>,
-        waker: Waker,
+        eventfd: EventFd,
     ) -> io::Result<Thread> {
         let (end_asking, ending) = oneshot::channel();
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
-        let done = Inbox::new(waker.clone());
-        let news = Inbox::new(waker.clone());
+        let done = Inbox::new(eventfd.clone());
+        let news = Inbox::new(eventfd.clone());
         let (is_alive, ended) = blocking::channel();
         let (refused, refusal) = blocking::channel();
         let jobs: Vec<_> = namespaces.iter().cloned().zip(receivers).collect();
         let (results, told) = (done.clone(), news.clone());
         let at_end = AtEnd {
-            waker,
+            eventfd,
             _is_alive: is_alive,
         };
         let signals = block_signals();

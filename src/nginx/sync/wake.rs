@@ -9,7 +9,7 @@ use nginx_sys::{
     ngx_event_t, ngx_handle_read_event, ngx_int_t, ngx_log_t, ngx_uint_t,
 };
 
-use crate::broker::Waker;
+use crate::broker::EventFd;
 
 /// The end in the event loop. Dropped, it waits for nothing any more.
 pub(super) struct Wake {
@@ -18,14 +18,14 @@ pub(super) struct Wake {
     read: Box<ngx_event_t>,
     /// nginx looks whether it is active: it never is.
     _write: Box<ngx_event_t>,
-    waker: Waker,
+    eventfd: EventFd,
 }
 
 impl Wake {
-    /// Has `handler` called by nginx's event loop whenever `waker` was used. The handler calls
+    /// Has `handler` called by nginx's event loop whenever `eventfd` was used. The handler calls
     /// [`Wake::clear`].
     pub(super) fn new(
-        waker: Waker,
+        eventfd: EventFd,
         handler: ngx_event_handler_pt,
         log: *mut ngx_log_t,
     ) -> io::Result<Wake> {
@@ -43,7 +43,7 @@ impl Wake {
         write.data = read.data;
         write.log = log;
         write.set_write(1);
-        connection.fd = waker.as_raw_fd();
+        connection.fd = eventfd.as_raw_fd();
         connection.read = &raw mut *read;
         connection.write = &raw mut *write;
         connection.log = log;
@@ -56,18 +56,18 @@ impl Wake {
             connection,
             read,
             _write: write,
-            waker,
+            eventfd,
         })
     }
 
-    pub(super) fn waker(&self) -> Waker {
-        self.waker.clone()
+    pub(super) fn eventfd(&self) -> EventFd {
+        self.eventfd.clone()
     }
 
-    /// Makes the next use of a [`Waker`] be noticed: to be called before it is looked for what the
+    /// Makes the next use of a [`EventFd`] be noticed: to be called before it is looked for what the
     /// other thread has done.
     pub(super) fn clear(&self) {
-        self.waker.clear();
+        self.eventfd.clear();
     }
 }
 

@@ -1,14 +1,14 @@
-//! Two words in shared memory: when who reads [`Ring`](super::Ring)s is to be woken by who writes to
-//! them.
+//! The doorbell: two words in shared memory that say when a writer of [`Ring`](super::Ring)s is to wake
+//! their reader.
 //!
-//! Only who reads says when. Who writes may look at it long after its message was read, and wake for
-//! nothing; if that called the wakeup off, nobody would wake who sleeps on.
+//! Only the reader sets it. A writer may look at it long after its message was read, and wake for
+//! nothing; if that unset the doorbell, a reader that sleeps on would not be woken.
 
 use crate::table::atomic::{AtomicU64, Ordering, fence};
 
-/// When who reads is to be woken: once so many messages were written.
+/// Rung once so many messages were written.
 #[derive(Clone, Copy, Debug)]
-pub struct Wakeup<'m> {
+pub struct Doorbell<'m> {
     /// How many messages were written ever, roughly: who was killed may not have counted its last ones,
     /// and some may be counted twice.
     written: &'m AtomicU64,
@@ -16,11 +16,11 @@ pub struct Wakeup<'m> {
     at: &'m AtomicU64,
 }
 
-impl<'m> Wakeup<'m> {
+impl<'m> Doorbell<'m> {
     /// That in these words, which were zero when the first process called this: who reads is to be
     /// woken for anything.
-    pub fn over(written: &'m AtomicU64, at: &'m AtomicU64) -> Wakeup<'m> {
-        Wakeup { written, at }
+    pub fn over(written: &'m AtomicU64, at: &'m AtomicU64) -> Doorbell<'m> {
+        Doorbell { written, at }
     }
 
     /// From now on, who reads is to be woken when `messages` more were written. It is to look once

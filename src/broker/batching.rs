@@ -1,4 +1,4 @@
-//! Whether who asks a datastore waits for more questions before it asks some.
+//! The batching delay: whether an exchange with a datastore waits for more questions.
 //!
 //! An exchange costs this node and its datastore as much as some ten to twenty questions in it. Where
 //! few come in, that does not matter, and each is asked at once. Where many do, most exchanges would
@@ -7,16 +7,16 @@
 
 use core::time::Duration;
 
-/// The pace at which one who asks does so.
+/// How long the questions for one datastore wait for more, by how many came in of late.
 #[derive(Clone, Debug, Default)]
-pub struct Pace {
+pub struct BatchingDelay {
     /// How many questions there were since it was last looked.
     asked: usize,
     /// How many come in during the longest pause, as of late.
     expected: usize,
 }
 
-impl Pace {
+impl BatchingDelay {
     /// How long a pause is at most.
     pub const PAUSE: Duration = Duration::from_micros(400);
     /// For how long it is counted how many questions come in.
@@ -57,26 +57,26 @@ mod tests {
     use super::*;
 
     /// After so many questions in a tenth of a second.
-    fn after(questions: usize) -> Pace {
-        let mut pace = Pace::default();
-        pace.note(questions);
-        assert!(pace.learn(Duration::from_millis(100)));
-        pace
+    fn after(questions: usize) -> BatchingDelay {
+        let mut delay = BatchingDelay::default();
+        delay.note(questions);
+        assert!(delay.learn(Duration::from_millis(100)));
+        delay
     }
 
     #[test]
     fn where_few_ask_nobody_waits() {
-        for pace in [Pace::default(), after(0), after(1), after(1999)] {
-            assert_eq!(pace.awaits(1), None, "{pace:?}");
+        for delay in [BatchingDelay::default(), after(0), after(1), after(1999)] {
+            assert_eq!(delay.awaits(1), None, "{delay:?}");
         }
     }
 
     #[test]
     fn where_many_ask_few_questions_wait_for_more() {
         // Eight in 0.4 ms.
-        let pace = after(2000);
+        let delay = after(2000);
         assert_eq!(
-            [0, 1, 7, 8].map(|it| pace.awaits(it)),
+            [0, 1, 7, 8].map(|it| delay.awaits(it)),
             [None, Some(12), Some(12), None]
         );
         assert!(after(usize::MAX).awaits(1_000_000) > Some(1_000_000));
@@ -84,14 +84,14 @@ mod tests {
 
     #[test]
     fn what_was_a_while_ago_does_not_matter() {
-        let mut pace = after(10_000);
-        pace.note(3);
+        let mut delay = after(10_000);
+        delay.note(3);
         // Too soon to tell.
-        assert!(!pace.learn(Duration::from_micros(1999)));
-        assert_eq!(pace.awaits(3), Some(60));
-        assert!(pace.learn(Duration::from_secs(1)));
-        assert_eq!(pace.awaits(3), None);
+        assert!(!delay.learn(Duration::from_micros(1999)));
+        assert_eq!(delay.awaits(3), Some(60));
+        assert!(delay.learn(Duration::from_secs(1)));
+        assert_eq!(delay.awaits(3), None);
         // No time at all.
-        assert!(!pace.learn(Duration::ZERO));
+        assert!(!delay.learn(Duration::ZERO));
     }
 }
