@@ -6,14 +6,17 @@
 //! - [`message`]: questions and answers, as words of a ring
 //! - [`common`]: all of these in memory that the workers share
 //! - [`batching`]: the batching delay; [`timer`]: what it is measured with
-//! - [`desk`], [`decide`]: where a worker asks; who asks the stores for all of them, with deciders that
-//!   come from a [`source`]
+//! - [`desk`]: where a worker asks; [`decide`]: the thread that asks the stores for all of them, with
+//!   deciders that come from a [`source`]; its [`dispatcher`], and for each decider the [`backlog`] and
+//!   the task of its [`exchange`]s
 //! - [`news`]: what the log tells of stores
 //! - [`inbox`]: how a thread hands things to the event loop of its worker
 //!
 //! Unsafe code is where the system is called: in [`common`], [`eventfd`] and [`timer`].
 #![deny(unsafe_code)]
 
+#[cfg(not(loom))]
+mod backlog;
 mod batching;
 mod breaker;
 #[cfg(not(loom))]
@@ -23,10 +26,14 @@ mod common;
 mod decide;
 #[cfg(not(loom))]
 mod desk;
+#[cfg(not(loom))]
+mod dispatcher;
 mod doorbell;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "calls the system")]
 mod eventfd;
+#[cfg(not(loom))]
+mod exchange;
 #[cfg(not(loom))]
 mod inbox;
 #[cfg(all(test, loom))]
@@ -48,12 +55,14 @@ pub use breaker::{Breaker, Circuit};
 #[cfg(not(loom))]
 pub use common::Common;
 #[cfg(not(loom))]
-pub use decide::{Asking, Clerks, DecidingStore};
+pub use decide::{Asking, DecidingStore};
 #[cfg(not(loom))]
 pub use desk::Desk;
 pub use doorbell::Doorbell;
 #[cfg(not(loom))]
 pub use eventfd::EventFd;
+#[cfg(not(loom))]
+pub use exchange::DeciderTasks;
 #[cfg(not(loom))]
 pub use inbox::Inbox;
 #[cfg(not(loom))]

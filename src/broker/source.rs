@@ -1,16 +1,16 @@
 //! Where a store's deciders come from.
 
-use super::decide::Clerks;
+use super::exchange::DeciderTasks;
 use crate::store::registry::StoreSettings;
 
 /// What connects to a store.
 pub trait Source: Send + Sync {
-    /// Has `clerks` serve with deciders of the store, which connect when they are used.
-    fn connect(&self, clerks: Clerks<'_>);
+    /// Has `tasks` serve with deciders of the store, which connect when they are used.
+    fn connect(&self, tasks: DeciderTasks<'_>);
 }
 
 impl Source for StoreSettings {
-    fn connect(&self, clerks: Clerks<'_>) {
-        self.visit(clerks);
+    fn connect(&self, tasks: DeciderTasks<'_>) {
+        self.visit(tasks);
     }
 }

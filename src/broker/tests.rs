@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::oneshot;
 
-use super::{Asking, Clerks, Common, DecidingStore, Desk, EventFd, Inbox, Source, Watched};
+use super::{Asking, Common, DeciderTasks, DecidingStore, Desk, EventFd, Inbox, Source, Watched};
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -88,9 +88,9 @@ impl Store {
 }
 
 impl Source for Store {
-    fn connect(&self, clerks: Clerks<'_>) {
+    fn connect(&self, tasks: DeciderTasks<'_>) {
         let store = self.clone();
-        clerks.visit(move || store.clone());
+        tasks.visit(move || store.clone());
     }
 }
 

@@ -102,7 +102,7 @@ impl Fixture {
     }
 
     fn counts(&self, key: Key<'_>, at: u64) -> (i64, i64) {
-        let counts = self.table.read(&self.counter, key, &At(at));
+        let counts = self.table.read(&self.counter, key, &At(at)).windows();
         (counts.current.whole(), counts.previous.whole())
     }
 

@@ -1,0 +1,178 @@
+//! The dispatcher: sorts what all workers ask by the decider that answers it, and leaves answers with
+//! the workers.
+
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::backlog::{Asker, Backlog};
+use super::common::{Common, write_messages};
+use super::decide::DecidingStore;
+use super::exchange::{DeciderTask, DeciderTasks};
+use super::inbox::Inbox;
+use super::message::{Reader, messages, write_reply};
+use super::news::News;
+use crate::store::decision::{Answer, Question};
+use crate::table::MonotonicMillis;
+
+/// How soon it is tried again to leave answers with a worker that has not read those before.
+const NO_ROOM: Duration = Duration::from_millis(1);
+
+/// What the thread that asks has of all workers and all deciders.
+pub(super) struct Dispatcher {
+    pub(super) common: Arc<Common>,
+    /// That of each task.
+    pub(super) backlogs: Vec<Backlog>,
+    reader: RefCell<Reader>,
+    words: RefCell<Vec<u64>>,
+    /// What is said to each worker, and has not had room yet.
+    outboxes: RefCell<Vec<Vec<u64>>>,
+    /// What the log is to tell of stores.
+    pub(super) news: Inbox<News>,
+    /// The clock.
+    pub(super) uptime: fn() -> Duration,
+    pub(super) is_closed: Cell<bool>,
+}
+
+impl Dispatcher {
+    pub(super) fn new(
+        common: Arc<Common>,
+        news: Inbox<News>,
+        uptime: fn() -> Duration,
+    ) -> Dispatcher {
+        let backlogs = (0..common.deciders()).map(|_| Backlog::default());
+        let outboxes = common.lines().map(|_| Vec::new());
+        Dispatcher {
+            backlogs: backlogs.collect(),
+            outboxes: RefCell::new(outboxes.collect()),
+            common,
+            reader: RefCell::default(),
+            words: RefCell::default(),
+            news,
+            uptime,
+            is_closed: Cell::new(false),
+        }
+    }
+
+    pub(super) fn now(&self) -> MonotonicMillis {
+        let millis = (self.uptime)().as_millis();
+        MonotonicMillis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+
+    /// Spawns a task for each decider.
+    pub(super) fn tasks(self: &Rc<Self>, stores: &[DecidingStore]) -> JoinSet<()> {
+        let mut running = JoinSet::new();
+        for DecidingStore {
+            store: watched,
+            source,
+            node,
+            shards,
+        } in stores
+        {
+            let probes = match shards {
+                None => vec![Vec::new()],
+                Some(shards) => {
+                    let shards = shards.iter().cloned();
+                    shards.map(|it| vec![Question::probe(it)]).collect()
+                }
+            };
+            let first = running.len();
+            let siblings = first..first.saturating_add(probes.len());
+            let tasks = siblings
+                .clone()
+                .zip(probes)
+                .map(|(decider, probe)| DeciderTask {
+                    dispatcher: self.clone(),
+                    store: watched.clone(),
+                    siblings: siblings.clone(),
+                    decider,
+                    probe,
+                });
+            source.connect(DeciderTasks {
+                tasks: tasks.collect(),
+                node: *node,
+                running: &mut running,
+            });
+        }
+        running
+    }
+
+    /// Takes what workers have asked, and tells the tasks; nothing more when this is closed.
+    pub(super) fn collect(&self) {
+        if self.is_closed.get() {
+            return;
+        }
+        let (mut reader, mut words) = (self.reader.borrow_mut(), self.words.borrow_mut());
+        for (worker, line) in self.common.lines().enumerate() {
+            words.clear();
+            line.questions.read(&mut words);
+            for ask in messages(&words).filter_map(|it| reader.ask(it)) {
+                if let Some(backlog) = self.backlogs.get(ask.decider) {
+                    backlog.put(worker, ask);
+                }
+            }
+        }
+    }
+
+    /// Collects what is asked while a task has nothing to do.
+    pub(super) async fn answer_bell(&self) {
+        let Ok(bell) = self.common.bell().listen() else {
+            return;
+        };
+        while let Ok(mut rung) = bell.readable().await {
+            rung.clear_ready();
+            self.collect();
+        }
+    }
+
+    /// Tells workers what was said about their requests.
+    pub(super) fn reply(&self, askers: &[Asker], answers: impl Iterator<Item = Option<Answer>>) {
+        let mut outboxes = self.outboxes.borrow_mut();
+        for (asker, answer) in askers.iter().zip(answers) {
+            if let (Some(outbox), Some(id)) = (outboxes.get_mut(asker.worker), asker.id) {
+                write_reply(outbox, &(id, answer));
+            }
+        }
+        drop(outboxes);
+        self.deliver();
+    }
+
+    /// Leaves with workers what is said to them; returns whether all of it had room.
+    fn deliver(&self) -> bool {
+        let mut is_all = true;
+        let mut outboxes = self.outboxes.borrow_mut();
+        for (outbox, line) in outboxes.iter_mut().zip(self.common.lines()) {
+            if !outbox.is_empty() {
+                write_messages(&line.answers, outbox);
+                line.eventfd.wake();
+                is_all &= outbox.is_empty();
+            }
+        }
+        is_all
+    }
+
+    /// Waits until there is something new for a task.
+    pub(super) async fn wait(&self, backlog: &Backlog) {
+        while !self.deliver() {
+            if tokio::time::timeout(NO_ROOM, backlog.news.notified())
+                .await
+                .is_ok()
+            {
+                return;
+            }
+        }
+        backlog.news.notified().await;
+    }
+
+    /// Has the tasks leave when they have answered what was asked until now.
+    pub(super) fn close(&self) {
+        self.collect();
+        self.is_closed.set(true);
+        for backlog in &self.backlogs {
+            backlog.news.notify_one();
+        }
+    }
+}

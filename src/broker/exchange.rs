@@ -1,0 +1,234 @@
+//! A task for each decider: connects, asks it one exchange after another, and probes it while it is
+//! away.
+
+use core::hash::BuildHasher as _;
+use core::num::NonZeroU64;
+use core::ops::Range;
+use core::pin::pin;
+use core::time::Duration;
+use std::hash::RandomState;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures_util::future::{FutureExt as _, select};
+use tokio::task::JoinSet;
+
+use super::backlog::{Asked, Backlog};
+use super::batching::BatchingDelay;
+use super::common::State;
+use super::dispatcher::Dispatcher;
+use super::news::{Finder, Watched};
+use super::timer::Timer;
+use crate::store::decision::{Decider, Question};
+use crate::store::error::StoreError;
+use crate::store::registry::StoreVisitor;
+use crate::store::strategy::{Epoch, NodeId};
+
+/// How long after a failure, and after each that follows, it is looked whether the store is back.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+];
+
+/// Asks one decider, for all workers.
+pub(super) struct DeciderTask {
+    pub(super) dispatcher: Rc<Dispatcher>,
+    /// The store that has the decider.
+    pub(super) store: Arc<Watched>,
+    /// All deciders that it has.
+    pub(super) siblings: Range<usize>,
+    pub(super) decider: usize,
+    /// What is asked to find out whether there is an answer.
+    pub(super) probe: Vec<Question>,
+}
+
+/// The tasks of a store, none of which has a decider yet.
+pub struct DeciderTasks<'t> {
+    pub(super) tasks: Vec<DeciderTask>,
+    pub(super) node: NodeId,
+    pub(super) running: &'t mut JoinSet<()>,
+}
+
+/// Has each serve with a decider of its own.
+impl StoreVisitor for DeciderTasks<'_> {
+    type Output = ();
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
+        let store = connect();
+        for task in self.tasks {
+            let store = store.share().unwrap_or_else(&connect);
+            self.running.spawn_local(task.serve(store, self.node));
+        }
+    }
+}
+
+/// When a task waits for more questions.
+struct Pauses {
+    delay: BatchingDelay,
+    /// When that was last told how much time passed.
+    learned: Duration,
+    /// `None`: the system had none left, and there are no pauses.
+    timer: Option<Timer>,
+}
+
+impl DeciderTask {
+    /// Answers until the dispatcher is closed.
+    async fn serve(self, mut store: impl Decider, node: NodeId) {
+        let (Some(state), Some(backlog)) = (
+            self.dispatcher.common.state(self.decider),
+            self.dispatcher.backlogs.get(self.decider),
+        ) else {
+            return;
+        };
+        // Connects before anybody waits for it.
+        let probe = self.probe(&mut store, node).await;
+        self.note(probe.as_ref().err(), state, &store);
+        if probe.is_err() {
+            self.wait_for(&mut store, node, state).await;
+        }
+        let mut pauses = Pauses::new((self.dispatcher.uptime)());
+        while let Some(asked) = self.next(backlog, state, &mut pauses).await {
+            let Asked {
+                mut questions,
+                askers,
+                ..
+            } = asked;
+            if questions.is_empty() {
+                questions.clone_from(&self.probe);
+            }
+            pauses.delay.note(questions.len());
+            match store.decide(node, proposal(), &questions).await {
+                Ok(decided) => {
+                    self.note(None, state, &store);
+                    let answers = decided.answers.into_iter().map(Some);
+                    self.dispatcher.reply(&askers, answers);
+                }
+                Err(error) => {
+                    self.note(Some(&error), state, &store);
+                    self.dispatcher.reply(&askers, core::iter::repeat(None));
+                    self.wait_for(&mut store, node, state).await;
+                }
+            }
+        }
+    }
+
+    /// Notes whether the store has answered, or why not.
+    fn note(&self, error: Option<&StoreError>, state: State<'_>, store: &impl Decider) {
+        let result = match error {
+            Some(error) => {
+                state.breaker.open(self.dispatcher.now());
+                Err(error)
+            }
+            None => {
+                state.breaker.close();
+                Ok(())
+            }
+        };
+        let common = &self.dispatcher.common;
+        let mut all = self.siblings.clone().filter_map(|it| common.state(it));
+        if result.is_ok() && !all.all(|it| it.breaker.is_closed()) {
+            // It is not there as a whole.
+            return;
+        }
+        let news = self.store.note(Finder::Asker, result, || store.server());
+        if news.is_some() {
+            self.dispatcher.news.push(news);
+        }
+    }
+
+    /// What is to be asked now; `None` if there will be nothing more.
+    async fn next(
+        &self,
+        backlog: &Backlog,
+        state: State<'_>,
+        pauses: &mut Pauses,
+    ) -> Option<Asked> {
+        loop {
+            self.dispatcher.collect();
+            if let Some((questions, pause)) =
+                pauses.awaits(backlog.waiting(), (self.dispatcher.uptime)())
+            {
+                select(pin!(pause), pin!(self.gather(backlog, state, questions))).await;
+                self.dispatcher.collect();
+            }
+            let asked = backlog.take(self.dispatcher.now());
+            if !asked.is_nothing() {
+                state.doorbell.unset();
+                return Some(asked);
+            }
+            if self.dispatcher.is_closed.get() {
+                return None;
+            }
+            self.gather(backlog, state, 1).await;
+        }
+    }
+
+    /// Waits until there are so many questions, or another reason to go on.
+    async fn gather(&self, backlog: &Backlog, state: State<'_>, questions: usize) {
+        backlog.awaited.set(questions);
+        while let Some(more) = backlog.lacking()
+            && !self.dispatcher.is_closed.get()
+        {
+            state.doorbell.set(more as u64);
+            self.dispatcher.collect();
+            if backlog.lacking() == Some(more) {
+                self.dispatcher.wait(backlog).await;
+            }
+        }
+    }
+
+    /// Waits until there are answers again: what is to be asked meanwhile finds the circuit open.
+    async fn wait_for(&self, store: &mut impl Decider, node: NodeId, state: State<'_>) {
+        let last = PAUSES.last().copied().unwrap_or_default();
+        for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
+            state.breaker.open(self.dispatcher.now());
+            if self.dispatcher.is_closed.get() {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            if self.probe(store, node).await.is_ok() {
+                return self.note(None, state, store);
+            }
+        }
+    }
+
+    /// Finds out whether there are answers.
+    async fn probe(&self, store: &mut impl Decider, node: NodeId) -> Result<(), StoreError> {
+        let probe = store.decide(node, proposal(), &self.probe);
+        probe.await.map(drop)
+    }
+}
+
+impl Pauses {
+    fn new(now: Duration) -> Pauses {
+        Pauses {
+            delay: BatchingDelay::default(),
+            learned: now,
+            timer: Timer::new().ok(),
+        }
+    }
+
+    /// For how many questions to wait while so many are there, and until when; `None` if that is not
+    /// worthwhile.
+    fn awaits(
+        &mut self,
+        waiting: usize,
+        now: Duration,
+    ) -> Option<(usize, impl Future<Output = ()>)> {
+        if self.delay.learn(now.saturating_sub(self.learned)) {
+            self.learned = now;
+        }
+        let questions = self.delay.awaits(waiting)?;
+        // If it fails, there is no pause.
+        let pause = self.timer.as_ref()?.sleep(BatchingDelay::PAUSE).map(drop);
+        Some((questions, pause))
+    }
+}
+
+/// An epoch that nobody else proposes. Asks the system for random numbers only once.
+fn proposal() -> Epoch {
+    let number = RandomState::new().hash_one(());
+    Epoch(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
+}
