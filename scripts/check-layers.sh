@@ -20,7 +20,7 @@ my %layer_rank = map { $layers[$_] => $_ } 0 .. $#layers;
 my %policy_rank = map { my $rank = $_; map { $_ => $rank } @{ $policy[$rank] } } 0 .. $#policy;
 my %safe = map { $_ => 1 } qw(policy store engine);
 # What calls the system in the broker.
-my %of_system = map { ("broker $_" => 1) } qw(common eventfd timer);
+my %of_system = map { ("broker $_" => 1) } qw(shared_queues eventfd timer);
 my $clock = qr/\b(?:SystemTime|Instant)::now\b|\.elapsed\s*\(|\b(?:clock_gettime|gettimeofday)\b
               |\bngx_(?:time|timeofday|current_msec|cached_time|monotonic_time)\b/x;
 

@@ -16,10 +16,10 @@ use futures_util::future::{Either, FutureExt as _, join, select};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
-use super::common::Common;
 use super::dispatcher::Dispatcher;
 use super::inbox::Inbox;
 use super::news::{News, Watched};
+use super::shared_queues::SharedQueues;
 use super::source::Source;
 use crate::store::strategy::{NodeId, Shard};
 
@@ -32,7 +32,7 @@ const NO_LOCK: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub struct Asking {
     /// What the workers share.
-    pub common: Arc<Common>,
+    pub queues: Arc<SharedQueues>,
     /// The number of this worker.
     pub worker: usize,
     /// Those that are asked.
@@ -58,16 +58,16 @@ impl Asking {
     /// Asks the stores for all workers, when it is this worker's turn, until `ending` is closed.
     pub async fn serve(self, ending: oneshot::Receiver<()>, news: Inbox<News>) {
         let Asking {
-            common,
+            queues,
             worker,
             stores,
             uptime,
         } = self;
         let ending = ending.map(drop).shared();
-        if !wait_for_turn(&common, worker, ending.clone()).await {
+        if !wait_for_turn(&queues, worker, ending.clone()).await {
             return;
         }
-        let dispatcher = Rc::new(Dispatcher::new(common.clone(), news, uptime));
+        let dispatcher = Rc::new(Dispatcher::new(queues.clone(), news, uptime));
         let tasks = dispatcher.tasks(&stores);
         let close = async {
             select(ending, pin!(dispatcher.answer_bell())).await;
@@ -76,14 +76,14 @@ impl Asking {
         };
         // If a task panics, so does this; the thread that follows has the lock at once.
         join(close, tasks.join_all()).await;
-        common.unlock();
+        queues.unlock();
     }
 }
 
 /// Waits until this process is the one that asks. Returns false if it ends first, and has nothing left
 /// to ask.
 async fn wait_for_turn(
-    common: &Arc<Common>,
+    queues: &Arc<SharedQueues>,
     worker: usize,
     ending: impl Future<Output = ()> + Unpin,
 ) -> bool {
@@ -91,14 +91,14 @@ async fn wait_for_turn(
     const GIVEN_UP: u8 = 2;
     let outcome = Arc::<AtomicU8>::default();
     let mut locked = spawn_blocking({
-        let (common, outcome) = (common.clone(), outcome.clone());
+        let (queues, outcome) = (queues.clone(), outcome.clone());
         move || {
             // There are too many locks.
-            while common.lock().is_err() {
+            while queues.lock().is_err() {
                 std::thread::sleep(NO_LOCK);
             }
             if outcome.swap(LOCKED, AcqRel) == GIVEN_UP {
-                common.unlock();
+                queues.unlock();
             }
         }
     });
@@ -106,14 +106,14 @@ async fn wait_for_turn(
         return locked.is_ok();
     }
     // Somebody has to take what this worker asked last.
-    let line = common.line(worker);
-    while line.is_some_and(|line| !line.questions.is_empty()) {
+    let worker_queues = queues.of_worker(worker);
+    while worker_queues.is_some_and(|it| !it.questions.is_empty()) {
         if let Ok(locked) = tokio::time::timeout(LAST_LOOK, &mut locked).await {
             return locked.is_ok();
         }
     }
     if outcome.swap(GIVEN_UP, AcqRel) == LOCKED {
-        common.unlock();
+        queues.unlock();
     }
     false
 }

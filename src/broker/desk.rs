@@ -5,16 +5,16 @@ use core::cell::RefCell;
 use std::sync::Arc;
 
 use super::breaker::Circuit;
-use super::common::{CAPACITY, Common, Line, write_messages};
 use super::eventfd::EventFd;
 use super::message::{Reply, messages, reply, write_ask};
+use super::shared_queues::{CAPACITY, SharedQueues, WorkerQueues, write_messages};
 use crate::store::decision::{Few, Question};
 use crate::table::MonotonicMillis;
 
 /// A worker's end.
 #[derive(Debug)]
 pub struct Desk {
-    common: Arc<Common>,
+    shared: Arc<SharedQueues>,
     worker: usize,
     /// The messages that are not sent yet.
     outbox: RefCell<Vec<u64>>,
@@ -24,23 +24,23 @@ pub struct Desk {
 
 impl Desk {
     /// That of a worker; `None` if it has none.
-    pub fn new(common: Arc<Common>, worker: usize) -> Option<Desk> {
+    pub fn new(shared: Arc<SharedQueues>, worker: usize) -> Option<Desk> {
         let desk = Desk {
-            common,
+            shared,
             worker,
             outbox: RefCell::default(),
             asked: RefCell::default(),
         };
-        desk.line().is_some().then_some(desk)
+        desk.queues().is_some().then_some(desk)
     }
 
-    fn line(&self) -> Option<Line<'_>> {
-        self.common.line(self.worker)
+    fn queues(&self) -> Option<WorkerQueues<'_>> {
+        self.shared.of_worker(self.worker)
     }
 
     /// What wakes this worker's event loop when there are answers.
     pub fn eventfd(&self) -> Option<EventFd> {
-        self.line().map(|it| it.eventfd.clone())
+        self.queues().map(|it| it.eventfd.clone())
     }
 
     /// Asks with the next [`Desk::send`], as [`Ask`](super::message::Ask) says. Returns whether
@@ -72,20 +72,20 @@ impl Desk {
     /// Sends what was asked since the last time. What has no room is left for the next.
     pub fn send(&self) {
         let mut outbox = self.outbox.borrow_mut();
-        let Some(line) = self.line().filter(|_| !outbox.is_empty()) else {
+        let Some(queues) = self.queues().filter(|_| !outbox.is_empty()) else {
             return;
         };
-        write_messages(&line.questions, &mut outbox);
+        write_messages(&queues.questions, &mut outbox);
         let mut asked = self.asked.borrow_mut();
         let mut is_due = false;
         for (decider, messages) in asked.iter() {
-            if let Some(state) = self.common.state(*decider) {
+            if let Some(state) = self.shared.decider(*decider) {
                 is_due |= state.doorbell.is_due(*messages);
             }
         }
         // Whoever is woken for one sees to all.
         if is_due {
-            self.common.bell().wake();
+            self.shared.bell().wake();
         }
         // Those that had no room are counted again when they have.
         if outbox.is_empty() {
@@ -96,7 +96,7 @@ impl Desk {
     /// Whether a decider is to be asked at `now`. Has it probed with the next [`Desk::send`], if it is
     /// time.
     pub fn may_ask(&self, decider: usize, now: MonotonicMillis) -> bool {
-        let state = self.common.state(decider);
+        let state = self.shared.decider(decider);
         match state.map_or(Circuit::Open, |it| it.breaker.look(now)) {
             Circuit::Closed => true,
             Circuit::Open => false,
@@ -110,7 +110,7 @@ impl Desk {
     /// Notes that a decider did not answer in time. What comes of a probe, which is sent with the next
     /// [`Desk::send`], tells whether it is so; should it be lost, another one follows.
     pub fn note_timeout(&self, decider: usize, now: MonotonicMillis) {
-        if let Some(state) = self.common.state(decider)
+        if let Some(state) = self.shared.decider(decider)
             && state.breaker.open(now)
         {
             self.probe(decider);
@@ -125,8 +125,8 @@ impl Desk {
     /// What was answered since the last look.
     pub fn replies(&self) -> Vec<Reply> {
         let mut words = Vec::new();
-        if let Some(line) = self.line() {
-            line.answers.read(&mut words);
+        if let Some(queues) = self.queues() {
+            queues.answers.read(&mut words);
         }
         messages(&words).filter_map(reply).collect()
     }

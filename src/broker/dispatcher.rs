@@ -9,12 +9,12 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::backlog::{Asker, Backlog};
-use super::common::{Common, write_messages};
 use super::decide::DecidingStore;
 use super::exchange::{DeciderTask, DeciderTasks};
 use super::inbox::Inbox;
 use super::message::{Reader, messages, write_reply};
 use super::news::News;
+use super::shared_queues::{SharedQueues, write_messages};
 use crate::store::decision::{Answer, Question};
 use crate::table::MonotonicMillis;
 
@@ -23,7 +23,7 @@ const NO_ROOM: Duration = Duration::from_millis(1);
 
 /// What the thread that asks has of all workers and all deciders.
 pub(super) struct Dispatcher {
-    pub(super) common: Arc<Common>,
+    pub(super) queues: Arc<SharedQueues>,
     /// That of each task.
     pub(super) backlogs: Vec<Backlog>,
     reader: RefCell<Reader>,
@@ -39,16 +39,16 @@ pub(super) struct Dispatcher {
 
 impl Dispatcher {
     pub(super) fn new(
-        common: Arc<Common>,
+        queues: Arc<SharedQueues>,
         news: Inbox<News>,
         uptime: fn() -> Duration,
     ) -> Dispatcher {
-        let backlogs = (0..common.deciders()).map(|_| Backlog::default());
-        let outboxes = common.lines().map(|_| Vec::new());
+        let backlogs = (0..queues.deciders()).map(|_| Backlog::default());
+        let outboxes = queues.of_workers().map(|_| Vec::new());
         Dispatcher {
             backlogs: backlogs.collect(),
             outboxes: RefCell::new(outboxes.collect()),
-            common,
+            queues,
             reader: RefCell::default(),
             words: RefCell::default(),
             news,
@@ -106,9 +106,9 @@ impl Dispatcher {
             return;
         }
         let (mut reader, mut words) = (self.reader.borrow_mut(), self.words.borrow_mut());
-        for (worker, line) in self.common.lines().enumerate() {
+        for (worker, worker_queues) in self.queues.of_workers().enumerate() {
             words.clear();
-            line.questions.read(&mut words);
+            worker_queues.questions.read(&mut words);
             for ask in messages(&words).filter_map(|it| reader.ask(it)) {
                 if let Some(backlog) = self.backlogs.get(ask.decider) {
                     backlog.put(worker, ask);
@@ -119,7 +119,7 @@ impl Dispatcher {
 
     /// Collects what is asked while a task has nothing to do.
     pub(super) async fn answer_bell(&self) {
-        let Ok(bell) = self.common.bell().listen() else {
+        let Ok(bell) = self.queues.bell().listen() else {
             return;
         };
         while let Ok(mut rung) = bell.readable().await {
@@ -144,10 +144,10 @@ impl Dispatcher {
     fn deliver(&self) -> bool {
         let mut is_all = true;
         let mut outboxes = self.outboxes.borrow_mut();
-        for (outbox, line) in outboxes.iter_mut().zip(self.common.lines()) {
+        for (outbox, worker_queues) in outboxes.iter_mut().zip(self.queues.of_workers()) {
             if !outbox.is_empty() {
-                write_messages(&line.answers, outbox);
-                line.eventfd.wake();
+                write_messages(&worker_queues.answers, outbox);
+                worker_queues.eventfd.wake();
                 is_all &= outbox.is_empty();
             }
         }

@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 
 use super::backlog::{Asked, Backlog};
 use super::batching::BatchingDelay;
-use super::common::State;
 use super::dispatcher::Dispatcher;
 use super::news::{Finder, Watched};
+use super::shared_queues::DeciderState;
 use super::timer::Timer;
 use crate::store::decision::{Decider, Question};
 use crate::store::error::StoreError;
@@ -77,7 +77,7 @@ impl DeciderTask {
     /// Answers until the dispatcher is closed.
     async fn serve(self, mut store: impl Decider, node: NodeId) {
         let (Some(state), Some(backlog)) = (
-            self.dispatcher.common.state(self.decider),
+            self.dispatcher.queues.decider(self.decider),
             self.dispatcher.backlogs.get(self.decider),
         ) else {
             return;
@@ -115,7 +115,7 @@ impl DeciderTask {
     }
 
     /// Notes whether the store has answered, or why not.
-    fn note(&self, error: Option<&StoreError>, state: State<'_>, store: &impl Decider) {
+    fn note(&self, error: Option<&StoreError>, state: DeciderState<'_>, store: &impl Decider) {
         let result = match error {
             Some(error) => {
                 state.breaker.open(self.dispatcher.now());
@@ -126,8 +126,8 @@ impl DeciderTask {
                 Ok(())
             }
         };
-        let common = &self.dispatcher.common;
-        let mut all = self.siblings.clone().filter_map(|it| common.state(it));
+        let queues = &self.dispatcher.queues;
+        let mut all = self.siblings.clone().filter_map(|it| queues.decider(it));
         if result.is_ok() && !all.all(|it| it.breaker.is_closed()) {
             // It is not there as a whole.
             return;
@@ -142,7 +142,7 @@ impl DeciderTask {
     async fn next(
         &self,
         backlog: &Backlog,
-        state: State<'_>,
+        state: DeciderState<'_>,
         pauses: &mut Pauses,
     ) -> Option<Asked> {
         loop {
@@ -166,7 +166,7 @@ impl DeciderTask {
     }
 
     /// Waits until there are so many questions, or another reason to go on.
-    async fn gather(&self, backlog: &Backlog, state: State<'_>, questions: usize) {
+    async fn gather(&self, backlog: &Backlog, state: DeciderState<'_>, questions: usize) {
         backlog.awaited.set(questions);
         while let Some(more) = backlog.lacking()
             && !self.dispatcher.is_closed.get()
@@ -180,7 +180,7 @@ impl DeciderTask {
     }
 
     /// Waits until there are answers again: what is to be asked meanwhile finds the circuit open.
-    async fn wait_for(&self, store: &mut impl Decider, node: NodeId, state: State<'_>) {
+    async fn wait_for(&self, store: &mut impl Decider, node: NodeId, state: DeciderState<'_>) {
         let last = PAUSES.last().copied().unwrap_or_default();
         for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
             state.breaker.open(self.dispatcher.now());

@@ -4,7 +4,7 @@
 //! - [`doorbell`]: when the one that reads is to be woken; [`eventfd`]: how
 //! - [`breaker`]: the circuit breaker of a store
 //! - [`message`]: questions and answers, as words of a ring
-//! - [`common`]: all of these in memory that the workers share
+//! - [`shared_queues`]: all of these in memory that the workers share
 //! - [`batching`]: the batching delay; [`timer`]: what it is measured with
 //! - [`desk`]: where a worker asks; [`decide`]: the thread that asks the stores for all of them, with
 //!   deciders that come from a [`source`]; its [`dispatcher`], and for each decider the [`backlog`] and
@@ -12,16 +12,13 @@
 //! - [`news`]: what the log tells of stores
 //! - [`inbox`]: how a thread hands things to the event loop of its worker
 //!
-//! Unsafe code is where the system is called: in [`common`], [`eventfd`] and [`timer`].
+//! Unsafe code is where the system is called: in [`shared_queues`], [`eventfd`] and [`timer`].
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]
 mod backlog;
 mod batching;
 mod breaker;
-#[cfg(not(loom))]
-#[allow(unsafe_code, reason = "maps memory, and locks a file")]
-mod common;
 #[cfg(not(loom))]
 mod decide;
 #[cfg(not(loom))]
@@ -43,6 +40,9 @@ pub mod message;
 mod news;
 mod ring;
 #[cfg(not(loom))]
+#[allow(unsafe_code, reason = "maps memory, and locks a file")]
+mod shared_queues;
+#[cfg(not(loom))]
 mod source;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -52,8 +52,6 @@ mod timer;
 
 pub use batching::BatchingDelay;
 pub use breaker::{Breaker, Circuit};
-#[cfg(not(loom))]
-pub use common::Common;
 #[cfg(not(loom))]
 pub use decide::{Asking, DecidingStore};
 #[cfg(not(loom))]
@@ -68,5 +66,7 @@ pub use inbox::Inbox;
 #[cfg(not(loom))]
 pub use news::{Finder, Level, News, Watched};
 pub use ring::{CACHE_LINE, Ring};
+#[cfg(not(loom))]
+pub use shared_queues::SharedQueues;
 #[cfg(not(loom))]
 pub use source::Source;

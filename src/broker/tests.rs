@@ -18,7 +18,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::LocalRuntime;
 use tokio::sync::oneshot;
 
-use super::{Asking, Common, DeciderTasks, DecidingStore, Desk, EventFd, Inbox, Source, Watched};
+use super::{
+    Asking, DeciderTasks, DecidingStore, Desk, EventFd, Inbox, SharedQueues, Source, Watched,
+};
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -195,9 +197,9 @@ struct Asker {
 }
 
 impl Asker {
-    fn start(common: &Arc<Common>, store: &Store) -> Asker {
+    fn start(queues: &Arc<SharedQueues>, store: &Store) -> Asker {
         let asking = Asking {
-            common: common.clone(),
+            queues: queues.clone(),
             worker: 0,
             stores: vec![DecidingStore {
                 store: Arc::new(Watched {
@@ -278,8 +280,13 @@ struct Worker {
 
 impl Worker {
     /// To be called in a runtime.
-    fn new(common: &Arc<Common>, number: usize, deadline: Duration, of: &Arc<Progress>) -> Worker {
-        let desk = Desk::new(common.clone(), number).unwrap();
+    fn new(
+        queues: &Arc<SharedQueues>,
+        number: usize,
+        deadline: Duration,
+        of: &Arc<Progress>,
+    ) -> Worker {
+        let desk = Desk::new(queues.clone(), number).unwrap();
         let eventfd = desk.eventfd().unwrap().listen().unwrap();
         Worker {
             desk,
@@ -380,16 +387,16 @@ impl Worker {
 
 /// A worker that asks, so many at a time, until it is told to stop; then all of it is checked.
 fn spawn_worker(
-    common: &Arc<Common>,
+    queues: &Arc<SharedQueues>,
     number: usize,
     store: &Store,
     bursts: Vec<usize>,
 ) -> (Arc<Progress>, JoinHandle<()>) {
     let progress = Arc::<Progress>::default();
-    let (common, store, of) = (common.clone(), store.clone(), progress.clone());
+    let (queues, store, of) = (queues.clone(), store.clone(), progress.clone());
     let thread = std::thread::spawn(move || {
         LocalRuntime::new().unwrap().block_on(async {
-            let mut worker = Worker::new(&common, number, Duration::from_millis(100), &of);
+            let mut worker = Worker::new(&queues, number, Duration::from_millis(100), &of);
             for burst in bursts.iter().cycle() {
                 if of.stop.load(SeqCst) {
                     break;
@@ -412,8 +419,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-fn common() -> Arc<Common> {
-    Arc::new(Common::new(2, 1).unwrap())
+fn queues() -> Arc<SharedQueues> {
+    Arc::new(SharedQueues::new(2, 1).unwrap())
 }
 
 /// What happens while workers ask.
@@ -438,9 +445,9 @@ proptest! {
             1..6,
         ),
     ) {
-        let (common, store) = (common(), Store::default());
-        let mut asker = Asker::start(&common, &store);
-        let workers = [0, 1].map(|number| spawn_worker(&common, number, &store, bursts.clone()));
+        let (queues, store) = (queues(), Store::default());
+        let mut asker = Asker::start(&queues, &store);
+        let workers = [0, 1].map(|number| spawn_worker(&queues, number, &store, bursts.clone()));
         let all = |count: fn(&Progress) -> &AtomicUsize, more: usize| {
             let goals = workers.each_ref().map(|(it, _)| count(it).load(SeqCst) + more);
             wait_until("nothing ends, or nothing is answered any more", || {
@@ -456,7 +463,7 @@ proptest! {
                 Event::Kill => {
                     asker.kill();
                     all(|it| &it.ended, 20);
-                    asker = Asker::start(&common, &store);
+                    asker = Asker::start(&queues, &store);
                 }
             }
             all(|it| &it.ended, 20);
@@ -475,21 +482,21 @@ proptest! {
 }
 
 /// Runs `with` as a worker whose questions wait as long as the test does.
-fn patient(common: &Arc<Common>, with: impl AsyncFnOnce(&mut Worker)) {
+fn patient(queues: &Arc<SharedQueues>, with: impl AsyncFnOnce(&mut Worker)) {
     let progress = Arc::default();
     LocalRuntime::new().unwrap().block_on(async {
-        let mut worker = Worker::new(common, 0, 2 * PATIENCE, &progress);
+        let mut worker = Worker::new(queues, 0, 2 * PATIENCE, &progress);
         with(&mut worker).await;
     });
 }
 
 #[test]
 fn no_wakeup_is_lost() {
-    let (common, store) = (common(), Store::default());
-    let asker = Asker::start(&common, &store);
+    let (queues, store) = (queues(), Store::default());
+    let asker = Asker::start(&queues, &store);
     // One at a time: whoever asks finds the other about to sleep. Each waits for its answer alone, and
     // nothing else wakes anybody.
-    patient(&common, async |worker| {
+    patient(&queues, async |worker| {
         for burst in (0..2000).map(|it| 1 + it % 3) {
             (0..burst).for_each(|_| worker.ask());
             worker.settle().await;
@@ -502,13 +509,13 @@ fn no_wakeup_is_lost() {
 
 #[test]
 fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
-    let (common, store) = (common(), Store::default());
-    patient(&common, async |worker| {
+    let (queues, store) = (queues(), Store::default());
+    patient(&queues, async |worker| {
         // Nobody reads yet.
         (0..6000).for_each(|_| worker.ask());
         worker.desk.send();
         assert!(worker.desk.unsent() > 0);
-        let asker = Asker::start(&common, &store);
+        let asker = Asker::start(&queues, &store);
         worker.settle().await;
         assert!(worker.ends.values().all(|it| *it == End::Answered));
         worker.check(&store);
@@ -518,9 +525,9 @@ fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
 
 #[test]
 fn who_ends_has_answered_what_was_asked() {
-    let (common, store) = (common(), Store::default());
-    let asker = Asker::start(&common, &store);
-    patient(&common, async |worker| {
+    let (queues, store) = (queues(), Store::default());
+    let asker = Asker::start(&queues, &store);
+    patient(&queues, async |worker| {
         worker.ask();
         worker.settle().await;
         (0..100).for_each(|_| worker.ask());

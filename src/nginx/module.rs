@@ -245,7 +245,7 @@ fn start_sync(conf: &'static MainConf, cycle: &ngx_cycle_t) {
     // in one has number 0.
     let worker = unsafe { ngx_worker };
     let (namespaces, stores) = (conf.synced(), conf.deciding());
-    sync::start(worker, namespaces, stores, conf.common(), cycle.log);
+    sync::start(worker, namespaces, stores, conf.shared_queues(), cycle.log);
 }
 
 /// The configuration that a cycle has of this very module: one that was loaded from another file

@@ -29,7 +29,7 @@ use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 use super::log;
 use super::time::unix_now;
 use super::zone::Zone;
-use crate::broker::{Common, DecidingStore, Watched};
+use crate::broker::{DecidingStore, SharedQueues, Watched};
 use crate::engine::prometheus::OTHER_POLICIES;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
@@ -76,7 +76,7 @@ pub(super) struct MainConf {
     /// Set likewise.
     loaded_at: OnceCell<UnixMillis>,
     /// Set when the zones are mapped, if there are deciders.
-    common: OnceCell<Arc<Common>>,
+    shared_queues: OnceCell<Arc<SharedQueues>>,
     /// Of which whoever syncs its namespaces has one.
     lent: Arc<Lent>,
 }
@@ -443,8 +443,8 @@ impl MainConf {
     }
 
     /// What workers share to ask those stores, if there are any, and it could be made.
-    pub(super) fn common(&self) -> Option<Arc<Common>> {
-        self.common.get().cloned()
+    pub(super) fn shared_queues(&self) -> Option<Arc<SharedQueues>> {
+        self.shared_queues.get().cloned()
     }
 
     /// Numbers the deciders, and makes what so many workers share to ask them.
@@ -456,7 +456,9 @@ impl MainConf {
         let deciders = self.number_deciders();
         if deciders > 0 {
             // Zones are mapped once in a cycle.
-            let _ = self.common.set(Arc::new(Common::new(workers, deciders)?));
+            let _ = self
+                .shared_queues
+                .set(Arc::new(SharedQueues::new(workers, deciders)?));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ use super::hold::measured;
 use super::http::synchronous;
 use super::log;
 use super::random::random_up_to;
-use crate::broker::{Asking, Common, DecidingStore, Desk, EventFd, Level};
+use crate::broker::{Asking, DecidingStore, Desk, EventFd, Level, SharedQueues};
 use crate::engine::{Report, Surroundings as _, SyncError};
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
@@ -90,21 +90,21 @@ pub(super) fn start(
     worker: usize,
     namespaces: Vec<SyncedNamespace>,
     stores: Vec<DecidingStore>,
-    common: Option<Arc<Common>>,
+    queues: Option<Arc<SharedQueues>>,
     log: *mut ngx_log_t,
 ) {
     end();
     if namespaces.is_empty() {
         return;
     }
-    let asking = common.map(|common| Asking {
-        common,
+    let asking = queues.map(|queues| Asking {
+        queues,
         worker,
         stores,
         uptime: || System.uptime(),
     });
     let desk = asking.as_ref();
-    let desk = desk.and_then(|asking| Desk::new(asking.common.clone(), worker));
+    let desk = desk.and_then(|asking| Desk::new(asking.queues.clone(), worker));
     let eventfd = desk.as_ref().and_then(Desk::eventfd);
     let thread = eventfd
         .map_or_else(EventFd::new, Ok)

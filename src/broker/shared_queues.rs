@@ -1,5 +1,6 @@
-//! What the workers of a configuration share so that one of them asks the stores for all: queues of
-//! questions and answers, in memory that the master maps before it starts them, and a lock.
+//! What the workers of a configuration share so that the broker asks the stores for all of them: queues
+//! of questions and answers, in memory that the master maps before it starts them, and a lock, which the
+//! process with the broker has.
 
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
@@ -15,11 +16,11 @@ use super::ring::{CACHE_LINE, Ring};
 
 /// Made before the workers, and used by them alike.
 #[derive(Debug)]
-pub struct Common {
+pub struct SharedQueues {
     memory: NonNull<[AtomicU64]>,
     /// The memory's, and the lock.
     file: File,
-    /// Rung for who asks the stores, when so much was asked as it waits for.
+    /// Wakes the broker, when so much was asked as it waits for.
     bell: EventFd,
     /// What wakes each worker's event loop.
     eventfds: Vec<EventFd>,
@@ -27,47 +28,47 @@ pub struct Common {
 }
 
 // SAFETY: the memory consists of atomics.
-unsafe impl Send for Common {}
+unsafe impl Send for SharedQueues {}
 // SAFETY: as above.
-unsafe impl Sync for Common {}
+unsafe impl Sync for SharedQueues {}
 
-/// What is known of a decider.
+/// What all workers know of a decider.
 #[derive(Clone, Copy, Debug)]
-pub struct State<'c> {
+pub struct DeciderState<'q> {
     /// Whether it is asked.
-    pub breaker: Breaker<'c>,
-    /// When the bell is to be rung for who asks it.
-    pub doorbell: Doorbell<'c>,
+    pub breaker: Breaker<'q>,
+    /// When the broker is to be woken for it.
+    pub doorbell: Doorbell<'q>,
 }
 
-/// Between a worker and who asks for it.
+/// Between a worker and the broker.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<'c> {
+pub struct WorkerQueues<'q> {
     /// What the worker asks.
-    pub questions: Ring<'c>,
+    pub questions: Ring<'q>,
     /// What it is answered.
-    pub answers: Ring<'c>,
+    pub answers: Ring<'q>,
     /// What wakes the worker's event loop.
-    pub eventfd: &'c EventFd,
+    pub eventfd: &'q EventFd,
 }
 
 /// Words of a decider's state: whether it is asked, which all look at, and when it is woken, which
 /// changes all the time.
-const STATE: usize = 2 * CACHE_LINE;
+const DECIDER: usize = 2 * CACHE_LINE;
 /// Words of what is asked, and as many of what is answered: 256 KB each, for some thousand requests.
 pub(super) const CAPACITY: usize = 1 << 15;
-const LINE: usize = 2 * Ring::size(CAPACITY);
+const WORKER: usize = 2 * Ring::size(CAPACITY);
 
-impl Common {
+impl SharedQueues {
     /// New memory for so many workers, and so many deciders.
     ///
     /// # Errors
     ///
     /// If the system has no memory or descriptors left.
-    pub fn new(workers: usize, deciders: usize) -> io::Result<Common> {
+    pub fn new(workers: usize, deciders: usize) -> io::Result<SharedQueues> {
         let words = deciders
-            .saturating_mul(STATE)
-            .saturating_add(workers.saturating_mul(LINE));
+            .saturating_mul(DECIDER)
+            .saturating_add(workers.saturating_mul(WORKER));
         let bytes = words.saturating_mul(size_of::<AtomicU64>());
         // SAFETY: the name is a C string.
         let file = opened(unsafe { libc::memfd_create(c"ratelimit".as_ptr(), libc::MFD_CLOEXEC) })?;
@@ -91,7 +92,7 @@ impl Common {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Common {
+        Ok(SharedQueues {
             memory: NonNull::slice_from_raw_parts(start, words),
             file,
             bell,
@@ -105,37 +106,37 @@ impl Common {
         unsafe { self.memory.as_ref() }
     }
 
-    /// What is known of a decider; `None` if there is none of this number.
-    pub fn state(&self, decider: usize) -> Option<State<'_>> {
-        let start = decider.checked_mul(STATE)?;
+    /// The state of a decider; `None` if there is none of this number.
+    pub fn decider(&self, decider: usize) -> Option<DeciderState<'_>> {
+        let start = decider.checked_mul(DECIDER)?;
         let words = self.words().get(start..)?;
         let (first, second) = words.split_at_checked(CACHE_LINE)?;
-        let state = State {
+        let state = DeciderState {
             breaker: Breaker::over(first.first()?),
             doorbell: Doorbell::over(second.first()?, second.get(1)?),
         };
         (decider < self.deciders).then_some(state)
     }
 
-    /// A worker's line; `None` if there is none of this number.
-    pub fn line(&self, worker: usize) -> Option<Line<'_>> {
-        let start = self.deciders.checked_mul(STATE)?;
-        let start = worker.checked_mul(LINE)?.checked_add(start)?;
-        let words = self.words().get(start..)?.get(..LINE)?;
+    /// The queues of a worker; `None` if there is none of this number.
+    pub fn of_worker(&self, worker: usize) -> Option<WorkerQueues<'_>> {
+        let start = self.deciders.checked_mul(DECIDER)?;
+        let start = worker.checked_mul(WORKER)?.checked_add(start)?;
+        let words = self.words().get(start..)?.get(..WORKER)?;
         let (questions, answers) = words.split_at_checked(Ring::size(CAPACITY))?;
-        Some(Line {
+        Some(WorkerQueues {
             questions: Ring::over(questions)?,
             answers: Ring::over(answers)?,
             eventfd: self.eventfds.get(worker)?,
         })
     }
 
-    /// All of them, in the order of workers.
-    pub fn lines(&self) -> impl Iterator<Item = Line<'_>> {
-        (0..self.eventfds.len()).filter_map(|worker| self.line(worker))
+    /// Those of all workers, in their order.
+    pub fn of_workers(&self) -> impl Iterator<Item = WorkerQueues<'_>> {
+        (0..self.eventfds.len()).filter_map(|worker| self.of_worker(worker))
     }
 
-    /// What wakes who asks the stores.
+    /// What wakes the broker.
     pub fn bell(&self) -> &EventFd {
         &self.bell
     }
@@ -145,8 +146,8 @@ impl Common {
         self.deciders
     }
 
-    /// Waits until this process is the one that asks for all, however long that takes: until it gives
-    /// that up, or ends.
+    /// Waits until this process has the lock, and so the broker, however long that takes: until the
+    /// process that has it unlocks it, or ends.
     ///
     /// # Errors
     ///
@@ -156,16 +157,16 @@ impl Common {
         set_lock(self.file.as_raw_fd(), libc::F_SETLKW, libc::F_WRLCK)
     }
 
-    /// Has another process be the one.
+    /// Leaves the lock to another process.
     pub fn unlock(&self) {
         // It has no reason to fail; and this process is to end.
         let _ = set_lock(self.file.as_raw_fd(), libc::F_SETLK, libc::F_UNLCK);
     }
 }
 
-impl Drop for Common {
+impl Drop for SharedQueues {
     fn drop(&mut self) {
-        // SAFETY: it was mapped so, and nobody uses it any more.
+        // SAFETY: it was mapped so, and what borrows it has ended.
         unsafe {
             let bytes = self.memory.len().saturating_mul(size_of::<AtomicU64>());
             libc::munmap(self.memory.as_ptr().cast(), bytes);
