@@ -6,7 +6,7 @@
 //! - [`message`]: questions and answers, as words of a ring
 //! - [`shared_queues`]: all of these in memory that the workers share
 //! - [`batching`]: the batching delay; [`timer`]: what it is measured with
-//! - [`desk`]: where a worker asks; [`decide`]: the thread that asks the stores for all of them, with
+//! - [`client`]: through which a worker asks; [`decide`]: the thread that asks the stores for all of them, with
 //!   deciders that come from a [`source`]; its [`dispatcher`], and for each decider the [`backlog`] and
 //!   the task of its [`exchange`]s
 //! - [`news`]: what the log tells of stores
@@ -20,9 +20,9 @@ mod backlog;
 mod batching;
 mod breaker;
 #[cfg(not(loom))]
-mod decide;
+mod client;
 #[cfg(not(loom))]
-mod desk;
+mod decide;
 #[cfg(not(loom))]
 mod dispatcher;
 mod doorbell;
@@ -53,9 +53,9 @@ mod timer;
 pub use batching::BatchingDelay;
 pub use breaker::{Breaker, Circuit};
 #[cfg(not(loom))]
-pub use decide::{Asking, DecidingStore};
+pub use client::Client;
 #[cfg(not(loom))]
-pub use desk::Desk;
+pub use decide::{Asking, DecidingStore};
 pub use doorbell::Doorbell;
 #[cfg(not(loom))]
 pub use eventfd::EventFd;

@@ -19,7 +19,7 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::oneshot;
 
 use super::{
-    Asking, DeciderTasks, DecidingStore, Desk, EventFd, Inbox, SharedQueues, Source, Watched,
+    Asking, Client, DeciderTasks, DecidingStore, EventFd, Inbox, SharedQueues, Source, Watched,
 };
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
@@ -268,7 +268,7 @@ struct Progress {
 
 /// A worker, with its event loop.
 struct Worker {
-    desk: Desk,
+    client: Client,
     eventfd: AsyncFd<EventFd>,
     deadline: u64,
     next: u64,
@@ -286,10 +286,10 @@ impl Worker {
         deadline: Duration,
         of: &Arc<Progress>,
     ) -> Worker {
-        let desk = Desk::new(queues.clone(), number).unwrap();
-        let eventfd = desk.eventfd().unwrap().listen().unwrap();
+        let client = Client::new(queues.clone(), number).unwrap();
+        let eventfd = client.eventfd().unwrap().listen().unwrap();
         Worker {
-            desk,
+            client,
             eventfd,
             deadline: deadline.as_millis().try_into().unwrap(),
             next: (number as u64) << 32,
@@ -311,7 +311,7 @@ impl Worker {
     fn ask(&mut self) {
         let id = self.next;
         self.next += 1;
-        if !self.desk.may_ask(0, now()) {
+        if !self.client.may_ask(0, now()) {
             return self.end(id, End::NotAsked);
         }
         let shard = Shard {
@@ -329,18 +329,18 @@ impl Worker {
             ..Question::nothing()
         };
         let deadline = now().0 + self.deadline;
-        assert!(self.desk.ask(0, Some(id), deadline, &question));
+        assert!(self.client.ask(0, Some(id), deadline, &question));
         self.waiting.insert(id, deadline);
     }
 
     /// One turn: what was asked is sent, and what is answered is noted.
     async fn turn(&mut self) {
-        self.desk.send();
+        self.client.send();
         let wait = Duration::from_millis(5);
         if let Ok(ready) = tokio::time::timeout(wait, self.eventfd.readable()).await {
             ready.unwrap().clear_ready();
             self.eventfd.get_ref().clear();
-            for (id, answer) in self.desk.replies() {
+            for (id, answer) in self.client.replies() {
                 *self.replies.entry(id).or_default() += 1;
                 if self.waiting.remove(&id).is_some() {
                     let end = answer.map_or(End::Failed, |_| End::Answered);
@@ -354,7 +354,7 @@ impl Worker {
         };
         for id in late {
             self.waiting.remove(&id);
-            self.desk.note_timeout(0, now());
+            self.client.note_timeout(0, now());
             self.end(id, End::Late);
         }
     }
@@ -513,8 +513,8 @@ fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
     patient(&queues, async |worker| {
         // Nobody reads yet.
         (0..6000).for_each(|_| worker.ask());
-        worker.desk.send();
-        assert!(worker.desk.unsent() > 0);
+        worker.client.send();
+        assert!(worker.client.unsent() > 0);
         let asker = Asker::start(&queues, &store);
         worker.settle().await;
         assert!(worker.ends.values().all(|it| *it == End::Answered));
@@ -531,7 +531,7 @@ fn who_ends_has_answered_what_was_asked() {
         worker.ask();
         worker.settle().await;
         (0..100).for_each(|_| worker.ask());
-        worker.desk.send();
+        worker.client.send();
         let (told, ended) = mpsc::channel();
         std::thread::spawn(move || {
             asker.end();

@@ -28,7 +28,7 @@ use super::hold::measured;
 use super::http::synchronous;
 use super::log;
 use super::random::random_up_to;
-use crate::broker::{Asking, DecidingStore, Desk, EventFd, Level, SharedQueues};
+use crate::broker::{Asking, Client, DecidingStore, EventFd, Level, SharedQueues};
 use crate::engine::{Report, Surroundings as _, SyncError};
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
@@ -60,7 +60,7 @@ struct Worker {
     wake: Wake,
     jobs: Vec<Job>,
     /// Where stores are asked about requests; `None` if none decides, or none can.
-    desk: Option<Desk>,
+    client: Option<Client>,
     /// What it takes to ask them for all workers.
     asking: Option<Asking>,
     /// Posted where something is asked.
@@ -103,9 +103,9 @@ pub(super) fn start(
         stores,
         uptime: || System.uptime(),
     });
-    let desk = asking.as_ref();
-    let desk = desk.and_then(|asking| Desk::new(asking.queues.clone(), worker));
-    let eventfd = desk.as_ref().and_then(Desk::eventfd);
+    let client = asking.as_ref();
+    let client = client.and_then(|asking| Client::new(asking.queues.clone(), worker));
+    let eventfd = client.as_ref().and_then(Client::eventfd);
     let thread = eventfd
         .map_or_else(EventFd::new, Ok)
         .and_then(|eventfd| Wake::new(eventfd, Some(woken), log))
@@ -130,7 +130,7 @@ pub(super) fn start(
         thread,
         wake,
         jobs: jobs.collect(),
-        desk,
+        client,
         asking,
         end_of_turn: Box::new(UnsafeCell::new(end_of_turn)),
         turns: Cell::new(0),
@@ -168,7 +168,7 @@ pub(super) fn stop() {
 
 fn leave() -> Option<Worker> {
     let mut worker = WORKER.0.take()?;
-    worker.desk.iter().for_each(Desk::send);
+    worker.client.iter().for_each(Client::send);
     // SAFETY: nginx's own flag, which a signal handler sets.
     let is_fast = unsafe { ngx_terminate } != 0;
     let deadline = Duration::from_millis(if is_fast { 800 } else { 2000 });
@@ -194,12 +194,12 @@ unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
         let replies = with_worker(|worker| {
             worker.wake.clear();
             worker.take_results();
-            let desk = worker.desk.as_ref()?;
-            if desk.unsent() > 0 {
+            let client = worker.client.as_ref()?;
+            if client.unsent() > 0 {
                 // There may be room now for what had none.
                 worker.post_end_of_turn();
             }
-            Some(desk.replies())
+            Some(client.replies())
         });
         // Requests that go on may ask again.
         synchronous::go_on(replies.flatten().unwrap_or_default());
@@ -217,9 +217,9 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
 /// Asks a decider about request `id`, if that waits for the answer, until `deadline`, in milliseconds
 /// of nginx's monotonic clock. Returns whether it can be asked.
 pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
-    with_desk(|worker, desk| {
+    with_client(|worker, client| {
         worker.post_end_of_turn();
-        let is_asked = desk.ask(decider, id, deadline, question);
+        let is_asked = client.ask(decider, id, deadline, question);
         if !is_asked {
             let message = format_args!(
                 "ratelimit: a request has too many limits to ask a store about: {} counters",
@@ -234,10 +234,10 @@ pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Que
 
 /// Whether a decider is to be asked: it answers, as far as is known.
 pub(super) fn may_ask(decider: usize) -> bool {
-    with_desk(|worker, desk| {
-        let may_ask = desk.may_ask(decider, monotonic_millis());
+    with_client(|worker, client| {
+        let may_ask = client.may_ask(decider, monotonic_millis());
         // It may be to be probed.
-        if !may_ask && desk.unsent() > 0 {
+        if !may_ask && client.unsent() > 0 {
             worker.post_end_of_turn();
         }
         may_ask
@@ -247,17 +247,17 @@ pub(super) fn may_ask(decider: usize) -> bool {
 
 /// Notes that a decider did not answer in time.
 pub(super) fn note_timeout(decider: usize) {
-    with_desk(|worker, desk| {
+    with_client(|worker, client| {
         worker.post_end_of_turn();
-        desk.note_timeout(decider, monotonic_millis());
+        client.note_timeout(decider, monotonic_millis());
     });
 }
 
 /// `None` if nobody can be asked.
-fn with_desk<T>(callback: impl FnOnce(&Worker, &Desk) -> T) -> Option<T> {
+fn with_client<T>(callback: impl FnOnce(&Worker, &Client) -> T) -> Option<T> {
     let worker = WORKER.0.borrow();
     let worker = worker.as_ref()?;
-    Some(callback(worker, worker.desk.as_ref()?))
+    Some(callback(worker, worker.client.as_ref()?))
 }
 
 /// nginx's callback at the end of a turn of its event loop in which something was asked, and of those
@@ -291,16 +291,16 @@ impl Worker {
     /// Sends what was asked in this turn and in those before, unless more may come of what is ready
     /// by now: then that is handled first, without waiting for anything.
     fn send_or_gather(&self) {
-        let Some(desk) = &self.desk else { return };
+        let Some(client) = &self.client else { return };
         let turns = self.turns.get().saturating_add(1);
-        let asked = desk.unsent();
+        let asked = client.unsent();
         if asked > self.asked.replace(asked) && turns < MAX_TURNS {
             self.turns.set(turns);
             self.post(&raw mut ngx_posted_next_events);
         } else {
             self.turns.set(0);
             self.asked.set(0);
-            desk.send();
+            client.send();
         }
     }
 

@@ -1,5 +1,5 @@
-//! Where a worker's event loop asks stores about requests: whoever asks them for all workers reads it
-//! there, and leaves the answers.
+//! The broker's client, in each worker's event loop: it writes questions to the worker's queue, and
+//! reads answers from the other.
 
 use core::cell::RefCell;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::shared_queues::{CAPACITY, SharedQueues, WorkerQueues, write_messages}
 use crate::store::decision::{Few, Question};
 use crate::table::MonotonicMillis;
 
-/// A worker's end.
+/// A worker's end of its queues.
 #[derive(Debug)]
-pub struct Desk {
+pub struct Client {
     shared: Arc<SharedQueues>,
     worker: usize,
     /// The messages that are not sent yet.
@@ -22,16 +22,16 @@ pub struct Desk {
     asked: RefCell<Few<(usize, u64)>>,
 }
 
-impl Desk {
-    /// That of a worker; `None` if it has none.
-    pub fn new(shared: Arc<SharedQueues>, worker: usize) -> Option<Desk> {
-        let desk = Desk {
+impl Client {
+    /// That of a worker; `None` if the worker has no queues.
+    pub fn new(shared: Arc<SharedQueues>, worker: usize) -> Option<Client> {
+        let client = Client {
             shared,
             worker,
             outbox: RefCell::default(),
             asked: RefCell::default(),
         };
-        desk.queues().is_some().then_some(desk)
+        client.queues().is_some().then_some(client)
     }
 
     fn queues(&self) -> Option<WorkerQueues<'_>> {
@@ -43,8 +43,8 @@ impl Desk {
         self.queues().map(|it| it.eventfd.clone())
     }
 
-    /// Asks with the next [`Desk::send`], as [`Ask`](super::message::Ask) says. Returns whether
-    /// it can be asked.
+    /// Asks with the next [`Client::send`], as [`Ask`](super::message::Ask) says. Returns whether
+    /// the question can be asked.
     pub fn ask(&self, decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
         if !question.can_be_asked() {
             return false;
@@ -83,7 +83,7 @@ impl Desk {
                 is_due |= state.doorbell.is_due(*messages);
             }
         }
-        // Whoever is woken for one sees to all.
+        // Once awake for one decider, the broker collects the questions for all.
         if is_due {
             self.shared.bell().wake();
         }
@@ -93,7 +93,7 @@ impl Desk {
         }
     }
 
-    /// Whether a decider is to be asked at `now`. Has it probed with the next [`Desk::send`], if it is
+    /// Whether a decider is to be asked at `now`. Has it probed with the next [`Client::send`], if it is
     /// time.
     pub fn may_ask(&self, decider: usize, now: MonotonicMillis) -> bool {
         let state = self.shared.decider(decider);
@@ -108,7 +108,7 @@ impl Desk {
     }
 
     /// Notes that a decider did not answer in time. What comes of a probe, which is sent with the next
-    /// [`Desk::send`], tells whether it is so; should it be lost, another one follows.
+    /// [`Client::send`], tells whether it is so; should it be lost, another one follows.
     pub fn note_timeout(&self, decider: usize, now: MonotonicMillis) {
         if let Some(state) = self.shared.decider(decider)
             && state.breaker.open(now)
