@@ -15,7 +15,7 @@ pub(super) struct Backlog {
     /// For how many questions the task waits.
     pub(super) awaited: Cell<usize>,
     /// There are so many, or there is another reason to look.
-    pub(super) news: Notify,
+    pub(super) ready: Notify,
 }
 
 /// Questions, and who asks each.
@@ -57,7 +57,7 @@ impl Backlog {
         }
         // Who is told once looks for all there is.
         if asked.is_probed || asked.questions.len() == self.awaited.get() {
-            self.news.notify_one();
+            self.ready.notify_one();
         }
     }
 

@@ -17,10 +17,10 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 use super::dispatcher::Dispatcher;
-use super::inbox::Inbox;
-use super::news::{News, Watched};
+use super::event_loop_queue::EventLoopQueue;
 use super::shared_queues::SharedQueues;
 use super::source::Source;
+use super::store_event::{StoreEvent, WatchedStore};
 use crate::store::strategy::{NodeId, Shard};
 
 /// How often a worker that ends looks whether its last questions were taken.
@@ -45,7 +45,7 @@ pub struct Asking {
 #[derive(Clone)]
 pub struct DecidingStore {
     /// What the log tells of.
-    pub store: Arc<Watched>,
+    pub store: Arc<WatchedStore>,
     /// What connects to it.
     pub source: Arc<dyn Source>,
     /// What tells this node from others.
@@ -56,7 +56,7 @@ pub struct DecidingStore {
 
 impl Asking {
     /// Asks the stores for all workers, when it is this worker's turn, until `ending` is closed.
-    pub async fn serve(self, ending: oneshot::Receiver<()>, news: Inbox<News>) {
+    pub async fn serve(self, ending: oneshot::Receiver<()>, events: EventLoopQueue<StoreEvent>) {
         let Asking {
             queues,
             worker,
@@ -67,7 +67,7 @@ impl Asking {
         if !wait_for_turn(&queues, worker, ending.clone()).await {
             return;
         }
-        let dispatcher = Rc::new(Dispatcher::new(queues.clone(), news, uptime));
+        let dispatcher = Rc::new(Dispatcher::new(queues.clone(), events, uptime));
         let tasks = dispatcher.tasks(&stores);
         let close = async {
             select(ending, pin!(dispatcher.answer_bell())).await;

@@ -10,11 +10,11 @@ use tokio::task::JoinSet;
 
 use super::backlog::{Asker, Backlog};
 use super::decide::DecidingStore;
+use super::event_loop_queue::EventLoopQueue;
 use super::exchange::{DeciderTask, DeciderTasks};
-use super::inbox::Inbox;
 use super::message::{Reader, messages, write_reply};
-use super::news::News;
 use super::shared_queues::{SharedQueues, write_messages};
+use super::store_event::StoreEvent;
 use crate::store::decision::{Answer, Question};
 use crate::table::MonotonicMillis;
 
@@ -31,7 +31,7 @@ pub(super) struct Dispatcher {
     /// What is said to each worker, and has not had room yet.
     outboxes: RefCell<Vec<Vec<u64>>>,
     /// What the log is to tell of stores.
-    pub(super) news: Inbox<News>,
+    pub(super) events: EventLoopQueue<StoreEvent>,
     /// The clock.
     pub(super) uptime: fn() -> Duration,
     pub(super) is_closed: Cell<bool>,
@@ -40,7 +40,7 @@ pub(super) struct Dispatcher {
 impl Dispatcher {
     pub(super) fn new(
         queues: Arc<SharedQueues>,
-        news: Inbox<News>,
+        events: EventLoopQueue<StoreEvent>,
         uptime: fn() -> Duration,
     ) -> Dispatcher {
         let backlogs = (0..queues.deciders()).map(|_| Backlog::default());
@@ -51,7 +51,7 @@ impl Dispatcher {
             queues,
             reader: RefCell::default(),
             words: RefCell::default(),
-            news,
+            events,
             uptime,
             is_closed: Cell::new(false),
         }
@@ -157,14 +157,14 @@ impl Dispatcher {
     /// Waits until there is something new for a task.
     pub(super) async fn wait(&self, backlog: &Backlog) {
         while !self.deliver() {
-            if tokio::time::timeout(NO_ROOM, backlog.news.notified())
+            if tokio::time::timeout(NO_ROOM, backlog.ready.notified())
                 .await
                 .is_ok()
             {
                 return;
             }
         }
-        backlog.news.notified().await;
+        backlog.ready.notified().await;
     }
 
     /// Has the tasks leave when they have answered what was asked until now.
@@ -172,7 +172,7 @@ impl Dispatcher {
         self.collect();
         self.is_closed.set(true);
         for backlog in &self.backlogs {
-            backlog.news.notify_one();
+            backlog.ready.notify_one();
         }
     }
 }

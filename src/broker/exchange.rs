@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use super::backlog::{Asked, Backlog};
 use super::batching::BatchingDelay;
 use super::dispatcher::Dispatcher;
-use super::news::{Finder, Watched};
 use super::shared_queues::DeciderState;
+use super::store_event::{Observer, WatchedStore};
 use super::timer::Timer;
 use crate::store::decision::{Decider, Question};
 use crate::store::error::StoreError;
@@ -36,7 +36,7 @@ const PAUSES: [Duration; 4] = [
 pub(super) struct DeciderTask {
     pub(super) dispatcher: Rc<Dispatcher>,
     /// The store that has the decider.
-    pub(super) store: Arc<Watched>,
+    pub(super) store: Arc<WatchedStore>,
     /// All deciders that it has.
     pub(super) siblings: Range<usize>,
     pub(super) decider: usize,
@@ -132,9 +132,9 @@ impl DeciderTask {
             // It is not there as a whole.
             return;
         }
-        let news = self.store.note(Finder::Asker, result, || store.server());
-        if news.is_some() {
-            self.dispatcher.news.push(news);
+        let event = self.store.note(Observer::Broker, result, || store.server());
+        if event.is_some() {
+            self.dispatcher.events.push(event);
         }
     }
 

@@ -9,8 +9,8 @@
 //! - [`client`]: through which a worker asks; [`decide`]: the thread that asks the stores for all of them, with
 //!   deciders that come from a [`source`]; its [`dispatcher`], and for each decider the [`backlog`] and
 //!   the task of its [`exchange`]s
-//! - [`news`]: what the log tells of stores
-//! - [`inbox`]: how a thread hands things to the event loop of its worker
+//! - [`store_event`]: what the log says of stores
+//! - [`event_loop_queue`]: how the thread hands things to the event loop of its worker
 //!
 //! Unsafe code is where the system is called: in [`shared_queues`], [`eventfd`] and [`timer`].
 #![deny(unsafe_code)]
@@ -27,23 +27,23 @@ mod decide;
 mod dispatcher;
 mod doorbell;
 #[cfg(not(loom))]
+mod event_loop_queue;
+#[cfg(not(loom))]
 #[allow(unsafe_code, reason = "calls the system")]
 mod eventfd;
 #[cfg(not(loom))]
 mod exchange;
-#[cfg(not(loom))]
-mod inbox;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod message;
-#[cfg(not(loom))]
-mod news;
 mod ring;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "maps memory, and locks a file")]
 mod shared_queues;
 #[cfg(not(loom))]
 mod source;
+#[cfg(not(loom))]
+mod store_event;
 #[cfg(all(test, not(loom)))]
 mod tests;
 #[cfg(not(loom))]
@@ -58,15 +58,15 @@ pub use client::Client;
 pub use decide::{Asking, DecidingStore};
 pub use doorbell::Doorbell;
 #[cfg(not(loom))]
+pub use event_loop_queue::EventLoopQueue;
+#[cfg(not(loom))]
 pub use eventfd::EventFd;
 #[cfg(not(loom))]
 pub use exchange::DeciderTasks;
-#[cfg(not(loom))]
-pub use inbox::Inbox;
-#[cfg(not(loom))]
-pub use news::{Finder, Level, News, Watched};
 pub use ring::{CACHE_LINE, Ring};
 #[cfg(not(loom))]
 pub use shared_queues::SharedQueues;
 #[cfg(not(loom))]
 pub use source::Source;
+#[cfg(not(loom))]
+pub use store_event::{Observer, Severity, StoreEvent, WatchedStore};

@@ -19,7 +19,8 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::oneshot;
 
 use super::{
-    Asking, Client, DeciderTasks, DecidingStore, EventFd, Inbox, SharedQueues, Source, Watched,
+    Asking, Client, DeciderTasks, DecidingStore, EventFd, EventLoopQueue, SharedQueues, Source,
+    WatchedStore,
 };
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
@@ -202,7 +203,7 @@ impl Asker {
             queues: queues.clone(),
             worker: 0,
             stores: vec![DecidingStore {
-                store: Arc::new(Watched {
+                store: Arc::new(WatchedStore {
                     name: "store".into(),
                     without_it: String::new(),
                     state: None,
@@ -218,8 +219,8 @@ impl Asker {
         let thread = std::thread::spawn(move || {
             let runtime = LocalRuntime::new().unwrap();
             runtime.block_on(async {
-                let news = Inbox::new(EventFd::new().unwrap());
-                let served = tokio::task::spawn_local(asking.serve(ending, news));
+                let events = EventLoopQueue::new(EventFd::new().unwrap());
+                let served = tokio::task::spawn_local(asking.serve(ending, events));
                 // What was taken and not answered is gone with the one that is killed.
                 if let Either::Left((ended, _)) = select(served, killed).await {
                     ended.unwrap();

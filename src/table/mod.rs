@@ -72,7 +72,7 @@ pub use layout::{LayoutError, Room};
 pub use meta::NamespaceIndex;
 pub use named::{NameKind, Named};
 pub use stats::{Cycle, Evicted, Invalid, NamespaceStats, Outcome, SyncStats, ZoneStats};
-pub use store_state::{StoreNews, StoreState};
+pub use store_state::{StoreState, StoreTransition};
 pub use sync_state::{
     BatchName, BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
 };

@@ -16,7 +16,7 @@ pub struct StoreState<'m> {
 
 /// What is new of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreNews {
+pub enum StoreTransition {
     /// It did what it was asked, for the first time.
     Connected,
     /// It did not, and never has.
@@ -86,15 +86,15 @@ impl<'m> StoreState<'m> {
 
     /// Notes whether the store did what user number `user` asked of it. Returns what is new in that,
     /// which no other worker is told.
-    pub fn note(&self, user: usize, is_there: bool) -> Option<StoreNews> {
+    pub fn note(&self, user: usize, is_there: bool) -> Option<StoreTransition> {
         let user = 1 << (user as u32 % Self::USERS);
         let (old, new) = self.update(|word| word.noted(user, is_there))?;
         let is_reached = old.0 & REACHED != 0;
         match (old.is_lost(), new.is_lost()) {
-            _ if is_there && !is_reached => Some(StoreNews::Connected),
-            (false, true) if is_reached => Some(StoreNews::Lost),
-            (false, true) => Some(StoreNews::Unreached),
-            (true, false) => Some(StoreNews::Back),
+            _ if is_there && !is_reached => Some(StoreTransition::Connected),
+            (false, true) if is_reached => Some(StoreTransition::Lost),
+            (false, true) => Some(StoreTransition::Unreached),
+            (true, false) => Some(StoreTransition::Back),
             _ => None,
         }
     }
@@ -163,7 +163,7 @@ mod tests {
         ] {
             told.extend(state.note(user, is_there));
         }
-        use StoreNews::{Back, Connected, Lost, Unreached};
+        use StoreTransition::{Back, Connected, Lost, Unreached};
         assert_eq!(told, [Unreached, Connected, Lost, Back]);
         assert_eq!(state.is_up(), Some(true));
         assert!(!state.note_clock(false));
@@ -174,13 +174,13 @@ mod tests {
     fn a_new_configuration_goes_on_with_what_is_known() {
         let shared = SharedTable::new(1 << 20);
         let old = state(&shared);
-        assert_eq!(old.note(3, true), Some(StoreNews::Connected));
-        assert_eq!(old.note(3, false), Some(StoreNews::Lost));
+        assert_eq!(old.note(3, true), Some(StoreTransition::Connected));
+        assert_eq!(old.note(3, false), Some(StoreTransition::Lost));
         let new = state(&shared);
         // Of the older one, nobody is there to tell otherwise.
         assert_eq!(old.note(3, true), None);
         assert_eq!((new.note(0, false), new.is_up()), (None, Some(false)));
-        assert_eq!(new.note(0, true), Some(StoreNews::Back));
+        assert_eq!(new.note(0, true), Some(StoreTransition::Back));
         assert_eq!(old.note(3, false), None);
         assert_eq!(new.is_up(), Some(true));
     }

@@ -29,7 +29,7 @@ use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN, ngx_conf_t, ngx_log_t};
 use super::log;
 use super::time::unix_now;
 use super::zone::Zone;
-use crate::broker::{DecidingStore, SharedQueues, Watched};
+use crate::broker::{DecidingStore, SharedQueues, WatchedStore};
 use crate::engine::prometheus::OTHER_POLICIES;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, NamespaceOptions, OnError, SyncMode};
@@ -110,7 +110,7 @@ struct StoreConf {
     origin: Origin,
     options: StoreSettings,
     /// Set when the zones are mapped, if a namespace is synced with it.
-    watched: OnceCell<Arc<Watched>>,
+    watched: OnceCell<Arc<WatchedStore>>,
 }
 
 /// Rules that apply to requests, and the key of their level, as it is written.
@@ -174,7 +174,7 @@ pub(super) struct SyncedNamespace {
     pub(super) period: Duration,
     /// How long a worker that says nothing is thought to be alive.
     pub(super) lease_lifetime: Duration,
-    pub(super) store: Arc<Watched>,
+    pub(super) store: Arc<WatchedStore>,
     /// The number of this namespace among those with the store.
     pub(super) number: usize,
     pub(super) options: StoreSettings,
@@ -544,7 +544,7 @@ impl MainConf {
             for (store, _) in stores {
                 let state = words.next().flatten().map(StoreState::new);
                 // Zones are mapped once in a cycle.
-                let _ = store.watched.set(Arc::new(Watched {
+                let _ = store.watched.set(Arc::new(WatchedStore {
                     name: store.name.clone(),
                     without_it: self.without(store),
                     state,

@@ -28,7 +28,7 @@ use super::hold::measured;
 use super::http::synchronous;
 use super::log;
 use super::random::random_up_to;
-use crate::broker::{Asking, Client, DecidingStore, EventFd, Level, SharedQueues};
+use crate::broker::{Asking, Client, DecidingStore, EventFd, Severity, SharedQueues};
 use crate::engine::{Report, Surroundings as _, SyncError};
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
@@ -175,7 +175,7 @@ fn leave() -> Option<Worker> {
     for done in worker.thread.finish(deadline) {
         worker.note(done);
     }
-    worker.tell_news();
+    worker.log_store_events();
     Some(worker)
 }
 
@@ -329,21 +329,21 @@ impl Worker {
         for done in self.thread.done() {
             self.note(done);
         }
-        self.tell_news();
+        self.log_store_events();
         if self.thread.has_ended() {
             self.start_again();
         }
     }
 
     /// Logs what is new of stores.
-    fn tell_news(&self) {
-        for news in self.thread.news() {
-            let level = match news.level() {
-                Level::Error => NGX_LOG_ERR,
-                Level::Warn => NGX_LOG_WARN,
-                Level::Notice => NGX_LOG_NOTICE,
+    fn log_store_events(&self) {
+        for event in self.thread.store_events() {
+            let level = match event.severity() {
+                Severity::Error => NGX_LOG_ERR,
+                Severity::Warn => NGX_LOG_WARN,
+                Severity::Notice => NGX_LOG_NOTICE,
             };
-            log::error(level, self.log, &news);
+            log::error(level, self.log, &event);
         }
     }
 

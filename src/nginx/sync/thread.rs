@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::super::conf::SyncedNamespace;
 use super::super::random::random;
-use crate::broker::{Asking, EventFd, Finder, Inbox, News};
+use crate::broker::{Asking, EventFd, EventLoopQueue, Observer, StoreEvent};
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::decision::Decider;
@@ -27,8 +27,8 @@ const MAX_IDLE: u32 = 20;
 /// The background thread of a worker.
 pub(super) struct Thread {
     commands: Vec<UnboundedSender<Command>>,
-    done: Inbox<Done>,
-    news: Inbox<News>,
+    done: EventLoopQueue<Done>,
+    store_events: EventLoopQueue<StoreEvent>,
     /// Dropped when nothing more is to be asked for all workers.
     asking: Option<oneshot::Sender<()>>,
     /// Closed when the thread has ended.
@@ -72,12 +72,12 @@ impl Thread {
         let (end_asking, ending) = oneshot::channel();
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
-        let done = Inbox::new(eventfd.clone());
-        let news = Inbox::new(eventfd.clone());
+        let done = EventLoopQueue::new(eventfd.clone());
+        let store_events = EventLoopQueue::new(eventfd.clone());
         let (is_alive, ended) = blocking::channel();
         let (refused, refusal) = blocking::channel();
         let jobs: Vec<_> = namespaces.iter().cloned().zip(receivers).collect();
-        let (results, told) = (done.clone(), news.clone());
+        let (results, events) = (done.clone(), store_events.clone());
         let at_end = AtEnd {
             eventfd,
             _is_alive: is_alive,
@@ -102,13 +102,13 @@ impl Thread {
                         namespace: &namespace,
                         commands,
                         results: results.clone(),
-                        told: told.clone(),
+                        store_events: events.clone(),
                         tasks: &mut tasks,
                     };
                     namespace.options.visit(job);
                 }
                 if let Some(asking) = asking {
-                    tasks.spawn_local(asking.serve(ending, told));
+                    tasks.spawn_local(asking.serve(ending, events));
                 }
                 // Until all have ended, or one has panicked: tokio would keep that to itself, and the others
                 // would go on without it.
@@ -128,7 +128,7 @@ impl Thread {
         Ok(Thread {
             commands,
             done,
-            news,
+            store_events,
             asking: Some(end_asking),
             ended,
         })
@@ -152,8 +152,8 @@ impl Thread {
     }
 
     /// What is new of stores since the last look, likewise.
-    pub(super) fn news(&self) -> Vec<News> {
-        self.news.take()
+    pub(super) fn store_events(&self) -> Vec<StoreEvent> {
+        self.store_events.take()
     }
 
     /// Has what is left pushed, for `at_most` that long, and ends the thread.
@@ -184,8 +184,8 @@ struct Job<'a> {
     number: usize,
     namespace: &'a SyncedNamespace,
     commands: UnboundedReceiver<Command>,
-    results: Inbox<Done>,
-    told: Inbox<News>,
+    results: EventLoopQueue<Done>,
+    store_events: EventLoopQueue<StoreEvent>,
     tasks: &'a mut JoinSet<()>,
 }
 
@@ -198,11 +198,18 @@ impl StoreVisitor for Job<'_> {
             namespace,
             commands,
             results,
-            told,
+            store_events,
             tasks,
         } = self;
         let namespace = namespace.clone();
-        tasks.spawn_local(serve(number, namespace, connect, commands, results, told));
+        tasks.spawn_local(serve(
+            number,
+            namespace,
+            connect,
+            commands,
+            results,
+            store_events,
+        ));
     }
 }
 
@@ -212,8 +219,8 @@ async fn serve<S: Strategy>(
     namespace: SyncedNamespace,
     connect: impl Fn() -> S,
     mut commands: UnboundedReceiver<Command>,
-    results: Inbox<Done>,
-    told: Inbox<News>,
+    results: EventLoopQueue<Done>,
+    store_events: EventLoopQueue<StoreEvent>,
 ) {
     let SyncedNamespace {
         namespace: counters,
@@ -230,12 +237,12 @@ async fn serve<S: Strategy>(
     }
     let note = |result: Result<Option<Report>, SyncError>, store: &S| {
         // At once: when nginx looks at it, another worker may have been at the store since.
-        let mut news: Vec<_> = news(&namespace, &result, store).collect();
+        let mut events: Vec<_> = events_of(&namespace, &result, store).collect();
         if counters.table().note_identity() {
-            news.push(namespace.store.other_identity());
+            events.push(namespace.store.other_identity());
         }
-        if !news.is_empty() {
-            told.push(news);
+        if !events.is_empty() {
+            store_events.push(events);
         }
         results.push([Done { number, result }]);
     };
@@ -287,22 +294,22 @@ async fn serve<S: Strategy>(
 }
 
 /// What a cycle tells of its store.
-fn news(
+fn events_of(
     namespace: &SyncedNamespace,
     result: &Result<Option<Report>, SyncError>,
     store: &impl Strategy,
-) -> impl Iterator<Item = News> {
-    let (finder, watched) = (Finder::Sync(namespace.number), &namespace.store);
-    let (news, of_clock) = match result {
+) -> impl Iterator<Item = StoreEvent> {
+    let (observer, watched) = (Observer::Sync(namespace.number), &namespace.store);
+    let (events, of_clock) = match result {
         Ok(Some(report)) => (
-            watched.note(finder, Ok::<_, &SyncError>(()), || store.server()),
+            watched.note(observer, Ok::<_, &SyncError>(()), || store.server()),
             watched.note_clock(report.clock_offset),
         ),
         // Another worker was at it, or has taken over.
         Ok(None) | Err(SyncError::LeaseLost) => (None, None),
-        Err(error) => (watched.note(finder, Err(error), || None), None),
+        Err(error) => (watched.note(observer, Err(error), || None), None),
     };
-    news.into_iter().chain(of_clock)
+    events.into_iter().chain(of_clock)
 }
 
 /// The clocks and the random numbers of the system.

@@ -1,30 +1,30 @@
-//! What a thread has for the event loop of its process, which it wakes for it.
+//! A queue from the background thread of a process to its event loop, which an eventfd wakes.
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use super::eventfd::EventFd;
 
-/// A queue from a thread that may wait to one that must not.
+/// The writer may wait for the other side; the event loop, which reads, never does.
 #[derive(Debug)]
-pub struct Inbox<T> {
+pub struct EventLoopQueue<T> {
     items: Arc<Mutex<Vec<T>>>,
     eventfd: EventFd,
 }
 
 /// The same queue.
-impl<T> Clone for Inbox<T> {
+impl<T> Clone for EventLoopQueue<T> {
     fn clone(&self) -> Self {
-        Inbox {
+        EventLoopQueue {
             items: self.items.clone(),
             eventfd: self.eventfd.clone(),
         }
     }
 }
 
-impl<T> Inbox<T> {
+impl<T> EventLoopQueue<T> {
     /// An empty one, whose reader `eventfd` wakes.
-    pub fn new(eventfd: EventFd) -> Inbox<T> {
-        Inbox {
+    pub fn new(eventfd: EventFd) -> EventLoopQueue<T> {
+        EventLoopQueue {
             items: Arc::default(),
             eventfd,
         }
@@ -35,7 +35,7 @@ impl<T> Inbox<T> {
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
         items.extend(more);
         drop(items);
-        // Not before, and always: who found the lock taken looks again then.
+        // After the lock is free, and always: a reader that found it taken looks again then.
         self.eventfd.wake();
     }
 
