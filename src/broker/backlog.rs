@@ -11,34 +11,35 @@ use crate::table::MonotonicMillis;
 /// What was asked of a decider, and is not sent yet.
 #[derive(Default)]
 pub(super) struct Backlog {
-    asked: RefCell<Asked>,
+    gathered: RefCell<Gathered>,
     /// For how many questions the task waits.
     pub(super) awaited: Cell<usize>,
     /// There are so many, or there is another reason to look.
     pub(super) ready: Notify,
 }
 
-/// Questions, and who asks each.
+/// Questions for one exchange, and where each answer goes.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct Gathered {
     pub(super) questions: Vec<Question>,
-    pub(super) askers: Vec<Asker>,
-    /// Whether it is asked, too, if the store answers at all.
+    /// For each question.
+    pub(super) reply_to: Vec<ReplyTo>,
+    /// Whether a probe is due, too.
     pub(super) is_probed: bool,
 }
 
-/// Who asks a question.
-pub(super) struct Asker {
+/// Where the answer to a question goes.
+pub(super) struct ReplyTo {
     /// The number of the worker.
     pub(super) worker: usize,
-    /// The number of the request; `None`: nobody waits for the answer.
+    /// The number of the request; `None`: it needs no answer.
     pub(super) id: Option<u64>,
     deadline: u64,
 }
 
 impl Backlog {
     pub(super) fn put(&self, worker: usize, ask: Ask) {
-        let mut asked = self.asked.borrow_mut();
+        let mut gathered = self.gathered.borrow_mut();
         let Ask {
             id,
             deadline,
@@ -46,60 +47,60 @@ impl Backlog {
             ..
         } = ask;
         if question.counters.is_empty() {
-            asked.is_probed = true;
+            gathered.is_probed = true;
         } else {
-            asked.questions.push(question);
-            asked.askers.push(Asker {
+            gathered.questions.push(question);
+            gathered.reply_to.push(ReplyTo {
                 worker,
                 id,
                 deadline,
             });
         }
-        // Who is told once looks for all there is.
-        if asked.is_probed || asked.questions.len() == self.awaited.get() {
+        // The task takes all there is when it is woken once.
+        if gathered.is_probed || gathered.questions.len() == self.awaited.get() {
             self.ready.notify_one();
         }
     }
 
     /// How many questions there are.
     pub(super) fn waiting(&self) -> usize {
-        self.asked.borrow().questions.len()
+        self.gathered.borrow().questions.len()
     }
 
     /// How many questions the task still waits for; `None` if for none.
     pub(super) fn lacking(&self) -> Option<usize> {
-        let asked = self.asked.borrow();
-        let more = self.awaited.get().saturating_sub(asked.questions.len());
-        (more > 0 && !asked.is_probed).then_some(more)
+        let gathered = self.gathered.borrow();
+        let more = self.awaited.get().saturating_sub(gathered.questions.len());
+        (more > 0 && !gathered.is_probed).then_some(more)
     }
 
-    /// So many questions as are asked at once, without those that nobody waits for any more: they were
-    /// answered otherwise.
-    pub(super) fn take(&self, now: MonotonicMillis) -> Asked {
-        if self.asked.borrow().is_nothing() {
-            return Asked::default();
+    /// So many questions as are asked at once, without those whose deadline is past: their requests were
+    /// decided otherwise.
+    pub(super) fn take(&self, now: MonotonicMillis) -> Gathered {
+        if self.gathered.borrow().is_nothing() {
+            return Gathered::default();
         }
-        let mut asked = self.asked.replace(Asked {
+        let mut gathered = self.gathered.replace(Gathered {
             questions: Vec::with_capacity(Question::MAX_AT_ONCE),
-            askers: Vec::with_capacity(Question::MAX_AT_ONCE),
+            reply_to: Vec::with_capacity(Question::MAX_AT_ONCE),
             is_probed: false,
         });
-        let is_late = |asker: &Asker| asker.id.is_some() && asker.deadline <= now.0;
-        if asked.askers.iter().any(is_late) {
-            let all = asked.questions.into_iter().zip(asked.askers);
-            let in_time = all.filter(|(_, asker)| !is_late(asker));
-            (asked.questions, asked.askers) = in_time.unzip();
+        let is_late = |reply_to: &ReplyTo| reply_to.id.is_some() && reply_to.deadline <= now.0;
+        if gathered.reply_to.iter().any(is_late) {
+            let all = gathered.questions.into_iter().zip(gathered.reply_to);
+            let in_time = all.filter(|(_, reply_to)| !is_late(reply_to));
+            (gathered.questions, gathered.reply_to) = in_time.unzip();
         }
-        let count = Question::at_once(&asked.questions);
-        let mut others = self.asked.borrow_mut();
-        others.questions.extend(asked.questions.drain(count..));
-        others.askers.extend(asked.askers.drain(count..));
+        let count = Question::at_once(&gathered.questions);
+        let mut others = self.gathered.borrow_mut();
+        others.questions.extend(gathered.questions.drain(count..));
+        others.reply_to.extend(gathered.reply_to.drain(count..));
         drop(others);
-        asked
+        gathered
     }
 }
 
-impl Asked {
+impl Gathered {
     pub(super) fn is_nothing(&self) -> bool {
         self.questions.is_empty() && !self.is_probed
     }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::backlog::{Asker, Backlog};
-use super::decide::DecidingStore;
+use super::backlog::{Backlog, ReplyTo};
 use super::event_loop_queue::EventLoopQueue;
 use super::exchange::{DeciderTask, DeciderTasks};
 use super::message::{Reader, messages, write_reply};
+use super::serve::DecidingStore;
 use super::shared_queues::{SharedQueues, write_messages};
 use super::store_event::StoreEvent;
 use crate::store::decision::{Answer, Question};
@@ -129,10 +129,14 @@ impl Dispatcher {
     }
 
     /// Tells workers what was said about their requests.
-    pub(super) fn reply(&self, askers: &[Asker], answers: impl Iterator<Item = Option<Answer>>) {
+    pub(super) fn reply(
+        &self,
+        reply_to: &[ReplyTo],
+        answers: impl Iterator<Item = Option<Answer>>,
+    ) {
         let mut outboxes = self.outboxes.borrow_mut();
-        for (asker, answer) in askers.iter().zip(answers) {
-            if let (Some(outbox), Some(id)) = (outboxes.get_mut(asker.worker), asker.id) {
+        for (reply_to, answer) in reply_to.iter().zip(answers) {
+            if let (Some(outbox), Some(id)) = (outboxes.get_mut(reply_to.worker), reply_to.id) {
                 write_reply(outbox, &(id, answer));
             }
         }

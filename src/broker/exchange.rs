@@ -13,7 +13,7 @@ use std::sync::Arc;
 use futures_util::future::{FutureExt as _, select};
 use tokio::task::JoinSet;
 
-use super::backlog::{Asked, Backlog};
+use super::backlog::{Backlog, Gathered};
 use super::batching::BatchingDelay;
 use super::dispatcher::Dispatcher;
 use super::shared_queues::DeciderState;
@@ -89,12 +89,12 @@ impl DeciderTask {
             self.wait_for(&mut store, node, state).await;
         }
         let mut pauses = Pauses::new((self.dispatcher.uptime)());
-        while let Some(asked) = self.next(backlog, state, &mut pauses).await {
-            let Asked {
+        while let Some(gathered) = self.next(backlog, state, &mut pauses).await {
+            let Gathered {
                 mut questions,
-                askers,
+                reply_to,
                 ..
-            } = asked;
+            } = gathered;
             if questions.is_empty() {
                 questions.clone_from(&self.probe);
             }
@@ -103,11 +103,11 @@ impl DeciderTask {
                 Ok(decided) => {
                     self.note(None, state, &store);
                     let answers = decided.answers.into_iter().map(Some);
-                    self.dispatcher.reply(&askers, answers);
+                    self.dispatcher.reply(&reply_to, answers);
                 }
                 Err(error) => {
                     self.note(Some(&error), state, &store);
-                    self.dispatcher.reply(&askers, core::iter::repeat(None));
+                    self.dispatcher.reply(&reply_to, core::iter::repeat(None));
                     self.wait_for(&mut store, node, state).await;
                 }
             }
@@ -144,7 +144,7 @@ impl DeciderTask {
         backlog: &Backlog,
         state: DeciderState<'_>,
         pauses: &mut Pauses,
-    ) -> Option<Asked> {
+    ) -> Option<Gathered> {
         loop {
             self.dispatcher.collect();
             if let Some((questions, pause)) =
@@ -153,10 +153,10 @@ impl DeciderTask {
                 select(pin!(pause), pin!(self.gather(backlog, state, questions))).await;
                 self.dispatcher.collect();
             }
-            let asked = backlog.take(self.dispatcher.now());
-            if !asked.is_nothing() {
+            let gathered = backlog.take(self.dispatcher.now());
+            if !gathered.is_nothing() {
                 state.doorbell.unset();
-                return Some(asked);
+                return Some(gathered);
             }
             if self.dispatcher.is_closed.get() {
                 return None;

@@ -1,4 +1,5 @@
-//! One thread of a node asks its stores about requests, for all workers: what lies between them.
+//! The broker: one thread of a node that asks its stores about requests, for all workers; and the queues
+//! between them.
 //!
 //! - [`ring`]: an SPSC ring, from one process that writes to one that reads
 //! - [`doorbell`]: when the one that reads is to be woken; [`eventfd`]: how
@@ -6,8 +7,8 @@
 //! - [`message`]: questions and answers, as words of a ring
 //! - [`shared_queues`]: all of these in memory that the workers share
 //! - [`batching`]: the batching delay; [`timer`]: what it is measured with
-//! - [`client`]: through which a worker asks; [`decide`]: the thread that asks the stores for all of them, with
-//!   deciders that come from a [`source`]; its [`dispatcher`], and for each decider the [`backlog`] and
+//! - [`client`]: through which a worker asks; [`serve`]: the broker, which asks the stores for all workers,
+//!   with deciders that come from a [`source`]; its [`dispatcher`], and for each decider the [`backlog`] and
 //!   the task of its [`exchange`]s
 //! - [`store_event`]: what the log says of stores
 //! - [`event_loop_queue`]: how the thread hands things to the event loop of its worker
@@ -22,8 +23,6 @@ mod breaker;
 #[cfg(not(loom))]
 mod client;
 #[cfg(not(loom))]
-mod decide;
-#[cfg(not(loom))]
 mod dispatcher;
 mod doorbell;
 #[cfg(not(loom))]
@@ -37,6 +36,8 @@ mod exchange;
 mod loom_tests;
 pub mod message;
 mod ring;
+#[cfg(not(loom))]
+mod serve;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "maps memory, and locks a file")]
 mod shared_queues;
@@ -54,8 +55,6 @@ pub use batching::BatchingDelay;
 pub use breaker::{Breaker, Circuit};
 #[cfg(not(loom))]
 pub use client::Client;
-#[cfg(not(loom))]
-pub use decide::{Asking, DecidingStore};
 pub use doorbell::Doorbell;
 #[cfg(not(loom))]
 pub use event_loop_queue::EventLoopQueue;
@@ -65,8 +64,10 @@ pub use eventfd::EventFd;
 pub use exchange::DeciderTasks;
 pub use ring::{CACHE_LINE, Ring};
 #[cfg(not(loom))]
+pub use serve::{Broker, DecidingStore};
+#[cfg(not(loom))]
 pub use shared_queues::SharedQueues;
 #[cfg(not(loom))]
-pub use source::Source;
+pub use source::DeciderSource;
 #[cfg(not(loom))]
 pub use store_event::{Observer, Severity, StoreEvent, WatchedStore};

@@ -4,12 +4,12 @@ use super::exchange::DeciderTasks;
 use crate::store::registry::StoreSettings;
 
 /// What connects to a store.
-pub trait Source: Send + Sync {
+pub trait DeciderSource: Send + Sync {
     /// Has `tasks` serve with deciders of the store, which connect when they are used.
     fn connect(&self, tasks: DeciderTasks<'_>);
 }
 
-impl Source for StoreSettings {
+impl DeciderSource for StoreSettings {
     fn connect(&self, tasks: DeciderTasks<'_>) {
         self.visit(tasks);
     }

@@ -19,8 +19,8 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::oneshot;
 
 use super::{
-    Asking, Client, DeciderTasks, DecidingStore, EventFd, EventLoopQueue, SharedQueues, Source,
-    WatchedStore,
+    Broker, Client, DeciderSource, DeciderTasks, DecidingStore, EventFd, EventLoopQueue,
+    SharedQueues, WatchedStore,
 };
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
@@ -90,7 +90,7 @@ impl Store {
     }
 }
 
-impl Source for Store {
+impl DeciderSource for Store {
     fn connect(&self, tasks: DeciderTasks<'_>) {
         let store = self.clone();
         tasks.visit(move || store.clone());
@@ -199,7 +199,7 @@ struct Asker {
 
 impl Asker {
     fn start(queues: &Arc<SharedQueues>, store: &Store) -> Asker {
-        let asking = Asking {
+        let broker = Broker {
             queues: queues.clone(),
             worker: 0,
             stores: vec![DecidingStore {
@@ -220,7 +220,7 @@ impl Asker {
             let runtime = LocalRuntime::new().unwrap();
             runtime.block_on(async {
                 let events = EventLoopQueue::new(EventFd::new().unwrap());
-                let served = tokio::task::spawn_local(asking.serve(ending, events));
+                let served = tokio::task::spawn_local(broker.serve(ending, events));
                 // What was taken and not answered is gone with the one that is killed.
                 if let Either::Left((ended, _)) = select(served, killed).await {
                     ended.unwrap();

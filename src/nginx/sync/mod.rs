@@ -28,7 +28,7 @@ use super::hold::measured;
 use super::http::synchronous;
 use super::log;
 use super::random::random_up_to;
-use crate::broker::{Asking, Client, DecidingStore, EventFd, Severity, SharedQueues};
+use crate::broker::{Broker, Client, DecidingStore, EventFd, Severity, SharedQueues};
 use crate::engine::{Report, Surroundings as _, SyncError};
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
@@ -61,8 +61,8 @@ struct Worker {
     jobs: Vec<Job>,
     /// Where stores are asked about requests; `None` if none decides, or none can.
     client: Option<Client>,
-    /// What it takes to ask them for all workers.
-    asking: Option<Asking>,
+    /// What asks them for all workers, in the thread of this one or of another.
+    broker: Option<Broker>,
     /// Posted where something is asked.
     end_of_turn: Box<UnsafeCell<ngx_event_t>>,
     /// For how many turns questions have been gathered, and how much there was at the end of the last.
@@ -97,20 +97,20 @@ pub(super) fn start(
     if namespaces.is_empty() {
         return;
     }
-    let asking = queues.map(|queues| Asking {
+    let broker = queues.map(|queues| Broker {
         queues,
         worker,
         stores,
         uptime: || System.uptime(),
     });
-    let client = asking.as_ref();
-    let client = client.and_then(|asking| Client::new(asking.queues.clone(), worker));
+    let client = broker.as_ref();
+    let client = client.and_then(|broker| Client::new(broker.queues.clone(), worker));
     let eventfd = client.as_ref().and_then(Client::eventfd);
     let thread = eventfd
         .map_or_else(EventFd::new, Ok)
         .and_then(|eventfd| Wake::new(eventfd, Some(woken), log))
         .and_then(|wake| {
-            let thread = Thread::start(&namespaces, asking.clone(), wake.eventfd())?;
+            let thread = Thread::start(&namespaces, broker.clone(), wake.eventfd())?;
             Ok((thread, wake))
         });
     let (thread, wake) = match thread {
@@ -131,7 +131,7 @@ pub(super) fn start(
         wake,
         jobs: jobs.collect(),
         client,
-        asking,
+        broker,
         end_of_turn: Box::new(UnsafeCell::new(end_of_turn)),
         turns: Cell::new(0),
         asked: Cell::new(0),
@@ -353,7 +353,7 @@ impl Worker {
         let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
         let message = "ratelimit: the thread that syncs has ended, it is started again";
         log::error(NGX_LOG_ERR, self.log, message);
-        if let Ok(thread) = Thread::start(&namespaces, self.asking.clone(), self.wake.eventfd()) {
+        if let Ok(thread) = Thread::start(&namespaces, self.broker.clone(), self.wake.eventfd()) {
             self.thread = thread;
         }
         let now = monotonic();

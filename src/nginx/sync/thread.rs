@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use super::super::conf::SyncedNamespace;
 use super::super::random::random;
-use crate::broker::{Asking, EventFd, EventLoopQueue, Observer, StoreEvent};
+use crate::broker::{Broker, EventFd, EventLoopQueue, Observer, StoreEvent};
 use crate::engine::{Report, Surroundings, SyncError, Syncer};
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::decision::Decider;
@@ -30,7 +30,7 @@ pub(super) struct Thread {
     done: EventLoopQueue<Done>,
     store_events: EventLoopQueue<StoreEvent>,
     /// Dropped when nothing more is to be asked for all workers.
-    asking: Option<oneshot::Sender<()>>,
+    end_broker: Option<oneshot::Sender<()>>,
     /// Closed when the thread has ended.
     ended: blocking::Receiver<()>,
 }
@@ -66,10 +66,10 @@ impl Thread {
     /// stores about requests when it is its turn.
     pub(super) fn start(
         namespaces: &[SyncedNamespace],
-        asking: Option<Asking>,
+        broker: Option<Broker>,
         eventfd: EventFd,
     ) -> io::Result<Thread> {
-        let (end_asking, ending) = oneshot::channel();
+        let (end_broker, ending) = oneshot::channel();
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
         let done = EventLoopQueue::new(eventfd.clone());
@@ -107,8 +107,8 @@ impl Thread {
                     };
                     namespace.options.visit(job);
                 }
-                if let Some(asking) = asking {
-                    tasks.spawn_local(asking.serve(ending, events));
+                if let Some(broker) = broker {
+                    tasks.spawn_local(broker.serve(ending, events));
                 }
                 // Until all have ended, or one has panicked: tokio would keep that to itself, and the others
                 // would go on without it.
@@ -129,7 +129,7 @@ impl Thread {
             commands,
             done,
             store_events,
-            asking: Some(end_asking),
+            end_broker: Some(end_broker),
             ended,
         })
     }
@@ -158,7 +158,7 @@ impl Thread {
 
     /// Has what is left pushed, for `at_most` that long, and ends the thread.
     pub(super) fn finish(&mut self, at_most: Duration) -> Vec<Done> {
-        self.asking = None;
+        self.end_broker = None;
         let now = Instant::now();
         let until = now.checked_add(at_most).unwrap_or(now);
         for commands in &self.commands {

@@ -1,7 +1,7 @@
-//! What the thread does for synchronous namespaces: asks the stores about all requests that wait, of
-//! all workers of this configuration. It needs a clock, and what connects to a store.
+//! The broker: asks the stores about all requests of synchronous namespaces that wait, of all workers of
+//! this configuration. It needs a clock, and what connects to a store.
 //!
-//! One worker's thread does it for all, the others wait to take its place. While an exchange is under
+//! The thread of one worker serves as the broker, those of the others wait to take its place. While an exchange is under
 //! way, further questions gather, and travel in the next one: the more there are, the less each costs.
 //! Each shard of a cluster is asked for itself, so that one whose server is away keeps no other
 //! waiting.
@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use super::dispatcher::Dispatcher;
 use super::event_loop_queue::EventLoopQueue;
 use super::shared_queues::SharedQueues;
-use super::source::Source;
+use super::source::DeciderSource;
 use super::store_event::{StoreEvent, WatchedStore};
 use crate::store::strategy::{NodeId, Shard};
 
@@ -28,14 +28,14 @@ const LAST_LOOK: Duration = Duration::from_millis(5);
 /// How soon a worker tries again to wait for its turn, if the system refuses that.
 const NO_LOCK: Duration = Duration::from_millis(100);
 
-/// What it takes to ask for all workers.
+/// A worker's candidate: it serves once it has the lock of the [`SharedQueues`].
 #[derive(Clone)]
-pub struct Asking {
+pub struct Broker {
     /// What the workers share.
     pub queues: Arc<SharedQueues>,
     /// The number of this worker.
     pub worker: usize,
-    /// Those that are asked.
+    /// The stores that are asked.
     pub stores: Vec<DecidingStore>,
     /// The time that nobody sets, from a moment that all processes of the machine share.
     pub uptime: fn() -> Duration,
@@ -47,24 +47,24 @@ pub struct DecidingStore {
     /// What the log tells of.
     pub store: Arc<WatchedStore>,
     /// What connects to it.
-    pub source: Arc<dyn Source>,
+    pub source: Arc<dyn DeciderSource>,
     /// What tells this node from others.
     pub node: NodeId,
     /// The shards that it is divided into, each of which has a decider; `None`: there is one.
     pub shards: Option<Vec<Shard>>,
 }
 
-impl Asking {
-    /// Asks the stores for all workers, when it is this worker's turn, until `ending` is closed.
+impl Broker {
+    /// Asks the stores for all workers, once this process has the lock, until `ending` is closed.
     pub async fn serve(self, ending: oneshot::Receiver<()>, events: EventLoopQueue<StoreEvent>) {
-        let Asking {
+        let Broker {
             queues,
             worker,
             stores,
             uptime,
         } = self;
         let ending = ending.map(drop).shared();
-        if !wait_for_turn(&queues, worker, ending.clone()).await {
+        if !wait_for_lock(&queues, worker, ending.clone()).await {
             return;
         }
         let dispatcher = Rc::new(Dispatcher::new(queues.clone(), events, uptime));
@@ -80,9 +80,9 @@ impl Asking {
     }
 }
 
-/// Waits until this process is the one that asks. Returns false if it ends first, and has nothing left
+/// Waits until this process has the lock. Returns false if the process ends first, and has nothing left
 /// to ask.
-async fn wait_for_turn(
+async fn wait_for_lock(
     queues: &Arc<SharedQueues>,
     worker: usize,
     ending: impl Future<Output = ()> + Unpin,
@@ -105,7 +105,7 @@ async fn wait_for_turn(
     if let Either::Left((locked, _)) = select(&mut locked, ending).await {
         return locked.is_ok();
     }
-    // Somebody has to take what this worker asked last.
+    // Another process has to take what this worker asked last.
     let worker_queues = queues.of_worker(worker);
     while worker_queues.is_some_and(|it| !it.questions.is_empty()) {
         if let Ok(locked) = tokio::time::timeout(LAST_LOOK, &mut locked).await {
