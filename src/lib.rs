@@ -5,6 +5,7 @@
 //! - [`policy`]: windows, limits, headers; pure functions of counts and time
 //! - [`table`]: counters in memory that all workers share, by atomic operations
 //! - [`store`]: datastores that the nodes of a cluster share
+//! - [`conf`]: the configuration, from the words of a directive to what is served
 //! - [`broker`]: one thread asks a store for all workers: queues in shared memory, batching, breaker
 //! - [`engine`]: the functions of the rate-limiting library, and the decision on a request
 //! - `nginx`: the shell; configuration, shared memory zones, phases, headers, variables
@@ -31,6 +32,7 @@
 )]
 
 pub mod broker;
+pub mod conf;
 pub mod engine;
 #[cfg(all(feature = "nginx", not(test)))]
 mod nginx;

@@ -9,7 +9,7 @@ use super::{Namespace, RateLimiting, RateLimitingError};
 use crate::policy::algorithm::{Algorithm, ParseAlgorithmError, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::SyncMode;
-use crate::policy::rule::valid_name;
+use crate::policy::namespace::valid_name;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 /// The media type of all answers.

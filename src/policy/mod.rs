@@ -10,6 +10,4 @@ pub mod namespace;
 pub mod options;
 pub mod printable;
 pub mod query;
-pub mod rule;
-pub mod sharing;
 pub mod window;

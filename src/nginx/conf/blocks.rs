@@ -14,9 +14,9 @@ use super::super::guard::guard;
 use super::directives::{Directive, Failure, Word, one_word, words};
 use super::text::bytes;
 use super::{Definition, MainConf, Origin, Places, StoreConf};
-use crate::policy::namespace::NamespaceOptions;
+use crate::conf::namespace::NamespaceOptions;
+use crate::policy::namespace::valid_name;
 use crate::policy::options::{DirectiveName, OptionError};
-use crate::policy::rule::valid_name;
 use crate::store::registry::StoreSettings;
 use crate::store::tls::TlsClient;
 

@@ -29,8 +29,8 @@ use super::location::{Content, Headers, LocationConf, Phase};
 use super::ratelimit::Ratelimit;
 use super::text::{WrittenText, bytes, str_of};
 use super::{MainConf, Origin, ZoneConf};
+use crate::policy::namespace::valid_name;
 use crate::policy::options::{OptionError, parse_size, shown};
-use crate::policy::rule::valid_name;
 use crate::policy::window::parse_time;
 
 /// The directives, for nginx.

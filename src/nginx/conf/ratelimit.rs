@@ -12,10 +12,10 @@ use super::directives::{Directive, Failure, Word};
 use super::location::LocationConf;
 use super::rules::{Cost, OwnKey, Rule, RuleLimit, RuleSet};
 use super::text::{Amount, Text, WrittenText};
+use crate::conf::rule::{CostText, Parameter, RuleText};
+use crate::conf::sharing::WindowLimits;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Quota, QuotaHits};
-use crate::policy::rule::{CostText, Parameter, RuleText};
-use crate::policy::sharing::WindowLimits;
 use crate::policy::window::warn_of_months;
 
 pub(super) struct Ratelimit;

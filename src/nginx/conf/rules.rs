@@ -7,10 +7,10 @@ use std::rc::Rc;
 use super::directives::Word;
 use super::text::{Amount, Text, WrittenText};
 use super::{NamespaceConf, Synchronous};
+use crate::conf::sharing::WindowLimits;
 use crate::engine::BoundLimit;
 use crate::policy::headers;
 use crate::policy::limit::Limit;
-use crate::policy::sharing::WindowLimits;
 
 /// The rules of a level, all of which must admit a request. `ratelimit off` is a set without any.
 #[derive(Debug, Default)]

@@ -1,10 +1,10 @@
 //! Rules: the words of a `ratelimit` directive, and what messages say of wrong ones.
 
-use super::algorithm::{Algorithm, ParseAlgorithmError};
-use super::key::MAX_COUNTER_LEN;
-use super::limit::Quota;
-use super::namespace::{DEFAULT_NAMESPACE, NAME, is_valid_name};
-use super::options::{OptionError, shown};
+use crate::policy::algorithm::{Algorithm, ParseAlgorithmError};
+use crate::policy::key::MAX_COUNTER_LEN;
+use crate::policy::limit::Quota;
+use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, is_valid_name, valid_name};
+use crate::policy::options::{OptionError, shown};
 
 /// The words of a rule, as far as they can be read without variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,23 +181,6 @@ fn invalid(word: &[u8], expected: &str) -> OptionError {
     OptionError::new(format!("invalid parameter \"{word}\": {expected}"))
 }
 
-/// The name of a zone, store, namespace or counter, which `what` says.
-///
-/// # Errors
-///
-/// If it cannot be one.
-pub fn valid_name<'a>(what: &str, name: &'a [u8]) -> Result<&'a str, OptionError> {
-    let text = core::str::from_utf8(name)
-        .ok()
-        .filter(|_| is_valid_name(name));
-    text.ok_or_else(|| {
-        let (name, expected) = (shown(name), NAME.expected);
-        OptionError::new(format!(
-            "invalid name \"{name}\" of a {what}: expected {expected}"
-        ))
-    })
-}
-
 fn parse_quota<'a>(parameter: Parameter<'a>) -> Result<Quota<'a>, OptionError> {
     let text = parameter.value;
     Quota::parse(text).map_err(|error| match Quota::meant_by(text) {
@@ -217,7 +200,7 @@ fn parse_algorithm(parameter: Parameter<'_>) -> Result<Algorithm, OptionError> {
 }
 
 fn parse_counter(parameter: Parameter<'_>) -> Result<CounterName<'_>, OptionError> {
-    const { assert!(super::namespace::MAX_NAME_LEN <= MAX_COUNTER_LEN) };
+    const { assert!(MAX_NAME_LEN <= MAX_COUNTER_LEN) };
     match valid_name("counter", parameter.value)? {
         "default" => Ok(CounterName::Shared),
         name => Ok(CounterName::Own(name)),

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::limit::{Quota, QuotaHits};
-use super::window::WindowSize;
+use crate::policy::limit::{Quota, QuotaHits};
+use crate::policy::window::WindowSize;
 
 /// The rules of a configuration where they apply, each with the key that it counts by there.
 #[derive(Debug, Default)]
