@@ -26,8 +26,8 @@ pub struct CounterRef {
 }
 
 impl CounterRef {
-    pub(super) fn index_and_salt(self) -> (u32, u16) {
-        (self.index, self.meta.salt().bits())
+    pub(super) fn index_and_generation(self) -> (u32, u16) {
+        (self.index, self.meta.generation().bits())
     }
 
     /// Those bits of its group whose counters are not taken before this one: for
@@ -240,7 +240,7 @@ impl<'m> CounterTable<'m> {
             if let Some((first, _)) = self.first_part(place) {
                 for pushed in &first.local {
                     let old = pushed.load(Acquire);
-                    let nothing = Word::empty(place.meta.salt()).bits();
+                    let nothing = Word::empty(place.meta.generation()).bits();
                     if meta_of(place.cell).is_same_counter(place.meta) {
                         let _ = pushed.compare_exchange(old, nothing, AcqRel, Relaxed);
                         fail_point!("pushed.forgotten");
@@ -268,10 +268,10 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// The counter in cell number `index`, if its occupancy has the salt.
-    pub(super) fn counter_ref(&self, index: u32, salt: u16) -> Option<CounterRef> {
+    /// The counter in cell number `index`, if its occupancy has the generation.
+    pub(super) fn counter_ref(&self, index: u32, generation: u16) -> Option<CounterRef> {
         let meta = meta_of(self.cell_at(index as usize)?);
-        let is_it = meta.is_counter() && meta.salt().bits() == salt;
+        let is_it = meta.is_counter() && meta.generation().bits() == generation;
         is_it.then_some(CounterRef { index, meta })
     }
 
@@ -302,7 +302,7 @@ impl<'m> CounterTable<'m> {
         };
         if !self.is_of_its_namespace(place, &key, size) {
             // A worker that still served a namespace of before made it.
-            let free = Meta::free(meta.salt().next());
+            let free = Meta::free(meta.generation().next());
             if replace_meta(cell, meta, free).is_ok() {
                 self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
             }
@@ -405,7 +405,7 @@ impl<'m> CounterTable<'m> {
     /// Sets a column, unless the counter is gone: only the holder of a sync's lease does this, so
     /// that nobody else sets it meanwhile but who takes the cell.
     fn set(&self, column: &AtomicU64, place: Place<'m>, number: u64, hits: Hits) {
-        let new = Word::new(Stamp::new(number, place.meta.salt()), hits);
+        let new = Word::new(Stamp::new(number, place.meta.generation()), hits);
         let old = column.load(Acquire);
         // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
         if meta_of(place.cell).is_same_counter(place.meta) {
@@ -431,7 +431,7 @@ impl<'m> Columns<'m> {
             .filter_map(move |number| {
                 let (local, _) = place.cell.local_columns(number);
                 let local = Word::from_bits(local.load(Acquire));
-                let stamp = Stamp::new(number, place.meta.salt());
+                let stamp = Stamp::new(number, place.meta.generation());
                 (local.stamp() == stamp).then_some((number, local.hits()))
             })
     }

@@ -11,7 +11,7 @@ use super::layout::Cell;
 use super::meta::{Meta, State, Ticks};
 use super::places::Place;
 use super::stats::{Evicted, NamespaceLine};
-use super::word::{Salt, Stamp};
+use super::word::{Generation, Stamp};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -41,9 +41,9 @@ pub(super) struct Claim<'m> {
 }
 
 impl Claim<'_> {
-    /// The salt of the cell's next occupancy.
-    pub(super) fn salt(&self) -> Salt {
-        self.mine.salt()
+    /// The generation of the cell's next occupancy.
+    pub(super) fn generation(&self) -> Generation {
+        self.mine.generation()
     }
 
     /// Replaces a word while the claim lasts; returns the former value.
@@ -102,10 +102,10 @@ impl<'m> CounterTable<'m> {
         if let (State::Name, Cost::Evicted(..)) = (old.state(), cost) {
             // The counter that it names goes first; its name then belongs to nobody.
             let (owner, meta) = self.owner_of(cell, old).ok_or(Lost)?;
-            replace_meta(owner, meta, Meta::free(meta.salt().next()))?;
+            replace_meta(owner, meta, Meta::free(meta.generation().next()))?;
             self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
         }
-        let mine = Meta::busy(old.salt().next(), ticks);
+        let mine = Meta::busy(old.generation().next(), ticks);
         replace_meta(cell, old, mine)?;
         let claim = Claim { cell, mine };
         if let (State::Name, Cost::Abandoned) = (old.state(), cost) {
@@ -178,7 +178,7 @@ fn live_hits(place: Place<'_>, size: WindowSize, now: UnixMillis) -> u64 {
     // One window ahead may be in use: see `Columns::read_ahead`.
     let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];
     let hits = windows.into_iter().flat_map(|number| {
-        let stamp = Stamp::new(number, meta.salt());
+        let stamp = Stamp::new(number, meta.generation());
         let ((local, _), (remote, _)) = (cell.local_columns(number), cell.remote_columns(number));
         [local, remote].map(|column| load(column).hits_of(stamp).thousandths().unsigned_abs())
     });

@@ -39,7 +39,7 @@ impl<'m> Columns<'m> {
     /// Reads the columns for the window `at` and the one before.
     #[inline]
     pub(super) fn read(cell: &'m Cell, meta: Meta, at: Position) -> Columns<'m> {
-        let window = |number| Stamp::new(number, meta.salt());
+        let window = |number| Stamp::new(number, meta.generation());
         let stamp = window(at.number);
         let (before, after) = (
             window(at.number.wrapping_sub(1)),
@@ -115,7 +115,7 @@ impl<'m> PlainColumns<'m> {
     #[inline]
     pub(super) fn read(place: Place<'m>, size: WindowSize, now: UnixMillis) -> Option<Self> {
         let at = size.at(now);
-        let window = |number| Stamp::new(number, place.meta.salt());
+        let window = |number| Stamp::new(number, place.meta.generation());
         let (stamp, before) = (window(at.number), window(at.number.wrapping_sub(1)));
         // In the order and for the reasons of `Columns::read`.
         let (current, other) = place.cell.local_columns(at.number);
@@ -301,7 +301,7 @@ impl<'m> Place<'m> {
 
     /// Clears the columns of the window `number`, if they hold it.
     fn forget(&self, number: u64) {
-        let stamp = Stamp::new(number, self.meta.salt());
+        let stamp = Stamp::new(number, self.meta.generation());
         let (local, _) = self.cell.local_columns(number);
         let (remote, _) = self.cell.remote_columns(number);
         for (column, word) in [local, remote].map(|column| (column, load(column))) {
@@ -314,7 +314,7 @@ impl<'m> Place<'m> {
     /// Clears a column that holds `word`.
     fn clear(&self, column: &AtomicU64, word: Word) {
         // If this fails, somebody counts in the column, and looks again as we do.
-        let empty = Word::empty(self.meta.salt()).bits();
+        let empty = Word::empty(self.meta.generation()).bits();
         let _ = column.compare_exchange(word.bits(), empty, AcqRel, Relaxed);
         fail_point!("forget.cleared");
     }

@@ -169,7 +169,7 @@ impl<'m> CounterTable<'m> {
             for cell in bucket {
                 let meta = meta_of(cell);
                 if meta.is_counter() && meta.namespace() == namespace {
-                    let free = Meta::free(meta.salt().next());
+                    let free = Meta::free(meta.generation().next());
                     if replace_meta(cell, meta, free).is_ok() {
                         self.count(lines, NamespaceLine::removed);
                         fail_point!("namespace.dropped");

@@ -71,7 +71,7 @@ pub(super) struct DirectoryEntry {
     /// The number of the last configuration in which it was synced.
     pub(super) synced: AtomicU64,
     /// How often its sync was configured: who was configured before leaves the sync to others.
-    pub(super) generation: AtomicU64,
+    pub(super) sync_generation: AtomicU64,
     /// Whether counters of a namespace that had the entry before may be left: 0 or 1.
     pub(super) is_reused: AtomicU64,
 }

@@ -3,17 +3,17 @@
 //! ```text
 //!  63                                19 18              3 2     0
 //! +------------------------------------+-----------------+-------+
-//! | detail, by state                   | salt            | state |
+//! | detail, by state                   | generation      | state |
 //! +------------------------------------+-----------------+-------+
 //! counter:  35 bits of window size in milliseconds, 10 bits of namespace
 //! busy:     32 bits of the time (ticks) at which the cell was claimed
-//! name:     16 bits of the owner's salt, 16 bits of the name's length in bytes
+//! name:     16 bits of the owner's generation, 16 bits of the name's length in bytes
 //! ```
 //!
-//! The salt changes with every occupancy, so no value of the word ever comes back within 2^16
+//! The generation changes with every occupancy, so no value of the word ever comes back within 2^16
 //! occupancies.
 
-use super::word::Salt;
+use super::word::Generation;
 use crate::policy::window::WindowSize;
 
 /// A namespace's place in a zone's directory.
@@ -93,8 +93,8 @@ const SYNCED: u64 = 1;
 const NAME: u64 = 4;
 const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
 const STATE_BITS: u32 = 3;
-const SALT_BITS: u32 = 16;
-const DETAIL: u32 = STATE_BITS + SALT_BITS;
+const GENERATION_BITS: u32 = 16;
+const DETAIL: u32 = STATE_BITS + GENERATION_BITS;
 const SIZE_BITS: u32 = 64 - DETAIL - NamespaceIndex::BITS;
 const _: () = assert!(WindowSize::MAX_MILLIS < 1 << SIZE_BITS);
 
@@ -109,30 +109,30 @@ impl Meta {
         self.0
     }
 
-    pub(super) const fn free(salt: Salt) -> Meta {
-        Meta(FREE | (salt.bits() as u64) << STATE_BITS)
+    pub(super) const fn free(generation: Generation) -> Meta {
+        Meta(FREE | (generation.bits() as u64) << STATE_BITS)
     }
 
-    pub(super) const fn busy(salt: Salt, since: Ticks) -> Meta {
-        Meta(BUSY | (salt.bits() as u64) << STATE_BITS | (since.0 as u64) << DETAIL)
+    pub(super) const fn busy(generation: Generation, since: Ticks) -> Meta {
+        Meta(BUSY | (generation.bits() as u64) << STATE_BITS | (since.0 as u64) << DETAIL)
     }
 
     pub(super) const fn counter(
-        salt: Salt,
+        generation: Generation,
         namespace: NamespaceIndex,
         size: WindowSize,
         is_synced: bool,
     ) -> Meta {
         let state = if is_synced { SYNCED_COUNTER } else { COUNTER };
         let detail = size.millis() | (namespace.0 as u64) << SIZE_BITS;
-        Meta(state | (salt.bits() as u64) << STATE_BITS | detail << DETAIL)
+        Meta(state | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
     }
 
-    /// A part of a name: whose, by the salt of the counter (for the first part) or of the first
+    /// A part of a name: whose, by the generation of the counter (for the first part) or of the first
     /// part (for the others), and how long the whole name is.
-    pub(super) const fn name(salt: Salt, owner: Salt, len: u16) -> Meta {
-        let detail = owner.bits() as u64 | (len as u64) << SALT_BITS;
-        Meta(NAME | (salt.bits() as u64) << STATE_BITS | detail << DETAIL)
+    pub(super) const fn name(generation: Generation, owner: Generation, len: u16) -> Meta {
+        let detail = owner.bits() as u64 | (len as u64) << GENERATION_BITS;
+        Meta(NAME | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
     }
 
     #[inline]
@@ -177,20 +177,20 @@ impl Meta {
         (self.0 ^ other.0) & !SYNCED == 0
     }
 
-    /// The salt of a name's owner, and the length of the name; `None` for another cell.
-    pub(super) const fn owner_and_len(self) -> Option<(Salt, u16)> {
+    /// The generation of a name's owner, and the length of the name; `None` for another cell.
+    pub(super) const fn owner_and_len(self) -> Option<(Generation, u16)> {
         if self.0 & STATE_MASK != NAME {
             return None;
         }
         Some((
-            Salt::from_bits((self.0 >> DETAIL) as u16),
-            (self.0 >> (DETAIL + SALT_BITS)) as u16,
+            Generation::from_bits((self.0 >> DETAIL) as u16),
+            (self.0 >> (DETAIL + GENERATION_BITS)) as u16,
         ))
     }
 
     #[inline]
-    pub(super) const fn salt(self) -> Salt {
-        Salt::from_bits((self.0 >> STATE_BITS) as u16)
+    pub(super) const fn generation(self) -> Generation {
+        Generation::from_bits((self.0 >> STATE_BITS) as u16)
     }
 
     /// The window size of a counter; `None` for another cell.
@@ -213,36 +213,43 @@ mod tests {
 
     #[test]
     fn a_meta_keeps_its_parts() {
-        let salt = Salt::from_bits(0xabcd);
+        let generation = Generation::from_bits(0xabcd);
         for millis in [1, 60_000, WindowSize::MAX_MILLIS] {
             for namespace in [0, 1, 1023] {
                 let size = WindowSize::from_millis(millis).unwrap();
-                let meta = Meta::counter(salt, NamespaceIndex(namespace), size, false);
+                let meta = Meta::counter(generation, NamespaceIndex(namespace), size, false);
                 assert_eq!(meta.state(), State::Counter);
-                assert_eq!(meta.salt(), salt);
+                assert_eq!(meta.generation(), generation);
                 assert_eq!(meta.size(), Some(size));
                 assert_eq!(meta.namespace(), NamespaceIndex(namespace));
             }
         }
-        let name = Meta::name(salt, Salt::from_bits(0x1234), 65_535);
-        assert_eq!((name.state(), name.salt()), (State::Name, salt));
+        let name = Meta::name(generation, Generation::from_bits(0x1234), 65_535);
+        assert_eq!((name.state(), name.generation()), (State::Name, generation));
         assert_eq!(
             name.owner_and_len(),
-            Some((Salt::from_bits(0x1234), 65_535))
+            Some((Generation::from_bits(0x1234), 65_535))
         );
-        let busy = Meta::busy(salt, Ticks(u32::MAX));
+        let busy = Meta::busy(generation, Ticks(u32::MAX));
         assert_eq!(
-            (busy.state(), busy.salt(), busy.size()),
-            (State::Busy(Ticks(u32::MAX)), salt, None)
+            (busy.state(), busy.generation(), busy.size()),
+            (State::Busy(Ticks(u32::MAX)), generation, None)
         );
-        assert_eq!(Meta::free(salt).state(), State::Free);
-        assert_eq!(Meta::from_bits(0), Meta::free(Salt::from_bits(0)));
+        assert_eq!(Meta::free(generation).state(), State::Free);
+        assert_eq!(Meta::from_bits(0), Meta::free(Generation::from_bits(0)));
     }
 
     #[test]
     fn a_counter_stays_the_same_when_it_is_synced() {
         let size = WindowSize::from_millis(1000).unwrap();
-        let counter = |salt| Meta::counter(Salt::from_bits(salt), NamespaceIndex(3), size, false);
+        let counter = |generation| {
+            Meta::counter(
+                Generation::from_bits(generation),
+                NamespaceIndex(3),
+                size,
+                false,
+            )
+        };
         let synced = counter(7).with_synced(true);
         assert!(synced.is_synced() && !counter(7).is_synced());
         assert!(synced.is_counter() && synced.is_same_counter(counter(7)));

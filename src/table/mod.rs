@@ -58,7 +58,7 @@ use identity::{Hasher, KeyHash, Mask};
 use layout::Parts;
 use meta::Meta;
 use stats::{NamespaceLine, SharedLine, ZoneLine};
-use word::{Salt, Stamp};
+use word::{Generation, Stamp};
 
 use crate::policy::algorithm::{Algorithm, Reading};
 use crate::policy::hits::Hits;
@@ -129,8 +129,8 @@ impl Counter {
         Counter { is_synced, ..self }
     }
 
-    fn meta(&self, salt: Salt) -> Meta {
-        Meta::counter(salt, self.namespace, self.size, self.is_synced)
+    fn meta(&self, generation: Generation) -> Meta {
+        Meta::counter(generation, self.namespace, self.size, self.is_synced)
     }
 
     /// The namespace that is counted in.

@@ -5,7 +5,7 @@
 //! and take no memory where keys need no names.
 //!
 //! Nothing frees a name: a part says whose it is, and who looks for a place (or for a name) sees
-//! whether that is still so. A first part belongs to the counter that leads to it, if the salt that
+//! whether that is still so. A first part belongs to the counter that leads to it, if the generation that
 //! it remembers is still the counter's; a further part to the first one, likewise. So a process
 //! may end between any two steps, and what it leaves behind is found to belong to nobody.
 
@@ -77,17 +77,17 @@ impl<'m> CounterTable<'m> {
         let (_, first) = self.next_of(place.cell)?;
         let meta = meta_of(first);
         let (owner, _) = meta.owner_and_len()?;
-        let is_ours = owner == place.meta.salt()
+        let is_ours = owner == place.meta.generation()
             && first.used.load(Relaxed) as usize == self.index_of(place.cell);
         is_ours.then_some((first, meta))
     }
 
     /// The counter that the part of a name in `cell` belongs to; `None` if to none.
     pub(super) fn owner_of(&self, cell: &Cell, meta: Meta) -> Option<(&'m Cell, Meta)> {
-        let (owner_salt, _) = meta.owner_and_len()?;
+        let (owner_generation, _) = meta.owner_and_len()?;
         let owner = self.cell_at(cell.used.load(Relaxed) as usize)?;
         let owner_meta = meta_of(owner);
-        if owner_meta.salt() != owner_salt {
+        if owner_meta.generation() != owner_generation {
             return None;
         }
         match owner_meta.state() {
@@ -100,9 +100,9 @@ impl<'m> CounterTable<'m> {
                 let counter = self.cell_at(owner.used.load(Relaxed) as usize)?;
                 let counter_meta = meta_of(counter);
                 let (index, _) = self.next_of(counter)?;
-                let (counter_salt, _) = owner_meta.owner_and_len()?;
+                let (counter_generation, _) = owner_meta.owner_and_len()?;
                 let is_live = counter_meta.is_counter()
-                    && counter_meta.salt() == counter_salt
+                    && counter_meta.generation() == counter_generation
                     && index == self.index_of(owner);
                 is_live.then_some((counter, counter_meta))
             }
@@ -165,13 +165,13 @@ impl<'m> CounterTable<'m> {
             Err(Lost) => {
                 // Those that were published already belong to nobody.
                 for claim in &claims {
-                    let _ = claim.publish(Meta::free(claim.salt()));
+                    let _ = claim.publish(Meta::free(claim.generation()));
                 }
                 return Err(Lost);
             }
         };
         // Who lost the race to attach leaves a name that belongs to nobody. A counter that changed
-        // hands has another salt: then this name is not its own, which whoever reads it sees.
+        // hands has another generation: then this name is not its own, which whoever reads it sees.
         let _ = place
             .cell
             .extension
@@ -212,11 +212,11 @@ impl<'m> CounterTable<'m> {
         // From the last part on: a part that is published leads to parts that are.
         for (index, claim) in claims.iter().enumerate().rev() {
             let is_first = index == 0;
-            let (start, owner, salt) = if is_first {
-                (0, place.cell, place.meta.salt())
+            let (start, owner, generation) = if is_first {
+                (0, place.cell, place.meta.generation())
             } else {
                 let before = index.wrapping_sub(1).wrapping_mul(FURTHER);
-                (FIRST.wrapping_add(before), first.cell, first.salt())
+                (FIRST.wrapping_add(before), first.cell, first.generation())
             };
             let bytes = name.get(start..).unwrap_or_default().chunks(8);
             let values = bytes
@@ -227,14 +227,14 @@ impl<'m> CounterTable<'m> {
             }
             if is_first {
                 for pushed in &claim.cell.local {
-                    let nothing = Word::empty(place.meta.salt());
+                    let nothing = Word::empty(place.meta.generation());
                     claim.replace(pushed, |_| nothing.bits())?;
                 }
             }
             fail_point!("name.written");
             claim.set(&claim.cell.used, index_of(owner)?)?;
             claim.set(&claim.cell.extension, next)?;
-            claim.publish(Meta::name(claim.salt(), salt, len))?;
+            claim.publish(Meta::name(claim.generation(), generation, len))?;
             fail_point!("name.published");
             next = index_of(claim.cell)?.saturating_add(1);
         }
@@ -291,7 +291,7 @@ impl<'m> CounterTable<'m> {
             if part > 0 {
                 let (_, next) = self.next_of(cell)?;
                 let (owner, _) = meta_of(next).owner_and_len()?;
-                let is_ours = owner == meta.salt()
+                let is_ours = owner == meta.generation()
                     && next.used.load(Relaxed) as usize == self.index_of(first);
                 if !is_ours {
                     return None;
@@ -337,7 +337,7 @@ impl<'m> CounterTable<'m> {
     pub(super) fn pushed(&self, place: Place<'m>, number: u64) -> Hits {
         match self.first_part(place) {
             Some((first, _)) => {
-                let stamp = Stamp::new(number, place.meta.salt());
+                let stamp = Stamp::new(number, place.meta.generation());
                 let (pushed, _) = first.local_columns(number);
                 load(pushed).hits_of(stamp)
             }

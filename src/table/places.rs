@@ -9,7 +9,7 @@
 //! No lock is taken. A cell changes hands in steps, each of which leaves the table usable should
 //! the process end after it:
 //!
-//! 1. *Claim* a cell: its meta becomes busy, with the next salt. From here on nobody finds what
+//! 1. *Claim* a cell: its meta becomes busy, with the next generation. From here on nobody finds what
 //!    was in it, and no word of its old occupancy counts any more.
 //! 2. *Clear* its columns and write the identity. Hits that are known by then are written with
 //!    them: they are counted when the cell is published, or not at all.
@@ -465,14 +465,14 @@ impl<'m> CounterTable<'m> {
         let now = clock.now();
         let ticks = Ticks::at(now.0);
         let claim = self.claim(cell, meta, cost, ticks)?;
-        let salt = claim.salt();
+        let generation = claim.generation();
         fail_point!("insert.claimed");
 
         let at = counter.size.at(now);
-        let stamp = Stamp::new(at.number, salt);
+        let stamp = Stamp::new(at.number, generation);
         let (column, other) = cell.local_columns(at.number);
         let [even, odd] = &cell.remote;
-        let empty = Word::empty(salt);
+        let empty = Word::empty(generation);
         // The column of this window has its stamp from the start: whoever counts in it next, which
         // may be the caller, need not turn it.
         let words = [
@@ -495,13 +495,13 @@ impl<'m> CounterTable<'m> {
 
         if let Err(lost) = home.tag(seen, slot, &claim) {
             // Somebody inserted into the bucket, perhaps this very identity: look again.
-            let _ = claim.publish(Meta::free(salt));
+            let _ = claim.publish(Meta::free(generation));
             return Err(lost);
         }
         fail_point!("insert.tagged");
         let place = Place {
             cell,
-            meta: counter.meta(salt),
+            meta: counter.meta(generation),
         };
         claim.publish(place.meta)?;
         fail_point!("insert.published");

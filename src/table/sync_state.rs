@@ -37,7 +37,7 @@ pub struct SyncState<'m> {
     line: &'m SyncLine,
     buffers: Buffers<'m>,
     /// The configuration that this is of.
-    generation: u64,
+    sync_generation: u64,
 }
 
 /// The right to sync, until it is lost: [`SyncState::take_lease`].
@@ -312,7 +312,7 @@ impl<'m> CounterTable<'m> {
         let (entry, line) = self.sync_of(namespace)?;
         entry.synced.store(self.configuration(), Relaxed);
         self.release_shards(namespace, shards);
-        let generation = entry.generation.fetch_add(1, AcqRel).wrapping_add(1);
+        let sync_generation = entry.sync_generation.fetch_add(1, AcqRel).wrapping_add(1);
         let slots = self.slots_of(namespace, shards)?;
         let states = slots.into_iter().map(|(index, slot)| {
             slot.synced.store(0, Relaxed);
@@ -322,7 +322,7 @@ impl<'m> CounterTable<'m> {
                 entry,
                 line,
                 buffers: Buffers::of(&self.parts),
-                generation,
+                sync_generation,
             }
         });
         Some(states.collect())
@@ -400,7 +400,7 @@ impl<'m> CounterTable<'m> {
             // First: see `SyncState::take_lease`.
             let entry = self.entry(namespace);
             entry.inspect(|entry| {
-                entry.generation.fetch_add(1, AcqRel);
+                entry.sync_generation.fetch_add(1, AcqRel);
             });
             fail_point!("sync.superseded");
         }
@@ -453,7 +453,7 @@ impl SyncSlot {
 impl<'m> SyncState<'m> {
     /// Whether there is a newer configuration, whose workers sync now.
     pub fn is_superseded(&self) -> bool {
-        self.entry.generation.load(Acquire) != self.generation
+        self.entry.sync_generation.load(Acquire) != self.sync_generation
     }
 
     /// Takes the lease for `lifetime` milliseconds, if nobody has it at `now`, and this is the newest
@@ -675,7 +675,7 @@ impl<'m> Lease<'m> {
     /// forgotten, or another configuration had the sync, which may have had another place for it.
     pub fn may_have_left_more(&self) -> bool {
         let is_full = RepairWord(self.state.slot.repair.load(Acquire)).is_full();
-        is_full || self.state.generation > 1
+        is_full || self.state.sync_generation > 1
     }
 
     /// What tells this node from all others, as far as this sync is concerned: others of the zone may
@@ -934,8 +934,8 @@ impl<'m> Lease<'m> {
 impl BatchRecord {
     /// Four words, each with the tag in its lowest 16 bits.
     fn to_words(self, tag: u16) -> [u64; 4] {
-        let (index, salt) = self.counter.index_and_salt();
-        let counter = u64::from(index) << 32 | u64::from(salt) << 16;
+        let (index, generation) = self.counter.index_and_generation();
+        let counter = u64::from(index) << 32 | u64::from(generation) << 16;
         let tag = Stamp::from_bits(tag);
         let window = Hits::from_upper_bits(self.window << 16);
         [

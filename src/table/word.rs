@@ -13,26 +13,26 @@
 
 use crate::policy::hits::Hits;
 
-/// Which occupancy of a cell a word belongs to. Successive occupancies are [`Salt::next`] apart.
+/// Which occupancy of a cell a word belongs to. Successive occupancies are [`Generation::next`] apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Salt(u16);
+pub(super) struct Generation(u16);
 
-impl Salt {
+impl Generation {
     /// 2^16 divided by the golden ratio. Multiples of it stay far from each other, so that an
     /// older occupancy's stamps differ from those of nearby windows of this one: a stamp repeats
     /// only after 2^17 windows, 2^16 occupancies, or so many of both that their product is large.
     const STEP: u16 = 0x9e37;
 
-    pub(super) const fn from_bits(bits: u16) -> Salt {
-        Salt(bits)
+    pub(super) const fn from_bits(bits: u16) -> Generation {
+        Generation(bits)
     }
 
     pub(super) const fn bits(self) -> u16 {
         self.0
     }
 
-    pub(super) const fn next(self) -> Salt {
-        Salt(self.0.wrapping_add(Self::STEP))
+    pub(super) const fn next(self) -> Generation {
+        Generation(self.0.wrapping_add(Self::STEP))
     }
 }
 
@@ -53,8 +53,8 @@ impl Stamp {
     /// The stamp of the window `number` in an occupancy. Windows of one parity share a column, so
     /// that the lowest bit need not be kept.
     #[inline]
-    pub(super) const fn new(number: u64, salt: Salt) -> Stamp {
-        Stamp(((number >> 1) as u16).wrapping_add(salt.0))
+    pub(super) const fn new(number: u64, generation: Generation) -> Stamp {
+        Stamp(((number >> 1) as u16).wrapping_add(generation.0))
     }
 }
 
@@ -71,8 +71,8 @@ impl Word {
     /// No hits in an occupancy: what a column holds before the first hit. No two occupancies
     /// that follow each other have the same, so that a compare-and-swap that was prepared in an
     /// older one fails.
-    pub(super) const fn empty(salt: Salt) -> Word {
-        Word(salt.0 as u64)
+    pub(super) const fn empty(generation: Generation) -> Word {
+        Word(generation.0 as u64)
     }
 
     #[inline]
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn a_word_keeps_its_parts() {
-        let salt = Salt(0xbeef);
+        let generation = Generation(0xbeef);
         for thousandths in [0, 1, -1, Hits::MAX.thousandths(), -Hits::MAX.thousandths()] {
-            let stamp = Stamp::new(12_345_678, salt);
+            let stamp = Stamp::new(12_345_678, generation);
             let word = Word::new(stamp, Hits::from_thousandths(thousandths));
             assert_eq!(word.stamp(), stamp);
             assert_eq!(word.hits().thousandths(), thousandths);
@@ -123,20 +123,21 @@ mod tests {
 
     #[test]
     fn windows_that_share_a_column_have_different_stamps() {
-        let salt = Salt(0);
+        let generation = Generation(0);
         let start = 1_000_000;
-        let repeat = (1..).find(|n| Stamp::new(start, salt) == Stamp::new(start + 2 * n, salt));
+        let repeat =
+            (1..).find(|n| Stamp::new(start, generation) == Stamp::new(start + 2 * n, generation));
         assert_eq!(repeat.map(|n| 2 * n), Some(1 << 17));
     }
 
     #[test]
     fn nearby_windows_and_occupancies_have_different_stamps() {
-        let stamp = Stamp::new(1_000_000, Salt(0));
-        let mut salt = Salt(0);
+        let stamp = Stamp::new(1_000_000, Generation(0));
+        let mut generation = Generation(0);
         for _ in 0..64 {
-            salt = salt.next();
+            generation = generation.next();
             for number in 1_000_000 - 800..1_000_000 + 800 {
-                assert_ne!(Stamp::new(number, salt), stamp);
+                assert_ne!(Stamp::new(number, generation), stamp);
             }
         }
     }
