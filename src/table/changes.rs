@@ -156,11 +156,11 @@ impl<'m> CounterTable<'m> {
             let bit = changed.trailing_zeros();
             changed &= changed.wrapping_sub(1);
             let index = group.saturating_mul(64).saturating_add(bit as usize);
-            let cell = self.cell_at(index);
-            // A cell that changes hands in this moment is noted again by who counts in it.
-            let is_others = cell.is_some_and(|cell| {
-                let meta = meta_of(cell);
-                let place = Place { cell, meta };
+            let slot = self.slot_at(index);
+            // A slot that changes hands in this moment is noted again by who counts in it.
+            let is_others = slot.is_some_and(|slot| {
+                let meta = meta_of(slot);
+                let place = Place { slot, meta };
                 // One without a name gets it again, whoever it is that finds it.
                 meta.is_counter() && meta.is_synced() && !self.is_in(part, place, true)
             });
@@ -204,11 +204,11 @@ impl<'m> CounterTable<'m> {
                 let index = index.saturating_add(bits.trailing_zeros() as usize);
                 bits &= bits.wrapping_sub(1);
                 looked_at.counters = looked_at.counters.saturating_add(1);
-                let Some(cell) = self.cell_at(index) else {
+                let Some(slot) = self.slot_at(index) else {
                     continue;
                 };
-                let meta = meta_of(cell);
-                let is_pending = meta.is_counter() && self.has_unsent(Place { cell, meta }, now);
+                let meta = meta_of(slot);
+                let is_pending = meta.is_counter() && self.has_unsent(Place { slot, meta }, now);
                 let counters = pending.counters.get_mut(meta.namespace().get());
                 if let Some(counters) = counters.filter(|_| is_pending) {
                     *counters = counters.saturating_add(1);
@@ -241,7 +241,7 @@ impl<'m> CounterTable<'m> {
                 for pushed in &first.local {
                     let old = pushed.load(Acquire);
                     let nothing = Word::empty(place.meta.generation()).bits();
-                    if meta_of(place.cell).is_same_counter(place.meta) {
+                    if meta_of(place.slot).is_same_counter(place.meta) {
                         let _ = pushed.compare_exchange(old, nothing, AcqRel, Relaxed);
                         fail_point!("pushed.forgotten");
                     }
@@ -254,23 +254,23 @@ impl<'m> CounterTable<'m> {
     /// Makes what the store has not of the counter in `place` be found, if there is any.
     fn note_unsent(&self, place: Place<'m>, now: UnixMillis) {
         if self.has_unsent(place, now) {
-            self.set_change_bit(self.index_of(place.cell));
+            self.set_change_bit(self.index_of(place.slot));
         }
     }
 
     fn for_each_synced(&self, part: Part<'_>, mut visit: impl FnMut(Place<'m>)) {
-        for cell in (0..self.cell_count()).map_while(|index| self.cell_at(index)) {
-            let meta = meta_of(cell);
-            let place = Place { cell, meta };
+        for slot in (0..self.slot_count()).map_while(|index| self.slot_at(index)) {
+            let meta = meta_of(slot);
+            let place = Place { slot, meta };
             if meta.is_counter() && meta.is_synced() && self.is_in(part, place, false) {
                 visit(place);
             }
         }
     }
 
-    /// The counter in cell number `index`, if its occupancy has the generation.
+    /// The counter in slot number `index`, if its occupancy has the generation.
     pub(super) fn counter_ref(&self, index: u32, generation: u16) -> Option<CounterRef> {
-        let meta = meta_of(self.cell_at(index as usize)?);
+        let meta = meta_of(self.slot_at(index as usize)?);
         let is_it = meta.is_counter() && meta.generation().bits() == generation;
         is_it.then_some(CounterRef { index, meta })
     }
@@ -287,14 +287,14 @@ impl<'m> CounterTable<'m> {
         place.map_or(Hits::ZERO, |place| self.pushed(place, number))
     }
 
-    /// What changed in the counter in cell number `index`, if it is a synced one. One without a name
+    /// What changed in the counter in slot number `index`, if it is a synced one. One without a name
     /// gets it with its next hit, and is looked at again until then.
     fn change(&self, index: usize, now: UnixMillis) -> Option<Change> {
-        let cell = self.cell_at(index)?;
-        let meta = meta_of(cell);
+        let slot = self.slot_at(index)?;
+        let meta = meta_of(slot);
         let size = meta.size().filter(|_| meta.is_synced())?;
-        let place = Place { cell, meta };
-        let extension = cell.extension.load(Acquire);
+        let place = Place { slot, meta };
+        let extension = slot.extension.load(Acquire);
         let Some(key) = self.name_of(place) else {
             self.drop_name(place, extension);
             self.set_change_bit(index);
@@ -303,7 +303,7 @@ impl<'m> CounterTable<'m> {
         if !self.is_of_its_namespace(place, &key, size) {
             // A worker that still served a namespace of before made it.
             let free = Meta::free(meta.generation().next());
-            if replace_meta(cell, meta, free).is_ok() {
+            if replace_meta(slot, meta, free).is_ok() {
                 self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
             }
             return None;
@@ -327,7 +327,7 @@ impl<'m> CounterTable<'m> {
             size,
             windows,
         };
-        (meta_of(cell).is_same_counter(meta) && !change.windows.is_empty()).then_some(change)
+        (meta_of(slot).is_same_counter(meta) && !change.windows.is_empty()).then_some(change)
     }
 
     /// Whether a counter is of the namespace that has the place now that its own had.
@@ -336,7 +336,7 @@ impl<'m> CounterTable<'m> {
             return true;
         };
         let counter = self.counter(place.meta.namespace(), &name, size);
-        has_identity(place.cell, counter.identity(self.key(key)))
+        has_identity(place.slot, counter.identity(self.key(key)))
     }
 
     /// Makes a change be found again.
@@ -369,7 +369,7 @@ impl<'m> CounterTable<'m> {
     pub fn set_remote(&self, counter: CounterRef, number: u64, hits: Hits, now: UnixMillis) {
         if let (Some(place), Some(size)) = (self.place_of(counter), counter.meta.size()) {
             place.wake(size, now);
-            let (remote, _) = place.cell.remote_columns(number);
+            let (remote, _) = place.slot.remote_columns(number);
             self.set(remote, place, number, hits);
         }
     }
@@ -386,7 +386,7 @@ impl<'m> CounterTable<'m> {
         let place = self
             .find(id)
             .or_else(|| self.insert_gently(counter, id, clock))?;
-        let index = u32::try_from(self.index_of(place.cell)).ok()?;
+        let index = u32::try_from(self.index_of(place.slot)).ok()?;
         Some(CounterRef {
             index,
             meta: place.meta,
@@ -394,21 +394,21 @@ impl<'m> CounterTable<'m> {
     }
 
     fn place_of(&self, counter: CounterRef) -> Option<Place<'m>> {
-        let cell = self.cell_at(counter.index as usize)?;
+        let slot = self.slot_at(counter.index as usize)?;
         let place = Place {
-            cell,
+            slot,
             meta: counter.meta,
         };
-        meta_of(cell).is_same_counter(counter.meta).then_some(place)
+        meta_of(slot).is_same_counter(counter.meta).then_some(place)
     }
 
     /// Sets a column, unless the counter is gone: only the holder of a sync's lease does this, so
-    /// that nobody else sets it meanwhile but who takes the cell.
+    /// that nobody else sets it meanwhile but who takes the slot.
     fn set(&self, column: &AtomicU64, place: Place<'m>, number: u64, hits: Hits) {
         let new = Word::new(Stamp::new(number, place.meta.generation()), hits);
         let old = column.load(Acquire);
         // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
-        if meta_of(place.cell).is_same_counter(place.meta) {
+        if meta_of(place.slot).is_same_counter(place.meta) {
             let _ = column.compare_exchange(old, new.bits(), AcqRel, Relaxed);
             fail_point!("column.set");
         }
@@ -429,7 +429,7 @@ impl<'m> Columns<'m> {
         near.into_iter()
             .filter(move |_| !is_old)
             .filter_map(move |number| {
-                let (local, _) = place.cell.local_columns(number);
+                let (local, _) = place.slot.local_columns(number);
                 let local = Word::from_bits(local.load(Acquire));
                 let stamp = Stamp::new(number, place.meta.generation());
                 (local.stamp() == stamp).then_some((number, local.hits()))

@@ -1,4 +1,4 @@
-//! Taking a cell: which one costs least, and the claim on it while it is prepared for its next use.
+//! Taking a slot: which one costs least, and the claim on it while it is prepared for its next use.
 
 use super::CounterTable;
 use super::atomic::{
@@ -7,7 +7,7 @@ use super::atomic::{
     fence,
 };
 use super::columns::{Columns, load};
-use super::layout::Cell;
+use super::layout::Slot;
 use super::meta::{Meta, State, Ticks};
 use super::places::Place;
 use super::stats::{Evicted, NamespaceLine};
@@ -18,7 +18,7 @@ use crate::policy::window::{UnixMillis, WindowSize};
 /// How long an insertion takes at most, unless its process was stopped or killed.
 pub(super) const CLAIM_MILLIS: u64 = 1000;
 
-/// The order in which cells are given away: the least first.
+/// The order in which slots are given away: the least first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cost {
     Free,
@@ -31,17 +31,17 @@ pub(super) enum Cost {
     Busy,
 }
 
-/// The claim on a cell was lost: somebody took it for abandoned.
+/// The claim on a slot was lost: somebody took it for abandoned.
 pub(super) struct Lost;
 
-/// A cell that this process has claimed.
+/// A slot that this process has claimed.
 pub(super) struct Claim<'m> {
-    pub(super) cell: &'m Cell,
+    pub(super) slot: &'m Slot,
     mine: Meta,
 }
 
 impl Claim<'_> {
-    /// The generation of the cell's next occupancy.
+    /// The generation of the slot's next occupancy.
     pub(super) fn generation(&self) -> Generation {
         self.mine.generation()
     }
@@ -49,11 +49,11 @@ impl Claim<'_> {
     /// Replaces a word while the claim lasts; returns the former value.
     ///
     /// The value is read, then the claim is looked at, then the value is swapped: whoever takes
-    /// the cell over replaces the word too, and the swap fails.
+    /// the slot over replaces the word too, and the swap fails.
     pub(super) fn replace(&self, word: &AtomicU64, new: impl Fn(u64) -> u64) -> Result<u64, Lost> {
         let mut old = word.load(Acquire);
         loop {
-            if self.cell.meta.load(Acquire) != self.mine.bits() {
+            if self.slot.meta.load(Acquire) != self.mine.bits() {
                 return Err(Lost);
             }
             match word.compare_exchange(old, new(old), AcqRel, Acquire) {
@@ -66,53 +66,53 @@ impl Claim<'_> {
     /// Sets one of the other two words, likewise.
     pub(super) fn set(&self, word: &AtomicU32, new: u32) -> Result<(), Lost> {
         let old = word.load(Acquire);
-        if self.cell.meta.load(Acquire) != self.mine.bits() {
+        if self.slot.meta.load(Acquire) != self.mine.bits() {
             return Err(Lost);
         }
         word.compare_exchange(old, new, AcqRel, Relaxed)
             .map_or(Err(Lost), |_| Ok(()))
     }
 
-    /// Gives the cell to everybody, as `meta`.
+    /// Gives the slot to everybody, as `meta`.
     pub(super) fn publish(&self, meta: Meta) -> Result<(), Lost> {
-        // Release: who reads the new meta sees the cell as it was prepared.
-        self.cell
+        // Release: who reads the new meta sees the slot as it was prepared.
+        self.slot
             .meta
             .compare_exchange(self.mine.bits(), meta.bits(), Release, Relaxed)
             .map_or(Err(Lost), |_| Ok(()))
     }
 }
 
-/// Who occupies `cell`. Acquire: pairs with the release of `publish`, before which the identity
+/// Who occupies `slot`. Acquire: pairs with the release of `publish`, before which the identity
 /// was written.
 #[inline]
-pub(super) fn meta_of(cell: &Cell) -> Meta {
-    Meta::from_bits(cell.meta.load(Acquire))
+pub(super) fn meta_of(slot: &Slot) -> Meta {
+    Meta::from_bits(slot.meta.load(Acquire))
 }
 
 impl<'m> CounterTable<'m> {
-    /// Claims `cell`, whose meta was `old`, at a cost that is counted.
+    /// Claims `slot`, whose meta was `old`, at a cost that is counted.
     pub(super) fn claim(
         &self,
-        cell: &'m Cell,
+        slot: &'m Slot,
         old: Meta,
         cost: Cost,
         ticks: Ticks,
     ) -> Result<Claim<'m>, Lost> {
         if let (State::Name, Cost::Evicted(..)) = (old.state(), cost) {
             // The counter that it names goes first; its name then belongs to nobody.
-            let (owner, meta) = self.owner_of(cell, old).ok_or(Lost)?;
+            let (owner, meta) = self.owner_of(slot, old).ok_or(Lost)?;
             replace_meta(owner, meta, Meta::free(meta.generation().next()))?;
             self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
         }
         let mine = Meta::busy(old.generation().next(), ticks);
-        replace_meta(cell, old, mine)?;
-        let claim = Claim { cell, mine };
+        replace_meta(slot, old, mine)?;
+        let claim = Claim { slot, mine };
         if let (State::Name, Cost::Abandoned) = (old.state(), cost) {
             // It may have been attached since. Who attaches it looks at it afterwards, and finds it
             // claimed, unless it is found here to be attached.
             fence(SeqCst);
-            if self.owner_of(cell, old).is_some() {
+            if self.owner_of(slot, old).is_some() {
                 // Nothing of it was changed.
                 claim.publish(old)?;
                 return Err(Lost);
@@ -127,26 +127,26 @@ impl<'m> CounterTable<'m> {
         Ok(claim)
     }
 
-    /// What it costs to give `cell`, whose meta is `meta`, away.
-    pub(super) fn cost_of(&self, cell: &'m Cell, meta: Meta, now: UnixMillis) -> Cost {
+    /// What it costs to give `slot`, whose meta is `meta`, away.
+    pub(super) fn cost_of(&self, slot: &'m Slot, meta: Meta, now: UnixMillis) -> Cost {
         let ticks = Ticks::at(now.0);
         match meta.state() {
             State::Free => Cost::Free,
             State::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => Cost::Abandoned,
             State::Busy(_) => Cost::Busy,
             State::Counter => {
-                let place = Place { cell, meta };
+                let place = Place { slot, meta };
                 let hits = meta.size().map_or(0, |size| live_hits(place, size, now));
                 let what = match hits {
                     0 => Evicted::Ended,
                     _ if self.has_unsent(place, now) => Evicted::Unsent,
                     _ => Evicted::Sent,
                 };
-                let used = Ticks(cell.used.load(Relaxed));
+                let used = Ticks(slot.used.load(Relaxed));
                 Cost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
             }
             // A part of a name costs its counter.
-            State::Name => match self.owner_of(cell, meta) {
+            State::Name => match self.owner_of(slot, meta) {
                 Some((owner, meta)) => self.cost_of(owner, meta, now),
                 None => Cost::Abandoned,
             },
@@ -154,16 +154,16 @@ impl<'m> CounterTable<'m> {
     }
 }
 
-pub(super) fn replace_meta(cell: &Cell, old: Meta, new: Meta) -> Result<(), Lost> {
+pub(super) fn replace_meta(slot: &Slot, old: Meta, new: Meta) -> Result<(), Lost> {
     // Acquire: what the former owner wrote is seen; it can write no more.
-    cell.meta
+    slot.meta
         .compare_exchange(old.bits(), new.bits(), AcqRel, Relaxed)
         .map_or(Err(Lost), |_| Ok(()))
 }
 
 /// Whether this node counted in a counter, in windows that matter at `now`.
-pub(super) fn has_local_hits(cell: &Cell, meta: Meta, now: UnixMillis) -> bool {
-    let place = Place { cell, meta };
+pub(super) fn has_local_hits(slot: &Slot, meta: Meta, now: UnixMillis) -> bool {
+    let place = Place { slot, meta };
     let size = meta.size();
     size.is_some_and(|size| Columns::live(place, size, now).any(|(_, hits)| hits != Hits::ZERO))
 }
@@ -173,13 +173,13 @@ fn live_hits(place: Place<'_>, size: WindowSize, now: UnixMillis) -> u64 {
     if place.is_old(size, now) {
         return 0;
     }
-    let Place { cell, meta } = place;
+    let Place { slot, meta } = place;
     let number = size.at(now).number;
     // One window ahead may be in use: see `Columns::read_ahead`.
     let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];
     let hits = windows.into_iter().flat_map(|number| {
         let stamp = Stamp::new(number, meta.generation());
-        let ((local, _), (remote, _)) = (cell.local_columns(number), cell.remote_columns(number));
+        let ((local, _), (remote, _)) = (slot.local_columns(number), slot.remote_columns(number));
         [local, remote].map(|column| load(column).hits_of(stamp).thousandths().unsigned_abs())
     });
     hits.fold(0, u64::saturating_add)

@@ -7,7 +7,7 @@ use super::atomic::{
 };
 use super::claim::meta_of;
 use super::fail::fail_point;
-use super::layout::Cell;
+use super::layout::Slot;
 use super::meta::{Meta, Ticks};
 use super::places::Place;
 use super::word::{Stamp, Word};
@@ -38,7 +38,7 @@ pub(super) struct Columns<'m> {
 impl<'m> Columns<'m> {
     /// Reads the columns for the window `at` and the one before.
     #[inline]
-    pub(super) fn read(cell: &'m Cell, meta: Meta, at: Position) -> Columns<'m> {
+    pub(super) fn read(slot: &'m Slot, meta: Meta, at: Position) -> Columns<'m> {
         let window = |number| Stamp::new(number, meta.generation());
         let stamp = window(at.number);
         let (before, after) = (
@@ -47,8 +47,8 @@ impl<'m> Columns<'m> {
         );
         // Acquire: who sees a word of the next occupancy sees that the meta has changed, and who
         // sees a hit sees `used` as it was when the hit was counted.
-        let (current, other) = cell.local_columns(at.number);
-        let (remote, other_remote) = cell.remote_columns(at.number);
+        let (current, other) = slot.local_columns(at.number);
+        let (remote, other_remote) = slot.remote_columns(at.number);
         let (word, other) = (load(current), load(other));
         let (remote, other_remote) = (load(remote), load(other_remote));
         Columns {
@@ -69,7 +69,7 @@ impl<'m> Columns<'m> {
     /// little ahead, already counts in that.
     pub(super) fn read_ahead(place: Place<'m>, size: WindowSize, now: UnixMillis) -> Columns<'m> {
         let at = size.at(now);
-        let columns = Columns::read(place.cell, place.meta, at);
+        let columns = Columns::read(place.slot, place.meta, at);
         let lead = size.millis().saturating_sub(at.elapsed);
         if !columns.is_behind || lead > (size.millis() / 10).min(Ticks::SKEW_MILLIS) {
             return columns;
@@ -78,7 +78,7 @@ impl<'m> Columns<'m> {
             number: at.number.wrapping_add(1),
             elapsed: 0,
         };
-        Columns::read(place.cell, place.meta, next)
+        Columns::read(place.slot, place.meta, next)
     }
 
     /// Whether these columns, just read, can be counted in as they are: this is the newest
@@ -118,8 +118,8 @@ impl<'m> PlainColumns<'m> {
         let window = |number| Stamp::new(number, place.meta.generation());
         let (stamp, before) = (window(at.number), window(at.number.wrapping_sub(1)));
         // In the order and for the reasons of `Columns::read`.
-        let (current, other) = place.cell.local_columns(at.number);
-        let (remote, other_remote) = place.cell.remote_columns(at.number);
+        let (current, other) = place.slot.local_columns(at.number);
+        let (remote, other_remote) = place.slot.remote_columns(at.number);
         let (word, other) = (load(current), load(other));
         let (remote, other_remote) = (load(remote), load(other_remote));
 
@@ -160,7 +160,7 @@ fn is_long_ago(used: Ticks, size: WindowSize, now: Ticks) -> bool {
     used != now && used.is_over(now, size.millis().saturating_mul(2))
 }
 
-impl Cell {
+impl Slot {
     /// The column of the window `number`, and that of its neighbours.
     #[inline]
     pub(super) fn local_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
@@ -193,7 +193,7 @@ impl<'m> Place<'m> {
         clock: &impl Clock,
     ) -> Option<Columns<'m>> {
         loop {
-            let used = Ticks(self.cell.used.load(Relaxed));
+            let used = Ticks(self.slot.used.load(Relaxed));
             if used.is_after(Ticks::at(now.0)) {
                 // Our time is old, or the clock was set back.
                 *now = clock.fresh();
@@ -202,7 +202,7 @@ impl<'m> Place<'m> {
             // meanwhile changes one of these words, or has dated the counter before. (Unless what it
             // counts has just the stamp and the hits of the old word, which takes a counter that
             // is used again after exactly 2^17 windows, by two processes at once.)
-            let Cell { local, remote, .. } = self.cell;
+            let Slot { local, remote, .. } = self.slot;
             let all = [local, remote].map(|[even, odd]| [even, odd].map(|word| (word, load(word))));
             let columns = Columns::read_ahead(self, size, *now);
             let number = columns.at.number;
@@ -239,7 +239,7 @@ impl<'m> Place<'m> {
                 }
                 // And it must still be this counter's column: a word of the next occupancy looks
                 // just like one of an older window.
-                if !meta_of(self.cell).is_same_counter(self.meta) {
+                if !meta_of(self.slot).is_same_counter(self.meta) {
                     return None;
                 }
                 fail_point!("turn.verified");
@@ -251,7 +251,7 @@ impl<'m> Place<'m> {
     /// Makes the counter one in use, and forgets what it held if it was not for long.
     pub(super) fn wake(self, size: WindowSize, now: UnixMillis) {
         // In the order and for the reasons of `settle`.
-        let Cell { local, remote, .. } = self.cell;
+        let Slot { local, remote, .. } = self.slot;
         let all = [local, remote].map(|[even, odd]| [even, odd].map(|word| (word, load(word))));
         if self.is_old(size, now) {
             let words = all.iter().flatten();
@@ -264,7 +264,7 @@ impl<'m> Place<'m> {
     /// it was in use a little while ago: among many keys, that is what nearly every hit finds.
     #[inline]
     fn is_or_becomes_dated(self, size: WindowSize, now: UnixMillis) -> bool {
-        let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
+        let (used, now) = (Ticks(self.slot.used.load(Relaxed)), Ticks::at(now.0));
         // Otherwise `settle` knows what to do.
         used == now
             || !(used.is_after(now) || is_long_ago(used, size, now)) && self.date(used, now).is_ok()
@@ -273,7 +273,7 @@ impl<'m> Place<'m> {
     /// Notes that the counter is in use: `used` never goes back while the clock does not, so that
     /// a counter with hits of a live window never looks unused.
     fn touch(&self, now: UnixMillis) {
-        let (used, now) = (Ticks(self.cell.used.load(Relaxed)), Ticks::at(now.0));
+        let (used, now) = (Ticks(self.slot.used.load(Relaxed)), Ticks::at(now.0));
         // A little in the future is another process's look at the clock.
         if used == now || (used.is_after(now) && !now.is_over(used, Ticks::SKEW_MILLIS)) {
             return;
@@ -286,7 +286,7 @@ impl<'m> Place<'m> {
     #[inline]
     fn date(&self, used: Ticks, now: Ticks) -> Result<u32, u32> {
         // Release: pairs with the acquiring loads of whoever sees the hit that follows.
-        let date = &self.cell.used;
+        let date = &self.slot.used;
         let result = date.compare_exchange(used.0, now.0, Release, Relaxed);
         fail_point!("touch.dated");
         result
@@ -295,15 +295,15 @@ impl<'m> Place<'m> {
     /// Whether the counter was not used for so long that all it holds is forgotten, even if its
     /// stamps look right: those come round again.
     pub(super) fn is_old(&self, size: WindowSize, now: UnixMillis) -> bool {
-        let used = Ticks(self.cell.used.load(Relaxed));
+        let used = Ticks(self.slot.used.load(Relaxed));
         is_long_ago(used, size, Ticks::at(now.0))
     }
 
     /// Clears the columns of the window `number`, if they hold it.
     fn forget(&self, number: u64) {
         let stamp = Stamp::new(number, self.meta.generation());
-        let (local, _) = self.cell.local_columns(number);
-        let (remote, _) = self.cell.remote_columns(number);
+        let (local, _) = self.slot.local_columns(number);
+        let (remote, _) = self.slot.remote_columns(number);
         for (column, word) in [local, remote].map(|column| (column, load(column))) {
             if word.stamp() == stamp {
                 self.clear(column, word);

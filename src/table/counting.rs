@@ -101,7 +101,7 @@ impl<'m> CounterTable<'m> {
     ) -> Option<Counted<'m>> {
         let id = counter.identity(*key);
         let place = self.home(id)?;
-        if !place.meta.is_local_counter() || !has_identity(place.cell, id) || counter.is_synced {
+        if !place.meta.is_local_counter() || !has_identity(place.slot, id) || counter.is_synced {
             return None;
         }
         let now = clock.now();
@@ -151,7 +151,7 @@ impl<'m> CounterTable<'m> {
             }
             if let Some(counted) = self.add_at(place, counter, clock, value, admission) {
                 if counter.is_synced {
-                    self.note_change(place.cell);
+                    self.note_change(place.slot);
                 }
                 return counted;
             }
@@ -164,19 +164,19 @@ impl<'m> CounterTable<'m> {
     fn prepare_sync(&self, place: Place<'m>, counter: &Counter, key: Key<'_>, clock: &impl Clock) {
         if place.meta.is_synced() != counter.is_synced {
             // As after a change of the configuration. If this fails, somebody else has done it, or
-            // the cell has changed hands.
+            // the slot has changed hands.
             let meta = place.meta.with_synced(counter.is_synced);
             let old = place.meta.bits();
             let _ = place
-                .cell
+                .slot
                 .meta
                 .compare_exchange(old, meta.bits(), AcqRel, Relaxed);
         }
         if counter.is_synced {
-            if place.cell.extension.load(Relaxed) == 0 {
+            if place.slot.extension.load(Relaxed) == 0 {
                 self.attach_name(place, counter.identity(key), key.bytes, clock);
             }
-            self.note_change(place.cell);
+            self.note_change(place.slot);
         }
     }
 
@@ -191,7 +191,7 @@ impl<'m> CounterTable<'m> {
     ) -> Option<Counted<'m>> {
         let mut now = clock.now();
         loop {
-            let mut columns = Columns::read(place.cell, place.meta, counter.size.at(now));
+            let mut columns = Columns::read(place.slot, place.meta, counter.size.at(now));
             if !columns.is_settled(place, counter.size, now) {
                 columns = place.settle(counter.size, &mut now, clock)?;
             }
@@ -227,16 +227,16 @@ impl<'m> CounterTable<'m> {
         place: Place<'m>,
         value: Hits,
     ) -> Result<Receipt<'m>, Missed> {
-        // The one instruction that counts: it fails if the window was turned, if the cell
+        // The one instruction that counts: it fails if the window was turned, if the slot
         // changed hands, or if anybody else counted since the limit was checked. AcqRel: the
-        // next reader of the word sees the cell as this process saw it.
+        // next reader of the word sees the slot as this process saw it.
         let swapped = column.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire);
         if swapped.is_err() {
             return Err(Missed::Changed);
         }
         fail_point!("add.counted");
-        // If the cell changed hands meanwhile, the hit went with its old counter.
-        if !meta_of(place.cell).is_same_counter(place.meta) {
+        // If the slot changed hands meanwhile, the hit went with its old counter.
+        if !meta_of(place.slot).is_same_counter(place.meta) {
             return Err(Missed::Gone);
         }
         Ok(Receipt {
@@ -258,7 +258,7 @@ impl<'m> CounterTable<'m> {
             let is_old = place.is_old(counter.size, now);
             let reading = if is_old { nothing } else { columns.reading() };
             // Acquire on the words before: if the meta is unchanged, they were the counter's.
-            if meta_of(place.cell).is_same_counter(place.meta) {
+            if meta_of(place.slot).is_same_counter(place.meta) {
                 return reading;
             }
         }
@@ -274,11 +274,11 @@ impl<'m> CounterTable<'m> {
             number: window,
             elapsed: 0,
         };
-        let counted = Columns::read(place.cell, place.meta, at).counted;
+        let counted = Columns::read(place.slot, place.meta, at).counted;
         let pushed = self.pushed(place, window);
         let is_old = place.is_old(counter.size, clock.now());
         // As in `read`; who sees the place change hands sees a key that was just evicted.
-        if is_old || !meta_of(place.cell).is_same_counter(place.meta) {
+        if is_old || !meta_of(place.slot).is_same_counter(place.meta) {
             return Hits::ZERO;
         }
         counted.minus(pushed)

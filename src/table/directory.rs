@@ -166,11 +166,11 @@ impl<'m> CounterTable<'m> {
             if tags.load(Relaxed) == 0 {
                 continue;
             }
-            for cell in bucket {
-                let meta = meta_of(cell);
+            for slot in bucket {
+                let meta = meta_of(slot);
                 if meta.is_counter() && meta.namespace() == namespace {
                     let free = Meta::free(meta.generation().next());
-                    if replace_meta(cell, meta, free).is_ok() {
+                    if replace_meta(slot, meta, free).is_ok() {
                         self.count(lines, NamespaceLine::removed);
                         fail_point!("namespace.dropped");
                     }

@@ -55,17 +55,17 @@ impl<'m> CounterTable<'m> {
                 let index = group.saturating_mul(64);
                 let index = index.saturating_add(changed.trailing_zeros() as usize);
                 changed &= !bit;
-                let Some(cell) = self.cell_at(index) else {
+                let Some(slot) = self.slot_at(index) else {
                     continue;
                 };
-                let meta = meta_of(cell);
+                let meta = meta_of(slot);
                 let is_counter = meta.is_counter() && meta.is_synced();
                 if is_counter && meta.namespace() != namespace {
                     continue;
                 }
                 // What is no counter any more, or has no name, is nobody's: so it is the first one's,
                 // who finds out.
-                let key = self.name_of(Place { cell, meta }).filter(|_| is_counter);
+                let key = self.name_of(Place { slot, meta }).filter(|_| is_counter);
                 let shard = key.map_or(0, |key| shard_of(&key));
                 let Some(places) = divided.get_mut(usize::from(shard)) else {
                     continue;

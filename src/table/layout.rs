@@ -7,9 +7,9 @@
 //! named      words that are found by a name
 //! sync       what a sync with a store needs to know, by namespace and shard
 //! batches    those on their way to a store: who has each buffer, and the buffers
-//! tags       one word per bucket: a tag of 7 bits for each cell, a version of 8
-//! changes    a bit per cell: whether a synced counter changed since it was looked at
-//! buckets    cells of 64 bytes, WAYS to a bucket
+//! tags       one word per bucket: a tag of 7 bits for each slot, a version of 8
+//! changes    a bit per slot: whether a synced counter changed since it was looked at
+//! buckets    slots of 64 bytes, WAYS to a bucket
 //! ```
 //!
 //! Memory that is all zero is a table without keys, so that making one touches little of a
@@ -26,25 +26,25 @@ use super::named::NamedWord;
 use super::stats::{NamespaceLine, SharedLine, SyncLine, ZoneLine};
 use crate::policy::namespace::MAX_NAME_LEN;
 
-/// The number of cells in a bucket.
+/// The number of slots in a bucket.
 #[cfg(not(loom))]
 pub(super) const WAYS: usize = 8;
-/// Fewer cells, so that loom can explore full buckets.
+/// Fewer slots, so that loom can explore full buckets.
 #[cfg(loom)]
 pub(super) const WAYS: usize = 2;
 
 /// The place of one key's counter: two windows, by the parity of their number.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
-pub(super) struct Cell {
-    /// The identity of the counter. Changes only while the cell is busy.
+pub(super) struct Slot {
+    /// The identity of the counter. Changes only while the slot is busy.
     pub(super) id: [AtomicU64; 2],
     /// What this node counted. A `Word` each.
     pub(super) local: [AtomicU64; 2],
     /// What the rest of the cluster counted: a store's total less what of ours it includes. A
     /// `Word` each.
     pub(super) remote: [AtomicU64; 2],
-    /// Who occupies the cell. A `Meta`.
+    /// Who occupies the slot. A `Meta`.
     pub(super) meta: AtomicU64,
     /// When the counter was last used, in ticks.
     pub(super) used: AtomicU32,
@@ -54,10 +54,10 @@ pub(super) struct Cell {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Cell>() == 64);
+const _: () = assert!(size_of::<Slot>() == 64);
 
-/// The cells among which a tag word distinguishes.
-pub(super) type Bucket = [Cell; WAYS];
+/// The slots among which a tag word distinguishes.
+pub(super) type Bucket = [Slot; WAYS];
 
 /// A namespace: see `directory`.
 #[repr(C, align(64))]
@@ -134,7 +134,7 @@ struct Header {
 /// "ratelimt" in ASCII.
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
-/// The version of everything in this file and of what the words in the cells mean.
+/// The version of everything in this file and of what the words in the slots mean.
 pub(super) const VERSION: u64 = 6;
 
 /// The parts of a table in memory.
@@ -161,7 +161,7 @@ pub(super) struct Parts<'m> {
     /// As many for each buffer.
     pub(super) records: &'m [Record],
     pub(super) tags: &'m [AtomicU64],
-    /// 64 cells a word.
+    /// 64 slots a word.
     pub(super) changes: &'m [AtomicU64],
     pub(super) buckets: &'m [Bucket],
 }
@@ -257,7 +257,7 @@ impl Geometry {
             .saturating_add(shards.saturating_mul(size_of::<SyncSlot>()))
             .saturating_add(buffers.saturating_mul(buffer))
             // What aligning the buckets after the words before them may take, and rounding up.
-            .saturating_add(align_of::<Cell>().saturating_add(size_of::<AtomicU64>()));
+            .saturating_add(align_of::<Slot>().saturating_add(size_of::<AtomicU64>()));
         let bucket = size_of::<AtomicU64>()
             .saturating_add(size_of::<Bucket>())
             .saturating_add(WAYS / 8);
@@ -265,7 +265,7 @@ impl Geometry {
             .saturating_sub(fixed)
             .checked_div(bucket)
             .unwrap_or_default()
-            // An index of a cell and one more fit 32 bits.
+            // An index of a slot and one more fit 32 bits.
             .min((u32::MAX as usize / WAYS).saturating_sub(1));
         // A key has two different buckets.
         if buckets < 2 {
@@ -283,7 +283,7 @@ impl Geometry {
     }
 }
 
-/// The number of words that have a bit for each cell of so many buckets.
+/// The number of words that have a bit for each slot of so many buckets.
 pub(super) const fn change_words(buckets: usize) -> usize {
     buckets.saturating_mul(WAYS).div_ceil(64)
 }
@@ -377,7 +377,7 @@ impl<'m> Parts<'m> {
         size: usize,
         secret: [u64; 2],
     ) -> Result<(&'m Header, Parts<'m>), LayoutError> {
-        if !region.cast::<Cell>().is_aligned() {
+        if !region.cast::<Slot>().is_aligned() {
             return Err(LayoutError::Misaligned);
         }
         let Geometry {
@@ -436,8 +436,8 @@ mod tests {
             (1 << 37, 97),
         ] {
             let geometry = Geometry::of(len, len).unwrap();
-            let cells = geometry.buckets * WAYS * size_of::<Cell>();
-            assert!(cells * 100 >= len * percent, "{len}: {geometry:?}");
+            let slots = geometry.buckets * WAYS * size_of::<Slot>();
+            assert!(slots * 100 >= len * percent, "{len}: {geometry:?}");
         }
         assert_eq!(Geometry::of(1024, 1024), Err(LayoutError::TooSmall));
         assert_eq!(Geometry::of(0, 0), Err(LayoutError::TooSmall));

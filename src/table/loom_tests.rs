@@ -30,7 +30,7 @@ impl Clock for At {
     }
 }
 
-/// A table of buckets of two cells, and a counter in it.
+/// A table of buckets of two slots, and a counter in it.
 #[derive(Clone, Copy)]
 struct Fixture {
     table: &'static CounterTable<'static>,
@@ -82,7 +82,7 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
     Fixture { table, counter }
 }
 
-/// Keys whose first bucket is the first, whose home is its first cell, and that share a tag.
+/// Keys whose first bucket is the first, whose home is its first slot, and that share a tag.
 fn key(n: u64) -> Key<'static> {
     Key {
         bytes: b"key",
@@ -106,14 +106,14 @@ impl Fixture {
         (counts.current.whole(), counts.previous.whole())
     }
 
-    /// How many cells hold the counter of `key`.
-    fn cells_of(&self, key: Key<'_>) -> usize {
+    /// How many slots hold the counter of `key`.
+    fn slots_of(&self, key: Key<'_>) -> usize {
         let Identity(id) = self.counter.identity(key);
-        let cells = self.table.parts.buckets.iter().flatten();
-        cells
-            .filter(|cell| {
-                Meta::from_bits(cell.meta.load(Relaxed)).is_counter()
-                    && cell.id.iter().map(|word| word.load(Relaxed)).eq(id)
+        let slots = self.table.parts.buckets.iter().flatten();
+        slots
+            .filter(|slot| {
+                Meta::from_bits(slot.meta.load(Relaxed)).is_counter()
+                    && slot.id.iter().map(|word| word.load(Relaxed)).eq(id)
             })
             .count()
     }
@@ -158,7 +158,7 @@ fn two_processes_that_insert_one_key_make_one_cell() {
             move || fixture.add(key(1), T),
             move || fixture.add(key(1), T),
         );
-        assert_eq!(fixture.cells_of(key(1)), 1);
+        assert_eq!(fixture.slots_of(key(1)), 1);
         assert_eq!(fixture.counts(key(1), T), (2, 0));
     });
 }
@@ -187,7 +187,7 @@ fn one_key_goes_to_the_second_bucket_from_two_processes_once() {
             move || fixture.add(key(1), T),
             move || fixture.add(key(1), T),
         );
-        assert_eq!(fixture.cells_of(key(1)), 1);
+        assert_eq!(fixture.slots_of(key(1)), 1);
         assert_eq!(fixture.counts(key(1), T), (2, 0));
         assert_eq!(fixture.counts(key(10), T), (1, 0));
     });
@@ -262,7 +262,7 @@ fn a_hit_of_a_key_that_is_being_evicted_is_not_counted_for_another() {
             assert!(old == 2 || old == 1, "{old}");
             assert_eq!(new, 1);
             assert!(fixture.counts(key(1), T).0 <= 1);
-            assert!(fixture.cells_of(key(1)) <= 1 && fixture.cells_of(key(10)) <= 1);
+            assert!(fixture.slots_of(key(1)) <= 1 && fixture.slots_of(key(10)) <= 1);
         });
     }
 }
@@ -294,7 +294,7 @@ fn two_processes_evict_for_two_keys() {
         );
         assert_eq!(counts, (1, 1));
         for n in [1, 2] {
-            assert!(fixture.cells_of(key(n)) <= 1);
+            assert!(fixture.slots_of(key(n)) <= 1);
             assert!(fixture.counts(key(n), T).0 <= 1);
         }
     });

@@ -1,4 +1,4 @@
-//! Who occupies a cell, in one atomic word: the cell changes hands by a compare-and-swap of it.
+//! Who occupies a slot, in one atomic word: the slot changes hands by a compare-and-swap of it.
 //!
 //! ```text
 //!  63                                19 18              3 2     0
@@ -6,7 +6,7 @@
 //! | detail, by state                   | generation      | state |
 //! +------------------------------------+-----------------+-------+
 //! counter:  35 bits of window size in milliseconds, 10 bits of namespace
-//! busy:     32 bits of the time (ticks) at which the cell was claimed
+//! busy:     32 bits of the time (ticks) at which the slot was claimed
 //! name:     16 bits of the owner's generation, 16 bits of the name's length in bytes
 //! ```
 //!
@@ -67,14 +67,14 @@ impl Ticks {
     }
 }
 
-/// The value of a cell's `meta`.
+/// The value of a slot's `meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta(u64);
 
-/// What a cell is used for.
+/// What a slot is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing. All-zero memory is a free cell.
+    /// Nothing. All-zero memory is a free slot.
     Free,
     /// Somebody is changing what it is used for, since then.
     Busy(Ticks),
@@ -177,7 +177,7 @@ impl Meta {
         (self.0 ^ other.0) & !SYNCED == 0
     }
 
-    /// The generation of a name's owner, and the length of the name; `None` for another cell.
+    /// The generation of a name's owner, and the length of the name; `None` for another slot.
     pub(super) const fn owner_and_len(self) -> Option<(Generation, u16)> {
         if self.0 & STATE_MASK != NAME {
             return None;
@@ -193,7 +193,7 @@ impl Meta {
         Generation::from_bits((self.0 >> STATE_BITS) as u16)
     }
 
-    /// The window size of a counter; `None` for another cell.
+    /// The window size of a counter; `None` for another slot.
     pub(super) const fn size(self) -> Option<WindowSize> {
         if !self.is_counter() {
             return None;

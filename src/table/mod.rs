@@ -6,8 +6,8 @@
 //!
 //! - [`layout`]: how the memory is divided
 //! - [`identity`]: what makes two hits count together
-//! - [`meta`], [`word`]: the two kinds of words of a cell, and why one compare-and-swap suffices
-//! - [`places`], [`claim`]: finding a counter's cell, and making room for a new one
+//! - [`meta`], [`word`]: the two kinds of words of a slot, and why one compare-and-swap suffices
+//! - [`places`], [`claim`]: finding a counter's slot, and making room for a new one
 //! - [`names`], [`changes`], [`division`], [`sync_state`], [`buffers`]: what only synced counters and
 //!   their sync need
 //! - [`counting`], [`columns`]: counting; windows, and what turning one takes

@@ -1,7 +1,7 @@
 //! The bytes of keys, for those who have to name them: synced counters.
 //!
-//! A counter's name is a chain of cells: the first part holds 32 bytes, and what the store has of
-//! the counter; each further one 48. So names of all lengths fit wherever enough cells can be had,
+//! A counter's name is a chain of slots: the first part holds 32 bytes, and what the store has of
+//! the counter; each further one 48. So names of all lengths fit wherever enough slots can be had,
 //! and take no memory where keys need no names.
 //!
 //! Nothing frees a name: a part says whose it is, and who looks for a place (or for a name) sees
@@ -19,7 +19,7 @@ use super::claim::{Claim, Cost, Lost, meta_of};
 use super::columns::{Columns, load};
 use super::fail::fail_point;
 use super::identity::Identity;
-use super::layout::{Bucket, Cell, WAYS};
+use super::layout::{Bucket, Slot, WAYS};
 use super::meta::{Meta, State, Ticks};
 use super::places::{Place, scale};
 use super::word::{Stamp, Word};
@@ -35,11 +35,11 @@ const FURTHER: usize = 48;
 /// way of one attempt.
 const ATTEMPTS: u32 = if cfg!(loom) { 3 } else { 64 };
 
-/// The words of a cell that hold the bytes of a name. Those of a first part leave `local` out, which
+/// The words of a slot that hold the bytes of a name. Those of a first part leave `local` out, which
 /// holds what the store has.
-fn words(cell: &Cell, is_first: bool) -> impl Iterator<Item = &AtomicU64> {
-    let local: &[AtomicU64] = if is_first { &[] } else { &cell.local };
-    cell.id.iter().chain(&cell.remote).chain(local)
+fn words(slot: &Slot, is_first: bool) -> impl Iterator<Item = &AtomicU64> {
+    let local: &[AtomicU64] = if is_first { &[] } else { &slot.local };
+    slot.id.iter().chain(&slot.remote).chain(local)
 }
 
 /// The parts that a name of `len` bytes has.
@@ -50,42 +50,42 @@ fn parts_of(len: usize) -> usize {
 }
 
 impl<'m> CounterTable<'m> {
-    pub(super) fn cell_count(&self) -> usize {
+    pub(super) fn slot_count(&self) -> usize {
         self.parts.buckets.len().saturating_mul(WAYS)
     }
 
-    pub(super) fn cell_at(&self, index: usize) -> Option<&'m Cell> {
+    pub(super) fn slot_at(&self, index: usize) -> Option<&'m Slot> {
         let buckets: &'m [Bucket] = self.parts.buckets;
         buckets.get(index / WAYS)?.get(index % WAYS)
     }
 
-    /// The index of the cell that `part` is, or is a part of.
+    /// The index of the slot that `part` is, or is a part of.
     pub(super) fn index_of<T>(&self, part: &T) -> usize {
         let start = self.parts.buckets.as_ptr() as usize;
         let distance = (core::ptr::from_ref(part) as usize).wrapping_sub(start);
-        distance.checked_div(size_of::<Cell>()).unwrap_or_default()
+        distance.checked_div(size_of::<Slot>()).unwrap_or_default()
     }
 
-    /// The cell that a counter or a part of a name leads to.
-    fn next_of(&self, cell: &Cell) -> Option<(usize, &'m Cell)> {
-        let index = (cell.extension.load(Acquire) as usize).checked_sub(1)?;
-        Some((index, self.cell_at(index)?))
+    /// The slot that a counter or a part of a name leads to.
+    fn next_of(&self, slot: &Slot) -> Option<(usize, &'m Slot)> {
+        let index = (slot.extension.load(Acquire) as usize).checked_sub(1)?;
+        Some((index, self.slot_at(index)?))
     }
 
     /// The first part of the name of a counter, with its meta; `None` if it has no name.
-    pub(super) fn first_part(&self, place: Place<'_>) -> Option<(&'m Cell, Meta)> {
-        let (_, first) = self.next_of(place.cell)?;
+    pub(super) fn first_part(&self, place: Place<'_>) -> Option<(&'m Slot, Meta)> {
+        let (_, first) = self.next_of(place.slot)?;
         let meta = meta_of(first);
         let (owner, _) = meta.owner_and_len()?;
         let is_ours = owner == place.meta.generation()
-            && first.used.load(Relaxed) as usize == self.index_of(place.cell);
+            && first.used.load(Relaxed) as usize == self.index_of(place.slot);
         is_ours.then_some((first, meta))
     }
 
-    /// The counter that the part of a name in `cell` belongs to; `None` if to none.
-    pub(super) fn owner_of(&self, cell: &Cell, meta: Meta) -> Option<(&'m Cell, Meta)> {
+    /// The counter that the part of a name in `slot` belongs to; `None` if to none.
+    pub(super) fn owner_of(&self, slot: &Slot, meta: Meta) -> Option<(&'m Slot, Meta)> {
         let (owner_generation, _) = meta.owner_and_len()?;
-        let owner = self.cell_at(cell.used.load(Relaxed) as usize)?;
+        let owner = self.slot_at(slot.used.load(Relaxed) as usize)?;
         let owner_meta = meta_of(owner);
         if owner_meta.generation() != owner_generation {
             return None;
@@ -93,11 +93,11 @@ impl<'m> CounterTable<'m> {
         match owner_meta.state() {
             State::Counter => {
                 let (index, _) = self.next_of(owner)?;
-                (index == self.index_of(cell)).then_some((owner, owner_meta))
+                (index == self.index_of(slot)).then_some((owner, owner_meta))
             }
             // A further part: its first one leads on.
             State::Name => {
-                let counter = self.cell_at(owner.used.load(Relaxed) as usize)?;
+                let counter = self.slot_at(owner.used.load(Relaxed) as usize)?;
                 let counter_meta = meta_of(counter);
                 let (index, _) = self.next_of(counter)?;
                 let (counter_generation, _) = owner_meta.owner_and_len()?;
@@ -125,14 +125,14 @@ impl<'m> CounterTable<'m> {
             _ => return,
         };
         for _ in 0..ATTEMPTS {
-            let before = place.cell.extension.load(Acquire);
+            let before = place.slot.extension.load(Acquire);
             let is_done = self.name_of(place).is_some();
-            if is_done || !meta_of(place.cell).is_same_counter(place.meta) {
+            if is_done || !meta_of(place.slot).is_same_counter(place.meta) {
                 return;
             }
             // What is left of a former name is nobody's from here on.
             if before == 0 || self.drop_name(place, before) {
-                // What was lost, somebody else has: the next attempt takes other cells.
+                // What was lost, somebody else has: the next attempt takes other slots.
                 let _ = self.try_to_attach(place, id, (name, len), clock);
             }
         }
@@ -142,7 +142,7 @@ impl<'m> CounterTable<'m> {
     /// none; returns whether it still was.
     pub(super) fn drop_name(&self, place: Place<'m>, extension: u32) -> bool {
         let dropped = place
-            .cell
+            .slot
             .extension
             .compare_exchange(extension, 0, AcqRel, Relaxed);
         dropped.is_ok()
@@ -173,7 +173,7 @@ impl<'m> CounterTable<'m> {
         // Who lost the race to attach leaves a name that belongs to nobody. A counter that changed
         // hands has another generation: then this name is not its own, which whoever reads it sees.
         let _ = place
-            .cell
+            .slot
             .extension
             .compare_exchange(0, first, AcqRel, Relaxed);
         // Before it is looked at whether the name is whole: see `CounterTable::claim`.
@@ -182,7 +182,7 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Claims `count` cells for the name of `place`.
+    /// Claims `count` slots for the name of `place`.
     fn claim_parts(
         &self,
         count: usize,
@@ -199,7 +199,7 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Writes a name into the cells that were claimed for it; returns what leads to its first part.
+    /// Writes a name into the slots that were claimed for it; returns what leads to its first part.
     fn write_name(
         &self,
         place: Place<'m>,
@@ -207,41 +207,41 @@ impl<'m> CounterTable<'m> {
         (name, len): (&[u8], u16),
     ) -> Result<u32, Lost> {
         let first = claims.first().ok_or(Lost)?;
-        let index_of = |cell: &Cell| u32::try_from(self.index_of(cell)).map_err(|_| Lost);
+        let index_of = |slot: &Slot| u32::try_from(self.index_of(slot)).map_err(|_| Lost);
         let mut next = 0;
         // From the last part on: a part that is published leads to parts that are.
         for (index, claim) in claims.iter().enumerate().rev() {
             let is_first = index == 0;
             let (start, owner, generation) = if is_first {
-                (0, place.cell, place.meta.generation())
+                (0, place.slot, place.meta.generation())
             } else {
                 let before = index.wrapping_sub(1).wrapping_mul(FURTHER);
-                (FIRST.wrapping_add(before), first.cell, first.generation())
+                (FIRST.wrapping_add(before), first.slot, first.generation())
             };
             let bytes = name.get(start..).unwrap_or_default().chunks(8);
             let values = bytes
                 .map(super::directory::word_of)
                 .chain(core::iter::repeat(0));
-            for (word, value) in words(claim.cell, is_first).zip(values) {
+            for (word, value) in words(claim.slot, is_first).zip(values) {
                 claim.replace(word, |_| value)?;
             }
             if is_first {
-                for pushed in &claim.cell.local {
+                for pushed in &claim.slot.local {
                     let nothing = Word::empty(place.meta.generation());
                     claim.replace(pushed, |_| nothing.bits())?;
                 }
             }
             fail_point!("name.written");
-            claim.set(&claim.cell.used, index_of(owner)?)?;
-            claim.set(&claim.cell.extension, next)?;
+            claim.set(&claim.slot.used, index_of(owner)?)?;
+            claim.set(&claim.slot.extension, next)?;
             claim.publish(Meta::name(claim.generation(), generation, len))?;
             fail_point!("name.published");
-            next = index_of(claim.cell)?.saturating_add(1);
+            next = index_of(claim.slot)?.saturating_add(1);
         }
         Ok(next)
     }
 
-    /// Claims a cell for part number `part` of the name of `place`: of those of two buckets that its
+    /// Claims a slot for part number `part` of the name of `place`: of those of two buckets that its
     /// identity and the number choose, the one that costs least.
     fn claim_part(
         &self,
@@ -258,24 +258,24 @@ impl<'m> CounterTable<'m> {
         let chosen =
             [one, two].map(|bits| buckets.get(scale(bits.wrapping_add(step), buckets.len())));
         let cheapest = |bucket: &'m Bucket| {
-            let costs = bucket.iter().map(|cell| (meta_of(cell), cell));
-            let costs = costs.map(|(meta, cell)| (self.cost_of(cell, meta, now), cell, meta));
+            let costs = bucket.iter().map(|slot| (meta_of(slot), slot));
+            let costs = costs.map(|(meta, slot)| (self.cost_of(slot, meta, now), slot, meta));
             let occupied = costs
                 .clone()
                 .filter(|&(cost, ..)| cost != Cost::Free)
                 .count();
             // Not the counter itself, nor a part of its name.
             let others = costs
-                .filter(|&(cost, cell, _)| cost != Cost::Busy && !core::ptr::eq(cell, place.cell));
-            let (cost, cell, meta) = others.min_by_key(|&(cost, ..)| cost)?;
-            Some((cost, occupied, cell, meta))
+                .filter(|&(cost, slot, _)| cost != Cost::Busy && !core::ptr::eq(slot, place.slot));
+            let (cost, slot, meta) = others.min_by_key(|&(cost, ..)| cost)?;
+            Some((cost, occupied, slot, meta))
         };
         // Of two that cost the same, that in the emptier bucket.
         let chosen = chosen.into_iter().flatten().filter_map(cheapest);
-        let (cost, _, cell, meta) = chosen
+        let (cost, _, slot, meta) = chosen
             .min_by_key(|&(cost, occupied, ..)| (cost, occupied))
             .ok_or(Lost)?;
-        let claim = self.claim(cell, meta, cost, ticks)?;
+        let claim = self.claim(slot, meta, cost, ticks)?;
         self.tag_name(&claim)?;
         Ok(claim)
     }
@@ -286,25 +286,25 @@ impl<'m> CounterTable<'m> {
         let (_, len) = meta.owner_and_len()?;
         let len = usize::from(len);
         let mut name = Vec::with_capacity(len.saturating_add(FURTHER));
-        let mut cell = first;
+        let mut slot = first;
         for part in 0..parts_of(len) {
             if part > 0 {
-                let (_, next) = self.next_of(cell)?;
+                let (_, next) = self.next_of(slot)?;
                 let (owner, _) = meta_of(next).owner_and_len()?;
                 let is_ours = owner == meta.generation()
                     && next.used.load(Relaxed) as usize == self.index_of(first);
                 if !is_ours {
                     return None;
                 }
-                cell = next;
+                slot = next;
             }
-            for word in words(cell, part == 0) {
+            for word in words(slot, part == 0) {
                 name.extend_from_slice(&word.load(Acquire).to_le_bytes());
             }
         }
         name.truncate(len);
         // Parts are taken only after the counter was: if it is still there, so were they.
-        meta_of(place.cell)
+        meta_of(place.slot)
             .is_same_counter(place.meta)
             .then_some(name)
     }

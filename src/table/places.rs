@@ -1,28 +1,28 @@
-//! Where a counter's cell is: finding it, and making room for a new one.
+//! Where a counter's slot is: finding it, and making room for a new one.
 //!
-//! An identity has two buckets, and in each of them a home cell. The first home is compared first:
+//! An identity has two buckets, and in each of them a home slot. The first home is compared first:
 //! most counters are there. While its cache line is on its way, so is that of the second home,
 //! where most others are: what takes time is to wait for memory, and both are waited for at once.
-//! Only if a counter is in neither the tags of both buckets are read, which tell the few cells that
+//! Only if a counter is in neither the tags of both buckets are read, which tell the few slots that
 //! are worth a look.
 //!
-//! No lock is taken. A cell changes hands in steps, each of which leaves the table usable should
+//! No lock is taken. A slot changes hands in steps, each of which leaves the table usable should
 //! the process end after it:
 //!
-//! 1. *Claim* a cell: its meta becomes busy, with the next generation. From here on nobody finds what
+//! 1. *Claim* a slot: its meta becomes busy, with the next generation. From here on nobody finds what
 //!    was in it, and no word of its old occupancy counts any more.
 //! 2. *Clear* its columns and write the identity. Hits that are known by then are written with
-//!    them: they are counted when the cell is published, or not at all.
+//!    them: they are counted when the slot is published, or not at all.
 //! 3. *Tag* it. The tag word of the identity's first bucket is replaced if and only if it still
 //!    has the value it had when the identity was not found: its version changes with every
 //!    insertion of an identity whose first bucket it is, so that of two processes that insert the
-//!    same identity one fails here, looks again, and finds the other's cell.
+//!    same identity one fails here, looks again, and finds the other's slot.
 //! 4. *Publish*: its meta becomes that of a counter.
 //!
-//! Who finds a busy cell with the wanted tag waits for a moment, then takes the cell over: it may
+//! Who finds a busy slot with the wanted tag waits for a moment, then takes the slot over: it may
 //! belong to a process that was stopped or killed between two steps. The one that lost it notices
 //! with its next write, every one of which is a compare-and-swap prepared while it still owned
-//! the cell, and begins anew.
+//! the slot, and begins anew.
 
 use super::atomic::{
     AtomicU64,
@@ -31,7 +31,7 @@ use super::atomic::{
 use super::claim::{Claim, Cost, Lost, has_local_hits, meta_of};
 use super::fail::fail_point;
 use super::identity::Identity;
-use super::layout::{Bucket, Cell, Parts, WAYS};
+use super::layout::{Bucket, Parts, Slot, WAYS};
 use super::meta::{Meta, State, Ticks};
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Stamp, Word};
@@ -40,18 +40,18 @@ use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;
 
-/// How often to look again for an insertion under way before taking its cell over.
+/// How often to look again for an insertion under way before taking its slot over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };
 
-/// A cell with a counter in it.
+/// A slot with a counter in it.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'m> {
-    pub(super) cell: &'m Cell,
-    /// The cell's meta when it was found: as long as it is the same, so is the counter.
+    pub(super) slot: &'m Slot,
+    /// The slot's meta when it was found: as long as it is the same, so is the counter.
     pub(super) meta: Meta,
 }
 
-/// A cell that a counter has, or got.
+/// A slot that a counter has, or got.
 pub(super) enum Insertion<'m> {
     /// It has one, or got one in which nothing is counted yet.
     Found(Place<'m>),
@@ -70,23 +70,23 @@ struct Home<'m> {
     tag: u8,
 }
 
-/// A cell by its position.
+/// A slot by its position.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Slot {
+struct SlotPosition {
     /// Which of the identity's two buckets.
-    second: bool,
+    in_second: bool,
     way: usize,
 }
 
 /// What a look for an identity in its buckets brought.
 enum Search<'m> {
     Found(Place<'m>),
-    /// It may be in a cell that is being changed.
-    Pending(Slot, &'m Cell, Meta),
+    /// It may be in a slot that is being changed.
+    Pending(SlotPosition, &'m Slot, Meta),
     Absent,
 }
 
-/// A counter that is to have a cell.
+/// A counter that is to have a slot.
 #[derive(Clone, Copy)]
 struct New<'c> {
     counter: &'c Counter,
@@ -95,10 +95,10 @@ struct New<'c> {
     first: Hits,
 }
 
-/// A cell that is to be given to a new counter, and what that costs.
+/// A slot that is to be given to a new counter, and what that costs.
 struct Victim<'m> {
-    slot: Slot,
-    cell: &'m Cell,
+    position: SlotPosition,
+    slot: &'m Slot,
     meta: Meta,
     cost: Cost,
 }
@@ -121,23 +121,23 @@ impl<'m> Home<'m> {
         })
     }
 
-    /// Finds the cell of `id` if it is one of the homes.
+    /// Finds the slot of `id` if it is one of the homes.
     #[inline(always)]
     fn find(&self, id: Identity) -> Option<Place<'m>> {
         let ([first, second], [way, second_way]) = (self.buckets, self.ways);
         let (first, second) = (first.get(way)?, second.get(second_way)?);
         // Before the first home is there to be compared: see above.
         prefetch(second);
-        let place = |cell: &'m Cell| Place {
-            cell,
-            meta: meta_of(cell),
+        let place = |slot: &'m Slot| Place {
+            slot,
+            meta: meta_of(slot),
         };
-        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.cell, id);
+        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.slot, id);
         let at_first = Some(place(first)).filter(found);
         at_first.or_else(|| Some(place(second)).filter(found))
     }
 
-    /// Finds the cell of `id` by its tag.
+    /// Finds the slot of `id` by its tag.
     #[cold]
     fn find_elsewhere(&self, id: Identity) -> Option<Place<'m>> {
         match self.search(self.seen(), id) {
@@ -154,40 +154,43 @@ impl<'m> Home<'m> {
     }
 
     #[inline]
-    fn cell(&self, slot: Slot) -> Option<&'m Cell> {
+    fn slot(&self, position: SlotPosition) -> Option<&'m Slot> {
         let [first, second] = self.buckets;
-        let bucket = if slot.second { second } else { first };
-        bucket.get(slot.way)
+        let bucket = if position.in_second { second } else { first };
+        bucket.get(position.way)
     }
 
-    /// Looks for `id` in the cells that have its tag.
+    /// Looks for `id` in the slots that have its tag.
     #[inline]
     fn search(&self, seen: [Tags; 2], id: Identity) -> Search<'m> {
         let mut pending = None;
         for (second, tags) in [false, true].into_iter().zip(seen) {
             for way in tags.ways_with(self.tag) {
-                let slot = Slot { second, way };
-                let Some(cell) = self.cell(slot) else {
+                let position = SlotPosition {
+                    in_second: second,
+                    way,
+                };
+                let Some(slot) = self.slot(position) else {
                     continue;
                 };
                 // One look decides: between two, an insertion may end and be missed by both.
-                let meta = meta_of(cell);
+                let meta = meta_of(slot);
                 match meta.state() {
-                    State::Counter if has_identity(cell, id) => {
-                        return Search::Found(Place { cell, meta });
+                    State::Counter if has_identity(slot, id) => {
+                        return Search::Found(Place { slot, meta });
                     }
-                    State::Busy(_) => pending = Some((slot, cell, meta)),
+                    State::Busy(_) => pending = Some((position, slot, meta)),
                     _ => {}
                 }
             }
         }
         match pending {
-            Some((slot, cell, meta)) => Search::Pending(slot, cell, meta),
+            Some((position, slot, meta)) => Search::Pending(position, slot, meta),
             None => Search::Absent,
         }
     }
 
-    /// A cell that was never used, which is the best there is: no need to touch the others.
+    /// A slot that was never used, which is the best there is: no need to touch the others.
     #[inline]
     fn never_used(&self, seen: [Tags; 2]) -> Option<Victim<'m>> {
         let [first, second] = seen.map(|tags| tags.ways_with(0));
@@ -207,33 +210,35 @@ impl<'m> Home<'m> {
             (first, first_home, way)
         };
         let unused = is_home.then_some(way).into_iter().chain(unused);
-        let mut slots = unused.map(|way| Slot {
-            second: is_second,
+        let mut positions = unused.map(|way| SlotPosition {
+            in_second: is_second,
             way,
         });
-        slots.find_map(|slot| {
-            let cell = self.cell(slot)?;
-            let meta = meta_of(cell);
+        positions.find_map(|position| {
+            let slot = self.slot(position)?;
+            let meta = meta_of(slot);
             (meta.state() == State::Free).then_some(Victim {
+                position,
                 slot,
-                cell,
                 meta,
                 cost: Cost::Free,
             })
         })
     }
 
-    /// Tags a claimed cell, unless the first bucket changed since its tags were `seen`.
+    /// Tags a claimed slot, unless the first bucket changed since its tags were `seen`.
     #[inline]
-    fn tag(&self, seen: [Tags; 2], slot: Slot, claim: &Claim<'m>) -> Result<(), Lost> {
+    fn tag(&self, seen: [Tags; 2], position: SlotPosition, claim: &Claim<'m>) -> Result<(), Lost> {
         let ([first, _], [first_word, second_word]) = (seen, self.tags);
         let mut next = first.touched();
-        if slot.second {
+        if position.in_second {
             // The tag first: who sees the new version sees the tag too.
-            claim.replace(second_word, |tags| Tags(tags).with(slot.way, self.tag).0)?;
+            claim.replace(second_word, |tags| {
+                Tags(tags).with(position.way, self.tag).0
+            })?;
             fail_point!("insert.tagged.second");
         } else {
-            next = first.with(slot.way, self.tag);
+            next = first.with(position.way, self.tag);
         }
         first_word
             .compare_exchange(first.0, next.0, AcqRel, Relaxed)
@@ -262,7 +267,7 @@ const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 const VERSION_ONE: u64 = 1 << 56;
 const _: () = assert!(WAYS * TAG_BITS as usize <= 56);
 
-/// The tag of a part of a name. A cell that was never used has the tag 0.
+/// The tag of a part of a name. A slot that was never used has the tag 0.
 const NAME_TAG: u8 = 127;
 
 /// The tag of an identity, 1 to 126.
@@ -337,7 +342,7 @@ impl Iterator for Ways {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Finds the cell of `id`.
+    /// Finds the slot of `id`.
     #[inline]
     pub(super) fn find(&self, id: Identity) -> Option<Place<'m>> {
         let home = Home::of(id, &self.parts)?;
@@ -352,12 +357,12 @@ impl<'m> CounterTable<'m> {
         let (first, second) = (scale(one, buckets.len()), scale(two, buckets.len()));
         // Before the first home is there to be compared: see above.
         prefetch(buckets.get(second)?.get(home_way(one))?);
-        let cell = buckets.get(first)?.get(home_way(two))?;
-        let meta = meta_of(cell);
-        Some(Place { cell, meta })
+        let slot = buckets.get(first)?.get(home_way(two))?;
+        let meta = meta_of(slot);
+        Some(Place { slot, meta })
     }
 
-    /// Finds the cell of `counter`, or gives it one in which `first` hits are counted.
+    /// Finds the slot of `counter`, or gives it one in which `first` hits are counted.
     #[inline(always)]
     pub(super) fn find_or_insert(
         &self,
@@ -380,7 +385,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Finds the cell of `counter`, or gives it one that nobody counts in: not one with hits of this
+    /// Finds the slot of `counter`, or gives it one that nobody counts in: not one with hits of this
     /// node, in windows that matter. `None` if there is none such, or if it is contended.
     pub(super) fn insert_gently(
         &self,
@@ -391,7 +396,7 @@ impl<'m> CounterTable<'m> {
         let may_take = |victim: &Victim<'m>| match victim.cost {
             Cost::Free | Cost::Abandoned | Cost::Evicted(Evicted::Ended, ..) => true,
             Cost::Evicted(Evicted::Sent, ..) => {
-                !has_local_hits(victim.cell, victim.meta, clock.now())
+                !has_local_hits(victim.slot, victim.meta, clock.now())
             }
             Cost::Evicted(Evicted::Unsent, ..) | Cost::Busy => false,
         };
@@ -404,7 +409,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Finds the cell of a counter, or gives it that which costs least, if `may_take` allows it.
+    /// Finds the slot of a counter, or gives it that which costs least, if `may_take` allows it.
     #[inline(always)]
     fn insert_where(
         &self,
@@ -423,9 +428,9 @@ impl<'m> CounterTable<'m> {
                     relax();
                     continue;
                 }
-                Search::Pending(slot, cell, meta) => Victim {
+                Search::Pending(position, slot, meta) => Victim {
+                    position,
                     slot,
-                    cell,
                     meta,
                     cost: Cost::Busy,
                 },
@@ -446,7 +451,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Gives the cell of `victim` to a counter that was not found when the tags were `seen`.
+    /// Gives the slot of `victim` to a counter that was not found when the tags were `seen`.
     #[inline(always)]
     fn occupy(
         &self,
@@ -457,21 +462,21 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
     ) -> Result<Insertion<'m>, Lost> {
         let Victim {
+            position,
             slot,
-            cell,
             meta,
             cost,
         } = victim;
         let now = clock.now();
         let ticks = Ticks::at(now.0);
-        let claim = self.claim(cell, meta, cost, ticks)?;
+        let claim = self.claim(slot, meta, cost, ticks)?;
         let generation = claim.generation();
         fail_point!("insert.claimed");
 
         let at = counter.size.at(now);
         let stamp = Stamp::new(at.number, generation);
-        let (column, other) = cell.local_columns(at.number);
-        let [even, odd] = &cell.remote;
+        let (column, other) = slot.local_columns(at.number);
+        let [even, odd] = &slot.remote;
         let empty = Word::empty(generation);
         // The column of this window has its stamp from the start: whoever counts in it next, which
         // may be the caller, need not turn it.
@@ -485,22 +490,22 @@ impl<'m> CounterTable<'m> {
             claim.replace(column, |_| word.bits())?;
             fail_point!("insert.cleared");
         }
-        for (word, half) in cell.id.iter().zip(id.0) {
+        for (word, half) in slot.id.iter().zip(id.0) {
             claim.replace(word, |_| half)?;
             fail_point!("insert.named");
         }
-        claim.set(&cell.used, ticks.0)?;
-        claim.set(&cell.extension, 0)?;
+        claim.set(&slot.used, ticks.0)?;
+        claim.set(&slot.extension, 0)?;
         fail_point!("insert.dated");
 
-        if let Err(lost) = home.tag(seen, slot, &claim) {
+        if let Err(lost) = home.tag(seen, position, &claim) {
             // Somebody inserted into the bucket, perhaps this very identity: look again.
             let _ = claim.publish(Meta::free(generation));
             return Err(lost);
         }
         fail_point!("insert.tagged");
         let place = Place {
-            cell,
+            slot,
             meta: counter.meta(generation),
         };
         claim.publish(place.meta)?;
@@ -518,62 +523,62 @@ impl<'m> CounterTable<'m> {
         Ok(Insertion::Made(reading, receipt))
     }
 
-    /// Tags a cell that was claimed for a part of a name.
+    /// Tags a slot that was claimed for a part of a name.
     pub(super) fn tag_name(&self, claim: &Claim<'m>) -> Result<(), Lost> {
-        let index = self.index_of(claim.cell);
+        let index = self.index_of(claim.slot);
         let word = self.parts.tags.get(index / WAYS).ok_or(Lost)?;
         claim.replace(word, |tags| Tags(tags).with(index % WAYS, NAME_TAG).0)?;
         Ok(())
     }
 
-    /// The cell that a new counter is to have where none is unused: of all its places the one that
+    /// The slot that a new counter is to have where none is unused: of all its places the one that
     /// costs least.
     #[cold]
     #[inline(never)]
     fn cheapest(&self, home: Home<'m>, clock: &impl Clock) -> Option<Victim<'m>> {
         // Who remembers an old time takes windows that others have just begun for ended.
         let now = clock.fresh();
-        let slots = [false, true].into_iter().zip(home.ways);
-        let slots = slots.flat_map(|(second, first)| {
+        let positions = [false, true].into_iter().zip(home.ways);
+        let positions = positions.flat_map(|(second, first)| {
             // From the home on.
-            (0..WAYS).map(move |way| Slot {
-                second,
+            (0..WAYS).map(move |way| SlotPosition {
+                in_second: second,
                 way: way ^ first,
             })
         });
-        let victims = slots.filter_map(|slot| {
-            let cell = home.cell(slot)?;
-            let meta = meta_of(cell);
+        let victims = positions.filter_map(|position| {
+            let slot = home.slot(position)?;
+            let meta = meta_of(slot);
             Some(Victim {
+                position,
                 slot,
-                cell,
                 meta,
-                cost: self.cost_of(cell, meta, now),
+                cost: self.cost_of(slot, meta, now),
             })
         });
         victims.min_by_key(|victim| victim.cost)
     }
 }
 
-/// Has the processor fetch a cell, without waiting for it.
+/// Has the processor fetch a slot, without waiting for it.
 #[inline]
-fn prefetch(cell: &Cell) {
+fn prefetch(slot: &Slot) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: x86-64 has SSE; a prefetch is a hint, which accesses nothing.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(cell).cast());
+        _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(slot).cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = cell;
+    let _ = slot;
 }
 
-/// Whether the counter in `cell` is that of `id`. An identity is only replaced while the cell is
+/// Whether the counter in `slot` is that of `id`. An identity is only replaced while the slot is
 /// busy, after which its meta is another: whoever changes a word by a place notices.
 #[inline]
-pub(super) fn has_identity(cell: &Cell, id: Identity) -> bool {
-    let ([cell_one, cell_two], [one, two]) = (&cell.id, id.0);
-    cell_one.load(Relaxed) == one && cell_two.load(Relaxed) == two
+pub(super) fn has_identity(slot: &Slot, id: Identity) -> bool {
+    let ([slot_one, slot_two], [one, two]) = (&slot.id, id.0);
+    slot_one.load(Relaxed) == one && slot_two.load(Relaxed) == two
 }
 
 /// Lets an insertion under way go on.

@@ -7,13 +7,13 @@
 //! +------------------------------------+-----------------+
 //! ```
 //!
-//! The stamp says what the hits belong to: a window, and one occupancy of the cell. Because both
+//! The stamp says what the hits belong to: a window, and one occupancy of the slot. Because both
 //! sit in one word, a single compare-and-swap checks the window, turns the column to it where it
 //! holds an older one, and counts. A word with another stamp than the expected one reads as 0.
 
 use crate::policy::hits::Hits;
 
-/// Which occupancy of a cell a word belongs to. Successive occupancies are [`Generation::next`] apart.
+/// Which occupancy of a slot a word belongs to. Successive occupancies are [`Generation::next`] apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Generation(u16);
 
