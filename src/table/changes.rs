@@ -10,14 +10,14 @@ use super::columns::Columns;
 use super::division::Part;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
-use super::places::{Place, has_identity};
+use super::places::{Occupant, has_identity};
 use super::stats::NamespaceLine;
 use super::word::{Stamp, Word};
 use super::{Counter, CounterTable, Key};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
-/// A counter in its place: it can be found again, and another counter in the same place cannot be
+/// A counter in its slot: it can be found again, and another counter in the same slot cannot be
 /// mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterRef {
@@ -160,9 +160,9 @@ impl<'m> CounterTable<'m> {
             // A slot that changes hands in this moment is noted again by who counts in it.
             let is_others = slot.is_some_and(|slot| {
                 let meta = meta_of(slot);
-                let place = Place { slot, meta };
+                let occupant = Occupant { slot, meta };
                 // One without a name gets it again, whoever it is that finds it.
-                meta.is_counter() && meta.is_synced() && !self.is_in(part, place, true)
+                meta.is_counter() && meta.is_synced() && !self.is_in(part, occupant, true)
             });
             if is_others {
                 continue;
@@ -208,7 +208,7 @@ impl<'m> CounterTable<'m> {
                     continue;
                 };
                 let meta = meta_of(slot);
-                let is_pending = meta.is_counter() && self.has_unsent(Place { slot, meta }, now);
+                let is_pending = meta.is_counter() && self.has_unsent(Occupant { slot, meta }, now);
                 let counters = pending.counters.get_mut(meta.namespace().get());
                 if let Some(counters) = counters.filter(|_| is_pending) {
                     *counters = counters.saturating_add(1);
@@ -230,40 +230,40 @@ impl<'m> CounterTable<'m> {
     /// Notes the changes of `part` that nobody knows of any more, since who took them was stopped:
     /// looks at every counter.
     pub fn find_changes<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
-        self.for_each_synced(part.into(), |place| self.note_unsent(place, now));
+        self.for_each_synced(part.into(), |occupant| self.note_unsent(occupant, now));
     }
 
     /// Forgets what the store has of the hits of `part`, and notes all that still matters as changed:
     /// the store lost what it had.
     pub fn forget_pushed<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
-        self.for_each_synced(part.into(), |place| {
-            if let Some((first, _)) = self.first_part(place) {
+        self.for_each_synced(part.into(), |occupant| {
+            if let Some((first, _)) = self.first_part(occupant) {
                 for pushed in &first.local {
                     let old = pushed.load(Acquire);
-                    let nothing = Word::empty(place.meta.generation()).bits();
-                    if meta_of(place.slot).is_same_counter(place.meta) {
+                    let nothing = Word::empty(occupant.meta.generation()).bits();
+                    if meta_of(occupant.slot).is_same_counter(occupant.meta) {
                         let _ = pushed.compare_exchange(old, nothing, AcqRel, Relaxed);
                         fail_point!("pushed.forgotten");
                     }
                 }
             }
-            self.note_unsent(place, now);
+            self.note_unsent(occupant, now);
         });
     }
 
-    /// Makes what the store has not of the counter in `place` be found, if there is any.
-    fn note_unsent(&self, place: Place<'m>, now: UnixMillis) {
-        if self.has_unsent(place, now) {
-            self.set_change_bit(self.index_of(place.slot));
+    /// Makes what the store has not of the counter in `occupant` be found, if there is any.
+    fn note_unsent(&self, occupant: Occupant<'m>, now: UnixMillis) {
+        if self.has_unsent(occupant, now) {
+            self.set_change_bit(self.index_of(occupant.slot));
         }
     }
 
-    fn for_each_synced(&self, part: Part<'_>, mut visit: impl FnMut(Place<'m>)) {
+    fn for_each_synced(&self, part: Part<'_>, mut visit: impl FnMut(Occupant<'m>)) {
         for slot in (0..self.slot_count()).map_while(|index| self.slot_at(index)) {
             let meta = meta_of(slot);
-            let place = Place { slot, meta };
-            if meta.is_counter() && meta.is_synced() && self.is_in(part, place, false) {
-                visit(place);
+            let occupant = Occupant { slot, meta };
+            if meta.is_counter() && meta.is_synced() && self.is_in(part, occupant, false) {
+                visit(occupant);
             }
         }
     }
@@ -277,14 +277,14 @@ impl<'m> CounterTable<'m> {
 
     /// The key and the window size of a counter that has a name; `None` if it is gone.
     pub fn key_of(&self, counter: CounterRef) -> Option<(Vec<u8>, WindowSize)> {
-        let place = self.place_of(counter)?;
-        Some((self.name_of(place)?, counter.meta.size()?))
+        let occupant = self.occupant_of(counter)?;
+        Some((self.name_of(occupant)?, counter.meta.size()?))
     }
 
     /// What the store has of this node's hits in window `number`, as far as this node knows.
     pub fn pushed_of(&self, counter: CounterRef, number: u64) -> Hits {
-        let place = self.place_of(counter);
-        place.map_or(Hits::ZERO, |place| self.pushed(place, number))
+        let occupant = self.occupant_of(counter);
+        occupant.map_or(Hits::ZERO, |occupant| self.pushed(occupant, number))
     }
 
     /// What changed in the counter in slot number `index`, if it is a synced one. One without a name
@@ -293,14 +293,14 @@ impl<'m> CounterTable<'m> {
         let slot = self.slot_at(index)?;
         let meta = meta_of(slot);
         let size = meta.size().filter(|_| meta.is_synced())?;
-        let place = Place { slot, meta };
+        let occupant = Occupant { slot, meta };
         let extension = slot.extension.load(Acquire);
-        let Some(key) = self.name_of(place) else {
-            self.drop_name(place, extension);
+        let Some(key) = self.name_of(occupant) else {
+            self.drop_name(occupant, extension);
             self.set_change_bit(index);
             return None;
         };
-        if !self.is_of_its_namespace(place, &key, size) {
+        if !self.is_of_its_namespace(occupant, &key, size) {
             // A worker that still served a namespace of before made it.
             let free = Meta::free(meta.generation().next());
             if replace_meta(slot, meta, free).is_ok() {
@@ -308,10 +308,10 @@ impl<'m> CounterTable<'m> {
             }
             return None;
         }
-        let windows = Columns::live(place, size, now).map(|(number, local)| WindowChange {
+        let windows = Columns::live(occupant, size, now).map(|(number, local)| WindowChange {
             number,
             local,
-            pushed: self.pushed(place, number),
+            pushed: self.pushed(occupant, number),
         });
         let windows: Vec<_> = windows
             .filter(|window| window.local != window.pushed)
@@ -331,12 +331,12 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Whether a counter is of the namespace that has the place now that its own had.
-    fn is_of_its_namespace(&self, place: Place<'m>, key: &[u8], size: WindowSize) -> bool {
-        let Some(name) = self.name_to_check(place.meta.namespace()) else {
+    fn is_of_its_namespace(&self, occupant: Occupant<'m>, key: &[u8], size: WindowSize) -> bool {
+        let Some(name) = self.name_to_check(occupant.meta.namespace()) else {
             return true;
         };
-        let counter = self.counter(place.meta.namespace(), &name, size);
-        has_identity(place.slot, counter.identity(self.key(key)))
+        let counter = self.counter(occupant.meta.namespace(), &name, size);
+        has_identity(occupant.slot, counter.identity(self.key(key)))
     }
 
     /// Makes a change be found again.
@@ -354,11 +354,11 @@ impl<'m> CounterTable<'m> {
     /// had them up to `from`. Doing so again changes nothing. Nothing happens if the counter is
     /// gone.
     pub fn advance_pushed(&self, counter: CounterRef, number: u64, from: Hits, up_to: Hits) {
-        if let Some(place) = self.place_of(counter) {
-            if let Some((first, _)) = self.first_part(place) {
-                if self.pushed(place, number) == from {
+        if let Some(occupant) = self.occupant_of(counter) {
+            if let Some((first, _)) = self.first_part(occupant) {
+                if self.pushed(occupant, number) == from {
                     let (pushed, _) = first.local_columns(number);
-                    self.set(pushed, place, number, up_to);
+                    self.set(pushed, occupant, number, up_to);
                 }
             }
         }
@@ -367,14 +367,14 @@ impl<'m> CounterTable<'m> {
     /// Notes what the rest of the cluster counted in window `number`, which matters now: the store's
     /// total less what of this node's hits it includes. Nothing happens if the counter is gone.
     pub fn set_remote(&self, counter: CounterRef, number: u64, hits: Hits, now: UnixMillis) {
-        if let (Some(place), Some(size)) = (self.place_of(counter), counter.meta.size()) {
-            place.wake(size, now);
-            let (remote, _) = place.slot.remote_columns(number);
-            self.set(remote, place, number, hits);
+        if let (Some(occupant), Some(size)) = (self.occupant_of(counter), counter.meta.size()) {
+            occupant.wake(size, now);
+            let (remote, _) = occupant.slot.remote_columns(number);
+            self.set(remote, occupant, number, hits);
         }
     }
 
-    /// Finds the counter of `key`, or makes one, unless it would take the place of one that this
+    /// Finds the counter of `key`, or makes one, unless it would take the slot of one that this
     /// node counts in. `None` if there is none.
     pub fn make_room_for(
         &self,
@@ -383,32 +383,34 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
     ) -> Option<CounterRef> {
         let id = counter.identity(key);
-        let place = self
+        let occupant = self
             .find(id)
             .or_else(|| self.insert_gently(counter, id, clock))?;
-        let index = u32::try_from(self.index_of(place.slot)).ok()?;
+        let index = u32::try_from(self.index_of(occupant.slot)).ok()?;
         Some(CounterRef {
             index,
-            meta: place.meta,
+            meta: occupant.meta,
         })
     }
 
-    fn place_of(&self, counter: CounterRef) -> Option<Place<'m>> {
+    fn occupant_of(&self, counter: CounterRef) -> Option<Occupant<'m>> {
         let slot = self.slot_at(counter.index as usize)?;
-        let place = Place {
+        let occupant = Occupant {
             slot,
             meta: counter.meta,
         };
-        meta_of(slot).is_same_counter(counter.meta).then_some(place)
+        meta_of(slot)
+            .is_same_counter(counter.meta)
+            .then_some(occupant)
     }
 
     /// Sets a column, unless the counter is gone: only the holder of a sync's lease does this, so
     /// that nobody else sets it meanwhile but who takes the slot.
-    fn set(&self, column: &AtomicU64, place: Place<'m>, number: u64, hits: Hits) {
-        let new = Word::new(Stamp::new(number, place.meta.generation()), hits);
+    fn set(&self, column: &AtomicU64, occupant: Occupant<'m>, number: u64, hits: Hits) {
+        let new = Word::new(Stamp::new(number, occupant.meta.generation()), hits);
         let old = column.load(Acquire);
         // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
-        if meta_of(place.slot).is_same_counter(place.meta) {
+        if meta_of(occupant.slot).is_same_counter(occupant.meta) {
             let _ = column.compare_exchange(old, new.bits(), AcqRel, Relaxed);
             fail_point!("column.set");
         }
@@ -418,20 +420,20 @@ impl<'m> CounterTable<'m> {
 impl<'m> Columns<'m> {
     /// The windows of a counter that matter at `now`, and what this node counted in them.
     pub(super) fn live(
-        place: Place<'m>,
+        occupant: Occupant<'m>,
         size: WindowSize,
         now: UnixMillis,
     ) -> impl Iterator<Item = (u64, Hits)> {
         let number = size.at(now).number;
-        let is_old = place.is_old(size, now);
+        let is_old = occupant.is_old(size, now);
         // One window ahead may be in use: see `Columns::read_ahead`.
         let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
         near.into_iter()
             .filter(move |_| !is_old)
             .filter_map(move |number| {
-                let (local, _) = place.slot.local_columns(number);
+                let (local, _) = occupant.slot.local_columns(number);
                 let local = Word::from_bits(local.load(Acquire));
-                let stamp = Stamp::new(number, place.meta.generation());
+                let stamp = Stamp::new(number, occupant.meta.generation());
                 (local.stamp() == stamp).then_some((number, local.hits()))
             })
     }

@@ -9,7 +9,7 @@ use super::atomic::{
 use super::columns::{Columns, load};
 use super::layout::Slot;
 use super::meta::{Meta, State, Ticks};
-use super::places::Place;
+use super::places::Occupant;
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Generation, Stamp};
 use crate::policy::hits::Hits;
@@ -135,11 +135,11 @@ impl<'m> CounterTable<'m> {
             State::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => Cost::Abandoned,
             State::Busy(_) => Cost::Busy,
             State::Counter => {
-                let place = Place { slot, meta };
-                let hits = meta.size().map_or(0, |size| live_hits(place, size, now));
+                let occupant = Occupant { slot, meta };
+                let hits = meta.size().map_or(0, |size| live_hits(occupant, size, now));
                 let what = match hits {
                     0 => Evicted::Ended,
-                    _ if self.has_unsent(place, now) => Evicted::Unsent,
+                    _ if self.has_unsent(occupant, now) => Evicted::Unsent,
                     _ => Evicted::Sent,
                 };
                 let used = Ticks(slot.used.load(Relaxed));
@@ -163,17 +163,17 @@ pub(super) fn replace_meta(slot: &Slot, old: Meta, new: Meta) -> Result<(), Lost
 
 /// Whether this node counted in a counter, in windows that matter at `now`.
 pub(super) fn has_local_hits(slot: &Slot, meta: Meta, now: UnixMillis) -> bool {
-    let place = Place { slot, meta };
+    let occupant = Occupant { slot, meta };
     let size = meta.size();
-    size.is_some_and(|size| Columns::live(place, size, now).any(|(_, hits)| hits != Hits::ZERO))
+    size.is_some_and(|size| Columns::live(occupant, size, now).any(|(_, hits)| hits != Hits::ZERO))
 }
 
 /// What the columns hold (in thousandths, whatever its sign) of windows that matter at `now`.
-fn live_hits(place: Place<'_>, size: WindowSize, now: UnixMillis) -> u64 {
-    if place.is_old(size, now) {
+fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> u64 {
+    if occupant.is_old(size, now) {
         return 0;
     }
-    let Place { slot, meta } = place;
+    let Occupant { slot, meta } = occupant;
     let number = size.at(now).number;
     // One window ahead may be in use: see `Columns::read_ahead`.
     let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];

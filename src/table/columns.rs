@@ -9,7 +9,7 @@ use super::claim::meta_of;
 use super::fail::fail_point;
 use super::layout::Slot;
 use super::meta::{Meta, Ticks};
-use super::places::Place;
+use super::places::Occupant;
 use super::word::{Stamp, Word};
 use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
@@ -67,9 +67,13 @@ impl<'m> Columns<'m> {
 
     /// Reads the columns for `now`, or for the next window if another process, whose clock is a
     /// little ahead, already counts in that.
-    pub(super) fn read_ahead(place: Place<'m>, size: WindowSize, now: UnixMillis) -> Columns<'m> {
+    pub(super) fn read_ahead(
+        occupant: Occupant<'m>,
+        size: WindowSize,
+        now: UnixMillis,
+    ) -> Columns<'m> {
         let at = size.at(now);
-        let columns = Columns::read(place.slot, place.meta, at);
+        let columns = Columns::read(occupant.slot, occupant.meta, at);
         let lead = size.millis().saturating_sub(at.elapsed);
         if !columns.is_behind || lead > (size.millis() / 10).min(Ticks::SKEW_MILLIS) {
             return columns;
@@ -78,15 +82,22 @@ impl<'m> Columns<'m> {
             number: at.number.wrapping_add(1),
             elapsed: 0,
         };
-        Columns::read(place.slot, place.meta, next)
+        Columns::read(occupant.slot, occupant.meta, next)
     }
 
     /// Whether these columns, just read, can be counted in as they are: this is the newest
     /// window of a counter in use.
     #[inline]
-    pub(super) fn is_settled(&self, place: Place<'_>, size: WindowSize, now: UnixMillis) -> bool {
+    pub(super) fn is_settled(
+        &self,
+        occupant: Occupant<'_>,
+        size: WindowSize,
+        now: UnixMillis,
+    ) -> bool {
         // The date last: see `read`.
-        self.word.stamp() == self.stamp && !self.is_behind && place.is_or_becomes_dated(size, now)
+        self.word.stamp() == self.stamp
+            && !self.is_behind
+            && occupant.is_or_becomes_dated(size, now)
     }
 
     #[inline]
@@ -113,13 +124,13 @@ pub(super) struct PlainColumns<'m> {
 impl<'m> PlainColumns<'m> {
     /// Reads the columns for `now`. `None` if it is another case.
     #[inline]
-    pub(super) fn read(place: Place<'m>, size: WindowSize, now: UnixMillis) -> Option<Self> {
+    pub(super) fn read(occupant: Occupant<'m>, size: WindowSize, now: UnixMillis) -> Option<Self> {
         let at = size.at(now);
-        let window = |number| Stamp::new(number, place.meta.generation());
+        let window = |number| Stamp::new(number, occupant.meta.generation());
         let (stamp, before) = (window(at.number), window(at.number.wrapping_sub(1)));
         // In the order and for the reasons of `Columns::read`.
-        let (current, other) = place.slot.local_columns(at.number);
-        let (remote, other_remote) = place.slot.remote_columns(at.number);
+        let (current, other) = occupant.slot.local_columns(at.number);
+        let (remote, other_remote) = occupant.slot.remote_columns(at.number);
         let (word, other) = (load(current), load(other));
         let (remote, other_remote) = (load(remote), load(other_remote));
 
@@ -133,7 +144,7 @@ impl<'m> PlainColumns<'m> {
         let is_plain = word.stamp() == stamp
             && remote.stamp() != stamp
             && other_remote.stamp() != before
-            && place.is_or_becomes_dated(size, now);
+            && occupant.is_or_becomes_dated(size, now);
         is_plain.then_some(PlainColumns {
             at,
             current,
@@ -182,9 +193,9 @@ fn by_parity([even, odd]: &[AtomicU64; 2], number: u64) -> (&AtomicU64, &AtomicU
     }
 }
 
-impl<'m> Place<'m> {
+impl<'m> Occupant<'m> {
     /// Reads the columns of a counter that is about to be counted in, for the first time in this
-    /// window or for a while. `None` if the place is not the counter's any more.
+    /// window or for a while. `None` if the slot has another occupant by now.
     #[cold]
     pub(super) fn settle(
         self,

@@ -7,7 +7,7 @@ use super::atomic::{
 use super::claim::meta_of;
 use super::columns::{Columns, PlainColumns};
 use super::fail::fail_point;
-use super::places::{Insertion, Place, has_identity};
+use super::places::{Insertion, Occupant, has_identity};
 use super::word::Word;
 use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
@@ -18,7 +18,7 @@ use crate::policy::window::{Clock, Position};
 enum Missed {
     /// Somebody else changed the column in this very moment.
     Changed,
-    /// The place is not the counter's any more.
+    /// The slot has another occupant.
     Gone,
 }
 
@@ -100,12 +100,15 @@ impl<'m> CounterTable<'m> {
         algorithm: Algorithm,
     ) -> Option<Counted<'m>> {
         let id = counter.identity(*key);
-        let place = self.home(id)?;
-        if !place.meta.is_local_counter() || !has_identity(place.slot, id) || counter.is_synced {
+        let occupant = self.home(id)?;
+        if !occupant.meta.is_local_counter()
+            || !has_identity(occupant.slot, id)
+            || counter.is_synced
+        {
             return None;
         }
         let now = clock.now();
-        let columns = PlainColumns::read(place, counter.size, now)?;
+        let columns = PlainColumns::read(occupant, counter.size, now)?;
         let before = columns.reading();
         if !algorithm.admits(counter.size, &before, limit, value) {
             return Some(Counted::refused(before));
@@ -117,7 +120,7 @@ impl<'m> CounterTable<'m> {
             ..
         } = columns;
         let new = Word::new(stamp, word.hits().plus_value(value));
-        match self.count_in(current, word, new, place, value) {
+        match self.count_in(current, word, new, occupant, value) {
             Ok(receipt) => Some(Counted::admitted(before, receipt)),
             Err(_) => None,
         }
@@ -136,8 +139,8 @@ impl<'m> CounterTable<'m> {
         let id = counter.identity(key);
         let first = counter.first_hits(value, admission);
         loop {
-            let place = match self.find_or_insert(counter, id, first, clock) {
-                Insertion::Found(place) => place,
+            let occupant = match self.find_or_insert(counter, id, first, clock) {
+                Insertion::Found(occupant) => occupant,
                 Insertion::Made(reading, receipt) => {
                     return Counted {
                         reading,
@@ -146,44 +149,50 @@ impl<'m> CounterTable<'m> {
                     };
                 }
             };
-            if counter.is_synced || place.meta.is_synced() {
-                self.prepare_sync(place, counter, key, clock);
+            if counter.is_synced || occupant.meta.is_synced() {
+                self.prepare_sync(occupant, counter, key, clock);
             }
-            if let Some(counted) = self.add_at(place, counter, clock, value, admission) {
+            if let Some(counted) = self.add_at(occupant, counter, clock, value, admission) {
                 if counter.is_synced {
-                    self.note_change(place.slot);
+                    self.note_change(occupant.slot);
                 }
                 return counted;
             }
-            // The place was given to another key in this very moment.
+            // The slot was given to another key in this very moment.
         }
     }
 
     /// Sees to it that a counter which is about to change is synced, or is not, as `counter` says.
     #[cold]
-    fn prepare_sync(&self, place: Place<'m>, counter: &Counter, key: Key<'_>, clock: &impl Clock) {
-        if place.meta.is_synced() != counter.is_synced {
+    fn prepare_sync(
+        &self,
+        occupant: Occupant<'m>,
+        counter: &Counter,
+        key: Key<'_>,
+        clock: &impl Clock,
+    ) {
+        if occupant.meta.is_synced() != counter.is_synced {
             // As after a change of the configuration. If this fails, somebody else has done it, or
             // the slot has changed hands.
-            let meta = place.meta.with_synced(counter.is_synced);
-            let old = place.meta.bits();
-            let _ = place
+            let meta = occupant.meta.with_synced(counter.is_synced);
+            let old = occupant.meta.bits();
+            let _ = occupant
                 .slot
                 .meta
                 .compare_exchange(old, meta.bits(), AcqRel, Relaxed);
         }
         if counter.is_synced {
-            if place.slot.extension.load(Relaxed) == 0 {
-                self.attach_name(place, counter.identity(key), key.bytes, clock);
+            if occupant.slot.extension.load(Relaxed) == 0 {
+                self.attach_name(occupant, counter.identity(key), key.bytes, clock);
             }
-            self.note_change(place.slot);
+            self.note_change(occupant.slot);
         }
     }
 
-    /// Counts at a place. `None` if it is not the counter's any more: then nothing was counted.
+    /// Counts in a slot. `None` if it has another occupant by now: then nothing was counted.
     fn add_at(
         &self,
-        place: Place<'m>,
+        occupant: Occupant<'m>,
         counter: &Counter,
         clock: &impl Clock,
         value: Hits,
@@ -191,9 +200,9 @@ impl<'m> CounterTable<'m> {
     ) -> Option<Counted<'m>> {
         let mut now = clock.now();
         loop {
-            let mut columns = Columns::read(place.slot, place.meta, counter.size.at(now));
-            if !columns.is_settled(place, counter.size, now) {
-                columns = place.settle(counter.size, &mut now, clock)?;
+            let mut columns = Columns::read(occupant.slot, occupant.meta, counter.size.at(now));
+            if !columns.is_settled(occupant, counter.size, now) {
+                columns = occupant.settle(counter.size, &mut now, clock)?;
             }
             let before = columns.reading();
             if let Admission::Within(limit, algorithm) = admission {
@@ -202,8 +211,8 @@ impl<'m> CounterTable<'m> {
                 }
             }
             let new = Word::new(columns.stamp, columns.counted.plus_value(value));
-            let dropped = self.unsent_before(&columns, place);
-            match self.count_in(columns.current, columns.word, new, place, value) {
+            let dropped = self.unsent_before(&columns, occupant);
+            match self.count_in(columns.current, columns.word, new, occupant, value) {
                 Ok(receipt) => {
                     if dropped != Hits::ZERO {
                         let dropped = dropped.thousandths();
@@ -224,7 +233,7 @@ impl<'m> CounterTable<'m> {
         column: &'m AtomicU64,
         old: Word,
         new: Word,
-        place: Place<'m>,
+        occupant: Occupant<'m>,
         value: Hits,
     ) -> Result<Receipt<'m>, Missed> {
         // The one instruction that counts: it fails if the window was turned, if the slot
@@ -236,7 +245,7 @@ impl<'m> CounterTable<'m> {
         }
         fail_point!("add.counted");
         // If the slot changed hands meanwhile, the hit went with its old counter.
-        if !meta_of(place.slot).is_same_counter(place.meta) {
+        if !meta_of(occupant.slot).is_same_counter(occupant.meta) {
             return Err(Missed::Gone);
         }
         Ok(Receipt {
@@ -251,14 +260,14 @@ impl<'m> CounterTable<'m> {
         let now = clock.now();
         let nothing = WindowCounts::of(counter.size.at(now), Hits::ZERO, Hits::ZERO).into();
         loop {
-            let Some(place) = self.find(counter.identity(key)) else {
+            let Some(occupant) = self.find(counter.identity(key)) else {
                 return nothing;
             };
-            let columns = Columns::read_ahead(place, counter.size, now);
-            let is_old = place.is_old(counter.size, now);
+            let columns = Columns::read_ahead(occupant, counter.size, now);
+            let is_old = occupant.is_old(counter.size, now);
             let reading = if is_old { nothing } else { columns.reading() };
             // Acquire on the words before: if the meta is unchanged, they were the counter's.
-            if meta_of(place.slot).is_same_counter(place.meta) {
+            if meta_of(occupant.slot).is_same_counter(occupant.meta) {
                 return reading;
             }
         }
@@ -267,18 +276,18 @@ impl<'m> CounterTable<'m> {
     /// What this node counted of `key` in window number `window`, and the store has not got, as far
     /// as this node knows. For a counter that is not synced: all that it counted.
     pub fn unsent(&self, counter: &Counter, key: Key<'_>, window: u64, clock: &impl Clock) -> Hits {
-        let Some(place) = self.find(counter.identity(key)) else {
+        let Some(occupant) = self.find(counter.identity(key)) else {
             return Hits::ZERO;
         };
         let at = Position {
             number: window,
             elapsed: 0,
         };
-        let counted = Columns::read(place.slot, place.meta, at).counted;
-        let pushed = self.pushed(place, window);
-        let is_old = place.is_old(counter.size, clock.now());
-        // As in `read`; who sees the place change hands sees a key that was just evicted.
-        if is_old || !meta_of(place.slot).is_same_counter(place.meta) {
+        let counted = Columns::read(occupant.slot, occupant.meta, at).counted;
+        let pushed = self.pushed(occupant, window);
+        let is_old = occupant.is_old(counter.size, clock.now());
+        // As in `read`; a reader that sees the slot change hands sees a key that was just evicted.
+        if is_old || !meta_of(occupant.slot).is_same_counter(occupant.meta) {
             return Hits::ZERO;
         }
         counted.minus(pushed)

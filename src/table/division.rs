@@ -6,7 +6,7 @@ use super::atomic::Ordering::Acquire;
 use super::changes::Change;
 use super::claim::meta_of;
 use super::meta::NamespaceIndex;
-use super::places::Place;
+use super::places::Occupant;
 
 /// Tells which keys are meant.
 pub type HasKey<'p> = &'p dyn Fn(&[u8]) -> bool;
@@ -65,7 +65,7 @@ impl<'m> CounterTable<'m> {
                 }
                 // What is no counter any more, or has no name, is nobody's: so it is the first one's,
                 // who finds out.
-                let key = self.name_of(Place { slot, meta }).filter(|_| is_counter);
+                let key = self.name_of(Occupant { slot, meta }).filter(|_| is_counter);
                 let shard = key.map_or(0, |key| shard_of(&key));
                 let Some(places) = divided.get_mut(usize::from(shard)) else {
                     continue;
@@ -80,12 +80,12 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Whether a counter is in `part`; `otherwise` if that depends on its name and it has none.
-    pub(super) fn is_in(&self, part: Part<'_>, place: Place<'m>, otherwise: bool) -> bool {
-        if place.meta.namespace() != part.namespace {
+    pub(super) fn is_in(&self, part: Part<'_>, occupant: Occupant<'m>, otherwise: bool) -> bool {
+        if occupant.meta.namespace() != part.namespace {
             return false;
         }
         match part.has_key {
-            Some(has) => self.name_of(place).map_or(otherwise, |key| has(&key)),
+            Some(has) => self.name_of(occupant).map_or(otherwise, |key| has(&key)),
             None => true,
         }
     }

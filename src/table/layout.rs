@@ -33,7 +33,7 @@ pub(super) const WAYS: usize = 8;
 #[cfg(loom)]
 pub(super) const WAYS: usize = 2;
 
-/// The place of one key's counter: two windows, by the parity of their number.
+/// One key's counter: two windows, by the parity of their number.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub(super) struct Slot {

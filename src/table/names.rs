@@ -4,7 +4,7 @@
 //! the counter; each further one 48. So names of all lengths fit wherever enough slots can be had,
 //! and take no memory where keys need no names.
 //!
-//! Nothing frees a name: a part says whose it is, and who looks for a place (or for a name) sees
+//! Nothing frees a name: a part says whose it is, and whatever looks for a slot (or for a name) sees
 //! whether that is still so. A first part belongs to the counter that leads to it, if the generation that
 //! it remembers is still the counter's; a further part to the first one, likewise. So a process
 //! may end between any two steps, and what it leaves behind is found to belong to nobody.
@@ -21,7 +21,7 @@ use super::fail::fail_point;
 use super::identity::Identity;
 use super::layout::{Bucket, Slot, WAYS};
 use super::meta::{Meta, State, Ticks};
-use super::places::{Place, scale};
+use super::places::{Occupant, scale};
 use super::word::{Stamp, Word};
 use crate::policy::hits::Hits;
 use crate::policy::key::MAX_NAME_LEN;
@@ -73,12 +73,12 @@ impl<'m> CounterTable<'m> {
     }
 
     /// The first part of the name of a counter, with its meta; `None` if it has no name.
-    pub(super) fn first_part(&self, place: Place<'_>) -> Option<(&'m Slot, Meta)> {
-        let (_, first) = self.next_of(place.slot)?;
+    pub(super) fn first_part(&self, occupant: Occupant<'_>) -> Option<(&'m Slot, Meta)> {
+        let (_, first) = self.next_of(occupant.slot)?;
         let meta = meta_of(first);
         let (owner, _) = meta.owner_and_len()?;
-        let is_ours = owner == place.meta.generation()
-            && first.used.load(Relaxed) as usize == self.index_of(place.slot);
+        let is_ours = owner == occupant.meta.generation()
+            && first.used.load(Relaxed) as usize == self.index_of(occupant.slot);
         is_ours.then_some((first, meta))
     }
 
@@ -111,11 +111,11 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Gives a synced counter its name, if it has none. Does nothing if the name is longer than any
-    /// that keys are counted under, or if places are contended for long: the next hit tries again.
+    /// that keys are counted under, or if slots are contended for long: the next hit tries again.
     #[cold]
     pub(super) fn attach_name(
         &self,
-        place: Place<'m>,
+        occupant: Occupant<'m>,
         id: Identity,
         name: &[u8],
         clock: &impl Clock,
@@ -125,23 +125,23 @@ impl<'m> CounterTable<'m> {
             _ => return,
         };
         for _ in 0..ATTEMPTS {
-            let before = place.slot.extension.load(Acquire);
-            let is_done = self.name_of(place).is_some();
-            if is_done || !meta_of(place.slot).is_same_counter(place.meta) {
+            let before = occupant.slot.extension.load(Acquire);
+            let is_done = self.name_of(occupant).is_some();
+            if is_done || !meta_of(occupant.slot).is_same_counter(occupant.meta) {
                 return;
             }
             // What is left of a former name is nobody's from here on.
-            if before == 0 || self.drop_name(place, before) {
+            if before == 0 || self.drop_name(occupant, before) {
                 // What was lost, somebody else has: the next attempt takes other slots.
-                let _ = self.try_to_attach(place, id, (name, len), clock);
+                let _ = self.try_to_attach(occupant, id, (name, len), clock);
             }
         }
     }
 
     /// Leaves a counter without a name whose extension was `extension` when it was found to lead to
     /// none; returns whether it still was.
-    pub(super) fn drop_name(&self, place: Place<'m>, extension: u32) -> bool {
-        let dropped = place
+    pub(super) fn drop_name(&self, occupant: Occupant<'m>, extension: u32) -> bool {
+        let dropped = occupant
             .slot
             .extension
             .compare_exchange(extension, 0, AcqRel, Relaxed);
@@ -150,7 +150,7 @@ impl<'m> CounterTable<'m> {
 
     fn try_to_attach(
         &self,
-        place: Place<'m>,
+        occupant: Occupant<'m>,
         id: Identity,
         name: (&[u8], u16),
         clock: &impl Clock,
@@ -158,8 +158,8 @@ impl<'m> CounterTable<'m> {
         let count = parts_of(name.0.len());
         let mut claims = Vec::with_capacity(count);
         let written = self
-            .claim_parts(count, place, id, &mut claims, clock)
-            .and_then(|()| self.write_name(place, &claims, name));
+            .claim_parts(count, occupant, id, &mut claims, clock)
+            .and_then(|()| self.write_name(occupant, &claims, name));
         let first = match written {
             Ok(first) => first,
             Err(Lost) => {
@@ -172,7 +172,7 @@ impl<'m> CounterTable<'m> {
         };
         // Who lost the race to attach leaves a name that belongs to nobody. A counter that changed
         // hands has another generation: then this name is not its own, which whoever reads it sees.
-        let _ = place
+        let _ = occupant
             .slot
             .extension
             .compare_exchange(0, first, AcqRel, Relaxed);
@@ -182,18 +182,18 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// Claims `count` slots for the name of `place`.
+    /// Claims `count` slots for the name of `occupant`.
     fn claim_parts(
         &self,
         count: usize,
-        place: Place<'m>,
+        occupant: Occupant<'m>,
         id: Identity,
         claims: &mut Vec<Claim<'m>>,
         clock: &impl Clock,
     ) -> Result<(), Lost> {
         let ticks = Ticks::at(clock.now().0);
         for part in 0..count {
-            claims.push(self.claim_part(place, id, part as u64, clock.fresh(), ticks)?);
+            claims.push(self.claim_part(occupant, id, part as u64, clock.fresh(), ticks)?);
             fail_point!("name.claimed");
         }
         Ok(())
@@ -202,7 +202,7 @@ impl<'m> CounterTable<'m> {
     /// Writes a name into the slots that were claimed for it; returns what leads to its first part.
     fn write_name(
         &self,
-        place: Place<'m>,
+        occupant: Occupant<'m>,
         claims: &[Claim<'m>],
         (name, len): (&[u8], u16),
     ) -> Result<u32, Lost> {
@@ -213,7 +213,7 @@ impl<'m> CounterTable<'m> {
         for (index, claim) in claims.iter().enumerate().rev() {
             let is_first = index == 0;
             let (start, owner, generation) = if is_first {
-                (0, place.slot, place.meta.generation())
+                (0, occupant.slot, occupant.meta.generation())
             } else {
                 let before = index.wrapping_sub(1).wrapping_mul(FURTHER);
                 (FIRST.wrapping_add(before), first.slot, first.generation())
@@ -227,7 +227,7 @@ impl<'m> CounterTable<'m> {
             }
             if is_first {
                 for pushed in &claim.slot.local {
-                    let nothing = Word::empty(place.meta.generation());
+                    let nothing = Word::empty(occupant.meta.generation());
                     claim.replace(pushed, |_| nothing.bits())?;
                 }
             }
@@ -241,11 +241,11 @@ impl<'m> CounterTable<'m> {
         Ok(next)
     }
 
-    /// Claims a slot for part number `part` of the name of `place`: of those of two buckets that its
+    /// Claims a slot for part number `part` of the name of `occupant`: of those of two buckets that its
     /// identity and the number choose, the one that costs least.
     fn claim_part(
         &self,
-        place: Place<'m>,
+        occupant: Occupant<'m>,
         id: Identity,
         part: u64,
         now: UnixMillis,
@@ -265,8 +265,9 @@ impl<'m> CounterTable<'m> {
                 .filter(|&(cost, ..)| cost != Cost::Free)
                 .count();
             // Not the counter itself, nor a part of its name.
-            let others = costs
-                .filter(|&(cost, slot, _)| cost != Cost::Busy && !core::ptr::eq(slot, place.slot));
+            let others = costs.filter(|&(cost, slot, _)| {
+                cost != Cost::Busy && !core::ptr::eq(slot, occupant.slot)
+            });
             let (cost, slot, meta) = others.min_by_key(|&(cost, ..)| cost)?;
             Some((cost, occupied, slot, meta))
         };
@@ -281,8 +282,8 @@ impl<'m> CounterTable<'m> {
     }
 
     /// The name of a counter; `None` if it has none, or is no counter any more.
-    pub(super) fn name_of(&self, place: Place<'m>) -> Option<Vec<u8>> {
-        let (first, meta) = self.first_part(place)?;
+    pub(super) fn name_of(&self, occupant: Occupant<'m>) -> Option<Vec<u8>> {
+        let (first, meta) = self.first_part(occupant)?;
         let (_, len) = meta.owner_and_len()?;
         let len = usize::from(len);
         let mut name = Vec::with_capacity(len.saturating_add(FURTHER));
@@ -304,28 +305,29 @@ impl<'m> CounterTable<'m> {
         }
         name.truncate(len);
         // Parts are taken only after the counter was: if it is still there, so were they.
-        meta_of(place.slot)
-            .is_same_counter(place.meta)
+        meta_of(occupant.slot)
+            .is_same_counter(occupant.meta)
             .then_some(name)
     }
 
     /// Whether a synced counter has hits of live windows that the store has not.
-    pub(super) fn has_unsent(&self, place: Place<'m>, now: UnixMillis) -> bool {
-        let Some(size) = place.meta.size().filter(|_| place.meta.is_synced()) else {
+    pub(super) fn has_unsent(&self, occupant: Occupant<'m>, now: UnixMillis) -> bool {
+        let Some(size) = occupant.meta.size().filter(|_| occupant.meta.is_synced()) else {
             return false;
         };
-        Columns::live(place, size, now).any(|(number, local)| local != self.pushed(place, number))
+        Columns::live(occupant, size, now)
+            .any(|(number, local)| local != self.pushed(occupant, number))
     }
 
     /// What the store has not got of the window that a synced counter's current column holds, if that
     /// is a former one, which is about to give way.
-    pub(super) fn unsent_before(&self, columns: &Columns<'m>, place: Place<'m>) -> Hits {
+    pub(super) fn unsent_before(&self, columns: &Columns<'m>, occupant: Occupant<'m>) -> Hits {
         let word = columns.word;
         let is_former = word.stamp() != columns.stamp && word.hits() != Hits::ZERO;
-        if !is_former || !place.meta.is_synced() {
+        if !is_former || !occupant.meta.is_synced() {
             return Hits::ZERO;
         }
-        let Some((first, _)) = self.first_part(place) else {
+        let Some((first, _)) = self.first_part(occupant) else {
             return word.hits();
         };
         // Of the same parity, and so of the same window if the stamp is the same.
@@ -334,10 +336,10 @@ impl<'m> CounterTable<'m> {
     }
 
     /// What the store has of the hits of this node in window `number`.
-    pub(super) fn pushed(&self, place: Place<'m>, number: u64) -> Hits {
-        match self.first_part(place) {
+    pub(super) fn pushed(&self, occupant: Occupant<'m>, number: u64) -> Hits {
+        match self.first_part(occupant) {
             Some((first, _)) => {
-                let stamp = Stamp::new(number, place.meta.generation());
+                let stamp = Stamp::new(number, occupant.meta.generation());
                 let (pushed, _) = first.local_columns(number);
                 load(pushed).hits_of(stamp)
             }

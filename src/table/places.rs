@@ -43,9 +43,9 @@ use crate::policy::window::Clock;
 /// How often to look again for an insertion under way before taking its slot over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };
 
-/// A slot with a counter in it.
+/// A counter in its slot, as it was found.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'m> {
+pub(super) struct Occupant<'m> {
     pub(super) slot: &'m Slot,
     /// The slot's meta when it was found: as long as it is the same, so is the counter.
     pub(super) meta: Meta,
@@ -54,12 +54,12 @@ pub(super) struct Place<'m> {
 /// A slot that a counter has, or got.
 pub(super) enum Insertion<'m> {
     /// It has one, or got one in which nothing is counted yet.
-    Found(Place<'m>),
+    Found(Occupant<'m>),
     /// It got one with its first hits in it.
     Made(Reading, Receipt<'m>),
 }
 
-/// The places that an identity can have.
+/// The slots that an identity can have.
 #[derive(Clone, Copy)]
 struct Home<'m> {
     buckets: [&'m Bucket; 2],
@@ -80,7 +80,7 @@ struct SlotPosition {
 
 /// What a look for an identity in its buckets brought.
 enum Search<'m> {
-    Found(Place<'m>),
+    Found(Occupant<'m>),
     /// It may be in a slot that is being changed.
     Pending(SlotPosition, &'m Slot, Meta),
     Absent,
@@ -123,25 +123,25 @@ impl<'m> Home<'m> {
 
     /// Finds the slot of `id` if it is one of the homes.
     #[inline(always)]
-    fn find(&self, id: Identity) -> Option<Place<'m>> {
+    fn find(&self, id: Identity) -> Option<Occupant<'m>> {
         let ([first, second], [way, second_way]) = (self.buckets, self.ways);
         let (first, second) = (first.get(way)?, second.get(second_way)?);
         // Before the first home is there to be compared: see above.
         prefetch(second);
-        let place = |slot: &'m Slot| Place {
+        let occupant = |slot: &'m Slot| Occupant {
             slot,
             meta: meta_of(slot),
         };
-        let found = |home: &Place<'m>| home.meta.is_counter() && has_identity(home.slot, id);
-        let at_first = Some(place(first)).filter(found);
-        at_first.or_else(|| Some(place(second)).filter(found))
+        let found = |home: &Occupant<'m>| home.meta.is_counter() && has_identity(home.slot, id);
+        let at_first = Some(occupant(first)).filter(found);
+        at_first.or_else(|| Some(occupant(second)).filter(found))
     }
 
     /// Finds the slot of `id` by its tag.
     #[cold]
-    fn find_elsewhere(&self, id: Identity) -> Option<Place<'m>> {
+    fn find_elsewhere(&self, id: Identity) -> Option<Occupant<'m>> {
         match self.search(self.seen(), id) {
-            Search::Found(place) => Some(place),
+            Search::Found(occupant) => Some(occupant),
             Search::Pending(..) | Search::Absent => None,
         }
     }
@@ -177,7 +177,7 @@ impl<'m> Home<'m> {
                 let meta = meta_of(slot);
                 match meta.state() {
                     State::Counter if has_identity(slot, id) => {
-                        return Search::Found(Place { slot, meta });
+                        return Search::Found(Occupant { slot, meta });
                     }
                     State::Busy(_) => pending = Some((position, slot, meta)),
                     _ => {}
@@ -344,14 +344,14 @@ impl Iterator for Ways {
 impl<'m> CounterTable<'m> {
     /// Finds the slot of `id`.
     #[inline]
-    pub(super) fn find(&self, id: Identity) -> Option<Place<'m>> {
+    pub(super) fn find(&self, id: Identity) -> Option<Occupant<'m>> {
         let home = Home::of(id, &self.parts)?;
         home.find(id).or_else(|| home.find_elsewhere(id))
     }
 
     /// The first home of `id`, whatever is there; the second is being fetched meanwhile.
     #[inline(always)]
-    pub(super) fn home(&self, id: Identity) -> Option<Place<'m>> {
+    pub(super) fn home(&self, id: Identity) -> Option<Occupant<'m>> {
         let [one, two] = id.0;
         let buckets: &'m [Bucket] = self.parts.buckets;
         let (first, second) = (scale(one, buckets.len()), scale(two, buckets.len()));
@@ -359,7 +359,7 @@ impl<'m> CounterTable<'m> {
         prefetch(buckets.get(second)?.get(home_way(one))?);
         let slot = buckets.get(first)?.get(home_way(two))?;
         let meta = meta_of(slot);
-        Some(Place { slot, meta })
+        Some(Occupant { slot, meta })
     }
 
     /// Finds the slot of `counter`, or gives it one in which `first` hits are counted.
@@ -375,8 +375,8 @@ impl<'m> CounterTable<'m> {
             let Some(home) = Home::of(id, &self.parts) else {
                 continue;
             };
-            if let Some(place) = home.find(id) {
-                return Insertion::Found(place);
+            if let Some(occupant) = home.find(id) {
+                return Insertion::Found(occupant);
             }
             let new = New { counter, id, first };
             if let Some(inserted) = self.insert_where(home, new, clock, |_| true) {
@@ -392,7 +392,7 @@ impl<'m> CounterTable<'m> {
         counter: &Counter,
         id: Identity,
         clock: &impl Clock,
-    ) -> Option<Place<'m>> {
+    ) -> Option<Occupant<'m>> {
         let may_take = |victim: &Victim<'m>| match victim.cost {
             Cost::Free | Cost::Abandoned | Cost::Evicted(Evicted::Ended, ..) => true,
             Cost::Evicted(Evicted::Sent, ..) => {
@@ -403,7 +403,7 @@ impl<'m> CounterTable<'m> {
         let first = Hits::ZERO;
         let (home, new) = (Home::of(id, &self.parts)?, New { counter, id, first });
         match self.insert_where(home, new, clock, may_take)? {
-            Insertion::Found(place) => Some(place),
+            Insertion::Found(occupant) => Some(occupant),
             // Only with hits.
             Insertion::Made(..) => None,
         }
@@ -422,7 +422,7 @@ impl<'m> CounterTable<'m> {
         loop {
             let seen = home.seen();
             let victim = match home.search(seen, new.id) {
-                Search::Found(place) => return Some(Insertion::Found(place)),
+                Search::Found(occupant) => return Some(Insertion::Found(occupant)),
                 Search::Pending(..) if patience > 0 => {
                     patience = patience.saturating_sub(1);
                     relax();
@@ -504,15 +504,15 @@ impl<'m> CounterTable<'m> {
             return Err(lost);
         }
         fail_point!("insert.tagged");
-        let place = Place {
+        let occupant = Occupant {
             slot,
             meta: counter.meta(generation),
         };
-        claim.publish(place.meta)?;
+        claim.publish(occupant.meta)?;
         fail_point!("insert.published");
         self.count(counter.lines, NamespaceLine::inserted);
         if first == Hits::ZERO {
-            return Ok(Insertion::Found(place));
+            return Ok(Insertion::Found(occupant));
         }
         let reading = WindowCounts::of(at, first, Hits::ZERO).into();
         let receipt = Receipt {
@@ -531,7 +531,7 @@ impl<'m> CounterTable<'m> {
         Ok(())
     }
 
-    /// The slot that a new counter is to have where none is unused: of all its places the one that
+    /// The slot that a new counter is to have where none is unused: of all that it can have the one that
     /// costs least.
     #[cold]
     #[inline(never)]
@@ -574,7 +574,7 @@ fn prefetch(slot: &Slot) {
 }
 
 /// Whether the counter in `slot` is that of `id`. An identity is only replaced while the slot is
-/// busy, after which its meta is another: whoever changes a word by a place notices.
+/// busy, after which its meta is another: a process that changes a word of an occupant notices.
 #[inline]
 pub(super) fn has_identity(slot: &Slot, id: Identity) -> bool {
     let ([slot_one, slot_two], [one, two]) = (&slot.id, id.0);

@@ -863,8 +863,8 @@ impl<'m> Lease<'m> {
         let records = records
             .get(..places.len().min(MAX_RECORDS))
             .unwrap_or(records);
-        for (place, record) in places.iter().zip(records) {
-            for (word, value) in place.0.iter().zip(record.to_words(tag)) {
+        for (occupant, record) in places.iter().zip(records) {
+            for (word, value) in occupant.0.iter().zip(record.to_words(tag)) {
                 self.replace(word, |_| value)?;
                 fail_point!("batch.written");
             }

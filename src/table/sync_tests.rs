@@ -786,8 +786,8 @@ fn changes_are_divided_by_key_and_only_the_part_that_is_asked_for_is_taken() {
             has_key: Some(&has_key),
         };
         let mut keys = Vec::new();
-        for place in &divided[other] {
-            table.take_changes_at(*place, part, now, |change| keys.push(change.key[0]));
+        for occupant in &divided[other] {
+            table.take_changes_at(*occupant, part, now, |change| keys.push(change.key[0]));
         }
         keys.sort();
         let expected = (0..200).filter(|n| usize::from(shard) == other && n % 3 == other as u8);
@@ -823,8 +823,8 @@ fn keys_of_the_store_have_a_place_but_push_out_none_that_count_here() {
     let (table, counter, clock) = (&fixture.shared.table, &fixture.counter, &fixture.clock);
     let number = T / SIZE;
     let note = |key: &[u8]| {
-        let place = table.make_room_for(counter, table.key(key), clock);
-        place.map(|counter| table.set_remote(counter, number, hits(3), clock.now()))
+        let occupant = table.make_room_for(counter, table.key(key), clock);
+        occupant.map(|counter| table.set_remote(counter, number, hits(3), clock.now()))
     };
     assert!(note(b"remote").is_some());
     assert_eq!(fixture.current(b"remote"), hits(3));
