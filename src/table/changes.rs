@@ -6,13 +6,13 @@ use super::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::claim::{meta_of, replace_meta};
-use super::columns::Columns;
+use super::columns::WindowColumns;
 use super::division::Part;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
 use super::places::{Occupant, has_identity};
 use super::stats::NamespaceLine;
-use super::word::{Stamp, Word};
+use super::word::{Stamp, WindowCount};
 use super::{Counter, CounterTable, Key};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
@@ -240,7 +240,7 @@ impl<'m> CounterTable<'m> {
             if let Some((first, _)) = self.first_part(occupant) {
                 for pushed in &first.local {
                     let old = pushed.load(Acquire);
-                    let nothing = Word::empty(occupant.meta.generation()).bits();
+                    let nothing = WindowCount::empty(occupant.meta.generation()).bits();
                     if meta_of(occupant.slot).is_same_counter(occupant.meta) {
                         let _ = pushed.compare_exchange(old, nothing, AcqRel, Relaxed);
                         fail_point!("pushed.forgotten");
@@ -308,11 +308,12 @@ impl<'m> CounterTable<'m> {
             }
             return None;
         }
-        let windows = Columns::live(occupant, size, now).map(|(number, local)| WindowChange {
-            number,
-            local,
-            pushed: self.pushed(occupant, number),
-        });
+        let windows =
+            WindowColumns::live(occupant, size, now).map(|(number, local)| WindowChange {
+                number,
+                local,
+                pushed: self.pushed(occupant, number),
+            });
         let windows: Vec<_> = windows
             .filter(|window| window.local != window.pushed)
             .collect();
@@ -407,7 +408,7 @@ impl<'m> CounterTable<'m> {
     /// Sets a column, unless the counter is gone: only the holder of a sync's lease does this, so
     /// that nobody else sets it meanwhile but who takes the slot.
     fn set(&self, column: &AtomicU64, occupant: Occupant<'m>, number: u64, hits: Hits) {
-        let new = Word::new(Stamp::new(number, occupant.meta.generation()), hits);
+        let new = WindowCount::new(Stamp::new(number, occupant.meta.generation()), hits);
         let old = column.load(Acquire);
         // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
         if meta_of(occupant.slot).is_same_counter(occupant.meta) {
@@ -417,7 +418,7 @@ impl<'m> CounterTable<'m> {
     }
 }
 
-impl<'m> Columns<'m> {
+impl<'m> WindowColumns<'m> {
     /// The windows of a counter that matter at `now`, and what this node counted in them.
     pub(super) fn live(
         occupant: Occupant<'m>,
@@ -426,13 +427,13 @@ impl<'m> Columns<'m> {
     ) -> impl Iterator<Item = (u64, Hits)> {
         let number = size.at(now).number;
         let is_old = occupant.is_old(size, now);
-        // One window ahead may be in use: see `Columns::read_ahead`.
+        // One window ahead may be in use: see `WindowColumns::read_ahead`.
         let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
         near.into_iter()
             .filter(move |_| !is_old)
             .filter_map(move |number| {
                 let (local, _) = occupant.slot.local_columns(number);
-                let local = Word::from_bits(local.load(Acquire));
+                let local = WindowCount::from_bits(local.load(Acquire));
                 let stamp = Stamp::new(number, occupant.meta.generation());
                 (local.stamp() == stamp).then_some((number, local.hits()))
             })

@@ -6,9 +6,9 @@ use super::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
-use super::columns::{Columns, load};
+use super::columns::{WindowColumns, load};
 use super::layout::Slot;
-use super::meta::{Meta, State, Ticks};
+use super::meta::{Meta, SlotState, Ticks};
 use super::places::Occupant;
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Generation, Stamp};
@@ -20,7 +20,7 @@ pub(super) const CLAIM_MILLIS: u64 = 1000;
 
 /// The order in which slots are given away: the least first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Cost {
+pub(super) enum ClaimCost {
     Free,
     /// Claimed by somebody who was stopped or killed.
     Abandoned,
@@ -96,10 +96,10 @@ impl<'m> CounterTable<'m> {
         &self,
         slot: &'m Slot,
         old: Meta,
-        cost: Cost,
+        cost: ClaimCost,
         ticks: Ticks,
     ) -> Result<Claim<'m>, Lost> {
-        if let (State::Name, Cost::Evicted(..)) = (old.state(), cost) {
+        if let (SlotState::Name, ClaimCost::Evicted(..)) = (old.state(), cost) {
             // The counter that it names goes first; its name then belongs to nobody.
             let (owner, meta) = self.owner_of(slot, old).ok_or(Lost)?;
             replace_meta(owner, meta, Meta::free(meta.generation().next()))?;
@@ -108,7 +108,7 @@ impl<'m> CounterTable<'m> {
         let mine = Meta::busy(old.generation().next(), ticks);
         replace_meta(slot, old, mine)?;
         let claim = Claim { slot, mine };
-        if let (State::Name, Cost::Abandoned) = (old.state(), cost) {
+        if let (SlotState::Name, ClaimCost::Abandoned) = (old.state(), cost) {
             // It may have been attached since. Who attaches it looks at it afterwards, and finds it
             // claimed, unless it is found here to be attached.
             fence(SeqCst);
@@ -118,23 +118,23 @@ impl<'m> CounterTable<'m> {
                 return Err(Lost);
             }
         }
-        if let State::Counter = old.state() {
+        if let SlotState::Counter = old.state() {
             self.count(self.lines_of(old.namespace()), NamespaceLine::removed);
         }
-        if let Cost::Evicted(what, ..) = cost {
+        if let ClaimCost::Evicted(what, ..) = cost {
             self.count_evicted(what);
         }
         Ok(claim)
     }
 
     /// What it costs to give `slot`, whose meta is `meta`, away.
-    pub(super) fn cost_of(&self, slot: &'m Slot, meta: Meta, now: UnixMillis) -> Cost {
+    pub(super) fn cost_of(&self, slot: &'m Slot, meta: Meta, now: UnixMillis) -> ClaimCost {
         let ticks = Ticks::at(now.0);
         match meta.state() {
-            State::Free => Cost::Free,
-            State::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => Cost::Abandoned,
-            State::Busy(_) => Cost::Busy,
-            State::Counter => {
+            SlotState::Free => ClaimCost::Free,
+            SlotState::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => ClaimCost::Abandoned,
+            SlotState::Busy(_) => ClaimCost::Busy,
+            SlotState::Counter => {
                 let occupant = Occupant { slot, meta };
                 let hits = meta.size().map_or(0, |size| live_hits(occupant, size, now));
                 let what = match hits {
@@ -143,12 +143,12 @@ impl<'m> CounterTable<'m> {
                     _ => Evicted::Sent,
                 };
                 let used = Ticks(slot.used.load(Relaxed));
-                Cost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
+                ClaimCost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
             }
             // A part of a name costs its counter.
-            State::Name => match self.owner_of(slot, meta) {
+            SlotState::Name => match self.owner_of(slot, meta) {
                 Some((owner, meta)) => self.cost_of(owner, meta, now),
-                None => Cost::Abandoned,
+                None => ClaimCost::Abandoned,
             },
         }
     }
@@ -165,7 +165,9 @@ pub(super) fn replace_meta(slot: &Slot, old: Meta, new: Meta) -> Result<(), Lost
 pub(super) fn has_local_hits(slot: &Slot, meta: Meta, now: UnixMillis) -> bool {
     let occupant = Occupant { slot, meta };
     let size = meta.size();
-    size.is_some_and(|size| Columns::live(occupant, size, now).any(|(_, hits)| hits != Hits::ZERO))
+    size.is_some_and(|size| {
+        WindowColumns::live(occupant, size, now).any(|(_, hits)| hits != Hits::ZERO)
+    })
 }
 
 /// What the columns hold (in thousandths, whatever its sign) of windows that matter at `now`.
@@ -175,7 +177,7 @@ fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> u64 {
     }
     let Occupant { slot, meta } = occupant;
     let number = size.at(now).number;
-    // One window ahead may be in use: see `Columns::read_ahead`.
+    // One window ahead may be in use: see `WindowColumns::read_ahead`.
     let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];
     let hits = windows.into_iter().flat_map(|number| {
         let stamp = Stamp::new(number, meta.generation());

@@ -10,19 +10,19 @@ use super::fail::fail_point;
 use super::layout::Slot;
 use super::meta::{Meta, Ticks};
 use super::places::Occupant;
-use super::word::{Stamp, Word};
+use super::word::{Stamp, WindowCount};
 use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, Position, UnixMillis, WindowSize};
 
 /// A counter's columns at one moment.
-pub(super) struct Columns<'m> {
+pub(super) struct WindowColumns<'m> {
     /// The window that is counted in, and the time in it.
     pub(super) at: Position,
     /// The column of that window.
     pub(super) current: &'m AtomicU64,
     /// Its value when it was read.
-    pub(super) word: Word,
+    pub(super) word: WindowCount,
     /// The stamp that it should have: if it has another, it holds another window.
     pub(super) stamp: Stamp,
     /// The hits of this node in the window.
@@ -35,10 +35,10 @@ pub(super) struct Columns<'m> {
     pub(super) is_behind: bool,
 }
 
-impl<'m> Columns<'m> {
+impl<'m> WindowColumns<'m> {
     /// Reads the columns for the window `at` and the one before.
     #[inline]
-    pub(super) fn read(slot: &'m Slot, meta: Meta, at: Position) -> Columns<'m> {
+    pub(super) fn read(slot: &'m Slot, meta: Meta, at: Position) -> WindowColumns<'m> {
         let window = |number| Stamp::new(number, meta.generation());
         let stamp = window(at.number);
         let (before, after) = (
@@ -51,7 +51,7 @@ impl<'m> Columns<'m> {
         let (remote, other_remote) = slot.remote_columns(at.number);
         let (word, other) = (load(current), load(other));
         let (remote, other_remote) = (load(remote), load(other_remote));
-        Columns {
+        WindowColumns {
             at,
             current,
             word,
@@ -71,9 +71,9 @@ impl<'m> Columns<'m> {
         occupant: Occupant<'m>,
         size: WindowSize,
         now: UnixMillis,
-    ) -> Columns<'m> {
+    ) -> WindowColumns<'m> {
         let at = size.at(now);
-        let columns = Columns::read(occupant.slot, occupant.meta, at);
+        let columns = WindowColumns::read(occupant.slot, occupant.meta, at);
         let lead = size.millis().saturating_sub(at.elapsed);
         if !columns.is_behind || lead > (size.millis() / 10).min(Ticks::SKEW_MILLIS) {
             return columns;
@@ -82,7 +82,7 @@ impl<'m> Columns<'m> {
             number: at.number.wrapping_add(1),
             elapsed: 0,
         };
-        Columns::read(occupant.slot, occupant.meta, next)
+        WindowColumns::read(occupant.slot, occupant.meta, next)
     }
 
     /// Whether these columns, just read, can be counted in as they are: this is the newest
@@ -115,7 +115,7 @@ pub(super) struct PlainColumns<'m> {
     /// The column of the window that is counted in.
     pub(super) current: &'m AtomicU64,
     /// Its value when it was read.
-    pub(super) word: Word,
+    pub(super) word: WindowCount,
     /// Its stamp.
     pub(super) stamp: Stamp,
     previous: Hits,
@@ -128,7 +128,7 @@ impl<'m> PlainColumns<'m> {
         let at = size.at(now);
         let window = |number| Stamp::new(number, occupant.meta.generation());
         let (stamp, before) = (window(at.number), window(at.number.wrapping_sub(1)));
-        // In the order and for the reasons of `Columns::read`.
+        // In the order and for the reasons of `WindowColumns::read`.
         let (current, other) = occupant.slot.local_columns(at.number);
         let (remote, other_remote) = occupant.slot.remote_columns(at.number);
         let (word, other) = (load(current), load(other));
@@ -161,8 +161,8 @@ impl<'m> PlainColumns<'m> {
 }
 
 #[inline]
-pub(super) fn load(column: &AtomicU64) -> Word {
-    Word::from_bits(column.load(Acquire))
+pub(super) fn load(column: &AtomicU64) -> WindowCount {
+    WindowCount::from_bits(column.load(Acquire))
 }
 
 /// Whether all that a counter holds that was last `used` then is forgotten.
@@ -202,7 +202,7 @@ impl<'m> Occupant<'m> {
         size: WindowSize,
         now: &mut UnixMillis,
         clock: &impl Clock,
-    ) -> Option<Columns<'m>> {
+    ) -> Option<WindowColumns<'m>> {
         loop {
             let used = Ticks(self.slot.used.load(Relaxed));
             if used.is_after(Ticks::at(now.0)) {
@@ -215,13 +215,13 @@ impl<'m> Occupant<'m> {
             // is used again after exactly 2^17 windows, by two processes at once.)
             let Slot { local, remote, .. } = self.slot;
             let all = [local, remote].map(|[even, odd]| [even, odd].map(|word| (word, load(word))));
-            let columns = Columns::read_ahead(self, size, *now);
+            let columns = WindowColumns::read_ahead(self, size, *now);
             let number = columns.at.number;
             if columns.is_behind {
                 // The same: and if it was the clock, what is in the future is forgotten, so that
                 // nobody is blocked in this window and in that.
                 *now = clock.fresh();
-                if Columns::read_ahead(self, size, *now).at.number == number {
+                if WindowColumns::read_ahead(self, size, *now).at.number == number {
                     self.forget(number.wrapping_add(1));
                 }
                 continue;
@@ -323,9 +323,9 @@ impl<'m> Occupant<'m> {
     }
 
     /// Clears a column that holds `word`.
-    fn clear(&self, column: &AtomicU64, word: Word) {
+    fn clear(&self, column: &AtomicU64, word: WindowCount) {
         // If this fails, somebody counts in the column, and looks again as we do.
-        let empty = Word::empty(self.meta.generation()).bits();
+        let empty = WindowCount::empty(self.meta.generation()).bits();
         let _ = column.compare_exchange(word.bits(), empty, AcqRel, Relaxed);
         fail_point!("forget.cleared");
     }

@@ -5,10 +5,10 @@ use super::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::claim::meta_of;
-use super::columns::{Columns, PlainColumns};
+use super::columns::{PlainColumns, WindowColumns};
 use super::fail::fail_point;
 use super::places::{Insertion, Occupant, has_identity};
-use super::word::Word;
+use super::word::WindowCount;
 use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
@@ -119,7 +119,7 @@ impl<'m> CounterTable<'m> {
             stamp,
             ..
         } = columns;
-        let new = Word::new(stamp, word.hits().plus_value(value));
+        let new = WindowCount::new(stamp, word.hits().plus_value(value));
         match self.count_in(current, word, new, occupant, value) {
             Ok(receipt) => Some(Counted::admitted(before, receipt)),
             Err(_) => None,
@@ -200,7 +200,8 @@ impl<'m> CounterTable<'m> {
     ) -> Option<Counted<'m>> {
         let mut now = clock.now();
         loop {
-            let mut columns = Columns::read(occupant.slot, occupant.meta, counter.size.at(now));
+            let mut columns =
+                WindowColumns::read(occupant.slot, occupant.meta, counter.size.at(now));
             if !columns.is_settled(occupant, counter.size, now) {
                 columns = occupant.settle(counter.size, &mut now, clock)?;
             }
@@ -210,7 +211,7 @@ impl<'m> CounterTable<'m> {
                     return Some(Counted::refused(before));
                 }
             }
-            let new = Word::new(columns.stamp, columns.counted.plus_value(value));
+            let new = WindowCount::new(columns.stamp, columns.counted.plus_value(value));
             let dropped = self.unsent_before(&columns, occupant);
             match self.count_in(columns.current, columns.word, new, occupant, value) {
                 Ok(receipt) => {
@@ -231,8 +232,8 @@ impl<'m> CounterTable<'m> {
     fn count_in(
         &self,
         column: &'m AtomicU64,
-        old: Word,
-        new: Word,
+        old: WindowCount,
+        new: WindowCount,
         occupant: Occupant<'m>,
         value: Hits,
     ) -> Result<Receipt<'m>, Missed> {
@@ -263,7 +264,7 @@ impl<'m> CounterTable<'m> {
             let Some(occupant) = self.find(counter.identity(key)) else {
                 return nothing;
             };
-            let columns = Columns::read_ahead(occupant, counter.size, now);
+            let columns = WindowColumns::read_ahead(occupant, counter.size, now);
             let is_old = occupant.is_old(counter.size, now);
             let reading = if is_old { nothing } else { columns.reading() };
             // Acquire on the words before: if the meta is unchanged, they were the counter's.
@@ -283,7 +284,7 @@ impl<'m> CounterTable<'m> {
             number: window,
             elapsed: 0,
         };
-        let counted = Columns::read(occupant.slot, occupant.meta, at).counted;
+        let counted = WindowColumns::read(occupant.slot, occupant.meta, at).counted;
         let pushed = self.pushed(occupant, window);
         let is_old = occupant.is_old(counter.size, clock.now());
         // As in `read`; a reader that sees the slot change hands sees a key that was just evicted.
@@ -299,11 +300,11 @@ impl<'m> CounterTable<'m> {
         if counter.is_synced {
             self.note_change(receipt.column);
         }
-        let mut word = Word::from_bits(receipt.column.load(Acquire));
+        let mut word = WindowCount::from_bits(receipt.column.load(Acquire));
         while word.stamp() == receipt.stamp {
             // Not below zero: the window may have been forgotten, or have been full.
             let left = word.hits().minus(receipt.value).max(Hits::ZERO);
-            let new = Word::new(receipt.stamp, left);
+            let new = WindowCount::new(receipt.stamp, left);
             match receipt
                 .column
                 .compare_exchange(word.bits(), new.bits(), AcqRel, Acquire)
@@ -315,7 +316,7 @@ impl<'m> CounterTable<'m> {
                     }
                     return true;
                 }
-                Err(changed) => word = Word::from_bits(changed),
+                Err(changed) => word = WindowCount::from_bits(changed),
             }
         }
         false

@@ -81,7 +81,7 @@ impl<'m> CounterTable<'m> {
     /// ones are cut).
     ///
     /// Returns `None` if the directory is full of namespaces of this configuration: it has room for
-    /// those of [`Room`](super::Room) at least.
+    /// those of [`ZoneRoom`](super::ZoneRoom) at least.
     pub fn namespace(&self, name: &[u8]) -> Option<NamespaceIndex> {
         let name = cut(name);
         let (index, entry) = match self.entry_named(name) {

@@ -82,7 +82,7 @@ fn names(prefix: &str, count: usize) -> Vec<String> {
 #[test]
 fn a_zone_of_1m_has_room_for_64_namespaces_with_clusters_whatever_they_were_called() {
     let fixture = Fixture::new(1 << 20);
-    let Room { namespaces, .. } = Room::of(1 << 20);
+    let ZoneRoom { namespaces, .. } = ZoneRoom::of(1 << 20);
     assert_eq!(namespaces, 64);
     for n in 0..10 {
         let mut now = names(&format!("of {n}, "), namespaces - 1);

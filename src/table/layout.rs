@@ -39,10 +39,10 @@ pub(super) const WAYS: usize = 2;
 pub(super) struct Slot {
     /// The identity of the counter. Changes only while the slot is busy.
     pub(super) id: [AtomicU64; 2],
-    /// What this node counted. A `Word` each.
+    /// What this node counted. A `WindowCount` each.
     pub(super) local: [AtomicU64; 2],
     /// What the rest of the cluster counted: a store's total less what of ours it includes. A
-    /// `Word` each.
+    /// `WindowCount` each.
     pub(super) remote: [AtomicU64; 2],
     /// Who occupies the slot. A `Meta`.
     pub(super) meta: AtomicU64,
@@ -194,20 +194,20 @@ impl core::error::Error for LayoutError {}
 
 /// For what one configuration has room in a zone. What configurations before it had takes none of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct ZoneRoom {
     /// How many namespaces.
     pub namespaces: usize,
     /// Into how many shards those that are synced are divided, all together.
     pub shards: usize,
 }
 
-impl Room {
+impl ZoneRoom {
     /// The room in a zone of so many bytes: for 64 namespaces in 1 MiB, each of them divided into
     /// the 16 shards that it has in a Redis Cluster.
-    pub fn of(size: usize) -> Room {
+    pub fn of(size: usize) -> ZoneRoom {
         let namespaces = (size >> 14).min(64).max(size >> 16);
         let shards = (size >> 10).min(1024).max(size >> 14);
-        Room {
+        ZoneRoom {
             namespaces: namespaces.clamp(8, 1 << NamespaceIndex::BITS),
             shards: shards.clamp(16, 1 << 14),
         }
@@ -230,7 +230,7 @@ struct Geometry {
 impl Geometry {
     /// That of a region of `len` bytes in a zone of `size`.
     fn of(len: usize, size: usize) -> Result<Geometry, LayoutError> {
-        let Room { namespaces, shards } = Room::of(size);
+        let ZoneRoom { namespaces, shards } = ZoneRoom::of(size);
         // Twice as many, or 64 more, so that those of the configuration before stay for a while.
         let directory = (size >> 13).clamp(namespaces, namespaces.saturating_add(64));
         let directory = directory.min(1 << NamespaceIndex::BITS);
@@ -453,7 +453,11 @@ mod tests {
             (64 << 20, 1024, 4096),
             (1 << 30, 1024, 16_384),
         ] {
-            assert_eq!(Room::of(size), Room { namespaces, shards }, "{size}");
+            assert_eq!(
+                ZoneRoom::of(size),
+                ZoneRoom { namespaces, shards },
+                "{size}"
+            );
             let geometry = Geometry::of(size, size).unwrap();
             assert!(geometry.directory >= namespaces, "{geometry:?}");
             assert!(geometry.buffers >= 16 || size < 1 << 20, "{geometry:?}");

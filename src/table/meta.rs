@@ -73,7 +73,7 @@ pub(super) struct Meta(u64);
 
 /// What a slot is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SlotState {
     /// Nothing. All-zero memory is a free slot.
     Free,
     /// Somebody is changing what it is used for, since then.
@@ -136,12 +136,12 @@ impl Meta {
     }
 
     #[inline]
-    pub(super) const fn state(self) -> State {
+    pub(super) const fn state(self) -> SlotState {
         match self.0 & STATE_MASK {
-            COUNTER | SYNCED_COUNTER => State::Counter,
-            BUSY => State::Busy(Ticks((self.0 >> DETAIL) as u32)),
-            NAME => State::Name,
-            _ => State::Free,
+            COUNTER | SYNCED_COUNTER => SlotState::Counter,
+            BUSY => SlotState::Busy(Ticks((self.0 >> DETAIL) as u32)),
+            NAME => SlotState::Name,
+            _ => SlotState::Free,
         }
     }
 
@@ -218,14 +218,17 @@ mod tests {
             for namespace in [0, 1, 1023] {
                 let size = WindowSize::from_millis(millis).unwrap();
                 let meta = Meta::counter(generation, NamespaceIndex(namespace), size, false);
-                assert_eq!(meta.state(), State::Counter);
+                assert_eq!(meta.state(), SlotState::Counter);
                 assert_eq!(meta.generation(), generation);
                 assert_eq!(meta.size(), Some(size));
                 assert_eq!(meta.namespace(), NamespaceIndex(namespace));
             }
         }
         let name = Meta::name(generation, Generation::from_bits(0x1234), 65_535);
-        assert_eq!((name.state(), name.generation()), (State::Name, generation));
+        assert_eq!(
+            (name.state(), name.generation()),
+            (SlotState::Name, generation)
+        );
         assert_eq!(
             name.owner_and_len(),
             Some((Generation::from_bits(0x1234), 65_535))
@@ -233,9 +236,9 @@ mod tests {
         let busy = Meta::busy(generation, Ticks(u32::MAX));
         assert_eq!(
             (busy.state(), busy.generation(), busy.size()),
-            (State::Busy(Ticks(u32::MAX)), generation, None)
+            (SlotState::Busy(Ticks(u32::MAX)), generation, None)
         );
-        assert_eq!(Meta::free(generation).state(), State::Free);
+        assert_eq!(Meta::free(generation).state(), SlotState::Free);
         assert_eq!(Meta::from_bits(0), Meta::free(Generation::from_bits(0)));
     }
 

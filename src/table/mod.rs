@@ -68,7 +68,7 @@ use crate::policy::window::WindowSize;
 pub use changes::{Change, CounterRef, LookedAt, Pending, WindowChange};
 pub use division::{HasKey, Part};
 pub use identity::Identity;
-pub use layout::{LayoutError, Room};
+pub use layout::{LayoutError, ZoneRoom};
 pub use meta::NamespaceIndex;
 pub use named::{NameKind, Named};
 pub use stats::{Cycle, Evicted, Invalid, NamespaceStats, Outcome, SyncStats, ZoneStats};

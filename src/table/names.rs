@@ -15,14 +15,14 @@ use super::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
     fence,
 };
-use super::claim::{Claim, Cost, Lost, meta_of};
-use super::columns::{Columns, load};
+use super::claim::{Claim, ClaimCost, Lost, meta_of};
+use super::columns::{WindowColumns, load};
 use super::fail::fail_point;
 use super::identity::Identity;
 use super::layout::{Bucket, Slot, WAYS};
-use super::meta::{Meta, State, Ticks};
+use super::meta::{Meta, SlotState, Ticks};
 use super::places::{Occupant, scale};
-use super::word::{Stamp, Word};
+use super::word::{Stamp, WindowCount};
 use crate::policy::hits::Hits;
 use crate::policy::key::MAX_NAME_LEN;
 use crate::policy::window::{Clock, UnixMillis};
@@ -91,12 +91,12 @@ impl<'m> CounterTable<'m> {
             return None;
         }
         match owner_meta.state() {
-            State::Counter => {
+            SlotState::Counter => {
                 let (index, _) = self.next_of(owner)?;
                 (index == self.index_of(slot)).then_some((owner, owner_meta))
             }
             // A further part: its first one leads on.
-            State::Name => {
+            SlotState::Name => {
                 let counter = self.slot_at(owner.used.load(Relaxed) as usize)?;
                 let counter_meta = meta_of(counter);
                 let (index, _) = self.next_of(counter)?;
@@ -106,7 +106,7 @@ impl<'m> CounterTable<'m> {
                     && index == self.index_of(owner);
                 is_live.then_some((counter, counter_meta))
             }
-            State::Free | State::Busy(_) => None,
+            SlotState::Free | SlotState::Busy(_) => None,
         }
     }
 
@@ -227,7 +227,7 @@ impl<'m> CounterTable<'m> {
             }
             if is_first {
                 for pushed in &claim.slot.local {
-                    let nothing = Word::empty(occupant.meta.generation());
+                    let nothing = WindowCount::empty(occupant.meta.generation());
                     claim.replace(pushed, |_| nothing.bits())?;
                 }
             }
@@ -262,11 +262,11 @@ impl<'m> CounterTable<'m> {
             let costs = costs.map(|(meta, slot)| (self.cost_of(slot, meta, now), slot, meta));
             let occupied = costs
                 .clone()
-                .filter(|&(cost, ..)| cost != Cost::Free)
+                .filter(|&(cost, ..)| cost != ClaimCost::Free)
                 .count();
             // Not the counter itself, nor a part of its name.
             let others = costs.filter(|&(cost, slot, _)| {
-                cost != Cost::Busy && !core::ptr::eq(slot, occupant.slot)
+                cost != ClaimCost::Busy && !core::ptr::eq(slot, occupant.slot)
             });
             let (cost, slot, meta) = others.min_by_key(|&(cost, ..)| cost)?;
             Some((cost, occupied, slot, meta))
@@ -315,13 +315,17 @@ impl<'m> CounterTable<'m> {
         let Some(size) = occupant.meta.size().filter(|_| occupant.meta.is_synced()) else {
             return false;
         };
-        Columns::live(occupant, size, now)
+        WindowColumns::live(occupant, size, now)
             .any(|(number, local)| local != self.pushed(occupant, number))
     }
 
     /// What the store has not got of the window that a synced counter's current column holds, if that
     /// is a former one, which is about to give way.
-    pub(super) fn unsent_before(&self, columns: &Columns<'m>, occupant: Occupant<'m>) -> Hits {
+    pub(super) fn unsent_before(
+        &self,
+        columns: &WindowColumns<'m>,
+        occupant: Occupant<'m>,
+    ) -> Hits {
         let word = columns.word;
         let is_former = word.stamp() != columns.stamp && word.hits() != Hits::ZERO;
         if !is_former || !occupant.meta.is_synced() {

@@ -28,13 +28,13 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use super::claim::{Claim, Cost, Lost, has_local_hits, meta_of};
+use super::claim::{Claim, ClaimCost, Lost, has_local_hits, meta_of};
 use super::fail::fail_point;
 use super::identity::Identity;
 use super::layout::{Bucket, Parts, Slot, WAYS};
-use super::meta::{Meta, State, Ticks};
+use super::meta::{Meta, SlotState, Ticks};
 use super::stats::{Evicted, NamespaceLine};
-use super::word::{Stamp, Word};
+use super::word::{Stamp, WindowCount};
 use super::{Counter, CounterTable, Receipt};
 use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
@@ -79,7 +79,7 @@ struct SlotPosition {
 }
 
 /// What a look for an identity in its buckets brought.
-enum Search<'m> {
+enum Probe<'m> {
     Found(Occupant<'m>),
     /// It may be in a slot that is being changed.
     Pending(SlotPosition, &'m Slot, Meta),
@@ -100,7 +100,7 @@ struct Victim<'m> {
     position: SlotPosition,
     slot: &'m Slot,
     meta: Meta,
-    cost: Cost,
+    cost: ClaimCost,
 }
 
 impl<'m> Home<'m> {
@@ -141,8 +141,8 @@ impl<'m> Home<'m> {
     #[cold]
     fn find_elsewhere(&self, id: Identity) -> Option<Occupant<'m>> {
         match self.search(self.seen(), id) {
-            Search::Found(occupant) => Some(occupant),
-            Search::Pending(..) | Search::Absent => None,
+            Probe::Found(occupant) => Some(occupant),
+            Probe::Pending(..) | Probe::Absent => None,
         }
     }
 
@@ -162,7 +162,7 @@ impl<'m> Home<'m> {
 
     /// Looks for `id` in the slots that have its tag.
     #[inline]
-    fn search(&self, seen: [Tags; 2], id: Identity) -> Search<'m> {
+    fn search(&self, seen: [Tags; 2], id: Identity) -> Probe<'m> {
         let mut pending = None;
         for (second, tags) in [false, true].into_iter().zip(seen) {
             for way in tags.ways_with(self.tag) {
@@ -176,17 +176,17 @@ impl<'m> Home<'m> {
                 // One look decides: between two, an insertion may end and be missed by both.
                 let meta = meta_of(slot);
                 match meta.state() {
-                    State::Counter if has_identity(slot, id) => {
-                        return Search::Found(Occupant { slot, meta });
+                    SlotState::Counter if has_identity(slot, id) => {
+                        return Probe::Found(Occupant { slot, meta });
                     }
-                    State::Busy(_) => pending = Some((position, slot, meta)),
+                    SlotState::Busy(_) => pending = Some((position, slot, meta)),
                     _ => {}
                 }
             }
         }
         match pending {
-            Some((position, slot, meta)) => Search::Pending(position, slot, meta),
-            None => Search::Absent,
+            Some((position, slot, meta)) => Probe::Pending(position, slot, meta),
+            None => Probe::Absent,
         }
     }
 
@@ -217,11 +217,11 @@ impl<'m> Home<'m> {
         positions.find_map(|position| {
             let slot = self.slot(position)?;
             let meta = meta_of(slot);
-            (meta.state() == State::Free).then_some(Victim {
+            (meta.state() == SlotState::Free).then_some(Victim {
                 position,
                 slot,
                 meta,
-                cost: Cost::Free,
+                cost: ClaimCost::Free,
             })
         })
     }
@@ -394,11 +394,11 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
     ) -> Option<Occupant<'m>> {
         let may_take = |victim: &Victim<'m>| match victim.cost {
-            Cost::Free | Cost::Abandoned | Cost::Evicted(Evicted::Ended, ..) => true,
-            Cost::Evicted(Evicted::Sent, ..) => {
+            ClaimCost::Free | ClaimCost::Abandoned | ClaimCost::Evicted(Evicted::Ended, ..) => true,
+            ClaimCost::Evicted(Evicted::Sent, ..) => {
                 !has_local_hits(victim.slot, victim.meta, clock.now())
             }
-            Cost::Evicted(Evicted::Unsent, ..) | Cost::Busy => false,
+            ClaimCost::Evicted(Evicted::Unsent, ..) | ClaimCost::Busy => false,
         };
         let first = Hits::ZERO;
         let (home, new) = (Home::of(id, &self.parts)?, New { counter, id, first });
@@ -422,19 +422,19 @@ impl<'m> CounterTable<'m> {
         loop {
             let seen = home.seen();
             let victim = match home.search(seen, new.id) {
-                Search::Found(occupant) => return Some(Insertion::Found(occupant)),
-                Search::Pending(..) if patience > 0 => {
+                Probe::Found(occupant) => return Some(Insertion::Found(occupant)),
+                Probe::Pending(..) if patience > 0 => {
                     patience = patience.saturating_sub(1);
                     relax();
                     continue;
                 }
-                Search::Pending(position, slot, meta) => Victim {
+                Probe::Pending(position, slot, meta) => Victim {
                     position,
                     slot,
                     meta,
-                    cost: Cost::Busy,
+                    cost: ClaimCost::Busy,
                 },
-                Search::Absent => match home.never_used(seen) {
+                Probe::Absent => match home.never_used(seen) {
                     Some(victim) => victim,
                     None => match self.cheapest(home, clock) {
                         Some(victim) => victim,
@@ -477,11 +477,11 @@ impl<'m> CounterTable<'m> {
         let stamp = Stamp::new(at.number, generation);
         let (column, other) = slot.local_columns(at.number);
         let [even, odd] = &slot.remote;
-        let empty = Word::empty(generation);
+        let empty = WindowCount::empty(generation);
         // The column of this window has its stamp from the start: whoever counts in it next, which
         // may be the caller, need not turn it.
         let words = [
-            (column, Word::new(stamp, first)),
+            (column, WindowCount::new(stamp, first)),
             (other, empty),
             (even, empty),
             (odd, empty),

@@ -18,7 +18,7 @@ use super::fail::fail_point;
 use super::layout::{DirectoryEntry, Record, SyncSlot};
 use super::meta::NamespaceIndex;
 use super::stats::{Cycle, SyncLine, SyncStats};
-use super::word::{Stamp, Word};
+use super::word::{Stamp, WindowCount};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -303,7 +303,7 @@ impl<'m> CounterTable<'m> {
     /// should it have them again: what they know is of another store.
     ///
     /// `None` if the zone has no room for them beside those of this configuration's other
-    /// namespaces; there is for those of [`Room`](super::Room) at least.
+    /// namespaces; there is for those of [`ZoneRoom`](super::ZoneRoom) at least.
     pub fn sync_states(
         &self,
         namespace: NamespaceIndex,
@@ -940,9 +940,9 @@ impl BatchRecord {
         let window = Hits::from_upper_bits(self.window << 16);
         [
             counter | u64::from(tag.bits()),
-            Word::new(tag, window).bits(),
-            Word::new(tag, self.up_to).bits(),
-            Word::new(tag, self.diff).bits(),
+            WindowCount::new(tag, window).bits(),
+            WindowCount::new(tag, self.up_to).bits(),
+            WindowCount::new(tag, self.diff).bits(),
         ]
     }
 
@@ -955,8 +955,8 @@ impl BatchRecord {
         Some(BatchRecord {
             counter: table.counter_ref((counter >> 32) as u32, (counter >> 16) as u16)?,
             window: window >> 16,
-            up_to: Word::from_bits(up_to).hits(),
-            diff: Word::from_bits(diff).hits(),
+            up_to: WindowCount::from_bits(up_to).hits(),
+            diff: WindowCount::from_bits(diff).hits(),
         })
     }
 }

@@ -60,24 +60,24 @@ impl Stamp {
 
 /// The value of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(u64);
+pub(super) struct WindowCount(u64);
 
-impl Word {
+impl WindowCount {
     #[inline]
-    pub(super) const fn new(stamp: Stamp, hits: Hits) -> Word {
-        Word(hits.to_upper_bits() | stamp.0 as u64)
+    pub(super) const fn new(stamp: Stamp, hits: Hits) -> WindowCount {
+        WindowCount(hits.to_upper_bits() | stamp.0 as u64)
     }
 
     /// No hits in an occupancy: what a column holds before the first hit. No two occupancies
     /// that follow each other have the same, so that a compare-and-swap that was prepared in an
     /// older one fails.
-    pub(super) const fn empty(generation: Generation) -> Word {
-        Word(generation.0 as u64)
+    pub(super) const fn empty(generation: Generation) -> WindowCount {
+        WindowCount(generation.0 as u64)
     }
 
     #[inline]
-    pub(super) const fn from_bits(bits: u64) -> Word {
-        Word(bits)
+    pub(super) const fn from_bits(bits: u64) -> WindowCount {
+        WindowCount(bits)
     }
 
     #[inline]
@@ -115,7 +115,7 @@ mod tests {
         let generation = Generation(0xbeef);
         for thousandths in [0, 1, -1, Hits::MAX.thousandths(), -Hits::MAX.thousandths()] {
             let stamp = Stamp::new(12_345_678, generation);
-            let word = Word::new(stamp, Hits::from_thousandths(thousandths));
+            let word = WindowCount::new(stamp, Hits::from_thousandths(thousandths));
             assert_eq!(word.stamp(), stamp);
             assert_eq!(word.hits().thousandths(), thousandths);
         }

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use super::super::zone::Zone;
 use super::directives::Failure;
 use super::{MainConf, NamespaceConf, ZoneConf};
-use crate::table::Room;
+use crate::table::ZoneRoom;
 
 impl MainConf {
     /// Checks that each zone has room for its namespaces.
     pub(super) fn check_room(&self) -> Result<(), Failure> {
         for ZoneConf { zone, .. } in &self.zones {
-            let room = Room::of(zone.size);
+            let room = ZoneRoom::of(zone.size);
             let mut left = room;
             for namespace in self.namespaces_in(zone) {
                 let (namespaces, shards) = (
@@ -22,7 +22,7 @@ impl MainConf {
                 );
                 let reason = match (namespaces, shards) {
                     (Some(namespaces), Some(shards)) => {
-                        left = Room { namespaces, shards };
+                        left = ZoneRoom { namespaces, shards };
                         continue;
                     }
                     (None, _) => format!("{} namespaces: expected fewer", room.namespaces),
