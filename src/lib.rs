@@ -12,7 +12,7 @@
 //!
 //! # A request
 //!
-//! `nginx::http::handler` evaluates the key and hands it to [`engine::Attempt`], which charges one
+//! `nginx::http::handler` evaluates the key and hands it to [`engine::Evaluation`], which charges one
 //! limit after the other in the counter table ([`table::CounterTable::add`]) and gives back what
 //! it charged if one of them refuses. The verdicts stay with the request, where the header filter
 //! and the variables find them.

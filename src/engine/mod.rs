@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
-mod attempt;
 #[cfg(all(test, not(loom)))]
 mod crash_tests;
+mod evaluation;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
 pub mod prometheus;
@@ -18,10 +18,11 @@ mod synchronous;
 #[cfg(all(test, not(loom)))]
 mod synchronous_tests;
 
-pub use attempt::{Attempt, BoundLimit, Charge, Charges, charge_late};
+pub use evaluation::{BoundLimit, Charge, Charges, Evaluation, charge_late};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use sync::{Report, Surroundings, SyncError};
 pub use syncer::Syncer;
 pub use synchronous::{
-    Answered, Asked, Asking, Deciders, Late, Refusals, conclude, late_questions, questions,
+    Answered, Deciders, LateCharge, LimitCheck, Refusals, StoreQuestion, conclude, late_questions,
+    questions,
 };

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, subsequence};
 use proptest::test_runner::RngSeed;
 
-use super::{Attempt, BoundLimit, Namespace};
+use super::{BoundLimit, Evaluation, Namespace};
 use crate::policy::algorithm::{Algorithm, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
@@ -154,11 +154,11 @@ proptest! {
             };
             let verdicts: Vec<bool> = bound.iter().map(admits).collect();
 
-            let mut attempt = Attempt::new(Vec::new(), counts_rejected);
+            let mut evaluation = Evaluation::new(Vec::new(), counts_rejected);
             for (limit, hits) in &bound {
-                attempt.charge(limit, *hits, &hashed, Hits::from_thousandths(cost), &clock);
+                evaluation.charge(limit, *hits, &hashed, Hits::from_thousandths(cost), &clock);
             }
-            let (outcome, charges) = attempt.finish(Outcome::Rejected);
+            let (outcome, charges) = evaluation.finish(Outcome::Rejected);
 
             let admitted = verdicts.iter().all(|&verdict| verdict);
             assert_eq!(outcome == Outcome::Passed, admitted);

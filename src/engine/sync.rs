@@ -10,7 +10,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::Namespace;
-use super::attempt::note_total;
+use super::evaluation::note_total;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::error::StoreError;
 use crate::store::strategy::{

@@ -5,14 +5,14 @@
 //! none; one that is a cluster, about those that count in one shard, so that limits of several keys
 //! are asked about one after the other, and what was charged is given back if a later one refuses.
 //! What was said is noted in the node's own table, too: so the node goes on from there when the
-//! datastore does not answer, and knows for a moment who is over a limit anyway.
+//! datastore does not answer, and knows for a moment which counters are over a limit anyway.
 
 use core::time::Duration;
 use std::collections::HashMap;
 
 use smallvec::smallvec;
 
-use super::attempt::{Attempt, BoundLimit, Charge, Charges};
+use super::evaluation::{BoundLimit, Charge, Charges, Evaluation};
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowSize};
@@ -20,20 +20,20 @@ use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Qu
 use crate::store::strategy::Shard;
 use crate::table::{Identity, Key};
 
-/// Who decides about the counters of a namespace. Each decider has some of them, about which it decides
-/// in one step, and a number, which no other has in any namespace or datastore.
+/// The deciders about the counters of a namespace. Each decides about some of them, in one step, and has
+/// a number, which no other has in any namespace or datastore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deciders {
-    /// The number of the one who has the first shard; those of the others follow it. A datastore that
+    /// The number of the one that has the first shard; those of the others follow it. A datastore that
     /// does not divide namespaces has one for all of them.
     pub first: usize,
     /// Into how many shards the namespace's keys are divided.
     pub shards: u16,
 }
 
-/// A limit that a request has to pass.
+/// A check of a request under a limit.
 #[derive(Clone, Copy, Debug)]
-pub struct Asking<'c, 'm> {
+pub struct LimitCheck<'c, 'm> {
     /// The limit.
     pub bound: &'c BoundLimit<'m>,
     /// The most hits.
@@ -42,22 +42,22 @@ pub struct Asking<'c, 'm> {
     pub key: &'c Key<'c>,
     /// What is charged; zero only asks.
     pub cost: Hits,
-    /// Who decides in the datastore; `None`: it is decided here.
+    /// The deciders of the datastore; `None`: it is decided here.
     pub store: Option<Deciders>,
 }
 
 /// What a datastore is asked about a request at once.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct StoreQuestion {
     /// The number of the decider.
     pub decider: usize,
     /// What is asked.
     pub question: Question,
-    /// The index of the asking of each of the question's limits.
-    askings: Few<usize>,
+    /// The index of the check of each of the question's limits.
+    checks: Few<usize>,
 }
 
-/// What a datastore said about one asking.
+/// What a datastore said about one check.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
     /// Whether the limit admits the request.
@@ -69,7 +69,7 @@ pub struct Answered {
 }
 
 impl Deciders {
-    /// The number of the one who has a key.
+    /// The number of the one that has a key.
     pub fn number_of(&self, key: &[u8]) -> usize {
         self.first.saturating_add(self.shard_number(key).into())
     }
@@ -92,22 +92,22 @@ impl Deciders {
     }
 }
 
-impl<'m> Asking<'_, 'm> {
+impl<'m> LimitCheck<'_, 'm> {
     fn identity(&self) -> Identity {
         self.bound.identity(*self.key)
     }
 
-    /// The number of the one who decides.
+    /// The number of the one that decides; `None`: it is decided here.
     fn decider(&self) -> Option<usize> {
         Some(self.store?.number_of(self.key.bytes()))
     }
 }
 
 /// What each decider is asked about a request, in the order of their first limits.
-pub fn questions(askings: &[Asking<'_, '_>], counts_rejected: bool) -> Few<Asked> {
+pub fn questions(checks: &[LimitCheck<'_, '_>], counts_rejected: bool) -> Few<StoreQuestion> {
     let mut parts: Few<(usize, Few<(usize, Deciders)>)> = Few::new();
-    for (index, asking) in askings.iter().enumerate() {
-        let (Some(deciders), Some(decider)) = (asking.store, asking.decider()) else {
+    for (index, check) in checks.iter().enumerate() {
+        let (Some(deciders), Some(decider)) = (check.store, check.decider()) else {
             continue;
         };
         match parts.iter_mut().find(|(known, _)| *known == decider) {
@@ -117,33 +117,33 @@ pub fn questions(askings: &[Asking<'_, '_>], counts_rejected: bool) -> Few<Asked
     }
     let mut questions = Few::new();
     for (decider, part) in parts {
-        questions.push(question(askings, decider, &part, counts_rejected));
+        questions.push(question(checks, decider, &part, counts_rejected));
     }
     questions
 }
 
-/// What a decider is asked about those of the askings that have these indices.
+/// What a decider is asked about those of the checks that have these indices.
 fn question(
-    askings: &[Asking<'_, '_>],
+    checks: &[LimitCheck<'_, '_>],
     decider: usize,
     part: &[(usize, Deciders)],
     counts_rejected: bool,
-) -> Asked {
+) -> StoreQuestion {
     let mut identities: Few<Identity> = Few::new();
     let mut counters: Few<AskedCounter> = Few::new();
     let (mut limits, mut indices) = (Few::new(), Few::new());
     for &(index, deciders) in part {
-        let Some(asking) = askings.get(index) else {
+        let Some(check) = checks.get(index) else {
             continue;
         };
-        let Asking {
+        let LimitCheck {
             bound,
             hits,
             key,
             cost,
             ..
-        } = *asking;
-        let identity = asking.identity();
+        } = *check;
+        let identity = check.identity();
         let known = identities.iter().position(|it| *it == identity);
         let counter = known.unwrap_or(counters.len());
         match counters.get_mut(counter) {
@@ -163,18 +163,18 @@ fn question(
         });
         indices.push(index);
     }
-    Asked {
+    StoreQuestion {
         decider,
         question: Question {
             counts_rejected,
             counters,
             limits,
         },
-        askings: indices,
+        checks: indices,
     }
 }
 
-impl Asked {
+impl StoreQuestion {
     /// What gives back what the question charged.
     pub fn to_give_back(&self) -> Question {
         let counters = self.question.counters.iter();
@@ -189,17 +189,17 @@ impl Asked {
         }
     }
 
-    /// Notes the answer, with each asking and in the node's table. Returns whether all limits admit
+    /// Notes the answer, with each check and in the node's table. Returns whether all limits admit
     /// the request.
     pub fn note(
         &self,
         answer: &Answer,
-        askings: &[Asking<'_, '_>],
+        checks: &[LimitCheck<'_, '_>],
         answered: &mut [Option<Answered>],
         clock: &impl Clock,
     ) -> bool {
         let limits = self.question.limits.iter();
-        for ((limit, &index), &admitted) in limits.zip(&self.askings).zip(&answer.admitted) {
+        for ((limit, &index), &admitted) in limits.zip(&self.checks).zip(&answer.admitted) {
             let reading = answer.readings.get(limit.counter).copied();
             if let (Some(reading), Some(place)) = (reading, answered.get_mut(index)) {
                 *place = Some(Answered {
@@ -214,12 +214,12 @@ impl Asked {
         let counters = self.question.counters.iter().enumerate();
         for ((number, counter), reading) in counters.zip(&answer.readings) {
             // The first limit that has the counter tells where it is.
-            let mut limits = self.question.limits.iter().zip(&self.askings);
+            let mut limits = self.question.limits.iter().zip(&self.checks);
             let Some((_, &index)) = limits.find(|(limit, _)| limit.counter == number) else {
                 continue;
             };
-            if let Some(asking) = askings.get(index) {
-                asking.bound.note_store(*asking.key, reading, clock);
+            if let Some(check) = checks.get(index) {
+                check.bound.note_store(*check.key, reading, clock);
             }
             if let Some(Some(answered)) = answered.get_mut(index).filter(|_| is_charged) {
                 answered.charged = counter.cost;
@@ -229,54 +229,55 @@ impl Asked {
     }
 }
 
-/// What a request is told: by the datastores, and for the other limits here. Where a datastore was not
-/// asked, since another limit had refused already, what the node knows.
+/// Adds to `evaluation` what each check came to: by the datastores' answers, and for the other limits
+/// here. Where a datastore was not asked, since another limit had refused already, by what the node
+/// knows.
 pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
-    attempt: &mut Attempt<L>,
-    askings: &[Asking<'c, 'm>],
+    evaluation: &mut Evaluation<L>,
+    checks: &[LimitCheck<'c, 'm>],
     answered: &[Option<Answered>],
     clock: &impl Clock,
 ) {
-    for (asking, answered) in askings.iter().zip(answered) {
-        let Asking {
+    for (check, answered) in checks.iter().zip(answered) {
+        let LimitCheck {
             bound,
             hits,
             key,
             cost,
             store,
-        } = *asking;
+        } = *check;
         match (store, answered) {
-            (None, _) => attempt.charge(bound, hits, key, cost, clock),
+            (None, _) => evaluation.charge(bound, hits, key, cost, clock),
             (
                 Some(_),
                 Some(Answered {
                     admitted, reading, ..
                 }),
             ) => {
-                attempt.note(bound, hits, key, cost, *reading, *admitted);
+                evaluation.note(bound, hits, key, cost, *reading, *admitted);
             }
-            (Some(_), None) => attempt.ask(bound, hits, key, cost, clock),
+            (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
         }
     }
     // Not before it is certain: what one store has charged is given back if another limit refuses.
-    if attempt.is_charged() {
-        for (Asking { bound, .. }, answered) in askings.iter().zip(answered) {
+    if evaluation.is_charged() {
+        for (LimitCheck { bound, .. }, answered) in checks.iter().zip(answered) {
             bound.count_hits(answered.map_or(Hits::ZERO, |it| it.charged));
         }
     }
 }
 
-/// What deciders, by their numbers, are to be told of hits that are known only after the decision, of
-/// the limits that `store_of` has a store for: for every such limit, those that `value_of` says. A
+/// The charges of hits that are known only after the decision, one for each decider: for every limit that
+/// `store_of` has a store for, those that `value_of` says. A
 /// counter that several limits share is charged once, counting what was charged with the decision.
 pub fn late_questions<'c, 'm>(
     charges: &[Charge<'c, 'm>],
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
     store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
-) -> Vec<Late<'c, 'm>> {
+) -> Vec<LateCharge<'c, 'm>> {
     let at_once = charges.iter().filter(|charge| charge.cost() > Hits::ZERO);
     let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
-    let mut questions: Vec<Late<'c, 'm>> = Vec::new();
+    let mut questions: Vec<LateCharge<'c, 'm>> = Vec::new();
     for charge in charges {
         let (identity, bound) = (charge.identity(), charge.bound());
         let Some(deciders) = store_of(bound) else {
@@ -292,7 +293,7 @@ pub fn late_questions<'c, 'm>(
         let known = questions.iter().position(|late| late.decider == decider);
         let index = known.unwrap_or(questions.len());
         if known.is_none() {
-            questions.push(Late {
+            questions.push(LateCharge {
                 decider,
                 question: Question::nothing(),
                 hits: Vec::new(),
@@ -306,17 +307,17 @@ pub fn late_questions<'c, 'm>(
     questions
 }
 
-/// What a decider is to be told of hits that are known only after the decision.
+/// A charge of hits that are known only after the decision.
 #[derive(Debug)]
-pub struct Late<'c, 'm> {
+pub struct LateCharge<'c, 'm> {
     /// The number of the decider.
     pub decider: usize,
-    /// What it is told.
+    /// What it is asked: to charge them.
     pub question: Question,
     hits: Vec<(&'c BoundLimit<'m>, Hits)>,
 }
 
-impl Late<'_, '_> {
+impl LateCharge<'_, '_> {
     /// Counts the hits as this node's, when they were sent.
     pub fn count(&self) {
         for (bound, hits) in &self.hits {
@@ -325,15 +326,15 @@ impl Late<'_, '_> {
     }
 }
 
-/// Who was over a limit a moment ago: counts only rise until a window ends, so that who would be
-/// refused by what was counted then is refused now.
+/// Counters that were over a limit a moment ago. Counts only rise until a window ends: what would be
+/// refused by the counts of then is refused now.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    known: HashMap<Identity, Known>,
+    known: HashMap<Identity, Refusal>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct Refusal {
     at: Duration,
     size: WindowSize,
     reading: Reading,
@@ -348,11 +349,11 @@ impl Refusals {
     /// Remembers what was counted at `now` where a limit refused.
     pub fn remember(
         &mut self,
-        askings: &[Asking<'_, '_>],
+        checks: &[LimitCheck<'_, '_>],
         answered: &[Option<Answered>],
         now: Duration,
     ) {
-        for (asking, answered) in askings.iter().zip(answered) {
+        for (check, answered) in checks.iter().zip(answered) {
             let refused = answered.filter(|answered| !answered.admitted);
             let Some(Answered { reading, .. }) = refused else {
                 continue;
@@ -361,31 +362,31 @@ impl Refusals {
                 self.known.retain(|_, known| known.is_fresh(now));
             }
             if self.known.len() < Self::CAPACITY {
-                let known = Known {
+                let known = Refusal {
                     at: now,
-                    size: asking.bound.limit.size,
+                    size: check.bound.limit.size,
                     reading,
                 };
-                self.known.insert(asking.identity(), known);
+                self.known.insert(check.identity(), known);
             }
         }
     }
 
-    /// What is known at `now` of each asking, if that is enough for one of them to refuse.
+    /// What is known at `now` of each check, if that is enough for one of them to refuse.
     pub fn recall(
         &self,
-        askings: &[Asking<'_, '_>],
+        checks: &[LimitCheck<'_, '_>],
         now: Duration,
     ) -> Option<Few<Option<Answered>>> {
         if self.known.is_empty() {
             return None;
         }
-        let known = askings.iter().map(|asking| {
-            let known = asking.store.and(self.known.get(&asking.identity()))?;
+        let known = checks.iter().map(|check| {
+            let known = check.store.and(self.known.get(&check.identity()))?;
             let reading = known.at(now)?;
-            let Asking {
+            let LimitCheck {
                 bound, hits, cost, ..
-            } = asking;
+            } = check;
             let limit = &bound.limit;
             let admitted = limit.algorithm.admits(limit.size, &reading, *hits, *cost);
             Some(Answered {
@@ -400,7 +401,7 @@ impl Refusals {
     }
 }
 
-impl Known {
+impl Refusal {
     fn is_fresh(&self, now: Duration) -> bool {
         now.saturating_sub(self.at) <= Refusals::LIFETIME
     }

@@ -55,8 +55,8 @@ impl<'m> Fixture<'m> {
         key: usize,
         cost: i64,
         store: Option<usize>,
-    ) -> Asking<'c, 'm> {
-        Asking {
+    ) -> LimitCheck<'c, 'm> {
+        LimitCheck {
             bound,
             hits: hits(limit),
             key: &self.keys[key],
@@ -71,8 +71,8 @@ impl<'m> Fixture<'m> {
         bound: &'c BoundLimit<'m>,
         key: usize,
         first: usize,
-    ) -> Asking<'c, 'm> {
-        Asking {
+    ) -> LimitCheck<'c, 'm> {
+        LimitCheck {
             store: Some(Deciders { first, shards: 3 }),
             ..self.ask(bound, 10, key, 1, None)
         }
@@ -100,7 +100,7 @@ fn limits_that_share_a_counter_charge_it_once() {
     let minute = fixture.limit(60, Algorithm::Fixed);
     let same = fixture.limit(60, Algorithm::Sliding);
     let hour = fixture.limit(3600, Algorithm::Fixed);
-    let askings = [
+    let checks = [
         fixture.ask(&minute, 10, 0, 0, Some(0)),
         fixture.ask(&same, 11, 0, 2, Some(0)),
         fixture.ask(&minute, 12, 0, 3, Some(0)),
@@ -108,7 +108,7 @@ fn limits_that_share_a_counter_charge_it_once() {
         fixture.ask(&hour, 14, 0, 5, None),
         fixture.ask(&hour, 15, 0, 6, Some(1)),
     ];
-    let asked = questions(&askings, true);
+    let asked = questions(&checks, true);
     let [first, second] = &asked[..] else {
         panic!("{asked:?}");
     };
@@ -147,7 +147,7 @@ fn limits_in_one_shard_of_a_cluster_are_one_part() {
     let hour = fixture.limit(3600, Algorithm::Fixed);
     let web = Namespace::new("web", &shared.table).unwrap();
     let of_web = BoundLimit::new(minute.limit.clone(), &web, []);
-    let askings = [
+    let checks = [
         fixture.ask_cluster(&minute, 0, 5),
         fixture.ask_cluster(&minute, 1, 5),
         fixture.ask_cluster(&hour, 0, 5),
@@ -156,7 +156,7 @@ fn limits_in_one_shard_of_a_cluster_are_one_part() {
         fixture.ask_cluster(&hour, 1, 5),
         fixture.ask(&hour, 10, 1, 1, None),
     ];
-    let asked = questions(&askings, false);
+    let asked = questions(&checks, false);
     let parts: Vec<_> = asked
         .iter()
         .map(|part| {
@@ -183,8 +183,8 @@ fn limits_in_one_shard_of_a_cluster_are_one_part() {
         admitted: smallvec![true, false],
         readings: smallvec![counts(1, 0, 0, size(60)), counts(2, 0, 0, size(3600))],
     };
-    let mut answered = vec![None; askings.len()];
-    assert!(!asked[1].note(&answer, &askings, &mut answered, &fixture.clock));
+    let mut answered = vec![None; checks.len()];
+    assert!(!asked[1].note(&answer, &checks, &mut answered, &fixture.clock));
     let admitted = answered.iter().map(|it| it.map(|it| it.admitted));
     let expected = [None, Some(true), None, None, None, Some(false), None];
     assert_eq!(admitted.collect::<Vec<_>>(), expected);
@@ -197,22 +197,22 @@ fn late_hits_are_told_to_each_shard() {
     let minute = fixture.limit(60, Algorithm::Fixed);
     let hour = fixture.limit(3600, Algorithm::Fixed);
     let other = fixture.limit(60, Algorithm::Fixed);
-    let askings = [
+    let checks = [
         fixture.ask_cluster(&minute, 0, 5),
         fixture.ask_cluster(&other, 1, 5),
         fixture.ask_cluster(&hour, 0, 5),
     ];
-    let askings = askings.map(|asking| Asking {
+    let checks = checks.map(|check| LimitCheck {
         cost: Hits::ZERO,
-        ..asking
+        ..check
     });
-    let mut attempt = Attempt::new(Vec::new(), false);
-    conclude(&mut attempt, &askings, &[None; 3], &fixture.clock);
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    conclude(&mut evaluation, &checks, &[None; 3], &fixture.clock);
     let store = Deciders {
         first: 5,
         shards: 3,
     };
-    let late = late_questions(&attempt.end(), |_| hits(4), |_| Some(store));
+    let late = late_questions(&evaluation.end(), |_| hits(4), |_| Some(store));
     let told: Vec<_> = late
         .iter()
         .map(|late| {
@@ -233,23 +233,23 @@ fn answers_are_told_with_what_is_decided_here() {
         fixture.limit(3600, Algorithm::Fixed),
     );
     for (admitted, here, outcome) in [(true, 5, Outcome::Passed), (false, 5, Outcome::Rejected)] {
-        let askings = [
+        let checks = [
             fixture.ask(&hour, 100, 1, 5, None),
             fixture.ask(&minute, 10, 0, 5, Some(0)),
         ];
-        let asked = questions(&askings, false).remove(0);
+        let asked = questions(&checks, false).remove(0);
         let answer = Answer {
             admitted: smallvec![admitted],
             readings: smallvec![counts(9, 3, 0, size(60))],
         };
         let mut answered = vec![None; 2];
         assert_eq!(
-            asked.note(&answer, &askings, &mut answered, &fixture.clock),
+            asked.note(&answer, &checks, &mut answered, &fixture.clock),
             admitted
         );
-        let mut attempt = Attempt::new(Vec::new(), false);
-        conclude(&mut attempt, &askings, &answered, &fixture.clock);
-        let (told, charges) = attempt.finish(Outcome::Rejected);
+        let mut evaluation = Evaluation::new(Vec::new(), false);
+        conclude(&mut evaluation, &checks, &answered, &fixture.clock);
+        let (told, charges) = evaluation.finish(Outcome::Rejected);
         assert_eq!(told, outcome);
         assert_eq!(charges[0].verdict().reading.windows().current, hits(here));
         let verdict = charges[1].verdict();
@@ -274,10 +274,10 @@ fn answers_are_told_with_what_is_decided_here() {
     };
     assert_eq!(counted(), 10_000, "what was refused is not counted");
     // Without an answer, what the node knows is told, and nothing is charged.
-    let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
-    let mut attempt = Attempt::new(Vec::new(), false);
-    conclude(&mut attempt, &askings, &[None], &fixture.clock);
-    let charges = attempt.end();
+    let checks = [fixture.ask(&minute, 10, 0, 1, Some(0))];
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    conclude(&mut evaluation, &checks, &[None], &fixture.clock);
+    let charges = evaluation.end();
     assert_eq!(charges[0].verdict().reading.windows().current, hits(9));
 }
 
@@ -295,7 +295,7 @@ fn who_is_over_a_limit_is_known_for_a_second() {
         (Algorithm::Sliding, 59_500, &[0, 499, 500, 1000], &[1001]),
     ] {
         let minute = fixture.limit(60, algorithm);
-        let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
+        let checks = [fixture.ask(&minute, 10, 0, 1, Some(0))];
         let counts = counts(10, 0, elapsed, size(60));
         let refused = Answered {
             admitted: false,
@@ -303,19 +303,19 @@ fn who_is_over_a_limit_is_known_for_a_second() {
             charged: Hits::ZERO,
         };
         let mut refusals = Refusals::default();
-        assert!(refusals.recall(&askings, at(0)).is_none());
-        refusals.remember(&askings, &[Some(refused)], at(0));
+        assert!(refusals.recall(&checks, at(0)).is_none());
+        refusals.remember(&checks, &[Some(refused)], at(0));
         for time in refused_at {
-            let known = refusals.recall(&askings, at(*time));
+            let known = refusals.recall(&checks, at(*time));
             assert!(known.is_some(), "{algorithm:?} {time}");
         }
         for time in not_at {
-            assert!(refusals.recall(&askings, at(*time)).is_none(), "{time}");
+            assert!(refusals.recall(&checks, at(*time)).is_none(), "{time}");
         }
         // It is the rate that is known, not the verdict.
         for (limit, cost, is_refused) in [(11, 1, false), (11, 2, true), (10, 0, true)] {
-            let askings = [fixture.ask(&minute, limit, 0, cost, Some(0))];
-            assert_eq!(refusals.recall(&askings, at(0)).is_some(), is_refused);
+            let checks = [fixture.ask(&minute, limit, 0, cost, Some(0))];
+            assert_eq!(refusals.recall(&checks, at(0)).is_some(), is_refused);
         }
         // Of this counter, and of no other.
         let others = [
@@ -333,15 +333,15 @@ fn what_was_admitted_is_not_remembered() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
     let minute = fixture.limit(60, Algorithm::Fixed);
-    let askings = [fixture.ask(&minute, 10, 0, 1, Some(0))];
+    let checks = [fixture.ask(&minute, 10, 0, 1, Some(0))];
     let admitted = Answered {
         admitted: true,
         reading: counts(10, 0, 0, size(60)),
         charged: Hits::ZERO,
     };
     let mut refusals = Refusals::default();
-    refusals.remember(&askings, &[Some(admitted)], Duration::ZERO);
-    assert!(refusals.recall(&askings, Duration::ZERO).is_none());
+    refusals.remember(&checks, &[Some(admitted)], Duration::ZERO);
+    assert!(refusals.recall(&checks, Duration::ZERO).is_none());
 }
 
 #[test]
@@ -353,18 +353,18 @@ fn late_hits_are_told_once_for_a_counter() {
         fixture.limit(3600, Algorithm::Fixed),
     );
     let same = fixture.limit(60, Algorithm::Sliding);
-    let askings = [
+    let checks = [
         fixture.ask(&minute, 10, 0, 0, Some(0)),
         fixture.ask(&same, 10, 0, 0, Some(0)),
         fixture.ask(&hour, 10, 0, 0, None),
     ];
-    let mut attempt = Attempt::new(Vec::new(), false);
-    conclude(&mut attempt, &askings, &[None; 3], &fixture.clock);
-    let charges = attempt.end();
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    conclude(&mut evaluation, &checks, &[None; 3], &fixture.clock);
+    let charges = evaluation.end();
     let store_of = |bound: &BoundLimit<'_>| (bound.limit.size == size(60)).then_some(single(7));
     let late = late_questions(&charges, |_| hits(4), store_of);
     assert_eq!(late.len(), 1);
-    let Late {
+    let LateCharge {
         decider, question, ..
     } = &late[0];
     let costs: Vec<_> = question.counters.iter().map(|it| it.cost).collect();

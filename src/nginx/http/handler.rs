@@ -24,7 +24,7 @@ use super::super::time::NgxClock;
 use super::super::{hold, log};
 use super::context::{self, Context, Keys, Response, Room, Slot};
 use super::{grpc, is_main, respond, synchronous};
-use crate::engine::{Attempt, BoundLimit, charge_late, late_questions};
+use crate::engine::{BoundLimit, Evaluation, charge_late, late_questions};
 use crate::policy::hits::Hits;
 use crate::policy::key::{MAX_KEY_LEN, Shown, counted_name, is_accounted, is_plain};
 use crate::policy::limit::Verdict;
@@ -136,7 +136,7 @@ fn decide(
         return synchronous::decide(request, slot, conf, rules);
     }
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
-    let mut attempt = Attempt::new(room, settings.count_rejected);
+    let mut evaluation = Evaluation::new(room, settings.count_rejected);
     let mut key = None;
     for rule in &active.rules {
         next_key(&mut key, rule, conf, request, &mut keys)?;
@@ -144,11 +144,11 @@ fn decide(
         let cost = cost_of(rule, request)?;
         for limit in &rule.limits {
             if let Some(hits) = hits_of(limit, request)? {
-                attempt.charge(&limit.bound, hits, key, cost, &NgxClock);
+                evaluation.charge(&limit.bound, hits, key, cost, &NgxClock);
             }
         }
     }
-    let (outcome, room) = attempt.finish(settings.refusal);
+    let (outcome, room) = evaluation.finish(settings.refusal);
     let context = room.keep(slot, |charges| Context {
         rules,
         settings,

@@ -30,7 +30,7 @@ use super::context::{Context, Renamed, Response, Room, Slot};
 use super::handler;
 use super::suspensions::{Deadline, SuspensionSlot, forget, now_millis, slot_of, with_suspensions};
 use crate::broker::message::Reply;
-use crate::engine::{Answered, Asked, Asking, Attempt, conclude, questions};
+use crate::engine::{Answered, Evaluation, LimitCheck, StoreQuestion, conclude, questions};
 use crate::policy::namespace::OnError;
 use crate::store::decision::{Answer, Few, Question};
 use crate::table::Outcome;
@@ -49,11 +49,11 @@ pub(super) struct Suspension {
     settings: &'static Settings,
     /// Memory for the decision, until it is made.
     room: Option<Room>,
-    askings: Few<Asking<'static, 'static>>,
+    checks: Few<LimitCheck<'static, 'static>>,
     renamed: Option<&'static Renamed>,
     answered: Few<Option<Answered>>,
     /// What stores are asked, one after the other.
-    parts: Few<Asked>,
+    parts: Few<StoreQuestion>,
     /// The index of the part that is being asked.
     part: usize,
     /// When nobody waits for an answer any more, by nginx's monotonic clock in milliseconds.
@@ -93,12 +93,12 @@ pub(super) fn decide(
             false => suspension.finish(request),
         };
     }
-    let Evaluation {
+    let RequestChecks {
         room,
-        askings,
+        checks,
         renamed,
     } = evaluate(request, conf, rules)?;
-    let parts = questions(&askings, conf.settings.count_rejected);
+    let parts = questions(&checks, conf.settings.count_rejected);
     let limits = limits_of(rules.active());
     let mut suspension = Suspension {
         id: 0,
@@ -107,8 +107,8 @@ pub(super) fn decide(
         rules,
         settings: &conf.settings,
         room: Some(room),
-        answered: smallvec![None; askings.len()],
-        askings,
+        answered: smallvec![None; checks.len()],
+        checks,
         renamed,
         part: 0,
         deadline: now_millis().saturating_add(millis(limits.timeout)),
@@ -132,9 +132,9 @@ pub(super) fn decide(
 }
 
 /// The limits of a request, with its keys and costs, and memory for what is decided.
-struct Evaluation {
+struct RequestChecks {
     room: Room,
-    askings: Few<Asking<'static, 'static>>,
+    checks: Few<LimitCheck<'static, 'static>>,
     renamed: Option<&'static Renamed>,
 }
 
@@ -143,10 +143,10 @@ fn evaluate(
     request: *mut ngx_http_request_t,
     conf: &'static LocationConf,
     rules: &'static RuleSet,
-) -> Result<Evaluation, EvaluationError> {
+) -> Result<RequestChecks, EvaluationError> {
     let active = rules.active();
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
-    let mut askings = Few::with_capacity(active.limit_count);
+    let mut checks = Few::with_capacity(active.limit_count);
     let mut key = None;
     for rule in &active.rules {
         handler::next_key(&mut key, rule, conf, request, &mut keys)?;
@@ -154,7 +154,7 @@ fn evaluate(
         let cost = handler::cost_of(rule, request)?;
         for limit in &rule.limits {
             if let Some(hits) = handler::hits_of(limit, request)? {
-                askings.push(Asking {
+                checks.push(LimitCheck {
                     bound: &limit.bound,
                     hits,
                     key,
@@ -164,9 +164,9 @@ fn evaluate(
             }
         }
     }
-    Ok(Evaluation {
+    Ok(RequestChecks {
         room,
-        askings,
+        checks,
         renamed: keys.renamed(),
     })
 }
@@ -280,7 +280,7 @@ impl Suspension {
         }
         let known = with_suspensions(|all| {
             let refusals = all.refusals.as_ref()?;
-            refusals.recall(&self.askings, monotonic())
+            refusals.recall(&self.checks, monotonic())
         });
         let is_known = known.is_some();
         if let Some(known) = known {
@@ -297,12 +297,12 @@ impl Suspension {
             self.fail();
             return true;
         };
-        let is_admitted = part.note(&answer, &self.askings, &mut self.answered, &NgxClock);
+        let is_admitted = part.note(&answer, &self.checks, &mut self.answered, &NgxClock);
         self.part = self.part.saturating_add(1);
         if !is_admitted {
             with_suspensions(|all| {
                 let refusals = all.refusals.get_or_insert_default();
-                refusals.remember(&self.askings, &self.answered, monotonic());
+                refusals.remember(&self.checks, &self.answered, monotonic());
             });
         }
         let is_over = !is_admitted && !self.settings.count_rejected;
@@ -348,7 +348,7 @@ impl Suspension {
         };
         let time = begin.elapsed();
         let mut counted: Vec<&str> = Vec::new();
-        for Asking { bound, .. } in self.askings.iter().filter(|it| it.store.is_some()) {
+        for LimitCheck { bound, .. } in self.checks.iter().filter(|it| it.store.is_some()) {
             if !counted.contains(&bound.namespace()) {
                 counted.push(bound.namespace());
                 bound.count_wait(time);
@@ -363,23 +363,23 @@ impl Suspension {
             return Ok(DECLINED);
         };
         self.count_wait();
-        let mut attempt = Attempt::new(room, self.settings.count_rejected);
+        let mut evaluation = Evaluation::new(room, self.settings.count_rejected);
         let (outcome, room, response) = if self.has_failed {
             self.give_back();
-            for asking in &self.askings {
-                let is_asked = asking.store.is_none() || self.on_error == OnError::Local;
+            for check in &self.checks {
+                let is_asked = check.store.is_none() || self.on_error == OnError::Local;
                 if is_asked && self.on_error != OnError::Deny {
-                    let Asking {
+                    let LimitCheck {
                         bound,
                         hits,
                         key,
                         cost,
                         ..
-                    } = *asking;
-                    attempt.charge(bound, hits, key, cost, &NgxClock);
+                    } = *check;
+                    evaluation.charge(bound, hits, key, cost, &NgxClock);
                 }
             }
-            let response = match (self.on_error, attempt.is_refused()) {
+            let response = match (self.on_error, evaluation.is_refused()) {
                 _ if self.settings.refusal == Outcome::RejectedDryRun => Response::Admit,
                 (OnError::Deny, _) => Response::Unavailable,
                 (_, true) => Response::Reject,
@@ -389,19 +389,19 @@ impl Suspension {
                 self.log_denial(request);
             }
             let mut counted: Vec<&str> = Vec::new();
-            for Asking { bound, .. } in &self.askings {
+            for LimitCheck { bound, .. } in &self.checks {
                 if !counted.contains(&bound.namespace()) {
                     counted.push(bound.namespace());
                     bound.count_fallback(self.on_error);
                 }
             }
-            (Outcome::Error, attempt.end(), response)
+            (Outcome::Error, evaluation.end(), response)
         } else {
-            conclude(&mut attempt, &self.askings, &self.answered, &NgxClock);
-            if attempt.is_refused() && !self.settings.count_rejected {
+            conclude(&mut evaluation, &self.checks, &self.answered, &NgxClock);
+            if evaluation.is_refused() && !self.settings.count_rejected {
                 self.give_back();
             }
-            let (outcome, room) = attempt.finish(self.settings.refusal);
+            let (outcome, room) = evaluation.finish(self.settings.refusal);
             let response = match outcome {
                 Outcome::Rejected => Response::Reject,
                 _ => Response::Admit,

@@ -175,7 +175,7 @@ impl<'c, 'm> Charge<'c, 'm> {
     }
 }
 
-/// Where an [`Attempt`] keeps its charges: a `Vec`, or memory that is cheaper to have.
+/// Where an [`Evaluation`] keeps its charges: a `Vec`, or memory that is cheaper to have.
 pub trait Charges<'c, 'm> {
     /// Adds a charge.
     fn push(&mut self, charge: Charge<'c, 'm>);
@@ -193,21 +193,21 @@ impl<'c, 'm> Charges<'c, 'm> for Vec<Charge<'c, 'm>> {
     }
 }
 
-/// A request on its way through its limits: all must admit it.
+/// The evaluation of a request under its limits: all must admit it.
 #[derive(Debug)]
-pub struct Attempt<L> {
+pub struct Evaluation<L> {
     charges: L,
     counts_rejected: bool,
     is_refused: bool,
 }
 
-impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
+impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     /// A request that no limit has seen yet; what they say is kept in `charges`, which is empty.
     ///
     /// A request that a limit refuses is charged to none of them, or to all if `counts_rejected`.
     #[inline]
     pub fn new(charges: L, counts_rejected: bool) -> Self {
-        Attempt {
+        Evaluation {
             charges,
             counts_rejected,
             is_refused: false,
@@ -240,7 +240,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         }
     }
 
-    /// [`Attempt::charge`] of a counter that is new, or not as most are.
+    /// [`Evaluation::charge`] of a counter that is new, or not as most are.
     // Not inlined: then what most are charged is in registers until it is kept.
     #[cold]
     #[inline(never)]
@@ -258,7 +258,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         self.push(bound, hits, key, cost, counted);
     }
 
-    /// [`Attempt::charge`] where more than the common case is possible.
+    /// [`Evaluation::charge`] where more than the common case is possible.
     #[cold]
     #[inline(never)]
     fn charge_otherwise(
@@ -374,7 +374,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         !self.is_refused || self.counts_rejected
     }
 
-    /// Ends the attempt: gives back what was charged if a limit refused, and counts the hits that were
+    /// Ends the evaluation: gives back what was charged if a limit refused, and counts the hits that were
     /// not, and the outcome in every namespace that had a say. Returns it (a refusal is `refusal`), and
     /// what the limits said, in the order in which they were asked.
     // Always inline: as a call, it takes twice as long.
@@ -403,7 +403,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Attempt<L> {
         (outcome, self.charges)
     }
 
-    /// Ends the attempt likewise, but counts no outcome: it is another one than what the limits said.
+    /// Ends the evaluation likewise, but counts no outcome: it is another one than what the limits said.
     pub fn end(mut self) -> L {
         if self.is_refused {
             self.refuse(Outcome::Rejected);
@@ -504,7 +504,7 @@ fn give_back(charges: &mut [Charge<'_, '_>]) {
 
 /// Counts hits that are known only after the decision: for every limit that was asked, those that
 /// `value_of` says. A counter that several limits share is charged once, counting what the
-/// [`Attempt`] charged.
+/// [`Evaluation`] charged.
 pub fn charge_late<'m>(
     charges: &[Charge<'_, 'm>],
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
@@ -569,16 +569,16 @@ mod tests {
         }
 
         fn charges(&self, cost: i64) -> (bool, Vec<Charge<'_, 'm>>) {
-            let mut attempt = Attempt::new(Vec::new(), self.counts_rejected);
+            let mut evaluation = Evaluation::new(Vec::new(), self.counts_rejected);
             for (bound, hits) in &self.limits {
-                attempt.charge(bound, *hits, &self.key, hits_of(cost), &self.clock);
+                evaluation.charge(bound, *hits, &self.key, hits_of(cost), &self.clock);
             }
-            let (outcome, charges) = attempt.finish(Outcome::Rejected);
+            let (outcome, charges) = evaluation.finish(Outcome::Rejected);
             (outcome == Outcome::Passed, charges)
         }
 
         /// Whether a request is admitted, and the rates afterwards.
-        fn attempt(&self, cost: i64) -> (bool, Vec<i64>) {
+        fn evaluate(&self, cost: i64) -> (bool, Vec<i64>) {
             let (admitted, charges) = self.charges(cost);
             let rates = charges.iter().map(|charge| charge.verdict().rate().whole());
             (admitted, rates.collect())
@@ -596,10 +596,10 @@ mod tests {
         let shared = SharedTable::new(1 << 20);
         let limits = [("10/1m", Sliding), ("2/1h", Sliding), ("10/1d", Sliding)];
         let fixture = Fixture::new(&shared, &limits);
-        assert_eq!(fixture.attempt(1), (true, vec![1, 1, 1]));
-        assert_eq!(fixture.attempt(1), (true, vec![2, 2, 2]));
+        assert_eq!(fixture.evaluate(1), (true, vec![1, 1, 1]));
+        assert_eq!(fixture.evaluate(1), (true, vec![2, 2, 2]));
         for _ in 0..3 {
-            assert_eq!(fixture.attempt(1), (false, vec![2, 2, 2]));
+            assert_eq!(fixture.evaluate(1), (false, vec![2, 2, 2]));
         }
     }
 
@@ -607,16 +607,16 @@ mod tests {
     fn a_counter_that_limits_share_is_charged_once() {
         let shared = SharedTable::new(1 << 20);
         let fixture = Fixture::new(&shared, &[("3/1h", Sliding), ("2/1h", Fixed)]);
-        assert_eq!(fixture.attempt(1), (true, vec![1, 1]));
-        assert_eq!(fixture.attempt(1), (true, vec![2, 2]));
-        assert_eq!(fixture.attempt(1), (false, vec![2, 2]));
+        assert_eq!(fixture.evaluate(1), (true, vec![1, 1]));
+        assert_eq!(fixture.evaluate(1), (true, vec![2, 2]));
+        assert_eq!(fixture.evaluate(1), (false, vec![2, 2]));
     }
 
     #[test]
     fn asking_costs_nothing() {
         let shared = SharedTable::new(1 << 20);
         let fixture = Fixture::new(&shared, &[("1/1m", Sliding)]);
-        let is_admitted = |cost| fixture.attempt(cost).0;
+        let is_admitted = |cost| fixture.evaluate(cost).0;
         assert!(is_admitted(0) && is_admitted(0));
         assert!(is_admitted(1));
         assert!(!is_admitted(0));
@@ -626,11 +626,11 @@ mod tests {
     fn a_limit_that_only_asked_tells_the_rate_after_the_request() {
         let shared = SharedTable::new(1 << 20);
         let fixture = Fixture::new(&shared, &[("5/1h", Fixed), ("9/1h", Fixed)]);
-        let mut attempt = Attempt::new(Vec::new(), false);
+        let mut evaluation = Evaluation::new(Vec::new(), false);
         for ((bound, hits), cost) in fixture.limits.iter().zip([0, 2]) {
-            attempt.charge(bound, *hits, &fixture.key, hits_of(cost), &fixture.clock);
+            evaluation.charge(bound, *hits, &fixture.key, hits_of(cost), &fixture.clock);
         }
-        let (_, charges) = attempt.finish(Outcome::Rejected);
+        let (_, charges) = evaluation.finish(Outcome::Rejected);
         let rates = charges.iter().map(|charge| charge.verdict().rate().whole());
         assert_eq!(rates.collect::<Vec<_>>(), [2, 2]);
     }
@@ -641,9 +641,9 @@ mod tests {
         let limits = [("10/1m", Fixed), ("2/1h", Fixed), ("2/1h", Sliding)];
         let mut fixture = Fixture::new(&shared, &limits);
         fixture.counts_rejected = true;
-        assert_eq!(fixture.attempt(1), (true, vec![1, 1, 1]));
-        assert_eq!(fixture.attempt(2), (false, vec![3, 3, 3]));
-        assert_eq!(fixture.attempt(1), (false, vec![4, 4, 4]));
+        assert_eq!(fixture.evaluate(1), (true, vec![1, 1, 1]));
+        assert_eq!(fixture.evaluate(2), (false, vec![3, 3, 3]));
+        assert_eq!(fixture.evaluate(1), (false, vec![4, 4, 4]));
     }
 
     #[test]
@@ -653,11 +653,15 @@ mod tests {
         let fixture = Fixture::new(&shared, &limits);
         let (_, charges) = fixture.charges(0);
         charge_late(&charges, |_| hits_of(5), &fixture.clock);
-        assert_eq!(fixture.attempt(0), (true, vec![5, 5, 5]));
+        assert_eq!(fixture.evaluate(0), (true, vec![5, 5, 5]));
 
         let (_, charges) = fixture.charges(1);
         charge_late(&charges, |_| hits_of(5), &fixture.clock);
-        assert_eq!(fixture.attempt(0), (true, vec![6, 6, 6]), "charged at once");
+        assert_eq!(
+            fixture.evaluate(0),
+            (true, vec![6, 6, 6]),
+            "charged at once"
+        );
     }
 
     #[test]
@@ -665,17 +669,17 @@ mod tests {
         let shared = SharedTable::new(1 << 20);
         let mut fixture = Fixture::new(&shared, &[("9/1m", Fixed), ("2/1h", Fixed)]);
         let hits = || shared.table.namespace_stats(fixture.namespace.index()).hits;
-        let mut attempt = Attempt::new(Vec::new(), false);
+        let mut evaluation = Evaluation::new(Vec::new(), false);
         for (bound, limit) in &fixture.limits {
-            attempt.charge(bound, *limit, &fixture.key, hits_of(2), &fixture.clock);
+            evaluation.charge(bound, *limit, &fixture.key, hits_of(2), &fixture.clock);
         }
         assert_eq!(hits(), 0, "not decided yet");
-        attempt.finish(Outcome::Rejected);
+        evaluation.finish(Outcome::Rejected);
         assert_eq!(hits(), 4_000, "by each counter");
-        assert!(!fixture.attempt(1).0);
+        assert!(!fixture.evaluate(1).0);
         assert_eq!(hits(), 4_000);
         fixture.counts_rejected = true;
-        assert!(!fixture.attempt(1).0);
+        assert!(!fixture.evaluate(1).0);
         let stats = shared.table.namespace_stats(fixture.namespace.index());
         assert_eq!(stats.hits, 6_000);
     }
@@ -685,7 +689,7 @@ mod tests {
         let shared = SharedTable::new(1 << 20);
         let fixture = Fixture::new(&shared, &[("2/1m", Fixed), ("9/1h", Fixed)]);
         for _ in 0..3 {
-            fixture.attempt(1);
+            fixture.evaluate(1);
         }
         let stats = shared.table.namespace_stats(fixture.namespace.index());
         assert_eq!((stats.passed, stats.rejected), (2, 1));
