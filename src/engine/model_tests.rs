@@ -12,7 +12,7 @@ use super::{BoundLimit, Evaluation, Namespace};
 use crate::policy::algorithm::{Algorithm, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
-use crate::policy::window::{Clock, Position, UnixMillis, WindowSize};
+use crate::policy::window::{Clock, UnixMillis, WindowPosition, WindowSize};
 use crate::table::testing::SharedTable;
 use crate::table::*;
 
@@ -136,7 +136,7 @@ proptest! {
                 shared.table.read(&counter, hashed, &clock)
             };
             let expected = |model: &HashMap<(u32, u64, u64), i64>, limit: &Limit| {
-                let Position { number, elapsed } = limit.size.at(clock.now());
+                let WindowPosition { number, elapsed } = limit.size.at(clock.now());
                 let hits = |number| {
                     let hits = model.get(&(key, limit.size.millis(), number));
                     Hits::from_thousandths(hits.copied().unwrap_or_default())
@@ -425,7 +425,7 @@ impl History {
     /// What the counts may read as: one possibility, unless something is left open. In the last
     /// tenth (or second) of a window, the next one counts if there are hits in it already.
     fn counts(&self, size: WindowSize, now: u64) -> Vec<WindowCounts> {
-        let Position { number, elapsed } = size.at(UnixMillis(now));
+        let WindowPosition { number, elapsed } = size.at(UnixMillis(now));
         let is_ending = size.millis() - elapsed <= (size.millis() / 10).min(1000);
         let positions = self.hits(number + 1, false).into_iter().map(|next| {
             if next != 0 && is_ending {

@@ -330,11 +330,11 @@ impl LateCharge<'_, '_> {
 /// refused by the counts of then is refused now.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    known: HashMap<Identity, Refusal>,
+    known: HashMap<Identity, RecentRefusal>,
 }
 
 #[derive(Debug)]
-struct Refusal {
+struct RecentRefusal {
     at: Duration,
     size: WindowSize,
     reading: Reading,
@@ -362,7 +362,7 @@ impl Refusals {
                 self.known.retain(|_, known| known.is_fresh(now));
             }
             if self.known.len() < Self::CAPACITY {
-                let known = Refusal {
+                let known = RecentRefusal {
                     at: now,
                     size: check.bound.limit.size,
                     reading,
@@ -401,7 +401,7 @@ impl Refusals {
     }
 }
 
-impl Refusal {
+impl RecentRefusal {
     fn is_fresh(&self, now: Duration) -> bool {
         now.saturating_sub(self.at) <= Refusals::LIFETIME
     }

@@ -61,8 +61,8 @@ impl WindowSize {
 
     /// Where `now` falls. Windows start at multiples of their size.
     #[inline]
-    pub fn at(self, now: UnixMillis) -> Position {
-        Position {
+    pub fn at(self, now: UnixMillis) -> WindowPosition {
+        WindowPosition {
             number: now.0 / self.0,
             elapsed: now.0 % self.0,
         }
@@ -83,7 +83,7 @@ impl fmt::Display for WindowSize {
 
 /// A place in time, relative to windows of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct WindowPosition {
     /// The number of the window: Unix time divided by the size, rounded down.
     pub number: u64,
     /// Milliseconds since the window's start; less than its size.
@@ -274,21 +274,21 @@ mod tests {
     fn windows_start_at_multiples_of_their_size() {
         assert_eq!(
             size("1m").at(UnixMillis(0)),
-            Position {
+            WindowPosition {
                 number: 0,
                 elapsed: 0
             }
         );
         assert_eq!(
             size("1m").at(UnixMillis(59_999)),
-            Position {
+            WindowPosition {
                 number: 0,
                 elapsed: 59_999
             }
         );
         assert_eq!(
             size("1m").at(UnixMillis(120_000)),
-            Position {
+            WindowPosition {
                 number: 2,
                 elapsed: 0
             }

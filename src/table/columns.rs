@@ -13,12 +13,12 @@ use super::places::Occupant;
 use super::word::{Stamp, WindowCount};
 use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, Position, UnixMillis, WindowSize};
+use crate::policy::window::{Clock, UnixMillis, WindowPosition, WindowSize};
 
 /// A counter's columns at one moment.
 pub(super) struct WindowColumns<'m> {
     /// The window that is counted in, and the time in it.
-    pub(super) at: Position,
+    pub(super) at: WindowPosition,
     /// The column of that window.
     pub(super) current: &'m AtomicU64,
     /// Its value when it was read.
@@ -38,7 +38,7 @@ pub(super) struct WindowColumns<'m> {
 impl<'m> WindowColumns<'m> {
     /// Reads the columns for the window `at` and the one before.
     #[inline]
-    pub(super) fn read(slot: &'m Slot, meta: Meta, at: Position) -> WindowColumns<'m> {
+    pub(super) fn read(slot: &'m Slot, meta: Meta, at: WindowPosition) -> WindowColumns<'m> {
         let window = |number| Stamp::new(number, meta.generation());
         let stamp = window(at.number);
         let (before, after) = (
@@ -78,7 +78,7 @@ impl<'m> WindowColumns<'m> {
         if !columns.is_behind || lead > (size.millis() / 10).min(Ticks::SKEW_MILLIS) {
             return columns;
         }
-        let next = Position {
+        let next = WindowPosition {
             number: at.number.wrapping_add(1),
             elapsed: 0,
         };
@@ -111,7 +111,7 @@ impl<'m> WindowColumns<'m> {
 /// A counter's columns in the case that most are: it was counted in already in this window, and has
 /// nothing of other nodes.
 pub(super) struct PlainColumns<'m> {
-    at: Position,
+    at: WindowPosition,
     /// The column of the window that is counted in.
     pub(super) current: &'m AtomicU64,
     /// Its value when it was read.

@@ -12,7 +12,7 @@ use super::word::WindowCount;
 use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, Position};
+use crate::policy::window::{Clock, WindowPosition};
 
 /// Why hits could not be counted where they were to be.
 enum Missed {
@@ -280,7 +280,7 @@ impl<'m> CounterTable<'m> {
         let Some(occupant) = self.find(counter.identity(key)) else {
             return Hits::ZERO;
         };
-        let at = Position {
+        let at = WindowPosition {
             number: window,
             elapsed: 0,
         };

@@ -164,17 +164,17 @@ pub(in super::super) fn add_slot(cf: *mut ngx_conf_t, is_suspended: bool) -> Opt
 
 /// Where the context of a main request is kept: null, or what [`Room::keep`] wrote.
 #[derive(Clone, Copy)]
-pub(super) struct Slot(NonNull<*mut Context>);
+pub(super) struct ContextSlot(NonNull<*mut Context>);
 
-impl Slot {
+impl ContextSlot {
     /// The slot of the main request of `request`, which is number `context_slot` of the request's
     /// configuration.
     #[inline]
-    pub(super) fn of(request: *mut ngx_http_request_t, context_slot: usize) -> Option<Slot> {
+    pub(super) fn of(request: *mut ngx_http_request_t, context_slot: usize) -> Option<ContextSlot> {
         // SAFETY: a request that has not ended has values for all variables of its configuration,
         // which are zeroed when it begins. Nobody else uses `data` of this one.
         let data = unsafe { &raw mut (*(*request).variables.add(context_slot)).data };
-        NonNull::new(data.cast()).map(Slot)
+        NonNull::new(data.cast()).map(ContextSlot)
     }
 
     /// What is kept there: it lives as long as the request.
@@ -226,7 +226,7 @@ impl Room {
     #[inline]
     pub(super) fn keep(
         self,
-        slot: Slot,
+        slot: ContextSlot,
         make: impl FnOnce(&'static [Charge<'static, 'static>]) -> Context,
     ) -> &'static Context {
         // SAFETY: the memory is the request's, which is the `'static`; `len` charges were written.
@@ -309,5 +309,5 @@ impl Charges<'static, 'static> for Room {
 pub(super) fn of<'r>(request: *mut ngx_http_request_t) -> Option<&'r Context> {
     // SAFETY: a request that has not ended has the configuration of its cycle.
     let conf = Module::main_conf(unsafe { &*request })?;
-    Slot::of(request, conf.context_slot)?.get()
+    ContextSlot::of(request, conf.context_slot)?.get()
 }

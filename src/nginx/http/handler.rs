@@ -22,7 +22,7 @@ use super::super::module::Module;
 use super::super::random::random_up_to;
 use super::super::time::NgxClock;
 use super::super::{hold, log};
-use super::context::{self, Context, Keys, Response, Room, Slot};
+use super::context::{self, Context, ContextSlot, Keys, Response, Room};
 use super::{grpc, is_main, respond, synchronous};
 use crate::engine::{BoundLimit, Evaluation, charge_late, late_questions};
 use crate::policy::hits::Hits;
@@ -90,7 +90,7 @@ fn handle(request: *mut ngx_http_request_t, phase: Phase) -> ngx_int_t {
         return DECLINED;
     }
     guard(SERVER_ERROR, || {
-        let Some(slot) = Slot::of(request, conf.context_slot) else {
+        let Some(slot) = ContextSlot::of(request, conf.context_slot) else {
             return DECLINED;
         };
         match slot.get() {
@@ -108,7 +108,7 @@ fn handle(request: *mut ngx_http_request_t, phase: Phase) -> ngx_int_t {
 #[cold]
 fn decide_measured(
     request: *mut ngx_http_request_t,
-    slot: Slot,
+    slot: ContextSlot,
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
@@ -127,7 +127,7 @@ fn decide_measured(
 #[inline(always)]
 fn decide(
     request: *mut ngx_http_request_t,
-    slot: Slot,
+    slot: ContextSlot,
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {

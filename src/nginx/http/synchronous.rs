@@ -26,7 +26,7 @@ use super::super::module::Module;
 use super::super::random::random_up_to;
 use super::super::sync;
 use super::super::time::NgxClock;
-use super::context::{Context, Renamed, Response, Room, Slot};
+use super::context::{Context, ContextSlot, Renamed, Response, Room};
 use super::handler;
 use super::suspensions::{Deadline, SuspensionSlot, forget, now_millis, slot_of, with_suspensions};
 use crate::broker::message::Reply;
@@ -44,7 +44,7 @@ pub(super) struct Suspension {
     pub(super) id: u64,
     /// When it is decided without the store.
     pub(super) until: Deadline,
-    slot: Slot,
+    slot: ContextSlot,
     rules: &'static RuleSet,
     settings: &'static Settings,
     /// Memory for the decision, until it is made.
@@ -82,7 +82,7 @@ struct Waiting {
 #[cold]
 pub(super) fn decide(
     request: *mut ngx_http_request_t,
-    slot: Slot,
+    slot: ContextSlot,
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {

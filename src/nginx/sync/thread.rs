@@ -97,7 +97,7 @@ impl Thread {
             runtime.block_on(async {
                 let mut tasks = JoinSet::new();
                 for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
-                    let job = Job {
+                    let job = SyncTask {
                         number,
                         namespace: &namespace,
                         commands,
@@ -180,7 +180,7 @@ impl Thread {
 }
 
 /// What is to be served of one namespace, by a task.
-struct Job<'a> {
+struct SyncTask<'a> {
     number: usize,
     namespace: &'a SyncedNamespace,
     commands: UnboundedReceiver<Command>,
@@ -189,11 +189,11 @@ struct Job<'a> {
     tasks: &'a mut JoinSet<()>,
 }
 
-impl StoreVisitor for Job<'_> {
+impl StoreVisitor for SyncTask<'_> {
     type Output = ();
 
     fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
-        let Job {
+        let SyncTask {
             number,
             namespace,
             commands,

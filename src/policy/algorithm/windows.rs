@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use super::super::hits::Hits;
-use super::super::window::{Position, WindowSize};
+use super::super::window::{WindowPosition, WindowSize};
 
 /// What has been counted of a key in a window and in the one before, at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowCounts {
-    /// The number of the window that the moment is in: [`Position::number`].
+    /// The number of the window that the moment is in: [`WindowPosition::number`].
     pub window: u64,
     /// Hits of the window that the moment is in.
     pub current: Hits,
@@ -21,7 +21,7 @@ pub struct WindowCounts {
 impl WindowCounts {
     /// These hits of the window that `at` is in, and of the one before.
     #[inline]
-    pub fn of(at: Position, current: Hits, previous: Hits) -> WindowCounts {
+    pub fn of(at: WindowPosition, current: Hits, previous: Hits) -> WindowCounts {
         WindowCounts {
             window: at.number,
             current,

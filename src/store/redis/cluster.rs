@@ -14,7 +14,7 @@ use redis::{Cmd, Value};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use super::connection::{Link, described};
+use super::connection::{RedisLink, described};
 use super::connector::Connector;
 use super::script::Call;
 use crate::store::error::{Failure, Refusal, StoreError};
@@ -53,7 +53,7 @@ struct Known {
 struct Node {
     address: ServerAddress,
     /// Calls are made one after the other, in the order in which they came.
-    link: Mutex<Link>,
+    link: Mutex<RedisLink>,
     /// Why it could not be reached a moment ago: it is not tried again before the task ends. Of the
     /// shards of a node that hangs, only one waits for it.
     lost: RefCell<Option<(Failure, JoinHandle<()>)>>,
@@ -237,7 +237,7 @@ impl Known {
         }
         let node = Rc::new(Node {
             address: address.clone(),
-            link: Mutex::new(Link::to(address, &self.connector, self.timeout)),
+            link: Mutex::new(RedisLink::to(address, &self.connector, self.timeout)),
             lost: RefCell::default(),
         });
         self.nodes.push(node.clone());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use redis::{Cmd, Value};
 use tokio::time::timeout;
 
-use super::connector::{Connection, Connector};
+use super::connector::{Connector, RedisConnection};
 use super::options::{RedisOptions, Topology};
 use super::sentinel::Sentinels;
 use crate::store::error::{Failure, Refusal, StoreError};
@@ -17,11 +17,11 @@ use crate::store::servers::Servers;
 
 /// The way to a Redis, and a connection to one of its servers.
 #[derive(Debug)]
-pub(super) struct Link {
-    source: Source,
+pub(super) struct RedisLink {
+    source: PrimarySource,
     /// The server that is used, or was tried last.
     server: ServerAddress,
-    current: Option<Connection>,
+    current: Option<RedisConnection>,
     /// The number of the latest connection; 0 before the first.
     connection: u64,
     /// How many there have been.
@@ -34,18 +34,18 @@ pub(super) struct Link {
 
 /// From where it is known which server is the primary.
 #[derive(Debug)]
-enum Source {
+enum PrimarySource {
     /// One of these is.
     Servers(Servers),
     /// These know.
     Sentinels(Sentinels),
 }
 
-impl Link {
-    pub(super) fn new(options: &StoreOptions, own: &RedisOptions) -> Link {
+impl RedisLink {
+    pub(super) fn new(options: &StoreOptions, own: &RedisOptions) -> RedisLink {
         let servers = Servers::new(&options.servers);
         let connector = Connector::new(options, own.database);
-        Link {
+        RedisLink {
             server: servers.current().clone(),
             current: None,
             connection: 0,
@@ -53,20 +53,29 @@ impl Link {
             version: None,
             timeout: options.timeout,
             source: match &own.topology {
-                Topology::Single | Topology::Cluster => Source::Servers(servers),
+                Topology::Single | Topology::Cluster => PrimarySource::Servers(servers),
                 Topology::Sentinel {
                     master,
                     credentials,
-                } => Source::Sentinels(Sentinels::new(servers, &connector, credentials, master)),
+                } => PrimarySource::Sentinels(Sentinels::new(
+                    servers,
+                    &connector,
+                    credentials,
+                    master,
+                )),
             },
             connector,
         }
     }
 
     /// The way to one server.
-    pub(super) fn to(server: &ServerAddress, connector: &Connector, timeout: Duration) -> Link {
-        Link {
-            source: Source::Servers(Servers::new(slice::from_ref(server))),
+    pub(super) fn to(
+        server: &ServerAddress,
+        connector: &Connector,
+        timeout: Duration,
+    ) -> RedisLink {
+        RedisLink {
+            source: PrimarySource::Servers(Servers::new(slice::from_ref(server))),
             server: server.clone(),
             current: None,
             connection: 0,
@@ -108,8 +117,8 @@ impl Link {
     pub(super) async fn exchange(&mut self, commands: &[&Cmd]) -> Result<Value, StoreError> {
         let mut result = self.send(commands).await;
         let others = match &self.source {
-            Source::Servers(servers) => servers.len().saturating_sub(1),
-            Source::Sentinels(_) => 1,
+            PrimarySource::Servers(servers) => servers.len().saturating_sub(1),
+            PrimarySource::Sentinels(_) => 1,
         };
         for _ in 0..others {
             match &result {
@@ -145,10 +154,10 @@ impl Link {
         result
     }
 
-    async fn connect(&mut self) -> Result<Connection, StoreError> {
+    async fn connect(&mut self) -> Result<RedisConnection, StoreError> {
         let connector = &self.connector;
         let result = match &mut self.source {
-            Source::Servers(servers) => {
+            PrimarySource::Servers(servers) => {
                 servers
                     .try_each(async |server| match connector.open(server).await {
                         Ok(connection) => Ok((server.clone(), connection)),
@@ -156,7 +165,7 @@ impl Link {
                     })
                     .await
             }
-            Source::Sentinels(sentinels) => sentinels.connect(connector).await,
+            PrimarySource::Sentinels(sentinels) => sentinels.connect(connector).await,
         };
         let (server, connection) = match result {
             Ok(found) => found,
@@ -175,7 +184,7 @@ impl Link {
     /// The server that was used is not the primary any more. Sentinels are asked anew with every
     /// connection.
     fn move_on(&mut self) {
-        if let Source::Servers(servers) = &mut self.source {
+        if let PrimarySource::Servers(servers) = &mut self.source {
             servers.move_on();
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct Connector {
 
 /// An established connection, on which nothing is under way.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct RedisConnection {
     requests: MultiplexedConnection,
     /// Moves bytes between `requests` and the socket; ends when the connection does.
     driver: JoinHandle<()>,
@@ -54,7 +54,7 @@ impl Connector {
     }
 
     /// Connects to a server that is ready then. A failure is none after which anything was applied.
-    pub(super) async fn open(&self, server: &ServerAddress) -> Result<Connection, Failure> {
+    pub(super) async fn open(&self, server: &ServerAddress) -> Result<RedisConnection, Failure> {
         self.within_time(async |greeting| self.connect(server, greeting).await)
             .await
     }
@@ -64,7 +64,7 @@ impl Connector {
         &self,
         server: &ServerAddress,
         question: &Cmd,
-    ) -> Result<(Connection, Value), Failure> {
+    ) -> Result<(RedisConnection, Value), Failure> {
         self.within_time(async |greeting| {
             let mut connection = self.connect(server, greeting).await?;
             let answer = connection.send(question).await?;
@@ -92,7 +92,7 @@ impl Connector {
         &self,
         server: &ServerAddress,
         greeting: &Greeting,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<RedisConnection, Failure> {
         match server {
             ServerAddress::Tcp { host, port } => {
                 let stream = connect_tcp(host, *port).await?;
@@ -116,7 +116,7 @@ impl Connector {
     }
 
     /// Says who we are, and finds out whether the server is ready.
-    async fn introduce<S>(&self, stream: S) -> Result<Connection, Failure>
+    async fn introduce<S>(&self, stream: S) -> Result<RedisConnection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -128,7 +128,7 @@ impl Connector {
             MultiplexedConnection::new_with_config(&introduction, stream, config)
                 .await
                 .map_err(|error| broken(&error))?;
-        let mut connection = Connection {
+        let mut connection = RedisConnection {
             requests,
             driver: tokio::spawn(driver),
             credentials: self.access.credentials.clone(),
@@ -165,7 +165,7 @@ impl Connector {
     }
 }
 
-impl Connection {
+impl RedisConnection {
     /// What tells it from all others of this process; above 0.
     pub(super) fn number(&self) -> u64 {
         self.number
@@ -202,7 +202,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for RedisConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }

@@ -18,22 +18,22 @@ use crate::store::strategy::{Epoch, NodeId, Shard};
 
 /// The counters of one shard with windows of one size, or so many of them as are named at once.
 #[derive(Debug)]
-struct Place<'q> {
+struct CounterGroup<'q> {
     /// The index of the shard.
     shard: usize,
     size: WindowSize,
     keys: Vec<&'q [u8]>,
 }
 
-/// The most keys of a place: what the script has in its hands at once.
-const PLACE_KEYS: usize = 1000;
+/// The most keys of a group: what the script has in its hands at once.
+const GROUP_KEYS: usize = 1000;
 
 /// Where a counter is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Slot {
-    /// The index of the place.
-    place: usize,
-    /// The index of the key in the place.
+struct CounterIndex {
+    /// The index of the group.
+    group: usize,
+    /// The index of the key in the group.
     key: usize,
 }
 
@@ -43,17 +43,17 @@ struct Run {
     /// The number of the form.
     form: u16,
     questions: u16,
-    /// The numbers of the keys of all counters, each in its place.
+    /// The numbers of the keys of all counters, each in its group.
     keys: Vec<u16>,
 }
 
 /// Questions, as far as the script is asked about them.
 #[derive(Debug, Default)]
-struct Asked<'q> {
+struct DecideArguments<'q> {
     shards: Vec<&'q Shard>,
-    places: Vec<Place<'q>>,
+    groups: Vec<CounterGroup<'q>>,
     /// Where the counters are, in the order of questions.
-    slots: Vec<Slot>,
+    indexes: Vec<CounterIndex>,
     /// What questions have in common, as the script is told it.
     forms: Vec<Vec<i64>>,
     /// The questions, in runs of those with one form.
@@ -71,7 +71,7 @@ impl Decider for Redis {
             failure: Failure::Unsupported(what),
             ..way.misunderstood("")
         };
-        let asked = Asked::new(questions).ok_or_else(|| {
+        let asked = DecideArguments::new(questions).ok_or_else(|| {
             let what = "more kinds of questions at once than 65535";
             unsupported(&self.way, what)
         })?;
@@ -93,21 +93,21 @@ impl Decider for Redis {
     }
 }
 
-impl<'q> Asked<'q> {
+impl<'q> DecideArguments<'q> {
     /// `None` if they are too many.
-    fn new(questions: &'q [Question]) -> Option<Asked<'q>> {
-        let mut asked = Asked {
-            slots: Vec::with_capacity(questions.len()),
-            ..Asked::default()
+    fn new(questions: &'q [Question]) -> Option<DecideArguments<'q>> {
+        let mut asked = DecideArguments {
+            indexes: Vec::with_capacity(questions.len()),
+            ..DecideArguments::default()
         };
-        asked.find_slots(questions);
+        asked.find_counters(questions);
         asked.describe(questions)?;
         Some(asked)
     }
 
-    /// Gives each key a place.
-    fn find_slots(&mut self, questions: &'q [Question]) {
-        let mut slots: BTreeMap<(usize, WindowSize, &[u8]), Slot> = BTreeMap::new();
+    /// Gives each counter an index in a group.
+    fn find_counters(&mut self, questions: &'q [Question]) {
+        let mut indexes: BTreeMap<(usize, WindowSize, &[u8]), CounterIndex> = BTreeMap::new();
         for counter in questions.iter().flat_map(|it| &it.counters) {
             let AskedCounter {
                 shard, key, size, ..
@@ -118,67 +118,68 @@ impl<'q> Asked<'q> {
                 self.shards.push(shard);
                 self.shards.len().saturating_sub(1)
             });
-            let slot = slots
+            let index = indexes
                 .entry((shard, *size, key))
                 .or_insert_with(|| self.add_key(shard, *size, key));
-            self.slots.push(*slot);
+            self.indexes.push(*index);
         }
     }
 
-    fn add_key(&mut self, shard: usize, size: WindowSize, key: &'q [u8]) -> Slot {
-        let mut places = self.places.iter();
-        let has_room =
-            |it: &Place<'_>| it.shard == shard && it.size == size && it.keys.len() < PLACE_KEYS;
-        let place = places.position(has_room).unwrap_or_else(|| {
-            self.places.push(Place {
+    fn add_key(&mut self, shard: usize, size: WindowSize, key: &'q [u8]) -> CounterIndex {
+        let mut groups = self.groups.iter();
+        let has_room = |it: &CounterGroup<'_>| {
+            it.shard == shard && it.size == size && it.keys.len() < GROUP_KEYS
+        };
+        let group = groups.position(has_room).unwrap_or_else(|| {
+            self.groups.push(CounterGroup {
                 shard,
                 size,
                 keys: Vec::new(),
             });
-            self.places.len().saturating_sub(1)
+            self.groups.len().saturating_sub(1)
         });
         let mut index = 0;
-        if let Some(place) = self.places.get_mut(place) {
-            index = place.keys.len();
-            place.keys.push(key);
+        if let Some(group) = self.groups.get_mut(group) {
+            index = group.keys.len();
+            group.keys.push(key);
         }
-        Slot { place, key: index }
+        CounterIndex { group, key: index }
     }
 
-    /// The indices of places, in the order in which the script has them.
-    fn places_in_order(&self) -> impl Iterator<Item = usize> {
+    /// The indices of groups, in the order in which the script has them.
+    fn groups_in_order(&self) -> impl Iterator<Item = usize> {
         let shards = 0..self.shards.len();
         shards.flat_map(|shard| {
-            let places = self.places.iter().enumerate();
-            places.filter_map(move |(index, place)| (place.shard == shard).then_some(index))
+            let groups = self.groups.iter().enumerate();
+            groups.filter_map(move |(index, group)| (group.shard == shard).then_some(index))
         })
     }
 
     /// Finds the forms and the runs. `None` if there are too many forms.
     fn describe(&mut self, questions: &[Question]) -> Option<()> {
-        let mut numbers = vec![0; self.places.len()];
-        for (index, number) in self.places_in_order().zip(1..) {
-            if let Some(place) = numbers.get_mut(index) {
-                *place = number;
+        let mut numbers = vec![0; self.groups.len()];
+        for (index, number) in self.groups_in_order().zip(1..) {
+            if let Some(group) = numbers.get_mut(index) {
+                *group = number;
             }
         }
         let mut forms: BTreeMap<Vec<i64>, u16> = BTreeMap::new();
-        let mut left = &*self.slots;
-        let mut last: Option<(&Question, &[Slot])> = None;
+        let mut left = &*self.indexes;
+        let mut last: Option<(&Question, &[CounterIndex])> = None;
         for question in questions {
-            let (slots, others) = left.split_at_checked(question.counters.len())?;
+            let (indexes, others) = left.split_at_checked(question.counters.len())?;
             left = others;
-            let is_like = |(question_before, slots_before)| {
-                has_form_of(question, slots, question_before, slots_before)
+            let is_like = |(question_before, indexes_before)| {
+                has_form_of(question, indexes, question_before, indexes_before)
             };
             let run = self.runs.last_mut().filter(|run| {
-                let keys = run.keys.len().saturating_add(slots.len());
-                run.questions < u16::MAX && keys <= PLACE_KEYS && last.is_some_and(is_like)
+                let keys = run.keys.len().saturating_add(indexes.len());
+                run.questions < u16::MAX && keys <= GROUP_KEYS && last.is_some_and(is_like)
             });
             let run = match run {
                 Some(run) => run,
                 None => {
-                    let form = form_of(question, slots, &numbers);
+                    let form = form_of(question, indexes, &numbers);
                     let known = forms.get(&form).copied();
                     let number = match known {
                         Some(known) => known,
@@ -198,11 +199,11 @@ impl<'q> Asked<'q> {
                 }
             };
             run.questions = run.questions.saturating_add(1);
-            for slot in slots {
+            for index in indexes {
                 // At most 1000.
-                run.keys.push(u16::try_from(number(slot.key)).ok()?);
+                run.keys.push(u16::try_from(number(index.key)).ok()?);
             }
-            last = Some((question, slots));
+            last = Some((question, indexes));
         }
         Some(())
     }
@@ -216,14 +217,14 @@ impl<'q> Asked<'q> {
         }
         call.arg(runs);
         for shard in 0..self.shards.len() {
-            let places = self.places.iter().filter(|place| place.shard == shard);
-            let sizes = places.clone().flat_map(|place| {
-                let size = place.size.millis().cast_signed();
-                [size, length(&place.keys)]
+            let groups = self.groups.iter().filter(|group| group.shard == shard);
+            let sizes = groups.clone().flat_map(|group| {
+                let size = group.size.millis().cast_signed();
+                [size, length(&group.keys)]
             });
             call.arg(doubles(sizes));
-            for place in places {
-                call.arg(&place.keys);
+            for group in groups {
+                call.arg(&group.keys);
             }
         }
         for form in &self.forms {
@@ -235,10 +236,10 @@ impl<'q> Asked<'q> {
     fn decided(&self, questions: &[Question], answer: Value) -> Option<Decided> {
         let mut parts = Answer(answer).list()?.into_iter().map(Answer);
         let now = super::answer::unix_millis(parts.next()?.number()?, parts.next()?.number()?)?;
-        let mut counts = vec![(Vec::new(), Vec::new()); self.places.len()];
-        for index in self.places_in_order() {
+        let mut counts = vec![(Vec::new(), Vec::new()); self.groups.len()];
+        for index in self.groups_in_order() {
             let (current, previous) = (parts.next()?.totals()?, parts.next()?.totals()?);
-            let keys = self.places.get(index)?.keys.len();
+            let keys = self.groups.get(index)?.keys.len();
             if current.len() != keys || previous.len() != keys {
                 return None;
             }
@@ -248,7 +249,7 @@ impl<'q> Asked<'q> {
         let mut refused = refused.map(|it| Answer(it).number()).peekable();
 
         let mut limits = 1_i64..;
-        let mut slots = self.slots.iter();
+        let mut indexes = self.indexes.iter();
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
             let (mut admitted, mut is_charged) = (Few::new(), true);
@@ -258,13 +259,13 @@ impl<'q> Asked<'q> {
                 admitted.push(!is_refused);
             }
             let mut of_question = Few::new();
-            for (counter, slot) in question.counters.iter().zip(slots.by_ref()) {
-                let (current, previous) = counts.get_mut(slot.place)?;
-                let current = current.get_mut(slot.key)?;
+            for (counter, index) in question.counters.iter().zip(indexes.by_ref()) {
+                let (current, previous) = counts.get_mut(index.group)?;
+                let current = current.get_mut(index.key)?;
                 if is_charged {
                     *current = current.saturating_add(counter.cost.thousandths());
                 }
-                let previous = *previous.get(slot.key)?;
+                let previous = *previous.get(index.key)?;
                 of_question.push(
                     WindowCounts::of(
                         counter.size.at(now),
@@ -284,31 +285,36 @@ impl<'q> Asked<'q> {
     }
 }
 
-/// Whether two questions differ in nothing but keys. Each has slots for its counters.
-fn has_form_of(one: &Question, slots: &[Slot], other: &Question, other_slots: &[Slot]) -> bool {
-    let counters = one.counters.iter().zip(slots);
-    let mut counters = counters.zip(other.counters.iter().zip(other_slots));
+/// Whether two questions differ in nothing but keys. Each has indexes for its counters.
+fn has_form_of(
+    one: &Question,
+    indexes: &[CounterIndex],
+    other: &Question,
+    other_indexes: &[CounterIndex],
+) -> bool {
+    let counters = one.counters.iter().zip(indexes);
+    let mut counters = counters.zip(other.counters.iter().zip(other_indexes));
     one.counts_rejected == other.counts_rejected
         && one.limits == other.limits
-        && slots.len() == other_slots.len()
-        && counters.all(|((one, slot), (other, other_slot))| {
-            one.cost == other.cost && slot.place == other_slot.place
+        && indexes.len() == other_indexes.len()
+        && counters.all(|((one, index), (other, other_index))| {
+            one.cost == other.cost && index.group == other_index.group
         })
 }
 
 /// What a question may have in common with others, as the script is told it.
-fn form_of(question: &Question, slots: &[Slot], places: &[i64]) -> Vec<i64> {
-    let counters = question.counters.iter().zip(slots);
-    let counters = counters.flat_map(|(counter, slot)| {
-        let place = places.get(slot.place).copied();
-        [place.unwrap_or(0), counter.cost.thousandths()]
+fn form_of(question: &Question, indexes: &[CounterIndex], groups: &[i64]) -> Vec<i64> {
+    let counters = question.counters.iter().zip(indexes);
+    let counters = counters.flat_map(|(counter, index)| {
+        let group = groups.get(index.group).copied();
+        [group.unwrap_or(0), counter.cost.thousandths()]
     });
     let limits = question.limits.iter().flat_map(|limit| {
         let algorithm = limit.algorithm.wire_id().into();
         let (hits, cost) = (limit.hits.thousandths(), limit.cost.thousandths());
         [number(limit.counter), algorithm, hits, cost]
     });
-    let mut form = vec![i64::from(question.counts_rejected), length(slots)];
+    let mut form = vec![i64::from(question.counts_rejected), length(indexes)];
     form.extend(counters);
     form.push(length(&question.limits));
     form.extend(limits);
@@ -346,7 +352,7 @@ mod tests {
         let mut questions: Vec<_> = ["a", "b", "a"]
             .map(|key| question(key, Algorithm::Sliding, 5))
             .into();
-        let asked = Asked::new(&questions).unwrap();
+        let asked = DecideArguments::new(&questions).unwrap();
         assert_eq!(asked.forms, [[0, 1, 1, 1000, 1, 1, 1, 5000, 1000]]);
         let run = |form, keys: &[u16]| Run {
             form,
@@ -354,11 +360,11 @@ mod tests {
             keys: keys.to_vec(),
         };
         assert_eq!(asked.runs, [run(1, &[1, 2, 1])]);
-        let places: Vec<_> = asked.places.into_iter().map(|it| it.keys).collect();
-        assert_eq!(places, [[b"a", b"b"]]);
+        let groups: Vec<_> = asked.groups.into_iter().map(|it| it.keys).collect();
+        assert_eq!(groups, [[b"a", b"b"]]);
 
         questions[1].counts_rejected = true;
-        let asked = Asked::new(&questions).unwrap();
+        let asked = DecideArguments::new(&questions).unwrap();
         assert_eq!(asked.forms.len(), 2);
         let runs = [run(1, &[1]), run(2, &[2]), run(1, &[1])];
         assert_eq!(asked.runs, runs);
@@ -370,21 +376,21 @@ mod tests {
             let hits = (1..=count).map(|hits| question("a", Algorithm::Fixed, hits));
             hits.collect()
         };
-        assert!(Asked::new(&questions(65_535)).is_some());
-        assert!(Asked::new(&questions(65_536)).is_none());
+        assert!(DecideArguments::new(&questions(65_535)).is_some());
+        assert!(DecideArguments::new(&questions(65_536)).is_none());
     }
 
     #[test]
-    fn places_have_no_more_keys_than_a_script_can_hold() {
+    fn groups_have_no_more_keys_than_a_script_can_hold() {
         let of_key = |key: u32| question(&format!("{key}"), Algorithm::Fixed, 1);
         let questions: Vec<_> = (0..2500).chain(0..2500).map(of_key).collect();
-        let asked = Asked::new(&questions).unwrap();
-        let lengths: Vec<_> = asked.places.iter().map(|it| it.keys.len()).collect();
+        let asked = DecideArguments::new(&questions).unwrap();
+        let lengths: Vec<_> = asked.groups.iter().map(|it| it.keys.len()).collect();
         assert_eq!(lengths, [1000, 1000, 500]);
         assert_eq!(asked.forms.len(), 3);
         // Nor have runs.
         let keys: usize = asked.runs.iter().map(|run| run.keys.len()).sum();
         assert_eq!(keys, 5000);
-        assert!(asked.runs.iter().all(|run| run.keys.len() <= PLACE_KEYS));
+        assert!(asked.runs.iter().all(|run| run.keys.len() <= GROUP_KEYS));
     }
 }

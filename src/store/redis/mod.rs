@@ -35,7 +35,7 @@ use redis::{Cmd, Value};
 
 use self::answer::Answer;
 use self::cluster::Cluster;
-use self::connection::Link;
+use self::connection::RedisLink;
 use self::key::WindowName;
 use self::options::{RedisDirectives, RedisOptions, Topology};
 use self::script::{Call, Script};
@@ -61,7 +61,7 @@ pub struct Redis {
 /// The way to whoever has the counts.
 #[derive(Debug)]
 enum Way {
-    One(Box<Link>),
+    One(Box<RedisLink>),
     Cluster(Cluster),
 }
 
@@ -106,7 +106,7 @@ impl Strategy for Redis {
             way: match own.topology {
                 Topology::Cluster => Way::Cluster(Cluster::new(options)),
                 Topology::Single | Topology::Sentinel { .. } => {
-                    Way::One(Box::new(Link::new(options, own)))
+                    Way::One(Box::new(RedisLink::new(options, own)))
                 }
             },
             shards: own.shards(),

@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Value};
 
-use super::connection::Link;
+use super::connection::RedisLink;
 use crate::store::error::{Failure, Refusal, StoreError};
 
 /// A script, which is one atomic step. The files say what they are given and answer.
@@ -75,7 +75,7 @@ impl From<Cmd> for Call<'_> {
     }
 }
 
-impl Link {
+impl RedisLink {
     /// Makes a call, each time after the command `before`. A script is sent as such only if the
     /// server does not know it: then nothing was run.
     pub(super) async fn call(

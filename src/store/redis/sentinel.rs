@@ -3,7 +3,7 @@
 use redis::{Cmd, Value};
 
 use super::answer::Answer;
-use super::connector::{Connection, Connector};
+use super::connector::{Connector, RedisConnection};
 use crate::store::error::{Failure, StoreError};
 use crate::store::options::Credentials;
 use crate::store::server::ServerAddress;
@@ -38,7 +38,7 @@ impl Sentinels {
     pub(super) async fn connect(
         &mut self,
         connector: &Connector,
-    ) -> Result<(ServerAddress, Connection), StoreError> {
+    ) -> Result<(ServerAddress, RedisConnection), StoreError> {
         let Sentinels {
             servers,
             connector: to_sentinels,
@@ -56,7 +56,7 @@ async fn attempt(
     to_sentinels: &Connector,
     master: &str,
     connector: &Connector,
-) -> Result<(ServerAddress, Connection), StoreError> {
+) -> Result<(ServerAddress, RedisConnection), StoreError> {
     let of = |server: &ServerAddress| {
         let server = server.clone();
         |failure| StoreError::new(server, failure)
