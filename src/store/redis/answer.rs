@@ -1,6 +1,6 @@
 //! Reads what Redis answers.
 
-use core::num::NonZeroU64;
+use core::num::{IntErrorKind, NonZeroU64, ParseIntError};
 
 use redis::Value;
 
@@ -110,14 +110,13 @@ impl Answer {
     pub(super) fn total(self) -> Option<Hits> {
         match self.0 {
             Value::Nil => Some(Hits::ZERO),
-            _ => Some(Hits::from_thousandths(self.number()?)),
+            _ => whole(&self.text()?).map(Hits::from_thousandths),
         }
     }
 
-    /// Counts in thousandths, not saturated, in one text.
+    /// Counts in thousandths, of which none is more than the hits that there can be, in one text.
     pub(super) fn totals(self) -> Option<Vec<i64>> {
-        let text = self.text()?;
-        text.split(' ').map(|total| total.parse().ok()).collect()
+        self.text()?.split(' ').map(whole).collect()
     }
 
     fn position(self) -> Option<Position> {
@@ -151,7 +150,7 @@ impl Answer {
 }
 
 /// A count, unless it is no whole number: such a one was written by somebody else. It is left out,
-/// so that it keeps no other count from being read; the next diff of its key gives up the epoch.
+/// so that it keeps no other count from being read; the next diff of its key puts it right.
 fn count(window: WindowName, key: Vec<u8>, total: Value) -> Option<Count> {
     Some(Count {
         key,
@@ -159,6 +158,18 @@ fn count(window: WindowName, key: Vec<u8>, total: Value) -> Option<Count> {
         window: window.number,
         total: Answer(total).total()?,
     })
+}
+
+/// A whole number, saturated: `None` if it is none.
+fn whole(text: &str) -> Option<i64> {
+    text.parse().map_or_else(
+        |error: ParseIntError| match error.kind() {
+            IntErrorKind::PosOverflow => Some(i64::MAX),
+            IntErrorKind::NegOverflow => Some(i64::MIN),
+            _ => None,
+        },
+        Some,
+    )
 }
 
 /// Of what `TIME` says: seconds, and microseconds of the present one.

@@ -1,4 +1,4 @@
--- How counts and changes are kept: the beginning of the scripts that write them.
+-- How counts and changes are kept: the beginning of the scripts that read and write them.
 --
 -- The hash of a shard: epoch, position (of the last change), b:<node> (the id of the node's last batch,
 -- and until when it is known), seen (where nodes that are gone are looked for next). All other keys are
@@ -23,6 +23,43 @@ local MOST = 9007199254740991
 
 local function sequence(id)
   return tonumber(string.match(id, '^%d+'))
+end
+
+-- Runs a command on a key that has a type. If somebody has written something of another type there, it
+-- is deleted, so that whoever comes next finds nothing, and the script fails this once.
+local function checked(command, key, ...)
+  local done, result = pcall(redis.call, command, key, ...)
+  if done then
+    return result
+  end
+  local failure = result.err or result
+  if string.find(failure, 'WRONGTYPE', 1, true) then
+    redis.call('DEL', key)
+    error(failure, 0)
+  end
+  -- Fails again, with its code, which pcall takes away.
+  return redis.call(command, key, ...)
+end
+
+-- The count that a text is, as a text: a whole decimal, saturated. Anything else is none: somebody
+-- wrote it by hand.
+local function counted(text)
+  local number = string.match(text, '^%-?%d+$') and tonumber(text) or 0
+  -- Minus zero plus zero is zero, which HINCRBY takes.
+  return string.format('%.0f', math.max(-MOST, math.min(MOST, number)) + 0)
+end
+
+-- Gives a shard an epoch; returns that and its first position. The first write is one that needs memory.
+local function open_epoch(shard, epoch, tag)
+  -- The first change changes nothing, so that every position is that of an entry.
+  local stream, first = shard .. ':' .. epoch .. ':s', '1-' .. tag
+  redis.call('XADD', stream, first, 'node', '', 'count', 0, 'changes', cmsgpack.pack({}))
+  -- The counts of an epoch before, which are in hashes of their own, expire; nobody finds them any more.
+  redis.call('DEL', shard)
+  redis.call('HSET', shard, 'epoch', epoch, 'position', first)
+  redis.call('PEXPIRE', stream, LIFE)
+  redis.call('PEXPIRE', shard, LIFE)
+  return {epoch, first}
 end
 
 -- Has the key live for at least so long.

@@ -59,51 +59,49 @@ local function window_name(size, window)
   return format(window < SMALL and size < SMALL and '%d:%d' or '%.0f:%.0f', size, window)
 end
 
--- Does what open_epoch.lua does where there is no epoch, with a write first that needs memory.
-local function open(shard)
-  local stream, first = shard .. ':' .. proposed .. ':s', '1-' .. tag
-  call('XADD', stream, first, 'node', '', 'count', 0, 'changes', cmsgpack.pack({}))
-  call('DEL', shard)
-  call('HSET', shard, 'epoch', proposed, 'position', first)
-  call('PEXPIRE', stream, LIFE)
-  call('PEXPIRE', shard, LIFE)
-  return {proposed, first}
-end
-
 local answer, written = call('TIME'), false
 local seconds, micros = answer[1], answer[2]
 local now = seconds * 1000 + math.floor(micros / 1000)
 
--- The counts of keys, as texts.
+-- The counts of keys, as texts; and all of them in one text.
 local function read(counts, first, last)
-  local texts = call('HMGET', counts, unpack(ARGV, first, last))
+  local texts = checked('HMGET', counts, unpack(ARGV, first, last))
   for i = 1, #texts do
     if not texts[i] then
       texts[i] = '0'
     end
   end
-  return texts
+  local all = table.concat(texts, ' ')
+  -- All digits, and none without any: or else some may be no counts.
+  if not string.find(table.concat(texts), '^%d*$') or string.find(' ' .. all .. ' ', '  ', 1, true) then
+    for i = 1, #texts do
+      texts[i] = counted(texts[i])
+    end
+    all = table.concat(texts, ' ')
+  end
+  return texts, all
 end
 
 local shards, places = {}, {}
 for i, key in ipairs(KEYS) do
-  local state = call('HMGET', key, 'epoch', 'position')
+  local state = checked('HMGET', key, 'epoch', 'position')
   if not state[1] then
-    state, written = open(key), true
+    state, written = open_epoch(key, proposed, tag), true
   end
   local base, first, of = key .. ':' .. state[1] .. ':', #places + 1, doubles()
   for j = 1, #of, 2 do
     local size, keys = of[j], of[j + 1]
     local window, elapsed, last = math.floor(now / size), now % size, at + keys - 1
     local name, before = window_name(size, window), window_name(size, window - 1)
-    local current, previous = read(base .. name, at, last), read(base .. before, at, last)
+    local current, all_current = read(base .. name, at, last)
+    local previous, all_previous = read(base .. before, at, last)
     places[#places + 1] = {
       size = size, left = size - elapsed, name = name, offset = at - 1,
       -- By the numbers of keys. What questions so far were charged is in `current`, too.
       current = current, previous = previous, charged = room(keys),
     }
-    answer[#answer + 1] = table.concat(current, ' ')
-    answer[#answer + 1] = table.concat(previous, ' ')
+    answer[#answer + 1] = all_current
+    answer[#answer + 1] = all_previous
     at = last + 1
   end
   shards[i] = {key = key, base = base, position = state[2], first = first, last = #places}
@@ -246,7 +244,7 @@ for _, shard in ipairs(shards) do
     local last = format('%.0f-%s%06d', shard.after, seconds, micros)
     -- The first write, as one that needs memory, and of the only key that was not read: if it is
     -- refused, nothing was done yet.
-    call('XADD', shard.base .. 's', last, 'node', node, 'count', count, 'changes', packed)
+    checked('XADD', shard.base .. 's', last, 'node', node, 'count', count, 'changes', packed)
     written = true
     local done, failure = pcall(apply, shard, last)
     if not done then

@@ -2,5 +2,8 @@
 --
 -- KEYS[1]  the hash of the shard; see changes.lua
 -- ARGV     the window's name, the key
-local epoch = redis.call('HGET', KEYS[1], 'epoch')
-return epoch and redis.call('HGET', KEYS[1] .. ':' .. epoch .. ':' .. ARGV[1], ARGV[2])
+--
+-- Follows changes.lua.
+local epoch = checked('HGET', KEYS[1], 'epoch')
+local count = epoch and checked('HGET', KEYS[1] .. ':' .. epoch .. ':' .. ARGV[1], ARGV[2])
+return count and counted(count)

@@ -56,6 +56,7 @@ pub struct Redis {
     decide: Script,
     open_epoch: Script,
     get_window: Script,
+    check_counts: Script,
 }
 
 /// The way to whoever has the counts.
@@ -90,9 +91,6 @@ impl Default for Step {
     }
 }
 
-/// For how long a shard lives if nothing happens after its epoch was opened; as in `changes.lua`.
-const LIFE: Duration = Duration::from_secs(3600);
-
 impl Registered for Redis {
     type Directives = RedisDirectives;
 }
@@ -111,17 +109,11 @@ impl Strategy for Redis {
             },
             shards: own.shards(),
             prefix: own.prefix.clone(),
-            push: Script::new(
-                "push.lua",
-                concat!(include_str!("changes.lua"), include_str!("push.lua")),
-            ),
-            decide: Script::new(
-                "decide.lua",
-                concat!(include_str!("changes.lua"), include_str!("decide.lua")),
-            )
-            .finding_keys(),
+            push: Script::new("push.lua", include_str!("push.lua")),
+            decide: Script::new("decide.lua", include_str!("decide.lua")).finding_keys(),
             open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
             get_window: Script::new("get_window.lua", include_str!("get_window.lua")),
+            check_counts: Script::new("check_counts.lua", include_str!("check_counts.lua")),
         }
     }
 
@@ -138,6 +130,7 @@ impl Strategy for Redis {
             decide: self.decide.clone(),
             open_epoch: self.open_epoch.clone(),
             get_window: self.get_window.clone(),
+            check_counts: self.check_counts.clone(),
         })
     }
 
@@ -202,8 +195,7 @@ impl Strategy for Redis {
         let mut call = self.open_epoch.command(slice::from_ref(&shard));
         call.arg(instead_of.map(|old| old.to_string()).unwrap_or_default())
             .arg(proposed.to_string())
-            .arg(proposed.0.get())
-            .arg(millis(LIFE));
+            .arg(proposed.0.get());
         let read = |value| Answer(value).epoch();
         self.way.run(&shard, &self.open_epoch, call, read).await
     }
@@ -220,13 +212,23 @@ impl Strategy for Redis {
         };
         let window = WindowName { size, number };
         let shard = self.shard_key(shard);
+        let counts = key::counts(&shard, epoch, window);
         let mut scan = Cmd::new();
         scan.arg("HSCAN")
-            .arg(key::counts(&shard, epoch, window))
+            .arg(&counts)
             .arg(step.cursor)
             .arg("COUNT")
             .arg(step.counters);
-        let value = self.way.call(&shard, &scan.into()).await?;
+        let value = match self.way.call(&shard, &scan.into()).await {
+            Err(error) if script::is_of_wrong_type(&error) => {
+                // The script deletes it, unless somebody else did in between.
+                let check = self.check_counts.command(&[counts]);
+                let call = self.check_counts.call(check);
+                self.way.call(&shard, &call).await?;
+                return Err(error);
+            }
+            answer => answer?,
+        };
         let connection = self.way.connection();
         if step.cursor != 0 && step.connection != connection {
             // Cursors are good for one run of a server, which ends with its connections at the

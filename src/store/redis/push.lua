@@ -1,7 +1,8 @@
 -- Applies a batch of a node, once, and answers what others changed since the node's position.
 --
 -- KEYS[1]  the hash of a shard; see changes.lua
--- KEYS[2]  and so on: of those, the ones that may be changed, for a cluster to know
+-- KEYS[2]  the stream
+-- KEYS[3]  and so on: the hashes of counts that may be changed
 -- ARGV     epoch, node, the batch's id or '' if the node only asks, the id of the batch before it or
 --          '0', for how many milliseconds the node is known, the batch's tag, the node's position or
 --          '', how many counters to answer; then for each window its name, milliseconds until it ends,
@@ -20,7 +21,7 @@ local shard = KEYS[1]
 local epoch, node, batch, previous, known_for, tag, position = unpack(ARGV, 1, 7)
 local limit, FIRST = tonumber(ARGV[8]), 9
 
-local state = redis.call('HMGET', shard, 'epoch', 'position', 'b:' .. node)
+local state = checked('HMGET', shard, 'epoch', 'position', 'b:' .. node)
 if not state[1] then
   return {'none'}
 elseif state[1] ~= epoch then
@@ -53,7 +54,12 @@ local function apply()
     for i = 1, diffs do
       local key = at + 1 + 2 * i
       keys[i] = ARGV[key]
-      local total = redis.call('HINCRBY', counts, ARGV[key], ARGV[key + 1])
+      local total = redis.pcall('HINCRBY', counts, ARGV[key], ARGV[key + 1])
+      if type(total) == 'table' then
+        -- Somebody wrote what is no count, or one that is too large. Whatever else it is, it fails again.
+        redis.call('HSET', counts, ARGV[key], counted(redis.call('HGET', counts, ARGV[key]) or ''))
+        total = redis.call('HINCRBY', counts, ARGV[key], ARGV[key + 1])
+      end
       if total > MOST or total < -MOST then
         redis.call('HSET', counts, ARGV[key], total > 0 and MOST or -MOST)
       end
@@ -96,6 +102,11 @@ local function forget_nodes()
 end
 
 if batch ~= '' and applied == previous then
+  -- Before anything is done: what is to be changed has the type that it should have.
+  checked('XLEN', stream)
+  for i = 3, #KEYS do
+    checked('HGET', KEYS[i], '')
+  end
   -- The first write, as one that needs memory: if the server refuses writes, it refuses this one,
   -- and nothing was done yet. Later ones are not refused.
   till = math.max(till, now + known_for)
@@ -148,7 +159,7 @@ end
 local function collect()
   local at = position
   while at ~= last do
-    local entries = redis.call('XRANGE', stream, at, '+', 'COUNT', ENTRIES)
+    local entries = checked('XRANGE', stream, at, '+', 'COUNT', ENTRIES)
     if #entries < 2 or entries[1][1] ~= at then
       return nil
     end
@@ -187,6 +198,6 @@ local counts = {}
 for _, group in ipairs(groups) do
   counts[#counts + 1] = group[1]
   counts[#counts + 1] = group[2]
-  counts[#counts + 1] = redis.call('HMGET', base .. group[1], unpack(group[2]))
+  counts[#counts + 1] = checked('HMGET', base .. group[1], unpack(group[2]))
 end
 return {'since', time[1], time[2], at, has_more and 1 or 0, counts}

@@ -9,7 +9,7 @@ use crate::store::error::{Failure, Refusal, StoreError};
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) name: &'static str,
-    code: &'static str,
+    code: String,
     hash: String,
     /// Whether a server that is being given the keys of a shard one by one can tell if it has all
     /// that a call needs.
@@ -24,8 +24,10 @@ pub(super) struct Call<'s> {
 }
 
 impl Script {
-    pub(super) fn new(name: &'static str, code: &'static str) -> Script {
-        let hash = redis::Script::new(code).get_hash().into();
+    /// A script of this name, which begins with `changes.lua` and goes on with `code`.
+    pub(super) fn new(name: &'static str, code: &str) -> Script {
+        let code = [include_str!("changes.lua"), code].concat();
+        let hash = redis::Script::new(&code).get_hash().into();
         Script {
             name,
             code,
@@ -87,13 +89,18 @@ impl RedisLink {
         match (self.exchange(&commands).await, call.script) {
             (Err(error), Some(script)) if is_unknown(&error) => {
                 let mut load = Cmd::new();
-                load.arg("SCRIPT").arg("LOAD").arg(script.code);
+                load.arg("SCRIPT").arg("LOAD").arg(&script.code);
                 self.exchange(&[&load]).await?;
                 self.exchange(&commands).await
             }
             (answer, _) => answer,
         }
     }
+}
+
+/// Whether a key is of another type than it should be.
+pub(super) fn is_of_wrong_type(error: &StoreError) -> bool {
+    matches!(&error.failure, Failure::Failed(words) if words.starts_with("WRONGTYPE"))
 }
 
 fn is_unknown(error: &StoreError) -> bool {

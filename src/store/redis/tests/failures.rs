@@ -194,25 +194,3 @@ fn what_servers_refuse_is_told_apart() {
         assert_eq!(error.to_string().lines().count(), 1, "{line}: {error}");
     }
 }
-
-/// Such as counts that somebody wrote by hand: they keep no other count from being read, nor a node
-/// from pushing.
-#[test]
-fn what_is_no_count_is_left_out() {
-    let server = Server::start(&[]);
-    block_on(async {
-        for text in ["abc", "nan", "1e30", "9999999999999999999999999999999", ""] {
-            let mut node = join(server.tcp()).await;
-            let mut other = join(server.tcp()).await;
-            other.fetch().await;
-            node.push(vec![hits("a", 1), hits("b", 2)]).await;
-            let counts = format!("{SHARD}:{}:60000:7", node.epoch);
-            let _: i64 = server.ask(&["HSET", &counts, "a", text]).unwrap();
-            let seen = other.push(vec![hits("c", 3)]).await;
-            assert_eq!(totals(&seen), pairs(&[("b", 2)]), "{text}");
-            let all = other.read_all(&[(MINUTE, 7)]).await;
-            assert_eq!(totals(&all), pairs(&[("b", 2), ("c", 3)]), "{text}");
-            let _: String = server.ask(&["FLUSHALL"]).unwrap();
-        }
-    });
-}

@@ -5,6 +5,7 @@ mod cluster_decisions;
 mod clusters;
 mod decisions;
 mod failures;
+mod foreign;
 mod keys;
 mod sentinels;
 mod servers;

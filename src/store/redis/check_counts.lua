@@ -1,0 +1,6 @@
+-- Reads nothing of a hash of counts, which fails if it is of another type.
+--
+-- KEYS[1]  the hash of counts; see changes.lua
+--
+-- Follows changes.lua.
+return checked('HGET', KEYS[1], '')
