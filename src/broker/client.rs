@@ -80,7 +80,7 @@ impl Client {
         let mut is_due = false;
         for (decider, messages) in asked.iter() {
             if let Some(state) = self.shared.decider(*decider) {
-                is_due |= state.doorbell.is_due(*messages);
+                is_due |= state.doorbell.note_written(*messages);
             }
         }
         // Once awake for one decider, the broker collects the questions for all.
@@ -93,9 +93,9 @@ impl Client {
         }
     }
 
-    /// Whether a decider is to be asked at `now`. Has it probed with the next [`Client::send`], if it is
-    /// time.
-    pub fn may_ask(&self, decider: usize, now: MonotonicMillis) -> bool {
+    /// Looks at a decider's circuit at `now`; returns whether the decider is to be asked. Has it probed with
+    /// the next [`Client::send`], if the circuit is half open.
+    pub fn check_circuit(&self, decider: usize, now: MonotonicMillis) -> bool {
         let state = self.shared.decider(decider);
         match state.map_or(Circuit::Open, |it| it.breaker.look(now)) {
             Circuit::Closed => true,

@@ -40,7 +40,7 @@ fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
                 let bell = bell.clone();
                 thread::spawn(move || {
                     assert!(ring.write(&[1]));
-                    if doorbell.is_due(1) {
+                    if doorbell.note_written(1) {
                         *bell.0.lock().unwrap() = true;
                         bell.1.notify_one();
                     }

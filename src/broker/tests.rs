@@ -312,7 +312,7 @@ impl Worker {
     fn ask(&mut self) {
         let id = self.next;
         self.next += 1;
-        if !self.client.may_ask(0, now()) {
+        if !self.client.check_circuit(0, now()) {
             return self.end(id, End::NotAsked);
         }
         let shard = Shard {

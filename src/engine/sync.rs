@@ -451,7 +451,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         let pushed = self.timed(pushed, surroundings).await?;
         fail_point!("sync.answered");
         // An answer to a worker that was stopped for long says nothing of the present.
-        lease.is_still_held()?;
+        lease.confirm_applied()?;
         let (changes, store_now) = match pushed {
             Pushed::Applied { changes, now } => (changes, now),
             Pushed::OtherEpoch(other) => {
@@ -514,7 +514,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             } => {
                 report.fetched = report.fetched.saturating_add(counts.len());
                 let is_all = self.apply(&counts, surroundings);
-                lease.is_still_held()?;
+                lease.confirm_applied()?;
                 if is_all || has_more {
                     lease.set_position(Some(position.0))?;
                 }
@@ -592,10 +592,10 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             let page = strategy.get_counters(&self.shard, epoch, &windows, step);
             let (counts, next) = self.timed(page, surroundings).await?;
             fail_point!("sync.fetched");
-            lease.is_still_held()?;
+            lease.confirm_applied()?;
             report.fetched = report.fetched.saturating_add(counts.len());
             self.apply(&counts, surroundings);
-            lease.is_still_held()?;
+            lease.confirm_applied()?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
             empty_pages = match counts.as_slice() {
                 [] => empty_pages.saturating_add(1),

@@ -19,9 +19,9 @@ pub(super) fn measured<T>(table: Option<&CounterTable<'_>>, callback: impl FnOnc
     result
 }
 
-/// Whether this is the request to be measured.
+/// Counts a request; returns whether it is the one of [`SAMPLE`] that is to be measured.
 #[inline]
-pub(super) fn is_sample() -> bool {
+pub(super) fn sample() -> bool {
     static LEFT: AtomicU32 = AtomicU32::new(SAMPLE);
     // Only the thread of the event loop counts.
     let left = LEFT.load(Relaxed).wrapping_sub(1);

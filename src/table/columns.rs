@@ -85,19 +85,17 @@ impl<'m> WindowColumns<'m> {
         WindowColumns::read(occupant.slot, occupant.meta, next)
     }
 
-    /// Whether these columns, just read, can be counted in as they are: this is the newest
-    /// window of a counter in use.
+    /// Makes these columns, just read, ready to be counted in, if that takes no more than a date; returns
+    /// whether they are. It is so in the newest window of a counter in use.
     #[inline]
-    pub(super) fn is_settled(
+    pub(super) fn try_settle(
         &self,
         occupant: Occupant<'_>,
         size: WindowSize,
         now: UnixMillis,
     ) -> bool {
         // The date last: see `read`.
-        self.word.stamp() == self.stamp
-            && !self.is_behind
-            && occupant.is_or_becomes_dated(size, now)
+        self.word.stamp() == self.stamp && !self.is_behind && occupant.try_date(size, now)
     }
 
     #[inline]
@@ -144,7 +142,7 @@ impl<'m> PlainColumns<'m> {
         let is_plain = word.stamp() == stamp
             && remote.stamp() != stamp
             && other_remote.stamp() != before
-            && occupant.is_or_becomes_dated(size, now);
+            && occupant.try_date(size, now);
         is_plain.then_some(PlainColumns {
             at,
             current,
@@ -271,10 +269,10 @@ impl<'m> Occupant<'m> {
         self.touch(now);
     }
 
-    /// Whether it is noted that the counter, whose words were just read, is in use now. Notes it if
-    /// it was in use a little while ago: among many keys, that is what nearly every hit finds.
+    /// Dates the counter, whose words were just read, if it was in use a little while ago: among many keys,
+    /// that is what nearly every hit finds. Returns whether the counter has the date of now.
     #[inline]
-    fn is_or_becomes_dated(self, size: WindowSize, now: UnixMillis) -> bool {
+    fn try_date(self, size: WindowSize, now: UnixMillis) -> bool {
         let (used, now) = (Ticks(self.slot.used.load(Relaxed)), Ticks::at(now.0));
         // Otherwise `settle` knows what to do.
         used == now

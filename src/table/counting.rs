@@ -202,7 +202,7 @@ impl<'m> CounterTable<'m> {
         loop {
             let mut columns =
                 WindowColumns::read(occupant.slot, occupant.meta, counter.size.at(now));
-            if !columns.is_settled(occupant, counter.size, now) {
+            if !columns.try_settle(occupant, counter.size, now) {
                 columns = occupant.settle(counter.size, &mut now, clock)?;
             }
             let before = columns.reading();

@@ -609,7 +609,7 @@ impl<'m> Lease<'m> {
     }
 
     /// To be called before the position is looked at: forgets it, if somebody who had lost the lease
-    /// has noted totals ([`Lease::is_still_held`]), which may be older than what was fetched since.
+    /// has noted totals ([`Lease::confirm_applied`]), which may be older than what was fetched since.
     ///
     /// # Errors
     ///
@@ -737,7 +737,7 @@ impl<'m> Lease<'m> {
             self.replace(first, |_| one.saturating_add(1))?;
             fail_point!("sync.position.first");
         }
-        self.is_still_held()
+        self.confirm_applied()
     }
 
     /// Notes which windows are fetched, by their `sizes`: if they were others, what was fetched up to
@@ -759,13 +759,14 @@ impl<'m> Lease<'m> {
         Ok(())
     }
 
-    /// To be called when what the store said has been noted with counters.
+    /// Confirms that a store's answer was applied to the counters under this lease: to be called after
+    /// that.
     ///
     /// # Errors
     ///
-    /// [`LeaseLost`] if another has taken the lease meanwhile: some of it may be older than what that
-    /// one noted. So this node will fetch everything once more.
-    pub fn is_still_held(&self) -> Result<(), LeaseLost> {
+    /// [`LeaseLost`] if another worker has taken the lease meanwhile: the answer may be older than what that
+    /// one applied. So this marks the sync, and the node fetches everything once more.
+    pub fn confirm_applied(&self) -> Result<(), LeaseLost> {
         if self.is_held() {
             return Ok(());
         }
@@ -863,8 +864,8 @@ impl<'m> Lease<'m> {
         let records = records
             .get(..places.len().min(MAX_RECORDS))
             .unwrap_or(records);
-        for (occupant, record) in places.iter().zip(records) {
-            for (word, value) in occupant.0.iter().zip(record.to_words(tag)) {
+        for (place, record) in places.iter().zip(records) {
+            for (word, value) in place.0.iter().zip(record.to_words(tag)) {
                 self.replace(word, |_| value)?;
                 fail_point!("batch.written");
             }

@@ -431,7 +431,7 @@ fn what_is_noted_without_the_lease_has_everything_fetched_anew() {
     // The second asks for what came after its position, while the first wakes, and notes old totals.
     second.fetch_anew_if_due().unwrap();
     assert_eq!(second.position(), Some([4, 0]));
-    assert_eq!(first.is_still_held(), Err(LeaseLost));
+    assert_eq!(first.confirm_applied(), Err(LeaseLost));
     second.set_position(Some([5, 0])).unwrap();
     second.repaired().unwrap();
     second.release();

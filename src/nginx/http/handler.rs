@@ -97,7 +97,7 @@ fn handle(request: *mut ngx_http_request_t, phase: Phase) -> ngx_int_t {
             // Counted once, by the first location that has rules.
             Some(context) => Ok(again(request, context)),
             None if is_before_main(request) => Ok(DECLINED),
-            None if hold::is_sample() => decide_measured(request, slot, conf, rules),
+            None if hold::sample() => decide_measured(request, slot, conf, rules),
             None => decide(request, slot, conf, rules),
         }
         .unwrap_or(SERVER_ERROR)

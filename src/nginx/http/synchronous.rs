@@ -124,7 +124,7 @@ pub(super) fn decide(
         return suspension.finish(request);
     }
     let mut parts = suspension.parts.iter();
-    if let Some(down) = parts.position(|part| !sync::may_ask(part.decider)) {
+    if let Some(down) = parts.position(|part| !sync::check_circuit(part.decider)) {
         suspension.fail_at(down);
         return suspension.finish(request);
     }
@@ -313,7 +313,7 @@ impl Suspension {
             self.is_waiting = false;
             return true;
         }
-        if !sync::may_ask(self.decider()) || !self.ask() {
+        if !sync::check_circuit(self.decider()) || !self.ask() {
             self.fail();
         }
         !self.is_waiting
@@ -454,7 +454,7 @@ impl Suspension {
 /// Hits that are known only with the response, of limits that a store counts for: they are sent, and
 /// nobody waits. Returns whether there is somebody to take them.
 pub(super) fn charge(decider: usize, question: &Question) -> bool {
-    sync::may_ask(decider) && sync::ask(decider, None, 0, question)
+    sync::check_circuit(decider) && sync::ask(decider, None, 0, question)
 }
 
 /// Has requests go on that a store has decided about, or failed to.

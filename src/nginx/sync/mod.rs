@@ -232,10 +232,10 @@ pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Que
     .unwrap_or(false)
 }
 
-/// Whether a decider is to be asked: it answers, as far as is known.
-pub(super) fn may_ask(decider: usize) -> bool {
+/// Looks at a decider's circuit; returns whether the decider is to be asked. Has it probed if it is time.
+pub(super) fn check_circuit(decider: usize) -> bool {
     with_client(|worker, client| {
-        let may_ask = client.may_ask(decider, monotonic_millis());
+        let may_ask = client.check_circuit(decider, monotonic_millis());
         // It may be to be probed.
         if !may_ask && client.unsent() > 0 {
             worker.post_end_of_turn();
