@@ -560,10 +560,3 @@ sub has_connection {
     my ($inode) = map { (split)[9] } grep {/$ports/} <$file>;
     return defined $inode && grep { (readlink // '') eq "socket:[$inode]" } glob "/proc/$pid/fd/*";
 }
-
-sub state_of {
-    my ($pid) = @_;
-    open my $file, '<', "/proc/$pid/stat" or return '';
-    my ($state) = (<$file> // '') =~ /^\d+ \(.*\) (\S)/;
-    return $state // '';
-}

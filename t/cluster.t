@@ -626,13 +626,6 @@ sub all_know {
     is($_->rate(ask => $key), $total, "$key stays on $_->{name}") for $a, $b;
 }
 
-sub state_of {
-    my ($pid) = @_;
-    open my $file, '<', "/proc/$pid/stat" or return '';
-    my ($state) = (<$file> // '') =~ /^\d+ \(.*\) (\S)/;
-    return $state // '';
-}
-
 # Waits until each node has pushed what it counted, and knows what the other did.
 my $settled = 0;
 

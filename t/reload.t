@@ -81,7 +81,7 @@ subtest 'a zone of 1m has room for 64 namespaces, whatever they are synced with,
         # While the workers before drain.
         my %is_old = map { $_ => 1 } workers();
         configure(http => synced('cluster on;', 'stays', @names));
-        kill HUP => $master;
+        kill HUP => $nginx->{master};
         wait_for('new workers', sub { 2 == grep { !$is_old{$_} } workers() });
         is(hit('k'), '200 r=' . (99 - $n), 'what stays goes on after a reload that renames all others');
     }
@@ -90,7 +90,7 @@ subtest 'a zone of 1m has room for 64 namespaces, whatever they are synced with,
     like($said, qr/\[emerg\] .*"surplus": zone "counters" has room for 64 namespaces: .* larger zone in \Q$root\E\/nginx.conf:\d+\n/,
         'nginx -t refuses more than that');
     unlike($said, qr/is successful/, 'and fails');
-    kill HUP => $master;
+    kill HUP => $nginx->{master};
     wait_for('the log of a reload that is refused', sub { logged(qr/\[emerg\] .*"surplus"/) });
     is(hit('k'), '200 r=88', 'a reload to it changes nothing');
     like(checked(zone => 'counters:32k', rule => 'b limit=1/366d', http => synced('cluster on;', qw(a b c))),
@@ -140,13 +140,13 @@ subtest 'a wrong configuration changes nothing' => sub {
     is(hit('k'), '200 r=9', '9 left');
     my @before = workers();
     configure(rule => 'limit=1/366d window=round');
-    kill HUP => $master;
+    kill HUP => $nginx->{master};
     wait_for('an [emerg]', sub { logged(qr/\[emerg\] .*"window=round"/) });
     is(hit('k'), '200 r=8', 'the old rules go on');
     is_deeply([workers()], \@before, 'in the old workers');
     # It names two zones, so its rule cannot tell where to count.
     configure(rule => 'limit=1/366d', http => 'ratelimit_zone zone=other:1m;');
-    kill HUP => $master;
+    kill HUP => $nginx->{master};
     wait_for('an [emerg]', sub { logged(qr/\[emerg\] .*has no zone/) });
     is(hit('k'), '200 r=7', 'the old rules still go on');
     reload(rule => 'limit=11/366d', http => '');
@@ -158,7 +158,7 @@ subtest 'a configuration without rules that fails late takes no headers from lat
     start(workers => 1, rule => 'limit=10/366d');
     is(hit('k'), '200 r=9', 'a hit');
     configure(rule => 'off', http => "access_log $root/none/access.log;");
-    kill HUP => $master;
+    kill HUP => $nginx->{master};
     wait_for('the failure', sub { logged(qr/\[emerg\].*none\/access/) });
     my @before = workers();
     kill KILL => @before;
@@ -175,7 +175,7 @@ subtest 'requests that a reload overtakes are counted once' => sub {
     print $socket "GET /t?k=k HTTP/1.1\r\nHost: localhost\r\n";
     is(hit('k'), '200 r=8', 'on another connection');
     my @before = workers();
-    kill HUP => $master;
+    kill HUP => $nginx->{master};
     my %is_old = map { $_ => 1 } @before;
     wait_for('new workers', sub { 2 == grep { !$is_old{$_} } workers() });
     print $socket "\r\n";
@@ -190,7 +190,7 @@ subtest 'USR1 reopens the logs and keeps the counters' => sub {
     start(rule => 'limit=2/366d');
     is(hit('k'), "200 r=$_", "$_ left") for 1, 0;
     rename $log, "$log.1" or die "cannot rename $log: $!\n";
-    kill USR1 => $master;
+    kill USR1 => $nginx->{master};
     wait_for('the log', sub { -e $log });
     # The master makes the file; each worker reopens it when it gets its signal.
     wait_for('a rejection in it', sub { hit('k'); logged(qr/\[error\] .*ratelimit: rejected by/) });
@@ -224,16 +224,16 @@ for my $signal (qw(QUIT TERM)) {
 subtest 'USR2: another nginx, with counters of its own; the old one keeps its own until it ends' => sub {
     start(rule => 'limit=9/366d');
     is(hit('k'), '200 r=8', 'a hit');
-    my $old = $master;
+    my $old = $nginx->{master};
     # Workers of the old master, of which the new one is a child, too.
     my $new;
-    my $old_workers = sub { $master = $old; scalar grep { $_ != $new } workers() };
+    my $old_workers = sub { $nginx->{master} = $old; scalar grep { $_ != $new } workers() };
     kill USR2 => $old;
     wait_for('a second nginx', sub {
         open my $file, '<', "$root/nginx.pid" or return;
         ($new) = (<$file> // '') =~ /^(\d+)\n/;
         return if !$new || $new == $old;
-        $master = $new;
+        $nginx->{master} = $new;
         return settled();
     });
     my @new_workers = workers();
@@ -254,7 +254,7 @@ subtest 'nginx -s quit ends nginx cleanly' => sub {
     is(system($binary, '-p', $root, '-e', $log, '-c', "$root/nginx.conf", '-s', 'quit'), 0, 'quit');
     wait_for('the end', \&ended);
     is_deeply([grave_lines()], [], 'nothing grave in the log');
-    undef $master;
+    delete $nginx->{master};
 };
 
 subtest 'under load, exactly the limit is admitted' => sub {

@@ -1,80 +1,43 @@
-# One nginx of several that a test has at once: a node of a cluster. lib/OwnNginx.pm is for tests
-# that have one.
-#
-# The environment is that of the other tests: TEST_NGINX_BINARY, TEST_NGINX_LOAD_MODULES.
+# A node of a cluster: one nginx of several that a test has at once.
 
 package Node;
 
 use strict;
 use warnings;
 
+use parent 'Nginx';
+
 use Digest::SHA qw(sha256_hex);
 use Exporter qw(import);
-use File::Temp qw(tempdir);
 use IO::Select;
-use IO::Socket::INET;
+use Nginx qw(wait_until);
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-our @EXPORT = qw(eventually name_of);
-
-my $binary  = $ENV{TEST_NGINX_BINARY} || 'nginx';
-my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
-my $test    = $$;    # children are not to stop nginx when they end
-my @all;
-
-END {
-    local $?;
-    if ($$ == $test) { $_->kill_all for @all }
-}
+our @EXPORT = qw(eventually name_of state_of);
 
 # Its name, which is for messages, and its port.
 sub new {
     my ($class, $name, $port) = @_;
-    my $root = tempdir('node-XXXXXX', TMPDIR => 1, CLEANUP => 1);
-    my $self = bless {name => $name, port => $port, root => $root, log => "$root/error.log"}, $class;
-    push @all, $self;
-    return $self;
+    return $class->SUPER::new(name => $name, port => $port);
 }
 
 # http, server: more of the configuration; zone: the size of the zone; rules: for each location
 # `/NAME/KEY` its `ratelimit`; workers; single: 1 for `master_process off`; clock: how far its clock is
 # off, such as '+5s', from its start on.
-sub configure {
-    my ($self, %changes) = @_;
-    my $conf = $self->{conf} = {%{$self->{conf}}, %changes};
-    my $root = $self->{root};
-    my $load = join "\n", map {"load_module $_;"} @modules;
-    my $user = $> == 0 && !$conf->{single} ? 'user root;' : '';
-    my $single    = $conf->{single} ? 'master_process off;' : '';
-    my %clock     = $self->clock;
-    my $clock     = join ' ', map {"env $_;"} sort keys %clock;
+sub defaults {
+    return (http => '', server => '', zone => '4m', rules => {}, workers => 2, single => 0);
+}
+
+sub http {
+    my ($self) = @_;
+    my $conf = $self->{conf};
     my $locations = join "\n", map {
         qq[location ~ "(?s)^/$_/(?<key>.*)" { ratelimit $conf->{rules}{$_}; empty_gif; }]
     } sort keys %{$conf->{rules}};
-    open my $file, '>', "$root/nginx.conf" or die "cannot write: $!\n";
-    print $file <<"END";
-$load
-$user
-$single
-$clock
-worker_processes $conf->{workers};
-pid              $root/nginx.pid;
-error_log        $self->{log} notice;
-events {
-    worker_connections 256;
-    accept_mutex       off;
-}
-http {
-    access_log            off;
-    keepalive_requests    1000000;
-    client_body_temp_path $root/client_body_temp;
-    proxy_temp_path       $root/proxy_temp;
-    fastcgi_temp_path     $root/fastcgi_temp;
-    uwsgi_temp_path       $root/uwsgi_temp;
-    scgi_temp_path        $root/scgi_temp;
-    ratelimit_zone        zone=counters:$conf->{zone};
+    return <<"END";
+    ratelimit_zone zone=counters:$conf->{zone};
     $conf->{http}
     server {
         listen        127.0.0.1:$self->{port};
@@ -86,127 +49,15 @@ http {
         location /api/     { ratelimit off; ratelimit_api; }
         location /metrics  { ratelimit off; ratelimit_metrics; }
     }
-}
 END
-    close $file or die "cannot write: $!\n";
 }
 
-sub start {
-    my ($self, %conf) = @_;
-    $self->{conf} = {http => '', server => '', zone => '4m', rules => {}, workers => 2, single => 0};
-    $self->configure(%conf);
-    my $root = $self->{root};
-    unlink $self->{log};
-    local %ENV = (%ENV, $self->clock);
-    system($binary, '-p', $root, '-e', $self->{log}, '-c', "$root/nginx.conf") == 0
-        or $self->give_up('nginx does not start');
-    $self->wait_for('the pid', sub {
-        open my $file, '<', "$root/nginx.pid" or return;
-        ($self->{master}) = (<$file> // '') =~ /^(\d+)\n/;
-    });
-    $self->wait_for('workers', sub { $self->settled });
-    return $self;
-}
-
-# The environment of a clock that is off (Debian's package faketime). nginx has to keep it.
-sub clock {
+# A clock that is off (Debian's package faketime).
+sub environment {
     my ($self) = @_;
     my $clock = $self->{conf}{clock} or return ();
     my ($library) = glob '/usr/lib/*/faketime/libfaketimeMT.so.1' or die "faketime is not installed\n";
     return (LD_PRELOAD => $library, FAKETIME => $clock, FAKETIME_DONT_FAKE_MONOTONIC => 1);
-}
-
-sub reload {
-    my ($self, %changes) = @_;
-    $self->begin_reload(%changes)->();
-}
-
-# Returns what waits until it is done.
-sub begin_reload {
-    my ($self, %changes) = @_;
-    $self->configure(%changes);
-    my @before = $self->workers;
-    kill HUP => $self->{master};
-    return sub {
-        $self->wait_for('new workers in place of the old', sub { $self->settled(@before) });
-    };
-}
-
-# Returns how long it took.
-sub stop {
-    my ($self, $expected, $signal) = @_;
-    my $took  = $self->end($signal);
-    my @grave = grep { !$expected || !/$expected/ } $self->grave_lines;
-    is_deeply(\@grave, [], "node $self->{name}: nothing grave in the log");
-    return $took;
-}
-
-# The same, but no test.
-sub end {
-    my ($self, $signal) = @_;
-    my $begin = time;
-    kill $signal // 'QUIT', $self->{master};
-    my $pidfile = "$self->{root}/nginx.pid";
-    $self->wait_for('the end', sub { !kill(0, $self->{master}) || !-e $pidfile });
-    delete $self->{master};
-    return time - $begin;
-}
-
-sub kill_all {
-    my ($self) = @_;
-    my $master = $self->{master} or return;
-    my @workers = $self->workers;
-    kill KILL => $master, @workers;
-    delete $self->{master};
-}
-
-# Whether the workers of the configuration are there, and none of those in @gone.
-sub settled {
-    my ($self, @gone) = @_;
-    return $self->connection if $self->{conf}{single};
-    my @workers = $self->workers;
-    my %is_gone = map { $_ => 1 } @gone;
-    return @workers == $self->{conf}{workers} && !grep { $is_gone{$_} } @workers;
-}
-
-# The processes whose parent is the master, but for those that have ended.
-sub workers {
-    my ($self) = @_;
-    my @workers;
-    for my $stat (glob '/proc/[0-9]*/stat') {
-        open my $file, '<', $stat or next;
-        my ($pid, $state, $parent) = (<$file> // '') =~ /^(\d+) \(.*\) (\S) (\d+)/ or next;
-        push @workers, $pid if $parent == $self->{master} && $state ne 'Z';
-    }
-    return sort { $a <=> $b } @workers;
-}
-
-sub log_lines {
-    my ($self) = @_;
-    open my $file, '<', $self->{log} or return;
-    return <$file>;
-}
-
-sub logged {
-    my ($self, $pattern) = @_;
-    return scalar grep {/$pattern/} $self->log_lines;
-}
-
-sub grave_lines {
-    my ($self) = @_;
-    return grep {/\[(?:emerg|alert|crit|error|warn)\]/ && !/ratelimit: (?:would be )?(?:rejected by|denied,)|ratelimit_store "[^"]+" is back/}
-        $self->log_lines;
-}
-
-sub give_up {
-    my ($self, $why) = @_;
-    diag("the log of node $self->{name}:\n", $self->log_lines);
-    die "$why\n";
-}
-
-sub wait_for {
-    my ($self, $what, $condition) = @_;
-    eval { wait_until(30, $condition) } or $self->give_up("waited too long for $what");
 }
 
 # The name that a key has in a store.
@@ -216,11 +67,6 @@ sub name_of {
 }
 
 # Clients.
-
-sub connection {
-    my ($self) = @_;
-    return IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $self->{port}, Timeout => 10);
-}
 
 # A request that was answered: its status and the rate.
 sub get {
@@ -390,14 +236,12 @@ sub same {
         join("\0", map { $_, $other->{$_} } sort keys %$other);
 }
 
-sub wait_until {
-    my ($seconds, $condition) = @_;
-    my $deadline = time + $seconds;
-    until ($condition->()) {
-        die "waited too long\n" if time > $deadline;
-        sleep 0.01;
-    }
-    return 1;
+# The state of a process, as the kernel tells it: `T` is stopped.
+sub state_of {
+    my ($pid) = @_;
+    open my $file, '<', "/proc/$pid/stat" or return '';
+    my ($state) = (<$file> // '') =~ /^\d+ \(.*\) (\S)/;
+    return $state // '';
 }
 
 1;

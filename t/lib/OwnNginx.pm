@@ -1,8 +1,7 @@
-# An nginx of the test's own, with the module, for tests that need signals, processes, or many
-# clients at once; and a client.
+# The only nginx that a test has, for tests that need signals, processes, or many clients at once; and
+# a client. What lib/Nginx.pm has as methods is here as functions.
 #
-# The environment is that of the other tests: TEST_NGINX_BINARY, TEST_NGINX_LOAD_MODULES,
-# TEST_NGINX_PORT (it takes the port after that one).
+# The environment is that of the other tests; of TEST_NGINX_PORT, it takes the port after that one.
 
 package OwnNginx;
 
@@ -10,150 +9,23 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
-use File::Temp qw(tempdir);
 use IO::Select;
-use IO::Socket::INET;
-use Test::More;
-use Time::HiRes qw(sleep time);
+use Nginx qw($binary);
 
-our @EXPORT = qw(
-    $binary $root $log $master $port
+my @methods = qw(
     configure start reload stop settled ended workers
-    log_lines logged grave_lines give_up wait_for
-    connection hit answer
+    log_lines logged grave_lines give_up wait_for connection
 );
 
-our $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
-our $root   = tempdir('own-nginx-XXXXXX', TMPDIR => 1, CLEANUP => 1);
-our $log    = "$root/error.log";
-our $master;
-my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
-our $port   = 1 + ($ENV{TEST_NGINX_PORT} || 1984);
-my $test    = $$;    # children are not to stop nginx when they end
+our @EXPORT = (qw($binary $nginx $root $log $port hit answer), @methods);
 
-END {
-    local $?;
-    kill KILL => $master, workers() if $master && $$ == $test;
-}
+our $port  = 1 + ($ENV{TEST_NGINX_PORT} || 1984);
+our $nginx = OwnNginx::Server->new(port => $port);
+our ($root, $log) = @$nginx{qw(root log)};
 
-# nginx: configuration, processes, log.
-
-my %conf;
-
-sub configure {
-    %conf = (%conf, @_);
-    my $load = join "\n", map {"load_module $_;"} @modules;
-    my $user = $> == 0 ? 'user root;' : '';
-    open my $file, '>', "$root/nginx.conf" or die "cannot write: $!\n";
-    print $file <<"END";
-$load
-$user
-worker_processes $conf{workers};
-pid              $root/nginx.pid;
-error_log        $log notice;
-events {
-    worker_connections 256;
-    accept_mutex       off;
-}
-http {
-    access_log            off;
-    keepalive_requests    1000000;
-    client_body_temp_path $root/client_body_temp;
-    proxy_temp_path       $root/proxy_temp;
-    fastcgi_temp_path     $root/fastcgi_temp;
-    uwsgi_temp_path       $root/uwsgi_temp;
-    scgi_temp_path        $root/scgi_temp;
-    ratelimit_zone        zone=$conf{zone};
-    $conf{http}
-    server {
-        listen 127.0.0.1:$port $conf{listen};
-        $conf{server}
-        location /t {
-            ratelimit_key \$arg_k;
-            ratelimit     $conf{rule};
-            empty_gif;
-        }
-    }
-}
-END
-    close $file or die "cannot write: $!\n";
-}
-
-sub start {
-    %conf = (http => '', server => '', listen => '', zone => 'counters:1m', workers => 2);
-    configure(@_);
-    unlink $log, "$log.1";
-    system($binary, '-p', $root, '-e', $log, '-c', "$root/nginx.conf") == 0
-        or give_up('nginx does not start');
-    wait_for('the pid', sub {
-        open my $file, '<', "$root/nginx.pid" or return;
-        ($master) = (<$file> // '') =~ /^(\d+)\n/;
-    });
-    wait_for('workers', \&settled);
-}
-
-sub reload {
-    configure(@_);
-    my @before = workers();
-    kill HUP => $master;
-    wait_for('new workers in place of the old', sub { settled(@before) });
-}
-
-sub stop {
-    my ($expected, $signal) = @_;
-    kill $signal // 'QUIT', $master;
-    wait_for('the end', \&ended);
-    is_deeply([grep { !$expected || !/$expected/ } grave_lines()], [], 'nothing grave in the log');
-    undef $master;
-}
-
-# Whether the workers of the configuration are there, and none of those in @gone.
-sub settled {
-    my (@gone)  = @_;
-    my @workers = workers();
-    my %is_gone = map { $_ => 1 } @gone;
-    return @workers == $conf{workers} && !grep { $is_gone{$_} } @workers;
-}
-
-sub ended { !kill(0, $master) || !-e "$root/nginx.pid" }
-
-# The processes whose parent is the master, but for those that have ended.
-sub workers {
-    my @workers;
-    for my $stat (glob '/proc/[0-9]*/stat') {
-        open my $file, '<', $stat or next;
-        my ($pid, $state, $parent) = (<$file> // '') =~ /^(\d+) \(.*\) (\S) (\d+)/ or next;
-        push @workers, $pid if $parent == $master && $state ne 'Z';
-    }
-    return sort { $a <=> $b } @workers;
-}
-
-sub log_lines {
-    open my $file, '<', $log or return;
-    return <$file>;
-}
-
-sub logged      { my ($pattern) = @_; return scalar grep {/$pattern/} log_lines() }
-sub grave_lines { return grep {/\[(?:emerg|alert|crit|error|warn)\]/ && !/ratelimit: (?:would be )?(?:rejected by|denied,)|ratelimit_store "[^"]+" is back/} log_lines() }
-
-sub give_up {
-    diag("the log:\n", log_lines());
-    die "@_\n";
-}
-
-sub wait_for {
-    my ($what, $condition) = @_;
-    my $deadline = time + 30;
-    until ($condition->()) {
-        give_up("waited too long for $what") if time > $deadline;
-        sleep 0.005;
-    }
-}
-
-# Clients.
-
-sub connection {
-    return IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 10);
+for my $name (@methods) {
+    no strict 'refs';
+    *$name = sub { $nginx->$name(@_) };
 }
 
 # One request, on a connection of its own unless one is given: its status, and
@@ -180,6 +52,34 @@ sub answer {
     my ($status) = $text =~ m{^HTTP/1\.1 (\d+)};
     my ($remaining) = $text =~ /\r\nRateLimit: "[^"]*";(r=\d+)/;
     return "$status " . ($remaining // '');
+}
+
+package OwnNginx::Server;
+
+use parent -norequire, 'Nginx';
+
+# http, server: more of the configuration; listen: more of the directive; zone: the name and size of the
+# zone; rule: the `ratelimit` of /t, whose key is the argument k; workers.
+sub defaults {
+    return (http => '', server => '', listen => '', zone => 'counters:1m', workers => 2);
+}
+
+sub http {
+    my ($self) = @_;
+    my $conf = $self->{conf};
+    return <<"END";
+    ratelimit_zone zone=$conf->{zone};
+    $conf->{http}
+    server {
+        listen 127.0.0.1:$self->{port} $conf->{listen};
+        $conf->{server}
+        location /t {
+            ratelimit_key \$arg_k;
+            ratelimit     $conf->{rule};
+            empty_gif;
+        }
+    }
+END
 }
 
 1;
