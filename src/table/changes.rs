@@ -5,12 +5,11 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use super::claim::{meta_of, replace_meta};
 use super::columns::WindowColumns;
 use super::division::Part;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
-use super::places::{Occupant, has_identity};
+use super::slot::Occupant;
 use super::stats::NamespaceLine;
 use super::word::{Stamp, WindowCount};
 use super::{Counter, CounterTable, Key};
@@ -159,7 +158,7 @@ impl<'m> CounterTable<'m> {
             let slot = self.slot_at(index);
             // A slot that changes hands in this moment is noted again by who counts in it.
             let is_others = slot.is_some_and(|slot| {
-                let meta = meta_of(slot);
+                let meta = slot.meta();
                 let occupant = Occupant { slot, meta };
                 // One without a name gets it again, whoever it is that finds it.
                 meta.is_counter() && meta.is_synced() && !self.is_in(part, occupant, true)
@@ -207,7 +206,7 @@ impl<'m> CounterTable<'m> {
                 let Some(slot) = self.slot_at(index) else {
                     continue;
                 };
-                let meta = meta_of(slot);
+                let meta = slot.meta();
                 let is_pending = meta.is_counter() && self.has_unsent(Occupant { slot, meta }, now);
                 let counters = pending.counters.get_mut(meta.namespace().get());
                 if let Some(counters) = counters.filter(|_| is_pending) {
@@ -241,7 +240,7 @@ impl<'m> CounterTable<'m> {
                 for pushed in &first.local {
                     let old = pushed.load(Acquire);
                     let nothing = WindowCount::empty(occupant.meta.generation()).bits();
-                    if meta_of(occupant.slot).is_same_counter(occupant.meta) {
+                    if occupant.is_there() {
                         let _ = pushed.compare_exchange(old, nothing, AcqRel, Relaxed);
                         fail_point!("pushed.forgotten");
                     }
@@ -260,9 +259,8 @@ impl<'m> CounterTable<'m> {
 
     fn for_each_synced(&self, part: Part<'_>, mut visit: impl FnMut(Occupant<'m>)) {
         for slot in (0..self.slot_count()).map_while(|index| self.slot_at(index)) {
-            let meta = meta_of(slot);
-            let occupant = Occupant { slot, meta };
-            if meta.is_counter() && meta.is_synced() && self.is_in(part, occupant, false) {
+            let occupant = Occupant::of(slot);
+            if occupant.meta.is_synced() && self.is_in(part, occupant, false) {
                 visit(occupant);
             }
         }
@@ -270,7 +268,7 @@ impl<'m> CounterTable<'m> {
 
     /// The counter in slot number `index`, if its occupancy has the generation.
     pub(super) fn counter_ref(&self, index: u32, generation: u16) -> Option<CounterRef> {
-        let meta = meta_of(self.slot_at(index as usize)?);
+        let meta = self.slot_at(index as usize)?.meta();
         let is_it = meta.is_counter() && meta.generation().bits() == generation;
         is_it.then_some(CounterRef { index, meta })
     }
@@ -291,7 +289,7 @@ impl<'m> CounterTable<'m> {
     /// gets it with its next hit, and is looked at again until then.
     fn change(&self, index: usize, now: UnixMillis) -> Option<Change> {
         let slot = self.slot_at(index)?;
-        let meta = meta_of(slot);
+        let meta = slot.meta();
         let size = meta.size().filter(|_| meta.is_synced())?;
         let occupant = Occupant { slot, meta };
         let extension = slot.extension.load(Acquire);
@@ -303,7 +301,7 @@ impl<'m> CounterTable<'m> {
         if !self.is_of_its_namespace(occupant, &key, size) {
             // A worker that still served a namespace of before made it.
             let free = Meta::free(meta.generation().next());
-            if replace_meta(slot, meta, free).is_ok() {
+            if slot.replace_meta(meta, free).is_ok() {
                 self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
             }
             return None;
@@ -328,7 +326,7 @@ impl<'m> CounterTable<'m> {
             size,
             windows,
         };
-        (meta_of(slot).is_same_counter(meta) && !change.windows.is_empty()).then_some(change)
+        (slot.meta().is_same_counter(meta) && !change.windows.is_empty()).then_some(change)
     }
 
     /// Whether a counter is of the namespace that has the place now that its own had.
@@ -337,7 +335,7 @@ impl<'m> CounterTable<'m> {
             return true;
         };
         let counter = self.counter(occupant.meta.namespace(), &name, size);
-        has_identity(occupant.slot, counter.identity(self.key(key)))
+        occupant.slot.has_identity(counter.identity(self.key(key)))
     }
 
     /// Makes a change be found again.
@@ -400,7 +398,7 @@ impl<'m> CounterTable<'m> {
             slot,
             meta: counter.meta,
         };
-        meta_of(slot)
+        slot.meta()
             .is_same_counter(counter.meta)
             .then_some(occupant)
     }
@@ -411,7 +409,7 @@ impl<'m> CounterTable<'m> {
         let new = WindowCount::new(Stamp::new(number, occupant.meta.generation()), hits);
         let old = column.load(Acquire);
         // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
-        if meta_of(occupant.slot).is_same_counter(occupant.meta) {
+        if occupant.is_there() {
             let _ = column.compare_exchange(old, new.bits(), AcqRel, Relaxed);
             fail_point!("column.set");
         }

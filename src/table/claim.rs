@@ -7,9 +7,8 @@ use super::atomic::{
     fence,
 };
 use super::columns::{WindowColumns, load};
-use super::layout::Slot;
 use super::meta::{Meta, SlotState, Ticks};
-use super::places::Occupant;
+use super::slot::{Lost, Occupant, Slot};
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Generation, Stamp};
 use crate::policy::hits::Hits;
@@ -30,9 +29,6 @@ pub(super) enum ClaimCost {
     /// Claimed by somebody who is at work.
     Busy,
 }
-
-/// The claim on a slot was lost: somebody took it for abandoned.
-pub(super) struct Lost;
 
 /// A slot that this process has claimed.
 pub(super) struct Claim<'m> {
@@ -83,13 +79,6 @@ impl Claim<'_> {
     }
 }
 
-/// Who occupies `slot`. Acquire: pairs with the release of `publish`, before which the identity
-/// was written.
-#[inline]
-pub(super) fn meta_of(slot: &Slot) -> Meta {
-    Meta::from_bits(slot.meta.load(Acquire))
-}
-
 impl<'m> CounterTable<'m> {
     /// Claims `slot`, whose meta was `old`, at a cost that is counted.
     pub(super) fn claim(
@@ -102,11 +91,11 @@ impl<'m> CounterTable<'m> {
         if let (SlotState::Name, ClaimCost::Evicted(..)) = (old.state(), cost) {
             // The counter that it names goes first; its name then belongs to nobody.
             let (owner, meta) = self.owner_of(slot, old).ok_or(Lost)?;
-            replace_meta(owner, meta, Meta::free(meta.generation().next()))?;
+            owner.replace_meta(meta, Meta::free(meta.generation().next()))?;
             self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
         }
         let mine = Meta::busy(old.generation().next(), ticks);
-        replace_meta(slot, old, mine)?;
+        slot.replace_meta(old, mine)?;
         let claim = Claim { slot, mine };
         if let (SlotState::Name, ClaimCost::Abandoned) = (old.state(), cost) {
             // It may have been attached since. Who attaches it looks at it afterwards, and finds it
@@ -152,13 +141,6 @@ impl<'m> CounterTable<'m> {
             },
         }
     }
-}
-
-pub(super) fn replace_meta(slot: &Slot, old: Meta, new: Meta) -> Result<(), Lost> {
-    // Acquire: what the former owner wrote is seen; it can write no more.
-    slot.meta
-        .compare_exchange(old.bits(), new.bits(), AcqRel, Relaxed)
-        .map_or(Err(Lost), |_| Ok(()))
 }
 
 /// Whether this node counted in a counter, in windows that matter at `now`.

@@ -5,11 +5,9 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use super::claim::meta_of;
 use super::fail::fail_point;
-use super::layout::Slot;
 use super::meta::{Meta, Ticks};
-use super::places::Occupant;
+use super::slot::{Occupant, Slot};
 use super::word::{Stamp, WindowCount};
 use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
@@ -169,28 +167,6 @@ fn is_long_ago(used: Ticks, size: WindowSize, now: Ticks) -> bool {
     used != now && used.is_over(now, size.millis().saturating_mul(2))
 }
 
-impl Slot {
-    /// The column of the window `number`, and that of its neighbours.
-    #[inline]
-    pub(super) fn local_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
-        by_parity(&self.local, number)
-    }
-
-    #[inline]
-    pub(super) fn remote_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
-        by_parity(&self.remote, number)
-    }
-}
-
-#[inline]
-fn by_parity([even, odd]: &[AtomicU64; 2], number: u64) -> (&AtomicU64, &AtomicU64) {
-    if number & 1 == 0 {
-        (even, odd)
-    } else {
-        (odd, even)
-    }
-}
-
 impl<'m> Occupant<'m> {
     /// Reads the columns of a counter that is about to be counted in, for the first time in this
     /// window or for a while. `None` if the slot has another occupant by now.
@@ -248,7 +224,7 @@ impl<'m> Occupant<'m> {
                 }
                 // And it must still be this counter's column: a word of the next occupancy looks
                 // just like one of an older window.
-                if !meta_of(self.slot).is_same_counter(self.meta) {
+                if !self.is_there() {
                     return None;
                 }
                 fail_point!("turn.verified");

@@ -4,10 +4,10 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use super::claim::meta_of;
 use super::columns::{PlainColumns, WindowColumns};
 use super::fail::fail_point;
-use super::places::{Insertion, Occupant, has_identity};
+use super::places::Insertion;
+use super::slot::Occupant;
 use super::word::WindowCount;
 use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
@@ -101,9 +101,7 @@ impl<'m> CounterTable<'m> {
     ) -> Option<Counted<'m>> {
         let id = counter.identity(*key);
         let occupant = self.home(id)?;
-        if !occupant.meta.is_local_counter()
-            || !has_identity(occupant.slot, id)
-            || counter.is_synced
+        if !occupant.meta.is_local_counter() || !occupant.slot.has_identity(id) || counter.is_synced
         {
             return None;
         }
@@ -246,7 +244,7 @@ impl<'m> CounterTable<'m> {
         }
         fail_point!("add.counted");
         // If the slot changed hands meanwhile, the hit went with its old counter.
-        if !meta_of(occupant.slot).is_same_counter(occupant.meta) {
+        if !occupant.is_there() {
             return Err(Missed::Gone);
         }
         Ok(Receipt {
@@ -268,7 +266,7 @@ impl<'m> CounterTable<'m> {
             let is_old = occupant.is_old(counter.size, now);
             let reading = if is_old { nothing } else { columns.reading() };
             // Acquire on the words before: if the meta is unchanged, they were the counter's.
-            if meta_of(occupant.slot).is_same_counter(occupant.meta) {
+            if occupant.is_there() {
                 return reading;
             }
         }
@@ -288,7 +286,7 @@ impl<'m> CounterTable<'m> {
         let pushed = self.pushed(occupant, window);
         let is_old = occupant.is_old(counter.size, clock.now());
         // As in `read`; a reader that sees the slot change hands sees a key that was just evicted.
-        if is_old || !meta_of(occupant.slot).is_same_counter(occupant.meta) {
+        if is_old || !occupant.is_there() {
             return Hits::ZERO;
         }
         counted.minus(pushed)

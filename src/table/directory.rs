@@ -13,7 +13,6 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use super::claim::{meta_of, replace_meta};
 use super::fail::fail_point;
 use super::layout::DirectoryEntry;
 use super::meta::{Meta, NamespaceIndex};
@@ -167,10 +166,10 @@ impl<'m> CounterTable<'m> {
                 continue;
             }
             for slot in bucket {
-                let meta = meta_of(slot);
+                let meta = slot.meta();
                 if meta.is_counter() && meta.namespace() == namespace {
                     let free = Meta::free(meta.generation().next());
-                    if replace_meta(slot, meta, free).is_ok() {
+                    if slot.replace_meta(meta, free).is_ok() {
                         self.count(lines, NamespaceLine::removed);
                         fail_point!("namespace.dropped");
                     }

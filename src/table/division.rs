@@ -4,9 +4,8 @@
 use super::CounterTable;
 use super::atomic::Ordering::Acquire;
 use super::changes::Change;
-use super::claim::meta_of;
 use super::meta::NamespaceIndex;
-use super::places::Occupant;
+use super::slot::Occupant;
 
 /// Tells which keys are meant.
 pub type HasKey<'p> = &'p dyn Fn(&[u8]) -> bool;
@@ -58,7 +57,7 @@ impl<'m> CounterTable<'m> {
                 let Some(slot) = self.slot_at(index) else {
                     continue;
                 };
-                let meta = meta_of(slot);
+                let meta = slot.meta();
                 let is_counter = meta.is_counter() && meta.is_synced();
                 if is_counter && meta.namespace() != namespace {
                     continue;

@@ -19,45 +19,13 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use super::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::atomic::{AtomicU64, Ordering};
 use super::buffers::MAX_RECORDS;
 use super::meta::NamespaceIndex;
 use super::named::NamedWord;
+use super::slot::{Bucket, Slot, WAYS};
 use super::stats::{NamespaceLine, SharedLine, SyncLine, ZoneLine};
 use crate::policy::namespace::MAX_NAME_LEN;
-
-/// The number of slots in a bucket.
-#[cfg(not(loom))]
-pub(super) const WAYS: usize = 8;
-/// Fewer slots, so that loom can explore full buckets.
-#[cfg(loom)]
-pub(super) const WAYS: usize = 2;
-
-/// One key's counter: two windows, by the parity of their number.
-#[repr(C, align(64))]
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    /// The identity of the counter. Changes only while the slot is busy.
-    pub(super) id: [AtomicU64; 2],
-    /// What this node counted. A `WindowCount` each.
-    pub(super) local: [AtomicU64; 2],
-    /// What the rest of the cluster counted: a store's total less what of ours it includes. A
-    /// `WindowCount` each.
-    pub(super) remote: [AtomicU64; 2],
-    /// Who occupies the slot. A `Meta`.
-    pub(super) meta: AtomicU64,
-    /// When the counter was last used, in ticks.
-    pub(super) used: AtomicU32,
-    /// Of a counter: one more than the index of the first part of its name; 0: none. Of a part of
-    /// a name: the same of the next part. See `names`.
-    pub(super) extension: AtomicU32,
-}
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<Slot>() == 64);
-
-/// The slots among which a tag word distinguishes.
-pub(super) type Bucket = [Slot; WAYS];
 
 /// A namespace: see `directory`.
 #[repr(C, align(64))]

@@ -8,8 +8,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use loom::thread;
 
 use super::identity::{Identity, Mask};
-use super::layout::{Bucket, DirectoryEntry, Parts, WAYS};
+use super::layout::{DirectoryEntry, Parts};
 use super::meta::Meta;
+use super::slot::{Bucket, WAYS};
 use super::*;
 use crate::policy::window::{Clock, UnixMillis};
 

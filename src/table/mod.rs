@@ -36,6 +36,7 @@ mod meta;
 mod named;
 mod names;
 mod places;
+mod slot;
 mod stats;
 mod store_state;
 #[cfg(all(test, not(loom)))]
@@ -327,7 +328,7 @@ impl<'m> CounterTable<'m> {
     /// more room.
     pub fn capacity(&self) -> u64 {
         let buckets = u64::try_from(self.parts.buckets.len()).unwrap_or(u64::MAX);
-        buckets.saturating_mul(layout::WAYS as u64)
+        buckets.saturating_mul(slot::WAYS as u64)
     }
 
     /// How many keys have a place now, in all namespaces: an estimate while workers count.

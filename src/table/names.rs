@@ -15,13 +15,13 @@ use super::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
     fence,
 };
-use super::claim::{Claim, ClaimCost, Lost, meta_of};
+use super::claim::{Claim, ClaimCost};
 use super::columns::{WindowColumns, load};
 use super::fail::fail_point;
 use super::identity::Identity;
-use super::layout::{Bucket, Slot, WAYS};
 use super::meta::{Meta, SlotState, Ticks};
-use super::places::{Occupant, scale};
+use super::places::scale;
+use super::slot::{Bucket, Lost, Occupant, Slot, WAYS};
 use super::word::{Stamp, WindowCount};
 use crate::policy::hits::Hits;
 use crate::policy::key::MAX_NAME_LEN;
@@ -75,7 +75,7 @@ impl<'m> CounterTable<'m> {
     /// The first part of the name of a counter, with its meta; `None` if it has no name.
     pub(super) fn first_part(&self, occupant: Occupant<'_>) -> Option<(&'m Slot, Meta)> {
         let (_, first) = self.next_of(occupant.slot)?;
-        let meta = meta_of(first);
+        let meta = first.meta();
         let (owner, _) = meta.owner_and_len()?;
         let is_ours = owner == occupant.meta.generation()
             && first.used.load(Relaxed) as usize == self.index_of(occupant.slot);
@@ -86,7 +86,7 @@ impl<'m> CounterTable<'m> {
     pub(super) fn owner_of(&self, slot: &Slot, meta: Meta) -> Option<(&'m Slot, Meta)> {
         let (owner_generation, _) = meta.owner_and_len()?;
         let owner = self.slot_at(slot.used.load(Relaxed) as usize)?;
-        let owner_meta = meta_of(owner);
+        let owner_meta = owner.meta();
         if owner_meta.generation() != owner_generation {
             return None;
         }
@@ -98,7 +98,7 @@ impl<'m> CounterTable<'m> {
             // A further part: its first one leads on.
             SlotState::Name => {
                 let counter = self.slot_at(owner.used.load(Relaxed) as usize)?;
-                let counter_meta = meta_of(counter);
+                let counter_meta = counter.meta();
                 let (index, _) = self.next_of(counter)?;
                 let (counter_generation, _) = owner_meta.owner_and_len()?;
                 let is_live = counter_meta.is_counter()
@@ -127,7 +127,7 @@ impl<'m> CounterTable<'m> {
         for _ in 0..ATTEMPTS {
             let before = occupant.slot.extension.load(Acquire);
             let is_done = self.name_of(occupant).is_some();
-            if is_done || !meta_of(occupant.slot).is_same_counter(occupant.meta) {
+            if is_done || !occupant.is_there() {
                 return;
             }
             // What is left of a former name is nobody's from here on.
@@ -258,7 +258,7 @@ impl<'m> CounterTable<'m> {
         let chosen =
             [one, two].map(|bits| buckets.get(scale(bits.wrapping_add(step), buckets.len())));
         let cheapest = |bucket: &'m Bucket| {
-            let costs = bucket.iter().map(|slot| (meta_of(slot), slot));
+            let costs = bucket.iter().map(|slot| (slot.meta(), slot));
             let costs = costs.map(|(meta, slot)| (self.cost_of(slot, meta, now), slot, meta));
             let occupied = costs
                 .clone()
@@ -291,7 +291,7 @@ impl<'m> CounterTable<'m> {
         for part in 0..parts_of(len) {
             if part > 0 {
                 let (_, next) = self.next_of(slot)?;
-                let (owner, _) = meta_of(next).owner_and_len()?;
+                let (owner, _) = next.meta().owner_and_len()?;
                 let is_ours = owner == meta.generation()
                     && next.used.load(Relaxed) as usize == self.index_of(first);
                 if !is_ours {
@@ -305,7 +305,9 @@ impl<'m> CounterTable<'m> {
         }
         name.truncate(len);
         // Parts are taken only after the counter was: if it is still there, so were they.
-        meta_of(occupant.slot)
+        occupant
+            .slot
+            .meta()
             .is_same_counter(occupant.meta)
             .then_some(name)
     }

@@ -28,11 +28,12 @@ use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use super::claim::{Claim, ClaimCost, Lost, has_local_hits, meta_of};
+use super::claim::{Claim, ClaimCost, has_local_hits};
 use super::fail::fail_point;
 use super::identity::Identity;
-use super::layout::{Bucket, Parts, Slot, WAYS};
+use super::layout::Parts;
 use super::meta::{Meta, SlotState, Ticks};
+use super::slot::{Bucket, Lost, Occupant, Slot, WAYS};
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Stamp, WindowCount};
 use super::{Counter, CounterTable, Receipt};
@@ -42,14 +43,6 @@ use crate::policy::window::Clock;
 
 /// How often to look again for an insertion under way before taking its slot over.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 256 };
-
-/// A counter in its slot, as it was found.
-#[derive(Clone, Copy)]
-pub(super) struct Occupant<'m> {
-    pub(super) slot: &'m Slot,
-    /// The slot's meta when it was found: as long as it is the same, so is the counter.
-    pub(super) meta: Meta,
-}
 
 /// A slot that a counter has, or got.
 pub(super) enum Insertion<'m> {
@@ -127,12 +120,12 @@ impl<'m> Home<'m> {
         let ([first, second], [way, second_way]) = (self.buckets, self.ways);
         let (first, second) = (first.get(way)?, second.get(second_way)?);
         // Before the first home is there to be compared: see above.
-        prefetch(second);
+        second.prefetch();
         let occupant = |slot: &'m Slot| Occupant {
             slot,
-            meta: meta_of(slot),
+            meta: slot.meta(),
         };
-        let found = |home: &Occupant<'m>| home.meta.is_counter() && has_identity(home.slot, id);
+        let found = |home: &Occupant<'m>| home.meta.is_counter() && home.slot.has_identity(id);
         let at_first = Some(occupant(first)).filter(found);
         at_first.or_else(|| Some(occupant(second)).filter(found))
     }
@@ -174,9 +167,9 @@ impl<'m> Home<'m> {
                     continue;
                 };
                 // One look decides: between two, an insertion may end and be missed by both.
-                let meta = meta_of(slot);
+                let meta = slot.meta();
                 match meta.state() {
-                    SlotState::Counter if has_identity(slot, id) => {
+                    SlotState::Counter if slot.has_identity(id) => {
                         return Probe::Found(Occupant { slot, meta });
                     }
                     SlotState::Busy(_) => pending = Some((position, slot, meta)),
@@ -216,7 +209,7 @@ impl<'m> Home<'m> {
         });
         positions.find_map(|position| {
             let slot = self.slot(position)?;
-            let meta = meta_of(slot);
+            let meta = slot.meta();
             (meta.state() == SlotState::Free).then_some(Victim {
                 position,
                 slot,
@@ -356,9 +349,9 @@ impl<'m> CounterTable<'m> {
         let buckets: &'m [Bucket] = self.parts.buckets;
         let (first, second) = (scale(one, buckets.len()), scale(two, buckets.len()));
         // Before the first home is there to be compared: see above.
-        prefetch(buckets.get(second)?.get(home_way(one))?);
+        buckets.get(second)?.get(home_way(one))?.prefetch();
         let slot = buckets.get(first)?.get(home_way(two))?;
-        let meta = meta_of(slot);
+        let meta = slot.meta();
         Some(Occupant { slot, meta })
     }
 
@@ -548,7 +541,7 @@ impl<'m> CounterTable<'m> {
         });
         let victims = positions.filter_map(|position| {
             let slot = home.slot(position)?;
-            let meta = meta_of(slot);
+            let meta = slot.meta();
             Some(Victim {
                 position,
                 slot,
@@ -558,27 +551,6 @@ impl<'m> CounterTable<'m> {
         });
         victims.min_by_key(|victim| victim.cost)
     }
-}
-
-/// Has the processor fetch a slot, without waiting for it.
-#[inline]
-fn prefetch(slot: &Slot) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: x86-64 has SSE; a prefetch is a hint, which accesses nothing.
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(slot).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = slot;
-}
-
-/// Whether the counter in `slot` is that of `id`. An identity is only replaced while the slot is
-/// busy, after which its meta is another: a process that changes a word of an occupant notices.
-#[inline]
-pub(super) fn has_identity(slot: &Slot, id: Identity) -> bool {
-    let ([slot_one, slot_two], [one, two]) = (&slot.id, id.0);
-    slot_one.load(Relaxed) == one && slot_two.load(Relaxed) == two
 }
 
 /// Lets an insertion under way go on.
