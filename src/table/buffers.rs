@@ -13,11 +13,8 @@ use super::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::fail::fail_point;
-use super::layout::{Parts, Record, SyncSlot};
-use super::sync_state::{BatchWord, LeaseWord};
-
-/// The most records that a batch may have.
-pub(super) const MAX_RECORDS: usize = 320;
+use super::layout::Parts;
+use super::sync_slot::{BatchWord, BufferWord, LeaseWord, OwnerWord, Record, SyncSlot};
 
 /// All buffers of a zone.
 #[derive(Clone, Copy, Debug)]
@@ -25,53 +22,6 @@ pub(super) struct Buffers<'m> {
     slots: &'m [SyncSlot],
     owners: &'m [AtomicU64],
     records: &'m [Record],
-}
-
-/// The word of a buffer: one more than the index of the sync that has it, 0 if none has; the term of
-/// its lease; and the number of the claim.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct OwnerWord(u64);
-
-impl OwnerWord {
-    const CLAIM_BITS: u32 = 16;
-    const TERM_BITS: u32 = LeaseWord::TERM_BITS;
-
-    fn new(slot: u64, term: u64, claim: u16) -> OwnerWord {
-        let slot = slot << (Self::TERM_BITS + Self::CLAIM_BITS);
-        OwnerWord(slot | term << Self::CLAIM_BITS | u64::from(claim))
-    }
-
-    fn slot(self) -> u64 {
-        self.0 >> (Self::TERM_BITS + Self::CLAIM_BITS)
-    }
-
-    fn term(self) -> u64 {
-        (self.0 >> Self::CLAIM_BITS) & ((1 << Self::TERM_BITS) - 1)
-    }
-
-    fn claim(self) -> u16 {
-        self.0 as u16
-    }
-}
-
-/// The word with which a sync tells its buffer: one more than its index, 0 for the record of its own;
-/// and the tag of the term in which it was told.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct BufferWord(pub(super) u64);
-
-impl BufferWord {
-    pub(super) fn new(buffer: Option<usize>, tag: u16) -> BufferWord {
-        let buffer = buffer.map_or(0, |index| (index as u64).wrapping_add(1));
-        BufferWord(buffer << 16 | u64::from(tag))
-    }
-
-    pub(super) fn buffer(self) -> Option<usize> {
-        usize::try_from(self.0 >> 16).ok()?.checked_sub(1)
-    }
-
-    pub(super) fn tag(self) -> u16 {
-        self.0 as u16
-    }
 }
 
 impl<'m> Buffers<'m> {

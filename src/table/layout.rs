@@ -20,11 +20,10 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use super::atomic::{AtomicU64, Ordering};
-use super::buffers::MAX_RECORDS;
 use super::meta::NamespaceIndex;
-use super::named::NamedWord;
 use super::slot::{Bucket, Slot, WAYS};
 use super::stats::{NamespaceLine, SharedLine, SyncLine, ZoneLine};
+use super::sync_slot::{MAX_RECORDS, Record, SyncSlot};
 use crate::policy::namespace::MAX_NAME_LEN;
 
 /// A namespace: see `directory`.
@@ -47,43 +46,14 @@ pub(super) struct DirectoryEntry {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<DirectoryEntry>() == 2 * 64);
 
-/// The sync of one namespace and shard with its store: see `sync_state`.
-#[repr(C, align(64))]
-#[derive(Debug, Default)]
-pub(super) struct SyncSlot {
-    /// Whose sync it is: one more than the namespace's index and the shard; 0: nobody's.
-    pub(super) owner: AtomicU64,
-    /// Who syncs now.
-    pub(super) lease: AtomicU64,
-    /// What has to be done before all else, and which epochs were left.
-    pub(super) repair: AtomicU64,
-    /// The store's epoch; 0: not known.
-    pub(super) epoch: AtomicU64,
-    /// How far the store's changes have been seen; a first word of 0: not at all.
-    pub(super) position: [AtomicU64; 2],
-    /// The number of the last batch that was acknowledged, and whether the next one is sealed.
-    pub(super) batch: AtomicU64,
-    /// Where the next batch is written down: see `buffers`.
-    pub(super) buffer: AtomicU64,
-    /// What tells the last batch that was acknowledged, and the next one, from others of their numbers.
-    pub(super) nonces: AtomicU64,
-    /// Under which identity batches are sent, and until when the store knows that at least.
-    pub(super) standing: AtomicU64,
-    /// When the last sync that ended well began; 0: none did in this configuration.
-    pub(super) synced: AtomicU64,
-    /// What tells the windows that are fetched from others.
-    pub(super) windows: AtomicU64,
-    /// A batch of one record, for want of a buffer.
-    pub(super) inline: Record,
-}
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<SyncSlot>() == 2 * 64);
-
-/// A window of a counter in a batch.
+/// A word that has a name, or is free: see `named`.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub(super) struct Record(pub(super) [AtomicU64; 4]);
+pub(super) struct NamedWord {
+    /// What the name comes to under the zone's secret; 0: the word is free.
+    pub(super) id: AtomicU64,
+    pub(super) value: AtomicU64,
+}
 
 #[repr(C, align(64))]
 struct Header {

@@ -16,6 +16,7 @@
 //! - this file: what users see
 
 pub(crate) mod atomic;
+mod batches;
 mod buffers;
 mod changes;
 mod claim;
@@ -30,17 +31,22 @@ mod division;
 pub(crate) mod fail;
 mod identity;
 mod layout;
+mod lease;
 #[cfg(all(test, loom))]
 pub(crate) mod loom_tests;
 mod meta;
 mod named;
 mod names;
+mod node;
 mod places;
+mod progress;
 mod slot;
 mod stats;
 mod store_state;
 #[cfg(all(test, not(loom)))]
 mod stress_tests;
+mod sync_slot;
+mod sync_slots;
 mod sync_state;
 #[cfg(all(test, not(loom)))]
 mod sync_tests;
@@ -66,17 +72,18 @@ use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::policy::window::WindowSize;
 
+pub use batches::{BatchName, BatchRecord};
 pub use changes::{Change, CounterRef, LookedAt, Pending, WindowChange};
 pub use division::{HasKey, Part};
 pub use identity::Identity;
 pub use layout::{LayoutError, ZoneRoom};
+pub use lease::{Lease, LeaseLost};
 pub use meta::NamespaceIndex;
 pub use named::{NameKind, Named};
+pub use progress::Repair;
 pub use stats::{Cycle, Evicted, Invalid, NamespaceStats, Outcome, SyncStats, ZoneStats};
 pub use store_state::{StoreState, StoreTransition};
-pub use sync_state::{
-    BatchName, BatchRecord, Lease, LeaseLost, MonotonicMillis, Repair, SyncState,
-};
+pub use sync_state::{MonotonicMillis, SyncState};
 
 /// A table of counters in shared memory, as one process sees it.
 ///

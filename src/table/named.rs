@@ -5,19 +5,8 @@
 //! still serves an older configuration finds that a word is another one's, and leaves it alone.
 
 use super::CounterTable;
-use super::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
-
-/// A word that has a name, or is free.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub(super) struct NamedWord {
-    /// What the name comes to under the zone's secret; 0: the word is free.
-    id: AtomicU64,
-    value: AtomicU64,
-}
+use super::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use super::layout::NamedWord;
 
 /// What a name is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
