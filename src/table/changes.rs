@@ -6,9 +6,9 @@ use super::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::columns::WindowColumns;
-use super::division::Part;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
+use super::part::Part;
 use super::slot::Occupant;
 use super::stats::NamespaceLine;
 use super::word::{Stamp, WindowCount};
@@ -169,7 +169,7 @@ impl<'m> CounterTable<'m> {
             word.fetch_and(!(1 << bit), AcqRel);
             fail_point!("change.taken");
             if let Some(change) = self.change(index, now) {
-                if part.has(&change) {
+                if part.has(change.namespace, &change.key) {
                     visit(change);
                 } else {
                     self.note_again(change.counter);

@@ -1,39 +1,10 @@
-//! Which counters a sync is about: those of a namespace, or of one shard of it. The table knows no
-//! shards: it is told of which keys they are.
+//! Which part of what changed is whose: the changes of a namespace, divided among its shards.
 
 use super::CounterTable;
 use super::atomic::Ordering::Acquire;
-use super::changes::Change;
 use super::meta::NamespaceIndex;
+use super::part::Part;
 use super::slot::Occupant;
-
-/// Tells which keys are meant.
-pub type HasKey<'p> = &'p dyn Fn(&[u8]) -> bool;
-
-/// The counters that a sync is about.
-#[derive(Clone, Copy)]
-pub struct Part<'p> {
-    /// Those of this namespace.
-    pub namespace: NamespaceIndex,
-    /// Of them, those whose keys are such; `None`: all.
-    pub has_key: Option<HasKey<'p>>,
-}
-
-/// All of a namespace.
-impl From<NamespaceIndex> for Part<'_> {
-    fn from(namespace: NamespaceIndex) -> Self {
-        Part {
-            namespace,
-            has_key: None,
-        }
-    }
-}
-
-impl Part<'_> {
-    pub(super) fn has(&self, change: &Change) -> bool {
-        change.namespace == self.namespace && self.has_key.is_none_or(|has| has(&change.key))
-    }
-}
 
 impl<'m> CounterTable<'m> {
     /// Divides the changes of `namespace` among shards, by what `shard_of` says of their keys: for each
