@@ -1,8 +1,8 @@
 //! Batches on their way to a store: sealed, sent as often as it takes, acknowledged.
 
-use super::CounterTable;
 use super::atomic::Ordering::Acquire;
 use super::changes::CounterRef;
+use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::lease::{Lease, LeaseLost};
 use super::sync_slot::{BatchWord, BufferWord, MAX_RECORDS, Nonces, Standing};

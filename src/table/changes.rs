@@ -6,13 +6,14 @@ use super::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::columns::WindowColumns;
+use super::counter::{Counter, Key};
+use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
 use super::part::Part;
 use super::slot::Occupant;
 use super::stats::NamespaceLine;
 use super::word::{Stamp, WindowCount};
-use super::{Counter, CounterTable, Key};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 

@@ -1,12 +1,12 @@
 //! Taking a slot: which one costs least, and the claim on it while it is prepared for its next use.
 
-use super::CounterTable;
 use super::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
     fence,
 };
 use super::columns::{WindowColumns, load};
+use super::counter_table::CounterTable;
 use super::meta::{Meta, SlotState, Ticks};
 use super::slot::{Lost, Occupant, Slot};
 use super::stats::{Evicted, NamespaceLine};

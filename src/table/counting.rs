@@ -1,15 +1,17 @@
 //! Counting, reading, giving back: what a request does in the table, from top to bottom.
 
+use super::admission::{Admission, Counted, Receipt};
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::columns::{PlainColumns, WindowColumns};
+use super::counter::{Counter, Key};
+use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::places::Insertion;
 use super::slot::Occupant;
 use super::word::WindowCount;
-use super::{Admission, Counted, Counter, CounterTable, Key, Receipt};
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowPosition};
@@ -20,45 +22,6 @@ enum Missed {
     Changed,
     /// The slot has another occupant.
     Gone,
-}
-
-impl<'m> Counted<'m> {
-    #[inline]
-    fn refused(reading: Reading) -> Self {
-        Counted {
-            reading,
-            admitted: false,
-            receipt: None,
-        }
-    }
-
-    #[inline]
-    fn admitted(before: Reading, receipt: Receipt<'m>) -> Self {
-        Counted {
-            reading: before.plus(receipt.value),
-            admitted: true,
-            receipt: Some(receipt),
-        }
-    }
-}
-
-impl Counter {
-    /// Of `value` hits, those that a key begins with which has no counter yet: all, unless the
-    /// limit refuses them, or they are synced, which takes more than counting.
-    #[inline]
-    fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
-        let is_admitted = match admission {
-            Admission::Within(limit, algorithm) => {
-                algorithm.admits(self.size, &Reading::default(), limit, value)
-            }
-            Admission::Unconditional => true,
-        };
-        if is_admitted && !self.is_synced {
-            value
-        } else {
-            Hits::ZERO
-        }
-    }
 }
 
 impl<'m> CounterTable<'m> {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::fail;
 use super::testing::{SharedTable, TestClock, die_everywhere, in_process, points_of};
 use super::*;
-use crate::policy::window::UnixMillis;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;

@@ -8,11 +8,11 @@
 //!
 //! Places change hands where a configuration begins, in one process. Others know theirs by then.
 
-use super::CounterTable;
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::layout::DirectoryEntry;
 use super::meta::{Meta, NamespaceIndex};
@@ -89,16 +89,6 @@ impl<'m> CounterTable<'m> {
         };
         entry.configured.store(self.configuration(), Relaxed);
         Some(index)
-    }
-
-    /// The number of the configuration that is used.
-    pub(super) fn configuration(&self) -> u64 {
-        self.parts.configuration.load(Relaxed)
-    }
-
-    pub(super) fn entry(&self, index: NamespaceIndex) -> Option<&'m DirectoryEntry> {
-        let entries: &'m [DirectoryEntry] = self.parts.directory;
-        entries.get(index.get())
     }
 
     fn entries(&self) -> impl Iterator<Item = (NamespaceIndex, &'m DirectoryEntry)> {

@@ -3,7 +3,8 @@
 
 use super::testing::{SharedTable, TestClock, die_everywhere};
 use super::*;
-use crate::policy::window::Clock;
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, WindowSize};
 
 const T: u64 = 1_700_000_000_000;
 const LIFETIME: u64 = 3000;

@@ -1,7 +1,7 @@
 //! Which part of what changed is whose: the changes of a namespace, divided among its shards.
 
-use super::CounterTable;
 use super::atomic::Ordering::Acquire;
+use super::counter_table::CounterTable;
 use super::meta::NamespaceIndex;
 use super::part::Part;
 use super::slot::Occupant;

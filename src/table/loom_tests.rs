@@ -7,12 +7,15 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use loom::thread;
 
-use super::identity::{Identity, Mask};
+use super::identity::{Identity, KeyHash, Mask};
 use super::layout::{DirectoryEntry, Parts};
 use super::meta::Meta;
 use super::slot::{Bucket, WAYS};
+use super::stats::{NamespaceLine, SharedLine, ZoneLine};
 use super::*;
-use crate::policy::window::{Clock, UnixMillis};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;

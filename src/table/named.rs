@@ -4,8 +4,8 @@
 //! those of names that are not used any more. A word keeps its value as long as its name is used. Who
 //! still serves an older configuration finds that a word is another one's, and leaves it alone.
 
-use super::CounterTable;
 use super::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use super::counter_table::CounterTable;
 use super::layout::NamedWord;
 
 /// What a name is of.

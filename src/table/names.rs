@@ -9,7 +9,6 @@
 //! it remembers is still the counter's; a further part to the first one, likewise. So a process
 //! may end between any two steps, and what it leaves behind is found to belong to nobody.
 
-use super::CounterTable;
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
@@ -17,11 +16,12 @@ use super::atomic::{
 };
 use super::claim::{Claim, ClaimCost};
 use super::columns::{WindowColumns, load};
+use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::identity::Identity;
 use super::meta::{Meta, SlotState, Ticks};
 use super::places::scale;
-use super::slot::{Bucket, Lost, Occupant, Slot, WAYS};
+use super::slot::{Bucket, Lost, Occupant, Slot};
 use super::word::{Stamp, WindowCount};
 use crate::policy::hits::Hits;
 use crate::policy::key::MAX_NAME_LEN;
@@ -50,22 +50,6 @@ fn parts_of(len: usize) -> usize {
 }
 
 impl<'m> CounterTable<'m> {
-    pub(super) fn slot_count(&self) -> usize {
-        self.parts.buckets.len().saturating_mul(WAYS)
-    }
-
-    pub(super) fn slot_at(&self, index: usize) -> Option<&'m Slot> {
-        let buckets: &'m [Bucket] = self.parts.buckets;
-        buckets.get(index / WAYS)?.get(index % WAYS)
-    }
-
-    /// The index of the slot that `part` is, or is a part of.
-    pub(super) fn index_of<T>(&self, part: &T) -> usize {
-        let start = self.parts.buckets.as_ptr() as usize;
-        let distance = (core::ptr::from_ref(part) as usize).wrapping_sub(start);
-        distance.checked_div(size_of::<Slot>()).unwrap_or_default()
-    }
-
     /// The slot that a counter or a part of a name leads to.
     fn next_of(&self, slot: &Slot) -> Option<(usize, &'m Slot)> {
         let index = (slot.extension.load(Acquire) as usize).checked_sub(1)?;

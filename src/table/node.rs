@@ -1,7 +1,7 @@
 //! Which node a zone is to stores.
 
-use super::CounterTable;
 use super::atomic::Ordering::{AcqRel, Acquire};
+use super::counter_table::CounterTable;
 
 /// The word of the zone's identity: the present one, and the last one that was logged.
 #[derive(Clone, Copy)]

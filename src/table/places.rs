@@ -24,11 +24,14 @@
 //! with its next write, every one of which is a compare-and-swap prepared while it still owned
 //! the slot, and begins anew.
 
+use super::admission::Receipt;
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::claim::{Claim, ClaimCost, has_local_hits};
+use super::counter::Counter;
+use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::identity::Identity;
 use super::layout::Parts;
@@ -36,7 +39,6 @@ use super::meta::{Meta, SlotState, Ticks};
 use super::slot::{Bucket, Lost, Occupant, Slot, WAYS};
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Stamp, WindowCount};
-use super::{Counter, CounterTable, Receipt};
 use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;

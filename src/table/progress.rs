@@ -1,8 +1,8 @@
 //! What a node knows of its sync with a store: what has to be done first, the store's epoch and its
 //! changes up to a position, and under which identity the store knows this node.
 
-use super::CounterTable;
 use super::atomic::Ordering::{AcqRel, Acquire};
+use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::lease::{Lease, LeaseLost};
 use super::sync_slot::{

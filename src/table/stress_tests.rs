@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::testing::{Process, SharedTable};
 use super::*;
-use crate::policy::window::{Clock, UnixMillis};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 const PROCESSES: u64 = 4;
 const HITS: u64 = 10_000_000;

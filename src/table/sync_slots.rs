@@ -1,8 +1,8 @@
 //! Which sync has which of a zone's [`SyncSlot`]s.
 
-use super::CounterTable;
 use super::atomic::Ordering::{AcqRel, Relaxed, Release};
 use super::buffers::Buffers;
+use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::layout::DirectoryEntry;
 use super::meta::NamespaceIndex;

@@ -2,9 +2,10 @@
 
 use super::testing::{SharedTable, TestClock};
 use super::*;
-use crate::policy::algorithm::WindowCounts;
+use crate::policy::algorithm::{Algorithm, WindowCounts};
+use crate::policy::hits::Hits;
 use crate::policy::key::MAX_NAME_LEN;
-use crate::policy::window::{Clock, UnixMillis};
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;

@@ -2,7 +2,9 @@
 
 use super::testing::{SharedTable, TestClock};
 use super::*;
-use crate::policy::algorithm::WindowCounts;
+use crate::policy::algorithm::{Algorithm, WindowCounts};
+use crate::policy::hits::Hits;
+use crate::policy::window::WindowSize;
 
 const T: u64 = 1_700_000_000_000;
 

@@ -1,0 +1,82 @@
+//! On what condition hits are counted, and what came of it.
+
+use super::atomic::AtomicU64;
+use super::counter::Counter;
+use super::word::Stamp;
+use crate::policy::algorithm::{Algorithm, Reading};
+use crate::policy::hits::Hits;
+
+/// On what condition hits are counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Admission {
+    /// Always.
+    Unconditional,
+    /// If the rate including them is at most the limit.
+    Within(Hits, Algorithm),
+}
+
+/// What came of counting hits.
+#[derive(Debug)]
+pub struct Counted<'m> {
+    /// What is read afterwards.
+    pub reading: Reading,
+    /// Whether the condition was met, and the hits were counted.
+    pub admitted: bool,
+    /// How to find the hits again, if they were counted: [`CounterTable::give_back`](super::CounterTable::give_back).
+    pub receipt: Option<Receipt<'m>>,
+}
+
+/// Where hits were counted.
+#[derive(Debug)]
+pub struct Receipt<'m> {
+    pub(super) column: &'m AtomicU64,
+    pub(super) stamp: Stamp,
+    pub(super) value: Hits,
+}
+
+impl Receipt<'_> {
+    /// The hits that were counted.
+    #[inline]
+    pub fn value(&self) -> Hits {
+        self.value
+    }
+}
+
+impl<'m> Counted<'m> {
+    #[inline]
+    pub(super) fn refused(reading: Reading) -> Self {
+        Counted {
+            reading,
+            admitted: false,
+            receipt: None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn admitted(before: Reading, receipt: Receipt<'m>) -> Self {
+        Counted {
+            reading: before.plus(receipt.value),
+            admitted: true,
+            receipt: Some(receipt),
+        }
+    }
+}
+
+impl Counter {
+    /// Of `value` hits, those that a key begins with which has no counter yet: all, unless the
+    /// limit refuses them, or they are synced, which takes more than counting.
+    #[inline]
+    pub(super) fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
+        let is_admitted = match admission {
+            Admission::Within(limit, algorithm) => {
+                algorithm.admits(self.size, &Reading::default(), limit, value)
+            }
+            Admission::Unconditional => true,
+        };
+        if is_admitted && !self.is_synced {
+            value
+        } else {
+            Hits::ZERO
+        }
+    }
+}

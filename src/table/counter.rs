@@ -1,0 +1,64 @@
+//! What is counted: a key's hits in windows of one size, in a namespace.
+
+use super::identity::{Identity, KeyHash, Mask};
+use super::meta::{Meta, NamespaceIndex};
+use super::word::Generation;
+use crate::policy::window::WindowSize;
+
+/// All counters of one namespace and window size: what [`CounterTable`](super::CounterTable) needs beside the key.
+#[derive(Clone, Copy, Debug)]
+pub struct Counter {
+    pub(super) mask: Mask,
+    pub(super) namespace: NamespaceIndex,
+    pub(super) size: WindowSize,
+    pub(super) is_synced: bool,
+    /// Where the event counters of the namespace begin.
+    pub(super) lines: usize,
+}
+
+/// A key: any bytes, hashed for one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key<'k> {
+    pub(super) bytes: &'k [u8],
+    pub(super) hash: KeyHash,
+}
+
+impl Counter {
+    /// The size of the windows.
+    pub fn size(&self) -> WindowSize {
+        self.size
+    }
+
+    /// The identity of the counter of a key: equal for equal counters only.
+    #[inline]
+    pub fn identity(&self, key: Key<'_>) -> Identity {
+        self.mask.identity(key.hash)
+    }
+
+    /// Whether `other`, of the same table, are the same counters: of one namespace and size.
+    pub fn is_same(&self, other: &Counter) -> bool {
+        (self.namespace, self.size) == (other.namespace, other.size)
+    }
+
+    /// The same counters, if they are `is_synced`: then they keep the bytes of their keys, and
+    /// changes of them are found by [`CounterTable::take_changes`](super::CounterTable::take_changes).
+    pub fn synced(self, is_synced: bool) -> Counter {
+        Counter { is_synced, ..self }
+    }
+
+    pub(super) fn meta(&self, generation: Generation) -> Meta {
+        Meta::counter(generation, self.namespace, self.size, self.is_synced)
+    }
+
+    /// The namespace that is counted in.
+    pub fn namespace(&self) -> NamespaceIndex {
+        self.namespace
+    }
+}
+
+impl<'k> Key<'k> {
+    /// The key itself.
+    pub fn bytes(&self) -> &'k [u8] {
+        self.bytes
+    }
+}
