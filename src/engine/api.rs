@@ -17,7 +17,7 @@ pub const MEDIA_TYPE: &str = "application/json";
 
 /// A request, as it came.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'r> {
+pub struct ApiRequest<'r> {
     /// The method, such as `GET`.
     pub method: &'r [u8],
     /// The path below that of the API, decoded; it is empty or begins with a slash.
@@ -110,7 +110,7 @@ enum Resource {
     Sync,
 }
 
-impl Request<'_> {
+impl ApiRequest<'_> {
     /// What the request asks for.
     ///
     /// # Errors
@@ -626,8 +626,8 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
 
-    fn request<'r>(method: &'r str, path: &'r str, query: &'r str) -> Request<'r> {
-        Request {
+    fn request<'r>(method: &'r str, path: &'r str, query: &'r str) -> ApiRequest<'r> {
+        ApiRequest {
             method: method.as_bytes(),
             path: path.as_bytes(),
             raw_path: b"",
@@ -712,7 +712,7 @@ mod tests {
             ("/rl/namespaces/api/key%", "A", b"A"),
         ] {
             let path = format!("/namespaces/api/keys/{path}");
-            let request = Request {
+            let request = ApiRequest {
                 raw_path: raw_path.as_bytes(),
                 ..request("GET", &path, "")
             };
@@ -726,7 +726,7 @@ mod tests {
         let parts = "/.".repeat(5 << 20);
         let raw_path = format!("/rl/namespaces/api/keys/k{parts}");
         let path = format!("/namespaces/api/keys/k{parts}");
-        let request = |raw_path| Request {
+        let request = |raw_path| ApiRequest {
             raw_path,
             ..request("GET", &path, "")
         };
@@ -817,7 +817,7 @@ mod tests {
             ("DELETE", "/namespaces/api/keys/k"),
             ("POST", "/namespaces/api/sync"),
         ] {
-            let request = Request {
+            let request = ApiRequest {
                 may_write: false,
                 ..request(method, path, "")
             };

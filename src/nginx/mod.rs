@@ -20,12 +20,16 @@
 //! syncs.
 
 mod conf;
+mod event_loop;
 mod guard;
 mod hold;
 mod http;
 mod log;
+mod memory;
 mod module;
 mod random;
+mod request;
 mod sync;
 mod time;
+mod waiters;
 mod zone;

@@ -11,8 +11,8 @@ use nginx_sys::{ngx_command_t, ngx_conf_include, ngx_conf_parse, ngx_conf_t};
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 
 use super::super::guard::guard;
+use super::super::request::bytes;
 use super::directives::{Directive, Failure, Word, one_word, words};
-use super::text::bytes;
 use super::{Definition, MainConf, Origin, Places, StoreConf};
 use crate::conf::namespace::NamespaceOptions;
 use crate::policy::namespace::valid_name;

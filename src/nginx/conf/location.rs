@@ -6,8 +6,9 @@ use nginx_sys::{NGX_HTTP_TOO_MANY_REQUESTS, NGX_LOG_ERR, ngx_http_request_t, ngx
 
 use super::super::http::{api, metrics};
 use super::super::log::Level;
+use super::super::request::Request;
 use super::rules::RuleSet;
-use super::text::{self, EvaluationError, WrittenText};
+use super::text::{EvaluationError, WrittenText};
 use crate::table::Outcome;
 
 /// The configuration of a `location`.
@@ -139,14 +140,13 @@ impl LocationConf {
 
     /// The key that `request` is counted by: `$remote_addr` without a `ratelimit_key`.
     #[inline]
-    pub(in super::super) fn evaluate_key(
+    pub(in super::super) fn evaluate_key<'r>(
         &self,
-        request: *mut ngx_http_request_t,
-    ) -> Result<&'static [u8], EvaluationError> {
+        request: &Request<'r>,
+    ) -> Result<&'r [u8], EvaluationError> {
         match &self.key {
             Some(key) => key.text.evaluate(request),
-            // SAFETY: a request has a connection, whose address lives as long.
-            None => Ok(unsafe { text::bytes(&(*(*request).connection).addr_text) }),
+            None => Ok(request.client_text()),
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) use directives::COMMANDS;
 pub(super) use location::{Content, Headers, LocationConf, Phase, Settings};
 pub(super) use rules::{Active, ActiveLimit, ActiveRule, Cost, Key as RuleKey, OwnKey, RuleSet};
 pub(super) use status::Look;
-pub(super) use text::{Amount, Evaluated, EvaluationError, bytes};
+pub(super) use text::{Amount, Evaluated, EvaluationError};
 
 use directives::{Failure, Word};
 use rules::RuleLimit;

@@ -5,9 +5,10 @@ use core::ptr;
 
 use nginx_sys::{
     NGX_OK, ngx_conf_t, ngx_http_compile_complex_value, ngx_http_compile_complex_value_t,
-    ngx_http_complex_value, ngx_http_complex_value_t, ngx_http_request_t, ngx_int_t, ngx_str_t,
+    ngx_http_complex_value, ngx_http_complex_value_t, ngx_int_t, ngx_str_t,
 };
 
+use super::super::request::{Request, bytes};
 use super::directives::{Failure, Word};
 use super::variable::Variable;
 use crate::policy::hits::{Hits, ParseHitsError};
@@ -36,12 +37,12 @@ pub(in super::super) enum Amount {
 
 /// What an [`Amount`] came to for a request.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Evaluated {
+pub(in super::super) enum Evaluated<'r> {
     Hits(Hits),
     /// The text is empty.
     Empty,
     /// The text is no number.
-    Wrong(&'static [u8]),
+    Wrong(&'r [u8]),
 }
 
 /// A text could not be evaluated; nginx has logged why.
@@ -78,10 +79,10 @@ impl Text {
     /// The value for `request`, which lives as long as the request. A variable that does not
     /// exist is empty.
     #[inline]
-    pub(in super::super) fn evaluate(
+    pub(in super::super) fn evaluate<'r>(
         &self,
-        request: *mut ngx_http_request_t,
-    ) -> Result<&'static [u8], EvaluationError> {
+        request: &Request<'r>,
+    ) -> Result<&'r [u8], EvaluationError> {
         match self {
             Text::Variable(variable) => variable.evaluate(request).ok_or(EvaluationError),
             Text::Complex(complex) => evaluate_complex(complex, request),
@@ -100,14 +101,14 @@ impl WrittenText {
 /// The value of several parts, copied into one.
 // Not inlined: as `Variable::evaluate_by_nginx`.
 #[inline(never)]
-fn evaluate_complex(
+fn evaluate_complex<'r>(
     complex: &ngx_http_complex_value_t,
-    request: *mut ngx_http_request_t,
-) -> Result<&'static [u8], EvaluationError> {
+    request: &Request<'r>,
+) -> Result<&'r [u8], EvaluationError> {
     let mut value = ngx_str_t::empty();
     let complex = ptr::from_ref(complex).cast_mut();
-    // SAFETY: `request` is alive; nginx does not change a complex value when it evaluates it.
-    let status = unsafe { ngx_http_complex_value(request, complex, &mut value) };
+    // SAFETY: the request has not ended; nginx does not change a complex value when it evaluates it.
+    let status = unsafe { ngx_http_complex_value(request.as_ptr(), complex, &mut value) };
     if status == NGX_OK as ngx_int_t {
         // SAFETY: the value is in the request's pool.
         Ok(unsafe { bytes(&value) })
@@ -145,10 +146,10 @@ impl Amount {
     }
 
     #[inline]
-    pub(in super::super) fn evaluate(
+    pub(in super::super) fn evaluate<'r>(
         &self,
-        request: *mut ngx_http_request_t,
-    ) -> Result<Evaluated, EvaluationError> {
+        request: &Request<'r>,
+    ) -> Result<Evaluated<'r>, EvaluationError> {
         match self {
             Amount::Constant(hits) => Ok(Evaluated::Hits(*hits)),
             Amount::Variable(text) => Ok(match text.evaluate(request)? {
@@ -204,15 +205,4 @@ pub(super) fn str_of(text: &'static [u8]) -> ngx_str_t {
         len: text.len(),
         data: text.as_ptr().cast_mut(),
     }
-}
-
-/// # Safety
-///
-/// The string lives as long as the cycle, or as the request that the result is used for.
-pub(in super::super) unsafe fn bytes(text: &ngx_str_t) -> &'static [u8] {
-    if text.is_empty() {
-        return &[];
-    }
-    // SAFETY: a string of nginx's that is not empty points to so many bytes.
-    unsafe { core::slice::from_raw_parts(text.data, text.len) }
 }

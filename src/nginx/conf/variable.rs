@@ -6,11 +6,12 @@ use std::cell::OnceCell;
 
 use nginx_sys::{
     ngx_array_t, ngx_conf_t, ngx_http_get_flushed_variable, ngx_http_get_variable_index,
-    ngx_http_request_t, ngx_http_variable_t, ngx_uint_t, ngx_variable_value_t,
+    ngx_http_variable_t, ngx_uint_t, ngx_variable_value_t,
 };
 use ngx::http::{HttpModuleMainConf as _, NgxHttpCoreModule};
 
-use super::text::{bytes, str_of};
+use super::super::request::{Request, bytes};
+use super::text::str_of;
 use crate::policy::query::argument;
 
 /// A variable of the configuration.
@@ -35,18 +36,17 @@ impl Variable {
     /// The value for `request`, as `ngx_http_get_flushed_variable` has it; it lives as long as the
     /// request. `None`: no memory, or a cycle; nginx has logged it.
     #[inline]
-    pub(super) fn evaluate(&self, request: *mut ngx_http_request_t) -> Option<&'static [u8]> {
-        // SAFETY: a request that has not ended has values for all variables of its configuration.
-        let value = unsafe { &*(*request).variables.add(self.index) };
+    pub(super) fn evaluate<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
+        // SAFETY: the index is of the request's configuration, as all of it is.
+        let value = unsafe { &*request.variable(self.index) };
         let bits = Bits::of(value);
         if bits.is_cached() {
-            return Some(bits.value(value));
+            // SAFETY: the value is the request's.
+            return Some(unsafe { bits.value(value) });
         }
         match self.argument.get() {
             Some(name) if !name.is_empty() => {
-                // SAFETY: as above; its arguments live as long.
-                let query = unsafe { bytes(&(*request).args) };
-                Some(argument(query, name).unwrap_or_default())
+                Some(argument(request.args(), name).unwrap_or_default())
             }
             _ => self.evaluate_by_nginx(request),
         }
@@ -55,12 +55,15 @@ impl Variable {
     /// [`Variable::evaluate`] where nginx has to; finds out whether it will have to again.
     // Not inlined: then what finds an argument need not save registers.
     #[inline(never)]
-    fn evaluate_by_nginx(&self, request: *mut ngx_http_request_t) -> Option<&'static [u8]> {
+    fn evaluate_by_nginx<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
         self.argument
             .get_or_init(|| argument_of(request, self.index));
-        // SAFETY: `request` is alive, and the index is of its configuration.
-        let value = unsafe { ngx_http_get_flushed_variable(request, self.index).as_ref() }?;
-        Some(Bits::of(value).value(value))
+        // SAFETY: the request has not ended, and the index is of its configuration. The value is the
+        // request's.
+        unsafe {
+            let value = ngx_http_get_flushed_variable(request.as_ptr(), self.index).as_ref()?;
+            Some(Bits::of(value).value(value))
+        }
     }
 }
 
@@ -72,13 +75,12 @@ impl Variable {
 /// handler of the prefix `arg_` to the variables that have none. (`set` leaves them that handler: it
 /// caches a value.)
 #[cold]
-fn argument_of(request: *mut ngx_http_request_t, index: ngx_uint_t) -> &'static [u8] {
+fn argument_of(request: &Request<'_>, index: ngx_uint_t) -> &'static [u8] {
     const PREFIX: &[u8] = b"arg_";
     let find = || {
-        // SAFETY: a request that has not ended has the configuration of its cycle, which lives
-        // longer, as do both arrays, which are of variables.
+        let core = NgxHttpCoreModule::main_conf(request)?;
+        // SAFETY: both arrays are of variables, and live as long as the configuration.
         let (all, prefixes) = unsafe {
-            let core = NgxHttpCoreModule::main_conf(&*request)?;
             (
                 variables(&core.variables),
                 variables(&core.prefix_variables),
@@ -139,8 +141,12 @@ impl Bits {
     }
 
     /// The bytes of `value`, whose bits these are; none if it was not found.
+    ///
+    /// # Safety
+    ///
+    /// The value is that of a request whose memory lives as long as `'r`.
     #[inline]
-    fn value(self, value: &ngx_variable_value_t) -> &'static [u8] {
+    unsafe fn value<'r>(self, value: &ngx_variable_value_t) -> &'r [u8] {
         if self.0 & Self::NOT_FOUND != 0 || self.0 & Self::LEN == 0 {
             return &[];
         }

@@ -6,69 +6,61 @@ use nginx_sys::{
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
-use super::super::conf::{Content, LocationConf, MainConf, bytes};
+use super::super::conf::{Content, LocationConf, MainConf};
 use super::super::guard::guard;
 use super::super::hold::measured;
 use super::super::module::Module;
+use super::super::request::{Request, bytes};
 use super::super::time::NgxClock;
-use super::headers::put;
-use super::{pages, respond};
-use crate::engine::api::{self, ApiError, Call, MEDIA_TYPE, Overview, Request};
+use super::pages;
+use super::respond::{self, put};
+use crate::engine::api::{self, ApiError, Call, MEDIA_TYPE, Overview};
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
 /// nginx's callback for the content of a location.
 pub(in super::super) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_int_t {
     guard(SERVER_ERROR, || {
-        // SAFETY: nginx passes a request that has not ended, with the configurations of its cycle
-        // and of its location.
-        let (main, location, core) = unsafe {
-            (
-                Module::main_conf(&*request),
-                Module::location_conf(&*request),
-                NgxHttpCoreModule::location_conf(&*request),
-            )
-        };
-        let (Some(main), Some(location), Some(core)) = (main, location, core) else {
-            return SERVER_ERROR;
-        };
-        let table = main.any_table();
-        let answer = measured(table, || {
-            let call = read(request, location, core).call()?;
-            answer(main, &call)
-        });
-        match answer {
-            Ok(Some(body)) => {
-                let status = NGX_HTTP_OK as ngx_int_t;
-                respond::with_body(request, status, MEDIA_TYPE, body.as_bytes())
-            }
-            Ok(None) => {
-                let steps = pages::of_status(main.look(false), Overview::new);
-                pages::answer(request, table, MEDIA_TYPE, steps)
-            }
-            Err(error) => refuse(request, &error),
-        }
+        // SAFETY: nginx passes a request that has not ended, nor is ended here.
+        unsafe { Request::with(request, respond_to) }
     })
 }
 
-/// The request, as the API reads it.
-fn read(
-    request: *mut ngx_http_request_t,
-    location: &LocationConf,
-    core: &ngx_http_core_loc_conf_t,
-) -> Request<'static> {
-    // SAFETY: nginx passes a request that has not ended; its strings, and the name of its location,
-    // live as long.
-    let (method, uri, unparsed, query, name) = unsafe {
-        let request = &*request;
-        (
-            bytes(&request.method_name),
-            bytes(&request.uri),
-            bytes(&request.unparsed_uri),
-            bytes(&request.args),
-            bytes(&core.name),
-        )
+fn respond_to(request: &Request<'_>) -> ngx_int_t {
+    let (Some(main), Some(location), Some(core)) = (
+        Module::main_conf(request),
+        Module::location_conf(request),
+        NgxHttpCoreModule::location_conf(request),
+    ) else {
+        return SERVER_ERROR;
     };
+    let table = main.any_table();
+    let answer = measured(table, || {
+        let call = read(request, location, core).call()?;
+        answer(main, &call)
+    });
+    match answer {
+        Ok(Some(body)) => {
+            let status = NGX_HTTP_OK as ngx_int_t;
+            respond::with_body(request, status, MEDIA_TYPE, body.as_bytes())
+        }
+        Ok(None) => {
+            let steps = pages::of_status(main.look(false), Overview::new);
+            pages::answer(request, table, MEDIA_TYPE, steps)
+        }
+        Err(error) => refuse(request, &error),
+    }
+}
+
+/// The request, as the API reads it.
+fn read<'r>(
+    request: &Request<'r>,
+    location: &LocationConf,
+    core: &'static ngx_http_core_loc_conf_t,
+) -> api::ApiRequest<'r> {
+    let uri = request.uri();
+    // SAFETY: the name of a location lives as long as its configuration.
+    let name: &[u8] = unsafe { bytes(&core.name) };
     // The name of a location that is a regular expression is none that a path begins with: there,
     // the API's own part tells where it begins.
     let name = name.strip_suffix(b"/").unwrap_or(name);
@@ -84,13 +76,13 @@ fn read(
         start.unwrap_or(uri.len())
     };
     let (prefix, path) = uri.split_at_checked(start).unwrap_or((uri, b""));
-    let mut raw = unparsed.split(|byte| b"?#".contains(byte));
-    Request {
-        method,
+    let mut raw = request.unparsed_uri().split(|byte| b"?#".contains(byte));
+    api::ApiRequest {
+        method: request.method_name(),
         path,
         raw_path: raw.next().unwrap_or_default(),
         prefix,
-        query,
+        query: request.args(),
         may_write: location.content == Some(Content::Api { may_write: true }),
     }
 }
@@ -113,7 +105,7 @@ fn answer(main: &MainConf, call: &Call) -> Result<Option<String>, ApiError> {
 }
 
 /// Answers what cannot be done.
-fn refuse(request: *mut ngx_http_request_t, error: &ApiError) -> ngx_int_t {
+fn refuse(request: &Request<'_>, error: &ApiError) -> ngx_int_t {
     if let Some(allow) = error.allow {
         if put(request, "Allow", allow.as_bytes()).is_none() {
             return SERVER_ERROR;

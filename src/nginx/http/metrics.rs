@@ -8,8 +8,9 @@ use ngx::http::HttpModuleMainConf as _;
 
 use super::super::guard::guard;
 use super::super::module::Module;
-use super::headers::put;
+use super::super::request::Request;
 use super::pages;
+use super::respond::put;
 use crate::engine::prometheus::{MEDIA_TYPE, Page};
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
@@ -17,18 +18,21 @@ const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 /// nginx's callback for the content of a location.
 pub(in super::super) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_int_t {
     guard(SERVER_ERROR, || {
-        // SAFETY: nginx passes a request that has not ended, with the configuration of its cycle.
-        let (method, conf) = unsafe { ((*request).method, Module::main_conf(&*request)) };
-        if method & (NGX_HTTP_GET | NGX_HTTP_HEAD) as ngx_uint_t == 0 {
-            return match put(request, "Allow", b"GET, HEAD") {
-                Some(()) => NGX_HTTP_NOT_ALLOWED as ngx_int_t,
-                None => SERVER_ERROR,
-            };
-        }
-        let Some(conf) = conf else {
-            return SERVER_ERROR;
-        };
-        let steps = pages::of_status(conf.look(true), Page::new);
-        pages::answer(request, conf.any_table(), MEDIA_TYPE, steps)
+        // SAFETY: nginx passes a request that has not ended, nor is ended here.
+        unsafe { Request::with(request, answer) }
     })
+}
+
+fn answer(request: &Request<'_>) -> ngx_int_t {
+    if request.method() & (NGX_HTTP_GET | NGX_HTTP_HEAD) as ngx_uint_t == 0 {
+        return match put(request, "Allow", b"GET, HEAD") {
+            Some(()) => NGX_HTTP_NOT_ALLOWED as ngx_int_t,
+            None => SERVER_ERROR,
+        };
+    }
+    let Some(conf) = Module::main_conf(request) else {
+        return SERVER_ERROR;
+    };
+    let steps = pages::of_status(conf.look(true), Page::new);
+    pages::answer(request, conf.any_table(), MEDIA_TYPE, steps)
 }

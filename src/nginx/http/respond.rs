@@ -1,41 +1,97 @@
-//! Responses that are not nginx's error pages.
+//! The response: its headers, and responses that are not nginx's error pages.
 
 use core::ptr;
 
 use nginx_sys::{
-    NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, NGX_OK, ngx_chain_t,
-    ngx_create_temp_buf, ngx_http_discard_request_body, ngx_http_output_filter, ngx_http_request_t,
-    ngx_http_send_header, ngx_int_t, ngx_str_t,
+    NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, NGX_OK, ngx_alloc_chain_link,
+    ngx_buf_t, ngx_chain_t, ngx_create_temp_buf, ngx_http_discard_request_body,
+    ngx_http_output_filter, ngx_http_send_header, ngx_int_t, ngx_list_part_t, ngx_list_push,
+    ngx_pcalloc, ngx_str_t, ngx_table_elt_t,
 };
 
-use super::headers::put;
-use super::is_main;
+use super::super::request::Request;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+
+/// Adds a header to the response, in place of those of the same name. `None`: no memory.
+pub(super) fn put<'r>(request: &Request<'r>, name: &'r str, value: &'r [u8]) -> Option<()> {
+    remove(request, name);
+    // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`; what is pushed
+    // is whole, and its strings live as long as the request.
+    unsafe {
+        let headers = &raw mut (*request.as_ptr()).headers_out.headers;
+        let entry = ngx_list_push(headers).cast::<ngx_table_elt_t>();
+        if entry.is_null() {
+            return None;
+        }
+        // Filters of newer versions follow `next`: all of it must be set.
+        ptr::write_bytes(entry, 0, 1);
+        (*entry).hash = 1;
+        (*entry).key = text(name.as_bytes());
+        (*entry).value = text(value);
+    }
+    Some(())
+}
+
+/// Removes the headers of that name from the response, such as an upstream's.
+pub(super) fn remove(request: &Request<'_>, name: &str) {
+    // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`, each with a
+    // key.
+    unsafe {
+        let headers = &raw mut (*request.as_ptr()).headers_out.headers;
+        let mut part: *mut ngx_list_part_t = &raw mut (*headers).part;
+        while let Some(entries) = part.as_ref() {
+            for index in 0..entries.nelts {
+                let entry = &mut *entries.elts.cast::<ngx_table_elt_t>().add(index);
+                if entry.key.as_bytes().eq_ignore_ascii_case(name.as_bytes()) {
+                    // A header with the hash 0 is not sent.
+                    entry.hash = 0;
+                }
+            }
+            part = entries.next;
+        }
+    }
+}
+
+/// For nginx, which only reads it.
+fn text(bytes: &[u8]) -> ngx_str_t {
+    ngx_str_t {
+        len: bytes.len(),
+        data: bytes.as_ptr().cast_mut(),
+    }
+}
+
+/// Has nginx throw the body of the request away. An error: what the handler is to return.
+pub(super) fn discard_body(request: &Request<'_>) -> Result<(), ngx_int_t> {
+    // SAFETY: a request that has not ended.
+    match unsafe { ngx_http_discard_request_body(request.as_ptr()) } {
+        status if status == NGX_OK as ngx_int_t => Ok(()),
+        status => Err(status),
+    }
+}
 
 /// Sends a response without a body to a main request, to the response of which nobody has added
 /// anything but headers yet. Returns what the phase handler is to return: nginx then finalizes the
 /// request, which may free it, when nothing of ours refers to it any more.
-pub(super) fn without_body(
-    request: *mut ngx_http_request_t,
+pub(super) fn without_body<'r>(
+    request: &Request<'r>,
     status: ngx_int_t,
-    content_type: Option<ngx_str_t>,
+    content_type: Option<&'r [u8]>,
 ) -> ngx_int_t {
-    // SAFETY: nginx passes a request that has not ended.
+    if let Err(status) = discard_body(request) {
+        return status;
+    }
+    // SAFETY: the request has not ended; the type lives as long.
     unsafe {
-        let discarded = ngx_http_discard_request_body(request);
-        if discarded != NGX_OK as ngx_int_t {
-            return discarded;
-        }
-        let out = &mut (*request).headers_out;
-        out.status = status.unsigned_abs();
-        out.content_length_n = 0;
+        let out = &raw mut (*request.as_ptr()).headers_out;
+        (*out).status = status.unsigned_abs();
+        (*out).content_length_n = 0;
         if let Some(content_type) = content_type {
-            out.content_type = content_type;
-            out.content_type_len = content_type.len;
+            (*out).content_type = text(content_type);
+            (*out).content_type_len = content_type.len();
         }
-        (*request).set_header_only(1);
-        let sent = ngx_http_send_header(request);
+        (*request.as_ptr()).set_header_only(1);
+        let sent = ngx_http_send_header(request.as_ptr());
         if sent == NGX_ERROR as ngx_int_t || sent > NGX_OK as ngx_int_t {
             return sent;
         }
@@ -48,26 +104,24 @@ pub(super) fn without_body(
 /// Sends a response with `body`, which is true at this moment only. Returns what the content handler
 /// is to return.
 pub(super) fn with_body(
-    request: *mut ngx_http_request_t,
+    request: &Request<'_>,
     status: ngx_int_t,
     media_type: &'static str,
     body: &[u8],
 ) -> ngx_int_t {
-    // SAFETY: nginx passes a request that has not ended.
-    let discarded = unsafe { ngx_http_discard_request_body(request) };
-    if discarded != NGX_OK as ngx_int_t {
-        return discarded;
+    if let Err(status) = discard_body(request) {
+        return status;
     }
     // SAFETY: the request has not ended; its pool lives as long. The buffer that is made in it has
     // room for the body. Filters take the buffer over, not the chain link.
     unsafe {
-        let buffer = ngx_create_temp_buf((*request).pool, body.len().max(1));
+        let buffer = ngx_create_temp_buf(request.pool(), body.len().max(1));
         let Some(buf) = buffer.as_mut() else {
             return SERVER_ERROR;
         };
         ptr::copy_nonoverlapping(body.as_ptr(), buf.last, body.len());
         buf.last = buf.last.add(body.len());
-        buf.set_last_buf(u32::from(is_main(request)));
+        buf.set_last_buf(u32::from(request.is_main()));
         buf.set_last_in_chain(1);
         let mut chain = ngx_chain_t {
             buf: buffer,
@@ -77,14 +131,52 @@ pub(super) fn with_body(
     }
 }
 
-/// Sends a response to a request without a body, or whose body is thrown away: what is in the buffers of
-/// `chain`, which is true at this moment only. Returns what the request is finalized with.
+/// Sends a response to a request whose body is thrown away: `pieces`, one after the other, which are
+/// true at this moment only. Returns what the request is finalized with.
+pub(super) fn with_pieces<'r>(
+    request: &Request<'r>,
+    status: ngx_int_t,
+    media_type: &'static str,
+    pieces: &'r [String],
+) -> ngx_int_t {
+    let mut chain: *mut ngx_chain_t = ptr::null_mut();
+    for piece in pieces.iter().rev() {
+        // SAFETY: the request has not ended, and its memory lives as long; so do the pieces, which
+        // nobody changes any more, and nobody may write to what is in `memory`.
+        unsafe {
+            let buffer = ngx_pcalloc(request.pool(), size_of::<ngx_buf_t>()).cast::<ngx_buf_t>();
+            let link = ngx_alloc_chain_link(request.pool());
+            let (Some(buf), Some(new)) = (buffer.as_mut(), link.as_mut()) else {
+                return SERVER_ERROR;
+            };
+            buf.pos = piece.as_ptr().cast_mut();
+            buf.last = buf.pos.add(piece.len());
+            (buf.start, buf.end) = (buf.pos, buf.last);
+            buf.set_memory(1);
+            if chain.is_null() {
+                buf.set_last_buf(u32::from(request.is_main()));
+                buf.set_last_in_chain(1);
+            }
+            *new = ngx_chain_t {
+                buf: buffer,
+                next: chain,
+            };
+            chain = link;
+        }
+    }
+    let lengths = pieces.iter().map(String::len);
+    let length = lengths.fold(0, usize::saturating_add);
+    // SAFETY: the chain was just made, of so many bytes.
+    unsafe { with_chain(request, status, media_type, chain, length) }
+}
+
+/// Sends what is in the buffers of `chain`.
 ///
 /// # Safety
 ///
-/// The request has not ended. The buffers and what is in them, so many bytes, live as long.
-pub(super) unsafe fn with_chain(
-    request: *mut ngx_http_request_t,
+/// The buffers and what is in them, so many bytes, live as long as the request.
+unsafe fn with_chain(
+    request: &Request<'_>,
     status: ngx_int_t,
     media_type: &'static str,
     chain: *mut ngx_chain_t,
@@ -93,27 +185,25 @@ pub(super) unsafe fn with_chain(
     if put(request, "Cache-Control", b"no-store").is_none() {
         return SERVER_ERROR;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller says; the request has not ended.
     unsafe {
-        let out = &mut (*request).headers_out;
-        out.status = status.unsigned_abs();
-        out.content_length_n = i64::try_from(length).unwrap_or(i64::MAX);
-        out.content_type = ngx_str_t {
-            len: media_type.len(),
-            data: media_type.as_ptr().cast_mut(),
-        };
+        let raw = request.as_ptr();
+        let out = &raw mut (*raw).headers_out;
+        (*out).status = status.unsigned_abs();
+        (*out).content_length_n = i64::try_from(length).unwrap_or(i64::MAX);
+        (*out).content_type = text(media_type.as_bytes());
         // Without parameters: by these bytes filters know the type.
-        out.content_type_len = media_type.split(';').next().unwrap_or_default().len();
-        out.content_type_lowcase = ptr::null_mut();
+        (*out).content_type_len = media_type.split(';').next().unwrap_or_default().len();
+        (*out).content_type_lowcase = ptr::null_mut();
         if length == 0 {
-            (*request).set_header_only(1);
+            (*raw).set_header_only(1);
         }
-        let sent = ngx_http_send_header(request);
+        let sent = ngx_http_send_header(raw);
         // With NGX_AGAIN the socket is full; the body waits behind the header.
         let has_failed = sent == NGX_ERROR as ngx_int_t || sent > NGX_OK as ngx_int_t;
-        if has_failed || (*request).header_only() != 0 {
+        if has_failed || (*raw).header_only() != 0 {
             return sent;
         }
-        ngx_http_output_filter(request, chain)
+        ngx_http_output_filter(raw, chain)
     }
 }

@@ -23,6 +23,7 @@ use nginx_sys::{
 };
 
 use super::conf::SyncedNamespace;
+use super::event_loop::OfEventLoop;
 use super::guard::guard;
 use super::hold::measured;
 use super::http::synchronous;
@@ -44,16 +45,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// For how many turns of the event loop questions are gathered, at most.
 const MAX_TURNS: u32 = 8;
 
-/// What this worker does. Not a thread-local variable: the first use of one allocates, in every
-/// nginx that loads the module.
+/// What this worker does.
 static WORKER: OfEventLoop<RefCell<Option<Worker>>> = OfEventLoop(RefCell::new(None));
-
-/// A value that only the thread of nginx's event loop uses.
-pub(super) struct OfEventLoop<T>(pub(super) T);
-
-// SAFETY: nginx calls what is in this file from its only thread, in which it runs its event loop;
-// the thread that syncs knows nothing of it.
-unsafe impl<T> Sync for OfEventLoop<T> {}
 
 struct Worker {
     thread: Thread,

@@ -1,0 +1,164 @@
+//! What a request is counted by: the key, the hits and the cost of each of its rules.
+
+use nginx_sys::{NGX_LOG_ERR, NGX_LOG_INFO};
+
+use super::super::conf::{
+    ActiveLimit, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf, OwnKey,
+    RuleKey,
+};
+use super::super::log;
+use super::super::request::Request;
+use super::context::Keys;
+use crate::engine::BoundLimit;
+use crate::policy::hits::Hits;
+use crate::policy::key::{MAX_KEY_LEN, counted_name, is_accounted, is_plain};
+use crate::policy::printable::Quoted;
+use crate::table::{Invalid, Key};
+
+/// Sets `key` to that of the next rule; `None` if its hits are not accounted.
+#[inline(always)]
+pub(super) fn next_key<'r>(
+    key: &mut Option<&'r Key<'r>>,
+    rule: &'static ActiveRule,
+    conf: &LocationConf,
+    request: &Request<'r>,
+    keys: &mut Keys<'r>,
+) -> Result<(), EvaluationError> {
+    let [first, ..] = &*rule.limits else {
+        return Ok(());
+    };
+    let bytes = match rule.key {
+        RuleKey::OfLevel => Some(conf.evaluate_key(request)?),
+        RuleKey::AsBefore => None,
+        RuleKey::Own(text) => Some(text.evaluate(request)?),
+        RuleKey::InCounter(own) => {
+            let name = name_in_counter(own, &first.bound, conf, request, keys)?;
+            *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
+            return Ok(());
+        }
+    };
+    if let Some(bytes) = bytes {
+        let name = match is_plain(bytes) {
+            true => Some(bytes),
+            false => name_of(bytes, None, &first.bound, request, keys)?,
+        };
+        *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
+    }
+    Ok(())
+}
+
+/// The name of the key of a rule that has a counter of its own; otherwise as [`name_of`].
+#[cold]
+fn name_in_counter<'r>(
+    own: &OwnKey,
+    bound: &BoundLimit<'_>,
+    conf: &LocationConf,
+    request: &Request<'r>,
+    keys: &mut Keys<'r>,
+) -> Result<Option<&'r [u8]>, EvaluationError> {
+    let key = match own.text() {
+        Some(text) => text.evaluate(request)?,
+        None => conf.evaluate_key(request)?,
+    };
+    name_of(key, own.counter(), bound, request, keys)
+}
+
+/// The name of a key that is not its own, which lives as long as the request. `None` for a key that is
+/// not accounted; one that is too long is logged.
+#[cold]
+fn name_of<'r>(
+    key: &'r [u8],
+    counter: Option<&str>,
+    bound: &BoundLimit<'_>,
+    request: &Request<'r>,
+    keys: &mut Keys<'r>,
+) -> Result<Option<&'r [u8]>, EvaluationError> {
+    if !is_accounted(key) {
+        if key.len() > MAX_KEY_LEN {
+            bound.count_invalid(Invalid::Key);
+            let message = format_args!("ratelimit: a key of {} bytes is not accounted", key.len());
+            log::error(NGX_LOG_ERR, request.log(), message);
+        }
+        return Ok(None);
+    }
+    let name = keys.rename(key, &counted_name(key, counter), request);
+    name.map(Some).ok_or(EvaluationError)
+}
+
+/// The hits that a limit admits; `None` if it does not apply.
+#[inline]
+pub(super) fn hits_of(
+    limit: &ActiveLimit,
+    request: &Request<'_>,
+) -> Result<Option<Hits>, EvaluationError> {
+    match limit.hits {
+        Amount::Constant(hits) => Ok(Some(*hits)),
+        Amount::Variable(_) => variable_hits_of(limit, request),
+    }
+}
+
+#[cold]
+fn variable_hits_of(
+    limit: &ActiveLimit,
+    request: &Request<'_>,
+) -> Result<Option<Hits>, EvaluationError> {
+    Ok(match limit.hits.evaluate(request)? {
+        Evaluated::Hits(hits) => Some(hits),
+        Evaluated::Empty => None,
+        Evaluated::Wrong(text) => {
+            limit.bound.count_invalid(Invalid::Limit);
+            let name = &limit.bound.limit.name;
+            let message = format_args!(
+                "ratelimit: the limit \"{name}\" is \"{}\", which is no plain decimal: it does not \
+                 apply",
+                Quoted(text)
+            );
+            log::error(NGX_LOG_ERR, request.log(), message);
+            None
+        }
+    })
+}
+
+/// What a request is charged when it is decided on.
+#[inline]
+pub(super) fn cost_of(rule: &ActiveRule, request: &Request<'_>) -> Result<Hits, EvaluationError> {
+    match rule.cost {
+        Cost::AtOnce(Amount::Constant(hits)) => Ok(*hits),
+        Cost::AtOnce(cost) => amount_or(Hits::ONE, Invalid::Cost, cost, rule, request),
+        Cost::Late(_) => Ok(Hits::ZERO),
+    }
+}
+
+/// A cost; `otherwise`, with a line in the log, if it is no number.
+#[cold]
+pub(super) fn amount_or(
+    otherwise: Hits,
+    which: Invalid,
+    amount: &Amount,
+    rule: &ActiveRule,
+    request: &Request<'_>,
+) -> Result<Hits, EvaluationError> {
+    let what = match which {
+        Invalid::Charge => "charge",
+        _ => "cost",
+    };
+    match amount.evaluate(request)? {
+        Evaluated::Hits(hits) => return Ok(hits),
+        Evaluated::Empty => {
+            // As from an upstream that does not say: not worth an error with every request.
+            let message = format_args!("ratelimit: the {what} is empty: {otherwise} is counted");
+            log::error(NGX_LOG_INFO, request.log(), message);
+        }
+        Evaluated::Wrong(text) => {
+            if let Some(limit) = rule.limits.first() {
+                limit.bound.count_invalid(which);
+            }
+            let message = format_args!(
+                "ratelimit: the {what} is \"{}\", which is no plain decimal: {otherwise} is counted",
+                Quoted(text)
+            );
+            log::error(NGX_LOG_ERR, request.log(), message);
+        }
+    }
+    Ok(otherwise)
+}

@@ -1,0 +1,75 @@
+//! Hits that are known only with the response of a request: they are counted at its end.
+
+use core::ptr;
+
+use super::super::conf::{Active, Cost};
+use super::super::request::Request;
+use super::super::sync;
+use super::super::time::NgxClock;
+use super::context::{Context, Response};
+use super::evaluate::amount_or;
+use crate::engine::{charge_late, late_questions};
+use crate::policy::hits::Hits;
+use crate::store::decision::Question;
+use crate::table::{Invalid, Outcome};
+
+/// Counts the hits of a request's rules that are known only now.
+pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
+    let Active {
+        rules, has_late, ..
+    } = context.rules.active();
+    let is_charged = context.response == Response::Admit
+        && context.outcome != Outcome::RejectedDryRun
+        || context.settings.count_rejected;
+    if !has_late || !is_charged {
+        return;
+    }
+    let mut late = Vec::new();
+    for rule in rules {
+        let has_applied = context
+            .charges
+            .iter()
+            .any(|charge| rule.has(charge.bound()));
+        if let (Cost::Late(amount), true) = (rule.cost, has_applied) {
+            // Without memory, nothing is counted: nginx has logged why.
+            let hits = amount_or(Hits::ZERO, Invalid::Charge, amount, rule, request);
+            late.push((rule, hits.unwrap_or(Hits::ZERO)));
+        }
+    }
+    let value_of = |bound: &_| {
+        let of_rule = late.iter().find(|(rule, _)| rule.has(bound));
+        of_rule.map_or(Hits::ZERO, |(_, hits)| *hits)
+    };
+    let store_of = |bound: &_| {
+        let rule = rules.iter().find(|rule| rule.has(bound))?;
+        Some(rule.synchronous?.store)
+    };
+    let decider_of = |bound: &_| {
+        let mut charges = context.charges.iter();
+        let charge = charges.find(|charge| ptr::eq(charge.bound(), bound))?;
+        Some(store_of(bound)?.number_of(charge.key().bytes()))
+    };
+    for late in late_questions(context.charges, value_of, store_of) {
+        if is_sent(late.decider, &late.question) {
+            late.count();
+            continue;
+        }
+        // It will be pushed when the store is back.
+        let of_decider = |bound: &_| match decider_of(bound) == Some(late.decider) {
+            true => value_of(bound),
+            false => Hits::ZERO,
+        };
+        charge_late(context.charges, of_decider, &NgxClock);
+    }
+    let of_node = |bound: &_| match store_of(bound) {
+        Some(_) => Hits::ZERO,
+        None => value_of(bound),
+    };
+    charge_late(context.charges, of_node, &NgxClock);
+}
+
+/// Hits of limits that a store counts for are sent, and nobody waits. Returns whether there is somebody
+/// to take them.
+fn is_sent(decider: usize, question: &Question) -> bool {
+    sync::check_circuit(decider) && sync::ask(decider, None, 0, question)
+}

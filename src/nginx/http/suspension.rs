@@ -1,0 +1,354 @@
+//! What a request is suspended for: what stores are asked about it, one after the other, what they
+//! have said, and the decision that comes of it.
+
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nginx_sys::{NGX_AGAIN, ngx_int_t};
+use ngx::http::HttpModuleMainConf as _;
+use smallvec::smallvec;
+
+use super::super::conf::{Active, EvaluationError, LocationConf, RuleSet, Settings};
+use super::super::event_loop::{OfEventLoop, monotonic, monotonic_millis};
+use super::super::log;
+use super::super::module::Module;
+use super::super::random::random_up_to;
+use super::super::request::Request;
+use super::super::sync;
+use super::super::time::NgxClock;
+use super::context::{Context, ContextSlot, Renamed, Response, Room};
+use super::held::Waiting;
+use crate::engine::{
+    Answered, Evaluation, LimitCheck, Refusals, StoreQuestion, conclude, questions,
+};
+use crate::policy::namespace::OnError;
+use crate::store::decision::{Answer, Few};
+use crate::table::Outcome;
+
+const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
+
+/// Who was over a limit a moment ago.
+static REFUSALS: OfEventLoop<RefCell<Option<Refusals>>> = OfEventLoop(RefCell::new(None));
+
+/// The limits of a request, with its keys and costs, and memory for what is decided.
+pub(super) struct RequestChecks<'r> {
+    pub(super) room: Room<'r>,
+    pub(super) checks: Few<LimitCheck<'r, 'static>>,
+    pub(super) renamed: Option<&'r Renamed<'r>>,
+}
+
+/// A request that is evaluated, and what stores have said of it so far.
+pub(super) struct Suspension<'r> {
+    slot: ContextSlot<'r>,
+    rules: &'static RuleSet,
+    settings: &'static Settings,
+    /// Memory for the decision, until it is made.
+    room: Option<Room<'r>>,
+    checks: Few<LimitCheck<'r, 'static>>,
+    renamed: Option<&'r Renamed<'r>>,
+    answered: Few<Option<Answered>>,
+    /// What stores are asked, one after the other.
+    parts: Few<StoreQuestion>,
+    /// The index of the part that is being asked.
+    part: usize,
+    /// When nobody waits for an answer any more, by nginx's monotonic clock in milliseconds.
+    deadline: u64,
+    on_error: OnError,
+    /// Since when it waits, if it does.
+    waits_since: Option<Instant>,
+    pub(super) is_waiting: bool,
+    /// Whether a store has failed.
+    has_failed: bool,
+    /// The namespace whose store did.
+    silent: Option<Arc<str>>,
+    /// The requests that wait: the one that asks, and others of the same main request that reached
+    /// rules meanwhile.
+    waiting: Few<Waiting>,
+}
+
+impl<'r> Suspension<'r> {
+    /// One that is evaluated: about what stores are asked, in the namespaces that decide so.
+    pub(super) fn new(
+        slot: ContextSlot<'r>,
+        evaluated: RequestChecks<'r>,
+        conf: &'static LocationConf,
+        rules: &'static RuleSet,
+    ) -> Suspension<'r> {
+        let RequestChecks {
+            room,
+            checks,
+            renamed,
+        } = evaluated;
+        let limits = limits_of(rules.active());
+        Suspension {
+            slot,
+            rules,
+            settings: &conf.settings,
+            room: Some(room),
+            answered: smallvec![None; checks.len()],
+            parts: questions(&checks, conf.settings.count_rejected),
+            checks,
+            renamed,
+            part: 0,
+            deadline: monotonic_millis().saturating_add(millis(limits.timeout)),
+            on_error: limits.on_error,
+            waits_since: None,
+            is_waiting: true,
+            has_failed: false,
+            silent: None,
+            waiting: Few::new(),
+        }
+    }
+
+    /// Begins to wait until the deadline. Returns for how long, in milliseconds.
+    pub(super) fn begin(&mut self) -> u64 {
+        self.waits_since = Some(Instant::now());
+        self.deadline.saturating_sub(monotonic_millis())
+    }
+
+    /// Has a request wait: the one that asks, or another one of the same main request.
+    pub(super) fn wait(&mut self, request: &Request<'r>) -> Result<ngx_int_t, EvaluationError> {
+        // SAFETY: the main request owns this; what is left of its subrequests ends with it.
+        let waiting = unsafe { Waiting::begin(request) }.ok_or(EvaluationError)?;
+        if !self.waiting.iter().any(|it| it.is(request)) {
+            self.waiting.push(waiting);
+        }
+        Ok(AGAIN)
+    }
+
+    /// The next request that is to go on, since the decision is made.
+    pub(super) fn next_waiting(&mut self) -> Option<Waiting> {
+        (!self.waiting.is_empty()).then(|| self.waiting.remove(0))
+    }
+
+    /// Whether stores need not be asked: there is nothing to ask about, or it is known already.
+    pub(super) fn is_decided(&mut self) -> bool {
+        self.parts.is_empty() || self.recall()
+    }
+
+    /// Whether all stores answer, as far as is known; otherwise it is decided without them.
+    pub(super) fn check_circuits(&mut self) -> bool {
+        let mut parts = self.parts.iter();
+        let down = parts.position(|part| !sync::check_circuit(part.decider));
+        if let Some(down) = down {
+            self.fail_at(down);
+        }
+        down.is_none()
+    }
+
+    /// Asks the store about the present part of request `id`. Returns whether there is one to answer.
+    pub(super) fn ask(&self, id: u64) -> bool {
+        let Some(part) = self.parts.get(self.part) else {
+            return false;
+        };
+        sync::ask(part.decider, Some(id), self.deadline, &part.question)
+    }
+
+    /// Whether it is known already that a limit refuses, so that no store need be asked. What
+    /// rejected hits are charged has to be charged.
+    fn recall(&mut self) -> bool {
+        if self.settings.count_rejected {
+            return false;
+        }
+        let refusals = REFUSALS.0.borrow();
+        let known = refusals.as_ref();
+        let known = known.and_then(|known| known.recall(&self.checks, monotonic()));
+        let is_known = known.is_some();
+        if let Some(known) = known {
+            self.answered = known;
+            // Nobody was asked, and nothing is to be given back.
+            self.parts.clear();
+        }
+        is_known
+    }
+
+    /// Takes the answer to the present part of request `id`. Returns whether the request can go on.
+    pub(super) fn take(&mut self, id: u64, reply: Option<Answer>) -> bool {
+        if !self.is_waiting {
+            return false;
+        }
+        let (Some(answer), Some(part)) = (reply, self.parts.get(self.part)) else {
+            self.fail();
+            return true;
+        };
+        let is_admitted = part.note(&answer, &self.checks, &mut self.answered, &NgxClock);
+        self.part = self.part.saturating_add(1);
+        if !is_admitted {
+            let mut refusals = REFUSALS.0.borrow_mut();
+            let refusals = refusals.get_or_insert_default();
+            refusals.remember(&self.checks, &self.answered, monotonic());
+        }
+        let is_over = !is_admitted && !self.settings.count_rejected;
+        if is_over || self.part >= self.parts.len() {
+            // A part that refused was not charged.
+            self.parts
+                .truncate(self.part.saturating_sub(usize::from(is_over)));
+            self.is_waiting = false;
+            return true;
+        }
+        if !sync::check_circuit(self.decider()) || !self.ask(id) {
+            self.fail();
+        }
+        !self.is_waiting
+    }
+
+    /// The number of the one who is asked now.
+    pub(super) fn decider(&self) -> usize {
+        self.parts
+            .get(self.part)
+            .map_or(usize::MAX, |part| part.decider)
+    }
+
+    /// Decides without the store that was asked last.
+    pub(super) fn fail(&mut self) {
+        self.fail_at(self.part);
+    }
+
+    /// Decides without the store that has this part.
+    fn fail_at(&mut self, part: usize) {
+        let counters = self.parts.get(part).map(|part| &part.question.counters);
+        let counter = counters.and_then(|counters| counters.first());
+        self.silent = counter.map(|counter| counter.shard.namespace.clone());
+        self.has_failed = true;
+        self.is_waiting = false;
+        self.parts.truncate(self.part);
+    }
+
+    /// Counts how long the request waited, in each namespace about which a store was asked.
+    fn count_wait(&mut self) {
+        let Some(begin) = self.waits_since.take() else {
+            return;
+        };
+        let time = begin.elapsed();
+        let mut counted: Vec<&str> = Vec::new();
+        for LimitCheck { bound, .. } in self.checks.iter().filter(|it| it.store.is_some()) {
+            if !counted.contains(&bound.namespace()) {
+                counted.push(bound.namespace());
+                bound.count_wait(time);
+            }
+        }
+    }
+
+    /// Makes the decision, and keeps it with the request; `None`: another request of the same main
+    /// request was faster.
+    pub(super) fn finish(&mut self, request: &Request<'r>) -> Option<&'r Context<'r>> {
+        let room = self.room.take()?;
+        self.count_wait();
+        let mut evaluation = Evaluation::new(room, self.settings.count_rejected);
+        let (outcome, room, response) = if self.has_failed {
+            self.give_back();
+            for check in &self.checks {
+                let is_asked = check.store.is_none() || self.on_error == OnError::Local;
+                if is_asked && self.on_error != OnError::Deny {
+                    let LimitCheck {
+                        bound,
+                        hits,
+                        key,
+                        cost,
+                        ..
+                    } = *check;
+                    evaluation.charge(bound, hits, key, cost, &NgxClock);
+                }
+            }
+            let response = match (self.on_error, evaluation.is_refused()) {
+                _ if self.settings.refusal == Outcome::RejectedDryRun => Response::Admit,
+                (OnError::Deny, _) => Response::Unavailable,
+                (_, true) => Response::Reject,
+                (_, false) => Response::Admit,
+            };
+            if self.on_error == OnError::Deny {
+                self.log_denial(request);
+            }
+            let mut counted: Vec<&str> = Vec::new();
+            for LimitCheck { bound, .. } in &self.checks {
+                if !counted.contains(&bound.namespace()) {
+                    counted.push(bound.namespace());
+                    bound.count_fallback(self.on_error);
+                }
+            }
+            (Outcome::Error, evaluation.end(), response)
+        } else {
+            conclude(&mut evaluation, &self.checks, &self.answered, &NgxClock);
+            if evaluation.is_refused() && !self.settings.count_rejected {
+                self.give_back();
+            }
+            let (outcome, room) = evaluation.finish(self.settings.refusal);
+            let response = match outcome {
+                Outcome::Rejected => Response::Reject,
+                _ => Response::Admit,
+            };
+            (outcome, room, response)
+        };
+        Some(room.keep(self.slot, |charges| Context {
+            rules: self.rules,
+            settings: self.settings,
+            charges,
+            outcome,
+            response,
+            jitter: match response {
+                Response::Admit => 0,
+                _ => random_up_to(self.settings.retry_after_jitter),
+            },
+            renamed: self.renamed,
+            last_decided: Cell::new(request.identity()),
+        }))
+    }
+
+    #[cold]
+    fn log_denial(&self, request: &Request<'r>) {
+        let conf = Module::main_conf(request);
+        let (Some(conf), Some(namespace)) = (conf, &self.silent) else {
+            return;
+        };
+        let what = match self.settings.refusal {
+            Outcome::RejectedDryRun => "would be denied",
+            _ => "denied",
+        };
+        let store = conf.store_of(namespace).unwrap_or_default();
+        let message = format_args!(
+            "ratelimit: {what}, store \"{store}\" does not answer, namespace \"{namespace}\""
+        );
+        log::error(self.settings.log_level, request.log(), message);
+    }
+
+    /// Has the stores that have charged the request give it back, since another limit refused.
+    fn give_back(&mut self) {
+        for part in self.parts.drain(..) {
+            // If there is nobody, it was charged once more than it was admitted.
+            sync::ask(part.decider, None, 0, &part.to_give_back());
+        }
+    }
+}
+
+/// How long a request may wait, and what becomes of it then: where namespaces differ, the shortest
+/// time, and the strictest.
+struct Limits {
+    timeout: Duration,
+    on_error: OnError,
+}
+
+fn limits_of(active: &Active) -> Limits {
+    let strictness = |on_error: &OnError| match on_error {
+        OnError::Allow => 0,
+        OnError::Local => 1,
+        OnError::Deny => 2,
+    };
+    let synchronous = active.rules.iter().filter_map(|rule| rule.synchronous);
+    Limits {
+        timeout: synchronous
+            .clone()
+            .map(|it| it.timeout)
+            .min()
+            .unwrap_or_default(),
+        on_error: synchronous
+            .map(|it| it.on_error)
+            .max_by_key(strictness)
+            .unwrap_or_default(),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
