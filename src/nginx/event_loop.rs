@@ -1,12 +1,13 @@
-//! nginx's event loop, in whose thread nginx calls us: its clock and its timers.
+//! nginx's event loop, in whose thread nginx calls us: its clock, its timers, and calls at the end of its turns.
 
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::time::Duration;
 
 use nginx_sys::{
-    ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer, ngx_event_t, ngx_log_t,
-    ngx_msec_t,
+    ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer, ngx_delete_posted_event,
+    ngx_event_t, ngx_log_t, ngx_msec_t, ngx_post_event, ngx_posted_events, ngx_posted_next_events,
+    ngx_queue_t,
 };
 
 use super::guard::guard;
@@ -30,16 +31,16 @@ pub(super) fn monotonic_millis() -> u64 {
     unsafe { ngx_current_msec as u64 }
 }
 
-/// A timer of the event loop, which calls a function with a number. Dropped, it calls nothing any more.
-pub(super) struct EventTimer<'l> {
-    /// nginx has its address while it is set.
-    inner: Box<UnsafeCell<TimerEvent>>,
+/// An event that calls a function of ours with a number.
+struct CallEvent<'l> {
+    /// nginx has its address while it waits for the event.
+    call: Box<UnsafeCell<Call>>,
     log: PhantomData<&'l ngx_log_t>,
 }
 
-/// What nginx has of a timer: it finds the rest by the event.
+/// What nginx has of it: the rest is found by the event.
 #[repr(C)]
-struct TimerEvent {
+struct Call {
     event: ngx_event_t,
     then: fn(u64),
     number: u64,
@@ -59,20 +60,18 @@ impl NoConnection {
     }
 }
 
-impl<'l> EventTimer<'l> {
-    /// One that is not set, of something that writes to `log`.
-    ///
+impl<'l> CallEvent<'l> {
     /// # Safety
     ///
     /// The log lives as long as `'l`.
-    pub(super) unsafe fn new(log: *mut ngx_log_t, then: fn(u64), number: u64) -> EventTimer<'l> {
+    unsafe fn new(log: *mut ngx_log_t, then: fn(u64), number: u64) -> CallEvent<'l> {
         // SAFETY: all-zero is a valid event.
         let mut event: ngx_event_t = unsafe { core::mem::zeroed() };
-        event.handler = Some(expired);
+        event.handler = Some(call);
         event.data = NO_CONNECTION.0.0.get().cast();
         event.log = log;
-        EventTimer {
-            inner: Box::new(UnsafeCell::new(TimerEvent {
+        CallEvent {
+            call: Box::new(UnsafeCell::new(Call {
                 event,
                 then,
                 number,
@@ -81,10 +80,40 @@ impl<'l> EventTimer<'l> {
         }
     }
 
+    fn as_ptr(&self) -> *mut ngx_event_t {
+        self.call.get().cast()
+    }
+}
+
+/// nginx's callback for an event that calls.
+unsafe extern "C" fn call(event: *mut ngx_event_t) {
+    // SAFETY: the event is that of a `Call`, which nginx would not have if it was dropped.
+    let (then, number) = unsafe {
+        let call = event.cast::<Call>();
+        ((*call).then, (*call).number)
+    };
+    // By now nothing refers to the event, which may be dropped.
+    guard((), || then(number));
+}
+
+/// A timer of the event loop, which calls a function with a number. Dropped, it calls nothing any more.
+pub(super) struct EventTimer<'l>(CallEvent<'l>);
+
+impl<'l> EventTimer<'l> {
+    /// One that is not set, of something that writes to `log`.
+    ///
+    /// # Safety
+    ///
+    /// The log lives as long as `'l`.
+    pub(super) unsafe fn new(log: *mut ngx_log_t, then: fn(u64), number: u64) -> EventTimer<'l> {
+        // SAFETY: the caller's promise.
+        EventTimer(unsafe { CallEvent::new(log, then, number) })
+    }
+
     /// Has a worker that is to end not wait for it.
     pub(super) fn cancelable(self) -> EventTimer<'l> {
         // SAFETY: it is not set yet: nobody else has it.
-        unsafe { (*self.event()).set_cancelable(1) };
+        unsafe { (*self.0.as_ptr()).set_cancelable(1) };
         self
     }
 
@@ -93,21 +122,17 @@ impl<'l> EventTimer<'l> {
         let millis = ngx_msec_t::try_from(millis).unwrap_or(ngx_msec_t::MAX / 4);
         // SAFETY: the event stays where it is until it is dropped, which unsets it; this is the thread
         // of nginx's event loop.
-        unsafe { ngx_add_timer(self.event(), millis.max(1)) };
+        unsafe { ngx_add_timer(self.0.as_ptr(), millis.max(1)) };
     }
 
     /// Has it call nothing. A timer that nobody needs would keep a worker that is to end.
     pub(super) fn unset(&self) {
         // SAFETY: as above.
         unsafe {
-            if (*self.event()).timer_set() != 0 {
-                ngx_del_timer(self.event());
+            if (*self.0.as_ptr()).timer_set() != 0 {
+                ngx_del_timer(self.0.as_ptr());
             }
         }
-    }
-
-    fn event(&self) -> *mut ngx_event_t {
-        self.inner.get().cast()
     }
 }
 
@@ -117,13 +142,45 @@ impl Drop for EventTimer<'_> {
     }
 }
 
-/// nginx's callback when the time of a timer has come.
-unsafe extern "C" fn expired(event: *mut ngx_event_t) {
-    // SAFETY: the event is that of a timer, or it would not be set.
-    let (then, number) = unsafe {
-        let timer = event.cast::<TimerEvent>();
-        ((*timer).then, (*timer).number)
-    };
-    // By now it refers to nothing of the timer, which may be dropped.
-    guard((), || then(number));
+/// A call when nginx has handled what was ready in a turn of its event loop. Dropped, it is none.
+pub(super) struct EndOfTurn<'l>(CallEvent<'l>);
+
+impl<'l> EndOfTurn<'l> {
+    /// One that is not asked for yet, of something that writes to `log`.
+    ///
+    /// # Safety
+    ///
+    /// The log lives as long as `'l`.
+    pub(super) unsafe fn new(log: *mut ngx_log_t, then: fn(u64)) -> EndOfTurn<'l> {
+        // SAFETY: the caller's promise.
+        EndOfTurn(unsafe { CallEvent::new(log, then, 0) })
+    }
+
+    /// Has it come in this turn.
+    pub(super) fn post(&self) {
+        self.post_to(&raw mut ngx_posted_events);
+    }
+
+    /// Has it come in the next turn, which waits for nothing.
+    pub(super) fn post_next(&self) {
+        self.post_to(&raw mut ngx_posted_next_events);
+    }
+
+    fn post_to(&self, queue: *mut ngx_queue_t) {
+        // SAFETY: the event stays where it is until it is dropped, which takes it back; this is the
+        // thread of nginx's event loop, and nginx's own list. One that is posted is not posted again.
+        unsafe { ngx_post_event(self.0.as_ptr(), queue) };
+    }
+}
+
+impl Drop for EndOfTurn<'_> {
+    fn drop(&mut self) {
+        let event = self.0.as_ptr();
+        // SAFETY: the event may be in a list of nginx's, which must not have it any longer.
+        unsafe {
+            if (*event).posted() != 0 {
+                ngx_delete_posted_event(event);
+            }
+        }
+    }
 }

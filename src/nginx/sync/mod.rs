@@ -12,18 +12,14 @@
 mod thread;
 mod wake;
 
-use core::cell::{Cell, RefCell, UnsafeCell};
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::sync::Arc;
 
-use nginx_sys::{
-    NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_add_timer, ngx_connection_t, ngx_current_msec,
-    ngx_del_timer, ngx_delete_posted_event, ngx_event_t, ngx_log_t, ngx_msec_t, ngx_post_event,
-    ngx_posted_events, ngx_posted_next_events, ngx_queue_t, ngx_terminate,
-};
+use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_event_t, ngx_log_t, ngx_terminate};
 
 use super::conf::SyncedNamespace;
-use super::event_loop::OfEventLoop;
+use super::event_loop::{EndOfTurn, EventTimer, OfEventLoop, monotonic, monotonic_millis};
 use super::guard::guard;
 use super::hold::measured;
 use super::http::synchronous;
@@ -57,7 +53,7 @@ struct Worker {
     /// What asks them for all workers, in the thread of this one or of another.
     broker: Option<Broker>,
     /// Posted where something is asked.
-    end_of_turn: Box<UnsafeCell<ngx_event_t>>,
+    end_of_turn: EndOfTurn<'static>,
     /// For how many turns questions have been gathered, and how much there was at the end of the last.
     turns: Cell<u32>,
     asked: Cell<usize>,
@@ -67,10 +63,7 @@ struct Worker {
 /// The sync of one namespace.
 struct Job {
     namespace: SyncedNamespace,
-    timer: Box<ngx_event_t>,
-    /// The timer's `data`, of which nginx logs the descriptor when it debugs events. Its own `data`
-    /// is the job's number.
-    _no_connection: Box<ngx_connection_t>,
+    timer: EventTimer<'static>,
     is_under_way: bool,
     /// When to sync next, by nginx's monotonic clock.
     next: Duration,
@@ -113,10 +106,6 @@ pub(super) fn start(
             return log::error(NGX_LOG_ERR, log, message);
         }
     };
-    // SAFETY: all-zero is a valid event.
-    let mut end_of_turn: ngx_event_t = unsafe { core::mem::zeroed() };
-    end_of_turn.handler = Some(end_turn);
-    end_of_turn.log = log;
     let jobs = namespaces.into_iter().enumerate();
     let jobs = jobs.map(|(number, namespace)| Job::new(number, namespace, log));
     let mut worker = Worker {
@@ -125,7 +114,8 @@ pub(super) fn start(
         jobs: jobs.collect(),
         client,
         broker,
-        end_of_turn: Box::new(UnsafeCell::new(end_of_turn)),
+        // SAFETY: the log is that of the cycle, which lives longer than the worker.
+        end_of_turn: unsafe { EndOfTurn::new(log, end_turn) },
         turns: Cell::new(0),
         asked: Cell::new(0),
         log,
@@ -172,13 +162,9 @@ fn leave() -> Option<Worker> {
     Some(worker)
 }
 
-/// nginx's callback for a timer.
-unsafe extern "C" fn tick(event: *mut ngx_event_t) {
-    guard((), || {
-        // SAFETY: nginx passes the event that was set, which is a job's; its data lives as long.
-        let number = unsafe { (*(*event).data.cast::<ngx_connection_t>()).data }.addr();
-        with_worker(|worker| worker.tick(number));
-    });
+/// It may be time for a cycle of job `number`.
+fn tick(number: u64) {
+    with_worker(|worker| worker.tick(usize::try_from(number).unwrap_or(usize::MAX)));
 }
 
 /// nginx's callback when the thread has done something.
@@ -190,7 +176,7 @@ unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
             let client = worker.client.as_ref()?;
             if client.unsent() > 0 {
                 // There may be room now for what had none.
-                worker.post_end_of_turn();
+                worker.end_of_turn.post();
             }
             Some(client.replies())
         });
@@ -211,7 +197,7 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
 /// of nginx's monotonic clock. Returns whether it can be asked.
 pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
     with_client(|worker, client| {
-        worker.post_end_of_turn();
+        worker.end_of_turn.post();
         let is_asked = client.ask(decider, id, deadline, question);
         if !is_asked {
             let message = format_args!(
@@ -228,10 +214,10 @@ pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Que
 /// Looks at a decider's circuit; returns whether the decider is to be asked. Has it probed if it is time.
 pub(super) fn check_circuit(decider: usize) -> bool {
     with_client(|worker, client| {
-        let may_ask = client.check_circuit(decider, monotonic_millis());
+        let may_ask = client.check_circuit(decider, now_millis());
         // It may be to be probed.
         if !may_ask && client.unsent() > 0 {
-            worker.post_end_of_turn();
+            worker.end_of_turn.post();
         }
         may_ask
     })
@@ -241,8 +227,8 @@ pub(super) fn check_circuit(decider: usize) -> bool {
 /// Notes that a decider did not answer in time.
 pub(super) fn note_timeout(decider: usize) {
     with_client(|worker, client| {
-        worker.post_end_of_turn();
-        client.note_timeout(decider, monotonic_millis());
+        worker.end_of_turn.post();
+        client.note_timeout(decider, now_millis());
     });
 }
 
@@ -253,34 +239,15 @@ fn with_client<T>(callback: impl FnOnce(&Worker, &Client) -> T) -> Option<T> {
     Some(callback(worker, worker.client.as_ref()?))
 }
 
-/// nginx's callback at the end of a turn of its event loop in which something was asked, and of those
-/// that follow until nothing more is.
-unsafe extern "C" fn end_turn(_event: *mut ngx_event_t) {
-    guard((), || {
-        if let Some(worker) = &*WORKER.0.borrow() {
-            worker.send_or_gather();
-        }
-    });
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let event = self.end_of_turn.get();
-        // SAFETY: the event is ours, and may be in a list of nginx's, which must not have it any longer.
-        unsafe {
-            if (*event).posted() != 0 {
-                ngx_delete_posted_event(event);
-            }
-        }
+/// At the end of a turn of the event loop in which something was asked, and of those that follow until
+/// nothing more is.
+fn end_turn(_: u64) {
+    if let Some(worker) = &*WORKER.0.borrow() {
+        worker.send_or_gather();
     }
 }
 
 impl Worker {
-    /// Has [`end_turn`] called when nginx has handled what was ready in this turn of its event loop.
-    fn post_end_of_turn(&self) {
-        self.post(&raw mut ngx_posted_events);
-    }
-
     /// Sends what was asked in this turn and in those before, unless more may come of what is ready
     /// by now: then that is handled first, without waiting for anything.
     fn send_or_gather(&self) {
@@ -289,18 +256,12 @@ impl Worker {
         let asked = client.unsent();
         if asked > self.asked.replace(asked) && turns < MAX_TURNS {
             self.turns.set(turns);
-            self.post(&raw mut ngx_posted_next_events);
+            self.end_of_turn.post_next();
         } else {
             self.turns.set(0);
             self.asked.set(0);
             client.send();
         }
-    }
-
-    fn post(&self, queue: *mut ngx_queue_t) {
-        // SAFETY: the event lives in its box as long as the worker, which takes it back; this is the
-        // thread of nginx's event loop, and nginx's own list. One that is posted is not posted again.
-        unsafe { ngx_post_event(self.end_of_turn.get(), queue) };
     }
 
     /// Begins a cycle, if it is time.
@@ -387,34 +348,19 @@ impl Worker {
     }
 }
 
-/// nginx's monotonic clock, as of this turn of the event loop.
-fn monotonic() -> Duration {
-    Duration::from_millis(monotonic_millis().0)
-}
-
-/// The same, as processes tell it to each other.
-fn monotonic_millis() -> MonotonicMillis {
-    // SAFETY: nginx's own variable, in its own thread.
-    MonotonicMillis(unsafe { ngx_current_msec } as u64)
+/// nginx's monotonic clock, as processes tell it to each other.
+fn now_millis() -> MonotonicMillis {
+    MonotonicMillis(monotonic_millis())
 }
 
 impl Job {
     fn new(number: usize, namespace: SyncedNamespace, log: *mut ngx_log_t) -> Job {
-        // SAFETY: all-zero is a valid connection.
-        let mut no_connection: Box<ngx_connection_t> = Box::new(unsafe { core::mem::zeroed() });
-        no_connection.fd = -1;
-        no_connection.data = core::ptr::without_provenance_mut(number);
-        // SAFETY: all-zero is a valid event.
-        let mut timer: Box<ngx_event_t> = Box::new(unsafe { core::mem::zeroed() });
-        timer.handler = Some(tick);
-        timer.data = (&raw mut *no_connection).cast();
-        timer.log = log;
-        // A worker that is to end does not wait for it.
-        timer.set_cancelable(1);
+        // SAFETY: the log is that of the cycle, which lives longer than the worker.
+        let timer = unsafe { EventTimer::new(log, tick, number as u64) };
         Job {
             namespace,
-            timer,
-            _no_connection: no_connection,
+            // A worker that is to end does not wait for it.
+            timer: timer.cancelable(),
             is_under_way: false,
             next: Duration::ZERO,
             failures: 0,
@@ -439,18 +385,7 @@ impl Job {
     }
 
     fn set_timer(&mut self, after: Duration) {
-        let millis = ngx_msec_t::try_from(after.as_millis()).unwrap_or(ngx_msec_t::MAX / 4);
-        // SAFETY: the event lives as long as the job, which takes it back before it ends; this is
-        // the thread of nginx's event loop.
-        unsafe { ngx_add_timer(&mut *self.timer, millis.max(1)) };
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        if self.timer.timer_set() != 0 {
-            // SAFETY: as above; it is set.
-            unsafe { ngx_del_timer(&mut *self.timer) };
-        }
+        self.timer
+            .set(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
     }
 }
