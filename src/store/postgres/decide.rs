@@ -17,13 +17,13 @@ use futures_util::future::join;
 
 use super::Postgres;
 use super::connection::{Connection, Fault, Prepared};
-use super::push::Columns;
+use super::push::{Addition, Columns};
 use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
-use crate::store::strategy::{Diff, Epoch, NodeId, Shard};
+use crate::store::strategy::{Epoch, NodeId, Shard};
 
 /// What all locks begin with, in 32 bits: others may lock numbers in the same database.
 const LOCKS: i64 = 0x7261_7465 << 32;
@@ -277,22 +277,22 @@ impl<'q> Asked<'q> {
         let client = &connection.client;
         let statement = connection.statement(Prepared::Charge)?;
         let node = node.to_string();
-        let mut charged: Vec<(&Shard, i64, Vec<Diff>)> = Vec::new();
+        let mut charged: Vec<(&Shard, i64, Vec<Addition<'_>>)> = Vec::new();
         for (index, (shard, epoch)) in self.shards.iter().zip(epochs).enumerate() {
             let charges = self.places.iter().zip(charges);
             let charges = charges.filter(|(place, charge)| place.shard == index && **charge != 0);
-            let diffs: Vec<_> = charges
-                .map(|(place, charge)| place.diff(now, *charge))
+            let additions: Vec<_> = charges
+                .map(|(place, charge)| place.addition(now, *charge))
                 .collect();
-            if !diffs.is_empty() {
-                charged.push((shard, epoch.0.get().cast_signed(), diffs));
+            if !additions.is_empty() {
+                charged.push((shard, epoch.0.get().cast_signed(), additions));
             }
         }
         // All lock them in the same order.
         charged.sort_by_key(|(shard, ..)| super::name(shard));
         let last = charged.len().saturating_sub(1);
-        for (index, (_, epoch, diffs)) in charged.iter().enumerate() {
-            let columns = Columns::of(diffs);
+        for (index, (_, epoch, additions)) in charged.iter().enumerate() {
+            let columns = Columns::of(additions.iter().copied());
             let Columns {
                 sizes,
                 windows,
@@ -319,18 +319,16 @@ impl<'q> Asked<'q> {
 }
 
 impl Place<'_> {
-    fn diff(&self, now: UnixMillis, charge: i64) -> Diff {
+    fn addition(&self, now: UnixMillis, charge: i64) -> Addition<'_> {
         let position = self.size.at(now);
-        let charge = Hits::from_thousandths(charge);
         let size = Duration::from_millis(self.size.millis());
         let left = size.saturating_sub(Duration::from_millis(position.elapsed));
-        Diff {
-            key: self.key.into(),
+        Addition {
+            key: self.key,
             size: self.size,
             window: position.number,
-            diff: charge,
-            local: charge,
-            expires_in: left.saturating_add(size).saturating_add(CLOCKS),
+            thousandths: charge,
+            life: left.saturating_add(size).saturating_add(CLOCKS),
         }
     }
 }

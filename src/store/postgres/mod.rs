@@ -34,7 +34,7 @@ use tokio_postgres::{Error, Row};
 
 use self::connection::{Connection, Fault, Link, Prepared};
 use self::options::{PostgresDirectives, PostgresOptions};
-use self::push::{Columns, ask, push, pushed};
+use self::push::{Addition, Columns, ask, push, pushed};
 use super::error::StoreError;
 use super::kind::Registered;
 use super::options::StoreOptions;
@@ -110,7 +110,9 @@ impl Strategy for Postgres {
         batch: &Batch,
         limit: usize,
     ) -> Result<Pushed, StoreError> {
-        let sealed = batch.id.map(|id| (id, Columns::of(&batch.diffs)));
+        let sealed = batch
+            .id
+            .map(|id| (id, Columns::of(batch.diffs.iter().map(Addition::from))));
         let exchange = async |connection: &Connection| {
             let Some((id, diffs)) = sealed else {
                 let rows = ask(connection, shard, batch, limit).await?;

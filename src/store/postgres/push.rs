@@ -122,7 +122,30 @@ pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
     Ok(Pushed::Applied { changes, now })
 }
 
-/// Diffs as arrays, each counter once, in the order in which its row is locked.
+/// What is added to a total, by a push or by a decision.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addition<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) size: WindowSize,
+    pub(super) window: u64,
+    pub(super) thousandths: i64,
+    /// How long from now the window matters.
+    pub(super) life: Duration,
+}
+
+impl<'a> From<&'a Diff> for Addition<'a> {
+    fn from(diff: &'a Diff) -> Self {
+        Addition {
+            key: &diff.key,
+            size: diff.size,
+            window: diff.window,
+            thousandths: diff.diff.thousandths(),
+            life: diff.expires_in,
+        }
+    }
+}
+
+/// Additions as arrays, each counter once, in the order in which its row is locked.
 pub(super) struct Columns<'a> {
     node_life: i64,
     pub(super) sizes: Vec<i64>,
@@ -132,14 +155,14 @@ pub(super) struct Columns<'a> {
     pub(super) lives: Vec<i64>,
 }
 
-impl Columns<'_> {
-    pub(super) fn of(diffs: &[Diff]) -> Columns<'_> {
+impl<'a> Columns<'a> {
+    pub(super) fn of(additions: impl IntoIterator<Item = Addition<'a>>) -> Columns<'a> {
         let mut counters: BTreeMap<_, (i64, Duration)> = BTreeMap::new();
-        for diff in diffs {
-            let counter = (diff.size, diff.window, diff.key.as_slice());
+        for addition in additions {
+            let counter = (addition.size, addition.window, addition.key);
             let (sum, life) = counters.entry(counter).or_default();
-            *sum = sum.saturating_add(diff.diff.thousandths());
-            *life = diff.expires_in.max(*life);
+            *sum = sum.saturating_add(addition.thousandths);
+            *life = addition.life.max(*life);
         }
         let longest = counters.values().map(|(_, life)| *life).max();
         // As `ask.sql` has it, for a node that only asks.
