@@ -1,0 +1,100 @@
+//! What a node does when a store has lost something, or has forgotten the node.
+
+use super::log::Store;
+use super::memory::{Fault, Kept as _};
+use super::node::cluster;
+use super::{SIZE, T, hits, size};
+use crate::table::MonotonicMillis;
+
+#[test]
+fn living_nodes_restore_a_store_that_comes_back_empty() {
+    let (store, nodes) = cluster(2);
+    for round in 0..2 {
+        nodes[0].hit(b"a", hits(5));
+        nodes[1].hit(b"a", hits(2));
+        for _ in 0..2 {
+            nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+        }
+        let expected = hits(7 * (round + 1));
+        assert_eq!(
+            (nodes[0].rate(b"a"), nodes[1].rate(b"a")),
+            (expected, expected)
+        );
+        let now = store[0].borrow().now;
+        *store[0].borrow_mut() = Store::empty(now);
+    }
+}
+
+#[test]
+fn a_store_that_lost_the_last_writes_is_told_everything_anew() {
+    let (store, nodes) = cluster(2);
+    nodes[0].hit(b"a", hits(5));
+    for _ in 0..2 {
+        nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+    }
+    let (counts, last) = {
+        let store = store[0].borrow();
+        (store.counts.clone(), store.last.clone())
+    };
+    nodes[0].hit(b"a", hits(3));
+    nodes[0].sync().unwrap();
+    // A failover to a replica that had not got the last batch.
+    store[0].borrow_mut().counts = counts;
+    store[0].borrow_mut().last = last;
+    for _ in 0..3 {
+        nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+    }
+    let total: i64 = store[0].borrow().counts.values().sum();
+    assert_eq!((total, nodes[1].rate(b"a")), (8000, hits(8)));
+}
+
+#[test]
+fn a_batch_whose_counters_were_all_evicted_counts_as_one() {
+    let (store, nodes) = cluster(2);
+    let [node, gone] = &nodes[..] else {
+        unreachable!();
+    };
+    gone.hit(b"limited", hits(5));
+    gone.sync().unwrap();
+    node.sync().unwrap();
+    let epoch = store[0].borrow().epoch;
+    node.hit(b"a", hits(1));
+    node.faults(&[Fault::Before]);
+    assert!(node.sync().is_err());
+    for n in 0..6000_u32 {
+        node.hit(&n.to_be_bytes(), hits(1));
+    }
+    let state = node.namespace.sync_states()[0];
+    let lease = state.take_lease(MonotonicMillis(1000), 0).unwrap();
+    let sealed = lease.sealed(&node.shared.table).unwrap();
+    assert_eq!(sealed.1, [], "the zone is larger than this test thinks");
+    lease.release();
+
+    node.sync().unwrap();
+    assert_eq!(store[0].borrow().epoch, epoch);
+    let name = (size(), T / SIZE, b"limited".to_vec());
+    assert_eq!(store[0].borrow().count(&name).total, hits(5));
+    node.hit(b"limited", hits(1));
+    node.sync().unwrap();
+    assert_eq!(store[0].borrow().count(&name).total, hits(6));
+}
+
+#[test]
+fn a_node_that_was_forgotten_in_due_time_leaves_the_epoch_as_it_is() {
+    const DAY: u64 = 24 * 3_600_000;
+    for (days, is_due) in [(3, true), (0, false)] {
+        let (store, nodes) = cluster(1);
+        let node = &nodes[0];
+        node.hit(b"a", hits(5));
+        node.sync().unwrap();
+        let epoch = store[0].borrow().epoch;
+        node.time.unix.set(T + days * DAY);
+        store[0].borrow_mut().last.clear();
+        node.hit(b"b", hits(7));
+        node.sync().unwrap();
+        assert_eq!(store[0].borrow().epoch == epoch, is_due);
+        let name = (size(), (T + days * DAY) / SIZE, b"b".to_vec());
+        assert_eq!(store[0].borrow().count(&name).total, hits(7));
+        assert!(!node.shared.table.note_identity());
+    }
+}

@@ -1,0 +1,91 @@
+//! A store in memory, and the connection of a worker to it.
+
+use core::cell::RefCell;
+use core::future::poll_fn;
+use core::mem;
+use core::task::Poll;
+use core::time::Duration;
+use std::rc::Rc;
+
+use crate::policy::window::WindowSize;
+use crate::store::error::{Failure, StoreError};
+use crate::store::server::ServerAddress;
+use crate::store::strategy::{Count, Shard};
+
+/// A count's name in the store.
+pub(super) type Name = (WindowSize, u64, Vec<u8>);
+
+/// A shard of a store in memory, as all nodes see it.
+pub(super) trait Kept: Clone + Default + 'static {
+    /// An empty one, with its clock.
+    fn empty(now: u64) -> Self;
+    /// The total of a counter.
+    fn count(&self, name: &Name) -> Count;
+    /// Forgets what changed, but no counts, if it knows that.
+    fn trim(&mut self);
+}
+
+/// A store in memory: its shards, of a kind.
+pub(super) type Shards<K> = Rc<Vec<RefCell<K>>>;
+
+/// A worker's connection to it.
+#[derive(Clone)]
+pub(super) struct Memory<K> {
+    pub(super) shards: Shards<K>,
+    /// What happens to the next exchanges.
+    pub(super) faults: Rc<RefCell<Vec<Fault>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// The batch never arrives.
+    Before,
+    /// The batch is applied, and the answer lost.
+    After,
+    /// The worker is stopped before the batch leaves.
+    StoppedBefore,
+    /// The worker is stopped when the batch was applied.
+    StoppedAfter,
+}
+
+/// Returns when it is polled for the second time.
+async fn be_stopped() {
+    let mut is_woken = false;
+    poll_fn(|_| {
+        if mem::replace(&mut is_woken, true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+impl<K> Memory<K> {
+    pub(super) async fn exchange<T>(
+        &self,
+        shard: &Shard,
+        apply: impl FnOnce(&mut K) -> T,
+    ) -> Result<T, StoreError> {
+        let fault = self.faults.borrow_mut().pop().unwrap_or(Fault::None);
+        if fault == Fault::StoppedBefore {
+            be_stopped().await;
+        }
+        let failure = Failure::TimedOut(Duration::from_millis(250));
+        let server = ServerAddress::Unix("/".into());
+        let lost = Err(StoreError::new(server, failure));
+        if fault == Fault::Before {
+            return lost;
+        }
+        let answer = apply(&mut self.shards[usize::from(shard.number)].borrow_mut());
+        if fault == Fault::StoppedAfter {
+            be_stopped().await;
+        }
+        if fault == Fault::After {
+            lost
+        } else {
+            Ok(answer)
+        }
+    }
+}

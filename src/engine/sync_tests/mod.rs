@@ -1,0 +1,35 @@
+//! The sync cycle over stores in memory that fail as real ones do: before they applied a batch, or
+//! after. Nodes are tables; workers are whoever calls `sync` next.
+//!
+//! What real stores do is tested in [`crate::store`]; this is about what nodes make of it.
+//!
+//! - [`memory`]: what stores in memory have in common; [`log`]: one that keeps a log of changes
+//! - [`node`]: nodes, and their workers
+//! - the tests: [`cycles`], [`losses`], [`clones`], [`shards`], [`liar`]; [`totals`] of
+//!   all at random
+
+mod clones;
+mod cycles;
+mod liar;
+mod log;
+mod losses;
+mod memory;
+mod node;
+mod shards;
+mod totals;
+
+pub(super) use self::node::Time;
+use crate::policy::hits::Hits;
+use crate::policy::window::WindowSize;
+
+const T: u64 = 1_700_000_000_000;
+const SIZE: u64 = 60_000;
+const LIFETIME: u64 = 3000;
+
+fn hits(whole: i64) -> Hits {
+    Hits::from_thousandths(whole * 1000)
+}
+
+fn size() -> WindowSize {
+    WindowSize::from_millis(SIZE).unwrap()
+}

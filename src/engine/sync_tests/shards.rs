@@ -1,0 +1,92 @@
+//! Namespaces whose counts are kept in several shards.
+
+use core::task::{Context, Waker};
+use core::time::Duration;
+
+use super::log::Store;
+use super::memory::{Fault, Kept as _};
+use super::node::cluster_with;
+use super::{LIFETIME, SIZE, T, hits, size};
+use crate::engine::{SyncError, Syncer};
+use crate::policy::hits::Hits;
+use crate::store::strategy::Shard;
+
+/// A key of each of three shards.
+fn key_of(shard: u16) -> [u8; 1] {
+    let keys = (b'a'..=b'z').map(|byte| [byte]);
+    let mut keys = keys.filter(|key| Shard::number_of(key, 3) == shard);
+    keys.next().unwrap()
+}
+
+#[test]
+fn a_shard_that_is_lost_keeps_no_other_from_its_sync() {
+    for lost in 0..3 {
+        let (store, nodes) = cluster_with::<Store>(3, 1);
+        let node = &nodes[0];
+        node.sync().unwrap();
+        (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+        let mut faults = [Fault::None; 3];
+        faults[lost] = Fault::Before;
+        node.faults(&faults);
+        assert!(matches!(node.sync(), Err(SyncError::Store(_))));
+        let total = |shard: usize| store[shard].borrow().counts.values().sum::<i64>();
+        let expected = |shard| if shard == lost { 0 } else { 5000 };
+        assert!((0..3).all(|shard| total(shard) == expected(shard)));
+        node.sync().unwrap();
+        assert!((0..3).all(|shard| total(shard) == 5000));
+        let stats = node.namespace.sync_state().unwrap().stats();
+        assert_eq!((stats.succeeded, stats.failed, stats.pushed), (2, 1, 3));
+    }
+}
+
+#[test]
+fn a_namespace_may_have_a_store_of_other_shards_and_then_the_former_again() {
+    let (one, _) = cluster_with::<Store>(1, 0);
+    let (three, nodes) = cluster_with::<Store>(3, 1);
+    let node = &nodes[0];
+    for round in 1..4 {
+        for store in [&three, &one] {
+            (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+            // Once more after the epoch was given up.
+            let namespace = node.namespace_with(store);
+            (0..2).for_each(|_| node.sync_with(&namespace, store));
+            let expected = 10_000 * round - if store.len() == 3 { 5000 } else { 0 };
+            for shard in 0..3 {
+                let name = (size(), T / SIZE, key_of(shard).to_vec());
+                let shard = usize::from(shard) % store.len();
+                let total = store[shard].borrow().count(&name).total;
+                assert_eq!(total, Hits::from_thousandths(expected), "{round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_ends_leaves_the_shards_alone_that_there_are_no_more() {
+    let (one, _) = cluster_with::<Store>(1, 0);
+    let (three, nodes) = cluster_with::<Store>(3, 1);
+    let node = &nodes[0];
+    let before = node.namespace_with(&three);
+    node.sync_with(&before, &three);
+    let lifetime = Duration::from_millis(LIFETIME);
+    let syncer = Syncer::new(&before, &[size()], lifetime).unwrap();
+    let mut strategy = node.strategy.clone();
+    // In the middle of a cycle, there is another configuration.
+    node.strategy.faults.borrow_mut().push(Fault::StoppedAfter);
+    let mut ending = core::pin::pin!(syncer.sync(&mut strategy, node.time));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(ending.as_mut().poll(&mut context).is_pending());
+    let between = node.namespace_with(&one);
+    (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+    assert!(ending.as_mut().poll(&mut context).is_ready());
+
+    (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+    node.sync_with(&between, &one);
+    let after = node.namespace_with(&three);
+    node.sync_with(&after, &three);
+    for shard in 0..3 {
+        let name = (size(), T / SIZE, key_of(shard).to_vec());
+        let total = three[usize::from(shard)].borrow().count(&name).total;
+        assert_eq!(total, hits(10));
+    }
+}
