@@ -31,7 +31,7 @@ use crate::store::options::StoreOptions;
 use crate::store::registry::StoreVisitor as _;
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{
-    Batch, Count, Epoch, NodeId, Pushed, Shard, Strategy as StoreStrategy,
+    Added, Batch, Changes, Count, Epoch, NodeId, Pushed, Shard, Strategy as StoreStrategy,
 };
 use crate::table::MonotonicMillis;
 
@@ -135,6 +135,8 @@ impl Decider for Store {
 impl StoreStrategy for Store {
     type Options = ();
     type Step = ();
+    type Changes = Changes;
+    type Counts = Added;
 
     fn new(_: &StoreOptions, (): &()) -> Self {
         unreachable!("made by the tests")

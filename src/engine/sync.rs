@@ -14,8 +14,8 @@ use super::evaluation::note_total;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::error::StoreError;
 use crate::store::strategy::{
-    Batch, BatchId, Changes, Count, Diff, Epoch, NODE_LIFE, NodeId, Position, Pushed, Shard,
-    Strategy,
+    Batch, BatchId, Changes, ChangesKind as _, Count, CountsKind as _, Diff, Epoch, NODE_LIFE,
+    NodeId, Occupancy, Position, Pushed, Shard, Strategy,
 };
 use crate::table::fail::fail_point;
 use crate::table::{
@@ -122,6 +122,8 @@ enum Next {
     Done,
     /// There is more to ask for.
     More,
+    /// There is nothing more to ask for, but what others changed is to be read as a whole, in this epoch.
+    Snapshot(Epoch),
     /// It got nowhere, or has to be done again in another way. Holds what the store said.
     Setback(&'static str),
 }
@@ -268,6 +270,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         // Of the shards before this one.
         let pushed_before = report.pushed;
         let (mut setbacks, mut fetches) = (0_usize, 0_usize);
+        let mut has_asked = false;
         loop {
             if self.repair(lease, surroundings.now())? {
                 search = Search::at(None);
@@ -282,7 +285,10 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 }
                 // The epoch may be one that this node was in before, and left: then the store knows
                 // batches of it, which this asks for.
-                None if lease.acknowledged().number == 0 && lease.position().is_none() => {
+                None if lease.acknowledged().number == 0
+                    && lease.position().is_none()
+                    && !has_asked =>
+                {
                     changes_left = true;
                     (None, Vec::new())
                 }
@@ -302,6 +308,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 .exchange(strategy, lease, (id, records), surroundings, report)
                 .await?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
+            // With a log, the position says so.
+            has_asked = matches!(next, Next::Snapshot(_));
             match next {
                 Next::Setback(what) if setbacks >= MAX_SETBACKS => {
                     return Err(SyncError::NoProgress(what));
@@ -309,12 +317,20 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 Next::Setback(_) => setbacks = setbacks.saturating_add(1),
                 // Each takes up what is behind the last one.
                 Next::Done | Next::More if changes_left && is_push => {}
+                Next::Snapshot(_) if changes_left => {}
                 // It has asked, so that the next one can push.
                 Next::Done | Next::More if changes_left && setbacks >= MAX_SETBACKS => {
                     return Err(SyncError::NoProgress("nothing of what it was asked"));
                 }
                 Next::Done | Next::More if changes_left => setbacks = setbacks.saturating_add(1),
                 Next::Done => break,
+                Next::Snapshot(_) if self.only_pushes => break,
+                // All that this node counted is in it.
+                Next::Snapshot(epoch) => {
+                    self.fetch(strategy, lease, epoch, surroundings, report)
+                        .await?;
+                    break;
+                }
                 Next::More => {
                     fetches = fetches.saturating_add(1);
                     if fetches >= MAX_FETCHES {
@@ -418,9 +434,9 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     }
 
     /// Sends a batch, or only asks if there is none, and notes the answer.
-    async fn exchange(
+    async fn exchange<S: Strategy>(
         &self,
-        strategy: &mut impl Strategy,
+        strategy: &mut S,
         lease: &Lease<'m>,
         (name, records): (Option<BatchName>, Vec<BatchRecord>),
         surroundings: &impl Surroundings,
@@ -469,7 +485,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             }
             Pushed::Twin => {
                 let is_former_self = self.may_be_a_former_self(lease);
-                if is_former_self {
+                // What it wrote absolutely stays the former identity's.
+                if is_former_self || S::Counts::ARE_ABSOLUTE {
                     let known = Some(epoch);
                     self.open_epoch(strategy, lease, known, surroundings)
                         .await?;
@@ -506,6 +523,9 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
             lease.acknowledge(number, UnixMillis(now.0.saturating_add(life)))?;
         }
+        let Some(changes) = changes.logged() else {
+            return Ok(Next::Snapshot(epoch));
+        };
         match changes {
             Changes::Since {
                 counts,
@@ -642,6 +662,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             window: record.window,
             diff: record.diff,
             local: record.up_to,
+            occupancy: Occupancy(record.counter.occupancy()),
             expires_in: left.saturating_add(MARGIN),
         })
     }

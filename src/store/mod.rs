@@ -1,7 +1,8 @@
 //! Datastores: what the nodes of a cluster count together.
 //!
 //! - [`options`], [`server`]: the settings of a datastore, and the addresses of its servers
-//! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong
+//! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong; `batch`,
+//!   `shard`: in what terms
 //! - [`tls`]: TLS, which each of them speaks
 //! - `servers`, `connect`: servers that are tried in turn, and what one attempt takes
 //! - `greeting`: whether a server speaks the protocol that is expected
@@ -11,14 +12,15 @@
 //!   one kind are in its folder
 #![forbid(unsafe_code)]
 
+mod batch;
 #[cfg(not(loom))]
 pub mod block;
 #[cfg(all(test, not(loom)))]
 mod block_tests;
 #[cfg(not(loom))]
 pub mod common;
-#[cfg(all(test, not(loom)))]
-pub(crate) mod conformance;
+#[cfg(all(any(test, feature = "conformance"), not(loom)))]
+pub mod conformance;
 #[cfg(not(loom))]
 mod connect;
 pub mod decision;
@@ -39,6 +41,7 @@ pub mod registry;
 pub mod server;
 #[cfg(not(loom))]
 mod servers;
+mod shard;
 pub mod strategy;
 #[cfg(not(loom))]
 mod syntax;

@@ -1,27 +1,45 @@
-//! What every datastore does for the nodes of a cluster, and in what terms.
+//! What every datastore does for the nodes of a cluster, and in what a datastore may differ.
 //!
 //! # Exactly once
 //!
 //! The counts of a namespace are kept in shards; each shard stands for itself. Its counts are born
 //! with a random [`Epoch`] and lost with it. Within an epoch a node pushes its batches in a chain:
 //! each has a [`BatchId`], and names that of the batch before it. The store applies a batch only if
-//! the last one that it applied of this node is the one before it, in one atomic step with noting
-//! its id, and answers a repeat without applying it. So a node that does not know what became of a
-//! batch sends the same batch again. Whether there are diffs does not matter: a batch is one because
-//! it has an id, and all of its counters may have been evicted since it was sealed.
+//! the last one that it applied of this node is the one before it, and answers a repeat without
+//! applying it. So a node that does not know what became of a batch sends the same batch again.
+//! Whether there are diffs does not matter: a batch is one because it has an id, and all of its
+//! counters may have been evicted since it was sealed.
+//!
+//! What "applies once" takes depends on what the store keeps ([`Strategy::Counts`]):
+//!
+//! - [`Added`]: one total for each counter, to which the diffs are added. They are added in one atomic
+//!   step with noting the batch's id.
+//! - [`Absolute`]: a row for each counter, node and [`Occupancy`], which is set to [`Diff::local`]; the
+//!   total is the sum of the rows. A row keeps the id of the batch that set it, and one of a smaller id
+//!   leaves it as it is. So the same row may be set again, and a batch in parts; its id is noted after
+//!   all of its rows.
 //!
 //! A store does not remember a node for ever, but for [`NODE_LIFE`] longer than anything that the
 //! node pushed matters. So of a node that it knows nothing of, it has nothing that matters, unless it
 //! lost writes. An id has random bits, by which the store's last one tells what happened if it is
 //! neither this batch nor the one before: [`Batch::misfit`].
 //!
-//! # Only what changed
+//! # What others changed
 //!
-//! With a batch goes the [`Position`] up to which the node has seen the store's changes; the answer
-//! holds the totals that others changed since, as they are after the batch. A node without a
-//! position, or with one that the store cannot follow up, is given the present one, and then reads
-//! everything that matters with [`Strategy::get_counters`]: what is changed meanwhile comes after
-//! that position.
+//! What a node is told of it depends on what the store knows ([`Strategy::Changes`]):
+//!
+//! - [`Changes`]: it keeps a log. With a batch goes the [`Position`] up to which the node has seen that;
+//!   the answer holds the totals that others changed since, as they are after the batch. A node without
+//!   a position, or with one that the store cannot follow up, is given the present one, and then reads
+//!   everything that matters with [`Strategy::get_counters`]: what is changed meanwhile comes after
+//!   that position.
+//! - [`Snapshots`]: it keeps counts alone. A node that has pushed all of its batches reads everything
+//!   that matters, once in each of its cycles.
+//!
+//! # Decisions
+//!
+//! A store that can decide about a request before it goes on is a
+//! [`Decider`](super::decision::Decider) too.
 //!
 //! # Saturation
 //!
@@ -29,192 +47,79 @@
 //! whose hits travel with it. A total saturates at [`MAX_TOTAL`], up and down.
 
 use core::fmt;
-use core::num::NonZeroU64;
-use core::time::Duration;
-use std::sync::Arc;
 
+pub use super::batch::{
+    Batch, BatchId, Count, Diff, Epoch, MAX_TOTAL, NODE_LIFE, NodeId, Occupancy, Position,
+};
 use super::error::StoreError;
 use super::options::StoreOptions;
+pub use super::shard::Shard;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
-/// The most that a total is, up and down, in thousandths: 2^53 - 1. Up to it, doubles, which are the
-/// numbers of Lua, tell all whole numbers apart; and it is so far from 2^63 that no batch makes an
-/// `i64` or a `bigint` overflow. It is more than [`Hits::MAX`], as which a larger total is told: so
-/// what little is above that can be taken back exactly.
-pub const MAX_TOTAL: i64 = (1 << 53) - 1;
-
-/// A node: 128 random bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct NodeId(pub [u64; 2]);
-
-/// 32 hexadecimal digits.
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NodeId([high, low]) = self;
-        write!(f, "{high:016x}{low:016x}")
-    }
+/// What a store keeps of a counter: [`Added`] or [`Absolute`].
+pub trait CountsKind: kinds::OfCounts {
+    /// Whether what a node writes takes the place of what it wrote before. Then a node that takes
+    /// another identity opens a new epoch: what it wrote under the former one would count twice.
+    const ARE_ABSOLUTE: bool;
 }
 
-/// The name of a shard's counts from their birth to their loss: 64 random bits, not all zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Epoch(pub NonZeroU64);
+/// One total for each counter, to which diffs are added.
+#[derive(Debug)]
+pub enum Added {}
 
-/// 16 hexadecimal digits.
-impl fmt::Display for Epoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
+/// A row for each counter, node and occupancy, which is written absolutely.
+#[derive(Debug)]
+pub enum Absolute {}
+
+impl CountsKind for Added {
+    const ARE_ABSOLUTE: bool = false;
 }
 
-/// Which of a node's batches in an epoch: its number, from 1, and random bits. A later one is greater.
-///
-/// The random bits tell two nodes apart that are one to the store, such as a machine and its clone,
-/// whose memories are alike: neither takes the other's batch for its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BatchId(pub u64);
-
-impl BatchId {
-    /// What comes before a node's first batch.
-    pub const NONE: BatchId = BatchId(0);
-    const NONCE_BITS: u32 = 24;
-
-    /// The id of batch `number`, of which 36 bits count, with 24 random bits. That of number 0 is
-    /// [`BatchId::NONE`].
-    pub fn new(number: u64, nonce: u32) -> BatchId {
-        match number {
-            0 => BatchId::NONE,
-            _ => BatchId(number << Self::NONCE_BITS | u64::from(nonce & 0xff_ffff)),
-        }
-    }
-
-    /// How many batches there were up to this one.
-    pub fn number(self) -> u64 {
-        self.0 >> Self::NONCE_BITS
-    }
+impl CountsKind for Absolute {
+    const ARE_ABSOLUTE: bool = true;
 }
 
-/// For how much longer than any count that a node pushed the store remembers the node, at least.
-pub const NODE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+/// What a store tells of others' changes: [`Changes`] or [`Snapshots`].
+pub trait ChangesKind: kinds::OfChanges + fmt::Debug + PartialEq {
+    /// What it says, of a store with a log. `None`: all is to be read.
+    fn logged(self) -> Option<Changes>;
+}
 
-/// A point in the sequence of a shard's changes. Only the strategy that gave it knows what it
-/// says. In another epoch the store does not know it.
+/// Nothing: all is to be read, when everything is pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position(pub [u64; 2]);
+pub struct Snapshots;
 
-/// A part of a namespace's counts, which a datastore keeps in one place.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Shard {
-    /// The name of the namespace.
-    pub namespace: Arc<str>,
-    /// Less than [`Strategy::shards`]; chosen by the key's bytes alone, so that all counts of a
-    /// key are in one shard.
-    pub number: u16,
-}
-
-impl Shard {
-    /// In which of so many shards a key is: its FNV-1a hash of 64 bits, mixed by MurmurHash3's
-    /// `fmix64`, modulo their number. All nodes must agree, so that this can never change.
-    ///
-    /// Sources: <http://www.isthe.com/chongo/tech/comp/fnv/>, and `MurmurHash3.cpp` in
-    /// <https://github.com/aappleby/smhasher>. Without the second, similar keys crowd a few shards.
-    pub fn number_of(key: &[u8], shards: u16) -> u16 {
-        let hash = key.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        });
-        let factors = [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53];
-        let mixed = factors.iter().fold(hash, |hash: u64, factor| {
-            (hash ^ hash >> 33).wrapping_mul(*factor)
-        });
-        let number = (mixed ^ mixed >> 33).checked_rem(shards.into());
-        // Less than their number, if there are any.
-        number.and_then(|it| it.try_into().ok()).unwrap_or(0)
+impl ChangesKind for Changes {
+    fn logged(self) -> Option<Changes> {
+        Some(self)
     }
 }
 
-/// What a node counted since it last pushed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diff {
-    /// The key: 1 to 65535 bytes, any.
-    pub key: Vec<u8>,
-    /// The size of the window.
-    pub size: WindowSize,
-    /// The number of the window: Unix time divided by the size.
-    pub window: u64,
-    /// What is to be added to the total; may be negative.
-    pub diff: Hits,
-    /// All that the node counted in the window, this diff included: for a store that keeps a row
-    /// for each node, since it cannot add.
-    pub local: Hits,
-    /// How long from now the window matters: to its start + 2 sizes, and a margin for clocks that
-    /// differ. The store keeps its counts for at least as long.
-    pub expires_in: Duration,
-}
-
-/// What a node pushes, or asks, at once.
-///
-/// A sensible batch has at most [`Batch::MAX_DIFFS`] diffs and [`Batch::MAX_KEY_BYTES`] bytes of
-/// keys. A larger one is taken too, but holds the store's server for longer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// Who pushes.
-    pub node: NodeId,
-    /// The epoch that the node believes the shard to be in.
-    pub epoch: Epoch,
-    /// The node's last batch in this epoch that the store acknowledged.
-    pub previous: BatchId,
-    /// This batch, which follows that one. `None`: the node only asks, and there are no diffs.
-    pub id: Option<BatchId>,
-    /// Up to where the node has seen the changes of others; `None`: it has seen nothing.
-    pub position: Option<Position>,
-    /// The diffs. A counter may occur several times; the order does not matter.
-    pub diffs: Vec<Diff>,
-}
-
-impl Batch {
-    /// As many diffs as a store applies in a few milliseconds.
-    pub const MAX_DIFFS: usize = 500;
-    /// As many bytes of keys as go with them. A batch of one diff may have a longer key.
-    pub const MAX_KEY_BYTES: usize = 32 * 1024;
-
-    /// For a store: the answer if `last` is the last batch that it knows of the node, and is neither
-    /// this one nor the one before.
-    pub fn misfit(&self, last: BatchId) -> Pushed {
-        if last == BatchId::NONE {
-            Pushed::Forgotten
-        } else if last.number() < self.previous.number() {
-            Pushed::Lost
-        } else {
-            Pushed::Twin
-        }
-    }
-
-    /// The last batch of the node that the store has, once it has answered [`Pushed::Applied`].
-    pub fn last(&self) -> BatchId {
-        self.id.unwrap_or(self.previous)
+impl ChangesKind for Snapshots {
+    fn logged(self) -> Option<Changes> {
+        None
     }
 }
 
-/// The total of a counter in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Count {
-    /// The key.
-    pub key: Vec<u8>,
-    /// The size of the window.
-    pub size: WindowSize,
-    /// The number of the window.
-    pub window: u64,
-    /// What all nodes together have pushed.
-    pub total: Hits,
+/// The kinds are those that the engine knows how to sync with.
+mod kinds {
+    pub trait OfCounts {}
+    impl OfCounts for super::Added {}
+    impl OfCounts for super::Absolute {}
+
+    pub trait OfChanges {}
+    impl OfChanges for super::Changes {}
+    impl OfChanges for super::Snapshots {}
 }
 
 /// What became of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pushed {
+pub enum Pushed<C = Changes> {
     /// The store has applied it, now or before; or there was nothing to apply.
     Applied {
         /// What others changed.
-        changes: Changes,
+        changes: C,
         /// The store's clock.
         now: UnixMillis,
     },
@@ -236,7 +141,21 @@ pub enum Pushed {
     Twin,
 }
 
-/// What others changed since a position.
+impl Batch {
+    /// For a store: the answer if `last` is the last batch that it knows of the node, and is neither
+    /// this one nor the one before.
+    pub fn misfit<C>(&self, last: BatchId) -> Pushed<C> {
+        if last == BatchId::NONE {
+            Pushed::Forgotten
+        } else if last.number() < self.previous.number() {
+            Pushed::Lost
+        } else {
+            Pushed::Twin
+        }
+    }
+}
+
+/// What others changed since a position, of a store that keeps a log of changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changes {
     /// All of it, or the first part.
@@ -274,6 +193,10 @@ pub trait Strategy: Sized {
     /// How far a reading of all counters is. The default is the beginning. It is good for the
     /// strategy object that gave it, for as long as the process lives.
     type Step: Clone + fmt::Debug + Default;
+    /// What it tells of others' changes.
+    type Changes: ChangesKind;
+    /// What it keeps of a counter.
+    type Counts: CountsKind;
 
     /// A strategy that will connect to the servers of `options` when it is first used.
     fn new(options: &StoreOptions, own: &Self::Options) -> Self;
@@ -294,8 +217,8 @@ pub trait Strategy: Sized {
     /// Into how many shards the keys of a namespace are divided; at least 1.
     fn shards(&self) -> u16;
 
-    /// Applies a batch, unless it was applied before, and answers what others changed: up to
-    /// `limit` counters, or those of one batch if these are more.
+    /// Applies a batch, unless it was applied before, and answers what others changed: of a log, up
+    /// to `limit` counters, or those of one batch if these are more.
     ///
     /// # Errors
     ///
@@ -306,7 +229,7 @@ pub trait Strategy: Sized {
         shard: &Shard,
         batch: &Batch,
         limit: usize,
-    ) -> Result<Pushed, StoreError>;
+    ) -> Result<Pushed<Self::Changes>, StoreError>;
 
     /// Gives the shard the epoch `proposed`, if its epoch is `instead_of` or it has none; the counts
     /// of the old one are gone. Returns the epoch that the shard is in then: of several nodes that
@@ -359,52 +282,4 @@ pub trait Strategy: Sized {
     ///
     /// [`StoreError`]
     async fn purge(&mut self, shard: &Shard, now: UnixMillis) -> Result<bool, StoreError>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn totals_saturate_where_the_scripts_and_the_statements_say() {
-        for source in [
-            include_str!("redis/changes.lua"),
-            include_str!("postgres/count.sql"),
-        ] {
-            assert!(source.contains(&MAX_TOTAL.to_string()));
-        }
-    }
-
-    #[test]
-    fn the_shard_of_a_key_never_changes() {
-        for (key, of_16, of_3) in [
-            (&b""[..], 6, 2),
-            (b"a", 11, 2),
-            (b"foobar", 11, 1),
-            (b"203.0.113.9", 14, 2),
-            (&[0xff, 0], 10, 1),
-        ] {
-            let name = key.escape_ascii();
-            assert_eq!(Shard::number_of(key, 16), of_16, "{name}");
-            assert_eq!(Shard::number_of(key, 3), of_3, "{name}");
-            assert_eq!(Shard::number_of(key, 1), 0);
-        }
-    }
-
-    #[test]
-    fn keys_are_spread_over_all_shards() {
-        for format in [
-            |n: u32| format!("{n}"),
-            |n| format!("10.0.{}.{}", n / 256, n % 256),
-        ] {
-            let mut counts = [0; 16];
-            for n in 0..16_000 {
-                counts[usize::from(Shard::number_of(format(n).as_bytes(), 16))] += 1;
-            }
-            assert!(
-                counts.iter().all(|count| (850..1150).contains(count)),
-                "{counts:?}"
-            );
-        }
-    }
 }

@@ -1,6 +1,8 @@
 //! What a sync needs of the table: which counters changed, and where to note what the store has
 //! and says.
 
+use core::num::NonZeroU64;
+
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -28,6 +30,15 @@ pub struct CounterRef {
 impl CounterRef {
     pub(super) fn index_and_generation(self) -> (u32, u16) {
         (self.index, self.meta.generation().bits())
+    }
+
+    /// Which stay of the counter this is: its slot, counted from 1, and the slot's generation. No other
+    /// stay has the same before the slot had 2^16 counters more.
+    pub fn occupancy(self) -> NonZeroU64 {
+        let slot = u64::from(self.index).saturating_add(1);
+        let bits = slot << 16 | u64::from(self.meta.generation().bits());
+        // The slot is not 0.
+        NonZeroU64::new(bits).unwrap_or(NonZeroU64::MAX)
     }
 
     /// Those bits of its group whose counters are not taken before this one: for

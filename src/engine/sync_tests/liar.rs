@@ -23,6 +23,8 @@ struct Liar {
 impl Strategy for Liar {
     type Options = ();
     type Step = usize;
+    type Changes = Changes;
+    type Counts = Added;
 
     fn new(_: &StoreOptions, (): &()) -> Self {
         unreachable!("made by the tests")

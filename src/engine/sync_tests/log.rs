@@ -8,7 +8,7 @@ use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::error::StoreError;
 use crate::store::options::StoreOptions;
 use crate::store::strategy::{
-    Batch, BatchId, Changes, Count, Epoch, NodeId, Position, Pushed, Shard, Strategy,
+    Added, Batch, BatchId, Changes, Count, Epoch, NodeId, Position, Pushed, Shard, Strategy,
 };
 
 /// A shard of a store in memory, as all nodes see it.
@@ -34,6 +34,8 @@ impl Strategy for Memory<Store> {
 
     type Options = ();
     type Step = usize;
+    type Changes = Changes;
+    type Counts = Added;
 
     fn new(_: &StoreOptions, (): &()) -> Self {
         unreachable!("made by the tests")

@@ -3,9 +3,10 @@
 //!
 //! What real stores do is tested in [`crate::store`]; this is about what nodes make of it.
 //!
-//! - [`memory`]: what stores in memory have in common; [`log`]: one that keeps a log of changes
+//! - [`memory`]: what stores in memory have in common; [`log`]: one that keeps a log of changes, and adds;
+//!   [`rows`]: one that keeps absolute counts alone
 //! - [`node`]: nodes, and their workers
-//! - the tests: [`cycles`], [`losses`], [`clones`], [`shards`], [`liar`]; [`totals`] of
+//! - the tests: [`cycles`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`]; [`totals`] of
 //!   all at random
 
 mod clones;
@@ -15,7 +16,9 @@ mod log;
 mod losses;
 mod memory;
 mod node;
+mod rows;
 mod shards;
+mod snapshots;
 mod totals;
 
 pub(super) use self::node::Time;

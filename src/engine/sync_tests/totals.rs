@@ -10,6 +10,7 @@ use proptest::test_runner::{RngSeed, TestCaseError};
 use super::log::Store;
 use super::memory::{Fault, Kept, Memory};
 use super::node::{Worker, cluster_with, poll};
+use super::rows::Rows;
 use super::{LIFETIME, SIZE, T, size};
 use crate::policy::hits::Hits;
 use crate::store::strategy::{Shard, Strategy};
@@ -63,6 +64,14 @@ proptest! {
         steps in prop::collection::vec(step_with(failover()), 1..100),
     ) {
         totals_are_what_was_counted::<Store>(1, steps)?;
+    }
+
+    /// The same of a store that keeps absolute counts alone, and writes a batch in parts.
+    #[test]
+    fn the_total_is_what_was_counted_absolutely(
+        steps in prop::collection::vec(step(), 1..100),
+    ) {
+        totals_are_what_was_counted::<Rows>(1, steps)?;
     }
 
     /// The same while machines are cloned.

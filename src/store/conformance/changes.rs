@@ -1,8 +1,8 @@
-//! What a node is told of others' changes.
+//! What a node is told of others' changes, by a store that keeps a log of them.
 
 use super::*;
 
-pub(in crate::store) async fn nodes_see_what_others_changed<F: Fixture>(fixture: &F) {
+pub async fn nodes_see_what_others_changed<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     one.push(vec![hits("a", 1), hits("b", 2)]).await;
     let seen = two.push(vec![hits("a", 10)]).await;
@@ -15,7 +15,7 @@ pub(in crate::store) async fn nodes_see_what_others_changed<F: Fixture>(fixture:
     assert_eq!(seen[0].window, 7);
 }
 
-pub(in crate::store) async fn totals_include_what_others_pushed_meanwhile<F: Fixture>(fixture: &F) {
+pub async fn totals_include_what_others_pushed_meanwhile<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     one.push(vec![hits("a", 1)]).await;
     // After the change that it is told of: a total is what it is now.
@@ -24,7 +24,7 @@ pub(in crate::store) async fn totals_include_what_others_pushed_meanwhile<F: Fix
     assert_eq!(totals(&two.fetch().await), pairs(&[("a", 111)]));
 }
 
-pub(in crate::store) async fn a_counter_that_both_changed_comes_once<F: Fixture>(fixture: &F) {
+pub async fn a_counter_that_both_changed_comes_once<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     for _ in 0..5 {
         let batch = two.batch(two.number + 1, vec![hits("a", 1), hits("a", 1)]);
@@ -38,9 +38,7 @@ pub(in crate::store) async fn a_counter_that_both_changed_comes_once<F: Fixture>
     assert_eq!(totals(&one.fetch().await), pairs(&[("a", 15)]));
 }
 
-pub(in crate::store) async fn what_a_node_changed_itself_does_not_come_back<F: Fixture>(
-    fixture: &F,
-) {
+pub async fn what_a_node_changed_itself_does_not_come_back<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     two.push(vec![hits("theirs", 1)]).await;
     for number in 1..=40 {
@@ -60,7 +58,29 @@ pub(in crate::store) async fn what_a_node_changed_itself_does_not_come_back<F: F
     );
 }
 
-pub(in crate::store) async fn changes_come_in_parts_up_to_the_limit<F: Fixture>(fixture: &F) {
+pub async fn what_others_changed_comes_with_a_repeat<F: LogFixture>(fixture: &F) {
+    let [mut node, mut other] = nodes(fixture).await;
+    let first = node.send(1, vec![hits("a", 5)]).await;
+    other.push(vec![hits("a", 1), hits("b", 1)]).await;
+    for _ in 0..2 {
+        let repeat = node.send(1, vec![hits("a", 5)]).await;
+        assert_eq!(totals(&since(repeat).0), pairs(&[("a", 6), ("b", 1)]));
+    }
+    assert!(since(first).0.is_empty());
+    // What was refused is no change, nor is a batch that is empty.
+    assert_eq!(node.send(3, vec![hits("a", 1)]).await, Pushed::Lost);
+    let evicted = Batch {
+        diffs: Vec::new(),
+        ..node.batch(2, vec![hits("a", 1)])
+    };
+    for _ in 0..2 {
+        let counts = since(node.send_batch(&evicted).await).0;
+        assert_eq!(totals(&counts), pairs(&[("a", 6), ("b", 1)]));
+    }
+    assert!(other.fetch().await.is_empty());
+}
+
+pub async fn changes_come_in_parts_up_to_the_limit<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     let mut expected = BTreeMap::new();
     for batch in 0..40 {
@@ -97,7 +117,7 @@ pub(in crate::store) async fn changes_come_in_parts_up_to_the_limit<F: Fixture>(
     assert_eq!(since(pushed.unwrap()).0.len(), 40);
 }
 
-pub(in crate::store) async fn a_node_without_a_position_is_behind<F: Fixture>(fixture: &F) {
+pub async fn a_node_without_a_position_is_behind<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     one.push(vec![hits("a", 1)]).await;
     two.position = None;
@@ -111,7 +131,7 @@ pub(in crate::store) async fn a_node_without_a_position_is_behind<F: Fixture>(fi
     assert_eq!(totals(&two.fetch().await), pairs(&[("a", 2)]));
 }
 
-pub(in crate::store) async fn a_position_that_is_forgotten_is_behind<F: Fixture>(fixture: &F) {
+pub async fn a_position_that_is_forgotten_is_behind<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     two.fetch().await;
     one.push(vec![hits("a", 1)]).await;
@@ -127,14 +147,13 @@ pub(in crate::store) async fn a_position_that_is_forgotten_is_behind<F: Fixture>
     assert_eq!(totals(&one.fetch().await), pairs(&[("b", 2)]));
 }
 
-pub(in crate::store) async fn a_position_ahead_is_behind<F: Fixture>(fixture: &F) {
+pub async fn a_position_ahead_is_behind<F: LogFixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     for _ in 0..3 {
         one.push(vec![hits("a", 1)]).await;
     }
     // What a store that lost its last writes would see.
-    let [sequence, rest] = one.position.unwrap().0;
-    two.position = Some(Position([sequence + 1_000_000, rest]));
+    two.position = one.position.map(|present| fixture.ahead_of(present));
     two.position = Some(behind(&two.send(1, vec![hits("a", 1)]).await));
     assert_eq!(two.total(b"a").await.whole(), 4);
     two.number = 1;

@@ -2,9 +2,7 @@
 
 use super::*;
 
-pub(in crate::store) async fn all_counters_are_read_in_pages_while_others_write<F: Fixture>(
-    fixture: &F,
-) {
+pub async fn all_counters_are_read_in_pages_while_others_write<F: Fixture>(fixture: &F) {
     let [mut reader, mut writer] = nodes(fixture).await;
     let key = |number: usize| format!("key {number}");
     for first in (0..5000).step_by(500) {
@@ -38,7 +36,7 @@ pub(in crate::store) async fn all_counters_are_read_in_pages_while_others_write<
     }
 }
 
-pub(in crate::store) async fn counters_are_read_of_the_windows_asked_for<F: Fixture>(fixture: &F) {
+pub async fn counters_are_read_of_the_windows_asked_for<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
     let in_window = |key, size, window| Diff {
         size,
@@ -60,7 +58,7 @@ pub(in crate::store) async fn counters_are_read_of_the_windows_asked_for<F: Fixt
     assert_eq!((find(b"d").size, find(b"d").window), (HOUR, 7));
 }
 
-pub(in crate::store) async fn decimals_and_large_totals_are_exact<F: Fixture>(fixture: &F) {
+pub async fn decimals_and_large_totals_are_exact<F: Fixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     let large = 100_000_000_000_000;
     let diffs = vec![thousandths(b"small", 1), thousandths(b"large", large)];
@@ -82,7 +80,7 @@ pub(in crate::store) async fn decimals_and_large_totals_are_exact<F: Fixture>(fi
     assert_eq!(two.total(b"small").await.thousandths(), 2);
 }
 
-pub(in crate::store) async fn diffs_may_be_negative<F: Fixture>(fixture: &F) {
+pub async fn diffs_may_be_negative<F: Fixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     one.push(vec![thousandths(b"a", 2_500)]).await;
     one.push(vec![thousandths(b"a", -1_250), thousandths(b"b", -1)])
@@ -93,31 +91,7 @@ pub(in crate::store) async fn diffs_may_be_negative<F: Fixture>(fixture: &F) {
     assert_eq!(thousandths, [-1, 1_250]);
 }
 
-pub(in crate::store) async fn totals_saturate<F: Fixture>(fixture: &F) {
-    let [mut one, mut two] = nodes(fixture).await;
-    let max = Hits::MAX.thousandths();
-    for sign in [1, -1] {
-        // More than 2^63 in all.
-        for _ in 0..9 {
-            let mut diffs = vec![thousandths(b"a", sign * max); 8000];
-            diffs.push(hits("b", sign));
-            one.push(diffs).await;
-        }
-        // In the same epoch.
-        let all = two.read_all(&[(MINUTE, 7)]).await;
-        let saturated = sign * Hits::MAX.whole();
-        assert_eq!(totals(&all), pairs(&[("a", saturated), ("b", 9 * sign)]));
-        // The way back is as long as that from zero to there.
-        let back = usize::try_from(MAX_TOTAL / max).unwrap();
-        one.push(vec![thousandths(b"a", -sign * max); back]).await;
-        let left = sign * (MAX_TOTAL % max);
-        assert_eq!(one.total(b"a").await.thousandths(), left);
-        one.push(vec![thousandths(b"a", -left), hits("b", -9 * sign)])
-            .await;
-    }
-}
-
-pub(in crate::store) async fn any_bytes_are_a_key<F: Fixture>(fixture: &F) {
+pub async fn any_bytes_are_a_key<F: Fixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     let mut keys: Vec<Vec<u8>> = vec![
         b"\0".to_vec(),
@@ -144,7 +118,7 @@ pub(in crate::store) async fn any_bytes_are_a_key<F: Fixture>(fixture: &F) {
     }
 }
 
-pub(in crate::store) async fn ended_windows_go_away_and_the_epoch_stays<F: Fixture>(fixture: &F) {
+pub async fn ended_windows_go_away_and_the_epoch_stays<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
     let short = Diff {
         window: 6,
@@ -169,9 +143,7 @@ pub(in crate::store) async fn ended_windows_go_away_and_the_epoch_stays<F: Fixtu
     node.push(vec![hits("long", 1)]).await;
 }
 
-pub(in crate::store) async fn namespaces_shards_sizes_and_windows_do_not_mix<F: Fixture>(
-    fixture: &F,
-) {
+pub async fn namespaces_shards_sizes_and_windows_do_not_mix<F: Fixture>(fixture: &F) {
     let mut nodes = Vec::new();
     for namespace in ["api", "api.1", "API", "a-p_i"] {
         nodes.push(Node::join(fixture.connect(), shard(namespace)).await);
@@ -204,6 +176,6 @@ pub(in crate::store) async fn namespaces_shards_sizes_and_windows_do_not_mix<F: 
             let total = node.store.get_window(&node.shard, b"a", size, window);
             assert_eq!(total.await.unwrap().whole(), expected);
         }
-        assert!(node.fetch().await.is_empty());
+        assert!(told(node.send(node.number, vec![]).await).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(in crate::store) async fn of_many_nodes_that_open_an_epoch_one_wins<F: Fixture>(fixture: &F) {
+pub async fn of_many_nodes_that_open_an_epoch_one_wins<F: Fixture>(fixture: &F) {
     let shard = shard("api");
     let mut stores: Vec<_> = (0..10).map(|_| fixture.connect()).collect();
     for instead_of in 0..2 {
@@ -25,7 +25,7 @@ pub(in crate::store) async fn of_many_nodes_that_open_an_epoch_one_wins<F: Fixtu
     }
 }
 
-pub(in crate::store) async fn only_the_epoch_that_is_named_is_replaced<F: Fixture>(fixture: &F) {
+pub async fn only_the_epoch_that_is_named_is_replaced<F: Fixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     assert_eq!(one.epoch, two.epoch);
     one.push(vec![hits("a", 1)]).await;
@@ -43,7 +43,7 @@ pub(in crate::store) async fn only_the_epoch_that_is_named_is_replaced<F: Fixtur
     }
 }
 
-pub(in crate::store) async fn a_flushed_store_has_no_epoch<F: Fixture>(fixture: &F) {
+pub async fn a_flushed_store_has_no_epoch<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
     node.push(vec![hits("a", 1)]).await;
     fixture.flush();
@@ -55,13 +55,11 @@ pub(in crate::store) async fn a_flushed_store_has_no_epoch<F: Fixture>(fixture: 
     assert_eq!(opened.await, Ok(proposed));
     node.epoch = proposed;
     // The position is one of the old epoch.
-    node.position = Some(behind(&node.send(1, vec![hits("a", 5)]).await));
+    node.begin(1, vec![hits("a", 5)]).await;
     assert_eq!(node.total(b"a").await.whole(), 5);
 }
 
-pub(in crate::store) async fn a_new_epoch_begins_without_counts_and_numbers<F: Fixture>(
-    fixture: &F,
-) {
+pub async fn a_new_epoch_begins_without_counts_and_numbers<F: Fixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     one.push(vec![hits("a", 1)]).await;
     two.push(vec![hits("a", 1)]).await;
@@ -75,19 +73,19 @@ pub(in crate::store) async fn a_new_epoch_begins_without_counts_and_numbers<F: F
     assert!(one.read_all(&[(MINUTE, 7)]).await.is_empty());
     assert_eq!(one.send(2, vec![hits("a", 1)]).await, Pushed::Forgotten);
     one.position = None;
-    behind(&one.send(1, vec![hits("a", 4)]).await);
+    one.begin(1, vec![hits("a", 4)]).await;
     assert_eq!(
         two.send(2, vec![hits("a", 1)]).await,
         Pushed::OtherEpoch(proposed)
     );
     two.epoch = proposed;
     two.position = None;
-    behind(&two.send(1, vec![hits("a", 5)]).await);
+    two.begin(1, vec![hits("a", 5)]).await;
     let all = two.read_all(&[(MINUTE, 7)]).await;
     assert_eq!(totals(&all), pairs(&[("a", 9)]));
 }
 
-pub(in crate::store) async fn a_batch_of_another_epoch_is_not_applied<F: Fixture>(fixture: &F) {
+pub async fn a_batch_of_another_epoch_is_not_applied<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
     let epoch = node.epoch;
     node.epoch = new_epoch();

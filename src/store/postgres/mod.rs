@@ -18,6 +18,8 @@ mod connection;
 mod cost_tests;
 mod decide;
 mod failure;
+#[cfg(test)]
+mod fixtures;
 pub mod options;
 mod push;
 mod schema;
@@ -38,7 +40,7 @@ use self::push::{Addition, Columns, ask, push, pushed};
 use super::error::StoreError;
 use super::kind::Registered;
 use super::options::StoreOptions;
-use super::strategy::{Batch, Count, Epoch, Pushed, Shard, Strategy};
+use super::strategy::{Added, Batch, Changes, Count, Epoch, Pushed, Shard, Strategy};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -84,6 +86,8 @@ impl Registered for Postgres {
 impl Strategy for Postgres {
     type Options = PostgresOptions;
     type Step = Step;
+    type Changes = Changes;
+    type Counts = Added;
 
     fn new(options: &StoreOptions, own: &PostgresOptions) -> Postgres {
         Postgres {

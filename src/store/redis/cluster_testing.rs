@@ -8,11 +8,12 @@ use std::thread;
 
 use super::testing::{Server, options};
 use super::{Redis, key};
-use crate::store::conformance::Fixture;
+use crate::store::conformance::{Fixture, LogFixture};
 use crate::store::options::StoreOptions;
+use crate::store::redis::fixtures::later;
 use crate::store::redis::options::{RedisOptions, Topology};
 use crate::store::server::ServerAddress;
-use crate::store::strategy::{Shard, Strategy};
+use crate::store::strategy::{Position, Shard, Strategy};
 
 /// Primaries that have all slots between them, each with as many replicas.
 pub(super) struct Servers {
@@ -268,13 +269,19 @@ impl Fixture for SharedCluster {
     fn flush(&self) {
         self.for_each_key(|key| vec!["DEL".into(), key.into()]);
     }
+}
 
+impl LogFixture for SharedCluster {
     fn forget_changes(&self, _: &Shard) {
         let is_stream = |key: &str| key.ends_with(":s");
         self.for_each_key(|key| match is_stream(key) {
             true => ["XTRIM", key, "MAXLEN", "0"].map(Into::into).into(),
             false => ["EXISTS", key].map(Into::into).into(),
         });
+    }
+
+    fn ahead_of(&self, position: Position) -> Position {
+        later(position)
     }
 }
 

@@ -16,6 +16,8 @@ mod connector;
 mod cost_tests;
 mod decide;
 mod failure;
+#[cfg(test)]
+mod fixtures;
 mod key;
 #[cfg(test)]
 mod one_answer;
@@ -42,7 +44,9 @@ use self::script::{Call, Script};
 use super::error::StoreError;
 use super::kind::{KindOptions as _, Registered};
 use super::options::StoreOptions;
-use super::strategy::{Batch, Count, Diff, Epoch, NODE_LIFE, Pushed, Shard, Strategy};
+use super::strategy::{
+    Added, Batch, Changes, Count, Diff, Epoch, NODE_LIFE, Pushed, Shard, Strategy,
+};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -98,6 +102,8 @@ impl Registered for Redis {
 impl Strategy for Redis {
     type Options = RedisOptions;
     type Step = Step;
+    type Changes = Changes;
+    type Counts = Added;
 
     fn new(options: &StoreOptions, own: &RedisOptions) -> Redis {
         Redis {

@@ -10,13 +10,12 @@ use std::thread;
 
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
 
+use super::Redis;
 use super::options::{RedisOptions, Topology};
-use super::{Redis, key};
-use crate::store::conformance::Fixture;
 use crate::store::options::{Credentials, StoreOptions, TlsOptions};
 use crate::store::server::ServerAddress;
-use crate::store::strategy::{Shard, Strategy};
-use crate::store::tls_testing::{Authority, Certificate, trusting};
+use crate::store::strategy::Strategy;
+use crate::store::tls_testing::{Authority, Certificate};
 
 /// A server on a port and a socket of its own, in a directory of its own, killed with the value.
 pub(crate) struct Server {
@@ -291,96 +290,8 @@ pub(crate) fn connect(server: ServerAddress) -> Redis {
     Redis::new(&options, &redis)
 }
 
-fn forget_changes(server: &Server, shard: &Shard) {
-    let shard = key::shard("rl", shard);
-    let epoch: String = server.ask(&["HGET", &shard, "epoch"]).unwrap();
-    let stream = format!("{shard}:{epoch}:s");
-    let _: i64 = server.ask(&["XTRIM", &stream, "MAXLEN", "0"]).unwrap();
-}
-
-/// A server that is spoken to through its port.
-pub(super) struct Tcp(Server);
-
-impl Fixture for Tcp {
-    type Store = Redis;
-
-    fn start() -> Tcp {
-        Tcp(Server::start(&[]))
-    }
-
-    fn connect(&self) -> Redis {
-        connect(self.0.tcp())
-    }
-
-    fn flush(&self) {
-        let _: String = self.0.ask(&["FLUSHALL"]).unwrap();
-    }
-
-    fn forget_changes(&self, shard: &Shard) {
-        forget_changes(&self.0, shard);
-    }
-}
-
-/// A server that is spoken to with TLS.
-pub(super) struct Tls {
-    server: Server,
-    options: TlsOptions,
-}
-
-impl Fixture for Tls {
-    type Store = Redis;
-
-    fn start() -> Tls {
-        let authority = Authority::new();
-        let certificate = authority.issue("127.0.0.1");
-        Tls {
-            server: Server::start_with_tls(&authority, &certificate, "yes"),
-            options: TlsOptions {
-                identity: Some(authority.issue("a client").identity()),
-                ..trusting(&authority)
-            },
-        }
-    }
-
-    fn connect(&self) -> Redis {
-        with_tls(&self.server, self.options.clone())
-    }
-
-    fn flush(&self) {
-        let _: String = self.server.ask(&["FLUSHALL"]).unwrap();
-    }
-
-    fn forget_changes(&self, shard: &Shard) {
-        forget_changes(&self.server, shard);
-    }
-}
-
 pub(super) fn with_tls(server: &Server, tls: TlsOptions) -> Redis {
     let (mut options, redis) = options(&[server.tcp()]);
     options.tls = Some(tls);
     Redis::new(&options, &redis)
-}
-
-/// A server that is spoken to through its socket.
-pub(super) struct Unix(Server);
-
-impl Fixture for Unix {
-    type Store = Redis;
-
-    fn start() -> Unix {
-        // No port at all.
-        Unix(Server::start(&["--port", "0"]))
-    }
-
-    fn connect(&self) -> Redis {
-        connect(ServerAddress::Unix(self.0.socket()))
-    }
-
-    fn flush(&self) {
-        let _: String = self.0.ask(&["FLUSHALL"]).unwrap();
-    }
-
-    fn forget_changes(&self, shard: &Shard) {
-        forget_changes(&self.0, shard);
-    }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use smallvec::smallvec;
 
-pub(in crate::store) async fn a_limit_admits_so_many_hits<F: Fixture<Store: Decider>>(fixture: &F) {
+pub async fn a_limit_admits_so_many_hits<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     for algorithm in Algorithm::ALL {
         let question = question(&format!("{algorithm:?}"), algorithm, 3);
@@ -25,9 +25,7 @@ pub(in crate::store) async fn a_limit_admits_so_many_hits<F: Fixture<Store: Deci
     assert_eq!(clock.answers[0].readings[..], [expected.into()]);
 }
 
-pub(in crate::store) async fn what_was_decided_before_counts_in_the_same_call<
-    F: Fixture<Store: Decider>,
->(
+pub async fn what_was_decided_before_counts_in_the_same_call<F: Fixture<Store: Decider>>(
     fixture: &F,
 ) {
     let mut node = Asking::new(fixture.connect());
@@ -59,9 +57,7 @@ pub(in crate::store) async fn what_was_decided_before_counts_in_the_same_call<
     assert_eq!(node.total(b"b").await, 2000);
 }
 
-pub(in crate::store) async fn all_counters_are_charged_or_none<F: Fixture<Store: Decider>>(
-    fixture: &F,
-) {
+pub async fn all_counters_are_charged_or_none<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let question = Question {
         counts_rejected: false,
@@ -91,11 +87,7 @@ pub(in crate::store) async fn all_counters_are_charged_or_none<F: Fixture<Store:
     assert_eq!(node.total(b"unlimited").await, 2000);
 }
 
-pub(in crate::store) async fn rejected_hits_are_charged_if_they_are_to<
-    F: Fixture<Store: Decider>,
->(
-    fixture: &F,
-) {
+pub async fn rejected_hits_are_charged_if_they_are_to<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let one = Question {
         counts_rejected: true,
@@ -117,11 +109,10 @@ pub(in crate::store) async fn rejected_hits_are_charged_if_they_are_to<
     assert_eq!(node.total(b"a").await, 4000);
 }
 
-pub(in crate::store) async fn asking_charges_nothing_and_is_no_change<
-    F: Fixture<Store: Decider>,
->(
-    fixture: &F,
-) {
+pub async fn asking_charges_nothing_and_is_no_change<F>(fixture: &F)
+where
+    F: Fixture<Store: Decider<Changes = Changes>>,
+{
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let asks = Question {
@@ -152,7 +143,10 @@ pub(in crate::store) async fn asking_charges_nothing_and_is_no_change<
     assert_eq!(node.ask_one(&later).await, (vec![false], vec![0]));
 }
 
-pub(in crate::store) async fn less_than_zero_gives_back<F: Fixture<Store: Decider>>(fixture: &F) {
+pub async fn less_than_zero_gives_back<F>(fixture: &F)
+where
+    F: Fixture<Store: Decider<Changes = Changes>>,
+{
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let give_back = Question {
@@ -174,9 +168,7 @@ pub(in crate::store) async fn less_than_zero_gives_back<F: Fixture<Store: Decide
     assert_eq!(totals(&counts), pairs(&[("a", 2)]));
 }
 
-pub(in crate::store) async fn a_counter_may_have_several_limits<F: Fixture<Store: Decider>>(
-    fixture: &F,
-) {
+pub async fn a_counter_may_have_several_limits<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let question = Question {
         limits: smallvec![
@@ -196,11 +188,7 @@ pub(in crate::store) async fn a_counter_may_have_several_limits<F: Fixture<Store
     }
 }
 
-pub(in crate::store) async fn an_ended_window_weighs_as_the_previous_one<
-    F: Fixture<Store: Decider>,
->(
-    fixture: &F,
-) {
+pub async fn an_ended_window_weighs_as_the_previous_one<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let size = size(300);
     let question = |algorithm| Question {

@@ -5,55 +5,71 @@ mod model;
 mod shared;
 mod values;
 
-pub(in crate::store) use self::admission::*;
-pub(in crate::store) use self::model::*;
-pub(in crate::store) use self::shared::*;
-pub(in crate::store) use self::values::*;
+pub use self::admission::*;
+pub use self::model::*;
+pub use self::shared::*;
+pub use self::values::*;
 use super::*;
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::store::decision::{
     Answer, AskedCounter, AskedLimit, Decided, Decider, KeyBytes, Question,
 };
 use crate::store::error::StoreError;
+use crate::store::strategy::NodeId;
 use smallvec::smallvec;
 
 use Algorithm::{Fixed, Sliding};
 
-/// Defines the tests of decisions for a fixture whose store decides: about shards of several
-/// namespaces at once, or about one.
+/// Defines the tests of decisions for a [`Fixture`] whose store decides, and whose `Changes` and
+/// `Counts` are these: about shards of several namespaces at once, or about one.
+#[macro_export]
 macro_rules! decision_tests {
-    ($fixture:ty) => {
+    ($fixture:ty, $changes:ident, $counts:ident) => {
         $crate::store::conformance::conformance_tests! { $fixture:
-            counters_of_a_question_may_be_in_several_shards,
-            decisions_follow_the_model,
+            decisions::counters_of_a_question_may_be_in_several_shards,
+            decisions::decisions_follow_the_model,
         }
-        $crate::store::conformance::decision_tests!($fixture, of one shard);
+        $crate::store::conformance::decision_tests!($fixture, $changes, $counts, of one shard);
     };
-    ($fixture:ty, of one shard) => {
+    ($fixture:ty, $changes:ident, $counts:ident, of one shard) => {
         $crate::store::conformance::conformance_tests! { $fixture:
-            a_limit_admits_so_many_hits,
-            what_was_decided_before_counts_in_the_same_call,
-            decisions_in_one_shard_follow_the_model,
-            all_counters_are_charged_or_none,
-            rejected_hits_are_charged_if_they_are_to,
-            asking_charges_nothing_and_is_no_change,
-            less_than_zero_gives_back,
-            a_counter_may_have_several_limits,
-            decisions_on_decimals_and_large_counts_are_exact,
-            a_count_that_saturates_harms_no_other,
-            any_bytes_may_be_asked_about,
-            a_shard_without_an_epoch_gets_the_proposed_one,
-            what_is_charged_is_a_change_for_others,
-            what_others_pushed_counts,
-            an_ended_window_weighs_as_the_previous_one,
-            of_many_that_ask_at_once_so_many_are_admitted,
-            thousands_may_be_asked_about_at_once,
-            the_largest_question_is_answered,
-            no_questions_have_no_answers,
+            decisions::a_limit_admits_so_many_hits,
+            decisions::what_was_decided_before_counts_in_the_same_call,
+            decisions::decisions_in_one_shard_follow_the_model,
+            decisions::all_counters_are_charged_or_none,
+            decisions::rejected_hits_are_charged_if_they_are_to,
+            decisions::a_counter_may_have_several_limits,
+            decisions::decisions_on_decimals_and_large_counts_are_exact,
+            decisions::a_count_that_saturates_harms_no_other,
+            decisions::a_shard_without_an_epoch_gets_the_proposed_one,
+            decisions::what_others_pushed_counts,
+            decisions::an_ended_window_weighs_as_the_previous_one,
+            decisions::no_more_are_admitted_of_many_that_ask_at_once,
+            decisions::thousands_may_be_asked_about_at_once,
+            decisions::the_largest_question_is_answered,
+            decisions::no_questions_have_no_answers,
+        }
+        $crate::store::conformance::decision_tests!($fixture, $changes);
+        $crate::store::conformance::decision_tests!($fixture, $counts);
+    };
+    ($fixture:ty, Changes) => {
+        $crate::store::conformance::conformance_tests! { $fixture:
+            decisions::asking_charges_nothing_and_is_no_change,
+            decisions::less_than_zero_gives_back,
+            decisions::any_bytes_may_be_asked_about,
+            decisions::what_is_charged_is_a_change_for_others,
         }
     };
+    ($fixture:ty, Snapshots) => {};
+    ($fixture:ty, Added) => {
+        $crate::store::conformance::conformance_tests! { $fixture:
+            decisions::of_many_that_ask_at_once_so_many_are_admitted,
+        }
+    };
+    ($fixture:ty, Absolute) => {};
 }
-pub(in crate::store) use decision_tests;
+#[doc(inline)]
+pub use decision_tests;
 
 /// The largest, so that no test sees it end.
 const LONGEST: WindowSize = size(WindowSize::MAX_MILLIS);
@@ -77,7 +93,7 @@ fn limit(counter: usize, algorithm: Algorithm, hits: i64, cost: i64) -> AskedLim
 }
 
 /// One hit under one limit, in whole hits.
-pub(in crate::store) fn question(key: &str, algorithm: Algorithm, hits: i64) -> Question {
+pub(crate) fn question(key: &str, algorithm: Algorithm, hits: i64) -> Question {
     Question {
         counts_rejected: false,
         counters: smallvec![counter(key, LONGEST, 1000)],
@@ -86,24 +102,24 @@ pub(in crate::store) fn question(key: &str, algorithm: Algorithm, hits: i64) -> 
 }
 
 /// A node that asks.
-pub(in crate::store) struct Asking<S> {
-    pub(in crate::store) store: S,
-    pub(in crate::store) node: NodeId,
+pub(crate) struct Asking<S> {
+    pub(crate) store: S,
+    pub(crate) node: NodeId,
 }
 
 impl<S: Decider> Asking<S> {
-    pub(in crate::store) fn new(store: S) -> Asking<S> {
+    pub(crate) fn new(store: S) -> Asking<S> {
         Asking {
             store,
             node: new_node(),
         }
     }
 
-    pub(in crate::store) async fn ask(&mut self, questions: &[Question]) -> Decided {
+    pub(crate) async fn ask(&mut self, questions: &[Question]) -> Decided {
         self.try_to_ask(questions).await.unwrap()
     }
 
-    pub(in crate::store) async fn try_to_ask(
+    pub(crate) async fn try_to_ask(
         &mut self,
         questions: &[Question],
     ) -> Result<Decided, StoreError> {

@@ -48,15 +48,11 @@ impl Random {
     }
 }
 
-pub(in crate::store) async fn decisions_follow_the_model<F: Fixture<Store: Decider>>(fixture: &F) {
+pub async fn decisions_follow_the_model<F: Fixture<Store: Decider>>(fixture: &F) {
     follow_the_model(fixture, ["api", "web"]).await;
 }
 
-pub(in crate::store) async fn decisions_in_one_shard_follow_the_model<
-    F: Fixture<Store: Decider>,
->(
-    fixture: &F,
-) {
+pub async fn decisions_in_one_shard_follow_the_model<F: Fixture<Store: Decider>>(fixture: &F) {
     follow_the_model(fixture, ["api", "api"]).await;
 }
 

@@ -3,9 +3,7 @@
 use super::*;
 use smallvec::smallvec;
 
-pub(in crate::store) async fn decisions_on_decimals_and_large_counts_are_exact<
-    F: Fixture<Store: Decider>,
->(
+pub async fn decisions_on_decimals_and_large_counts_are_exact<F: Fixture<Store: Decider>>(
     fixture: &F,
 ) {
     let mut node = Asking::new(fixture.connect());
@@ -31,9 +29,7 @@ pub(in crate::store) async fn decisions_on_decimals_and_large_counts_are_exact<
     }
 }
 
-pub(in crate::store) async fn a_count_that_saturates_harms_no_other<F: Fixture<Store: Decider>>(
-    fixture: &F,
-) {
+pub async fn a_count_that_saturates_harms_no_other<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let max = Hits::MAX.thousandths();
     // As `ratelimit_count_rejected` has it, at a cost that the client chose.
@@ -64,9 +60,10 @@ pub(in crate::store) async fn a_count_that_saturates_harms_no_other<F: Fixture<S
     node_that_pushes.push(vec![hits("c", 1)]).await;
 }
 
-pub(in crate::store) async fn any_bytes_may_be_asked_about<F: Fixture<Store: Decider>>(
-    fixture: &F,
-) {
+pub async fn any_bytes_may_be_asked_about<F>(fixture: &F)
+where
+    F: Fixture<Store: Decider<Changes = Changes>>,
+{
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let keys: [&[u8]; 9] = [
@@ -98,9 +95,7 @@ pub(in crate::store) async fn any_bytes_may_be_asked_about<F: Fixture<Store: Dec
     }
 }
 
-pub(in crate::store) async fn thousands_may_be_asked_about_at_once<F: Fixture<Store: Decider>>(
-    fixture: &F,
-) {
+pub async fn thousands_may_be_asked_about_at_once<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let mut questions = Vec::new();
     for key in 0..2500 {
@@ -113,9 +108,7 @@ pub(in crate::store) async fn thousands_may_be_asked_about_at_once<F: Fixture<St
     assert_eq!(node.total(b"2498").await, 1000);
 }
 
-pub(in crate::store) async fn the_largest_question_is_answered<F: Fixture<Store: Decider>>(
-    fixture: &F,
-) {
+pub async fn the_largest_question_is_answered<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let counters = (0..500).map(|number| counter(&format!("{number:0272}"), LONGEST, 1000));
     let limits = (0..1000).map(|number| limit(number / 2, Sliding, 2000, 1000));
@@ -132,9 +125,7 @@ pub(in crate::store) async fn the_largest_question_is_answered<F: Fixture<Store:
     }
 }
 
-pub(in crate::store) async fn no_questions_have_no_answers<F: Fixture<Store: Decider>>(
-    fixture: &F,
-) {
+pub async fn no_questions_have_no_answers<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     let decided = node.ask(&[]).await;
     assert!(decided.answers.is_empty() && decided.now.0 > 1_577_836_800_000);

@@ -24,18 +24,21 @@ use crate::store::strategy::{Diff, Pushed, Strategy};
 
 mod over_tcp {
     use crate::store::conformance::{conformance_tests, decision_tests};
-    conformance_tests!(super::super::testing::Tcp);
-    decision_tests!(super::super::testing::Tcp);
+    use crate::store::postgres::fixtures::{Over, Tcp};
+    conformance_tests!(Over<Tcp>, Changes, Added);
+    decision_tests!(Over<Tcp>, Changes, Added);
 }
 
 mod over_tls {
     use crate::store::conformance::conformance_tests;
-    conformance_tests!(super::super::testing::Tls);
+    use crate::store::postgres::fixtures::{Over, Tls};
+    conformance_tests!(Over<Tls>, Changes, Added);
 }
 
 mod over_a_unix_socket {
     use crate::store::conformance::conformance_tests;
-    conformance_tests!(super::super::testing::Unix);
+    use crate::store::postgres::fixtures::{Over, Unix};
+    conformance_tests!(Over<Unix>, Changes, Added);
 }
 
 /// The schema that every server has from the beginning.

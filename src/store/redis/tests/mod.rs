@@ -28,24 +28,28 @@ use crate::store::strategy::{Batch, BatchId, Diff, Pushed, Strategy};
 
 mod over_tcp {
     use crate::store::conformance::{conformance_tests, decision_tests};
-    conformance_tests!(super::super::testing::Tcp);
-    decision_tests!(super::super::testing::Tcp);
+    use crate::store::redis::fixtures::{Over, Tcp};
+    conformance_tests!(Over<Tcp>, Changes, Added);
+    decision_tests!(Over<Tcp>, Changes, Added);
 }
 
 mod over_tls {
     use crate::store::conformance::conformance_tests;
-    conformance_tests!(super::super::testing::Tls);
+    use crate::store::redis::fixtures::{Over, Tls};
+    conformance_tests!(Over<Tls>, Changes, Added);
 }
 
 mod over_a_cluster {
     use crate::store::conformance::{conformance_tests, decision_tests};
-    conformance_tests!(super::super::cluster_testing::SharedCluster);
-    decision_tests!(super::super::cluster_testing::SharedCluster, of one shard);
+    use crate::store::redis::cluster_testing::SharedCluster;
+    conformance_tests!(SharedCluster, Changes, Added);
+    decision_tests!(SharedCluster, Changes, Added, of one shard);
 }
 
 mod over_a_unix_socket {
     use crate::store::conformance::conformance_tests;
-    conformance_tests!(super::super::testing::Unix);
+    use crate::store::redis::fixtures::{Over, Unix};
+    conformance_tests!(Over<Unix>, Changes, Added);
 }
 
 const SHARD: &str = "rl:{api:0}";

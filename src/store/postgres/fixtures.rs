@@ -1,0 +1,110 @@
+//! Schemas for the suite that every strategy passes, and the ways in which they are spoken to.
+
+use core::marker::PhantomData;
+use std::sync::OnceLock;
+
+use super::Postgres;
+use super::testing::{Schema, Server, options};
+use crate::store::conformance::{Fixture, LogFixture};
+use crate::store::options::{StoreOptions, TlsOptions};
+use crate::store::server::ServerAddress;
+use crate::store::strategy::{Position, Shard, Strategy as _};
+use crate::store::tls_testing::{Authority, trusting};
+
+/// A schema of a shared server that is spoken to in the way `W`.
+pub(super) struct Over<W> {
+    schema: Schema,
+    way: PhantomData<W>,
+}
+
+/// A way to speak to a server.
+pub(super) trait Spoken {
+    /// The server, which all tests share that speak to it so.
+    fn server() -> &'static Server {
+        Server::shared()
+    }
+
+    /// Where it is.
+    fn address() -> ServerAddress {
+        Self::server().tcp()
+    }
+
+    /// How it is spoken to with TLS.
+    fn tls() -> Option<TlsOptions> {
+        None
+    }
+}
+
+/// Through its port.
+pub(super) enum Tcp {}
+
+/// Through its port with TLS, each side having a certificate.
+pub(super) enum Tls {}
+
+/// Through its socket.
+pub(super) enum Unix {}
+
+impl Spoken for Tcp {}
+
+impl Tls {
+    fn shared() -> &'static (Server, TlsOptions) {
+        static SHARED: OnceLock<(Server, TlsOptions)> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let authority = Authority::new();
+            let certificate = authority.issue("127.0.0.1");
+            let server = Server::start_with_tls(&authority, &certificate, "clientcert=verify-ca");
+            let options = TlsOptions {
+                identity: Some(authority.issue("a client").identity()),
+                ..trusting(&authority)
+            };
+            (server, options)
+        })
+    }
+}
+
+impl Spoken for Tls {
+    fn server() -> &'static Server {
+        &Tls::shared().0
+    }
+
+    fn tls() -> Option<TlsOptions> {
+        Some(Tls::shared().1.clone())
+    }
+}
+
+impl Spoken for Unix {
+    fn address() -> ServerAddress {
+        ServerAddress::Unix(Self::server().socket())
+    }
+}
+
+impl<W: Spoken> Fixture for Over<W> {
+    type Store = Postgres;
+
+    fn start() -> Self {
+        Over {
+            schema: Schema::of(W::server()),
+            way: PhantomData,
+        }
+    }
+
+    fn connect(&self) -> Postgres {
+        let (options, postgres) = options(&[W::address()], &self.schema.name);
+        let tls = W::tls();
+        Postgres::new(&StoreOptions { tls, ..options }, &postgres)
+    }
+
+    fn flush(&self) {
+        self.schema.flush();
+    }
+}
+
+impl<W: Spoken> LogFixture for Over<W> {
+    fn forget_changes(&self, shard: &Shard) {
+        self.schema.forget_changes(shard);
+    }
+
+    fn ahead_of(&self, Position([number, epoch]): Position) -> Position {
+        Position([number + 1_000_000, epoch])
+    }
+}

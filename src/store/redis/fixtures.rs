@@ -1,0 +1,105 @@
+//! Servers for the suite that every strategy passes, and the ways in which they are spoken to.
+
+use core::marker::PhantomData;
+
+use super::options::RedisOptions;
+use super::testing::{Server, options};
+use super::{Redis, key};
+use crate::store::conformance::{Fixture, LogFixture};
+use crate::store::options::{StoreOptions, TlsOptions};
+use crate::store::server::ServerAddress;
+use crate::store::strategy::{Position, Shard, Strategy as _};
+use crate::store::tls_testing::{Authority, trusting};
+
+/// A server of the test's own that is spoken to in the way `W`.
+pub(super) struct Over<W> {
+    server: Server,
+    options: (StoreOptions, RedisOptions),
+    way: PhantomData<W>,
+}
+
+/// A way to speak to a server.
+pub(super) trait Spoken {
+    /// A server, and the options of a store that speaks to it so.
+    fn start() -> (Server, (StoreOptions, RedisOptions));
+}
+
+/// Through its port.
+pub(super) enum Tcp {}
+
+/// Through its port with TLS, each side having a certificate.
+pub(super) enum Tls {}
+
+/// Through its socket.
+pub(super) enum Unix {}
+
+impl Spoken for Tcp {
+    fn start() -> (Server, (StoreOptions, RedisOptions)) {
+        let server = Server::start(&[]);
+        let options = options(&[server.tcp()]);
+        (server, options)
+    }
+}
+
+impl Spoken for Tls {
+    fn start() -> (Server, (StoreOptions, RedisOptions)) {
+        let authority = Authority::new();
+        let certificate = authority.issue("127.0.0.1");
+        let server = Server::start_with_tls(&authority, &certificate, "yes");
+        let (mut options, redis) = options(&[server.tcp()]);
+        options.tls = Some(TlsOptions {
+            identity: Some(authority.issue("a client").identity()),
+            ..trusting(&authority)
+        });
+        (server, (options, redis))
+    }
+}
+
+impl Spoken for Unix {
+    fn start() -> (Server, (StoreOptions, RedisOptions)) {
+        // No port at all.
+        let server = Server::start(&["--port", "0"]);
+        let options = options(&[ServerAddress::Unix(server.socket())]);
+        (server, options)
+    }
+}
+
+impl<W: Spoken> Fixture for Over<W> {
+    type Store = Redis;
+
+    fn start() -> Self {
+        let (server, options) = W::start();
+        Over {
+            server,
+            options,
+            way: PhantomData,
+        }
+    }
+
+    fn connect(&self) -> Redis {
+        let (options, redis) = &self.options;
+        Redis::new(options, redis)
+    }
+
+    fn flush(&self) {
+        let _: String = self.server.ask(&["FLUSHALL"]).unwrap();
+    }
+}
+
+impl<W: Spoken> LogFixture for Over<W> {
+    fn forget_changes(&self, shard: &Shard) {
+        let shard = key::shard("rl", shard);
+        let epoch: String = self.server.ask(&["HGET", &shard, "epoch"]).unwrap();
+        let stream = format!("{shard}:{epoch}:s");
+        let _: i64 = self.server.ask(&["XTRIM", &stream, "MAXLEN", "0"]).unwrap();
+    }
+
+    fn ahead_of(&self, position: Position) -> Position {
+        later(position)
+    }
+}
+
+/// A position that the stream may come to in a while.
+pub(super) fn later(Position([sequence, rest]): Position) -> Position {
+    Position([sequence + 1_000_000, rest])
+}

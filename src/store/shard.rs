@@ -1,0 +1,71 @@
+//! The parts of a namespace's counts, and in which of them a key is.
+
+use std::sync::Arc;
+
+/// A part of a namespace's counts, which a datastore keeps in one place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Shard {
+    /// The name of the namespace.
+    pub namespace: Arc<str>,
+    /// Less than [`Strategy::shards`](super::strategy::Strategy::shards); chosen by the key's bytes alone, so that all counts of a
+    /// key are in one shard.
+    pub number: u16,
+}
+
+impl Shard {
+    /// In which of so many shards a key is: its FNV-1a hash of 64 bits, mixed by MurmurHash3's
+    /// `fmix64`, modulo their number. All nodes must agree, so that this can never change.
+    ///
+    /// Sources: <http://www.isthe.com/chongo/tech/comp/fnv/>, and `MurmurHash3.cpp` in
+    /// <https://github.com/aappleby/smhasher>. Without the second, similar keys crowd a few shards.
+    pub fn number_of(key: &[u8], shards: u16) -> u16 {
+        let hash = key.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        let factors = [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53];
+        let mixed = factors.iter().fold(hash, |hash: u64, factor| {
+            (hash ^ hash >> 33).wrapping_mul(*factor)
+        });
+        let number = (mixed ^ mixed >> 33).checked_rem(shards.into());
+        // Less than their number, if there are any.
+        number.and_then(|it| it.try_into().ok()).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shard_of_a_key_never_changes() {
+        for (key, of_16, of_3) in [
+            (&b""[..], 6, 2),
+            (b"a", 11, 2),
+            (b"foobar", 11, 1),
+            (b"203.0.113.9", 14, 2),
+            (&[0xff, 0], 10, 1),
+        ] {
+            let name = key.escape_ascii();
+            assert_eq!(Shard::number_of(key, 16), of_16, "{name}");
+            assert_eq!(Shard::number_of(key, 3), of_3, "{name}");
+            assert_eq!(Shard::number_of(key, 1), 0);
+        }
+    }
+
+    #[test]
+    fn keys_are_spread_over_all_shards() {
+        for format in [
+            |n: u32| format!("{n}"),
+            |n| format!("10.0.{}.{}", n / 256, n % 256),
+        ] {
+            let mut counts = [0; 16];
+            for n in 0..16_000 {
+                counts[usize::from(Shard::number_of(format(n).as_bytes(), 16))] += 1;
+            }
+            assert!(
+                counts.iter().all(|count| (850..1150).contains(count)),
+                "{counts:?}"
+            );
+        }
+    }
+}
