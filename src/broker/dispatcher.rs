@@ -3,19 +3,14 @@
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
-use std::rc::Rc;
 use std::sync::Arc;
-
-use tokio::task::JoinSet;
 
 use super::backlog::{Backlog, ReplyTo};
 use super::event_loop_queue::EventLoopQueue;
-use super::exchange::{DeciderTask, DeciderTasks};
 use super::message::{Reader, messages, write_reply};
-use super::serve::DecidingStore;
 use super::shared_queues::{SharedQueues, write_messages};
 use super::store_event::StoreEvent;
-use crate::store::decision::{Answer, Question};
+use crate::store::decision::Answer;
 use crate::table::MonotonicMillis;
 
 /// How soon it is tried again to leave answers with a worker that has not read those before.
@@ -60,44 +55,6 @@ impl Dispatcher {
     pub(super) fn now(&self) -> MonotonicMillis {
         let millis = (self.uptime)().as_millis();
         MonotonicMillis(u64::try_from(millis).unwrap_or(u64::MAX))
-    }
-
-    /// Spawns a task for each decider.
-    pub(super) fn tasks(self: &Rc<Self>, stores: &[DecidingStore]) -> JoinSet<()> {
-        let mut running = JoinSet::new();
-        for DecidingStore {
-            store: watched,
-            source,
-            node,
-            shards,
-        } in stores
-        {
-            let probes = match shards {
-                None => vec![Vec::new()],
-                Some(shards) => {
-                    let shards = shards.iter().cloned();
-                    shards.map(|it| vec![Question::probe(it)]).collect()
-                }
-            };
-            let first = running.len();
-            let siblings = first..first.saturating_add(probes.len());
-            let tasks = siblings
-                .clone()
-                .zip(probes)
-                .map(|(decider, probe)| DeciderTask {
-                    dispatcher: self.clone(),
-                    store: watched.clone(),
-                    siblings: siblings.clone(),
-                    decider,
-                    probe,
-                });
-            source.connect(DeciderTasks {
-                tasks: tasks.collect(),
-                node: *node,
-                running: &mut running,
-            });
-        }
-        running
     }
 
     /// Takes what workers have asked, and tells the tasks; nothing more when this is closed.

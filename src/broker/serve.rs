@@ -14,13 +14,15 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, FutureExt as _, join, select};
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 
 use super::dispatcher::Dispatcher;
 use super::event_loop_queue::EventLoopQueue;
+use super::exchange::{DeciderTask, DeciderTasks};
 use super::shared_queues::SharedQueues;
 use super::source::DeciderSource;
 use super::store_event::{StoreEvent, WatchedStore};
+use crate::store::decision::Question;
 use crate::store::strategy::{NodeId, Shard};
 
 /// How often a worker that ends looks whether its last questions were taken.
@@ -68,7 +70,7 @@ impl Broker {
             return;
         }
         let dispatcher = Rc::new(Dispatcher::new(queues.clone(), events, uptime));
-        let tasks = dispatcher.tasks(&stores);
+        let tasks = spawn_tasks(&dispatcher, &stores);
         let close = async {
             select(ending, pin!(dispatcher.answer_bell())).await;
             // What was asked until now is still answered.
@@ -78,6 +80,44 @@ impl Broker {
         join(close, tasks.join_all()).await;
         queues.unlock();
     }
+}
+
+/// Spawns a task for each decider.
+fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet<()> {
+    let mut running = JoinSet::new();
+    for DecidingStore {
+        store: watched,
+        source,
+        node,
+        shards,
+    } in stores
+    {
+        let probes = match shards {
+            None => vec![Vec::new()],
+            Some(shards) => {
+                let shards = shards.iter().cloned();
+                shards.map(|it| vec![Question::probe(it)]).collect()
+            }
+        };
+        let first = running.len();
+        let siblings = first..first.saturating_add(probes.len());
+        let tasks = siblings
+            .clone()
+            .zip(probes)
+            .map(|(decider, probe)| DeciderTask {
+                dispatcher: dispatcher.clone(),
+                store: watched.clone(),
+                siblings: siblings.clone(),
+                decider,
+                probe,
+            });
+        source.connect(DeciderTasks {
+            tasks: tasks.collect(),
+            node: *node,
+            running: &mut running,
+        });
+    }
+    running
 }
 
 /// Waits until this process has the lock. Returns false if the process ends first, and has nothing left

@@ -2,7 +2,8 @@
 
 use super::super::hits::Hits;
 use super::super::window::WindowSize;
-use super::{Method, WindowCounts, has_room};
+use super::method::{Method, has_room};
+use super::windows::WindowCounts;
 
 pub(super) struct Fixed;
 

@@ -1,9 +1,10 @@
 //! Algorithms: how what is stored of a key is read, and what that says about one more hit.
 //!
-//! Each is a variant of [`Algorithm`] and a file here: a type that says what is in [`Method`]. All
+//! Each is a variant of [`Algorithm`] and a file here: a type that says what is in [`Method`](method::Method). All
 //! others only pass an algorithm on.
 
 mod fixed;
+mod method;
 mod reading;
 mod sliding;
 mod windows;
@@ -11,6 +12,7 @@ mod windows;
 use core::fmt;
 
 use self::fixed::Fixed;
+use self::method::Method as _;
 pub use self::reading::Reading;
 use self::sliding::Sliding;
 pub use self::windows::WindowCounts;
@@ -48,19 +50,6 @@ impl fmt::Display for ParseAlgorithmError {
 }
 
 impl core::error::Error for ParseAlgorithmError {}
-
-/// What an algorithm says of what is counted: for [`Algorithm`] only, whose functions say what these
-/// return.
-trait Method {
-    fn rate(size: WindowSize, counts: &WindowCounts) -> Hits;
-    fn remaining(size: WindowSize, counts: &WindowCounts, limit: Hits) -> Hits {
-        limit.minus(Self::rate(size, counts)).max(Hits::ZERO)
-    }
-    fn admits(size: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits) -> bool;
-    fn reset(size: WindowSize, counts: &WindowCounts) -> u64;
-    fn retry_after(size: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits)
-    -> Option<u64>;
-}
 
 impl Algorithm {
     /// All of them.
@@ -161,21 +150,6 @@ impl Algorithm {
             Algorithm::Fixed => Fixed::retry_after(size, &reading.0, limit, cost),
         }
     }
-}
-
-/// Whether `limit` has room for a hit of `cost` above a rate of `rate`.
-#[inline]
-fn has_room(rate: Hits, limit: Hits, cost: Hits) -> bool {
-    let left = headroom(rate, limit, cost);
-    left > 0 || (left == 0 && cost != Hits::ZERO)
-}
-
-/// What `limit` leaves above `rate` and `cost`, in thousandths: a difference of numbers of 48
-/// bits.
-#[inline]
-fn headroom(rate: Hits, limit: Hits, cost: Hits) -> i64 {
-    let above_rate = limit.thousandths().wrapping_sub(rate.thousandths());
-    above_rate.wrapping_sub(cost.thousandths())
 }
 
 #[cfg(test)]

@@ -1,0 +1,33 @@
+//! What an algorithm has to say, and what all of them need for that.
+
+use super::super::hits::Hits;
+use super::super::window::WindowSize;
+use super::windows::WindowCounts;
+
+/// What an algorithm says of what is counted: for [`Algorithm`](super::Algorithm) only, whose functions
+/// say what these return.
+pub(super) trait Method {
+    fn rate(size: WindowSize, counts: &WindowCounts) -> Hits;
+    fn remaining(size: WindowSize, counts: &WindowCounts, limit: Hits) -> Hits {
+        limit.minus(Self::rate(size, counts)).max(Hits::ZERO)
+    }
+    fn admits(size: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits) -> bool;
+    fn reset(size: WindowSize, counts: &WindowCounts) -> u64;
+    fn retry_after(size: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits)
+    -> Option<u64>;
+}
+
+/// Whether `limit` has room for a hit of `cost` above a rate of `rate`.
+#[inline]
+pub(super) fn has_room(rate: Hits, limit: Hits, cost: Hits) -> bool {
+    let left = headroom(rate, limit, cost);
+    left > 0 || (left == 0 && cost != Hits::ZERO)
+}
+
+/// What `limit` leaves above `rate` and `cost`, in thousandths: a difference of numbers of 48
+/// bits.
+#[inline]
+pub(super) fn headroom(rate: Hits, limit: Hits, cost: Hits) -> i64 {
+    let above_rate = limit.thousandths().wrapping_sub(rate.thousandths());
+    above_rate.wrapping_sub(cost.thousandths())
+}
