@@ -427,25 +427,3 @@ impl<'m> CounterTable<'m> {
         }
     }
 }
-
-impl<'m> WindowColumns<'m> {
-    /// The windows of a counter that matter at `now`, and what this node counted in them.
-    pub(super) fn live(
-        occupant: Occupant<'m>,
-        size: WindowSize,
-        now: UnixMillis,
-    ) -> impl Iterator<Item = (u64, Hits)> {
-        let number = size.at(now).number;
-        let is_old = occupant.is_old(size, now);
-        // One window ahead may be in use: see `WindowColumns::read_ahead`.
-        let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
-        near.into_iter()
-            .filter(move |_| !is_old)
-            .filter_map(move |number| {
-                let (local, _) = occupant.slot.local_columns(number);
-                let local = WindowCount::from_bits(local.load(Acquire));
-                let stamp = Stamp::new(number, occupant.meta.generation());
-                (local.stamp() == stamp).then_some((number, local.hits()))
-            })
-    }
-}

@@ -83,6 +83,26 @@ impl<'m> WindowColumns<'m> {
         WindowColumns::read(occupant.slot, occupant.meta, next)
     }
 
+    /// The windows of a counter that matter at `now`, and what this node counted in them.
+    pub(super) fn live(
+        occupant: Occupant<'m>,
+        size: WindowSize,
+        now: UnixMillis,
+    ) -> impl Iterator<Item = (u64, Hits)> {
+        let number = size.at(now).number;
+        let is_old = occupant.is_old(size, now);
+        // One window ahead may be in use: see `WindowColumns::read_ahead`.
+        let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
+        near.into_iter()
+            .filter(move |_| !is_old)
+            .filter_map(move |number| {
+                let (local, _) = occupant.slot.local_columns(number);
+                let local = load(local);
+                let stamp = Stamp::new(number, occupant.meta.generation());
+                (local.stamp() == stamp).then_some((number, local.hits()))
+            })
+    }
+
     /// Makes these columns, just read, ready to be counted in, if that takes no more than a date; returns
     /// whether they are. It is so in the newest window of a counter in use.
     #[inline]

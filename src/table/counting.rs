@@ -9,7 +9,7 @@ use super::columns::{PlainColumns, WindowColumns};
 use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
-use super::places::Insertion;
+use super::insertion::Insertion;
 use super::slot::Occupant;
 use super::word::WindowCount;
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};

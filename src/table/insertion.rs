@@ -1,10 +1,4 @@
-//! Where a counter's slot is: finding it, and making room for a new one.
-//!
-//! An identity has two buckets, and in each of them a home slot. The first home is compared first:
-//! most counters are there. While its cache line is on its way, so is that of the second home,
-//! where most others are: what takes time is to wait for memory, and both are waited for at once.
-//! Only if a counter is in neither the tags of both buckets are read, which tell the few slots that
-//! are worth a look.
+//! Giving a new counter a slot: one that is free, or that of another counter.
 //!
 //! No lock is taken. A slot changes hands in steps, each of which leaves the table usable should
 //! the process end after it:
@@ -25,18 +19,15 @@
 //! the slot, and begins anew.
 
 use super::admission::Receipt;
-use super::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
-};
+use super::atomic::Ordering::{AcqRel, Relaxed};
 use super::claim::{Claim, ClaimCost, has_local_hits};
 use super::counter::Counter;
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::identity::Identity;
-use super::layout::Parts;
 use super::meta::{Meta, SlotState, Ticks};
-use super::slot::{Bucket, Lost, Occupant, Slot, WAYS};
+use super::probe::{Home, Probe, SlotPosition, Tags};
+use super::slot::{Lost, Occupant, Slot, WAYS};
 use super::stats::{Evicted, NamespaceLine};
 use super::word::{Stamp, WindowCount};
 use crate::policy::algorithm::{Reading, WindowCounts};
@@ -54,36 +45,9 @@ pub(super) enum Insertion<'m> {
     Made(Reading, Receipt<'m>),
 }
 
-/// The slots that an identity can have.
-#[derive(Clone, Copy)]
-struct Home<'m> {
-    buckets: [&'m Bucket; 2],
-    /// The tag words of both.
-    tags: [&'m AtomicU64; 2],
-    /// The way of the home in each of them.
-    ways: [usize; 2],
-    tag: u8,
-}
-
-/// A slot by its position.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct SlotPosition {
-    /// Which of the identity's two buckets.
-    in_second: bool,
-    way: usize,
-}
-
-/// What a look for an identity in its buckets brought.
-enum Probe<'m> {
-    Found(Occupant<'m>),
-    /// It may be in a slot that is being changed.
-    Pending(SlotPosition, &'m Slot, Meta),
-    Absent,
-}
-
 /// A counter that is to have a slot.
 #[derive(Clone, Copy)]
-struct New<'c> {
+struct NewCounter<'c> {
     counter: &'c Counter,
     id: Identity,
     /// The hits that are counted in it from the start.
@@ -99,92 +63,6 @@ struct Victim<'m> {
 }
 
 impl<'m> Home<'m> {
-    /// `None`: the table has less than two buckets, which none has.
-    #[inline]
-    fn of(id: Identity, parts: &Parts<'m>) -> Option<Home<'m>> {
-        let (buckets, tags) = (parts.buckets, parts.tags);
-        let [one, two] = id.0;
-        let (first, mut second) = (scale(one, buckets.len()), scale(two, buckets.len()));
-        if second == first {
-            second = if first == 0 { 1 } else { first.wrapping_sub(1) };
-        }
-        Some(Home {
-            buckets: [buckets.get(first)?, buckets.get(second)?],
-            tags: [tags.get(first)?, tags.get(second)?],
-            ways: [home_way(two), home_way(one)],
-            tag: tag_of(two),
-        })
-    }
-
-    /// Finds the slot of `id` if it is one of the homes.
-    #[inline(always)]
-    fn find(&self, id: Identity) -> Option<Occupant<'m>> {
-        let ([first, second], [way, second_way]) = (self.buckets, self.ways);
-        let (first, second) = (first.get(way)?, second.get(second_way)?);
-        // Before the first home is there to be compared: see above.
-        second.prefetch();
-        let occupant = |slot: &'m Slot| Occupant {
-            slot,
-            meta: slot.meta(),
-        };
-        let found = |home: &Occupant<'m>| home.meta.is_counter() && home.slot.has_identity(id);
-        let at_first = Some(occupant(first)).filter(found);
-        at_first.or_else(|| Some(occupant(second)).filter(found))
-    }
-
-    /// Finds the slot of `id` by its tag.
-    #[cold]
-    fn find_elsewhere(&self, id: Identity) -> Option<Occupant<'m>> {
-        match self.search(self.seen(), id) {
-            Probe::Found(occupant) => Some(occupant),
-            Probe::Pending(..) | Probe::Absent => None,
-        }
-    }
-
-    #[inline]
-    fn seen(&self) -> [Tags; 2] {
-        // The first before the second: who inserts into the second writes them the other way
-        // round. Acquire: pairs with the release of `tag`.
-        self.tags.map(|tags| Tags(tags.load(Acquire)))
-    }
-
-    #[inline]
-    fn slot(&self, position: SlotPosition) -> Option<&'m Slot> {
-        let [first, second] = self.buckets;
-        let bucket = if position.in_second { second } else { first };
-        bucket.get(position.way)
-    }
-
-    /// Looks for `id` in the slots that have its tag.
-    #[inline]
-    fn search(&self, seen: [Tags; 2], id: Identity) -> Probe<'m> {
-        let mut pending = None;
-        for (second, tags) in [false, true].into_iter().zip(seen) {
-            for way in tags.ways_with(self.tag) {
-                let position = SlotPosition {
-                    in_second: second,
-                    way,
-                };
-                let Some(slot) = self.slot(position) else {
-                    continue;
-                };
-                // One look decides: between two, an insertion may end and be missed by both.
-                let meta = slot.meta();
-                match meta.state() {
-                    SlotState::Counter if slot.has_identity(id) => {
-                        return Probe::Found(Occupant { slot, meta });
-                    }
-                    SlotState::Busy(_) => pending = Some((position, slot, meta)),
-                    _ => {}
-                }
-            }
-        }
-        match pending {
-            Some((position, slot, meta)) => Probe::Pending(position, slot, meta),
-            None => Probe::Absent,
-        }
-    }
-
     /// A slot that was never used, which is the best there is: no need to touch the others.
     #[inline]
     fn never_used(&self, seen: [Tags; 2]) -> Option<Victim<'m>> {
@@ -241,122 +119,7 @@ impl<'m> Home<'m> {
     }
 }
 
-/// Maps 64 uniform bits to a uniform number below `buckets`.
-#[inline]
-pub(super) fn scale(bits: u64, buckets: usize) -> usize {
-    // The high half of the product.
-    (u128::from(bits).wrapping_mul(buckets as u128) >> 64) as usize
-}
-
-#[inline]
-fn home_way(bits: u64) -> usize {
-    bits as usize % WAYS
-}
-
-/// A tag word: WAYS tags from the lowest bits on, the version in the highest eight.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Tags(u64);
-
-const TAG_BITS: u32 = 7;
-const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
-const VERSION_ONE: u64 = 1 << 56;
-const _: () = assert!(WAYS * TAG_BITS as usize <= 56);
-
-/// The tag of a part of a name. A slot that was never used has the tag 0.
-const NAME_TAG: u8 = 127;
-
-/// The tag of an identity, 1 to 126.
-fn tag_of(bits: u64) -> u8 {
-    // Bits that decide on neither the way nor (unless there are more than 2^48) the bucket.
-    match (bits >> 3) & TAG_MASK {
-        0 => 1,
-        127 => 126,
-        bits => bits as u8,
-    }
-}
-
-/// A one in the lowest bit of each tag of a word.
-const ONES: u64 = {
-    let mut ones = 0;
-    let mut way = 0;
-    while way < WAYS {
-        ones |= 1 << (way * TAG_BITS as usize);
-        way += 1;
-    }
-    ones
-};
-
-impl Tags {
-    /// The ways that have `tag`. All are compared at once.
-    fn ways_with(self, tag: u8) -> Ways {
-        const HIGH: u64 = ONES << (TAG_BITS - 1);
-        const LOW: u64 = HIGH.wrapping_sub(ONES);
-        let different = (self.0 ^ ONES.wrapping_mul(u64::from(tag))) & (HIGH | LOW);
-        // The high bit of each lane that is not zero: no lane carries into the next.
-        let not_zero = ((different & LOW).wrapping_add(LOW) | different) & HIGH;
-        Ways(not_zero ^ HIGH)
-    }
-
-    /// The word with the tag of `way` replaced, and the next version.
-    fn with(self, way: usize, tag: u8) -> Tags {
-        let shift = (way as u32).wrapping_mul(TAG_BITS);
-        Tags((self.0 & !(TAG_MASK << shift)) | u64::from(tag) << shift).touched()
-    }
-
-    /// The word with the next version.
-    fn touched(self) -> Tags {
-        Tags(self.0.wrapping_add(VERSION_ONE))
-    }
-}
-
-/// Some of the ways of a bucket, the lowest first: the highest bits of their tags.
-#[derive(Clone, Copy)]
-struct Ways(u64);
-
-impl Ways {
-    fn count(self) -> u64 {
-        const HIGHEST_LANE: usize = (WAYS - 1) * TAG_BITS as usize;
-        // One for each way, in the lowest bit of its lane; all of them summed up in the highest.
-        let ones = self.0 >> (TAG_BITS - 1);
-        ones.wrapping_mul(ONES) >> HIGHEST_LANE & TAG_MASK
-    }
-
-    fn contains(self, way: usize) -> bool {
-        self.0 & (1 << (TAG_BITS - 1)) << (way as u32).wrapping_mul(TAG_BITS) != 0
-    }
-}
-
-impl Iterator for Ways {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let way = (self.0.trailing_zeros() / TAG_BITS) as usize;
-        self.0 &= self.0.wrapping_sub(1);
-        (way < WAYS).then_some(way)
-    }
-}
-
 impl<'m> CounterTable<'m> {
-    /// Finds the slot of `id`.
-    #[inline]
-    pub(super) fn find(&self, id: Identity) -> Option<Occupant<'m>> {
-        let home = Home::of(id, &self.parts)?;
-        home.find(id).or_else(|| home.find_elsewhere(id))
-    }
-
-    /// The first home of `id`, whatever is there; the second is being fetched meanwhile.
-    #[inline(always)]
-    pub(super) fn home(&self, id: Identity) -> Option<Occupant<'m>> {
-        let [one, two] = id.0;
-        let buckets: &'m [Bucket] = self.parts.buckets;
-        let (first, second) = (scale(one, buckets.len()), scale(two, buckets.len()));
-        // Before the first home is there to be compared: see above.
-        buckets.get(second)?.get(home_way(one))?.prefetch();
-        let slot = buckets.get(first)?.get(home_way(two))?;
-        let meta = slot.meta();
-        Some(Occupant { slot, meta })
-    }
-
     /// Finds the slot of `counter`, or gives it one in which `first` hits are counted.
     #[inline(always)]
     pub(super) fn find_or_insert(
@@ -373,7 +136,7 @@ impl<'m> CounterTable<'m> {
             if let Some(occupant) = home.find(id) {
                 return Insertion::Found(occupant);
             }
-            let new = New { counter, id, first };
+            let new = NewCounter { counter, id, first };
             if let Some(inserted) = self.insert_where(home, new, clock, |_| true) {
                 return inserted;
             }
@@ -396,7 +159,10 @@ impl<'m> CounterTable<'m> {
             ClaimCost::Evicted(Evicted::Unsent, ..) | ClaimCost::Busy => false,
         };
         let first = Hits::ZERO;
-        let (home, new) = (Home::of(id, &self.parts)?, New { counter, id, first });
+        let (home, new) = (
+            Home::of(id, &self.parts)?,
+            NewCounter { counter, id, first },
+        );
         match self.insert_where(home, new, clock, may_take)? {
             Insertion::Found(occupant) => Some(occupant),
             // Only with hits.
@@ -409,7 +175,7 @@ impl<'m> CounterTable<'m> {
     fn insert_where(
         &self,
         home: Home<'m>,
-        new: New<'_>,
+        new: NewCounter<'_>,
         clock: &impl Clock,
         may_take: impl Fn(&Victim<'m>) -> bool,
     ) -> Option<Insertion<'m>> {
@@ -453,7 +219,7 @@ impl<'m> CounterTable<'m> {
         home: &Home<'m>,
         seen: [Tags; 2],
         victim: Victim<'m>,
-        New { counter, id, first }: New<'_>,
+        NewCounter { counter, id, first }: NewCounter<'_>,
         clock: &impl Clock,
     ) -> Result<Insertion<'m>, Lost> {
         let Victim {
@@ -516,14 +282,6 @@ impl<'m> CounterTable<'m> {
             value: first,
         };
         Ok(Insertion::Made(reading, receipt))
-    }
-
-    /// Tags a slot that was claimed for a part of a name.
-    pub(super) fn tag_name(&self, claim: &Claim<'m>) -> Result<(), Lost> {
-        let index = self.index_of(claim.slot);
-        let word = self.parts.tags.get(index / WAYS).ok_or(Lost)?;
-        claim.replace(word, |tags| Tags(tags).with(index % WAYS, NAME_TAG).0)?;
-        Ok(())
     }
 
     /// The slot that a new counter is to have where none is unused: of all that it can have the one that
