@@ -43,6 +43,16 @@ impl Receipt<'_> {
 }
 
 impl<'m> Counted<'m> {
+    /// Nothing is known, and nothing was counted.
+    #[cold]
+    pub(super) fn unknown() -> Self {
+        Counted {
+            reading: Reading::default(),
+            admitted: true,
+            receipt: None,
+        }
+    }
+
     #[inline]
     pub(super) fn refused(reading: Reading) -> Self {
         Counted {

@@ -197,6 +197,8 @@ impl<'m> Occupant<'m> {
         now: &mut UnixMillis,
         clock: &impl Clock,
     ) -> Option<WindowColumns<'m>> {
+        // What makes a turn follow on another is gone by then: the clock was read afresh, or the columns
+        // were cleared. Only another process can bring about the same again, by counting.
         loop {
             let used = Ticks(self.slot.used.load(Relaxed));
             if used.is_after(Ticks::at(now.0)) {

@@ -101,8 +101,10 @@ impl<'m> CounterTable<'m> {
         let first = counter.first_hits(value, admission);
         loop {
             let occupant = match self.find_or_insert(counter, id, first, clock) {
-                Insertion::Found(occupant) => occupant,
-                Insertion::Made(reading, receipt) => {
+                Some(Insertion::Found(occupant)) => occupant,
+                // A table without buckets would count nothing.
+                None => return Counted::unknown(),
+                Some(Insertion::Made(reading, receipt)) => {
                     return Counted {
                         reading,
                         admitted: true,

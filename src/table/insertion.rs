@@ -120,7 +120,8 @@ impl<'m> Home<'m> {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Finds the slot of `counter`, or gives it one in which `first` hits are counted.
+    /// Finds the slot of `counter`, or gives it one in which `first` hits are counted. `None`: the table has
+    /// no bucket for it; every table has two at least.
     #[inline(always)]
     pub(super) fn find_or_insert(
         &self,
@@ -128,19 +129,13 @@ impl<'m> CounterTable<'m> {
         id: Identity,
         first: Hits,
         clock: &impl Clock,
-    ) -> Insertion<'m> {
-        loop {
-            let Some(home) = Home::of(id, &self.parts) else {
-                continue;
-            };
-            if let Some(occupant) = home.find(id) {
-                return Insertion::Found(occupant);
-            }
-            let new = NewCounter { counter, id, first };
-            if let Some(inserted) = self.insert_where(home, new, clock, |_| true) {
-                return inserted;
-            }
+    ) -> Option<Insertion<'m>> {
+        let home = Home::of(id, &self.parts)?;
+        if let Some(occupant) = home.find(id) {
+            return Some(Insertion::Found(occupant));
         }
+        let new = NewCounter { counter, id, first };
+        self.insert_where(home, new, clock, |_| true)
     }
 
     /// Finds the slot of `counter`, or gives it one that nobody counts in: not one with hits of this
@@ -180,6 +175,8 @@ impl<'m> CounterTable<'m> {
         may_take: impl Fn(&Victim<'m>) -> bool,
     ) -> Option<Insertion<'m>> {
         let mut patience = PATIENCE;
+        // A turn follows on another only while patience lasts, or if another process has changed the
+        // buckets meanwhile, and so come to an end of its own insertion.
         loop {
             let seen = home.seen();
             let victim = match home.search(seen, new.id) {
@@ -197,10 +194,7 @@ impl<'m> CounterTable<'m> {
                 },
                 Probe::Absent => match home.never_used(seen) {
                     Some(victim) => victim,
-                    None => match self.cheapest(home, clock) {
-                        Some(victim) => victim,
-                        None => continue,
-                    },
+                    None => self.cheapest(home, clock)?,
                 },
             };
             if !may_take(&victim) {

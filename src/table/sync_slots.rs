@@ -52,6 +52,7 @@ impl<'m> CounterTable<'m> {
         namespace: NamespaceIndex,
         shards: u16,
     ) -> Option<Vec<(usize, &'m SyncSlot)>> {
+        // Each turn but the last releases a namespace, of which there are so many.
         loop {
             let (mut own, mut free) = (vec![None; shards.into()], Vec::new());
             for (index, slot) in self.slots() {
