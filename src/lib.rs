@@ -32,6 +32,7 @@
 )]
 
 pub mod broker;
+#[cfg(not(loom))]
 pub mod conf;
 pub mod engine;
 #[cfg(all(feature = "nginx", not(test)))]

@@ -1,6 +1,35 @@
-//! The configuration: text to parsed to resolved to immutable, without nginx.
+//! The configuration, without nginx: text to parsed to resolved to immutable.
+//!
+//! nginx reads the files. It passes each directive, as a name and words, to [`reader`], which has the
+//! table of directives. What it says is kept in [`http`], or in the [`level`] that it stands in:
+//!
+//! - [`zone`], [`block`]s of stores and [`namespace`]s; [`rule`]s, which are words, become [`rules`],
+//!   in which nginx has compiled the [`text`]s with variables
+//! - [`words`]: what directives of a word or two have in common
+//!
+//! When all was read, `http` is resolved ([`resolve`]): that makes a [`configuration`], which does not
+//! change any more. Levels inherit from those above them, which shows where rules are [`applied`] and
+//! whether some are [`sharing`] a counter.
+//!
+//! What only nginx can do or know, and what is in files, is asked of [`nginx`], a trait: the shell
+//! implements it, and a test has its own. What is wrong, or odd, is a [`message`] with its place.
 #![forbid(unsafe_code)]
 
+pub mod applied;
+pub mod block;
+pub mod configuration;
+pub mod http;
+pub mod level;
+pub mod message;
 pub mod namespace;
+pub mod nginx;
+mod ratelimit;
+pub mod reader;
+mod resolve;
 pub mod rule;
+pub mod rules;
+pub mod settings;
 pub mod sharing;
+pub mod text;
+mod words;
+mod zone;

@@ -24,6 +24,20 @@ pub struct NamespaceOptions {
     pub timeout: Duration,
 }
 
+/// An empty block's.
+impl Default for NamespaceOptions {
+    fn default() -> Self {
+        NamespaceOptions {
+            zone: None,
+            store: None,
+            sync: SyncMode::default(),
+            window_sizes: Vec::new(),
+            on_error: OnError::default(),
+            timeout: DEFAULT_TIMEOUT,
+        }
+    }
+}
+
 impl NamespaceOptions {
     /// Nothing was said yet.
     pub fn builder() -> NamespaceOptionsBuilder {

@@ -12,9 +12,6 @@ use crate::policy::printable::Printable;
 /// A level of nginx's log: `NGX_LOG_EMERG` to `NGX_LOG_INFO`.
 pub(super) type Level = u32;
 
-/// The level of lines that no log takes.
-pub(super) const OFF: Level = Level::MAX;
-
 /// What has room in a line of nginx's, before which it writes more.
 const MAX_LINE: usize = 2048;
 

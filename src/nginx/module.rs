@@ -14,7 +14,7 @@ use nginx_sys::{
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{HttpModule, HttpModuleLocationConf, HttpModuleMainConf, NgxHttpCoreModule};
 
-use super::conf::{COMMANDS, LocationConf, MainConf};
+use super::conf::{COMMANDS, Conf, LocationConf, MainConf, handler_of};
 use super::guard::guard;
 use super::http::{context, handler, headers, variables};
 use super::log;
@@ -129,11 +129,14 @@ unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
 unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *mut c_char {
     guard(NGX_CONF_ERROR, || {
         // SAFETY: nginx passes its configuration in the making, and what `create_main_conf` made.
-        let (cf, conf) = unsafe { (&mut *cf, &*conf.cast::<MainConf>()) };
-        match conf.resolve(cf) {
+        let (cf, conf) = unsafe { (Conf::new(cf), &mut *conf.cast::<MainConf>()) };
+        let Some(mut cf) = cf else {
+            return NGX_CONF_ERROR;
+        };
+        match conf.resolve(&mut cf) {
             Ok(()) => NGX_CONF_OK,
-            Err(failure) => {
-                failure.log(cf, "ratelimit");
+            Err(error) => {
+                cf.refuse(error);
                 NGX_CONF_ERROR
             }
         }
@@ -171,10 +174,9 @@ unsafe extern "C" fn merge_loc_conf(
 fn inherit_content(cf: &ngx_conf_t, prev: &LocationConf, conf: &mut LocationConf) {
     let core = NgxHttpCoreModule::location_conf_mut(cf);
     let core = core.filter(|core| core.noname() != 0 || core.lmt_excpt() != 0);
-    if let (Some(core), Some(content)) = (core.filter(|it| it.handler.is_none()), prev.content) {
-        core.handler = Some(content.handler());
-        conf.content = Some(content);
-        conf.is_content_inherited = true;
+    if let (Some(core), Some(content)) = (core.filter(|it| it.handler.is_none()), prev.content()) {
+        core.handler = Some(handler_of(content));
+        conf.inherit_content(prev);
     }
 }
 
@@ -182,11 +184,11 @@ fn inherit_content(cf: &ngx_conf_t, prev: &LocationConf, conf: &mut LocationConf
 unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
         // SAFETY: nginx passes its configuration in the making, with a log.
-        let (conf, log) = unsafe { (Module::main_conf(&*cf), (*cf).log) };
-        match conf {
+        let (conf, reading) = unsafe { (Module::main_conf(&*cf), Conf::new(cf)) };
+        match conf.zip(reading) {
             // Without rules, requests need not pass us. Handlers are the configuration's own.
-            Some(conf) if conf.has_rules() => {
-                conf.warn_of_sharing(log);
+            Some((conf, mut reading)) if conf.has_rules() => {
+                conf.warn_of_sharing(&mut reading);
                 handler::install(cf, conf)
             }
             _ => NGX_OK as ngx_int_t,

@@ -15,9 +15,6 @@ use super::log;
 use super::random::random;
 use crate::table::{CounterTable, LayoutError};
 
-/// The least size of a zone in pages.
-pub(super) const MIN_PAGES: usize = 8;
-
 /// A `ratelimit_zone` of one configuration. What is in the zone outlives it.
 #[derive(Debug)]
 pub(super) struct Zone {
@@ -47,12 +44,6 @@ impl Zone {
     /// The counters, once nginx has mapped the zone: never before the configuration is read.
     pub(super) fn table(&self) -> Option<&CounterTable<'static>> {
         self.table.get()
-    }
-
-    /// The least size in bytes.
-    pub(super) fn min_size() -> usize {
-        // SAFETY: nginx sets its page size before it reads any configuration.
-        unsafe { ngx_pagesize }.saturating_mul(MIN_PAGES)
     }
 
     /// nginx's callback when the zone is mapped: `shm_zone.data` is the `Zone`, `old_data` that of

@@ -242,20 +242,6 @@ pub fn time(word: &[u8], max: Duration) -> Option<Duration> {
     (!time.is_zero() && time <= max).then_some(time)
 }
 
-/// A size in bytes, as nginx writes it (`4096`, `64k`, `10m`), and `1g`.
-pub fn parse_size(text: &[u8]) -> Option<usize> {
-    let (digits, shift) = match text {
-        [digits @ .., b'k' | b'K'] => (digits, 10),
-        [digits @ .., b'm' | b'M'] => (digits, 20),
-        [digits @ .., b'g' | b'G'] => (digits, 30),
-        digits => (digits, 0),
-    };
-    // The standard library would take a sign, too.
-    let digits = digits.iter().all(u8::is_ascii_digit).then_some(digits)?;
-    let number: usize = core::str::from_utf8(digits).ok()?.parse().ok()?;
-    number.checked_mul(1 << shift)
-}
-
 /// Any text: UTF-8, not empty, and without the zero byte that ends strings in protocols.
 pub fn text(word: &[u8]) -> Option<Box<str>> {
     let text = core::str::from_utf8(word).ok()?;
@@ -361,27 +347,6 @@ mod tests {
             error.to_string(),
             "directive \"replication\" is not in this build: expected one of tls"
         );
-    }
-
-    #[test]
-    fn a_size_is_bytes_or_has_a_unit() {
-        for (text, size) in [
-            ("4096", Some(4096)),
-            ("1k", Some(1 << 10)),
-            ("10M", Some(10 << 20)),
-            ("1g", Some(1 << 30)),
-            ("2G", Some(2 << 30)),
-            ("", None),
-            ("g", None),
-            ("1t", None),
-            ("1gb", None),
-            ("1.5g", None),
-            ("-1", None),
-            ("99999999999999999999", None),
-            ("18014398509481984k", None),
-        ] {
-            assert_eq!(parse_size(text.as_bytes()), size, "{text}");
-        }
     }
 
     #[test]

@@ -3,27 +3,30 @@
 
 use core::slice;
 use std::collections::HashMap;
+use std::iter::Enumerate;
 use std::rc::Rc;
 
 use nginx_sys::NGINX_VERSION;
 
 use super::super::time::NgxClock;
-use super::{MainConf, NamespaceConf, Policy, StoreConf, ZoneConf};
+use super::super::zone::Zone;
+use super::main::{MainConf, Policy};
+use crate::conf::configuration::{NamespaceConf, StoreConf};
 use crate::engine::Namespace;
 use crate::engine::status::{
     Build, NamespaceStatus, PolicyStatus, Status, StoreStatus, ZoneStatus,
 };
-use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock as _, WindowSize};
 use crate::table::{CounterTable, LookedAt, Pending, SyncState};
 
 /// How this node is doing, as far as was looked.
 pub(in super::super) struct Look {
+    main: &'static MainConf,
     status: Status<'static>,
-    zones: slice::Iter<'static, ZoneConf>,
+    zones: slice::Iter<'static, Rc<Zone>>,
     /// The last zone's table, and from which namespace on its keys are to be counted yet.
     uncounted: Option<(&'static CounterTable<'static>, usize)>,
-    namespaces: slice::Iter<'static, Rc<NamespaceConf>>,
+    namespaces: Enumerate<slice::Iter<'static, NamespaceConf>>,
     /// What is pending, by the names of zones; `None`: it does not matter.
     pending: Option<HashMap<&'static str, Pending>>,
     /// Where stores are in the status, by their names.
@@ -43,7 +46,7 @@ impl Look {
             if let Some(zone) = self.status.zones.last_mut() {
                 zone.keys = zone.keys.saturating_add(keys.unwrap_or_default());
             }
-        } else if let Some(ZoneConf { zone, .. }) = self.zones.next() {
+        } else if let Some(zone) = self.zones.next() {
             if let Some(table) = zone.table() {
                 self.status.zones.push(ZoneStatus {
                     name: &zone.name,
@@ -59,11 +62,11 @@ impl Look {
                 }
             }
         } else if self.namespaces.len() > 0 {
-            for conf in self.namespaces.by_ref().take(Self::NAMESPACES) {
-                let zone = conf.zone.get().map(|zone| &*zone.name);
+            for (number, conf) in self.namespaces.by_ref().take(Self::NAMESPACES) {
+                let zone = self.main.zone(conf.zone).map(|zone| &*zone.name);
                 let pending = zone.zip(self.pending.as_ref());
                 let pending = pending.and_then(|(zone, pending)| pending.get(zone));
-                let Some(namespace) = conf.status(pending) else {
+                let Some(namespace) = self.main.namespace_status(number, conf, pending) else {
                     continue;
                 };
                 let store = namespace.store.and_then(|store| self.stores.get(store));
@@ -88,25 +91,29 @@ impl Look {
 impl MainConf {
     /// Begins to look how this node is doing; at what is pending, if it matters.
     pub(in super::super) fn look(&'static self, does_pending_matter: bool) -> Look {
-        let policies = self.policies.get().into_iter().flatten();
-        let stores = self.stores.iter().enumerate();
+        let configuration = self.configuration();
+        let stores = configuration.stores.iter().enumerate();
         let status = Status {
             zones: Vec::new(),
             // Not to be moved as it grows.
-            namespaces: Vec::with_capacity(self.namespaces.len()),
-            stores: self.stores.iter().map(StoreConf::status).collect(),
-            policies: policies.map(Policy::status).collect(),
+            namespaces: Vec::with_capacity(configuration.namespaces.len()),
+            stores: stores
+                .clone()
+                .map(|(it, store)| self.store_status(it, store))
+                .collect(),
+            policies: self.policies().iter().map(Policy::status).collect(),
             build: Some(Build {
                 version: env!("CARGO_PKG_VERSION"),
                 nginx: NGINX_VERSION.to_str().unwrap_or_default(),
             }),
-            loaded_at: self.loaded_at.get().copied(),
+            loaded_at: self.loaded_at(),
         };
         Look {
+            main: self,
             status,
-            zones: self.zones.iter(),
+            zones: self.zones().iter(),
             uncounted: None,
-            namespaces: self.namespaces.iter(),
+            namespaces: configuration.namespaces.iter().enumerate(),
             pending: does_pending_matter.then(HashMap::new),
             stores: stores.map(|(index, store)| (&*store.name, index)).collect(),
         }
@@ -118,13 +125,12 @@ impl MainConf {
         &self,
         name: &[u8],
     ) -> Option<(NamespaceStatus<'_>, Vec<WindowSize>)> {
-        let mut namespaces = self.namespaces.iter();
-        let namespace = namespaces.find(|it| it.name.as_bytes() == name)?;
-        let table = namespace.zone.get()?.table();
+        let (number, namespace) = self.named(name)?;
+        let table = self.zone(namespace.zone)?.table();
         let table = table.filter(|_| namespace.period().is_some());
         let pending = table.map(|it| it.pending(NgxClock.now(), LookedAt::BOUNDED));
-        let status = namespace.status(pending.as_ref())?;
-        Some((status, namespace.window_sizes()))
+        let status = self.namespace_status(number, namespace, pending.as_ref())?;
+        Some((status, namespace.window_sizes.clone()))
     }
 
     /// Calls `answer` with the namespace `name`, the windows that it counts in, and whether it may
@@ -134,23 +140,26 @@ impl MainConf {
         name: &[u8],
         answer: impl FnOnce(&Namespace<'static>, &[WindowSize], bool) -> T,
     ) -> Option<T> {
-        let mut namespaces = self.namespaces.iter();
-        let conf = namespaces.find(|namespace| namespace.name.as_bytes() == name)?;
-        let namespace = conf.namespace.get()?;
-        let listed = conf.definition.get().map(|it| &it.options.window_sizes);
-        let is_listed = listed.is_some_and(|sizes| !sizes.is_empty());
+        let (number, conf) = self.named(name)?;
+        let namespace = self.namespace(number)?;
         // Of a synced namespace, the windows of rules are fetched, and no others.
-        let is_open = !is_listed && conf.period().is_none();
-        Some(answer(namespace, &conf.window_sizes(), is_open))
+        Some(answer(namespace, &conf.window_sizes, conf.is_open()))
     }
-}
 
-impl NamespaceConf {
-    /// How it is doing, of whose zone so much is `pending`.
-    fn status(&self, pending: Option<&Pending>) -> Option<NamespaceStatus<'_>> {
-        let (zone, namespace) = (self.zone.get()?, self.namespace.get()?);
-        let options = self.definition.get().map(|definition| &definition.options);
-        let store = options.and_then(|options| options.store.as_deref());
+    /// The namespace of this name, with its number.
+    fn named(&self, name: &[u8]) -> Option<(usize, &NamespaceConf)> {
+        let mut namespaces = self.configuration().namespaces.iter().enumerate();
+        namespaces.find(|(_, namespace)| namespace.name.as_bytes() == name)
+    }
+
+    /// How a namespace is doing, of whose zone so much is `pending`.
+    fn namespace_status<'c>(
+        &'c self,
+        number: usize,
+        conf: &'c NamespaceConf,
+        pending: Option<&Pending>,
+    ) -> Option<NamespaceStatus<'c>> {
+        let (zone, namespace) = (self.zone(conf.zone)?, self.namespace(number)?);
         let (table, index) = (namespace.table(), namespace.index());
         let state = namespace.sync_state();
         // What is on its way is known to nobody else.
@@ -161,34 +170,31 @@ impl NamespaceConf {
             pending.map_or(sealed, |it| it.of(index).saturating_add(sealed))
         });
         Some(NamespaceStatus {
-            name: &self.name,
+            name: &conf.name,
             zone: &zone.name,
-            store,
-            sync: options.map_or(SyncMode::Local, |options| options.sync),
+            store: self.configuration().store(conf).map(|store| &*store.name),
+            sync: conf.options.sync,
             stats: table.namespace_stats(index),
             syncs: state.map(|state| state.stats()),
             pending,
         })
+    }
+    fn store_status<'c>(&'c self, number: usize, store: &'c StoreConf) -> StoreStatus<'c> {
+        StoreStatus {
+            name: &store.name,
+            strategy: store.settings.kind().name(),
+            is_up: self.watched(number).and_then(|it| it.state?.is_up()),
+            traffic: None,
+        }
     }
 }
 
 impl Policy {
     fn status(&self) -> PolicyStatus<'_> {
         PolicyStatus {
-            namespace: &self.namespace.name,
+            namespace: &self.namespace,
             name: &self.name,
             rejected: self.rejected.get(),
-        }
-    }
-}
-
-impl StoreConf {
-    fn status(&self) -> StoreStatus<'_> {
-        StoreStatus {
-            name: &self.name,
-            strategy: self.options.kind().name(),
-            is_up: self.watched.get().and_then(|it| it.state?.is_up()),
-            traffic: None,
         }
     }
 }

@@ -1,16 +1,18 @@
-//! Text and variables in the configuration, and what they come to for a request.
+//! Text with variables, and what it comes to for a request.
 
 use core::fmt;
 use core::ptr;
 
 use nginx_sys::{
-    NGX_OK, ngx_conf_t, ngx_http_compile_complex_value, ngx_http_compile_complex_value_t,
+    NGX_OK, ngx_http_compile_complex_value, ngx_http_compile_complex_value_t,
     ngx_http_complex_value, ngx_http_complex_value_t, ngx_int_t, ngx_str_t,
 };
 
 use super::super::request::{Request, bytes};
-use super::directives::{Failure, Word};
+use super::reading::Conf;
 use super::variable::Variable;
+use crate::conf::message::ConfError;
+use crate::conf::text::{self, variable};
 use crate::policy::hits::{Hits, ParseHitsError};
 
 /// Text and variables, evaluated for each request.
@@ -21,19 +23,8 @@ pub(in super::super) enum Text {
     Complex(ngx_http_complex_value_t),
 }
 
-/// A text, and how it was written.
-#[derive(Debug)]
-pub(super) struct WrittenText {
-    pub(super) text: Text,
-    pub(super) written: Word,
-}
-
 /// A number of hits: a constant, or text and variables that come to one.
-#[derive(Debug)]
-pub(in super::super) enum Amount {
-    Constant(Hits),
-    Variable(Text),
-}
+pub(in super::super) type Amount = text::Amount<Text>;
 
 /// What an [`Amount`] came to for a request.
 #[derive(Clone, Copy, Debug)]
@@ -50,28 +41,29 @@ pub(in super::super) enum Evaluated<'r> {
 pub(in super::super) struct EvaluationError;
 
 impl Text {
-    /// Compiles the text of a directive.
-    pub(super) fn compile(cf: &mut ngx_conf_t, text: Word) -> Result<Text, Failure> {
-        check_variables(text)?;
-        let name = text.0.strip_prefix(b"$").unwrap_or_default();
-        // Captures ($1) are for the compiler of complex values.
-        if name.first().is_some_and(|byte| !byte.is_ascii_digit()) && name.iter().all(is_in_name) {
-            let variable = Variable::named(cf, name).ok_or(Failure::Logged)?;
+    /// Compiles a text in which every `$` begins a variable.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory; nginx has logged it.
+    pub(super) fn compile(conf: &mut Conf<'_>, text: &[u8]) -> Result<Text, ConfError> {
+        if let Some(name) = variable(text) {
+            let variable = Variable::named(conf, name).ok_or(ConfError::Logged)?;
             return Ok(Text::Variable(variable));
         }
 
-        let mut value = str_of(text.0);
+        let mut value = conf.keep(text).ok_or(ConfError::Logged)?;
         // SAFETY: all-zero is a valid value of these plain structures of C.
         let mut complex: ngx_http_complex_value_t = unsafe { core::mem::zeroed() };
         // SAFETY: as above.
         let mut compile: ngx_http_compile_complex_value_t = unsafe { core::mem::zeroed() };
-        compile.cf = cf;
+        compile.cf = conf.as_ptr();
         compile.value = &mut value;
         compile.complex_value = &mut complex;
         // SAFETY: the pointers are valid during the call; what `complex` points to afterwards is
         // in the cycle's pool, as the text itself.
         if unsafe { ngx_http_compile_complex_value(&mut compile) } != NGX_OK as ngx_int_t {
-            return Err(Failure::Logged);
+            return Err(ConfError::Logged);
         }
         Ok(Text::Complex(complex))
     }
@@ -87,14 +79,6 @@ impl Text {
             Text::Variable(variable) => variable.evaluate(request).ok_or(EvaluationError),
             Text::Complex(complex) => evaluate_complex(complex, request),
         }
-    }
-}
-
-impl WrittenText {
-    /// Compiles the text of a directive.
-    pub(super) fn compile(cf: &mut ngx_conf_t, written: Word) -> Result<WrittenText, Failure> {
-        let text = Text::compile(cf, written)?;
-        Ok(WrittenText { text, written })
     }
 }
 
@@ -126,25 +110,8 @@ impl fmt::Debug for Text {
     }
 }
 
-impl Amount {
-    /// Reads a number, or compiles a text with variables.
-    pub(super) fn compile(cf: &mut ngx_conf_t, text: Word) -> Result<Amount, Failure> {
-        if text.0.contains(&b'$') {
-            return Ok(Amount::Variable(Text::compile(cf, text)?));
-        }
-        match Hits::parse(text.0) {
-            Ok(Hits::ZERO) if text.0.iter().any(|byte| (b'1'..=b'9').contains(byte)) => {
-                Err(format!("invalid number \"{text}\": expected 0 or at least 0.001").into())
-            }
-            Ok(hits) => Ok(Amount::Constant(hits)),
-            Err(error) => Err(format!(
-                "invalid number \"{text}\": expected a decimal, such as 1 or 0.5, or variables \
-                 ({error})"
-            )
-            .into()),
-        }
-    }
-
+impl text::Amount<Text> {
+    /// The number for `request`.
     #[inline]
     pub(in super::super) fn evaluate<'r>(
         &self,
@@ -162,47 +129,5 @@ impl Amount {
                 },
             }),
         }
-    }
-}
-
-/// Whether nginx will understand the variables in `text`: its own messages do not say what is
-/// accepted.
-fn check_variables(text: Word) -> Result<(), String> {
-    let mut rest = text.0;
-    while let Some(start) = rest.iter().position(|&byte| byte == b'$') {
-        let after = rest.get(start.wrapping_add(1)..).unwrap_or_default();
-        let (name, end) = match after {
-            [b'1'..=b'9', rest @ ..] => (&b"1"[..], rest),
-            [b'{', inner @ ..] => {
-                let len = inner.iter().take_while(|byte| is_in_name(byte)).count();
-                match inner.split_at_checked(len) {
-                    Some((name, [b'}', rest @ ..])) => (name, rest),
-                    _ => (&b""[..], inner),
-                }
-            }
-            _ => {
-                let len = after.iter().take_while(|byte| is_in_name(byte)).count();
-                after.split_at_checked(len).unwrap_or_default()
-            }
-        };
-        if name.is_empty() {
-            return Err(format!(
-                "invalid variable in \"{text}\": expected $name or ${{name}} after every \"$\""
-            ));
-        }
-        rest = end;
-    }
-    Ok(())
-}
-
-fn is_in_name(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || *byte == b'_'
-}
-
-/// `text` for nginx, which only reads it.
-pub(super) fn str_of(text: &'static [u8]) -> ngx_str_t {
-    ngx_str_t {
-        len: text.len(),
-        data: text.as_ptr().cast_mut(),
     }
 }

@@ -86,5 +86,9 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
         charge.bound().namespace(),
         Shown(context.key_of(charge)),
     );
-    log::error(context.settings.log_level, request.log(), message);
+    log::error(
+        context.settings.log_level as log::Level,
+        request.log(),
+        message,
+    );
 }

@@ -83,7 +83,7 @@ fn read<'r>(
         raw_path: raw.next().unwrap_or_default(),
         prefix,
         query: request.args(),
-        may_write: location.content == Some(Content::Api { may_write: true }),
+        may_write: location.content() == Some(Content::Api { may_write: true }),
     }
 }
 

@@ -30,11 +30,11 @@ const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 /// Adds the handlers to the phases that `conf` needs them in.
 pub(in super::super) fn install(cf: *mut ngx_conf_t, conf: &MainConf) -> ngx_int_t {
     let mut installed = add(cf, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, preaccess);
-    if conf.has_precontent {
+    if conf.has_precontent() {
         let phase = ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE;
         installed = installed.and_then(|()| add(cf, phase, precontent));
     }
-    if conf.has_late {
+    if conf.has_late() {
         let phase = ngx_http_phases_NGX_HTTP_LOG_PHASE;
         installed = installed.and_then(|()| add(cf, phase, at_end));
     }

@@ -310,7 +310,11 @@ impl<'r> Suspension<'r> {
         let message = format_args!(
             "ratelimit: {what}, store \"{store}\" does not answer, namespace \"{namespace}\""
         );
-        log::error(self.settings.log_level, request.log(), message);
+        log::error(
+            self.settings.log_level as log::Level,
+            request.log(),
+            message,
+        );
     }
 
     /// Has the stores that have charged the request give it back, since another limit refused.

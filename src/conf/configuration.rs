@@ -1,0 +1,193 @@
+//! The configuration of `http`, when all of it was read: zones, stores and namespaces have found each
+//! other, and nothing changes any more.
+
+use core::time::Duration;
+
+use super::message::Origin;
+use super::namespace::NamespaceOptions;
+use crate::policy::namespace::{OnError, SyncMode};
+use crate::policy::window::WindowSize;
+use crate::store::options::StoreOptions;
+use crate::store::registry::StoreSettings;
+
+/// What `http` says. Zones, stores and namespaces are named by their numbers here, from 0 on.
+#[derive(Debug, Default)]
+pub struct Configuration {
+    /// The zones, in the order of the configuration.
+    pub zones: Vec<ZoneConf>,
+    /// The stores, likewise.
+    pub stores: Vec<StoreConf>,
+    /// The namespaces, as they were first defined or used.
+    pub namespaces: Vec<NamespaceConf>,
+    /// Where the rules stand, in their order.
+    pub rules: Vec<Origin>,
+    /// Whether any level decides after access control.
+    pub has_precontent: bool,
+    /// Whether any rule charges hits when the response is known.
+    pub has_late: bool,
+}
+
+/// A `ratelimit_zone`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneConf {
+    /// Its name: no other zone has it.
+    pub name: Box<str>,
+    /// In bytes, as configured.
+    pub size: usize,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+/// A `ratelimit_store`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConf {
+    /// Its name: no other store has it.
+    pub name: Box<str>,
+    /// Where it stands.
+    pub origin: Origin,
+    /// What its block says.
+    pub settings: StoreSettings,
+}
+
+/// A namespace that is defined, or used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceConf {
+    /// Its name: no other namespace has it.
+    pub name: Box<str>,
+    /// Where it is defined, or else first used.
+    pub origin: Origin,
+    /// The number of its zone.
+    pub zone: usize,
+    /// The number of its store, if it names one.
+    pub store: Option<usize>,
+    /// What its block says.
+    pub options: NamespaceOptions,
+    /// The windows that are counted in, ascending: those that are listed, and those of rules.
+    pub window_sizes: Vec<WindowSize>,
+}
+
+impl Configuration {
+    /// The store that a namespace names.
+    pub fn store(&self, namespace: &NamespaceConf) -> Option<&StoreConf> {
+        self.stores.get(namespace.store?)
+    }
+
+    /// Into how many shards a namespace is divided; 0: it is not synced.
+    pub fn shards(&self, namespace: &NamespaceConf) -> u16 {
+        let store = namespace.period().and_then(|_| self.store(namespace));
+        store.map_or(0, |store| store.settings.shards())
+    }
+
+    /// The namespaces in a zone.
+    pub fn namespaces_in(&self, zone: usize) -> impl Iterator<Item = &NamespaceConf> {
+        let namespaces = self.namespaces.iter();
+        namespaces.filter(move |namespace| namespace.zone == zone)
+    }
+
+    /// The namespaces that are synced with a store.
+    pub fn synced_with(&self, store: usize) -> impl Iterator<Item = &NamespaceConf> {
+        let namespaces = self.namespaces.iter();
+        namespaces.filter(move |it| it.period().is_some() && it.store == Some(store))
+    }
+
+    /// The namespaces about which a store decides, with their numbers.
+    pub fn decided_by(&self, store: usize) -> impl Iterator<Item = (usize, &NamespaceConf)> {
+        let namespaces = self.namespaces.iter().enumerate();
+        namespaces.filter(move |(_, it)| it.is_synchronous() && it.store == Some(store))
+    }
+
+    /// The stores of synchronous namespaces, each once, with their numbers.
+    pub fn deciding_stores(&self) -> impl Iterator<Item = (usize, &StoreConf)> {
+        let stores = self.stores.iter().enumerate();
+        stores.filter(|(store, _)| self.decided_by(*store).next().is_some())
+    }
+
+    /// Numbers the deciders, in the order of their stores: one for all namespaces of a store, or one
+    /// for each shard of each namespace where a store has several. Returns the first number of each
+    /// namespace, if a store decides about it, and how many deciders there are.
+    pub fn number_deciders(&self) -> (Vec<Option<usize>>, usize) {
+        let mut numbers = vec![None; self.namespaces.len()];
+        let mut next: usize = 0;
+        for (number, store) in self.deciding_stores() {
+            let mut first = next;
+            for (namespace, _) in self.decided_by(number) {
+                if let Some(number) = numbers.get_mut(namespace) {
+                    *number = Some(first);
+                }
+                next = first.saturating_add(store.settings.shards().into());
+                if store.is_divided() {
+                    first = next;
+                }
+            }
+        }
+        (numbers, next)
+    }
+
+    /// What becomes of requests while a store is away.
+    pub fn without(&self, store: usize) -> String {
+        let mut parts = Vec::new();
+        for NamespaceConf { options, .. } in self.synced_with(store) {
+            let part = match (options.sync, options.on_error) {
+                (SyncMode::Synchronous, OnError::Local) => {
+                    "on_error local: requests are decided by what this node knows"
+                }
+                (SyncMode::Synchronous, OnError::Allow) => "on_error allow: requests are admitted",
+                (SyncMode::Synchronous, OnError::Deny) => "on_error deny: requests are denied",
+                _ => "nodes go on with what they know",
+            };
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts.join(", ")
+    }
+}
+
+impl StoreConf {
+    /// Where it is: its servers.
+    pub fn place(&self) -> String {
+        let servers = self.settings.common.servers.iter().map(ToString::to_string);
+        servers.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether the keys of a namespace are in several shards, each of which decides for itself.
+    pub fn is_divided(&self) -> bool {
+        self.settings.shards() > 1
+    }
+
+    /// How long a worker that syncs with the store and says nothing is thought to be alive.
+    pub fn lease_lifetime(&self) -> Duration {
+        let StoreOptions {
+            connect_timeout,
+            timeout,
+            ..
+        } = &self.settings.common;
+        let attempts = u32::try_from(self.settings.attempts()).unwrap_or(u32::MAX);
+        let exchange = connect_timeout
+            .saturating_add(*timeout)
+            .saturating_mul(attempts);
+        exchange.saturating_mul(2).max(Duration::from_secs(2))
+    }
+}
+
+impl NamespaceConf {
+    /// Whether its store decides about each request.
+    pub fn is_synchronous(&self) -> bool {
+        self.options.sync == SyncMode::Synchronous
+    }
+
+    /// How often the namespace is synced, if it is: one whose store decides, to push what was counted
+    /// while the store was away.
+    pub fn period(&self) -> Option<Duration> {
+        match self.options.sync {
+            SyncMode::Periodic(period) => Some(period),
+            SyncMode::Synchronous => Some(Duration::from_secs(1)),
+            SyncMode::Local => None,
+        }
+    }
+
+    /// Whether windows are counted in that no rule names: none is listed, and none has to be fetched.
+    pub fn is_open(&self) -> bool {
+        self.options.window_sizes.is_empty() && self.period().is_none()
+    }
+}

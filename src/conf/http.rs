@@ -1,0 +1,190 @@
+//! What the directives of `http` say, as they are read one after the other: zones, stores and
+//! namespaces, which may name each other in any order.
+
+use super::block::{Block, ReadBlock, Set, block_name, is_defined};
+use super::configuration::{StoreConf, ZoneConf};
+use super::message::{ConfError, Origin};
+use super::namespace::NamespaceOptions;
+use super::nginx::{Files as _, Nginx};
+use crate::policy::limit::Quota;
+use crate::policy::options::shown;
+use crate::policy::window::WindowSize;
+use crate::store::registry::StoreSettings;
+
+/// The configuration of `http`, while it is read.
+#[derive(Debug, Default)]
+pub struct HttpConf {
+    pub(super) zones: Vec<ZoneConf>,
+    pub(super) stores: Vec<StoreConf>,
+    /// Those that are defined, and those that are used.
+    pub(super) namespaces: Vec<NamespaceText>,
+    /// Where the rules stand, in their order.
+    pub(super) rules: Vec<Origin>,
+    /// Whether any level decides after access control.
+    pub(super) has_precontent: bool,
+    /// Whether any rule charges hits when the response is known.
+    pub(super) has_late: bool,
+}
+
+/// A namespace, as far as it was read.
+#[derive(Debug)]
+pub(super) struct NamespaceText {
+    pub(super) name: Box<str>,
+    pub(super) definition: Option<Definition>,
+    pub(super) uses: Vec<NamespaceUse>,
+}
+
+/// A `ratelimit_namespace`.
+#[derive(Debug)]
+pub(super) struct Definition {
+    pub(super) block: ReadBlock,
+    pub(super) options: NamespaceOptions,
+}
+
+/// A limit in a namespace.
+#[derive(Debug)]
+pub(super) struct NamespaceUse {
+    pub(super) origin: Origin,
+    pub(super) size: WindowSize,
+    /// The size as written.
+    pub(super) window: Box<str>,
+}
+
+impl HttpConf {
+    /// `ratelimit_store name { ... }`
+    pub(super) fn read_store(
+        &mut self,
+        nginx: &mut impl Nginx,
+        words: &[&[u8]],
+    ) -> Result<(), ConfError> {
+        let name = block_name("store", words)?;
+        if let Some(known) = self.stores.iter().find(|store| &*store.name == name) {
+            return Err(is_defined("store", name, &known.origin));
+        }
+        let files = nginx.files();
+        let mut builder = StoreSettings::builder(|path| files.read(&files.path(path)));
+        let title = format!("ratelimit_store \"{name}\"");
+        let block = read_block(nginx, &title, &mut |name, words| builder.set(name, words))?;
+
+        let mut settings = builder
+            .finish()
+            .map_err(|error| block.error(error.directive(), &error))?;
+        for (directive, file) in settings.common.files_mut() {
+            file.path = files.path(&file.path);
+            let content = files.read(&file.path).map_err(|error| {
+                let path = file.path.display();
+                let message =
+                    format_args!("cannot read the file \"{path}\" of {directive} ({error})");
+                block.error(Some(directive.into()), message)
+            })?;
+            file.content = content.into();
+        }
+        if let Some(tls) = &settings.common.tls {
+            // Workers make the same of it: what they could not do is said now.
+            let result = files.check_tls(tls);
+            result.map_err(|error| block.error(Some(error.directive().into()), &error))?;
+        }
+        self.stores.push(StoreConf {
+            name: name.into(),
+            origin: block.origin().clone(),
+            settings,
+        });
+        Ok(())
+    }
+
+    /// `ratelimit_namespace name { ... }`
+    pub(super) fn read_namespace(
+        &mut self,
+        nginx: &mut impl Nginx,
+        words: &[&[u8]],
+    ) -> Result<(), ConfError> {
+        let name = block_name("namespace", words)?;
+        let number = self.number_of(name);
+        let known = self.namespaces.get(number);
+        if let Some(known) = known.and_then(|it| it.definition.as_ref()) {
+            return Err(is_defined("namespace", name, known.block.origin()));
+        }
+        let mut builder = NamespaceOptions::builder();
+        let title = format!("ratelimit_namespace \"{name}\"");
+        let block = read_block(nginx, &title, &mut |name, words| builder.set(name, words))?;
+        let warnings = builder.warnings();
+        let options = builder
+            .finish()
+            .map_err(|error| block.error(error.directive(), &error))?;
+        for warning in warnings {
+            nginx.warn(block.message(Some(warning.directive), warning.message));
+        }
+        if let Some(namespace) = self.namespaces.get_mut(number) {
+            namespace.definition = Some(Definition { block, options });
+        }
+        Ok(())
+    }
+
+    /// The number of the namespace `name`, which need not be defined yet.
+    fn number_of(&mut self, name: &str) -> usize {
+        let known = self.namespaces.iter().position(|it| *it.name == *name);
+        known.unwrap_or_else(|| {
+            self.namespaces.push(NamespaceText {
+                name: name.into(),
+                definition: None,
+                uses: Vec::new(),
+            });
+            self.namespaces.len().saturating_sub(1)
+        })
+    }
+
+    /// The number of the namespace `name`, in which a rule counts by limits.
+    pub(super) fn use_namespace(
+        &mut self,
+        name: &str,
+        quotas: &[Quota<'_>],
+        origin: &Origin,
+    ) -> usize {
+        let number = self.number_of(name);
+        let uses = quotas.iter().map(|quota| NamespaceUse {
+            origin: origin.clone(),
+            size: quota.size,
+            window: shown(quota.window).into(),
+        });
+        if let Some(namespace) = self.namespaces.get_mut(number) {
+            namespace.uses.extend(uses);
+        }
+        number
+    }
+
+    /// The number of a rule that stands at `origin`: those before it have smaller ones.
+    pub(super) fn number_rule(&mut self, origin: &Origin) -> usize {
+        let number = self.rules.len();
+        self.rules.push(origin.clone());
+        number
+    }
+}
+
+impl NamespaceText {
+    /// Where it is defined, or else first used.
+    pub(super) fn origin(&self) -> Origin {
+        match (&self.definition, self.uses.first()) {
+            (Some(Definition { block, .. }), _) => block.origin().clone(),
+            (None, Some(NamespaceUse { origin, .. })) => origin.clone(),
+            (None, None) => Origin::unknown(),
+        }
+    }
+
+    /// The windows that are counted in, ascending.
+    pub(super) fn window_sizes(&self) -> Vec<WindowSize> {
+        let listed = self.definition.as_ref().map(|it| &it.options.window_sizes);
+        let mut sizes = listed.cloned().unwrap_or_default();
+        sizes.extend(self.uses.iter().map(|it| it.size));
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+}
+
+/// Has nginx read the block that follows, every directive of which is passed to `set`.
+fn read_block(nginx: &mut impl Nginx, title: &str, set: Set<'_>) -> Result<ReadBlock, ConfError> {
+    let origin = nginx.origin();
+    let mut block = Block::new(title, set);
+    nginx.read_block(&mut block)?;
+    Ok(block.finish(origin))
+}

@@ -1,0 +1,117 @@
+//! `ratelimit`: a rule, once its words were read, and its texts with variables compiled.
+
+use std::rc::Rc;
+
+use super::http::HttpConf;
+use super::level::LevelConf;
+use super::message::{ConfError, Message};
+use super::nginx::Nginx;
+use super::rule::{CostText, Parameter, RuleText};
+use super::rules::{Cost, OwnKey, Rule, RuleLimit};
+use super::sharing::WindowLimits;
+use super::text::{Amount, WrittenText, compile};
+use crate::policy::hits::Hits;
+use crate::policy::limit::{Limit, Quota, QuotaHits};
+use crate::policy::options::shown;
+use crate::policy::window::warn_of_months;
+
+/// `ratelimit [namespace] limit=hits/window ... [parameters]` and `ratelimit off`
+pub(super) fn read<T, N: Nginx<Text = T>>(
+    nginx: &mut N,
+    http: &mut HttpConf,
+    level: &mut LevelConf<T>,
+    words: &[&[u8]],
+) -> Result<(), ConfError> {
+    let is_off = words == [b"off"];
+    if level
+        .rules
+        .as_ref()
+        .is_some_and(|rules| is_off || rules.is_off())
+    {
+        return Err("\"off\" goes with no other \"ratelimit\" on its level".into());
+    }
+    let rules = level.rules.get_or_insert_with(Rc::default);
+    if is_off {
+        return Ok(());
+    }
+    let rule = Rule::read(nginx, http, words)?;
+    // Nobody else has the rules before levels inherit, when all directives were read.
+    match Rc::get_mut(rules).map(|rules| rules.push(rule)) {
+        Some(Err(name)) => Err(format!(
+            "the name \"{name}\" is duplicate: expected one that no other rule of this level has"
+        )
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+impl<T> Rule<T> {
+    /// Reads the words of a rule, and compiles those that have variables.
+    fn read<N: Nginx<Text = T>>(
+        nginx: &mut N,
+        http: &mut HttpConf,
+        words: &[&[u8]],
+    ) -> Result<Rule<T>, ConfError> {
+        let rule = RuleText::parse(words)?;
+        let mut limits = Vec::new();
+        for quota in &rule.quotas {
+            if let Some(warning) = warn_of_months(quota.window) {
+                nginx.warn(Message::Here(format!("ratelimit: {warning}")));
+            }
+            limits.push(RuleLimit::read(nginx, &rule, quota)?);
+        }
+        let cost = match rule.cost {
+            CostText::One => Cost::AtOnce(Amount::Constant(Hits::ONE)),
+            CostText::AtOnce(cost) => Cost::AtOnce(amount(nginx, cost)?),
+            CostText::Late(charge) => Cost::Late(amount(nginx, charge)?),
+        };
+        let text = rule.key.map(|key| WrittenText::compile(nginx, key));
+        let key = OwnKey {
+            text: text.transpose()?,
+            counter: rule.counter.own().map(Into::into),
+        };
+
+        let origin = nginx.origin();
+        http.has_late |= matches!(cost, Cost::Late(_));
+        Ok(Rule {
+            number: http.number_rule(&origin),
+            namespace: http.use_namespace(rule.namespace, &rule.quotas, &origin),
+            key,
+            cost,
+            limits,
+            shared: match rule.counter.is_said() {
+                true => Vec::new(),
+                false => WindowLimits::of(&rule.quotas),
+            },
+        })
+    }
+}
+
+impl<T> RuleLimit<T> {
+    fn read<N: Nginx<Text = T>>(
+        nginx: &mut N,
+        rule: &RuleText<'_>,
+        quota: &Quota<'_>,
+    ) -> Result<RuleLimit<T>, ConfError> {
+        let default_name = format!("{}-{}", rule.namespace, shown(quota.window));
+        Ok(RuleLimit {
+            limit: Limit {
+                name: rule.name.unwrap_or_default().into(),
+                size: quota.size,
+                algorithm: rule.algorithm,
+            },
+            hits: match quota.hits {
+                QuotaHits::Constant(hits) => Amount::Constant(hits),
+                QuotaHits::Variable(text) => Amount::Variable(compile(nginx, text)?),
+            },
+            default_name: rule.name.is_none().then(|| default_name.into()),
+        })
+    }
+}
+
+fn amount<N: Nginx>(nginx: &mut N, parameter: Parameter<'_>) -> Result<Amount<N::Text>, ConfError> {
+    Amount::compile(nginx, parameter.value).map_err(|error| match error {
+        ConfError::Wrong(Message::Here(message)) => parameter.invalid(&message).into(),
+        other => other,
+    })
+}

@@ -1,0 +1,109 @@
+//! The directives: where each may stand, and what reads its words.
+
+use core::ffi::CStr;
+
+use super::http::HttpConf;
+use super::level::LevelConf;
+use super::message::ConfError;
+use super::nginx::Nginx;
+use super::settings::Phase;
+use super::{ratelimit, zone};
+
+/// A directive.
+#[derive(Debug)]
+pub struct ConfDirective {
+    /// Its name.
+    pub name: &'static CStr,
+    /// Where it may stand.
+    pub context: Context,
+    /// Whether a block follows its words.
+    pub is_block: bool,
+}
+
+/// Where a directive may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// In `http`.
+    Http,
+    /// In `http`, `server` and `location`.
+    Anywhere,
+    /// In `location`.
+    Location,
+}
+
+/// The directives, in the order of the reference.
+pub const DIRECTIVES: [ConfDirective; 14] = [
+    of(c"ratelimit_zone", Context::Http),
+    block(c"ratelimit_store"),
+    block(c"ratelimit_namespace"),
+    of(c"ratelimit_key", Context::Anywhere),
+    of(c"ratelimit", Context::Anywhere),
+    of(c"ratelimit_count_rejected", Context::Anywhere),
+    of(c"ratelimit_status", Context::Anywhere),
+    of(c"ratelimit_dry_run", Context::Anywhere),
+    of(c"ratelimit_log_level", Context::Anywhere),
+    of(c"ratelimit_headers", Context::Anywhere),
+    of(c"ratelimit_retry_after_jitter", Context::Anywhere),
+    of(c"ratelimit_phase", Context::Anywhere),
+    of(c"ratelimit_api", Context::Location),
+    of(c"ratelimit_metrics", Context::Location),
+];
+
+const fn of(name: &'static CStr, context: Context) -> ConfDirective {
+    ConfDirective {
+        name,
+        context,
+        is_block: false,
+    }
+}
+
+const fn block(name: &'static CStr) -> ConfDirective {
+    ConfDirective {
+        is_block: true,
+        ..of(name, Context::Http)
+    }
+}
+
+/// Reads one directive: what it says goes to `http` or to the level that it stands in.
+#[derive(Debug)]
+pub struct ConfReader<'r, N: Nginx> {
+    /// Who reads the file.
+    pub nginx: &'r mut N,
+    /// All of `http`.
+    pub http: &'r mut HttpConf,
+    /// The level.
+    pub level: &'r mut LevelConf<N::Text>,
+}
+
+impl<N: Nginx> ConfReader<'_, N> {
+    /// Reads the directive `name`, one of [`DIRECTIVES`] in a context where it may stand, with the
+    /// words that follow it.
+    ///
+    /// # Errors
+    ///
+    /// It is wrong. The message names the word, and says what is accepted.
+    pub fn apply(&mut self, name: &str, words: &[&[u8]]) -> Result<(), ConfError> {
+        let ConfReader { nginx, http, level } = self;
+        let nginx = &mut **nginx;
+        let result = match name {
+            "ratelimit_zone" => zone::read(nginx, http, words),
+            "ratelimit_store" => http.read_store(nginx, words),
+            "ratelimit_namespace" => http.read_namespace(nginx, words),
+            "ratelimit_key" => level.set_key(nginx, words),
+            "ratelimit" => ratelimit::read(nginx, http, level, words),
+            "ratelimit_count_rejected" => level.options.set_count_rejected(words),
+            "ratelimit_status" => level.options.set_status(words),
+            "ratelimit_dry_run" => level.options.set_dry_run(words),
+            "ratelimit_log_level" => level.options.set_log_level(words),
+            "ratelimit_headers" => level.options.set_headers(words),
+            "ratelimit_retry_after_jitter" => level.options.set_retry_after_jitter(words),
+            "ratelimit_phase" => level.options.set_phase(words).map(|phase| {
+                http.has_precontent |= phase == Phase::Precontent;
+            }),
+            "ratelimit_api" => level.set_api(nginx, words),
+            "ratelimit_metrics" => level.set_metrics(nginx, words),
+            _ => Err("unknown directive".into()),
+        };
+        result.map_err(|error| error.of(name))
+    }
+}

@@ -1,0 +1,180 @@
+//! What one directive alone cannot know: whether what it names is there, and whether zones have room.
+
+use super::configuration::{Configuration, NamespaceConf, ZoneConf};
+use super::http::{Definition, HttpConf, NamespaceText, NamespaceUse};
+use super::message::{ConfError, Message};
+use super::namespace::NamespaceOptions;
+use crate::policy::namespace::DEFAULT_NAMESPACE;
+use crate::table::ZoneRoom;
+
+impl HttpConf {
+    /// Resolves what was read, once all of `http` was. Warnings are passed to `warn`.
+    ///
+    /// # Errors
+    ///
+    /// Something names what is not there, or a zone has too little room.
+    pub fn resolve(self, warn: &mut dyn FnMut(Message)) -> Result<Configuration, ConfError> {
+        let namespaces = self.namespaces.iter();
+        let namespaces = namespaces.map(|namespace| self.resolve_namespace(namespace, warn));
+        let namespaces = namespaces.collect::<Result<_, _>>()?;
+        let configuration = Configuration {
+            namespaces,
+            zones: self.zones,
+            stores: self.stores,
+            rules: self.rules,
+            has_precontent: self.has_precontent,
+            has_late: self.has_late,
+        };
+        configuration.check_room()?;
+        Ok(configuration)
+    }
+
+    fn resolve_namespace(
+        &self,
+        namespace: &NamespaceText,
+        warn: &mut dyn FnMut(Message),
+    ) -> Result<NamespaceConf, ConfError> {
+        let name = &namespace.name;
+        let resolved = |zone, store, options| NamespaceConf {
+            name: name.clone(),
+            origin: namespace.origin(),
+            zone,
+            store,
+            options,
+            window_sizes: namespace.window_sizes(),
+        };
+        let Some(definition) = &namespace.definition else {
+            if **name != *DEFAULT_NAMESPACE {
+                let message = format!(
+                    "ratelimit: unknown namespace \"{name}\": expected one that a \
+                     \"ratelimit_namespace\" block defines"
+                );
+                return Err(ConfError::at(&namespace.origin(), message));
+            }
+            let options = NamespaceOptions::default();
+            return Ok(resolved(self.only_zone(namespace)?, None, options));
+        };
+        let options = &definition.options;
+        let zone = match &options.zone {
+            Some(zone) => self.find_zone(definition, zone)?,
+            None => self.only_zone(namespace)?,
+        };
+        let store = options.store.as_deref();
+        let store = store.map(|store| self.find_store(definition, store));
+        let store = store.transpose()?;
+        check_windows(namespace, options)?;
+        if let Some(warning) = namespace
+            .window_sizes()
+            .first()
+            .and_then(|size| options.sync_rate_warning(*size))
+        {
+            warn(
+                definition
+                    .block
+                    .message(Some(warning.directive), warning.message),
+            );
+        }
+        Ok(resolved(zone, store, options.clone()))
+    }
+
+    /// The zone that a namespace names.
+    fn find_zone(&self, definition: &Definition, name: &str) -> Result<usize, ConfError> {
+        let zone = self.zones.iter().position(|zone| *zone.name == *name);
+        zone.ok_or_else(|| {
+            let message = format_args!(
+                "unknown zone \"{name}\": expected one that \"ratelimit_zone zone=name:size;\" \
+                 defines"
+            );
+            definition.block.error(Some("zone".into()), message)
+        })
+    }
+
+    /// The zone of a namespace that names none.
+    fn only_zone(&self, namespace: &NamespaceText) -> Result<usize, ConfError> {
+        let name = &namespace.name;
+        let message = match self.zones.as_slice() {
+            [_] => return Ok(0),
+            [] => format!(
+                "namespace \"{name}\" has no zone for its counters: expected \
+                 \"ratelimit_zone zone=name:size;\" in http"
+            ),
+            [..] => format!(
+                "namespace \"{name}\" has no zone, and there are {}: expected \"zone name;\" in \
+                 \"ratelimit_namespace {name} {{ ... }}\"",
+                self.zones.len()
+            ),
+        };
+        Err(ConfError::at(&namespace.origin(), message))
+    }
+
+    /// The store that a namespace names.
+    fn find_store(&self, definition: &Definition, name: &str) -> Result<usize, ConfError> {
+        let store = self.stores.iter().position(|store| *store.name == *name);
+        store.ok_or_else(|| {
+            let message = format_args!(
+                "unknown store \"{name}\": expected one that a \"ratelimit_store\" block defines"
+            );
+            definition.block.error(Some("store".into()), message)
+        })
+    }
+}
+
+/// Checks that rules count in no other windows than those that the namespace lists, if it does.
+fn check_windows(namespace: &NamespaceText, options: &NamespaceOptions) -> Result<(), ConfError> {
+    let listed = &options.window_sizes;
+    let mut uses = namespace.uses.iter();
+    let other = uses.find(|it| !listed.is_empty() && !listed.contains(&it.size));
+    let Some(NamespaceUse { origin, window, .. }) = other else {
+        return Ok(());
+    };
+    let expected = listed.iter().map(ToString::to_string);
+    let message = format!(
+        "ratelimit: the window {window} is not one of the window_sizes of namespace \"{}\": \
+         expected {}",
+        namespace.name,
+        expected.collect::<Vec<_>>().join(", ")
+    );
+    Err(ConfError::at(origin, message))
+}
+
+impl Configuration {
+    /// Checks that each zone has room for its namespaces: a matter of its size alone, so that it is
+    /// known before any zone is mapped.
+    fn check_room(&self) -> Result<(), ConfError> {
+        for (
+            number,
+            ZoneConf {
+                name: zone, size, ..
+            },
+        ) in self.zones.iter().enumerate()
+        {
+            let room = ZoneRoom::of(*size);
+            let mut left = room;
+            for namespace in self.namespaces_in(number) {
+                let (namespaces, shards) = (
+                    left.namespaces.checked_sub(1),
+                    left.shards.checked_sub(self.shards(namespace).into()),
+                );
+                let reason = match (namespaces, shards) {
+                    (Some(namespaces), Some(shards)) => {
+                        left = ZoneRoom { namespaces, shards };
+                        continue;
+                    }
+                    (None, _) => format!("{} namespaces: expected fewer", room.namespaces),
+                    (_, None) => format!(
+                        "{} shards of namespaces that are synced: expected fewer (16 for each \
+                         with a Redis Cluster, 1 for each other)",
+                        room.shards
+                    ),
+                };
+                let message = format!(
+                    "ratelimit_namespace \"{}\": zone \"{zone}\" has room for {reason}, or a \
+                     larger zone",
+                    namespace.name
+                );
+                return Err(ConfError::at(&namespace.origin, message));
+            }
+        }
+        Ok(())
+    }
+}

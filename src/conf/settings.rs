@@ -1,0 +1,220 @@
+//! How requests of a location are treated: the options of a level, which are a word or two each.
+
+use super::message::ConfError;
+use super::words::{invalid, on_or_off, one_of, one_word, set_once};
+use crate::policy::options::shown;
+use crate::policy::window::parse_time;
+use crate::table::Outcome;
+
+/// The options of a level, as far as it says them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LevelOptions {
+    count_rejected: Option<bool>,
+    status: Option<isize>,
+    dry_run: Option<bool>,
+    log_level: Option<LogLevel>,
+    headers: Option<Headers>,
+    retry_after_jitter: Option<u64>,
+    phase: Option<Phase>,
+}
+
+/// How requests of a location are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether rejected requests are charged.
+    pub count_rejected: bool,
+    /// The status of a rejection: 400 to 599.
+    pub status: isize,
+    /// What comes of a request that is refused: in a dry run it is not rejected.
+    pub refusal: Outcome,
+    /// The level at which rejections are logged.
+    pub log_level: LogLevel,
+    /// Which headers tell clients about limits.
+    pub headers: Headers,
+    /// The most that is added to `Retry-After` at random, in milliseconds.
+    pub retry_after_jitter: u64,
+    /// When a request is decided on.
+    pub phase: Phase,
+}
+
+/// A level of the error log, by the number that it has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum LogLevel {
+    /// `error`
+    Error = 4,
+    /// `warn`
+    Warn = 5,
+    /// `notice`
+    Notice = 6,
+    /// `info`
+    Info = 7,
+    /// That of lines which no log takes.
+    Off = u32::MAX,
+}
+
+/// Which headers tell clients about limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// `RateLimit-Policy` and `RateLimit`.
+    pub ietf: bool,
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
+    pub draft03: bool,
+    /// `X-RateLimit-Limit-...` and `X-RateLimit-Remaining-...`.
+    pub legacy: bool,
+}
+
+/// When a request is decided on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Before access control.
+    #[default]
+    Preaccess,
+    /// After it.
+    Precontent,
+}
+
+/// What a location answers with that is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// `ratelimit_api`
+    Api {
+        /// Whether requests may change counters.
+        may_write: bool,
+    },
+    /// `ratelimit_metrics`
+    Metrics,
+}
+
+impl LevelOptions {
+    /// `ratelimit_count_rejected on | off`
+    pub(super) fn set_count_rejected(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
+        set_once(&mut self.count_rejected, on_or_off(words)?)
+    }
+
+    /// `ratelimit_status code`
+    pub(super) fn set_status(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
+        const EXPECTED: &str = "expected a status from 400 to 599";
+        let word = one_word(words, EXPECTED)?;
+        let code = core::str::from_utf8(word).ok();
+        let code = code.filter(|code| code.bytes().all(|byte| byte.is_ascii_digit()));
+        let code = code.and_then(|code| code.parse().ok());
+        let code = code.filter(|code| (400..=599).contains(code));
+        let code = code.ok_or_else(|| invalid("status", word, EXPECTED))?;
+        set_once(&mut self.status, code)
+    }
+
+    /// `ratelimit_dry_run on | off`
+    pub(super) fn set_dry_run(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
+        set_once(&mut self.dry_run, on_or_off(words)?)
+    }
+
+    /// `ratelimit_log_level info | notice | warn | error | off`
+    pub(super) fn set_log_level(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
+        let levels = [
+            ("info", LogLevel::Info),
+            ("notice", LogLevel::Notice),
+            ("warn", LogLevel::Warn),
+            ("error", LogLevel::Error),
+            ("off", LogLevel::Off),
+        ];
+        set_once(&mut self.log_level, one_of(words, levels)?)
+    }
+
+    /// `ratelimit_headers off | [ietf] [draft03] [legacy]`
+    pub(super) fn set_headers(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
+        set_once(&mut self.headers, Headers::parse(words)?)
+    }
+
+    /// `ratelimit_retry_after_jitter time`
+    pub(super) fn set_retry_after_jitter(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
+        const DAY: u64 = 86_400_000;
+        const EXPECTED: &str = "expected a time of at most 1d, such as 10s or 0.5";
+        let word = one_word(words, EXPECTED)?;
+        let time = parse_time(word).filter(|&millis| millis <= DAY);
+        let time = time.ok_or_else(|| invalid("time", word, EXPECTED))?;
+        set_once(&mut self.retry_after_jitter, time)
+    }
+
+    /// `ratelimit_phase preaccess | precontent`
+    pub(super) fn set_phase(&mut self, words: &[&[u8]]) -> Result<Phase, ConfError> {
+        let phases = [
+            ("preaccess", Phase::Preaccess),
+            ("precontent", Phase::Precontent),
+        ];
+        let phase = one_of(words, phases)?;
+        set_once(&mut self.phase, phase).map(|()| phase)
+    }
+
+    /// Takes what this level does not say from the level above.
+    pub(super) fn inherit(&mut self, prev: &LevelOptions) {
+        self.count_rejected = self.count_rejected.or(prev.count_rejected);
+        self.status = self.status.or(prev.status);
+        self.dry_run = self.dry_run.or(prev.dry_run);
+        self.log_level = self.log_level.or(prev.log_level);
+        self.headers = self.headers.or(prev.headers);
+        self.retry_after_jitter = self.retry_after_jitter.or(prev.retry_after_jitter);
+        self.phase = self.phase.or(prev.phase);
+    }
+}
+
+impl Settings {
+    /// What was not said is the default.
+    pub(super) fn of(options: &LevelOptions) -> Settings {
+        Settings {
+            count_rejected: options.count_rejected.unwrap_or(false),
+            status: options.status.unwrap_or(429),
+            refusal: match options.dry_run {
+                Some(true) => Outcome::RejectedDryRun,
+                _ => Outcome::Rejected,
+            },
+            log_level: options.log_level.unwrap_or(LogLevel::Error),
+            headers: options.headers.unwrap_or(Headers::IETF),
+            retry_after_jitter: options.retry_after_jitter.unwrap_or(0),
+            phase: options.phase.unwrap_or_default(),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings::of(&LevelOptions::default())
+    }
+}
+
+impl Headers {
+    const IETF: Headers = Headers {
+        ietf: true,
+        draft03: false,
+        legacy: false,
+    };
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_off(self) -> bool {
+        !(self.ietf || self.draft03 || self.legacy)
+    }
+
+    fn parse(words: &[&[u8]]) -> Result<Headers, ConfError> {
+        const EXPECTED: &str = "expected off, or one or more of ietf, draft03 and legacy";
+        let mut headers = Headers::default();
+        for word in words {
+            let flag = match *word {
+                b"ietf" => &mut headers.ietf,
+                b"draft03" => &mut headers.draft03,
+                b"legacy" => &mut headers.legacy,
+                b"off" if words.len() == 1 => break,
+                b"off" => return Err(format!("\"off\" goes with nothing else: {EXPECTED}").into()),
+                _ => return Err(invalid("parameter", word, EXPECTED)),
+            };
+            if core::mem::replace(flag, true) {
+                let word = shown(word);
+                return Err(format!("parameter \"{word}\" is duplicate: {EXPECTED}").into());
+            }
+        }
+        if words.is_empty() {
+            return Err(EXPECTED.into());
+        }
+        Ok(headers)
+    }
+}

@@ -1,0 +1,112 @@
+//! Texts with variables, and numbers of hits that may be such: checked before nginx compiles them.
+
+use super::message::ConfError;
+use super::nginx::Nginx;
+use crate::policy::hits::Hits;
+use crate::policy::options::shown;
+
+/// A text, and how it was written.
+#[derive(Debug)]
+pub struct WrittenText<T> {
+    /// What it is evaluated by.
+    pub text: T,
+    /// The text itself.
+    pub written: Box<[u8]>,
+}
+
+/// A number of hits: a constant, or text and variables that come to one.
+#[derive(Debug)]
+pub enum Amount<T> {
+    /// Always so many.
+    Constant(Hits),
+    /// What the text comes to.
+    Variable(T),
+}
+
+impl<T> WrittenText<T> {
+    /// Compiles the text of a directive.
+    ///
+    /// # Errors
+    ///
+    /// It has a `$` without a variable.
+    pub(super) fn compile<N>(nginx: &mut N, written: &[u8]) -> Result<WrittenText<T>, ConfError>
+    where
+        N: Nginx<Text = T>,
+    {
+        Ok(WrittenText {
+            text: compile(nginx, written)?,
+            written: written.into(),
+        })
+    }
+}
+
+impl<T> Amount<T> {
+    /// Reads a number, or compiles a text with variables.
+    ///
+    /// # Errors
+    ///
+    /// It is neither.
+    pub(super) fn compile<N>(nginx: &mut N, text: &[u8]) -> Result<Amount<T>, ConfError>
+    where
+        N: Nginx<Text = T>,
+    {
+        if text.contains(&b'$') {
+            return Ok(Amount::Variable(compile(nginx, text)?));
+        }
+        let invalid = |expected: String| {
+            Err(format!("invalid number \"{}\": expected {expected}", shown(text)).into())
+        };
+        match Hits::parse(text) {
+            Ok(Hits::ZERO) if text.iter().any(|byte| (b'1'..=b'9').contains(byte)) => {
+                invalid("0 or at least 0.001".into())
+            }
+            Ok(hits) => Ok(Amount::Constant(hits)),
+            Err(error) => invalid(format!(
+                "a decimal, such as 1 or 0.5, or variables ({error})"
+            )),
+        }
+    }
+}
+
+/// Compiles a text in which nginx will understand the variables: its own messages do not say what is
+/// accepted.
+pub(super) fn compile<N: Nginx>(nginx: &mut N, text: &[u8]) -> Result<N::Text, ConfError> {
+    let mut rest = text;
+    while let Some(start) = rest.iter().position(|&byte| byte == b'$') {
+        let after = rest.get(start.wrapping_add(1)..).unwrap_or_default();
+        let (name, end) = match after {
+            [b'1'..=b'9', rest @ ..] => (&b"1"[..], rest),
+            [b'{', inner @ ..] => {
+                let len = inner.iter().take_while(|byte| is_in_name(byte)).count();
+                match inner.split_at_checked(len) {
+                    Some((name, [b'}', rest @ ..])) => (name, rest),
+                    _ => (&b""[..], inner),
+                }
+            }
+            _ => {
+                let len = after.iter().take_while(|byte| is_in_name(byte)).count();
+                after.split_at_checked(len).unwrap_or_default()
+            }
+        };
+        if name.is_empty() {
+            return Err(format!(
+                "invalid variable in \"{}\": expected $name or ${{name}} after every \"$\"",
+                shown(text)
+            )
+            .into());
+        }
+        rest = end;
+    }
+    nginx.compile(text)
+}
+
+/// The name of the variable that a text is, if it is nothing else, nor a capture such as `$1`.
+pub fn variable(text: &[u8]) -> Option<&[u8]> {
+    let name = text.strip_prefix(b"$")?;
+    let is_name = name.iter().all(is_in_name) && !name.first()?.is_ascii_digit();
+    is_name.then_some(name)
+}
+
+fn is_in_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_'
+}

@@ -1,0 +1,36 @@
+//! The files that a configuration names.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crate::conf::nginx::Files;
+use crate::store::options::TlsOptions;
+use crate::store::tls::{TlsClient, TlsError};
+
+/// Those of a configuration in this directory.
+#[derive(Debug)]
+pub(super) struct ConfFiles {
+    pub(super) prefix: PathBuf,
+}
+
+impl Files for ConfFiles {
+    fn path(&self, written: &Path) -> PathBuf {
+        self.prefix.join(written)
+    }
+
+    /// A few lines: a device may have no end.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        const MOST: u64 = 1 << 20;
+        let mut content = Vec::new();
+        let len = File::open(path)?.take(MOST).read_to_end(&mut content)?;
+        if len as u64 == MOST {
+            return Err(io::Error::other("larger than 1 MiB"));
+        }
+        Ok(content)
+    }
+
+    fn check_tls(&self, tls: &TlsOptions) -> Result<(), TlsError> {
+        TlsClient::new(tls).map(|_| ())
+    }
+}

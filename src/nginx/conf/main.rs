@@ -1,0 +1,429 @@
+//! The configuration of `http`: read, then resolved, then served once the zones are mapped.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN, ngx_log_t};
+
+use super::super::log;
+use super::super::time::unix_now;
+use super::super::zone::Zone;
+use super::location::LocationConf;
+use super::reading::Conf;
+use super::rules::RuleSet;
+use super::served::{Lent, ServedNamespace, ServedNamespaces, SyncedNamespace, Synchronous};
+use super::text::Text;
+use crate::broker::{DecidingStore, SharedQueues, WatchedStore};
+use crate::conf::applied::AppliedRules;
+use crate::conf::configuration::{Configuration, NamespaceConf};
+use crate::conf::http::HttpConf;
+use crate::conf::message::ConfError;
+use crate::conf::rules::Rules;
+use crate::engine::prometheus::OTHER_POLICIES;
+use crate::engine::{Deciders, Namespace, RateLimitingError};
+use crate::policy::window::UnixMillis;
+use crate::store::strategy::{NodeId, Shard};
+use crate::table::{CounterTable, NameKind, Named, StoreState};
+
+/// The configuration of `http`.
+#[derive(Debug, Default)]
+pub(in super::super) struct MainConf {
+    /// What was read; nothing any more once it is resolved.
+    http: HttpConf,
+    /// What became of it: nothing yet before it is resolved.
+    configuration: Configuration,
+    /// The zones, in the order of the configuration.
+    zones: Vec<Rc<Zone>>,
+    /// Where rules apply, and by which keys.
+    applied: RefCell<AppliedRules<Text>>,
+    rule_sets: RefCell<RuleSets>,
+    /// The index of the variable that keeps a request's context.
+    pub(in super::super) context_slot: usize,
+    /// The index of the variable that keeps what a request is suspended for.
+    pub(in super::super) suspension_slot: usize,
+    namespaces: ServedNamespaces,
+    /// The stores that namespaces are synced with, by their numbers. Set when the zones are mapped.
+    stores: OnceCell<Vec<Option<Arc<WatchedStore>>>>,
+    /// Set likewise.
+    policies: OnceCell<Vec<Policy>>,
+    /// Set likewise.
+    loaded_at: OnceCell<UnixMillis>,
+    /// Set when the zones are mapped, if there are deciders.
+    shared_queues: OnceCell<Arc<SharedQueues>>,
+    /// Of which whoever syncs its namespaces has one.
+    lent: Arc<Lent>,
+}
+
+/// The rules that apply on any level, in the order in which they were noted, and by their address.
+#[derive(Debug, Default)]
+struct RuleSets {
+    all: Vec<Rc<RuleSet>>,
+    known: HashMap<*const Rules<Text>, Rc<RuleSet>>,
+}
+
+/// A policy whose rejections are counted by themselves.
+#[derive(Debug)]
+pub(super) struct Policy {
+    pub(super) namespace: Box<str>,
+    pub(super) name: Box<str>,
+    pub(super) rejected: Named<'static>,
+}
+
+/// The most policies whose rejections are counted by themselves.
+const MAX_POLICIES: usize = 1000;
+
+impl Drop for MainConf {
+    fn drop(&mut self) {
+        // nginx drops the configuration of a process that ends, or that has another one. The thread
+        // that syncs is waited for before, but not for ever.
+        if Arc::get_mut(&mut self.lent).is_none() {
+            core::mem::forget(self.namespaces.clone());
+            core::mem::forget(core::mem::take(&mut self.zones));
+        }
+    }
+}
+
+impl MainConf {
+    /// What was read so far, and the zones, to which directives add.
+    pub(super) fn reading(&mut self) -> (&mut HttpConf, &mut Vec<Rc<Zone>>) {
+        (&mut self.http, &mut self.zones)
+    }
+
+    /// Checks, once all of `http` was read, what one directive alone could not know.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, which is still to be logged.
+    pub(in super::super) fn resolve(&mut self, conf: &mut Conf<'_>) -> Result<(), ConfError> {
+        let http = core::mem::take(&mut self.http);
+        self.configuration = http.resolve(&mut |warning| conf.warn(warning))?;
+        Ok(())
+    }
+
+    /// What was resolved.
+    pub(super) fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Notes the rules that apply on a level, and their key; gives the level these rules as they are
+    /// served.
+    pub(in super::super) fn note_level(&self, level: &mut LocationConf) {
+        let Some(rules) = level.level().effective_rules().cloned() else {
+            return;
+        };
+        self.applied.borrow_mut().note(level.level());
+        let mut sets = self.rule_sets.borrow_mut();
+        let RuleSets { all, known } = &mut *sets;
+        let set = known.entry(Rc::as_ptr(&rules)).or_insert_with(|| {
+            let set = Rc::new(RuleSet::new(rules, self.namespaces.clone()));
+            all.push(set.clone());
+            set
+        });
+        level.set_rules(set.clone());
+    }
+
+    /// Warns of rules of different limits that share a counter, once all levels were noted.
+    pub(in super::super) fn warn_of_sharing(&self, conf: &mut Conf<'_>) {
+        for warning in self.applied.take().warnings(&self.configuration) {
+            conf.warn(warning);
+        }
+    }
+
+    /// Whether any level has a rule.
+    pub(in super::super) fn has_rules(&self) -> bool {
+        !self.configuration.rules.is_empty()
+    }
+
+    /// Whether any level decides after access control.
+    pub(in super::super) fn has_precontent(&self) -> bool {
+        self.configuration.has_precontent
+    }
+
+    /// Whether any rule charges hits when the response is known.
+    pub(in super::super) fn has_late(&self) -> bool {
+        self.configuration.has_late
+    }
+
+    /// The name of the store of a namespace, if it has one.
+    pub(in super::super) fn store_of(&self, namespace: &str) -> Option<&str> {
+        let mut namespaces = self.configuration.namespaces.iter();
+        let namespace = namespaces.find(|it| *it.name == *namespace)?;
+        let store = self.configuration.store(namespace);
+        store.map(|store| &*store.name)
+    }
+
+    /// Finds every namespace in its zone, once the zones are mapped. That there is room was checked;
+    /// nor would the lack of it be a reason for a running nginx to end: what has none is not limited.
+    pub(in super::super) fn attach(&'static self, log: *mut ngx_log_t) {
+        self.begin_configuration();
+        let (deciders, _) = self.configuration.number_deciders();
+        let namespaces = self.configuration.namespaces.iter().zip(deciders);
+        let namespaces = namespaces.map(|(namespace, first)| {
+            let served = self.serve(namespace, first);
+            served.unwrap_or_else(|error| {
+                let NamespaceConf { name, origin, .. } = namespace;
+                let message = format_args!("ratelimit_namespace \"{name}\": {error} in {origin}");
+                log::error(NGX_LOG_ALERT, log, message);
+                None
+            })
+        });
+        // Zones are mapped once in a cycle.
+        let _ = self.namespaces.set(namespaces.collect());
+        self.claim_words();
+        // As above.
+        let _ = self.loaded_at.set(unix_now());
+    }
+
+    /// Tells the zones that are mapped what they are to have room for.
+    fn begin_configuration(&self) {
+        for (number, zone) in self.zones.iter().enumerate() {
+            if let Some(table) = zone.table() {
+                let namespaces = self.configuration.namespaces_in(number);
+                let namespaces =
+                    namespaces.map(|it| (it.name.as_bytes(), self.configuration.shards(it)));
+                table.begin_configuration(namespaces);
+            }
+        }
+    }
+
+    /// A namespace in its zone, if that is mapped; its deciders begin with this one, if it has any.
+    fn serve(
+        &'static self,
+        namespace: &NamespaceConf,
+        first: Option<usize>,
+    ) -> Result<Option<ServedNamespace>, RateLimitingError> {
+        let Some(table) = self.zones.get(namespace.zone).and_then(|zone| zone.table()) else {
+            return Ok(None);
+        };
+        let shards = self.configuration.shards(namespace);
+        Ok(Some(ServedNamespace {
+            namespace: Namespace::new(&namespace.name, table)?.synced(shards)?,
+            synchronous: first.map(|first| Synchronous {
+                store: Deciders { first, shards },
+                on_error: namespace.options.on_error,
+                timeout: namespace.options.timeout,
+            }),
+        }))
+    }
+
+    /// The namespaces that are synced, once the zones are mapped.
+    pub(in super::super) fn synced(&'static self) -> Vec<SyncedNamespace> {
+        let mut synced: Vec<SyncedNamespace> = Vec::new();
+        for (number, namespace) in self.configuration.namespaces.iter().enumerate() {
+            let Some(mut namespace) = self.synced_namespace(number, namespace) else {
+                continue;
+            };
+            let same_store = |it: &&SyncedNamespace| Arc::ptr_eq(&it.store, &namespace.store);
+            namespace.number = synced.iter().filter(same_store).count();
+            synced.push(namespace);
+        }
+        synced
+    }
+
+    /// All that syncing takes, if the namespace of this number is synced.
+    fn synced_namespace(
+        &'static self,
+        number: usize,
+        conf: &NamespaceConf,
+    ) -> Option<SyncedNamespace> {
+        let (period, namespace) = (conf.period()?, self.namespace(number)?);
+        let store = self.configuration.store(conf)?;
+        Some(SyncedNamespace {
+            name: conf.name.clone(),
+            namespace,
+            sizes: conf.window_sizes.clone(),
+            period,
+            lease_lifetime: store.lease_lifetime(),
+            store: self.watched(conf.store?)?.clone(),
+            number: 0,
+            options: store.settings.clone(),
+            is_synchronous: conf.is_synchronous(),
+            _lent: self.lent.clone(),
+        })
+    }
+
+    /// The stores that decide about requests, once the zones are mapped.
+    pub(in super::super) fn deciding(&'static self) -> Vec<DecidingStore> {
+        let mut deciding: Vec<DecidingStore> = Vec::new();
+        for (number, store) in self.configuration.deciding_stores() {
+            let mut namespaces = self.configuration.decided_by(number);
+            let node = namespaces.find_map(|(it, _)| Some(self.namespace(it)?.table().node()));
+            let namespaces = self.configuration.decided_by(number);
+            let shards = namespaces.flat_map(|(_, namespace)| {
+                let namespace: Arc<str> = namespace.name.as_ref().into();
+                (0..store.settings.shards()).map(move |number| Shard {
+                    namespace: namespace.clone(),
+                    number,
+                })
+            });
+            // Each has one: it is the store of a namespace.
+            let node = node.zip(self.watched(number));
+            deciding.extend(node.map(|(node, watched)| DecidingStore {
+                store: watched.clone(),
+                source: Arc::new(store.settings.clone()),
+                node: NodeId(node),
+                shards: store.is_divided().then(|| shards.collect()),
+            }));
+        }
+        deciding
+    }
+
+    /// What workers share to ask those stores, if there are any, and it could be made.
+    pub(in super::super) fn shared_queues(&self) -> Option<Arc<SharedQueues>> {
+        self.shared_queues.get().cloned()
+    }
+
+    /// Makes what so many workers share to ask the deciders, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// There is too little memory, or there are too many open files. Then nobody can be asked.
+    pub(in super::super) fn share(&self, workers: usize) -> io::Result<()> {
+        let (_, deciders) = self.configuration.number_deciders();
+        if deciders > 0 {
+            let queues = SharedQueues::new(workers, deciders)?;
+            // Zones are mapped once in a cycle.
+            let _ = self.shared_queues.set(Arc::new(queues));
+        }
+        Ok(())
+    }
+
+    /// Has stores and policies find what is known of them in the zones of their namespaces.
+    fn claim_words(&'static self) {
+        let configuration = &self.configuration;
+        let mut counted = Vec::new();
+        let mut watched = vec![None; configuration.stores.len()];
+        let policies = self.named_policies();
+        for (number, zone) in self.zones.iter().enumerate() {
+            let Some(table) = zone.table() else { continue };
+            let is_in_zone = |it: &NamespaceConf| it.zone == number;
+            let stores = configuration.stores.iter().enumerate();
+            let stores = stores.filter(|(store, _)| {
+                let first = configuration.synced_with(*store).next();
+                first.is_some_and(is_in_zone)
+            });
+            let stores: Vec<_> = stores.map(|(index, it)| (index, it, it.place())).collect();
+            let policies = policies.iter().filter(|(it, _)| is_in_zone(it));
+            let of_stores = stores.iter().map(|(_, store, place)| {
+                let name: [&str; 2] = [&store.name, place];
+                (NameKind::Store, name)
+            });
+            let of_policies = policies.clone().map(|(namespace, name)| {
+                let name: [&str; 2] = [&namespace.name, name];
+                (NameKind::Policy, name)
+            });
+            let mut words = table.claim_words(of_stores.chain(of_policies)).into_iter();
+            for (index, store, _) in stores {
+                let state = words.next().flatten().map(StoreState::new);
+                if let Some(watched) = watched.get_mut(index) {
+                    *watched = Some(Arc::new(WatchedStore {
+                        name: store.name.clone(),
+                        without_it: configuration.without(index),
+                        state,
+                    }));
+                }
+            }
+            counted.extend(policies.zip(words).filter_map(|((namespace, name), word)| {
+                Some(Policy {
+                    namespace: namespace.name.clone(),
+                    name: name.clone(),
+                    rejected: word?,
+                })
+            }));
+        }
+        // Zones are mapped once in a cycle.
+        let _ = self.stores.set(watched);
+        let _ = self.policies.set(counted);
+    }
+
+    /// The policies whose rejections are counted by themselves: the first ones, each once.
+    fn named_policies(&self) -> Vec<(&NamespaceConf, Box<str>)> {
+        let mut known = HashSet::new();
+        let sets = self.rule_sets.borrow();
+        let all = sets.all.iter().flat_map(|rules| rules.policies());
+        let named = all.filter(|(_, name)| *name != OTHER_POLICIES);
+        let named = named.map(|(namespace, name)| (namespace, Box::from(name)));
+        let new = named.filter(|policy: &(usize, Box<str>)| known.insert(policy.clone()));
+        let policies = new.take(MAX_POLICIES).filter_map(|(namespace, name)| {
+            Some((self.configuration.namespaces.get(namespace)?, name))
+        });
+        policies.collect()
+    }
+
+    /// Warns of zones that have another size than in `old`, and of namespaces that are in another
+    /// zone: they start anew.
+    pub(in super::super) fn warn_of_new_starts(&self, old: &MainConf, log: *mut ngx_log_t) {
+        let warn = |message: core::fmt::Arguments<'_>| log::error(NGX_LOG_WARN, log, message);
+        for zone in &self.configuration.zones {
+            let mut zones = old.configuration.zones.iter();
+            let known = zones.find(|known| known.name == zone.name);
+            if let Some(known) = known.filter(|known| known.size != zone.size) {
+                warn(format_args!(
+                    "ratelimit_zone \"{}\" has another size than before, {} bytes for {}: its \
+                     counters start anew in {}",
+                    zone.name, zone.size, known.size, zone.origin
+                ));
+            }
+        }
+        for namespace in &self.configuration.namespaces {
+            let mut known = old.configuration.namespaces.iter();
+            let known = known.find(|known| known.name == namespace.name);
+            let from = known.and_then(|known| old.configuration.zones.get(known.zone));
+            let zones = from.zip(self.configuration.zones.get(namespace.zone));
+            if let Some((from, to)) = zones.filter(|(from, to)| from.name != to.name) {
+                warn(format_args!(
+                    "ratelimit_namespace \"{}\" moves from zone \"{}\" to \"{}\": its counters \
+                     start anew in {}",
+                    namespace.name, from.name, to.name, namespace.origin
+                ));
+            }
+        }
+    }
+
+    /// The zone of this number in the configuration.
+    pub(super) fn zone(&self, number: usize) -> Option<&Zone> {
+        self.zones.get(number).map(|zone| &**zone)
+    }
+
+    /// The zones, in the order of the configuration.
+    pub(super) fn zones(&self) -> &[Rc<Zone>] {
+        &self.zones
+    }
+
+    /// The first of all zones' tables, for what is of no zone.
+    pub(in super::super) fn any_table(&self) -> Option<&CounterTable<'static>> {
+        self.zones.first()?.table()
+    }
+
+    /// Makes this process count events as worker `worker` in all zones.
+    pub(in super::super) fn set_worker(&self, worker: usize) {
+        for table in self.zones.iter().filter_map(|zone| zone.table()) {
+            table.set_worker(worker);
+        }
+    }
+
+    /// The namespace of this number in the configuration, once the zones are mapped.
+    pub(super) fn namespace(&self, number: usize) -> Option<&Namespace<'static>> {
+        let namespace = self.namespaces.get()?.get(number)?;
+        namespace.as_ref().map(|served| &served.namespace)
+    }
+
+    /// The store of this number in the configuration, once the zones are mapped, if a namespace is
+    /// synced with it.
+    pub(super) fn watched(&self, number: usize) -> Option<&Arc<WatchedStore>> {
+        self.stores.get()?.get(number)?.as_ref()
+    }
+
+    /// The policies whose rejections are counted by themselves, once the zones are mapped.
+    pub(super) fn policies(&self) -> &[Policy] {
+        self.policies.get().map_or(&[], |policies| policies)
+    }
+
+    /// When the zones were mapped.
+    pub(super) fn loaded_at(&self) -> Option<UnixMillis> {
+        self.loaded_at.get().copied()
+    }
+}

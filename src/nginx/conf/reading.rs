@@ -1,0 +1,163 @@
+//! A configuration that nginx is reading: the one type that has nginx's pointer to it.
+
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use nginx_sys::{
+    NGX_LOG_EMERG, NGX_LOG_WARN, ngx_conf_t, ngx_list_part_t, ngx_log_t, ngx_pagesize, ngx_pstrdup,
+    ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t,
+};
+use ngx::http::{HttpModule as _, HttpModuleLocationConf as _, NgxHttpCoreModule};
+
+use super::super::log;
+use super::super::module::Module;
+use super::super::request::bytes;
+use super::super::zone::Zone;
+use super::content::ContentHandler;
+use crate::conf::message::{ConfError, Message, Origin};
+
+/// nginx's `ngx_conf_t`, as long as the callback lasts to which nginx passed it.
+#[derive(Debug)]
+pub(in super::super) struct Conf<'cf> {
+    raw: NonNull<ngx_conf_t>,
+    callback: PhantomData<&'cf mut ngx_conf_t>,
+}
+
+impl<'cf> Conf<'cf> {
+    /// # Safety
+    ///
+    /// nginx passed `raw` to a callback that lasts as long as `'cf`, and it has a cycle, a pool and a
+    /// log. What else uses it meanwhile is only what is called by nginx, which is called by this.
+    pub(in super::super) unsafe fn new(raw: *mut ngx_conf_t) -> Option<Conf<'cf>> {
+        Some(Conf {
+            raw: NonNull::new(raw)?,
+            callback: PhantomData,
+        })
+    }
+
+    /// The pointer, for nginx's own functions.
+    pub(in super::super) fn as_ptr(&self) -> *mut ngx_conf_t {
+        self.raw.as_ptr()
+    }
+
+    fn raw(&self) -> &ngx_conf_t {
+        // SAFETY: as `new` says; nginx is not called while the result is used.
+        unsafe { self.raw.as_ref() }
+    }
+
+    /// The directive that nginx has just read: its name and its words.
+    pub(super) fn words(&self) -> Vec<&'cf [u8]> {
+        // SAFETY: `args` is an array of strings, which live in the cycle's pool: longer than the
+        // callback.
+        let words = unsafe { (*self.raw().args).as_slice::<ngx_str_t>() }.iter();
+        // SAFETY: as above.
+        words.map(|word| unsafe { bytes(word) }).collect()
+    }
+
+    /// Where nginx is reading now.
+    pub(super) fn origin(&self) -> Origin {
+        // SAFETY: while nginx reads a file, `conf_file` tells which; it is null for `-g`.
+        match unsafe { self.raw().conf_file.as_ref() } {
+            Some(file) => Origin {
+                file: String::from_utf8_lossy(file.file.name.as_bytes()).into(),
+                line: file.line,
+            },
+            None => Origin::unknown(),
+        }
+    }
+
+    /// The log of what is said of the configuration.
+    pub(super) fn log(&self) -> *mut ngx_log_t {
+        self.raw().log
+    }
+
+    /// Writes the `[emerg]` line of what is wrong, unless nginx has.
+    pub(in super::super) fn refuse(&mut self, error: ConfError) {
+        match error {
+            ConfError::Wrong(message) => self.say(NGX_LOG_EMERG, message),
+            ConfError::Logged => {}
+        }
+    }
+
+    /// Writes a `[warn]` line.
+    pub(super) fn warn(&mut self, warning: Message) {
+        self.say(NGX_LOG_WARN, warning);
+    }
+
+    fn say(&mut self, level: log::Level, message: Message) {
+        match message {
+            Message::Here(message) => log::conf_error(level, self.as_ptr(), message),
+            Message::At(origin, message) => {
+                log::error(level, self.log(), format_args!("{message} in {origin}"));
+            }
+        }
+    }
+
+    /// `text` in the cycle's pool, where nginx may keep pointers to it. `None`: no memory; nginx has
+    /// logged it.
+    pub(super) fn keep(&self, text: &[u8]) -> Option<ngx_str_t> {
+        let len = text.len();
+        let mut text = ngx_str_t {
+            len,
+            data: text.as_ptr().cast_mut(),
+        };
+        // SAFETY: the pool is the cycle's; nginx only reads the text.
+        let data = unsafe { ngx_pstrdup(self.raw().pool, &mut text) };
+        (!data.is_null()).then_some(ngx_str_t { len, data })
+    }
+
+    /// The directory of the configuration, to which the paths in it are relative.
+    pub(super) fn prefix(&self) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt as _;
+        // SAFETY: nginx passes its cycle in the making, which has a path that lives as long.
+        let prefix = unsafe { bytes(&(*self.raw().cycle).conf_prefix) };
+        Path::new(std::ffi::OsStr::from_bytes(prefix)).into()
+    }
+
+    /// The size of a page of memory.
+    pub(super) fn page_size(&self) -> usize {
+        // SAFETY: nginx sets its page size before it reads any configuration.
+        unsafe { ngx_pagesize }
+    }
+
+    /// Whether any module has a zone of this name, or uses one that is still to be defined.
+    pub(super) fn has_zone(&self, name: &str) -> bool {
+        // SAFETY: nginx passes its cycle in the making, whose zones are a list of `ngx_shm_zone_t`.
+        unsafe {
+            let mut part: *const ngx_list_part_t =
+                &raw const (*self.raw().cycle).shared_memory.part;
+            while let Some(zones) = part.as_ref() {
+                for index in 0..zones.nelts {
+                    let zone = &*zones.elts.cast::<ngx_shm_zone_t>().add(index);
+                    if zone.shm.name.as_bytes() == name.as_bytes() {
+                        return true;
+                    }
+                }
+                part = zones.next;
+            }
+        }
+        false
+    }
+
+    /// Has nginx map a zone, which lives as long as the cycle. `None`: no memory; nginx has logged it.
+    pub(super) fn add_zone(&mut self, zone: &Rc<Zone>) -> Option<()> {
+        let mut name = self.keep(zone.name.as_bytes())?;
+        let tag = ptr::from_ref(Module::module()).cast_mut().cast();
+        // SAFETY: nginx reads the configuration; the tag tells our zones from other modules'. The name
+        // is in the cycle's pool.
+        let shm_zone =
+            unsafe { ngx_shared_memory_add(self.as_ptr(), &mut name, zone.size, tag).as_mut() }?;
+        shm_zone.init = Some(Zone::init);
+        shm_zone.data = Rc::as_ptr(zone).cast_mut().cast();
+        Some(())
+    }
+
+    /// Has the location that is being read answer so. `None`: there is no location.
+    pub(super) fn answer_with(&mut self, handler: ContentHandler) -> Option<()> {
+        let core = NgxHttpCoreModule::location_conf_mut(self.raw())?;
+        core.handler = Some(handler);
+        Some(())
+    }
+}

@@ -1,0 +1,60 @@
+//! The namespaces of a configuration, once its zones are mapped.
+
+use core::time::Duration;
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::broker::WatchedStore;
+use crate::engine::{Deciders, Namespace};
+use crate::policy::namespace::OnError;
+use crate::policy::window::WindowSize;
+use crate::store::registry::StoreSettings;
+
+/// The namespaces, by their numbers in the configuration; `None` for one that has no place in its zone.
+/// Set when the zones are mapped, before any request.
+pub(super) type ServedNamespaces = Rc<OnceCell<Vec<Option<ServedNamespace>>>>;
+
+/// A namespace in its zone.
+#[derive(Debug)]
+pub(super) struct ServedNamespace {
+    pub(super) namespace: Namespace<'static>,
+    /// How its store decides, if it does.
+    pub(super) synchronous: Option<Synchronous>,
+}
+
+/// How requests are decided on in a synchronous namespace.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Synchronous {
+    /// Who decides: their numbers are those of all deciders in
+    /// [`MainConf::deciding`](super::main::MainConf::deciding).
+    pub(in super::super) store: Deciders,
+    pub(in super::super) on_error: OnError,
+    /// How long a request may wait.
+    pub(in super::super) timeout: Duration,
+}
+
+/// A namespace that is synced with a store: all that takes.
+#[derive(Clone)]
+pub(in super::super) struct SyncedNamespace {
+    pub(in super::super) name: Box<str>,
+    pub(in super::super) namespace: &'static Namespace<'static>,
+    /// The windows that are counted in.
+    pub(in super::super) sizes: Vec<WindowSize>,
+    /// How often it is synced.
+    pub(in super::super) period: Duration,
+    /// How long a worker that says nothing is thought to be alive.
+    pub(in super::super) lease_lifetime: Duration,
+    pub(in super::super) store: Arc<WatchedStore>,
+    /// The number of this namespace among those with the store.
+    pub(in super::super) number: usize,
+    pub(in super::super) options: StoreSettings,
+    /// Whether the store decides: only what was counted without it is pushed.
+    pub(in super::super) is_synchronous: bool,
+    /// Keeps the configuration's `namespace` and its table as long as there is this.
+    pub(super) _lent: Arc<Lent>,
+}
+
+/// While there is another one of a configuration's, its zones and namespaces stay.
+#[derive(Debug, Default)]
+pub(super) struct Lent;
