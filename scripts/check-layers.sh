@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks what neither rustc nor clippy does: which module may use which, and where unsafe code,
-# nginx and clocks are allowed. Prints each violation as file:line: rule.
+# Checks what neither rustc nor clippy does: which module may use which, that no files import each
+# other in a circle, and where unsafe code, nginx and clocks are allowed. Prints each violation as
+# file:line: rule.
 #
 #   scripts/check-layers.sh [DIR]     checks DIR/src; default: this repository
 set -euo pipefail
@@ -16,6 +17,9 @@ my @layers = qw(policy table store conf broker engine nginx);
 # Within policy too; those on one line may import each other.
 my @policy = ([qw(hits printable query)], [qw(window)], [qw(algorithm)], [qw(key limit options)], [qw(namespace)], [qw(headers)]);
 
+# Layers whose files may import each other in circles, until they do not.
+my @with_circles = qw(nginx);
+
 my %layer_rank = map { $layers[$_] => $_ } 0 .. $#layers;
 my %policy_rank = map { my $rank = $_; map { $_ => $rank } @{ $policy[$rank] } } 0 .. $#policy;
 my %safe = map { $_ => 1 } qw(policy store conf engine);
@@ -29,6 +33,9 @@ my $visibility = qr/(?:pub(?:\([^)]*\))?\s+)?/;
 
 my ($file, $text, $layer, $violations, $imports) = ('', '', '', 0, 0);
 my %test_module;    # paths of modules that only tests compile, and that have a file
+my %file_of;        # by the path of the module
+my %edges;          # for each file, but for its tests: the files that it imports from, and the first line
+my @tests;          # where in $text there is what only tests compile: start and end
 
 sub line_of { 1 + (substr($text, 0, $_[0]) =~ tr/\n//) }
 
@@ -47,10 +54,49 @@ sub code {
     return $s;
 }
 
+# Notes which file an imported path is of: that of the innermost module in it.
+sub note_edge {
+    my ($here, $path, $line) = @_;
+    my $at = pos($text) // 0;
+    return if is_test(@$here) || grep { $_->[0] <= $at && $at < $_->[1] } @tests;
+    my @module = @$path;
+    pop @module while @module && !$file_of{"@module"};
+    return if !@module;
+    my $to = $file_of{"@module"};
+    $edges{$file}{$to} //= $line if $to ne $file;
+}
+
+# Whether only tests compile a module, or one around it.
+sub is_test {
+    my @module = @_;
+    while (@module) {
+        return 1 if $test_module{"@module"};
+        pop @module;
+    }
+    return 0;
+}
+
+# Where in $text there are items that only tests compile: up to their semicolon or closing brace.
+sub find_tests {
+    my @found;
+    while ($text =~ /$cfg_test/g) {
+        my ($start, $end, $depth) = ($-[0], pos $text, 0);
+        while ($text =~ /\G[^{};]*([{};])/gc) {
+            $end = pos $text;
+            $depth += $1 eq '{' ? 1 : $1 eq '}' ? -1 : 0;
+            last if $depth <= 0;
+        }
+        push @found, [$start, $end];
+        pos($text) = $end;
+    }
+    return @found;
+}
+
 # One path that the module @$here names, from the crate's root.
 sub import {
     my ($here, $path, $line) = @_;
     $imports++;
+    note_edge($here, $path, $line);
     my ($top, $inner) = @$path;
     return if !@$here || !defined $top;    # lib.rs
     if (!exists $layer_rank{$top}) {
@@ -108,6 +154,10 @@ sub check_imports {
             my @module = (@here, grep { $_ ne '' } @open);
             my @path = $1 ? () : $2 eq 'super' ? @module[0 .. $#module - 1] : @module;
             tree(\@module, \@path);
+        } elsif ($text =~ /\G(?<!::)(?<!\w)(\w+)(?=\s*::)/gc) {
+            # A file may name its own modules without more.
+            my @module = (@here, $1);
+            note_edge(\@here, \@module, line_of(pos $text)) if $file_of{"@module"};
         } elsif ($text =~ /\G(?:(?:use|extern\s+crate)\s+)?(ngx|nginx_sys|libc)\b(?=\s*(?:::|;|\sas\b))/gc) {
             my $is_table_test = $layer eq 'table' && ($test_module{"@here"} || $test_depth);
             my $exempt = $1 eq 'libc' && ($is_table_test || $of_system{"@here"});
@@ -141,6 +191,7 @@ sub check {
     my $source = read_file($file);
     violation(1, 'the first line says what the file is (//!)') if $source !~ m{\A//!};
     $text = code($source);
+    @tests = find_tests();
 
     my @here = module_of($file);
     $layer = $here[0] // '';
@@ -175,11 +226,59 @@ sub check {
     check_imports(@here);
 }
 
+# The circles among the files below src/, by Tarjan's algorithm: each file that can be reached from itself.
+sub circles {
+    my ($next, @stack, %number, %lowest, %is_on_stack, @circles) = 0;
+    my $visit;
+    $visit = sub {
+        my ($node) = @_;
+        $number{$node} = $lowest{$node} = $next++;
+        push @stack, $node;
+        $is_on_stack{$node} = 1;
+        for my $to (sort keys %{ $edges{$node} // {} }) {
+            if (!defined $number{$to}) {
+                $visit->($to);
+                $lowest{$node} = $lowest{$to} if $lowest{$to} < $lowest{$node};
+            } elsif ($is_on_stack{$to} && $number{$to} < $lowest{$node}) {
+                $lowest{$node} = $number{$to};
+            }
+        }
+        return if $lowest{$node} != $number{$node};
+        my @circle;
+        do {
+            push @circle, pop @stack;
+            delete $is_on_stack{ $circle[-1] };
+        } until $circle[-1] eq $node;
+        push @circles, [sort @circle] if @circle > 1;
+    };
+    defined $number{$_} or $visit->($_) for sort keys %edges;
+    return @circles;
+}
+
+# Prints the imports that close a circle.
+sub check_circles {
+    for my $circle (circles()) {
+        my %in = map { $_ => 1 } @$circle;
+        next if grep { $circle->[0] =~ m{^src/$_/} } @with_circles;
+        for my $from (@$circle) {
+            my $to = $edges{$from};
+            my @to = sort { $to->{$a} <=> $to->{$b} } grep { $in{$_} } keys %$to;
+            $file = $from;
+            violation($to->{$_}, "in a circle of @{[scalar @$circle]} files: imports from $_") for @to;
+        }
+    }
+}
+
 my @files;
 find({ no_chdir => 1, wanted => sub { push @files, $_ if /\.rs$/ } }, 'src');
 die "no Rust files in src\n" if !@files;
-find_test_modules($_) for @files;
+for my $name (@files) {
+    find_test_modules($name);
+    my @module = module_of($name);
+    $file_of{"@module"} = $name if @module;
+}
 check($_) for sort @files;
+check_circles();
 exit 1 if $violations;
 printf "%d files, %d paths into the crate: layers kept\n", scalar @files, $imports;
 PERL

@@ -4,7 +4,7 @@ use core::ptr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::Namespace;
+use super::ratelimiting::Namespace;
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Verdict};

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::Namespace;
+use super::ratelimiting::Namespace;
 use super::sync::{Report, ShardSync, Surroundings, SyncError};
 use crate::policy::window::WindowSize;
 use crate::store::strategy::Strategy;

@@ -15,9 +15,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use futures_util::future::join;
 
-use super::Postgres;
 use super::connection::{Connection, Fault, Prepared};
 use super::push::{Addition, Columns};
+use super::{Postgres, row};
 use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -131,11 +131,11 @@ impl<'q> Asked<'q> {
     async fn read(&self, connection: &Connection) -> Result<Read, Fault> {
         let client = &connection.client;
         let shards = self.shards.iter();
-        let (namespaces, numbers): (Vec<_>, Vec<_>) = shards.map(|it| super::name(it)).unzip();
+        let (namespaces, numbers): (Vec<_>, Vec<_>) = shards.map(|it| row::name(it)).unzip();
         let places = self.places.iter();
         let shards: Vec<_> = places
             .clone()
-            .map(|it| super::signed(it.shard).saturating_add(1))
+            .map(|it| row::signed(it.shard).saturating_add(1))
             .collect();
         let sizes: Vec<_> = places
             .clone()
@@ -203,7 +203,7 @@ impl<'q> Asked<'q> {
             .zip(epochs)
             .filter(|(_, it)| it.is_none())
         {
-            let (namespace, number) = super::name(shard);
+            let (namespace, number) = row::name(shard);
             client.execute(begin, &[&namespace, &number, &next]).await?;
             // No two shards have the same, since counters are of epochs.
             next = match next.wrapping_add(1) {
@@ -289,7 +289,7 @@ impl<'q> Asked<'q> {
             }
         }
         // All lock them in the same order.
-        charged.sort_by_key(|(shard, ..)| super::name(shard));
+        charged.sort_by_key(|(shard, ..)| row::name(shard));
         let last = charged.len().saturating_sub(1);
         for (index, (_, epoch, additions)) in charged.iter().enumerate() {
             let columns = Columns::of(additions.iter().copied());

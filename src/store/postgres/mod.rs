@@ -22,6 +22,7 @@ mod failure;
 mod fixtures;
 pub mod options;
 mod push;
+mod row;
 mod schema;
 #[cfg(test)]
 mod testing;
@@ -29,14 +30,12 @@ mod testing;
 mod tests;
 mod tls;
 
-use core::num::NonZeroU64;
-
 use futures_util::future::join;
-use tokio_postgres::{Error, Row};
 
 use self::connection::{Connection, Fault, Link, Prepared};
 use self::options::{PostgresDirectives, PostgresOptions};
 use self::push::{Addition, Columns, ask, push, pushed};
+use self::row::{epoch, name, signed};
 use super::error::StoreError;
 use super::kind::Registered;
 use super::options::StoreOptions;
@@ -260,15 +259,6 @@ impl Strategy for Postgres {
     }
 }
 
-fn name(shard: &Shard) -> (&str, i32) {
-    (&*shard.namespace, i32::from(shard.number))
-}
-
-fn epoch(row: &Row) -> Result<Option<Epoch>, Error> {
-    let epoch: i64 = row.try_get("epoch")?;
-    Ok(NonZeroU64::new(epoch.cast_unsigned()).map(Epoch))
-}
-
 /// How many counters a page may have after this one, for keys of about the same length; `None` if
 /// it is empty.
 fn page_size(page: &[Count]) -> Option<usize> {
@@ -276,8 +266,4 @@ fn page_size(page: &[Count]) -> Option<usize> {
     let length = bytes.checked_div(page.len())?;
     let counters = (2 * Batch::MAX_KEY_BYTES).checked_div(length)?;
     Some(counters.clamp(1, Batch::MAX_DIFFS))
-}
-
-fn signed(number: usize) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX - 1)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::{Error, Row};
 
 use super::connection::{Connection, Fault, Prepared};
-use super::{epoch, name, signed};
+use super::row::{epoch, name, signed};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::strategy::{
