@@ -14,7 +14,7 @@ use super::super::request::{Request, bytes};
 use super::super::time::NgxClock;
 use super::pages;
 use super::respond::{self, put};
-use crate::engine::api::{self, ApiError, Call, MEDIA_TYPE, Overview};
+use crate::engine::api::{self, ApiCall, ApiError, MEDIA_TYPE, Overview};
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
@@ -88,14 +88,14 @@ fn read<'r>(
 }
 
 /// The body of the answer; `None`: that is an overview, which may be long.
-fn answer(main: &MainConf, call: &Call) -> Result<Option<String>, ApiError> {
+fn answer(main: &MainConf, call: &ApiCall) -> Result<Option<String>, ApiError> {
     let body = match call {
-        Call::Overview => return Ok(None),
-        Call::Namespace(name) => {
+        ApiCall::Overview => return Ok(None),
+        ApiCall::Namespace(name) => {
             let namespace = main.status_of(name);
             Ok(namespace.map(|(status, sizes)| api::namespace(&status, &sizes)))
         }
-        Call::Key(call) => main
+        ApiCall::Key(call) => main
             .with_namespace(&call.namespace, |namespace, sizes, is_open| {
                 api::key(call, namespace, sizes, is_open, &NgxClock)
             })

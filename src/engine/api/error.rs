@@ -1,0 +1,51 @@
+//! Why a request is not answered, as it is told.
+
+use core::fmt;
+
+use serde::Serialize;
+
+use super::json::json;
+
+/// Why a request is not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiError {
+    /// The status of the response.
+    pub status: u16,
+    /// The methods that the path has, if the method is the reason.
+    pub allow: Option<&'static str>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl ApiError {
+    pub(super) fn new(status: u16, message: impl Into<String>) -> ApiError {
+        ApiError {
+            status,
+            allow: None,
+            message: message.into(),
+        }
+    }
+
+    /// The body of the response.
+    pub fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct ErrorBody<'a> {
+            error: &'a str,
+        }
+        let error = &self.message;
+        json(&ErrorBody { error })
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl core::error::Error for ApiError {}
+
+/// A 404 for a namespace that does not exist.
+pub fn no_namespace() -> ApiError {
+    ApiError::new(404, "there is no such namespace")
+}

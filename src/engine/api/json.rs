@@ -1,0 +1,44 @@
+//! Answers as JSON.
+
+use serde::{Serialize, Serializer};
+
+use crate::policy::hits::Hits;
+use crate::policy::window::UnixMillis;
+
+/// A number with up to three decimals: thousandths. Whole ones are written without a fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thousandths(pub(super) i64);
+
+impl Thousandths {
+    /// So many thousandths; as many as fit.
+    pub(super) fn of(millis: u64) -> Thousandths {
+        Thousandths(i64::try_from(millis).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<Hits> for Thousandths {
+    fn from(hits: Hits) -> Self {
+        Thousandths(hits.thousandths())
+    }
+}
+
+impl From<UnixMillis> for Thousandths {
+    fn from(time: UnixMillis) -> Self {
+        Thousandths::of(time.0)
+    }
+}
+
+impl Serialize for Thousandths {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 % 1000 {
+            0 => serializer.serialize_i64(self.0 / 1000),
+            // Exact to the thousandth: there are far less than 2^53 of them.
+            _ => serializer.serialize_f64(self.0 as f64 / 1000.0),
+        }
+    }
+}
+
+/// The text of a value, which has names and numbers only, so that it has one.
+pub(super) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

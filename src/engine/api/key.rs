@@ -1,0 +1,162 @@
+//! What is counted of a key: the answer to a request for it.
+
+use serde::Serialize;
+
+use super::super::{Namespace, RateLimiting, RateLimitingError};
+use super::error::ApiError;
+use super::json::{Thousandths, json};
+use super::request::KeyCall;
+use crate::policy::algorithm::WindowCounts;
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, WindowSize};
+
+/// Answers [`ApiCall::Key`](super::ApiCall::Key) for a counter of `namespace`, which counts in windows of `sizes`; other
+/// ones may be asked for only if `is_open`.
+///
+/// # Errors
+///
+/// 400 if the window or the key is none of the namespace's.
+pub fn key(
+    call: &KeyCall,
+    namespace: &Namespace<'_>,
+    sizes: &[WindowSize],
+    is_open: bool,
+    clock: &impl Clock,
+) -> Result<String, ApiError> {
+    #[derive(Serialize)]
+    struct CounterBody {
+        rate: Thousandths,
+        current: Thousandths,
+        previous: Thousandths,
+        diff: Thousandths,
+        sync: Thousandths,
+        window_start: Thousandths,
+        remaining: Option<Thousandths>,
+    }
+    let expected = || {
+        let sizes: Vec<_> = sizes.iter().map(ToString::to_string).collect();
+        sizes.join(", ")
+    };
+    let size = match (call.window, sizes) {
+        (Some(size), sizes) if is_open || sizes.contains(&size) => size,
+        (Some(size), _) => {
+            let message = format!(
+                "the window {size} is not one of the namespace's: expected {}",
+                expected()
+            );
+            return Err(ApiError::new(400, message));
+        }
+        (None, [size]) => *size,
+        (None, []) => {
+            return Err(ApiError::new(
+                400,
+                "no window: expected window=, such as 60",
+            ));
+        }
+        (None, _) => {
+            let message = format!("no window: expected window=, one of {}", expected());
+            return Err(ApiError::new(400, message));
+        }
+    };
+    let not_accounted = |error: RateLimitingError| ApiError::new(400, error.to_string());
+    let library = RateLimiting::new(namespace).in_counter(call.counter.as_deref());
+    if let Some(value) = call.increment {
+        library
+            .increment(&call.key, size, value, call.algorithm, clock)
+            .map_err(not_accounted)?;
+    }
+    let reading = library
+        .reading(&call.key, size, clock)
+        .map_err(not_accounted)?;
+    let WindowCounts {
+        window,
+        current,
+        previous,
+        ..
+    } = reading.windows();
+    let diff = library
+        .unsent(&call.key, size, window, clock)
+        .map_err(not_accounted)?;
+    let rate = call.algorithm.rate(size, &reading);
+    let remaining = call.limit.map(|limit| limit.minus(rate).max(Hits::ZERO));
+    Ok(json(&CounterBody {
+        rate: rate.into(),
+        current: current.into(),
+        previous: previous.into(),
+        diff: diff.into(),
+        sync: current.minus(diff).into(),
+        window_start: Thousandths::of(window.saturating_mul(size.millis())),
+        // Whole hits, as in headers.
+        remaining: remaining.map(|hits| Thousandths(hits.whole().saturating_mul(1000))),
+    }))
+}
+
+#[cfg(all(test, not(loom)))]
+pub(super) mod tests {
+    use super::*;
+    use crate::policy::algorithm::Algorithm;
+    use crate::table::testing::{SharedTable, TestClock};
+
+    const MINUTE: u64 = 60_000;
+
+    pub(in super::super) fn key_call(key: &[u8]) -> KeyCall {
+        KeyCall {
+            namespace: b"api".into(),
+            key: key.into(),
+            counter: None,
+            window: None,
+            algorithm: Algorithm::Sliding,
+            limit: None,
+            increment: None,
+        }
+    }
+
+    #[test]
+    fn a_counter_is_told_of_in_json() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("api", &shared.table).unwrap();
+        let size = WindowSize::from_millis(MINUTE).unwrap();
+        let clock = TestClock::at(28_000_000 * MINUTE);
+        let answer = |call: &KeyCall| key(call, &namespace, &[size], false, &clock);
+        assert_eq!(
+            answer(&key_call(b"k")).unwrap(),
+            r#"{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":1680000000,"remaining":null}"#
+        );
+        let posted = KeyCall {
+            increment: Some(Hits::from_thousandths(1_500)),
+            limit: Some(Hits::from_thousandths(10_000)),
+            ..key_call(b"k")
+        };
+        answer(&posted).unwrap();
+        let elsewhere = KeyCall {
+            counter: Some("login".into()),
+            ..key_call(b"k")
+        };
+        let body = answer(&elsewhere).unwrap();
+        assert!(body.contains("\"current\":0,"), "{body}");
+        clock.set(28_000_001 * MINUTE + MINUTE / 2);
+        assert_eq!(
+            answer(&posted).unwrap(),
+            r#"{"rate":2.25,"current":1.5,"previous":1.5,"diff":1.5,"sync":0,"window_start":1680000060,"remaining":7}"#
+        );
+        for (call, message) in [
+            (key_call(b""), "the key is empty"),
+            (
+                KeyCall {
+                    window: WindowSize::from_millis(1000),
+                    ..key_call(b"k")
+                },
+                "the window 1s is not one of the namespace's: expected 1m",
+            ),
+        ] {
+            let error = answer(&call).unwrap_err();
+            assert_eq!(error.status, 400);
+            assert!(error.message.contains(message), "{error}");
+        }
+        let none = key(&key_call(b"k"), &namespace, &[], true, &clock);
+        assert_eq!(
+            none.unwrap_err().message,
+            "no window: expected window=, such as 60"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! What there is on a node: the answer to a request for the API itself.
+
+use serde::Serialize;
+
+use super::super::status::{NamespaceStatus, Status};
+use super::json::{Thousandths, json};
+
+/// The answer to [`ApiCall::Overview`](super::ApiCall::Overview), in pieces that are written in a bounded time each.
+#[derive(Debug)]
+pub struct Overview<'c> {
+    status: Status<'c>,
+    next: Piece,
+}
+
+/// What comes next of an overview.
+#[derive(Clone, Copy, Debug)]
+enum Piece {
+    /// What stands before the namespaces.
+    Zones,
+    /// The namespaces from this one on; if there are none, what stands after them.
+    Namespaces(usize),
+    /// Nothing.
+    End,
+}
+
+impl<'c> Overview<'c> {
+    /// How many namespaces a piece has.
+    const NAMES: usize = 64;
+
+    /// That of a node.
+    pub fn new(status: Status<'c>) -> Overview<'c> {
+        Overview {
+            status,
+            next: Piece::Zones,
+        }
+    }
+
+    fn zones(&self) -> String {
+        #[derive(Serialize)]
+        struct ZoneBody<'a> {
+            name: &'a str,
+            size: usize,
+            keys: u64,
+            evicted: EvictedBody,
+        }
+        #[derive(Serialize)]
+        struct EvictedBody {
+            ended: u64,
+            sent: u64,
+            unsent: u64,
+        }
+        let zones = self.status.zones.iter().map(|zone| ZoneBody {
+            name: zone.name,
+            size: zone.size,
+            keys: zone.keys,
+            evicted: EvictedBody {
+                ended: zone.stats.evicted_ended,
+                sent: zone.stats.evicted_sent,
+                unsent: zone.stats.evicted_unsent,
+            },
+        });
+        let (version, zones) = (env!("CARGO_PKG_VERSION"), json(&zones.collect::<Vec<_>>()));
+        format!("{{\"version\":\"{version}\",\"zones\":{zones},\"namespaces\":[")
+    }
+
+    fn namespaces(&self, from: usize) -> String {
+        #[derive(Serialize)]
+        struct NameBody<'a> {
+            name: &'a str,
+            zone: &'a str,
+            store: Option<&'a str>,
+        }
+        let mut text = String::new();
+        let namespaces = self.status.namespaces.iter().enumerate();
+        for (index, namespace) in namespaces.skip(from).take(Self::NAMES) {
+            if index > 0 {
+                text.push(',');
+            }
+            let &NamespaceStatus {
+                name, zone, store, ..
+            } = namespace;
+            text.push_str(&json(&NameBody { name, zone, store }));
+        }
+        text
+    }
+
+    fn stores(&self) -> String {
+        #[derive(Serialize)]
+        struct StoreBody<'a> {
+            name: &'a str,
+            strategy: &'a str,
+            up: Option<bool>,
+            clock_offset: Option<Thousandths>,
+        }
+        let stores = self.status.stores.iter().map(|store| StoreBody {
+            name: store.name,
+            strategy: store.strategy,
+            up: store.is_up,
+            clock_offset: store.clock_offset().map(Thousandths),
+        });
+        format!("],\"stores\":{}}}", json(&stores.collect::<Vec<_>>()))
+    }
+}
+
+impl Iterator for Overview<'_> {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let names = self.status.namespaces.len();
+        let (text, next) = match self.next {
+            Piece::Zones => (self.zones(), Piece::Namespaces(0)),
+            Piece::Namespaces(from) if from < names => {
+                let next = from.saturating_add(Self::NAMES);
+                (self.namespaces(from), Piece::Namespaces(next))
+            }
+            Piece::Namespaces(_) => (self.stores(), Piece::End),
+            Piece::End => return None,
+        };
+        self.next = next;
+        Some(text)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::super::status::testing::status;
+    use super::*;
+
+    #[test]
+    fn an_overview_is_written_in_bounded_pieces() {
+        let mut status = status();
+        let many = status.namespaces.iter().cycle().take(1000);
+        status.namespaces = many.copied().collect();
+        let pieces: Vec<_> = Overview::new(status).collect();
+        assert_eq!(pieces.len(), 2 + 1000usize.div_ceil(Overview::NAMES));
+        assert!(
+            pieces
+                .iter()
+                .all(|piece| piece.len() < 64 * Overview::NAMES)
+        );
+        let text: serde_json::Value = serde_json::from_str(&pieces.concat()).unwrap();
+        assert_eq!(text["namespaces"].as_array().unwrap().len(), 1000);
+    }
+}

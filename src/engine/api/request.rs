@@ -1,0 +1,256 @@
+//! What a request asks for: its method, path and query, read.
+
+use core::fmt;
+
+use super::error::ApiError;
+use crate::policy::algorithm::{Algorithm, ParseAlgorithmError};
+use crate::policy::hits::Hits;
+use crate::policy::namespace::valid_name;
+use crate::policy::window::WindowSize;
+
+/// A request, as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct ApiRequest<'r> {
+    /// The method, such as `GET`.
+    pub method: &'r [u8],
+    /// The path below that of the API, decoded; it is empty or begins with a slash.
+    pub path: &'r [u8],
+    /// The whole path, neither decoded nor normalized.
+    pub raw_path: &'r [u8],
+    /// The part of the decoded path that leads to the API.
+    pub prefix: &'r [u8],
+    /// What follows the question mark.
+    pub query: &'r [u8],
+    /// Whether requests may change counters.
+    pub may_write: bool,
+}
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApiCall {
+    /// What there is.
+    Overview,
+    /// The namespace of this name.
+    Namespace(Vec<u8>),
+    /// A counter.
+    Key(KeyCall),
+}
+
+/// A counter that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyCall {
+    /// The name of the namespace.
+    pub namespace: Vec<u8>,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The name of the counter; `None`: the one that is shared.
+    pub counter: Option<String>,
+    /// The window; `None`: the only one of the namespace.
+    pub window: Option<WindowSize>,
+    /// How the window is read.
+    pub algorithm: Algorithm,
+    /// What `remaining` is reckoned from.
+    pub limit: Option<Hits>,
+    /// Hits that are counted before the counter is read.
+    pub increment: Option<Hits>,
+}
+
+/// What a path names.
+enum Resource {
+    Overview,
+    Namespace(Vec<u8>),
+    /// The key, if the path has it.
+    Keys(Vec<u8>, Option<Vec<u8>>),
+    Sync,
+}
+
+impl ApiRequest<'_> {
+    /// What the request asks for.
+    ///
+    /// # Errors
+    ///
+    /// 404 if the path names nothing, 405 for a method that it has not, 403 for one that writes
+    /// where that is off, 501 for what this version lacks, 400 for wrong parameters.
+    pub fn call(&self) -> Result<ApiCall, ApiError> {
+        let resource = self.resource();
+        let resource = resource.ok_or_else(|| ApiError::new(404, "there is nothing here"))?;
+        let allow = match resource {
+            Resource::Overview | Resource::Namespace(_) => "GET, HEAD",
+            Resource::Keys(..) => "GET, HEAD, POST, DELETE",
+            Resource::Sync => "POST",
+        };
+        let mut methods = allow.split(", ");
+        if !methods.any(|method| method.as_bytes() == self.method) {
+            return Err(ApiError {
+                allow: Some(allow),
+                ..ApiError::new(405, format!("the method is not allowed: expected {allow}"))
+            });
+        }
+        let is_read = matches!(self.method, b"GET" | b"HEAD");
+        if !is_read && !self.may_write {
+            let message = "this API is read-only: expected \"ratelimit_api write=on\"";
+            return Err(ApiError::new(403, message));
+        }
+        match resource {
+            Resource::Overview => Ok(ApiCall::Overview),
+            Resource::Namespace(name) => Ok(ApiCall::Namespace(name)),
+            Resource::Keys(..) if self.method == b"DELETE" => Err(ApiError::new(
+                501,
+                "DELETE is not supported by this version",
+            )),
+            Resource::Keys(namespace, key) => self.key_call(namespace, key).map(ApiCall::Key),
+            Resource::Sync => Err(ApiError::new(501, "sync is not supported by this version")),
+        }
+    }
+
+    fn resource(&self) -> Option<Resource> {
+        if matches!(self.path, b"" | b"/") {
+            return Some(Resource::Overview);
+        }
+        let rest = self.path.strip_prefix(b"/namespaces/")?;
+        let mut parts = rest.splitn(3, |&byte| byte == b'/');
+        let name = parts.next().filter(|name| !name.is_empty())?.to_vec();
+        match (parts.next(), parts.next()) {
+            (None, _) | (Some(b""), None) => Some(Resource::Namespace(name)),
+            (Some(b"keys"), None | Some(b"")) => Some(Resource::Keys(name, None)),
+            (Some(b"keys"), Some(key)) => {
+                // nginx makes one slash of two: the bytes are those that the client sent, unless
+                // the path was rewritten.
+                let before = self.prefix.len().saturating_add(self.path.len());
+                let before = before.saturating_sub(key.len());
+                let path = [self.prefix, self.path].concat();
+                let raw = self.raw_key(path.get(..before).unwrap_or_default());
+                Some(Resource::Keys(
+                    name,
+                    Some(raw.unwrap_or_else(|| key.to_vec())),
+                ))
+            }
+            (Some(b"sync"), None | Some(b"")) => Some(Resource::Sync),
+            _ => None,
+        }
+    }
+
+    /// What follows `before`, which ends with a slash, in the path that was sent; `None` if that is
+    /// another one.
+    fn raw_key(&self, before: &[u8]) -> Option<Vec<u8>> {
+        // Each byte is looked at once: a client chooses how many there are.
+        let mut rest = self.raw_path;
+        let mut is_slash = false;
+        for expected in before {
+            is_slash = rest.first() == Some(&b'/');
+            let byte;
+            (byte, rest) = decode_one(rest, false).ok()??;
+            if byte != *expected {
+                return None;
+            }
+        }
+        // One that was sent as `%2F` ends no part of a path.
+        is_slash.then(|| decode(rest, false).ok()).flatten()
+    }
+
+    fn key_call(&self, namespace: Vec<u8>, key: Option<Vec<u8>>) -> Result<KeyCall, ApiError> {
+        let wrong = |name: &str, expected: &dyn fmt::Display| {
+            ApiError::new(400, format!("invalid parameter \"{name}\": {expected}"))
+        };
+        let key = match (key, self.parameter("key")?) {
+            (Some(_), Some(_)) => {
+                return Err(wrong("key", &"the path has a key already"));
+            }
+            (Some(key), None) | (None, Some(key)) => key,
+            (None, None) => {
+                let message = "no key: expected .../keys/{key} or .../keys?key={key}";
+                return Err(ApiError::new(400, message));
+            }
+        };
+        let counter = match self.parameter("counter")?.as_deref() {
+            None | Some(b"default") => None,
+            Some(name) => {
+                let name = valid_name("counter", name);
+                Some(name.map_err(|error| wrong("counter", &error))?.into())
+            }
+        };
+        let window = match self.parameter("window")? {
+            Some(text) => Some(WindowSize::parse(&text).map_err(|error| wrong("window", &error))?),
+            None => None,
+        };
+        let algorithm = match self.parameter("window_type")? {
+            None => Algorithm::default(),
+            Some(name) => Algorithm::parse(&name).map_err(|error| match error {
+                ParseAlgorithmError::NotHere => {
+                    let message = format!("not supported by this version: {error}");
+                    wrong("window_type", &message)
+                }
+                ParseAlgorithmError::Unknown => wrong("window_type", &error),
+            })?,
+        };
+        let hits = |name: &str| {
+            let text = self.parameter(name)?;
+            let hits = text.map(|text| Hits::parse(&text)).transpose();
+            hits.map_err(|error| wrong(name, &format_args!("expected a decimal ({error})")))
+        };
+        let limit = hits("limit")?;
+        let increment = match self.method {
+            b"POST" => Some(hits("value")?.unwrap_or(Hits::ONE)),
+            _ => None,
+        };
+        Ok(KeyCall {
+            namespace,
+            key,
+            counter,
+            window,
+            algorithm,
+            limit,
+            increment,
+        })
+    }
+
+    /// The value of a parameter of the query, decoded.
+    fn parameter(&self, name: &str) -> Result<Option<Vec<u8>>, ApiError> {
+        let mut found = None;
+        for part in self.query.split(|&byte| byte == b'&') {
+            let mut halves = part.splitn(2, |&byte| byte == b'=');
+            if halves.next() != Some(name.as_bytes()) {
+                continue;
+            }
+            let value = decode(halves.next().unwrap_or_default(), true)?;
+            if found.replace(value).is_some() {
+                let message = format!("parameter \"{name}\" is duplicate: expected it once");
+                return Err(ApiError::new(400, message));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Decodes `%xx`, and in a query `+`, which is a space in forms.
+fn decode(text: &[u8], is_query: bool) -> Result<Vec<u8>, ApiError> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((byte, after)) = decode_one(rest, is_query)? {
+        decoded.push(byte);
+        rest = after;
+    }
+    Ok(decoded)
+}
+
+/// Decodes the first byte, and returns it with the text after it; `None`: there is none.
+fn decode_one(text: &[u8], is_query: bool) -> Result<Option<(u8, &[u8])>, ApiError> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    match text {
+        [] => Ok(None),
+        [b'%', high, low, rest @ ..] => match (digit(*high), digit(*low)) {
+            (Some(high), Some(low)) => Ok(Some(((high << 4 | low) as u8, rest))),
+            _ => Err(bad_encoding()),
+        },
+        [b'%', ..] => Err(bad_encoding()),
+        [b'+', rest @ ..] if is_query => Ok(Some((b' ', rest))),
+        [byte, rest @ ..] => Ok(Some((*byte, rest))),
+    }
+}
+
+fn bad_encoding() -> ApiError {
+    ApiError::new(
+        400,
+        "invalid encoding: expected two hexadecimal digits after every \"%\"",
+    )
+}

@@ -1,0 +1,206 @@
+//! Requests as they come, and what they ask for.
+
+use super::error::ApiError;
+use super::key::tests::key_call;
+use super::request::*;
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
+use crate::policy::window::WindowSize;
+
+const MINUTE: u64 = 60_000;
+
+fn request<'r>(method: &'r str, path: &'r str, query: &'r str) -> ApiRequest<'r> {
+    ApiRequest {
+        method: method.as_bytes(),
+        path: path.as_bytes(),
+        raw_path: b"",
+        prefix: b"/rl",
+        query: query.as_bytes(),
+        may_write: true,
+    }
+}
+
+#[test]
+fn a_path_names_what_is_asked_for() {
+    let call = |path, query| request("GET", path, query).call().unwrap();
+    for path in ["", "/"] {
+        assert_eq!(call(path, ""), ApiCall::Overview);
+    }
+    for path in ["/namespaces/api", "/namespaces/api/"] {
+        assert_eq!(call(path, ""), ApiCall::Namespace(b"api".into()));
+    }
+    // In a key, a slash is a byte like any other.
+    assert_eq!(
+        call("/namespaces/api/keys/a/", ""),
+        ApiCall::Key(key_call(b"a/"))
+    );
+    let expected = KeyCall {
+        window: WindowSize::from_millis(MINUTE),
+        algorithm: Algorithm::Fixed,
+        limit: Some(Hits::from_thousandths(2_500)),
+        ..key_call(b"a/b")
+    };
+    assert_eq!(
+        call(
+            "/namespaces/api/keys/a/b",
+            "window=1m&window_type=fixed&limit=2.5"
+        ),
+        ApiCall::Key(expected)
+    );
+    for path in ["/namespaces/api/keys", "/namespaces/api/keys/"] {
+        assert_eq!(
+            call(path, "x&key=%00%ffa+b%2B"),
+            ApiCall::Key(key_call(b"\0\xffa b+"))
+        );
+    }
+    for (query, counter) in [("counter=login", Some("login")), ("counter=default", None)] {
+        let expected = KeyCall {
+            counter: counter.map(Into::into),
+            ..key_call(b"k")
+        };
+        assert_eq!(
+            call("/namespaces/api/keys/k", query),
+            ApiCall::Key(expected)
+        );
+    }
+    let posted = request("POST", "/namespaces/api/keys/k", "").call();
+    let increment = Some(Hits::ONE);
+    let expected = KeyCall {
+        increment,
+        ..key_call(b"k")
+    };
+    assert_eq!(posted, Ok(ApiCall::Key(expected)));
+}
+
+#[test]
+fn a_key_in_a_path_is_the_bytes_that_were_sent() {
+    for (raw_path, path, key) in [
+        ("/rl/namespaces/api/keys/a%2f%2Fb+", "a/b+", &b"a//b+"[..]),
+        ("/rl/namespaces/api/keys//a/../b", "b", b"/a/../b"),
+        ("/%72l/namespaces/a%70i/keys/%2e", ".", b"."),
+        ("/rl/namespaces/api/keys/x/keys/y", "x/keys/y", b"x/keys/y"),
+        // Rewritten.
+        ("/other/x%2f%2fy", "y", b"y"),
+        // Not the slash that ends what leads to the key.
+        ("/rl/namespaces/api/keys%2f%41", "A", b"A"),
+        ("/rl/namespaces/api/key%", "A", b"A"),
+    ] {
+        let path = format!("/namespaces/api/keys/{path}");
+        let request = ApiRequest {
+            raw_path: raw_path.as_bytes(),
+            ..request("GET", &path, "")
+        };
+        assert_eq!(
+            request.call(),
+            Ok(ApiCall::Key(key_call(key))),
+            "{raw_path}"
+        );
+    }
+}
+
+#[test]
+fn a_path_of_many_parts_costs_no_more_than_its_length() {
+    // What looks at all of it for each part looks at 10^13 bytes.
+    let parts = "/.".repeat(5 << 20);
+    let raw_path = format!("/rl/namespaces/api/keys/k{parts}");
+    let path = format!("/namespaces/api/keys/k{parts}");
+    let request = |raw_path| ApiRequest {
+        raw_path,
+        ..request("GET", &path, "")
+    };
+    let key = format!("k{parts}");
+    let expected = Ok(ApiCall::Key(key_call(key.as_bytes())));
+    assert!(request(raw_path.as_bytes()).call() == expected);
+    // Rewritten: the path that was sent leads elsewhere, and is not looked through for this one.
+    assert!(request(parts.as_bytes()).call() == expected);
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    for (method, path, query, status, message) in [
+        ("GET", "/x", "", 404, "nothing here"),
+        ("GET", "x", "", 404, "nothing here"),
+        ("GET", "/namespaces", "", 404, "nothing here"),
+        ("GET", "/namespaces/", "", 404, "nothing here"),
+        ("GET", "/namespaces//", "", 404, "nothing here"),
+        ("GET", "/namespaces/api//", "", 404, "nothing here"),
+        ("GET", "/namespaces/api/sync/x", "", 404, "nothing here"),
+        ("POST", "/", "", 405, "expected GET, HEAD"),
+        ("GET", "/namespaces/api/sync", "", 405, "expected POST"),
+        ("PUT", "/namespaces/api/keys/k", "", 405, "POST, DELETE"),
+        ("DELETE", "/namespaces/api/keys/k", "", 501, "not supported"),
+        ("POST", "/namespaces/api/sync", "", 501, "not supported"),
+        ("POST", "/namespaces/api/sync/", "", 501, "not supported"),
+        ("GET", "/namespaces/api/keys", "", 400, "no key"),
+        ("GET", "/namespaces/api/keys/k", "key=l", 400, "already"),
+        (
+            "GET",
+            "/namespaces/api/keys",
+            "key=a&key=b",
+            400,
+            "duplicate",
+        ),
+        ("GET", "/namespaces/api/keys", "key=%4", 400, "encoding"),
+        ("GET", "/namespaces/api/keys", "key=%+1", 400, "encoding"),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "counter=a:b",
+            400,
+            "of a counter",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "window=0",
+            400,
+            "\"window\"",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "window_type=x",
+            400,
+            "sliding or fixed",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "window_type=moving",
+            400,
+            "not supported",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "limit=-1",
+            400,
+            "\"limit\"",
+        ),
+        (
+            "POST",
+            "/namespaces/api/keys/k",
+            "value=x",
+            400,
+            "\"value\"",
+        ),
+    ] {
+        let error = request(method, path, query).call().unwrap_err();
+        assert_eq!(error.status, status, "{method} {path} {query}: {error}");
+        assert!(error.message.contains(message), "{path} {query}: {error}");
+        assert_eq!(error.allow.is_some(), status == 405);
+    }
+    for (method, path) in [
+        ("POST", "/namespaces/api/keys/k"),
+        ("DELETE", "/namespaces/api/keys/k"),
+        ("POST", "/namespaces/api/sync"),
+    ] {
+        let request = ApiRequest {
+            may_write: false,
+            ..request(method, path, "")
+        };
+        assert_eq!(request.call().unwrap_err().status, 403);
+    }
+    let error = ApiError::new(400, "a \"b\"");
+    assert_eq!(error.to_json(), r#"{"error":"a \"b\""}"#);
+}
