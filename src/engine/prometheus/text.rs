@@ -1,0 +1,213 @@
+//! Samples in Prometheus's text format.
+
+use core::time::Duration;
+
+/// Labels of a sample, and their values.
+pub(super) type Labels<'l> = [(&'static str, &'l str)];
+
+/// Where the samples of a family are written: the first after what describes it.
+pub(super) struct Samples<'t> {
+    pub(super) text: &'t mut String,
+    pub(super) name: &'static str,
+    pub(super) kind: &'static str,
+    pub(super) help: &'static str,
+    /// The name of the family that was described last.
+    pub(super) described: &'t mut &'static str,
+}
+
+impl Samples<'_> {
+    pub(super) fn write(&mut self, labels: &Labels<'_>, value: u64) {
+        self.write_decimal(labels, whole(value));
+    }
+
+    pub(super) fn write_decimal(&mut self, labels: &Labels<'_>, value: Decimal) {
+        self.write_sample("", labels, None, value);
+    }
+
+    /// A histogram: its buckets, each with those before it; the sum, and the number of all.
+    pub(super) fn write_buckets(
+        &mut self,
+        labels: &Labels<'_>,
+        bounds: &[Duration],
+        counts: &[u64],
+        sum: Duration,
+    ) {
+        let bounds = bounds.iter().map(|bound| Bound::UpTo(seconds(*bound)));
+        let mut count: u64 = 0;
+        for (bound, more) in bounds.chain([Bound::All]).zip(counts) {
+            count = count.saturating_add(*more);
+            self.write_sample("_bucket", labels, Some(bound), whole(count));
+        }
+        self.write_sample("_sum", labels, None, seconds(sum));
+        self.write_sample("_count", labels, None, whole(count));
+    }
+
+    fn write_sample(
+        &mut self,
+        suffix: &str,
+        labels: &Labels<'_>,
+        bound: Option<Bound>,
+        value: Decimal,
+    ) {
+        let Samples {
+            text,
+            name,
+            kind,
+            help,
+            described,
+        } = self;
+        if **described != *name {
+            **described = name;
+            let parts = [
+                "# HELP ",
+                name,
+                " ",
+                help,
+                "\n# TYPE ",
+                name,
+                " ",
+                kind,
+                "\n",
+            ];
+            text.extend(parts);
+        }
+        text.extend([name, suffix]);
+        let mut before = "{";
+        for (label, value) in labels {
+            text.extend([before, label, "=\""]);
+            push_escaped(text, value);
+            text.push('"');
+            before = ",";
+        }
+        if let Some(bound) = bound {
+            text.extend([before, "le=\""]);
+            match bound {
+                Bound::UpTo(bound) => bound.push_to(text),
+                Bound::All => text.push_str("+Inf"),
+            }
+            text.push('"');
+            before = ",";
+        }
+        text.push_str(if before == "," { "} " } else { " " });
+        value.push_to(text);
+        text.push('\n');
+    }
+}
+
+/// Up to what a bucket counts.
+enum Bound {
+    UpTo(Decimal),
+    All,
+}
+
+/// A decimal: `whole`, and so many `billionths`.
+pub(super) struct Decimal {
+    pub(super) is_negative: bool,
+    pub(super) whole: u64,
+    pub(super) billionths: u32,
+}
+
+pub(super) fn whole(whole: u64) -> Decimal {
+    Decimal {
+        is_negative: false,
+        whole,
+        billionths: 0,
+    }
+}
+
+/// Hits, or seconds of so many milliseconds. (A sum of hits may be larger than any
+/// [`Hits`](crate::policy::hits::Hits).)
+pub(super) fn thousandths(count: u64) -> Decimal {
+    Decimal {
+        is_negative: false,
+        whole: count / 1000,
+        billionths: ((count % 1000) as u32).wrapping_mul(1_000_000),
+    }
+}
+
+pub(super) fn seconds(duration: Duration) -> Decimal {
+    Decimal {
+        is_negative: false,
+        whole: duration.as_secs(),
+        billionths: duration.subsec_nanos(),
+    }
+}
+
+impl Decimal {
+    /// Writes it, without zeros at its end: a page has tens of thousands, for which formatting would
+    /// take most of the time.
+    fn push_to(&self, text: &mut String) {
+        if self.is_negative {
+            text.push('-');
+        }
+        push_digits(text, self.whole, 1);
+        let (mut rest, mut digits) = (u64::from(self.billionths), 9_u32);
+        if rest > 0 {
+            text.push('.');
+            while rest % 10 == 0 {
+                (rest, digits) = (rest / 10, digits.saturating_sub(1));
+            }
+            push_digits(text, rest, digits);
+        }
+    }
+}
+
+/// Writes a number, with zeros before it if it has less digits than so many.
+fn push_digits(text: &mut String, number: u64, at_least: u32) {
+    let mut digits = [b'0'; 20];
+    let (mut rest, mut count) = (number, 0_u32);
+    for digit in digits.iter_mut().rev() {
+        if rest == 0 && count >= at_least {
+            break;
+        }
+        *digit = b'0' | (rest % 10) as u8;
+        (rest, count) = (rest / 10, count.saturating_add(1));
+    }
+    let start = digits.len().saturating_sub(count as usize);
+    let digits = digits.get(start..).unwrap_or_default();
+    text.extend(digits.iter().map(|&digit| char::from(digit)));
+}
+
+/// Writes the value of a label, as it is between quotes.
+fn push_escaped(text: &mut String, value: &str) {
+    for part in value.split_inclusive(['\\', '"', '\n']) {
+        let plain = part.trim_end_matches(['\\', '"', '\n']);
+        text.push_str(plain);
+        text.push_str(match part.get(plain.len()..) {
+            Some("\\") => "\\\\",
+            Some("\"") => "\\\"",
+            Some("\n") => "\\n",
+            _ => "",
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_exact_and_short() {
+        let text = |decimal: Decimal| {
+            let mut text = String::new();
+            decimal.push_to(&mut text);
+            text
+        };
+        assert_eq!(text(whole(0)), "0");
+        assert_eq!(text(whole(u64::MAX)), u64::MAX.to_string());
+        assert_eq!(text(thousandths(1_050)), "1.05");
+        assert_eq!(text(thousandths(7)), "0.007");
+        assert_eq!(text(seconds(Duration::from_nanos(1))), "0.000000001");
+        assert_eq!(text(seconds(Duration::from_millis(2500))), "2.5");
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        let escaped = |value| {
+            let mut text = String::new();
+            push_escaped(&mut text, value);
+            text
+        };
+        assert_eq!(escaped("a\\b\"c\nd\\\\"), "a\\\\b\\\"c\\nd\\\\\\\\");
+    }
+}
