@@ -74,17 +74,19 @@ where
     let max = Hits::MAX.thousandths();
     // More than 2^63 in all.
     let rows = usize::try_from(i64::MAX / max).unwrap() + 2;
+    let mut numbers = 1..;
     for sign in [1, -1] {
-        let mut diffs = vec![thousandths(b"a", sign * max); rows];
-        diffs.push(hits("b", sign));
-        one.push(diffs).await;
+        let mut push = async |sign| {
+            let mut diffs = vec![thousandths(b"a", sign * max); rows];
+            diffs.push(hits("b", sign));
+            applied(one.send(numbers.next().unwrap(), diffs).await);
+        };
+        push(sign).await;
         let all = two.read_all(&[(MINUTE, 7)]).await;
         let saturated = sign * Hits::MAX.whole();
         assert_eq!(totals(&all), pairs(&[("a", saturated), ("b", sign)]));
         assert_eq!(two.total(b"a").await.whole(), saturated);
-        let mut diffs = vec![thousandths(b"a", -sign * max); rows];
-        diffs.push(hits("b", -sign));
-        one.push(diffs).await;
+        push(-sign).await;
         assert_eq!(two.total(b"a").await, Hits::ZERO);
     }
 }

@@ -82,7 +82,7 @@ pub async fn a_batch_without_diffs_is_one_all_the_same<F: Fixture>(fixture: &F) 
     let [mut node, mut other] = nodes(fixture).await;
     let evicted = |node: &Node<F::Store>, number| Batch {
         diffs: Vec::new(),
-        ..node.batch(number, vec![hits("a", 1)])
+        ..node.batch(number, vec![hits("evicted", 1)])
     };
     for number in [1, 2] {
         // And a repeat of it.
