@@ -152,10 +152,12 @@ check build-second build-debian build_second_release
 step build-loom build-second patient loom --no-run
 # and `checked` for all else, so that dependencies are compiled once.
 check build-second-checked nginx-second build_second_checked
+# All but the shell; the suite for stores is of those in examples/ too.
+features=(--no-default-features --features conformance)
 step build-tests build-second-checked \
-    patient cargo test --locked --profile checked --no-default-features --no-run
+    patient cargo test --locked --profile checked "${features[@]}" --no-run
 check clippy build-tests \
-    patient cargo clippy --locked --profile checked --all-targets --no-default-features -- -D warnings
+    patient cargo clippy --locked --profile checked --all-targets "${features[@]}" -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings
@@ -164,7 +166,7 @@ check static-second dynamic-second patient static "$second_tree"
 check dynamic-debian static-second patient dynamic "$debian_tree" "${debian[0]}"
 check static-debian "dynamic-debian nginx-debian-source" patient static "$debian_source"
 
-tests cargo-test build-tests cargo test --locked --profile checked --no-default-features
+tests cargo-test build-tests cargo test --locked --profile checked "${features[@]}"
 tests loom build-loom patient loom
 check instructions build-second patient scripts/bench.sh --gate
 
