@@ -269,6 +269,11 @@ impl Session {
         let client = &connection.client;
         let answer = client.simple_query(SETTINGS).await.map_err(failure)?;
         connection.version = check_server(&answer)?;
+        // The server is not to keep others waiting for a node that stopped midway, of which tables that
+        // it creates are the first;
+        let millis = self.timeout.as_millis();
+        let limit = format!("SET idle_in_transaction_session_timeout = {millis}");
+        client.batch_execute(&limit).await.map_err(failure)?;
         self.tables
             .provide(client)
             .await
@@ -281,12 +286,8 @@ impl Session {
                     .into(),
                 ),
             })?;
-        // The server is not to go on with what nobody waits for any more, nor to keep others waiting
-        // for a node that stopped midway.
-        let millis = self.timeout.as_millis();
-        let limit = format!(
-            "SET statement_timeout = {millis}; SET idle_in_transaction_session_timeout = {millis}"
-        );
+        // nor to go on with what nobody waits for any more.
+        let limit = format!("SET statement_timeout = {millis}");
         client.batch_execute(&limit).await.map_err(failure)?;
         let statements = STATEMENTS.map(|statement| self.tables.fill(statement));
         let prepared = statements.iter().map(|statement| client.prepare(statement));

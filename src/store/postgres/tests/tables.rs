@@ -1,5 +1,7 @@
 //! The tables: how they come to be, and what is kept in them for how long.
 
+use futures_util::future::{Either, join_all, select};
+
 use super::*;
 use crate::policy::window::UnixMillis;
 
@@ -10,7 +12,7 @@ fn nodes_that_create_the_tables_at_once_do_not_disturb_each_other() {
         block_on(async {
             let mut stores: Vec<_> = (0..8).map(|_| schema.connect()).collect();
             let opened = stores.iter_mut().map(open);
-            for opened in futures_util::future::join_all(opened).await {
+            for opened in join_all(opened).await {
                 opened.unwrap();
             }
         });
@@ -209,5 +211,47 @@ fn a_node_that_is_gone_is_forgotten_after_its_counts() {
         // It has nothing left that matters, and begins again.
         node.number = 0;
         node.push(vec![hits("c", 1)]).await;
+    });
+}
+
+#[test]
+fn a_node_that_stops_while_it_creates_the_tables_is_not_waited_for() {
+    let server = Server::start(&[]);
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    // Has whoever creates a table wait in the middle of that.
+    let aside = runtime();
+    let session = aside.block_on(server.session()).unwrap();
+    let begin = format!("BEGIN; CREATE TABLE {PUBLIC}.rl_counters_epochs (x integer)");
+    aside.block_on(session.batch_execute(&begin)).unwrap();
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let blocked = async {
+        while server.value(waits) != "1" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+
+    let (mut options, postgres) = options(&[server.tcp()], PUBLIC);
+    options.timeout = Duration::from_secs(1);
+    let mut stopped = Postgres::new(&options, &postgres);
+    block_on(async {
+        let opening = Box::pin(open(&mut stopped));
+        let blocked = Box::pin(blocked);
+        let opening = match select(opening, blocked).await {
+            Either::Right(((), opening)) => opening,
+            Either::Left((opened, _)) => panic!("{opened:?}"),
+        };
+        // Nothing of this node runs until another one has the tables.
+        std::thread::scope(|threads| {
+            let other = threads.spawn(|| {
+                aside.block_on(session.batch_execute("ROLLBACK")).unwrap();
+                runtime().block_on(open(&mut connect(server.tcp(), PUBLIC)))
+            });
+            other.join().unwrap().unwrap();
+        });
+        assert!(opening.await.unwrap_err().is_transient());
+        open(&mut stopped).await.unwrap();
     });
 }
