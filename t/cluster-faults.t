@@ -19,21 +19,20 @@ use lib "$FindBin::Bin/lib";
 use Node;
 use Proxy;
 use Redis;
+use TwoNodes qw(
+    $port @nodes $store $lost $back $killed conf stop settle pushed_under_load no_answer_was_slow
+);
 
 die "redis-server is not installed\n" if !Redis::is_there();
 
-my $port    = $ENV{TEST_NGINX_PORT} || 1984;
-my $a       = Node->new(a => $port + 2);
-my $b       = Node->new(b => $port + 3);
+my ($a, $b) = @nodes;
 my $first   = Redis->new(port => $port + 4);
 my $second  = Redis->new(port => $port + 5);
-my $redis   = $first;                          # the one that counts now
 my $proxy_a = Proxy->new(port => $port + 6, to => $first->{port});
 my $proxy_b = Proxy->new(port => $port + 7, to => $first->{port});
 
-my $lost   = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
-my $back   = qr/\[error\] .*ratelimit_store "main" is back/;
-my $killed = qr/\[alert\] .* exited on signal 9/;
+# The one that counts now.
+$store = $first;
 
 subtest 'an answer that is cut off after the push was applied' => sub {
     begin();
@@ -70,7 +69,7 @@ subtest 'answers that are slow, but not too slow' => sub {
     $_->delay(0.3) for $proxy_a, $proxy_b;
     hits(a => 3, b => 4);
     all_know();
-    is($_->logged($lost), 0, "no [error] on $_->{name}") for $a, $b;
+    is($_->logged($lost), 0, "no [error] on $_->{name}") for @nodes;
     stop();
 };
 
@@ -80,14 +79,14 @@ subtest 'answers that are slower than the timeout' => sub {
     all_know();
     $proxy_a->delay_pushes(1);
     hits(a => 1);
-    knows($redis);
+    knows($store);
     $a->wait_for('an [error]', sub { $a->logged($lost) });
     my $begin = time;
     hits(a => 20);
     cmp_ok(time - $begin, '<', 1, 'requests are as fast as before');
     my $pushes = $proxy_a->state->{pushes};
     $a->wait_for('more pushes', sub { $proxy_a->state->{pushes} >= $pushes + 3 });
-    knows($redis, -20);
+    knows($store, -20);
     hits(b => 2);
     knows($b, -20);
     $proxy_a->pass;
@@ -104,21 +103,21 @@ subtest 'another node with the same identity' => sub {
     begin(store => 'timeout 5s; connect_timeout 5s;');
     hits(a => 2, b => 3);
     all_know();
-    my ($shard) = grep { !/:[0-9a-f]{16}:/ } @{$redis->cli(KEYS => '*')};
-    my %state = @{$redis->cli(HGETALL => $shard)};
+    my ($shard) = grep { !/:[0-9a-f]{16}:/ } @{$store->cli(KEYS => '*')};
+    my %state = @{$store->cli(HGETALL => $shard)};
     my @known = grep {/^b:/} keys %state;
     is(@known, 2, 'both nodes are known');
-    $redis->cli(HSET => $shard, $_, $state{$_} =~ s/^\d+/1 << 50/er) for @known;
+    $store->cli(HSET => $shard, $_, $state{$_} =~ s/^\d+/1 << 50/er) for @known;
     hits(a => 5, b => 7);
     all_know();
     my $told = qr/\[error\] .*ratelimit_store "main" knows another node by this one's identity/;
-    for my $node ($a, $b) {
+    for my $node (@nodes) {
         $node->wait_for('an [error]', sub { $node->logged($told) });
     }
     hits(a => 1, b => 1);
     all_know();
-    is($_->logged($told), 1, "one [error] on $_->{name}") for $a, $b;
-    is($redis->cli(HGET => $shard, 'epoch'), $state{epoch}, 'the same epoch');
+    is($_->logged($told), 1, "one [error] on $_->{name}") for @nodes;
+    is($store->cli(HGET => $shard, 'epoch'), $state{epoch}, 'the same epoch');
     stop($told);
 };
 
@@ -158,13 +157,13 @@ subtest 'a store that says nothing, under load' => sub {
     my @loads = loads();
     pushed_under_load();
     $_->silence for $proxy_a, $proxy_b;
-    for my $node ($a, $b) {
+    for my $node (@nodes) {
         $node->wait_for('an [error]', sub { $node->logged($lost) });
     }
     $_->pass for $proxy_a, $proxy_b;
     pushed_under_load();
     $_->refuse for $proxy_a, $proxy_b;
-    for my $node ($a, $b) {
+    for my $node (@nodes) {
         $node->wait_for('an [error]', sub { $node->logged($lost) == 2 });
     }
     $_->pass for $proxy_a, $proxy_b;
@@ -180,18 +179,18 @@ for my $sync_rate ('0.1', 0) {
         begin(sync_rate => $sync_rate, zone => '64k');
         my @limited = map { $b->hit(limited => 'client') } 1 .. 6;
         is("@limited", '200 200 200 200 200 429', 'a client is exhausted on B');
-        eventually(sub { $redis->total(api => 'client') }, 5, 'Redis knows');
-        my $epoch = $redis->cli(HGET => 'rl:{api:0}', 'epoch');
+        eventually(sub { $store->total(api => 'client') }, 5, 'Redis knows');
+        my $epoch = $store->cli(HGET => 'rl:{api:0}', 'epoch');
         $b->stop;
-        $redis->stop;
+        $store->stop;
         $a->wait_for('an [error]', sub { $a->hit(hit => 'client'); $a->logged($lost) });
         my $sum = $a->load(map {"flood-$_"} 1 .. 6000)->(6000);
         is($sum->{lost}, 0, "$sum->{200} hits of other keys on A");
-        $redis->start;
+        $store->start;
         $a->wait_for('a [notice]', sub { $a->hit(hit => 'other'); $a->logged($back) });
-        eventually(sub { $redis->total(api => 'other') > 0 }, 1, 'A pushes');
-        cmp_ok($redis->total(api => 'client'), '>=', 5, 'what B counted is there');
-        is($redis->cli(HGET => 'rl:{api:0}', 'epoch'), $epoch, 'the epoch is the same');
+        eventually(sub { $store->total(api => 'other') > 0 }, 1, 'A pushes');
+        cmp_ok($store->total(api => 'client'), '>=', 5, 'what B counted is there');
+        is($store->cli(HGET => 'rl:{api:0}', 'epoch'), $epoch, 'the epoch is the same');
         eventually(sub { $a->hit(limited => 'client') }, 429, 'the client is rejected');
         stop($lost);
     };
@@ -265,13 +264,13 @@ subtest 'a primary that becomes a replica' => sub {
 subtest 'QUIT with 10,000 unsent diffs' => sub {
     begin(sync_rate => '10s', zone => '16m', store => 'timeout 5s; connect_timeout 5s;');
     # The first sync is at once, and the next one 10 s later.
-    eventually(sub { defined $redis->cli(HGET => 'rl:{api:0}', 'epoch') }, 1, 'the first sync');
+    eventually(sub { defined $store->cli(HGET => 'rl:{api:0}', 'epoch') }, 1, 'the first sync');
     my $sum = $a->load(map {"key-$_"} 1 .. 10_000)->(10_000);
     is($sum->{lost}, 0, "$sum->{200} hits");
-    my $unsent = $sum->{200} - sum0(values %{$redis->totals('api')});
+    my $unsent = $sum->{200} - sum0(values %{$store->totals('api')});
     my $took   = $a->stop;
     cmp_ok($took, '<', 3, "$unsent unsent hits are pushed in time");
-    my $totals = $redis->totals('api');
+    my $totals = $store->totals('api');
     is(sum0(values %$totals), $sum->{200}, 'all are in Redis');
     is(scalar keys %$totals,  10_000,      'by their keys');
     stop();
@@ -333,12 +332,12 @@ subtest 'the worker that syncs is killed during its push' => sub {
 for my $signal (qw(QUIT TERM)) {
     subtest "$signal, and an answer is cut off" => sub {
         begin(sync_rate => '10s', workers => 1);
-        $_->wait_for_first_sync for $a, $b;
+        $_->wait_for_first_sync for @nodes;
         # More than is pushed at once.
         my $sum = $a->load(map {"key-$_"} 1 .. 1000)->(1000);
         $proxy_a->cut_answers(1);
         $a->stop($lost, $signal);
-        is(sum0(values %{$redis->totals('api')}), $sum->{200}, 'all that was left is in Redis');
+        is(sum0(values %{$store->totals('api')}), $sum->{200}, 'all that was left is in Redis');
         stop($lost);
     };
 
@@ -353,7 +352,7 @@ for my $signal (qw(QUIT TERM)) {
         hits(a => 5);
         my $took = $a->stop(qr/$lost|$killed/, $signal);
         cmp_ok($took, '<', $signal eq 'QUIT' ? 3 : 1.5, 'ends in time');
-        knows($_) for $redis, $b;
+        knows($_) for $store, $b;
         stop($lost);
     };
 }
@@ -369,7 +368,7 @@ subtest 'the worker that syncs is stopped during its push, and wakes when anothe
         # The answer reaches the one that is stopped; the other one asks anew.
         $proxy_a->pass;
         hits(a => 5, b => 2);
-        knows($_) for $redis, $b;
+        knows($_) for $store, $b;
         hits(a => 1);
         kill CONT => $holder;
         all_know();
@@ -383,7 +382,7 @@ done_testing();
 
 my $counted;
 sub counted { return $counted }
-sub total   { return $redis->total(api => 'k', 366 * 24 * 3600 * 1000) }
+sub total   { return $store->total(api => 'k', 366 * 24 * 3600 * 1000) }
 
 # Has so many hits be counted on nodes.
 sub hits {
@@ -401,30 +400,18 @@ sub hits {
 sub knows {
     my ($who, $more) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    my $rate = $who == $redis ? \&total : sub { $who->rate(ask => 'k') };
-    my $name = $who == $redis ? 'Redis' : "node $who->{name}";
+    my $rate = $who == $store ? \&total : sub { $who->rate(ask => 'k') };
+    my $name = $who == $store ? 'Redis' : "node $who->{name}";
     eventually($rate, $counted + ($more // 0), "what is counted, in $name");
 }
 
 # Tests that all have what was counted, and that this stays.
 sub all_know {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    knows($_) for $redis, $a, $b;
-    settle($a, $b);
+    knows($_) for $store, $a, $b;
+    settle();
     is(total(), $counted, 'it stays in Redis');
-    is($_->rate(ask => 'k'), $counted, "it stays on $_->{name}") for $a, $b;
-}
-
-# Waits until each of these nodes has pushed what it counted, and knows what the others did.
-my $settled = 0;
-
-sub settle {
-    my (@nodes) = @_;
-    my $key = 'settle-' . ++$settled;
-    $_->hit(hit => $key) for @nodes;
-    for my $node (@nodes) {
-        $node->wait_for('the hits of all', sub { $node->rate(ask => $key) eq @nodes });
-    }
+    is($_->rate(ask => 'k'), $counted, "it stays on $_->{name}") for @nodes;
 }
 
 # In one of the next windows of 2 s, both nodes know exactly what is counted in it.
@@ -437,7 +424,7 @@ sub agree_in_short_window {
         hits(a => 3, b => 4);
         my @rates;
         until ($is_right || int(time / 2) > $window) {
-            @rates    = map { $_->rate(short => 'k') } $a, $b;
+            @rates    = map { $_->rate(short => 'k') } @nodes;
             $is_right = "@rates" eq '7 7';
         }
         last if $is_right;
@@ -448,17 +435,7 @@ sub agree_in_short_window {
 
 # Load.
 
-sub loads { return map { $_->load('k') } $a, $b }
-
-# Waits until each of these nodes has pushed a hit that it counts now.
-sub pushed_under_load {
-    my @nodes = @_ ? @_ : ($a, $b);
-    my $key = 'settle-' . ++$settled;
-    $_->hit(hit => "$key-$_->{name}") for @nodes;
-    for my $node (@nodes) {
-        $node->wait_for('a push', sub { eval { $redis->total(api => "$key-$node->{name}") } });
-    }
-}
+sub loads { return map { $_->load('k') } @nodes }
 
 # Ends loads, tests that what they counted is known to all, and returns their sums.
 sub totals_of_loads {
@@ -470,51 +447,35 @@ sub totals_of_loads {
     return @sums;
 }
 
-sub no_answer_was_slow {
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    cmp_ok($_->{slowest}, '<', 1, 'every answer was there within a second') for @_;
-}
-
 # Nodes and Redis.
 
 # An empty Redis, to which proxies lead, and two nodes. servers: ports, in place of the proxies'.
 sub begin {
     my (%conf) = (store => '', sync_rate => '0.1', zone => '4m', windows => ['366d'], workers => 2, @_);
     $_->kill for $first, $second;
-    $redis = $first;
-    $redis->start;
+    $store = $first;
+    $store->start;
     $counted = 0;
     for my $proxy ($proxy_a, $proxy_b) {
         $proxy->pass;
         $proxy->lead_to($first->{port});
         $proxy->reset;
     }
-    $a->start(conf(%conf, servers => $conf{servers} // [$proxy_a->{port}]));
-    $b->start(conf(%conf, servers => $conf{servers} // [$proxy_b->{port}]));
+    $a->start(conf_of(%conf, servers => $conf{servers} // [$proxy_a->{port}]));
+    $b->start(conf_of(%conf, servers => $conf{servers} // [$proxy_b->{port}]));
 }
 
-# hit counts in all windows; ask and short tell the count in 366 days and in 2 seconds.
-sub conf {
+# As the nodes of other tests; but hit counts in all windows, short tells the count in 2 seconds, and the
+# times are the usual ones.
+sub conf_of {
     my (%conf)  = @_;
     my $servers = join ' ', map {"server 127.0.0.1:$_;"} @{$conf{servers}};
-    my $limits  = join ' ', map {"limit=1000000/$_"} @{$conf{windows}};
-    my %rules   = (hit => "api $limits", ask => 'api limit=1000000/366d cost=0');
-    $rules{limited} = 'api limit=5/366d counter=default';
-    $rules{short} = 'api limit=1000000/2s window=fixed cost=0' if @{$conf{windows}} > 1;
-    return (
-        http => <<"        END",
-        ratelimit_store main { strategy redis; $servers $conf{store} }
-        ratelimit_namespace api { store main; sync_rate $conf{sync_rate}; }
-        END
-        rules   => \%rules,
-        zone    => $conf{zone},
-        workers => $conf{workers},
-    );
-}
-
-sub stop {
-    my ($expected) = @_;
-    $_->stop($expected) for grep { $_->{master} } $a, $b;
+    my %all     = conf(server => $servers, times => '', %conf{qw(store sync_rate)});
+    my $rules   = $all{rules};
+    $rules->{hit}     = 'api ' . join ' ', map {"limit=1000000/$_"} @{$conf{windows}};
+    $rules->{limited} = 'api limit=5/366d counter=default';
+    $rules->{short}   = 'api limit=1000000/2s window=fixed cost=0' if @{$conf{windows}} > 1;
+    return (%all, %conf{qw(zone workers)});
 }
 
 # Makes one Redis a replica of the other, and waits until it has everything. at => the port at which
@@ -531,7 +492,7 @@ sub replicate {
 sub promote {
     my ($replica) = @_;
     $replica->cli('REPLICAOF', 'NO', 'ONE');
-    $redis = $replica;
+    $store = $replica;
 }
 
 # Processes.

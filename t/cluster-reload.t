@@ -12,29 +12,28 @@ use Test::More;
 use lib "$FindBin::Bin/lib";
 use Node;
 use Redis;
+use TwoNodes;
 
 die "redis-server is not installed\n" if !Redis::is_there();
 
-my $port  = $ENV{TEST_NGINX_PORT} || 1984;
-my $a     = Node->new(a => $port + 2);
-my $b     = Node->new(b => $port + 3);
-my $redis = Redis->new(port => $port + 4);
+my ($a, $b) = @nodes;
+$store = Redis->new(port => $port + 4);
 
 subtest 'another name' => sub {
     begin(sync_rate => '30s');
     $a->hit(hit => 'k') for 1 .. 5;
     $a->reload(conf(name => 'other'));
-    eventually(sub { $redis->total(api => 'k') }, 5, 'what was counted under the old one is pushed');
+    eventually(sub { $store->total(api => 'k') }, 5, 'what was counted under the old one is pushed');
     is($a->rate(ask => 'k'), 0, 'the new one begins anew');
     $a->hit(hit => 'k') for 1 .. 3;
-    eventually(sub { $redis->total(other => 'k') }, 3, 'and is pushed by itself');
+    eventually(sub { $store->total(other => 'k') }, 3, 'and is pushed by itself');
     eventually(sub { $b->rate(ask => 'k') }, 5, 'the other node has the old one');
     $b->hit(hit => 'k');
-    eventually(sub { $redis->total(api => 'k') }, 6, 'which goes on');
+    eventually(sub { $store->total(api => 'k') }, 6, 'which goes on');
     $a->reload(conf());
     eventually(sub { $a->rate(ask => 'k') }, 6, 'with the old name again, nothing is lost');
     $a->hit(hit => 'k');
-    all_know(7);
+    all_know(k => 7);
     stop();
 };
 
@@ -42,13 +41,13 @@ subtest 'no namespace, and then again' => sub {
     begin(sync_rate => '30s');
     $a->hit(hit => 'k') for 1 .. 5;
     $a->reload(http => '', rules => {hit => 'limit=1000000/366d', ask => 'limit=1000000/366d cost=0'});
-    eventually(sub { $redis->total(api => 'k') }, 5, 'what was counted is pushed');
+    eventually(sub { $store->total(api => 'k') }, 5, 'what was counted is pushed');
     $a->hit(hit => 'k') for 1 .. 3;
     $b->hit(hit => 'k');
-    eventually(sub { $redis->total(api => 'k') }, 6, 'what is counted meanwhile is another namespace');
+    eventually(sub { $store->total(api => 'k') }, 6, 'what is counted meanwhile is another namespace');
     $a->reload(conf());
     $a->hit(hit => 'k');
-    all_know(7);
+    all_know(k => 7);
     stop();
 };
 
@@ -59,17 +58,17 @@ subtest 'a zone of another size' => sub {
     $a->reload(conf(), zone => '8m');
     eventually(sub { $a->rate(ask => 'k') }, 6, 'begins with what the store has, of this node too');
     $a->hit(hit => 'k');
-    all_know(7);
+    all_know(k => 7);
     $a->reload(conf(), zone => '2m');
     $a->hit(hit => 'k');
-    all_know(8);
+    all_know(k => 8);
     stop(qr{has another size than before});
 };
 
 subtest 'an old worker that stays for long' => sub {
     begin();
     $a->hit(hit => 'k') for 1 .. 3;
-    all_know(3);
+    all_know(k => 3);
     my @before = $a->workers;
     my @old    = map { $a->connection } 1 .. 4;
     syswrite $_, "HEAD /hit/k HTTP/1.1\r\n" for @old;
@@ -78,64 +77,29 @@ subtest 'an old worker that stays for long' => sub {
     my $is_done = $a->begin_reload;
     $a->wait_for('new workers', sub { my @now = $a->workers; @now > 2 });
     $a->hit(hit => 'k');
-    all_know(12);
+    all_know(k => 12);
     for my $round (1 .. 2) {
         my $socket = shift @old;
         syswrite $socket, "Host: localhost\r\nConnection: close\r\n\r\n";
         local $/;
         like(<$socket>, qr/^HTTP\S+ 200 /, 'an old worker answers');
-        all_know(12 + $round);
+        all_know(k => 12 + $round);
     }
     close $_ for @old;
     $is_done->();
     $a->hit(hit => 'k');
-    all_know(15);
+    all_know(k => 15);
     stop();
 };
 
 done_testing();
 
-sub conf {
-    my (%conf) = (name => 'api', sync_rate => '0.1', @_);
-    my $limit = "$conf{name} limit=1000000/366d";
-    return (
-        http => <<"        END",
-        ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 5s; connect_timeout 5s; }
-        ratelimit_namespace $conf{name} { store main; sync_rate $conf{sync_rate}; }
-        END
-        rules => {hit => $limit, ask => "$limit cost=0"},
-    );
-}
-
 # Two nodes and an empty Redis; the first node has another configuration.
 sub begin {
-    $redis->start;
+    $store->be_empty;
     $a->start(conf(@_));
     $b->start(conf());
     # The first sync is at once, and with a long sync_rate the next one after the test.
     $b->hit(hit => 'first');
     eventually(sub { $a->rate(ask => 'first') }, 1, 'the first sync') if !@_;
-}
-
-# Tests that both nodes and Redis have so many hits of the key, and that this stays.
-sub all_know {
-    my ($count) = @_;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    for my $round (1, 2) {
-        eventually(sub { $redis->total(api => 'k') }, $count, 'in Redis');
-        eventually(sub { $a->rate(ask => 'k') }, $count, 'on a');
-        eventually(sub { $b->rate(ask => 'k') }, $count, 'on b');
-        # Once more when both have pushed something else.
-        my $key = "settle-$count-$round";
-        $_->hit(hit => $key) for $a, $b;
-        for my $node ($a, $b) {
-            $node->wait_for('the hits of both', sub { $node->rate(ask => $key) eq '2' });
-        }
-    }
-}
-
-sub stop {
-    my ($expected) = @_;
-    $_->stop($expected) for $a, $b;
-    $redis->kill;
 }

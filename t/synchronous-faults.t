@@ -15,32 +15,30 @@ use lib "$FindBin::Bin/lib";
 use Node;
 use Proxy;
 use Redis;
+use TwoNodes;
 
-my $port  = $ENV{TEST_NGINX_PORT} || 1984;
-my $a     = Node->new(a => $port + 2);
-my $b     = Node->new(b => $port + 3);
-my $redis = Redis->new(port => $port + 4);
-my $lost  = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
+my ($a, $b) = @nodes;
+$store = Redis->new(port => $port + 4);
 
 subtest 'connections that are cut at random: never more than the limit' => sub {
-    $redis->start;
-    my $proxy_a = Proxy->new(port => $port + 6, to => $redis->{port});
-    my $proxy_b = Proxy->new(port => $port + 7, to => $redis->{port});
-    $a->start(conf(server => $port + 6, limit => 1500, namespace => 'on_error deny;'));
-    $b->start(conf(server => $port + 7, limit => 1500, namespace => 'on_error deny;'));
+    $store->be_empty;
+    my $proxy_a = Proxy->new(port => $port + 6, to => $store->{port});
+    my $proxy_b = Proxy->new(port => $port + 7, to => $store->{port});
+    $a->start(synchronous(server => "server 127.0.0.1:$proxy_a->{port};", limit => 1500, namespace => 'on_error deny;'));
+    $b->start(synchronous(server => "server 127.0.0.1:$proxy_b->{port};", limit => 1500, namespace => 'on_error deny;'));
     my @loads = map { ($a->load('k'), $b->load('k')) } 1 .. 2;
     for my $time (1 .. 40) {
         my $proxy = $time % 2 ? $proxy_a : $proxy_b;
         $time % 3 ? $proxy->reset : $proxy->cut_answers(1);
         # Until it goes on: with a key that is far from its limit.
-        for my $node ($a, $b) {
+        for my $node (@nodes) {
             $node->wait_for('the store', sub { $node->status(hit => "of-$node->{name}") eq 'PASSED' });
         }
     }
     my @sums     = map { $_->(1000) } @loads;
     my $admitted = sum0(map { $_->{200} // 0 } @sums);
     my $denied   = sum0(map { $_->{503} // 0 } @sums);
-    my $counted  = $redis->total(api => 'k');
+    my $counted  = $store->total(api => 'k');
     cmp_ok($admitted, '<=', 1500, "$admitted are admitted, $denied denied");
     cmp_ok($counted, '>=', $admitted, "$counted are counted: those, and more whose answers were lost");
     cmp_ok($counted, '<=', 1500, 'within the limit');
@@ -50,8 +48,8 @@ subtest 'connections that are cut at random: never more than the limit' => sub {
 };
 
 subtest 'the worker that asks for all leaves: nobody notices' => sub {
-    $redis->start;
-    $a->start(conf(limit => 3000, namespace => 'on_error deny; timeout 5s;'), workers => 3);
+    $store->be_empty;
+    $a->start(synchronous(limit => 3000, namespace => 'on_error deny; timeout 5s;'), workers => 3);
     my @loads = map { $a->load('k') } 1 .. 2;
     my @askers;
     for (1 .. 4) {
@@ -64,41 +62,41 @@ subtest 'the worker that asks for all leaves: nobody notices' => sub {
     }
     my @sums = map { $_->(2000) } @loads;
     is(sum0(map { $_->{200} } @sums), 3000, 'exactly the limit is admitted');
-    is($redis->total(api => 'k'), 3000, 'and counted');
+    is($store->total(api => 'k'), 3000, 'and counted');
     # A worker that ends closes connections that wait for a request, on which one may be on its way.
     is(sum0(map { $_->{503} // 0 } @sums), 0, 'and every request that was read was decided');
     stop();
 };
 
 subtest 'the worker that asks for all is killed: another one asks' => sub {
-    $redis->start;
-    $a->start(conf(limit => 3000, namespace => 'on_error deny; timeout 200ms;', store => ''), workers => 3);
+    $store->be_empty;
+    $a->start(synchronous(limit => 3000, namespace => 'on_error deny; timeout 200ms;', times => ''), workers => 3);
     my @loads = map { $a->load('k') } 1 .. 2;
-    my $killed = 0;
+    my $asker = 0;
     for (1 .. 4) {
         $a->wait_for('another one that asks', sub {
-            my $asker = asker($a);
-            $asker && $asker != $killed && $a->status(hit => 'other') eq 'PASSED' ? $killed = $asker : 0;
+            my $next = asker($a);
+            $next && $next != $asker && $a->status(hit => 'other') eq 'PASSED' ? $asker = $next : 0;
         });
-        kill KILL => $killed;
-        $a->wait_for('another one in its place', sub { $a->settled($killed) });
+        kill KILL => $asker;
+        $a->wait_for('another one in its place', sub { $a->settled($asker) });
     }
     $a->wait_for('the store', sub { $a->status(hit => 'other') eq 'PASSED' });
     my @sums     = map { $_->(2000) } @loads;
     my $admitted = sum0(map { $_->{200} } @sums);
-    my $counted  = $redis->total(api => 'k');
+    my $counted  = $store->total(api => 'k');
     my $unknown  = sum0(map { $_->{lost} + ($_->{503} // 0) } @sums);
     cmp_ok($counted, '<=', 3000, "$counted are counted, within the limit");
     cmp_ok($admitted, '<=', $counted, "$admitted of them admitted");
     cmp_ok($counted - $admitted, '<=', $unknown, "the others are among $unknown that have no verdict");
     cmp_ok($counted, '==', 3000, 'all that there is') if grep { $_->{429} } @sums;
-    stop(qr/$lost|exited on signal 9/);
+    stop(qr/$lost|$killed/);
 };
 
 subtest 'what is asked last, by all workers, is counted' => sub {
-    $redis->start;
+    $store->be_empty;
     my $upstream = IO::Socket::INET->new(Listen => 64, LocalAddr => '127.0.0.1') or die "cannot listen: $!\n";
-    my %conf     = conf();
+    my %conf     = synchronous();
     my $to       = $upstream->sockport;
     $conf{server} = <<"    END";
         location = /held {
@@ -112,7 +110,7 @@ subtest 'what is asked last, by all workers, is counted' => sub {
     syswrite $_, "GET /held?c=3 HTTP/1.0\r\n\r\n" for @clients;
     # All are admitted, and while Redis says nothing, they end one after the other.
     my @held = map { scalar $upstream->accept } @clients;
-    $redis->pause;
+    $store->pause;
     for my $held (@held) {
         sysread $held, my $request, 65536;
         syswrite $held, "HTTP/1.0 200 OK\r\n\r\n";
@@ -124,15 +122,15 @@ subtest 'what is asked last, by all workers, is counted' => sub {
     }
     kill QUIT => $a->{master};
     $a->wait_for('the beginning of the end', sub { !$a->connection });
-    $redis->go_on;
+    $store->go_on;
     $a->stop;
-    is($redis->total(api => 'k'), 120, 'all of it');
+    is($store->total(api => 'k'), 120, 'all of it');
     stop();
 };
 
 subtest 'more is asked at once than there is room for' => sub {
-    $redis->start;
-    my %conf = conf();
+    $store->be_empty;
+    my %conf = synchronous();
     $conf{rules}{hit} = many_limits(20);
     $a->start(%conf, zone => '8m');
     my ($worker) = $a->workers;
@@ -154,8 +152,8 @@ subtest 'more is asked at once than there is room for' => sub {
 };
 
 subtest 'long keys, many limits, and other clients' => sub {
-    $redis->start;
-    my %conf = conf();
+    $store->be_empty;
+    my %conf = synchronous();
     $conf{rules}{many} = many_limits(20);
     # More than a message can hold.
     my $rules = join "\n", map { "ratelimit api name=p$_ limit=1/366d key=$_" . 'x' x 190 . ';' } 1 .. 1000;
@@ -163,7 +161,7 @@ subtest 'long keys, many limits, and other clients' => sub {
     $a->start(%conf, zone => '16m', workers => 2);
     $a->wait_for('an answer', sub { $a->status(hit => 'k') eq 'PASSED' });
 
-    my $before = $redis->cli(INFO => 'stats') =~ /total_net_input_bytes:(\d+)/ ? $1 : 0;
+    my $before = $store->cli(INFO => 'stats') =~ /total_net_input_bytes:(\d+)/ ? $1 : 0;
     my @loads  = map { my $n = $_; $a->load(map { "$n-$_-" . 'x' x 7900 } 1 .. 500) } 1 .. 2;
     my %got;
     for (1 .. 60) {
@@ -171,7 +169,7 @@ subtest 'long keys, many limits, and other clients' => sub {
         $got{$a->status(many => $_ . 'y' x 190)}++;
     }
     my $sent  = sum0(map { $_->{200} } map { $_->(500) } @loads);
-    my $bytes = ($redis->cli(INFO => 'stats') =~ /total_net_input_bytes:(\d+)/ ? $1 : 0) - $before;
+    my $bytes = ($store->cli(INFO => 'stats') =~ /total_net_input_bytes:(\d+)/ ? $1 : 0) - $before;
     is_deeply(\%got, {PASSED => 120}, 'the store decided about all others');
     cmp_ok($bytes / $sent, '<', 2000, "for $sent requests with long keys it was sent $bytes bytes");
 
@@ -182,8 +180,8 @@ subtest 'long keys, many limits, and other clients' => sub {
 };
 
 subtest 'a probe that is lost is followed by another' => sub {
-    $redis->start;
-    my %conf = conf(namespace => 'timeout 300ms;', store => '');
+    $store->be_empty;
+    my %conf = synchronous(namespace => 'timeout 300ms;', times => '');
     $conf{rules}{hit} = many_limits(20);
     $a->start(%conf, zone => '8m', workers => 2);
     $a->wait_for('an answer', sub { $a->status(hit => 'k') eq 'PASSED' });
@@ -201,12 +199,12 @@ subtest 'a probe that is lost is followed by another' => sub {
     kill CONT => $asker;
     $a->wait_for('the store', sub { $a->status(hit => 'k') eq 'PASSED' });
     pass('the store decides again');
-    stop(qr/$lost|exited on signal 9/);
+    stop(qr/$lost|$killed/);
 };
 
 subtest 'who is over a limit is refused without asking' => sub {
-    $redis->start;
-    $a->start(conf(limit => 5));
+    $store->be_empty;
+    $a->start(synchronous(limit => 5));
     is($a->hit(hit => 'k'), 200, 'admitted') for 1 .. 5;
     is($a->hit(hit => 'k'), 429, 'refused') for 1 .. 4;
     my $before = asked();
@@ -220,16 +218,16 @@ subtest 'who is over a limit is refused without asking' => sub {
 };
 
 subtest 'HTTP/2' => sub {
-    $redis->start;
-    my %conf = conf(limit => 300);
+    $store->be_empty;
+    my %conf = synchronous(limit => 300);
     $conf{server} = join ' ', is_directive() ? 'http2 on;' : '',
         'listen 127.0.0.1:' . ($port + 5), is_directive() ? ';' : 'http2;';
-    $_->start($_ == $a ? %conf : conf(limit => 300)) for $a, $b;
+    $_->start($_ == $a ? %conf : synchronous(limit => 300)) for @nodes;
     my $url  = 'http://127.0.0.1:' . ($port + 5) . '/hit/k';
     my $said = `h2load -n 1000 -c 4 -m 20 $url 2>&1`;
     like($said, qr/status codes: 300 2xx, 0 3xx, 700 4xx, 0 5xx/, 'exactly the limit') or diag($said);
     is($b->hit(hit => 'k'), 429, 'the other node knows');
-    is($redis->total(api => 'k'), 300, 'so does Redis');
+    is($store->total(api => 'k'), 300, 'so does Redis');
     stop();
 };
 
@@ -252,38 +250,11 @@ sub asker {
 }
 
 # How often scripts were run.
-sub asked { return $redis->cli(INFO => 'commandstats') =~ /cmdstat_evalsha:calls=(\d+)/ ? $1 : 0 }
+sub asked { return $store->cli(INFO => 'commandstats') =~ /cmdstat_evalsha:calls=(\d+)/ ? $1 : 0 }
 
 # Whether HTTP/2 is turned on by a directive, as from nginx 1.25.1 on.
 sub is_directive {
     my $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
     my ($minor) = `$binary -v 2>&1` =~ m{nginx/1\.(\d+)};
     return $minor > 24;
-}
-
-# As in synchronous.t.
-sub conf {
-    # All times are long enough for a busy machine, where a test does not say otherwise.
-    my (%conf) = (
-        server    => $redis->{port},
-        store     => 'timeout 5s; connect_timeout 5s;',
-        limit     => 1_000_000,
-        namespace => 'timeout 5s;',
-        @_
-    );
-    my $limit = "api limit=$conf{limit}/366d window=fixed";
-    return (
-        http => <<"        END",
-        ratelimit_store main { strategy redis; server 127.0.0.1:$conf{server}; $conf{store} }
-        ratelimit_namespace api { store main; sync_rate 0; $conf{namespace} }
-        END
-        rules => {hit => $limit},
-    );
-}
-
-# Stops the nodes that there are, and Redis.
-sub stop {
-    my ($expected) = @_;
-    $_->stop($expected) for grep { $_->{master} } $a, $b;
-    $redis->kill;
 }

@@ -20,16 +20,11 @@ use Certificate;
 use Node;
 use Redis;
 use RedisCluster;
+use TwoNodes;
 
 die "redis-server is not installed\n" if !Redis::is_there();
 
-my $port = $ENV{TEST_NGINX_PORT} || 1984;
-my $a    = Node->new(a => $port + 2);
-my $b    = Node->new(b => $port + 3);
-my $store;
-
-my $lost = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
-my $back = qr/\[error\] .*ratelimit_store "main" is back/;
+my ($a, $b) = @nodes;
 
 subtest 'TLS' => sub {
     my $pem = tempdir('certificates-XXXXXX', TMPDIR => 1, CLEANUP => 1);
@@ -42,18 +37,18 @@ subtest 'TLS' => sub {
     my $server = "server 127.0.0.1:$store->{port}; tls on;";
     my $ours = "tls_certificate $pem/127.0.0.1.pem; tls_certificate_key $pem/127.0.0.1.key;";
     my $roots = "tls_trusted_certificate $pem/roots.pem;";
-    $a->start(conf("$server $ours $roots"));
-    $b->start(conf("$server $ours tls_verify off;"));
+    $a->start(conf(server => "$server $ours $roots"));
+    $b->start(conf(server => "$server $ours tls_verify off;"));
     $a->hit(hit => 'k') for 1 .. 3;
     $b->hit(hit => 'k');
     all_know(k => 4);
 
-    $a->reload(conf("$server $ours"));
+    $a->reload(conf(server => "$server $ours"));
     $a->wait_for('an [error]', sub { $a->logged(qr/$lost.*UnknownIssuer/) });
-    $a->reload(conf("$server $roots"));
+    $a->reload(conf(server => "$server $roots"));
     $a->hit(hit => 'k');
     is($a->logged($lost), 1, 'it stays lost without a certificate of ours');
-    $a->reload(conf("$server $ours $roots"));
+    $a->reload(conf(server => "$server $ours $roots"));
     all_know(k => 5);
     is($a->logged($back), 1, 'and is back');
     stop($lost);
@@ -66,13 +61,13 @@ subtest 'sentinels' => sub {
     my $sentinel = start_sentinel($port + 6, $old);
     $_->start for $old, $new;
     $store = $old;
-    $_->start(conf("server 127.0.0.1:$sentinel->{port}; sentinel_master main;")) for $a, $b;
+    $_->start(conf(server => "server 127.0.0.1:$sentinel->{port}; sentinel_master main;")) for @nodes;
     $a->hit(hit => 'k') for 1 .. 3;
     $b->hit(hit => 'k') for 1 .. 4;
     all_know(k => 7);
     $sentinel->wait_for_replica;
 
-    my @loads = map { $_->load('load') } $a, $b;
+    my @loads = map { $_->load('load') } @nodes;
     pushed_under_load();
     $sentinel->patience(300);
     $old->kill;
@@ -80,7 +75,7 @@ subtest 'sentinels' => sub {
     eventually(sub { $new->cli('ROLE')->[0] }, 'master', 'the replica has taken over');
     $sentinel->patience(60_000);
     pushed_under_load();
-    totals_of_loads(@loads);
+    all_know_loads(@loads);
     all_know(k => 7);
 
     # Nobody tells the nodes, but the one that was replaced.
@@ -88,13 +83,13 @@ subtest 'sentinels' => sub {
     eventually(sub { $old->cli('ROLE')->[0] }, 'slave', 'the old one is a replica of it');
     eventually(sub { $old->cli('ROLE')->[3] }, 'connected', 'with all that it has');
     $sentinel->wait_for_replica;
-    @loads = map { $_->load('load') } $a, $b;
+    @loads = map { $_->load('load') } @nodes;
     pushed_under_load();
     eventually(sub { eval { $sentinel->cli(SENTINEL => FAILOVER => 'main') } }, 'OK', 'back again');
     eventually(sub { $old->cli('ROLE')->[0] }, 'master', 'the old one has taken over');
     $store = $old;
     pushed_under_load();
-    totals_of_loads(@loads, 'more');
+    all_know_loads(@loads);
     stop($lost);
     $_->kill for $sentinel, $old, $new;
 };
@@ -102,8 +97,8 @@ subtest 'sentinels' => sub {
 subtest 'a cluster' => sub {
     $store = RedisCluster->new(port => $port + 4);
     my @seeds = map {"server 127.0.0.1:$_->{port};"} @{$store->{primaries}}[0, 1];
-    my %conf  = conf("@seeds cluster on;");
-    $_->start(%conf, zone => '5m') for $a, $b;
+    my %conf  = conf(server => "@seeds cluster on;");
+    $_->start(%conf, zone => '5m') for @nodes;
     my %expected;
     for my $n (1 .. 200) {
         ($n % 2 ? $a : $b)->hit(hit => "key-$n");
@@ -113,12 +108,12 @@ subtest 'a cluster' => sub {
     for my $primary (@{$store->{primaries}}) {
         cmp_ok($primary->cli('DBSIZE'), '>=', 3, 'of which every primary has some');
     }
-    for my $node ($a, $b) {
+    for my $node (@nodes) {
         eventually(sub { scalar grep { $node->rate(ask => $_) ne '1' } sort keys %expected }, 0,
             "and node $node->{name} knows all");
     }
 
-    my @loads = map { $_->load(map {"load-$_"} 1 .. 50) } $a, $b;
+    my @loads = map { $_->load(map {"load-$_"} 1 .. 50) } @nodes;
     pushed_under_load();
     $store->{primaries}[0]->kill;
     eventually(sub { $store->{replicas}[0]->cli('ROLE')->[0] }, 'master', 'a replica takes over');
@@ -129,13 +124,13 @@ subtest 'a cluster' => sub {
         return sum0(map { $totals->{$_} // 0 } grep {/^load-/} keys %$totals);
     };
     eventually(sub { $of_loads->(sub { $store->totals('api') }) }, $made, 'all of the load');
-    for my $node ($a, $b) {
+    for my $node (@nodes) {
         my $rates = sub { +{map { ("load-$_" => $node->rate(ask => "load-$_")) } 1 .. 50} };
         eventually(sub { $of_loads->($rates) }, $made, "is known to node $node->{name}");
     }
     my $totals = $store->totals('api');
     is_deeply([grep { ($totals->{$_} // 0) != 1 } sort keys %expected], [], 'and what was before');
-    for my $node ($a, $b) {
+    for my $node (@nodes) {
         $node->wait_for('a [notice]', sub { $node->logged($back) == $node->logged($lost) });
     }
 
@@ -147,7 +142,7 @@ subtest 'a cluster' => sub {
     for my $is_single (1, 0, 1, 0) {
         my $servers = $is_single ? "server 127.0.0.1:$single->{port};" : "@seeds cluster on;";
         $store = $is_single ? $single : $cluster;
-        $_->reload(conf($servers), zone => '5m') for $a, $b;
+        $_->reload(conf(server => $servers), zone => '5m') for @nodes;
         $a->hit(hit => 'moving');
         $expected{moving}++;
         all_know(moving  => $expected{moving});
@@ -158,19 +153,6 @@ subtest 'a cluster' => sub {
 };
 
 done_testing();
-
-# The configuration of a node, as in cluster.t.
-sub conf {
-    my ($servers) = @_;
-    my $limit = 'api limit=1000000/366d';
-    return (
-        http => <<"        END",
-        ratelimit_store main { strategy redis; $servers timeout 5s; connect_timeout 5s; }
-        ratelimit_namespace api { store main; sync_rate 0.1; }
-        END
-        rules => {hit => $limit, ask => "$limit cost=0"},
-    );
-}
 
 sub start_sentinel {
     my ($sentinel_port, $primary) = @_;
@@ -187,41 +169,11 @@ sub start_sentinel {
     return $sentinel;
 }
 
-# Stops the nodes that there are.
-sub stop {
-    my ($expected) = @_;
-    $_->stop($expected) for grep { $_->{master} } $a, $b;
-}
-
-# Tests that the total of a key is in the store and in the rates of both nodes, and stays.
-sub all_know {
-    my ($key, $total) = @_;
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-    eventually(sub { $store->total(api => $key) }, $total, "$key in the store");
-    eventually(sub { $_->rate(ask => $key) }, $total, "$key on $_->{name}") for $a, $b;
-    pushed_under_load();
-    is($store->total(api => $key), $total, "$key stays in the store");
-    is($_->rate(ask => $key), $total, "$key stays on $_->{name}") for $a, $b;
-}
-
-my $settled = 0;
-
-# Waits until both nodes have pushed a hit that they count now.
-sub pushed_under_load {
-    my $key = 'settle-' . ++$settled;
-    $_->hit(hit => "$key-$_->{name}") for $a, $b;
-    for my $node ($a, $b) {
-        my $is_pushed = sub { eval { $store->total(api => "$key-$node->{name}") } };
-        $node->wait_for('a push', $is_pushed);
-    }
-}
-
 my $loaded = 0;
 
 # Ends the loads of `load`, and tests that its total is that of the answers, of those before too.
-sub totals_of_loads {
-    my @loads = grep {ref} @_;
-    $loaded += sum0(map { $_->{200} } map { $_->(100) } @loads);
+sub all_know_loads {
+    $loaded += sum0(map { $_->{200} } map { $_->(100) } @_);
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     all_know(load => $loaded);
 }

@@ -131,6 +131,7 @@ sub end {
     waitpid $guard, 0;
 }
 
+sub runs  { defined $_[0]{guard} }
 sub pause { $_[0]->signal('STOP') }
 sub go_on { $_[0]->signal('CONT') }
 
@@ -186,6 +187,67 @@ sub sql {
     return $text;
 }
 
+# As a store that nodes share: see TwoNodes.pm.
+
+# The sessions of nodes.
+my $ours = q(FROM pg_stat_activity WHERE application_name LIKE 'ngx%');
+
+sub label       { 'Postgres' }
+sub software    { qr/PostgreSQL \d+\.\d+/ }
+sub strategy    { 'postgres' }
+sub be_away     { $_[0]->be_empty; $_[0]->stop }
+sub restart     { $_[0]->stop; $_[0]->start }
+sub flush       { $_[0]->overrule('TRUNCATE ' . $_[0]->tables) }
+sub credentials { "username locked; password $_[1];" }
+sub tables      { my ($self) = @_; return join ', ', map {"$self->{table}$_"} '', qw(_epochs _nodes _changes) }
+
+# It always keeps what it has when it is restarted, and never when it has crashed.
+sub be_empty {
+    my ($self) = @_;
+    $self->create if !-d "$self->{dir}/data";
+    $self->start if !$self->runs;
+    my $tables = $self->sql(q(SELECT string_agg(tablename, ', ') FROM pg_tables WHERE schemaname = 'public'));
+    $self->sql("DROP TABLE $tables") if $tables;
+}
+
+sub cut_connections { $_[0]->sql("SELECT pg_terminate_backend(pid) $ours") }
+sub connections     { $_[0]->sql("SELECT count(*) $ours") }
+
+sub disturbances {
+    my ($self) = @_;
+    return (
+        (map { my $sql = "$_ " . $self->tables; [$sql, sub { $self->overrule($sql) }] } 'TRUNCATE', 'DROP TABLE IF EXISTS'),
+        ['pg_terminate_backend', sub { $self->cut_connections }],
+    );
+}
+
+# Makes a query that may meet those of nodes in a deadlock, which the server ends by refusing either.
+sub overrule {
+    my ($self, $query) = @_;
+    until (eval { $self->sql($query); 1 }) {
+        die $@ if $@ !~ /deadlock detected/;
+    }
+}
+
+sub lock {
+    my ($self, $password) = @_;
+    $self->sql("CREATE ROLE locked SUPERUSER LOGIN PASSWORD '$password'");
+}
+
+sub unlock { $_[0]->sql("DROP OWNED BY locked; DROP ROLE locked") }
+
+sub place {
+    my ($self, $number) = @_;
+    my $table = $number ? "rl_place_$number" : 'rl_counters';
+    return ("table $table;", table => $table);
+}
+
+sub epoch {
+    my ($self, $namespace) = @_;
+    return $self->sql(
+        "SELECT epoch FROM $self->{table}_epochs WHERE namespace = '$namespace' AND ended_at IS NULL");
+}
+
 # What a namespace's counts are now: by key, of all windows or of those of so many milliseconds.
 sub totals {
     my ($self, $namespace, $size) = @_;
@@ -208,8 +270,8 @@ END
 }
 
 sub total {
-    my ($self, $namespace, $key) = @_;
-    return $self->totals($namespace)->{$key} // 0;
+    my ($self, $namespace, $key, $size) = @_;
+    return $self->totals($namespace, $size)->{$key} // 0;
 }
 
 1;

@@ -50,6 +50,7 @@ sub start {
     }
 }
 
+sub runs      { defined $_[0]{pid} }
 sub pause     { kill STOP => $_[0]{pid} }
 sub go_on     { kill CONT => $_[0]{pid} }
 sub kill      { $_[0]->end('KILL') }
@@ -79,8 +80,12 @@ sub ask {
     if (!$self->{connection} || $self->{of} != $$) {
         $self->{connection} = IO::Socket::UNIX->new($self->socket) or die "cannot connect: $!\n";
         $self->{of}         = $$;
+        $self->{selected}   = 0;
         $self->ask(AUTH => $self->{password}) if defined $self->{password};
-        $self->ask(SELECT => $self->{database}) if $self->{database};
+    }
+    if (($self->{database} // 0) != $self->{selected}) {
+        $self->{selected} = $self->{database};
+        $self->ask(SELECT => $self->{database});
     }
     my $connection = $self->{connection};
     local $SIG{PIPE} = 'IGNORE';
@@ -103,6 +108,50 @@ sub answer {
         read $connection, $text, $length - length $text, length $text or die "no answer\n";
     }
     return substr $text, 0, $rest;
+}
+
+# As a store that nodes share: see TwoNodes.pm.
+
+sub label       { 'Redis' }
+sub software    { qr/(?:redis|valkey) \d+\.\d+/ }
+sub strategy    { 'redis' }
+sub be_away     { $_[0]->kill }
+sub restart     { $_[0]->kill; $_[0]->start }
+sub flush       { $_[0]->cli('FLUSHALL') }
+sub credentials { "password $_[1];" }
+sub place       { ("database $_[1];", database => $_[1]) }
+
+sub be_empty {
+    my ($self, %is) = @_;
+    $self->kill;
+    system('rm', '-rf', "$self->{dir}/appendonlydir");
+    $self->{args} = $is{keeps} ? ['--appendonly', 'yes', '--appendfsync', 'always'] : [];
+    $self->start;
+}
+
+sub cut_connections { $_[0]->cli(CLIENT => 'KILL', 'TYPE', 'normal') }
+
+sub disturbances {
+    my ($self) = @_;
+    my @commands = (['FLUSHALL'], ['FLUSHDB'], ['SCRIPT', 'FLUSH'], ['CLIENT', 'KILL', 'TYPE', 'normal']);
+    return map { my $command = $_; ["@$command", sub { $self->cli(@$command) }] } @commands;
+}
+
+sub lock {
+    my ($self, $password) = @_;
+    $self->cli(CONFIG => 'SET', 'requirepass', $password);
+    $self->{password} = $password;
+}
+
+sub unlock {
+    my ($self) = @_;
+    $self->cli(CONFIG => 'SET', 'requirepass', '');
+    delete $self->{password};
+}
+
+sub epoch {
+    my ($self, $namespace) = @_;
+    return $self->cli(HGET => "$self->{prefix}:{$namespace:0}", 'epoch');
 }
 
 # What a namespace's counts are now: by key, of all windows or of those of so many milliseconds.

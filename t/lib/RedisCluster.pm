@@ -56,6 +56,11 @@ sub wait_until {
 
 sub kill { $_->kill for @{$_[0]{all}} }
 
+# As a store that nodes share: see TwoNodes.pm.
+
+sub label    { 'the cluster' }
+sub strategy { 'redis' }
+
 # As those of Redis, of all shards. Only who has a shard answers.
 sub totals {
     my ($self, $namespace, $size) = @_;

@@ -1,0 +1,159 @@
+# Two nodes that share a store: their configuration, and that both and the store know what they count.
+#
+# Of TEST_NGINX_PORT, the nodes take the second and third port after that one.
+#
+# Nothing here waits for a fixed time: for a thing to be done twice, a node has pushed something else
+# after it (see `settle`).
+
+package TwoNodes;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use List::Util qw(sum0);
+use Node;
+use Test::More;
+
+our @EXPORT = qw(
+    $port @nodes $store $lost $back $killed
+    connected conf impatient synchronous stop all_know settle pushed_under_load totals_of_loads no_answer_was_slow
+);
+
+our $port  = $ENV{TEST_NGINX_PORT} || 1984;
+our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
+
+# The store that they share now, such as Redis.pm. A test of any store needs of it:
+#
+#   label               what it is called
+#   software            what it calls itself, a pattern
+#   strategy            the value of that directive
+#   port                where it listens
+#   be_empty            has it run, and hold nothing; keeps => 1 for one that keeps that over a `restart`
+#   be_away             the same, but it does not run
+#   start, kill, runs   one that was killed comes back empty, unless it is one that keeps what it has
+#   restart             has one that keeps what it has do that
+#   pause, go_on        has it hang, for a time
+#   flush               has it lose all that it holds
+#   cut_connections     ends those of nodes
+#   disturbances        what an operator may do to it: pairs of a name and what does it
+#   lock, unlock        has it want a password, and not any more
+#   credentials         more of the block `ratelimit_store`, with which nodes have this password
+#   place               more of the block, with which counts are in another place, of a number; and what
+#                       of the object tells that: pairs of a field and its value
+#   epoch               that of a namespace
+#   total, totals       what a key, or each key, of a namespace counts: of all windows, or of those of so
+#                       many milliseconds
+our $store;
+
+our $lost   = qr/\[error\] .*ratelimit_store "main" (?:is lost|cannot be reached yet),/;
+our $back   = qr/\[error\] .*ratelimit_store "main" is back/;
+our $killed = qr/\[alert\] .* exited on signal 9/;
+
+# What the log says of the first connection to the store.
+sub connected {
+    my $software = $store->software;
+    return qr/\[notice\] .*ratelimit_store "main" is connected to \S+ \($software/;
+}
+
+# The configuration of a node: the namespace `api` in the store `main`, and the locations hit, which
+# counts 1, cost, which counts its argument c, and ask, which counts nothing. The store has so much
+# time that it is never late.
+#
+# server => in place of the store's own, with what of the block follows it; store, namespace => more of
+# their blocks; times => of the store; name => that of the namespace; sync_rate, limit; window => its
+# kind, where that matters.
+sub conf {
+    my (%conf) = (
+        server    => "server 127.0.0.1:$store->{port};",
+        store     => '',
+        times     => 'timeout 5s; connect_timeout 5s;',
+        name      => 'api',
+        namespace => '',
+        sync_rate => '0.1',
+        limit     => 1_000_000,
+        @_
+    );
+    my $strategy = $store->strategy;
+    my $limit    = "$conf{name} limit=$conf{limit}/366d" . ($conf{window} ? " window=$conf{window}" : '');
+    return (
+        http => <<"        END",
+        ratelimit_store main { strategy $strategy; $conf{server} $conf{store} $conf{times} }
+        ratelimit_namespace $conf{name} { store main; sync_rate $conf{sync_rate}; $conf{namespace} }
+        END
+        rules => {hit => $limit, cost => "$limit cost=\$arg_c", ask => "$limit cost=0"},
+    );
+}
+
+# The same with the store's usual times, which a busy machine may miss.
+sub impatient { return conf(times => '', @_) }
+
+# The same, but the store decides: with fixed windows, unless a test says otherwise, and so much time that
+# it is never late.
+sub synchronous {
+    return conf(sync_rate => 0, window => 'fixed', namespace => 'timeout 5s;', @_);
+}
+
+# Stops the nodes that there are.
+sub stop {
+    my ($expected) = @_;
+    $_->stop($expected) for grep { $_->{master} } @nodes;
+}
+
+# Tests that the total of a key is in the store and in the rates of both nodes, and stays.
+sub all_know {
+    my ($key, $total) = @_;
+    my $label = $store->label;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    eventually(sub { $store->total(api => $key) }, $total, "$key in $label");
+    for my $node (@nodes) {
+        eventually(sub { $node->rate(ask => $key) }, $total, "$key on $node->{name}");
+    }
+    settle();
+    is($store->total(api => $key), $total, "$key stays in $label");
+    is($_->rate(ask => $key), $total, "$key stays on $_->{name}") for @nodes;
+}
+
+my $settled = 0;
+
+# Waits until each of these nodes has pushed what it counted, and knows what the others did.
+sub settle {
+    my @settling = @_ ? @_ : @nodes;
+    my $key      = 'settle-' . ++$settled;
+    $_->hit(hit => $key) for @settling;
+    for my $node (@settling) {
+        $node->wait_for('the hits of all', sub { $node->rate(ask => $key) eq @settling });
+    }
+}
+
+# Waits until each of these nodes has pushed a hit that it counts now.
+sub pushed_under_load {
+    my @pushing = @_ ? @_ : @nodes;
+    my $key     = 'settle-' . ++$settled;
+    $_->hit(hit => "$key-$_->{name}") for @pushing;
+    for my $node (@pushing) {
+        $node->wait_for('a push', sub { eval { $store->total(api => "$key-$node->{name}") } });
+    }
+}
+
+# Ends the loads of `k`, tests that its total is that of the answers, and returns their sums.
+sub totals_of_loads {
+    my @sums = map { $_->() } @_;
+    my $made = sum0(map { $_->{200} } @sums);
+    my $lost = sum0(map { $_->{lost} } @sums);
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    settle();
+    my $total = $store->total(api => 'k');
+    cmp_ok($total, '>=', $made,         "of the hits, $made were answered, $lost were not: no less");
+    cmp_ok($total, '<=', $made + $lost, 'and no more are in ' . $store->label);
+    all_know(k => $total);
+    return @sums;
+}
+
+# Tests that of these sums of loads.
+sub no_answer_was_slow {
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    cmp_ok($_->{slowest}, '<', 1, 'every answer was there within a second') for @_;
+}
+
+1;
