@@ -33,3 +33,6 @@ pub mod sharing;
 pub mod text;
 mod words;
 mod zone;
+
+#[cfg(test)]
+mod tests;

@@ -54,7 +54,7 @@ pub trait Nginx {
     ///
     /// # Errors
     ///
-    /// Something in the block is wrong.
+    /// Something in the block is wrong, and was logged, as long as its place was known.
     fn read_block(&mut self, block: &mut Block<'_>) -> Result<(), ConfError>;
 
     /// How files are read.

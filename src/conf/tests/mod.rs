@@ -1,0 +1,166 @@
+//! Configurations, and what is said of them: the very code that nginx runs, under an nginx for tests
+//! ([`nginx`]).
+//!
+//! A row has a title, a text, and what is told: the lines of the log, then the policies of each level
+//! that has rules. A wrong configuration ends with its only `[emerg]` line. The text is in the file
+//! `http.conf`. No line may have a password in it: all are called `s3cret`, as are users where a message
+//! could show them.
+
+mod accepted;
+mod accepted_namespaces;
+mod credentials;
+mod levels;
+mod namespace_blocks;
+mod namespaces;
+mod nginx;
+mod parameters;
+mod redis_and_postgres;
+mod rules;
+mod store_blocks;
+mod stores;
+mod tls;
+mod zones;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+use nginx::{TestFiles, TestLevel, TestNginx};
+
+use super::applied::AppliedRules;
+use super::configuration::Configuration;
+use super::http::HttpConf;
+use super::message::ConfError;
+use super::nginx::Nginx as _;
+use super::text::Amount;
+
+/// Title, text, and what is told.
+type Row = (&'static str, &'static str, &'static str);
+
+/// The same, with the files that there are, between title and text.
+type FileRow = (
+    &'static str,
+    &'static [(&'static str, &'static [u8])],
+    &'static str,
+    &'static str,
+);
+
+const ZONE: &str = "ratelimit_zone zone=counters:1m;";
+const STORE: &str = "ratelimit_store main { strategy redis; }";
+
+/// Rows of which the text is what is in `http`.
+fn check(rows: &[Row]) {
+    check_within("", "", rows);
+}
+
+/// Rows of which the text is what is in a `server`, beside a zone.
+fn check_in_server(rows: &[Row]) {
+    check_within(&format!("{ZONE} server {{ "), "\n}", rows);
+}
+
+/// Rows of which the text is what is in the block of the namespace `api`.
+fn check_in_namespace(rows: &[Row]) {
+    check_within(
+        &format!("{ZONE} {STORE} ratelimit_namespace api {{ "),
+        "\n}",
+        rows,
+    );
+}
+
+/// Rows of which the text is what is in the block of the store `main`.
+fn check_in_store(rows: &[Row]) {
+    check_within(&format!("{ZONE} ratelimit_store main {{ "), "\n}", rows);
+}
+
+fn check_within(before: &str, after: &str, rows: &[Row]) {
+    for (title, text, told) in rows {
+        let text = format!("{before}{text}{after}");
+        assert_eq!(told_of(&text, &[]), *told, "{title}");
+    }
+}
+
+/// Rows of which the text is what is in `http`, with files.
+fn check_with_files(rows: &[FileRow]) {
+    for (title, files, text, told) in rows {
+        assert_eq!(told_of(text, files), *told, "{title}");
+    }
+}
+
+/// The directory `pem`: a certificate, and its key.
+static PEM: LazyLock<[(&str, String); 2]> = LazyLock::new(|| {
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed([]).unwrap();
+    [
+        ("pem/certificate.pem", cert.pem()),
+        ("pem/key.pem", signing_key.serialize_pem()),
+    ]
+});
+
+/// What is told of a text: lines. A word may be `<1200 x>`, which stands for that many.
+fn told_of(text: &str, files: &[(&str, &[u8])]) -> String {
+    let text = text.replace("<1200 x>", &"x".repeat(1200));
+    let pem = PEM
+        .iter()
+        .map(|(name, content)| (*name, content.as_bytes()));
+    let more: [(&str, &[u8]); 2] = [("http.conf", text.as_bytes()), ("nginx.conf", b"events {}")];
+    let all = files.iter().copied().chain(more).chain(pem);
+    let all = all.map(|(name, content)| (name.into(), content.to_vec()));
+    let files: HashMap<String, Vec<u8>> = all.collect();
+    let mut nginx = TestNginx::new(TestFiles(Rc::new(files)));
+    if let Err(error) = read(&mut nginx) {
+        nginx.refuse(error);
+    }
+    let told = nginx.told.join("\n");
+    assert!(!told.contains("s3cret"), "{told}");
+    told
+}
+
+/// Reads a configuration, resolves it, and has levels inherit, as nginx does.
+fn read(nginx: &mut TestNginx) -> Result<Configuration, ConfError> {
+    let mut http = HttpConf::default();
+    let mut level = nginx.read_level(&mut http, "http")?;
+    let configuration = http.resolve(&mut |warning| nginx.warn(warning))?;
+    let mut applied = AppliedRules::default();
+    inherit(&mut level, &mut applied);
+    for warning in applied.warnings(&configuration) {
+        nginx.warn(warning);
+    }
+    tell(&level, &mut nginx.told);
+    Ok(configuration)
+}
+
+fn inherit(level: &mut TestLevel, applied: &mut AppliedRules<String>) {
+    for inner in &mut level.levels {
+        let is_location = ["if ", "limit_except "]
+            .iter()
+            .all(|it| !inner.name.starts_with(it));
+        if !is_location && inner.conf.content().is_none() {
+            inner.conf.inherit_content(&level.conf);
+        }
+        inner.conf.inherit(&level.conf);
+        applied.note(&inner.conf);
+        inherit(inner, applied);
+    }
+}
+
+/// Tells the policies of each level that has rules, and of those in it.
+fn tell(level: &TestLevel, told: &mut Vec<String>) {
+    if let Some(rules) = level.conf.effective_rules() {
+        let policy = match rules.policy() {
+            [] => {
+                let limits = rules.rules().iter().flat_map(|rule| &rule.limits);
+                let limits = limits.map(|limit| match &limit.hits {
+                    Amount::Constant(hits) => format!("\"{}\";q={hits}", limit.limit.name),
+                    Amount::Variable(text) => format!("\"{}\";q={text}", limit.limit.name),
+                });
+                limits.collect::<Vec<_>>().join(", ")
+            }
+            policy => str::from_utf8(policy).unwrap().into(),
+        };
+        told.push(format!("{}: {policy}", level.name));
+    }
+    for inner in &level.levels {
+        tell(inner, told);
+    }
+}
