@@ -168,6 +168,7 @@ check static-debian "dynamic-debian nginx-debian-source" patient static "$debian
 
 tests cargo-test build-tests cargo test --locked --profile checked "${features[@]}"
 tests loom build-loom patient loom
+check accuracy build-tests patient scripts/accuracy.sh --quick
 check instructions build-second patient scripts/bench.sh --gate
 
 check chaos-cluster build-debian chaos "${debian[@]}" cluster 672

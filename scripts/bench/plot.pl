@@ -29,8 +29,9 @@ for my $index (0 .. $#lines) {
     my $it       = $lines[$index];
     my ($y, $at) = (TOP + ROW * $index, LEFT);
     my $length   = max(1, $it->{$figure} * $scale);
-    my $colour   = $it->{name} =~ /^ours|\btable/ ? '#2a6f97' : '#b0b0b0';
-    my $text     = $it->{$figure} =~ /\./ ? sprintf '%.2f', $it->{$figure} : $it->{$figure};
+    my $colour   = $it->{colour} // ($it->{name} =~ /^ours|\btable/ ? '#2a6f97' : '#b0b0b0');
+    my $value    = $it->{$figure};
+    my $text     = $value !~ /\./ ? $value : sprintf $value != 0 && $value < 0.1 ? '%.2g' : '%.2f', $value;
     my $middle   = $y + ROW / 2;
     printf qq{<text x="%d" y="%d" text-anchor="end">%s</text>\n}, $at - 8, $middle + 4, $it->{name};
     printf qq{<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>\n}, $at, $y + 3, $length, ROW - 6, $colour;

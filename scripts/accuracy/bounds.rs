@@ -1,0 +1,61 @@
+//! What figures an algorithm may have at most.
+
+use crate::limiter::Quota;
+use crate::simulation::Tally;
+
+/// What an algorithm promises: facts, which docs/accuracy.md proves.
+pub(crate) struct Bounds {
+    /// The most hits that it admits in any stretch of a window's length.
+    pub(crate) worst: u64,
+    admits_wrongly: bool,
+    rejects_wrongly: bool,
+}
+
+impl Bounds {
+    /// Those of the algorithm of this name; `None`: nothing is promised.
+    pub(crate) fn of(algorithm: &str, quota: Quota) -> Option<Bounds> {
+        let Quota { hits, window } = quota;
+        let (worst, admits_wrongly, rejects_wrongly) = match algorithm {
+            "sliding" => (2 * hits - hits.div_ceil(window), true, true),
+            "fixed" => (2 * hits, true, false),
+            "moving" => (hits, false, false),
+            // A stretch meets two of its windows at most, since they are a window's length apart.
+            "elastic" => (2 * hits, true, true),
+            // The limit at once, and as much flows off meanwhile.
+            "rate" => (2 * hits, true, true),
+            _ => return None,
+        };
+        Some(Bounds {
+            worst,
+            admits_wrongly,
+            rejects_wrongly,
+        })
+    }
+
+    /// Whether `tally` keeps within them.
+    pub(crate) fn hold(&self, tally: &Tally) -> bool {
+        tally.worst <= self.worst
+            && (self.admits_wrongly || tally.wrongly_admitted == 0)
+            && (self.rejects_wrongly || tally.wrongly_rejected == 0)
+    }
+}
+
+/// What was measured, and rounded up: no facts.
+pub(crate) struct Measured {
+    /// The most requests, in percent, that sliding windows decide wrongly.
+    pub(crate) sliding: f64,
+    /// The same of fixed windows.
+    pub(crate) fixed: f64,
+}
+
+impl Measured {
+    /// Whether `tally`, of the algorithm of this name, is not worse.
+    pub(crate) fn holds(&self, algorithm: &str, tally: &Tally) -> bool {
+        let most = match algorithm {
+            "sliding" => self.sliding,
+            "fixed" => self.fixed,
+            _ => return true,
+        };
+        tally.percent(tally.wrong()) <= most
+    }
+}
