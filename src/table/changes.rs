@@ -10,11 +10,11 @@ use super::atomic::{
 use super::columns::WindowColumns;
 use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
+use super::event_lines::NamespaceLine;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
 use super::part::Part;
 use super::slot::Occupant;
-use super::stats::NamespaceLine;
 use super::word::{Stamp, WindowCount};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};

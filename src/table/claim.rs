@@ -7,9 +7,10 @@ use super::atomic::{
 };
 use super::columns::{WindowColumns, load};
 use super::counter_table::CounterTable;
+use super::event_lines::NamespaceLine;
 use super::meta::{Meta, SlotState, Ticks};
 use super::slot::{Lost, Occupant, Slot};
-use super::stats::{Evicted, NamespaceLine};
+use super::stats::Evicted;
 use super::word::{Generation, Stamp};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};

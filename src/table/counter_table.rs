@@ -6,13 +6,12 @@ use core::sync::atomic::AtomicUsize;
 
 use super::atomic::Ordering::Relaxed;
 use super::counter::{Counter, Key};
+use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::identity::Hasher;
 use super::layout::{DirectoryEntry, LayoutError, Parts};
 use super::meta::NamespaceIndex;
 use super::slot::{Bucket, Slot, WAYS};
-use super::stats::{
-    Evicted, Invalid, NamespaceLine, NamespaceStats, Outcome, SharedLine, ZoneLine, ZoneStats,
-};
+use super::stats::{Evicted, Invalid, NamespaceStats, Outcome, ZoneStats};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::policy::window::WindowSize;

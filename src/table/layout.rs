@@ -20,9 +20,9 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use super::atomic::{AtomicU64, Ordering};
+use super::event_lines::{NamespaceLine, SharedLine, SyncLine, ZoneLine};
 use super::meta::NamespaceIndex;
 use super::slot::{Bucket, Slot, WAYS};
-use super::stats::{NamespaceLine, SharedLine, SyncLine, ZoneLine};
 use super::sync_slot::{MAX_RECORDS, Record, SyncSlot};
 use crate::policy::namespace::MAX_NAME_LEN;
 

@@ -7,11 +7,11 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use loom::thread;
 
+use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::identity::{Identity, KeyHash, Mask};
 use super::layout::{DirectoryEntry, Parts};
 use super::meta::Meta;
 use super::slot::{Bucket, WAYS};
-use super::stats::{NamespaceLine, SharedLine, ZoneLine};
 use super::*;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;

@@ -4,16 +4,26 @@
 //! own cache line; so a process may end, or be stopped, at any instruction, and the others go on.
 //! The table knows nothing of nginx: it is given memory, and the time.
 //!
-//! - [`layout`]: how the memory is divided
-//! - [`identity`]: what makes two hits count together
-//! - [`meta`], [`word`]: the two kinds of words of a slot, and why one compare-and-swap suffices
-//! - [`places`], [`claim`]: finding a counter's slot, and making room for a new one
-//! - [`names`], [`changes`], [`division`], [`sync_state`], [`buffers`]: what only synced counters and
-//!   their sync need
-//! - [`counting`], [`columns`]: counting; windows, and what turning one takes
-//! - [`directory`], [`stats`]: namespaces and their places; counts of events
-//! - [`named`], [`store_state`]: words that are found by a name; what a node knows of a store
-//! - this file: what users see
+//! From the bottom up:
+//!
+//! - [`word`], [`meta`]: the two kinds of words of a [`slot`], and why one compare-and-swap suffices;
+//!   [`identity`]: what makes two hits count together
+//! - [`layout`]: how the memory is divided; [`event_lines`], [`stats`]: counts of events
+//! - [`counter_table`]: the table as one process sees it; [`counter`], [`admission`]: what it is asked, and
+//!   what it answers
+//! - [`columns`]: windows, and what turning one takes
+//! - [`probe`], [`claim`], [`insertion`]: finding a counter's slot, and making room for a new one
+//! - [`counting`]: what a request does, from top to bottom
+//! - [`directory`]: namespaces and their entries; [`named`], [`store_state`]: words that are found by a name,
+//!   and what a node knows of a store
+//!
+//! Only synced counters, and their sync, need:
+//!
+//! - [`names`], [`naming`]: the bytes of keys; [`changes`], [`division`], [`part`]: which counters changed
+//! - [`sync_slot`], [`sync_slots`], [`sync_state`]: the words of a sync, which sync has them, and how a
+//!   process sees it
+//! - [`lease`], [`progress`], [`batches`], [`buffers`]: which worker syncs, what the node knows of the store,
+//!   and what is on its way; [`node`]: which node this is to stores
 
 mod admission;
 pub(crate) mod atomic;
@@ -31,6 +41,7 @@ mod directory;
 #[cfg(all(test, not(loom)))]
 mod directory_tests;
 mod division;
+mod event_lines;
 pub(crate) mod fail;
 mod identity;
 mod insertion;

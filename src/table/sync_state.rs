@@ -2,8 +2,9 @@
 
 use super::atomic::Ordering::{Acquire, Relaxed};
 use super::buffers::Buffers;
+use super::event_lines::SyncLine;
 use super::layout::DirectoryEntry;
-use super::stats::{Cycle, SyncLine, SyncStats};
+use super::stats::{Cycle, SyncStats};
 use super::sync_slot::{BatchWord, SyncSlot};
 
 /// Milliseconds of a clock that nobody sets: the time since the machine started.

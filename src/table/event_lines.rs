@@ -1,0 +1,409 @@
+//! Counts of events, in cache lines of their own for each worker, so that counting them never
+//! makes workers wait for each other. They are summed when read.
+
+use super::atomic::{EventCounter, Ordering::Relaxed};
+use super::stats::{Cycle, Evicted, Invalid, NamespaceStats, Outcome, SyncStats, ZoneStats};
+use crate::policy::hits::Hits;
+use crate::policy::namespace::OnError;
+use crate::policy::window::UnixMillis;
+
+/// Events of one namespace, as one worker counts them.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(super) struct NamespaceLine {
+    outcomes: [EventCounter; 3],
+    hits: EventCounter,
+    inserted: EventCounter,
+    removed: EventCounter,
+    dropped: EventCounter,
+}
+
+/// Events of one namespace that are few, or that come with something which takes far longer than to
+/// wait for another worker: all of them count here.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct SharedLine {
+    fallbacks: [EventCounter; 3],
+    invalid: [EventCounter; 4],
+    /// By policies that have no count of their own.
+    rejected: EventCounter,
+    /// How many requests waited so long: the last count is of those that waited longer than all bounds.
+    waits: [EventCounter; NamespaceStats::WAIT_BOUNDS.len() + 1],
+    /// Microseconds of all of them.
+    wait_sum: EventCounter,
+}
+
+/// Events of one zone, as one worker counts them.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(super) struct ZoneLine {
+    evicted: [EventCounter; 3],
+    /// How many callbacks held the worker's event loop so long, as with [`SharedLine::waits`].
+    holds: [EventCounter; ZoneStats::HOLD_BOUNDS.len() + 1],
+    /// Nanoseconds of all of them.
+    hold_sum: EventCounter,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<NamespaceLine>() == 64 && size_of::<ZoneLine>() == 2 * 64);
+
+/// The sync of one namespace and shard with its store: the worker that syncs counts here, one at a
+/// time, so that no worker has a line of its own.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(super) struct SyncLine {
+    succeeded: EventCounter,
+    failed: EventCounter,
+    pushed: EventCounter,
+    fetched: EventCounter,
+    /// Unix milliseconds; 0: never.
+    last_success: EventCounter,
+    last_failure: EventCounter,
+    /// Milliseconds of the last cycle.
+    duration: EventCounter,
+    /// Milliseconds, signed.
+    clock_offset: EventCounter,
+    /// How many cycles took so long: the last count is of those that took longer than all bounds.
+    durations: [EventCounter; SyncStats::BOUNDS.len() + 1],
+    /// Milliseconds of all cycles.
+    duration_sum: EventCounter,
+    /// The process that syncs, or did so last; 0: none did.
+    holder: EventCounter,
+    /// Connections to the store.
+    connects: EventCounter,
+    /// How many exchanges with the store took so long, as of cycles.
+    exchanges: [EventCounter; SyncStats::EXCHANGE_BOUNDS.len() + 1],
+    /// Microseconds of all exchanges.
+    exchange_sum: EventCounter,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<SyncLine>() == 4 * 64);
+
+impl NamespaceLine {
+    #[inline]
+    pub(super) fn count(&self, outcome: Outcome) {
+        if let Some(counter) = self.outcomes.get(outcome as usize) {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Adds hits that nobody gives back any more, so that their sum never falls.
+    #[inline]
+    pub(super) fn hits(&self, hits: Hits) {
+        let thousandths = hits.thousandths().max(0) as u64;
+        // A request that was refused, or only asked, has none.
+        if thousandths != 0 {
+            self.hits.fetch_add(thousandths, Relaxed);
+        }
+    }
+
+    /// Adds hits that the store will not get.
+    pub(super) fn dropped(&self, thousandths: i64) {
+        self.dropped.fetch_add(thousandths.max(0) as u64, Relaxed);
+    }
+
+    /// Counts a key that got a place.
+    #[inline]
+    pub(super) fn inserted(&self) {
+        self.inserted.fetch_add(1, Relaxed);
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        let NamespaceLine {
+            outcomes,
+            hits,
+            inserted,
+            removed,
+            dropped,
+        } = self;
+        clear(outcomes.iter().chain([hits, inserted, removed, dropped]));
+    }
+
+    pub(super) fn removed(&self) {
+        self.removed.fetch_add(1, Relaxed);
+    }
+
+    /// What all workers counted, each by itself and together.
+    pub(super) fn sum(lines: &[NamespaceLine], shared: &SharedLine) -> NamespaceStats {
+        let total = |of: fn(&NamespaceLine) -> &EventCounter| total(lines, of);
+        NamespaceStats {
+            passed: total(|line| &line.outcomes[0]),
+            rejected: total(|line| &line.outcomes[1]),
+            rejected_dry_run: total(|line| &line.outcomes[2]),
+            fallbacks: loaded(&shared.fallbacks),
+            invalid: loaded(&shared.invalid),
+            rejected_unnamed: shared.rejected.load(Relaxed),
+            waits: loaded(&shared.waits),
+            wait_sum: shared.wait_sum.load(Relaxed),
+            hits: total(|line| &line.hits),
+            dropped: total(|line| &line.dropped),
+            keys: NamespaceLine::keys(lines),
+        }
+    }
+
+    /// How many keys have a place.
+    pub(super) fn keys(lines: &[NamespaceLine]) -> u64 {
+        // Removals first: a key that is inserted meanwhile is counted, never a negative.
+        let removed = total(lines, |line| &line.removed);
+        total(lines, |line| &line.inserted).saturating_sub(removed)
+    }
+}
+
+impl SharedLine {
+    pub(super) fn fell_back(&self, on_error: OnError) {
+        let [local, allow, deny] = &self.fallbacks;
+        let counter = match on_error {
+            OnError::Local => local,
+            OnError::Allow => allow,
+            OnError::Deny => deny,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn invalid(&self, what: Invalid) {
+        if let Some(counter) = self.invalid.get(what as usize) {
+            counter.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(super) fn rejected(&self) {
+        self.rejected.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a request that waited for so many microseconds.
+    pub(super) fn waited(&self, micros: u64) {
+        self.wait_sum.fetch_add(micros, Relaxed);
+        count_by(&NamespaceStats::WAIT_BOUNDS, &self.waits, micros);
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        let SharedLine {
+            fallbacks,
+            invalid,
+            rejected,
+            waits,
+            wait_sum,
+        } = self;
+        let all = fallbacks.iter().chain(invalid).chain(waits);
+        clear(all.chain([rejected, wait_sum]));
+    }
+}
+
+impl ZoneLine {
+    pub(super) fn evicted(&self, what: Evicted) {
+        let [ended, sent, unsent] = &self.evicted;
+        let counter = match what {
+            Evicted::Ended => ended,
+            Evicted::Sent => sent,
+            Evicted::Unsent => unsent,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a callback that held the worker's event loop for so many nanoseconds.
+    pub(super) fn held(&self, nanos: u64) {
+        self.hold_sum.fetch_add(nanos, Relaxed);
+        count_by(&ZoneStats::HOLD_BOUNDS, &self.holds, nanos);
+    }
+
+    pub(super) fn sum(lines: &[ZoneLine]) -> ZoneStats {
+        let total = |of: fn(&ZoneLine) -> &EventCounter| total(lines, of);
+        ZoneStats {
+            evicted_ended: total(|line| &line.evicted[0]),
+            evicted_sent: total(|line| &line.evicted[1]),
+            evicted_unsent: total(|line| &line.evicted[2]),
+            holds: core::array::from_fn(|index| {
+                let counts = lines.iter().filter_map(|line| line.holds.get(index));
+                counts.fold(0, |sum: u64, count| sum.wrapping_add(count.load(Relaxed)))
+            }),
+            hold_sum: total(|line| &line.hold_sum),
+        }
+    }
+}
+
+impl SyncLine {
+    /// Counts a cycle. Nothing else depends on the words, and who reads them while they change
+    /// may see a part of a cycle.
+    pub(super) fn count(&self, cycle: &Cycle) {
+        let (outcome, last) = if cycle.succeeded {
+            (&self.succeeded, &self.last_success)
+        } else {
+            (&self.failed, &self.last_failure)
+        };
+        outcome.fetch_add(1, Relaxed);
+        last.store(cycle.at.0, Relaxed);
+        self.pushed.fetch_add(cycle.pushed, Relaxed);
+        self.fetched.fetch_add(cycle.fetched, Relaxed);
+        if let Some(offset) = cycle.clock_offset {
+            self.clock_offset.store(offset as u64, Relaxed);
+        }
+        self.duration.store(cycle.duration, Relaxed);
+        self.duration_sum.fetch_add(cycle.duration, Relaxed);
+        count_by(&SyncStats::BOUNDS, &self.durations, cycle.duration);
+    }
+
+    /// Counts an exchange with the store, which took so many microseconds.
+    pub(super) fn exchanged(&self, micros: u64) {
+        self.exchange_sum.fetch_add(micros, Relaxed);
+        count_by(&SyncStats::EXCHANGE_BOUNDS, &self.exchanges, micros);
+    }
+
+    pub(super) fn connected(&self, times: u64) {
+        self.connects.fetch_add(times, Relaxed);
+    }
+
+    pub(super) fn held_by(&self, process: u32) {
+        self.holder.store(process.into(), Relaxed);
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&self) {
+        let SyncLine {
+            succeeded,
+            failed,
+            pushed,
+            fetched,
+            last_success,
+            last_failure,
+            duration,
+            clock_offset,
+            durations,
+            duration_sum,
+            holder,
+            connects,
+            exchanges,
+            exchange_sum,
+        } = self;
+        clear(durations.iter().chain(exchanges).chain([
+            succeeded,
+            failed,
+            pushed,
+            fetched,
+            last_success,
+            last_failure,
+            duration,
+            clock_offset,
+            duration_sum,
+            holder,
+            connects,
+            exchange_sum,
+        ]));
+    }
+
+    pub(super) fn stats(&self) -> SyncStats {
+        let moment = |word: &EventCounter| match word.load(Relaxed) {
+            0 => None,
+            millis => Some(UnixMillis(millis)),
+        };
+        SyncStats {
+            succeeded: self.succeeded.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            pushed: self.pushed.load(Relaxed),
+            fetched: self.fetched.load(Relaxed),
+            last_success: moment(&self.last_success),
+            last_failure: moment(&self.last_failure),
+            duration: self.duration.load(Relaxed),
+            clock_offset: self.clock_offset.load(Relaxed) as i64,
+            durations: loaded(&self.durations),
+            duration_sum: self.duration_sum.load(Relaxed),
+            holder: u32::try_from(self.holder.load(Relaxed))
+                .ok()
+                .filter(|&it| it != 0),
+            connects: self.connects.load(Relaxed),
+            exchanges: loaded(&self.exchanges),
+            exchange_sum: self.exchange_sum.load(Relaxed),
+        }
+    }
+}
+
+/// Adds one to the count of the first bound that `value` keeps, or else to the last count.
+fn count_by(bounds: &[u64], counts: &[EventCounter], value: u64) {
+    let exceeded = bounds.iter().take_while(|bound| value > **bound);
+    if let Some(count) = counts.get(exceeded.count()) {
+        count.fetch_add(1, Relaxed);
+    }
+}
+
+fn clear<'l>(counters: impl Iterator<Item = &'l EventCounter>) {
+    counters.for_each(|counter| counter.store(0, Relaxed));
+}
+
+fn loaded<const N: usize>(counts: &[EventCounter; N]) -> [u64; N] {
+    counts.each_ref().map(|count| count.load(Relaxed))
+}
+
+/// The sum of one counter of all workers.
+fn total<L>(lines: &[L], of: fn(&L) -> &EventCounter) -> u64 {
+    let counts = lines.iter().map(|line| of(line).load(Relaxed));
+    counts.fold(0, u64::wrapping_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_rare_is_counted_for_all_workers() {
+        let line = SharedLine::default();
+        line.fell_back(OnError::Deny);
+        line.invalid(Invalid::Key);
+        line.rejected();
+        for micros in [500, 501, 10_000_001] {
+            line.waited(micros);
+        }
+        let stats = NamespaceLine::sum(&[], &line);
+        assert_eq!((stats.fallbacks, stats.error()), ([0, 0, 1], 1));
+        assert_eq!((stats.invalid, stats.rejected_unnamed), ([0, 0, 0, 1], 1));
+        assert_eq!(stats.waits, [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(stats.wait_sum, 10_001_002);
+        let lines = [ZoneLine::default(), ZoneLine::default()];
+        for (line, nanos) in lines.iter().zip([1000, 10_000_001]) {
+            line.held(nanos);
+        }
+        let stats = ZoneLine::sum(&lines);
+        assert_eq!(stats.holds, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(stats.hold_sum, 10_001_001);
+    }
+
+    #[test]
+    fn a_cycle_is_counted_by_its_outcome_and_duration() {
+        let line = SyncLine::default();
+        assert_eq!(line.stats(), SyncStats::default());
+        assert_eq!(line.stats().is_up(), None);
+        let mut cycle = Cycle {
+            succeeded: true,
+            pushed: 2,
+            fetched: 3,
+            duration: 5,
+            at: UnixMillis(1000),
+            clock_offset: Some(-7),
+        };
+        line.count(&cycle);
+        assert_eq!(line.stats().is_up(), Some(true));
+        cycle.succeeded = false;
+        cycle.duration = 9999;
+        cycle.at = UnixMillis(2000);
+        cycle.clock_offset = None;
+        line.count(&cycle);
+        let stats = line.stats();
+        assert_eq!(stats.is_up(), Some(false));
+        assert_eq!((stats.succeeded, stats.failed), (1, 1));
+        assert_eq!((stats.pushed, stats.fetched), (4, 6));
+        assert_eq!(stats.durations, [0, 1, 0, 0, 0, 0, 1]);
+        assert_eq!((stats.duration, stats.duration_sum), (9999, 10_004));
+        assert_eq!(stats.clock_offset, -7);
+        assert_eq!((stats.holder, stats.connects), (None, 0));
+        line.held_by(17);
+        line.connected(2);
+        for micros in [250, 251, 1_000_001] {
+            line.exchanged(micros);
+        }
+        let stats = line.stats();
+        assert_eq!((stats.holder, stats.connects), (Some(17), 2));
+        assert_eq!(stats.exchanges, [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(stats.exchange_sum, 1_000_502);
+    }
+}
