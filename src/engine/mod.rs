@@ -2,13 +2,18 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod bound_limit;
+mod charge;
 #[cfg(all(test, not(loom)))]
 mod crash_tests;
 mod evaluation;
 #[cfg(all(test, not(loom)))]
+mod evaluation_tests;
+#[cfg(all(test, not(loom)))]
 mod model_tests;
 pub mod prometheus;
 mod ratelimiting;
+mod refusals;
 pub mod status;
 mod sync;
 #[cfg(all(test, not(loom)))]
@@ -17,12 +22,15 @@ mod syncer;
 mod synchronous;
 #[cfg(all(test, not(loom)))]
 mod synchronous_tests;
+mod totals;
 
-pub use evaluation::{BoundLimit, Charge, Charges, Evaluation, charge_late};
+pub use bound_limit::BoundLimit;
+pub use charge::{Charge, Charges};
+pub use evaluation::{Evaluation, charge_late};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
+pub use refusals::Refusals;
 pub use sync::{Report, Surroundings, SyncError};
 pub use syncer::Syncer;
 pub use synchronous::{
-    Answered, Deciders, LateCharge, LimitCheck, Refusals, StoreQuestion, conclude, late_questions,
-    questions,
+    Answered, Deciders, LateCharge, LimitCheck, StoreQuestion, conclude, late_questions, questions,
 };

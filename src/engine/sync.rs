@@ -9,8 +9,8 @@ use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::evaluation::note_total;
 use super::ratelimiting::Namespace;
+use super::totals::note_total;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::error::StoreError;
 use crate::store::strategy::{

@@ -7,15 +7,14 @@
 //! What was said is noted in the node's own table, too: so the node goes on from there when the
 //! datastore does not answer, and knows for a moment which counters are over a limit anyway.
 
-use core::time::Duration;
-use std::collections::HashMap;
-
 use smallvec::smallvec;
 
-use super::evaluation::{BoundLimit, Charge, Charges, Evaluation};
+use super::bound_limit::BoundLimit;
+use super::charge::{Charge, Charges};
+use super::evaluation::Evaluation;
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, WindowSize};
+use crate::policy::window::Clock;
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
 use crate::store::strategy::Shard;
 use crate::table::{Identity, Key};
@@ -93,7 +92,7 @@ impl Deciders {
 }
 
 impl<'m> LimitCheck<'_, 'm> {
-    fn identity(&self) -> Identity {
+    pub(super) fn identity(&self) -> Identity {
         self.bound.identity(*self.key)
     }
 
@@ -323,94 +322,5 @@ impl LateCharge<'_, '_> {
         for (bound, hits) in &self.hits {
             bound.count_hits(*hits);
         }
-    }
-}
-
-/// Counters that were over a limit a moment ago. Counts only rise until a window ends: what would be
-/// refused by the counts of then is refused now.
-#[derive(Debug, Default)]
-pub struct Refusals {
-    known: HashMap<Identity, RecentRefusal>,
-}
-
-#[derive(Debug)]
-struct RecentRefusal {
-    at: Duration,
-    size: WindowSize,
-    reading: Reading,
-}
-
-impl Refusals {
-    /// For how long a refusal is remembered.
-    const LIFETIME: Duration = Duration::from_secs(1);
-    /// How many are.
-    const CAPACITY: usize = 4096;
-
-    /// Remembers what was counted at `now` where a limit refused.
-    pub fn remember(
-        &mut self,
-        checks: &[LimitCheck<'_, '_>],
-        answered: &[Option<Answered>],
-        now: Duration,
-    ) {
-        for (check, answered) in checks.iter().zip(answered) {
-            let refused = answered.filter(|answered| !answered.admitted);
-            let Some(Answered { reading, .. }) = refused else {
-                continue;
-            };
-            if self.known.len() >= Self::CAPACITY {
-                self.known.retain(|_, known| known.is_fresh(now));
-            }
-            if self.known.len() < Self::CAPACITY {
-                let known = RecentRefusal {
-                    at: now,
-                    size: check.bound.limit.size,
-                    reading,
-                };
-                self.known.insert(check.identity(), known);
-            }
-        }
-    }
-
-    /// What is known at `now` of each check, if that is enough for one of them to refuse.
-    pub fn recall(
-        &self,
-        checks: &[LimitCheck<'_, '_>],
-        now: Duration,
-    ) -> Option<Few<Option<Answered>>> {
-        if self.known.is_empty() {
-            return None;
-        }
-        let known = checks.iter().map(|check| {
-            let known = check.store.and(self.known.get(&check.identity()))?;
-            let reading = known.at(now)?;
-            let LimitCheck {
-                bound, hits, cost, ..
-            } = check;
-            let limit = &bound.limit;
-            let admitted = limit.algorithm.admits(limit.size, &reading, *hits, *cost);
-            Some(Answered {
-                admitted,
-                reading,
-                charged: Hits::ZERO,
-            })
-        });
-        let known: Few<_> = known.collect();
-        let mut refused = known.iter().flatten().filter(|known| !known.admitted);
-        refused.next().is_some().then_some(known)
-    }
-}
-
-impl RecentRefusal {
-    fn is_fresh(&self, now: Duration) -> bool {
-        now.saturating_sub(self.at) <= Refusals::LIFETIME
-    }
-
-    /// What is counted at `now` at least; `None` if it was too long ago.
-    fn at(&self, now: Duration) -> Option<Reading> {
-        if !self.is_fresh(now) {
-            return None;
-        }
-        self.reading.later(self.size, now.saturating_sub(self.at))
     }
 }

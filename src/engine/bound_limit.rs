@@ -1,0 +1,119 @@
+//! A limit and the counters that it limits.
+
+use core::ptr;
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::ratelimiting::Namespace;
+use super::totals::note_total;
+use crate::policy::algorithm::Reading;
+use crate::policy::hits::Hits;
+use crate::policy::limit::Limit;
+use crate::policy::namespace::OnError;
+use crate::policy::window::Clock;
+use crate::table::{Counter, CounterTable, Identity, Invalid, Key, NameKind, Named};
+
+/// A limit with its counters.
+#[derive(Debug)]
+pub struct BoundLimit<'m> {
+    /// The limit.
+    pub limit: Limit,
+    namespace: Arc<str>,
+    pub(super) table: &'m CounterTable<'m>,
+    pub(super) counter: Counter,
+    /// How often it rejected; `None`: that is counted with others.
+    rejections: Option<Named<'m>>,
+    /// Whether a request may be asked for an earlier limit that has the same counter.
+    pub(super) may_share: bool,
+}
+
+impl<'m> BoundLimit<'m> {
+    /// `limit`, counted in `namespace`, as requests meet it after the limits `earlier`.
+    pub fn new<'a>(
+        limit: Limit,
+        namespace: &Namespace<'m>,
+        earlier: impl IntoIterator<Item = &'a BoundLimit<'m>>,
+    ) -> Self
+    where
+        'm: 'a,
+    {
+        let (table, counter) = (namespace.table(), namespace.counter(limit.size));
+        let may_share = earlier
+            .into_iter()
+            .any(|other| ptr::eq(other.table, table) && other.counter.is_same(&counter));
+        let policy = [&**namespace.name(), &*limit.name];
+        BoundLimit {
+            rejections: table.named(NameKind::Policy, policy),
+            limit,
+            namespace: namespace.name().clone(),
+            table,
+            counter,
+            may_share,
+        }
+    }
+
+    /// The name of the namespace that is counted in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared_namespace(&self) -> Arc<str> {
+        self.namespace.clone()
+    }
+
+    /// What tells the counter of a key from all others.
+    pub(super) fn identity(&self, key: Key<'_>) -> Identity {
+        self.counter.identity(key)
+    }
+
+    /// Notes what the store has counted of a key.
+    pub(super) fn note_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
+        let counts = reading.windows();
+        let before = counts.window.wrapping_sub(1);
+        for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
+            note_total(self.table, &self.counter, key, window, total, clock);
+        }
+    }
+
+    /// Counts hits as this node's, when it is certain that they are not given back.
+    pub(super) fn count_hits(&self, hits: Hits) {
+        self.table.count_hits(&self.counter, hits);
+    }
+
+    /// Counts a request that `on_error` decided on, in the namespace.
+    pub fn count_fallback(&self, on_error: OnError) {
+        self.table.count_fallback(&self.counter, on_error);
+    }
+
+    /// Counts a value that was wrong at run time, in the namespace.
+    pub fn count_invalid(&self, what: Invalid) {
+        self.table.count_invalid(&self.counter, what);
+    }
+
+    /// Counts, in the namespace, a request that waited so long for a store.
+    pub fn count_wait(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.table.count_wait(&self.counter, micros);
+    }
+
+    /// Counts a request that this limit rejected: of those that did, the tightest.
+    pub fn count_rejection(&self) {
+        match &self.rejections {
+            Some(rejections) => rejections.count(),
+            None => self.table.count_rejected(&self.counter),
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_namespace_of(&self, other: &BoundLimit<'_>) -> bool {
+        ptr::addr_eq(self.table, other.table)
+            && self.counter.namespace() == other.counter.namespace()
+    }
+
+    /// The table that counts: keys are hashed for it.
+    #[inline]
+    pub fn table(&self) -> &'m CounterTable<'m> {
+        self.table
+    }
+}

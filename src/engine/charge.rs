@@ -1,0 +1,79 @@
+//! What a limit said of a request, and what it was charged.
+
+use super::bound_limit::BoundLimit;
+use crate::policy::hits::Hits;
+use crate::policy::limit::Verdict;
+use crate::table::{Counted, Identity, Key, Receipt};
+
+/// What a limit said, and what it was charged.
+#[derive(Debug)]
+pub struct Charge<'c, 'm> {
+    pub(super) bound: &'c BoundLimit<'m>,
+    pub(super) key: &'c Key<'c>,
+    pub(super) hits: Hits,
+    pub(super) cost: Hits,
+    pub(super) counted: Counted<'m>,
+}
+
+impl<'c, 'm> Charge<'c, 'm> {
+    /// What the limit said.
+    pub fn verdict(&self) -> Verdict<'c> {
+        Verdict {
+            limit: &self.bound.limit,
+            hits: self.hits,
+            reading: self.counted.reading,
+            cost: self.cost,
+            admitted: self.counted.admitted,
+        }
+    }
+
+    /// The limit that was asked.
+    #[inline]
+    pub fn bound(&self) -> &'c BoundLimit<'m> {
+        self.bound
+    }
+
+    /// The key that was counted by.
+    pub fn key(&self) -> Key<'c> {
+        *self.key
+    }
+
+    /// What was charged if it was admitted.
+    pub(super) fn cost(&self) -> Hits {
+        self.cost
+    }
+
+    /// What tells the counter from all others.
+    pub(super) fn identity(&self) -> Identity {
+        self.bound.counter.identity(*self.key)
+    }
+
+    /// What the counter was charged here, unless it was given back.
+    #[inline]
+    pub(super) fn charged(&self) -> Hits {
+        let receipt = self.counted.receipt.as_ref();
+        receipt.map_or(Hits::ZERO, Receipt::value)
+    }
+
+    pub(super) fn has_counter_of(&self, other: &BoundLimit<'_>, key: Key<'_>) -> bool {
+        self.bound.counter.is_same(&other.counter) && self.identity() == other.counter.identity(key)
+    }
+}
+
+/// Where an [`Evaluation`](super::evaluation::Evaluation) keeps its charges: a `Vec`, or memory that is cheaper to have.
+pub trait Charges<'c, 'm> {
+    /// Adds a charge.
+    fn push(&mut self, charge: Charge<'c, 'm>);
+    /// The charges so far.
+    fn as_mut_slice(&mut self) -> &mut [Charge<'c, 'm>];
+}
+
+impl<'c, 'm> Charges<'c, 'm> for Vec<Charge<'c, 'm>> {
+    fn push(&mut self, charge: Charge<'c, 'm>) {
+        self.push(charge);
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [Charge<'c, 'm>] {
+        self
+    }
+}

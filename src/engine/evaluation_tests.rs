@@ -1,0 +1,171 @@
+//! Requests under limits, and what they are charged.
+
+use super::{BoundLimit, Charge, Evaluation, charge_late};
+use crate::engine::Namespace;
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
+use crate::policy::limit::{Limit, Quota, QuotaHits};
+use crate::table::testing::{SharedTable, TestClock};
+use crate::table::{Key, Outcome};
+
+/// Requests of the key "k" under limits.
+struct Fixture<'m> {
+    namespace: Namespace<'m>,
+    limits: Vec<(BoundLimit<'m>, Hits)>,
+    key: Key<'m>,
+    clock: TestClock,
+    counts_rejected: bool,
+}
+
+impl<'m> Fixture<'m> {
+    fn new(shared: &'m SharedTable, limits: &[(&str, Algorithm)]) -> Self {
+        let mut fixture = Fixture {
+            namespace: Namespace::new("foo", &shared.table).unwrap(),
+            limits: Vec::new(),
+            key: shared.table.key(b"k"),
+            clock: TestClock::at(1_700_000_000_000),
+            counts_rejected: false,
+        };
+        for &(quota, algorithm) in limits {
+            let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();
+            let QuotaHits::Constant(hits) = hits else {
+                panic!("{quota} is variable");
+            };
+            let limit = Limit {
+                name: quota.into(),
+                size,
+                algorithm,
+            };
+            let earlier = fixture.limits.iter().map(|(bound, _)| bound);
+            let bound = BoundLimit::new(limit, &fixture.namespace, earlier);
+            fixture.limits.push((bound, hits));
+        }
+        fixture
+    }
+
+    fn charges(&self, cost: i64) -> (bool, Vec<Charge<'_, 'm>>) {
+        let mut evaluation = Evaluation::new(Vec::new(), self.counts_rejected);
+        for (bound, hits) in &self.limits {
+            evaluation.charge(bound, *hits, &self.key, hits_of(cost), &self.clock);
+        }
+        let (outcome, charges) = evaluation.finish(Outcome::Rejected);
+        (outcome == Outcome::Passed, charges)
+    }
+
+    /// Whether a request is admitted, and the rates afterwards.
+    fn evaluate(&self, cost: i64) -> (bool, Vec<i64>) {
+        let (admitted, charges) = self.charges(cost);
+        let rates = charges.iter().map(|charge| charge.verdict().rate().whole());
+        (admitted, rates.collect())
+    }
+}
+
+fn hits_of(whole: i64) -> Hits {
+    Hits::from_thousandths(whole * 1000)
+}
+
+use Algorithm::{Fixed, Sliding};
+
+#[test]
+fn all_limits_are_charged_or_none() {
+    let shared = SharedTable::new(1 << 20);
+    let limits = [("10/1m", Sliding), ("2/1h", Sliding), ("10/1d", Sliding)];
+    let fixture = Fixture::new(&shared, &limits);
+    assert_eq!(fixture.evaluate(1), (true, vec![1, 1, 1]));
+    assert_eq!(fixture.evaluate(1), (true, vec![2, 2, 2]));
+    for _ in 0..3 {
+        assert_eq!(fixture.evaluate(1), (false, vec![2, 2, 2]));
+    }
+}
+
+#[test]
+fn a_counter_that_limits_share_is_charged_once() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared, &[("3/1h", Sliding), ("2/1h", Fixed)]);
+    assert_eq!(fixture.evaluate(1), (true, vec![1, 1]));
+    assert_eq!(fixture.evaluate(1), (true, vec![2, 2]));
+    assert_eq!(fixture.evaluate(1), (false, vec![2, 2]));
+}
+
+#[test]
+fn asking_costs_nothing() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared, &[("1/1m", Sliding)]);
+    let is_admitted = |cost| fixture.evaluate(cost).0;
+    assert!(is_admitted(0) && is_admitted(0));
+    assert!(is_admitted(1));
+    assert!(!is_admitted(0));
+}
+
+#[test]
+fn a_limit_that_only_asked_tells_the_rate_after_the_request() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared, &[("5/1h", Fixed), ("9/1h", Fixed)]);
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    for ((bound, hits), cost) in fixture.limits.iter().zip([0, 2]) {
+        evaluation.charge(bound, *hits, &fixture.key, hits_of(cost), &fixture.clock);
+    }
+    let (_, charges) = evaluation.finish(Outcome::Rejected);
+    let rates = charges.iter().map(|charge| charge.verdict().rate().whole());
+    assert_eq!(rates.collect::<Vec<_>>(), [2, 2]);
+}
+
+#[test]
+fn rejected_hits_count_in_every_limit_if_they_are_to() {
+    let shared = SharedTable::new(1 << 20);
+    let limits = [("10/1m", Fixed), ("2/1h", Fixed), ("2/1h", Sliding)];
+    let mut fixture = Fixture::new(&shared, &limits);
+    fixture.counts_rejected = true;
+    assert_eq!(fixture.evaluate(1), (true, vec![1, 1, 1]));
+    assert_eq!(fixture.evaluate(2), (false, vec![3, 3, 3]));
+    assert_eq!(fixture.evaluate(1), (false, vec![4, 4, 4]));
+}
+
+#[test]
+fn late_hits_are_charged_once_to_a_shared_counter() {
+    let shared = SharedTable::new(1 << 20);
+    let limits = [("9/1m", Fixed), ("9/1h", Fixed), ("9/1h", Sliding)];
+    let fixture = Fixture::new(&shared, &limits);
+    let (_, charges) = fixture.charges(0);
+    charge_late(&charges, |_| hits_of(5), &fixture.clock);
+    assert_eq!(fixture.evaluate(0), (true, vec![5, 5, 5]));
+
+    let (_, charges) = fixture.charges(1);
+    charge_late(&charges, |_| hits_of(5), &fixture.clock);
+    assert_eq!(
+        fixture.evaluate(0),
+        (true, vec![6, 6, 6]),
+        "charged at once"
+    );
+}
+
+#[test]
+fn hits_that_are_given_back_were_never_counted() {
+    let shared = SharedTable::new(1 << 20);
+    let mut fixture = Fixture::new(&shared, &[("9/1m", Fixed), ("2/1h", Fixed)]);
+    let hits = || shared.table.namespace_stats(fixture.namespace.index()).hits;
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    for (bound, limit) in &fixture.limits {
+        evaluation.charge(bound, *limit, &fixture.key, hits_of(2), &fixture.clock);
+    }
+    assert_eq!(hits(), 0, "not decided yet");
+    evaluation.finish(Outcome::Rejected);
+    assert_eq!(hits(), 4_000, "by each counter");
+    assert!(!fixture.evaluate(1).0);
+    assert_eq!(hits(), 4_000);
+    fixture.counts_rejected = true;
+    assert!(!fixture.evaluate(1).0);
+    let stats = shared.table.namespace_stats(fixture.namespace.index());
+    assert_eq!(stats.hits, 6_000);
+}
+
+#[test]
+fn an_outcome_counts_once_in_a_namespace() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared, &[("2/1m", Fixed), ("9/1h", Fixed)]);
+    for _ in 0..3 {
+        fixture.evaluate(1);
+    }
+    let stats = shared.table.namespace_stats(fixture.namespace.index());
+    assert_eq!((stats.passed, stats.rejected), (2, 1));
+}

@@ -1,0 +1,37 @@
+//! What a store has counted of a key, noted in a node's table.
+
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, WindowSize};
+use crate::table::{Counter, CounterTable, Key};
+
+/// Notes in the table what a store has counted of a key in a window, and with it what of that is not
+/// this node's own. Returns whether it could be noted: what others count in a window that is still to
+/// come here has no place yet.
+pub(super) fn note_total(
+    table: &CounterTable<'_>,
+    counter: &Counter,
+    key: Key<'_>,
+    window: u64,
+    total: Hits,
+    clock: &impl Clock,
+) -> bool {
+    let (size, now) = (counter.size(), clock.now());
+    let at = size.at(now);
+    if window.saturating_add(1) < at.number {
+        return true;
+    }
+    if window > at.number && !is_near(size, at.elapsed) {
+        return false;
+    }
+    // A full zone has no place for what only others count.
+    if let Some(counter) = table.make_room_for(counter, key, clock) {
+        let ours = table.pushed_of(counter, window);
+        table.set_remote(counter, window, total.minus(ours), now);
+    }
+    true
+}
+
+/// Whether the next window is so near that it is counted in: another clock is a little ahead.
+fn is_near(size: WindowSize, elapsed: u64) -> bool {
+    size.millis().saturating_sub(elapsed) <= (size.millis() / 10).min(1000)
+}
