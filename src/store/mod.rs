@@ -39,6 +39,8 @@ pub mod redis;
 #[cfg(not(loom))]
 pub mod registry;
 pub mod server;
+#[cfg(all(test, not(loom)))]
+mod server_tests;
 #[cfg(not(loom))]
 mod servers;
 mod shard;

@@ -15,11 +15,15 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    pub(super) fn start(server_port: u16) -> Proxy {
+    /// One before a server that has a port of this machine.
+    pub(super) fn start(server: &ServerAddress) -> Proxy {
+        let &ServerAddress::Tcp { port, .. } = server else {
+            panic!("{server} has no port");
+        };
         let cuts = Arc::new(AtomicBool::new(false));
         let cuts_here = cuts.clone();
         let address = listen(move |client| {
-            let server = TcpStream::connect(("127.0.0.1", server_port)).unwrap();
+            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
             let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
             thread::spawn(move || pass_on(from, to, || false));
             pass_on(server, client, || cuts_here.swap(false, Ordering::Relaxed));

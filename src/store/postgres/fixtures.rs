@@ -1,15 +1,18 @@
-//! Schemas for the suite that every strategy passes, and the ways in which they are spoken to.
+//! Schemas and servers for the tests that other datastores pass too, and the ways in which they are
+//! spoken to.
 
 use core::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::Postgres;
-use super::testing::{Schema, Server, options};
+use super::testing::{PUBLIC, Schema, Server, options};
 use crate::store::conformance::{Fixture, LogFixture};
+use crate::store::error::{Failure, StoreError};
 use crate::store::options::{StoreOptions, TlsOptions};
 use crate::store::server::ServerAddress;
+use crate::store::server_tests::Served;
 use crate::store::strategy::{Position, Shard, Strategy as _};
-use crate::store::tls_testing::{Authority, trusting};
+use crate::store::tls_testing::{Authority, Certificate, trusting};
 
 /// A schema of a shared server that is spoken to in the way `W`.
 pub(super) struct Over<W> {
@@ -106,5 +109,93 @@ impl<W: Spoken> LogFixture for Over<W> {
 
     fn ahead_of(&self, Position([number, epoch]): Position) -> Position {
         Position([number + 1_000_000, epoch])
+    }
+}
+
+/// A server of the test's own, or a schema of the one that most tests share.
+pub(super) enum Place {
+    Own(Server),
+    Shared(Schema),
+}
+
+impl Place {
+    fn server(&self) -> &Server {
+        match self {
+            Place::Own(server) => server,
+            Place::Shared(_) => Server::shared(),
+        }
+    }
+
+    fn own(&mut self) -> &mut Server {
+        match self {
+            Place::Own(server) => server,
+            Place::Shared(_) => panic!("others use it"),
+        }
+    }
+}
+
+impl Served for Place {
+    type Store = Postgres;
+    const PROTOCOL: &str = "PostgreSQL";
+
+    fn start() -> Place {
+        Place::Own(Server::start(&[]))
+    }
+
+    fn shared() -> Place {
+        Place::Shared(Schema::new())
+    }
+
+    fn start_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+        wants_certificates: bool,
+    ) -> Place {
+        let rule = if wants_certificates {
+            "clientcert=verify-ca"
+        } else {
+            ""
+        };
+        Place::Own(Server::start_with_tls(authority, certificate, rule))
+    }
+
+    fn store(&self, common: &StoreOptions) -> Postgres {
+        let schema = match self {
+            Place::Own(_) => PUBLIC,
+            Place::Shared(schema) => &schema.name,
+        };
+        let (_, postgres) = options(&common.servers, schema);
+        Postgres::new(common, &postgres)
+    }
+
+    fn address(&self) -> ServerAddress {
+        self.server().tcp()
+    }
+
+    fn signal(&self, name: &str) {
+        self.server().signal(name);
+    }
+
+    fn crash(&mut self) {
+        self.own().crash();
+    }
+
+    fn start_again(&mut self) {
+        self.own().start_again();
+    }
+
+    fn restart(&mut self) {
+        self.own().stop();
+        self.own().start_again();
+    }
+
+    fn is_untouched(&self) -> bool {
+        let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+        self.server().value(tables) == "0"
+    }
+
+    fn is_of_missing_certificate(error: &StoreError) -> bool {
+        let is_told = error.to_string().contains("certificate");
+        is_told && matches!(error.failure, Failure::Denied(_))
     }
 }

@@ -1,4 +1,4 @@
-//! Servers for the suite that every strategy passes, and the ways in which they are spoken to.
+//! Servers for the tests that other datastores pass too, and the ways in which they are spoken to.
 
 use core::marker::PhantomData;
 
@@ -6,10 +6,12 @@ use super::options::RedisOptions;
 use super::testing::{Server, options};
 use super::{Redis, key};
 use crate::store::conformance::{Fixture, LogFixture};
+use crate::store::error::{Failure, StoreError};
 use crate::store::options::{StoreOptions, TlsOptions};
 use crate::store::server::ServerAddress;
+use crate::store::server_tests::Served;
 use crate::store::strategy::{Position, Shard, Strategy as _};
-use crate::store::tls_testing::{Authority, trusting};
+use crate::store::tls_testing::{Authority, Certificate, trusting};
 
 /// A server of the test's own that is spoken to in the way `W`.
 pub(super) struct Over<W> {
@@ -102,4 +104,61 @@ impl<W: Spoken> LogFixture for Over<W> {
 /// A position that the stream may come to in a while.
 pub(super) fn later(Position([sequence, rest]): Position) -> Position {
     Position([sequence + 1_000_000, rest])
+}
+
+impl Served for Server {
+    type Store = Redis;
+    const PROTOCOL: &str = "Redis";
+
+    fn start() -> Server {
+        Server::start(&[])
+    }
+
+    fn start_durable() -> Server {
+        Server::start(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    fn start_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+        wants_certificates: bool,
+    ) -> Server {
+        let auth_clients = if wants_certificates { "yes" } else { "no" };
+        Server::start_with_tls(authority, certificate, auth_clients)
+    }
+
+    fn store(&self, common: &StoreOptions) -> Redis {
+        let (_, redis) = options(&common.servers);
+        Redis::new(common, &redis)
+    }
+
+    fn address(&self) -> ServerAddress {
+        self.tcp()
+    }
+
+    fn signal(&self, name: &str) {
+        self.signal(name);
+    }
+
+    fn crash(&mut self) {
+        self.kill();
+    }
+
+    fn start_again(&mut self) {
+        self.start_again();
+    }
+
+    fn restart(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    fn is_untouched(&self) -> bool {
+        self.ask::<i64>(&["DBSIZE"]).unwrap() == 0
+    }
+
+    fn is_of_missing_certificate(error: &StoreError) -> bool {
+        let is_told = error.to_string().contains("CertificateRequired");
+        is_told && matches!(error.failure, Failure::Unreachable(_))
+    }
 }

@@ -12,6 +12,9 @@ use crate::store::options::{Credentials, Secret, StoreOptions, TlsOptions};
 use crate::store::server::ServerAddress;
 use crate::store::strategy::{Shard, Strategy};
 
+/// The schema that every server has from the beginning.
+pub(super) const PUBLIC: &str = "public";
+
 /// The options of a store with these servers, in a schema of this name.
 pub(super) fn options(servers: &[ServerAddress], schema: &str) -> (StoreOptions, PostgresOptions) {
     let postgres = PostgresOptions {

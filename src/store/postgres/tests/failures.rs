@@ -1,64 +1,6 @@
-//! Servers that end, hang, forget or refuse, and what is lost: nothing.
+//! Servers that forget, refuse or end connections, and what is lost: nothing.
 
 use super::*;
-
-/// Lets a connection notice that its server has ended.
-async fn notice() {
-    tokio::time::sleep(Duration::from_millis(50)).await;
-}
-
-#[test]
-fn a_server_that_has_ended_cannot_be_reached() {
-    let mut server = Server::start(&[]);
-    block_on(async {
-        let mut node = join(&server).await;
-        server.crash();
-        // At first, it may not be known yet that the connection is closed.
-        for _ in 0..2 {
-            let error = failure(&mut node, 1).await;
-            assert!(error.is_transient(), "{error}");
-        }
-        let error = failure(&mut node, 1).await;
-        assert!(!error.may_have_applied(), "{error}");
-        let message = error.to_string();
-        let address = format!("{} cannot be reached (", server.tcp());
-        assert!(message.starts_with(&address), "{message}");
-    });
-}
-
-#[test]
-fn a_server_that_is_shut_down_and_started_goes_on() {
-    let mut server = Server::start(&[]);
-    block_on(async {
-        let mut node = join(&server).await;
-        node.push(vec![hits("a", 1)]).await;
-        server.stop();
-        server.start_again();
-        notice().await;
-        assert!(node.push(vec![hits("a", 2)]).await.is_empty());
-        let all = node.read_all(&[(MINUTE, 7)]).await;
-        assert_eq!(totals(&all), pairs(&[("a", 3)]));
-    });
-}
-
-#[test]
-fn a_server_that_crashed_has_no_epoch() {
-    let mut server = Server::start(&[]);
-    block_on(async {
-        let mut node = join(&server).await;
-        for round in 0..2 {
-            node.push(vec![hits("a", 1)]).await;
-            server.crash();
-            server.start_again();
-            notice().await;
-            let pushed = node.send(node.number + 1, vec![hits("a", 2)]).await;
-            assert_eq!(pushed, Pushed::NoEpoch, "{round}");
-            let again = connect(server.tcp(), PUBLIC);
-            node = Node::join(again, shard("api")).await;
-            assert!(node.read_all(&[(MINUTE, 7)]).await.is_empty());
-        }
-    });
-}
 
 #[test]
 fn if_a_table_was_dropped_all_counts_are_restored() {
@@ -73,42 +15,6 @@ fn if_a_table_was_dropped_all_counts_are_restored() {
             assert_eq!(node.send(2, vec![hits("a", 1)]).await, Pushed::NoEpoch);
         });
     }
-}
-
-#[test]
-fn a_server_that_hangs_may_have_applied_the_batch_and_applies_it_once() {
-    let server = Server::start(&[]);
-    block_on(async {
-        let mut node = Node::join(impatient(&[server.tcp()]), shard("api")).await;
-        server.signal("STOP");
-        let error = failure(&mut node, 1).await;
-        assert_eq!(error.failure, Failure::TimedOut(Duration::from_secs(1)));
-        assert!(error.may_have_applied() && error.is_transient());
-        // Now there is no connection, and none can be made.
-        let error = failure(&mut node, 1).await;
-        assert!(!error.may_have_applied() && error.is_transient(), "{error}");
-        server.signal("CONT");
-        // The answer is that to this request, not the late one to the other.
-        node.store = connect(server.tcp(), PUBLIC);
-        node.push(vec![hits("a", 1)]).await;
-        assert_eq!(total(&mut node, b"a").await, 1);
-    });
-}
-
-#[test]
-fn a_late_answer_is_not_taken_for_another_one() {
-    let server = Server::start(&[]);
-    block_on(async {
-        let mut node = join(&server).await;
-        node.push(vec![hits("a", 5)]).await;
-        server.signal("STOP");
-        let of_a = node.store.get_window(&node.shard, b"a", MINUTE, 7);
-        // The one who asked has gone.
-        let short = Duration::from_millis(50);
-        assert!(tokio::time::timeout(short, of_a).await.is_err());
-        server.signal("CONT");
-        assert_eq!(total(&mut node, b"b").await, 0);
-    });
 }
 
 #[test]
@@ -139,29 +45,6 @@ fn a_server_does_not_go_on_with_what_nobody_waits_for() {
         session.batch_execute("COMMIT").await.unwrap();
         node.push(vec![hits("a", 1)]).await;
         assert_eq!(total(&mut node, b"a").await, 2);
-    });
-}
-
-#[test]
-fn a_batch_whose_answer_was_lost_is_applied_once() {
-    let schema = Schema::new();
-    let server = Server::shared();
-    let proxy = Proxy::start(server.port);
-    block_on(async {
-        let through_proxy = connect(proxy.address.clone(), &schema.name);
-        let mut node = Node::join(through_proxy, shard("api")).await;
-        let mut other = Node::join(schema.connect(), shard("api")).await;
-        for number in 1..=5 {
-            proxy.cut_next_answer();
-            let error = failure(&mut node, number).await;
-            assert!(matches!(error.failure, Failure::Disconnected(_)), "{error}");
-            assert!(error.may_have_applied() && error.is_transient());
-            // It was.
-            let total = i64::try_from(number).unwrap();
-            assert_eq!(totals(&other.fetch().await), pairs(&[("a", total)]));
-            node.push(vec![hits("a", 1)]).await;
-            assert!(other.fetch().await.is_empty());
-        }
     });
 }
 

@@ -5,23 +5,6 @@ use crate::store::proxy::with_greeting;
 use crate::store::redis;
 
 #[test]
-fn a_server_that_cannot_be_reached_is_passed_over() {
-    let schema = Schema::new();
-    let missing = ServerAddress::Unix("/nonexistent/socket".into());
-    let servers = [missing.clone(), Server::shared().tcp()];
-    let (options, postgres) = options(&servers, &schema.name);
-    block_on(async {
-        open(&mut Postgres::new(&options, &postgres)).await.unwrap();
-        let error = open(&mut connect(missing, PUBLIC)).await.unwrap_err();
-        let message = error.to_string();
-        assert_eq!(
-            message,
-            "unix:/nonexistent/socket cannot be reached (No such file or directory (os error 2))"
-        );
-    });
-}
-
-#[test]
 fn a_server_that_speaks_another_protocol_is_told_of() {
     let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     let redis_server = redis::testing::Server::start(&[]);
@@ -51,21 +34,6 @@ fn a_server_that_speaks_another_protocol_is_told_of() {
             message.ends_with("; does it speak the Redis protocol, without TLS?)"),
             "{message}"
         );
-    });
-}
-
-#[test]
-fn a_server_that_hangs_at_the_beginning_is_passed_over() {
-    let [hanging, server] = [Server::start(&[]), Server::start(&[])];
-    hanging.signal("STOP");
-    block_on(async {
-        let mut store = impatient(&[hanging.tcp(), server.tcp()]);
-        open(&mut store).await.unwrap();
-        // And stays so.
-        hanging.signal("CONT");
-        open(&mut store).await.unwrap();
-        let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
-        assert_eq!(hanging.value(tables), "0");
     });
 }
 

@@ -5,25 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::store::options::TlsOptions;
+use crate::store::postgres::fixtures::Place;
 use crate::store::postgres::testing::with_tls;
 use crate::store::proxy::listen;
-use crate::store::tls_testing::{Authority, pem_file, trusting, trusting_the_system};
-
-/// What comes of an attempt to use a server.
-fn attempt(server: &Server, options: TlsOptions) -> Result<(), StoreError> {
-    block_on(open(&mut with_tls(server, PUBLIC, options)))
-}
-
-/// Expects that a server cannot be reached, and that `cause` is named.
-fn fails(server: &Server, options: TlsOptions, cause: &str) {
-    let error = attempt(server, options).unwrap_err();
-    assert!(matches!(error.failure, Failure::Unreachable(_)), "{error}");
-    assert!(error.to_string().contains(cause), "{error}");
-    assert!(error.is_transient() && !error.may_have_applied());
-}
+use crate::store::server_tests::Served as _;
+use crate::store::server_tests::tls::fails;
+use crate::store::tls_testing::{Authority, pem_file, trusting};
 
 #[test]
-fn a_server_that_is_trusted_is_used() {
+fn connections_with_tls_are_made_again() {
     let authority = Authority::new();
     let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
     let store = || with_tls(&server, PUBLIC, trusting(&authority));
@@ -69,62 +59,6 @@ fn the_server_is_told_of_the_end() {
 }
 
 #[test]
-fn whoever_is_not_trusted_is_not_used() {
-    let [authority, other] = [Authority::new(), Authority::new()];
-    let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
-    fails(&server, trusting(&other), "UnknownIssuer");
-    fails(&server, trusting_the_system(), "UnknownIssuer");
-    let anybody = TlsOptions {
-        verify: false,
-        ..trusting_the_system()
-    };
-    assert_eq!(attempt(&server, anybody), Ok(()));
-}
-
-#[test]
-fn the_certificate_has_the_name_of_the_server_or_the_one_that_is_set() {
-    let authority = Authority::new();
-    let server = Server::start_with_tls(&authority, &authority.issue("db.example"), "");
-    fails(
-        &server,
-        trusting(&authority),
-        "not valid for name \"127.0.0.1\"",
-    );
-    let named = |name: &str| TlsOptions {
-        name: Some(name.into()),
-        ..trusting(&authority)
-    };
-    fails(&server, named("other.example"), "not valid for name");
-    for name in ["db.example", "db.example."] {
-        assert_eq!(attempt(&server, named(name)), Ok(()));
-    }
-}
-
-#[test]
-fn an_expired_certificate_is_not_trusted() {
-    let authority = Authority::new();
-    let expired = authority.issue_expired("127.0.0.1");
-    let server = Server::start_with_tls(&authority, &expired, "");
-    fails(&server, trusting(&authority), "expired");
-}
-
-#[test]
-fn a_server_may_want_a_certificate_of_us() {
-    let [authority, other] = [Authority::new(), Authority::new()];
-    let certificate = authority.issue("127.0.0.1");
-    let server = Server::start_with_tls(&authority, &certificate, "clientcert=verify-ca");
-    let error = attempt(&server, trusting(&authority)).unwrap_err();
-    assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
-    assert!(error.to_string().contains("certificate"), "{error}");
-    let with_certificate_of = |issuer: &Authority| TlsOptions {
-        identity: Some(issuer.issue("a client").identity()),
-        ..trusting(&authority)
-    };
-    fails(&server, with_certificate_of(&other), "UnknownCA");
-    assert_eq!(attempt(&server, with_certificate_of(&authority)), Ok(()));
-}
-
-#[test]
 fn options_that_cannot_be_used_are_told() {
     let authority = Authority::new();
     let options = TlsOptions {
@@ -132,7 +66,7 @@ fn options_that_cannot_be_used_are_told() {
         ..trusting(&authority)
     };
     let cause = "tls_trusted_certificate \"/roots.pem\" holds no certificate";
-    fails(Server::shared(), options, cause);
+    fails(&Place::shared(), options, cause);
 }
 
 /// Such a server offers to bind the password to the channel, which need not be done.
@@ -160,11 +94,8 @@ fn passwords_are_given_over_tls() {
 #[test]
 fn a_server_without_tls_is_not_used_with_it_nor_the_other_way_round() {
     let authority = Authority::new();
-    fails(
-        Server::shared(),
-        trusting(&authority),
-        "server does not support TLS",
-    );
+    let cause = "server does not support TLS";
+    fails(&Place::shared(), trusting(&authority), cause);
     let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
     let error = block_on(open(&mut connect(server.tcp(), PUBLIC))).unwrap_err();
     assert!(matches!(error.failure, Failure::Denied(_)), "{error}");

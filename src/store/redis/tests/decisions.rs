@@ -158,7 +158,7 @@ fn a_decision_that_fails_midway_ends_the_epoch() {
 #[test]
 fn a_decision_whose_answer_was_lost_is_not_repeated() {
     let server = Server::start(&[]);
-    let proxy = Proxy::start(server.port);
+    let proxy = Proxy::start(&server.tcp());
     block_on(async {
         let (mut node, _) = asking(&server).await;
         let mut cut = Asking::new(connect(proxy.address.clone()));

@@ -24,7 +24,13 @@ use crate::store::options::{Credentials, Secret, StoreOptions};
 use crate::store::proxy::Proxy;
 use crate::store::redis::options::{RedisOptions, Topology};
 use crate::store::server::ServerAddress;
+use crate::store::server_tests::{failure, open};
 use crate::store::strategy::{Batch, BatchId, Diff, Pushed, Strategy};
+
+mod servers_as_others_have_them {
+    use crate::store::server_tests::server_tests;
+    server_tests!(crate::store::redis::testing::Server);
+}
 
 mod over_tcp {
     use crate::store::conformance::{conformance_tests, decision_tests};
@@ -77,18 +83,6 @@ fn with_credentials(server: &Server, username: &str, password: &str) -> Redis {
         password: secret(password),
     };
     Redis::new(&options, &redis)
-}
-
-/// What goes wrong with the node's batch of this number.
-async fn failure(node: &mut Node<Redis>, number: u64) -> StoreError {
-    let batch = node.batch(number, vec![hits("a", 1)]);
-    let pushed = node.store.push_diffs(&node.shard, &batch, 500);
-    pushed.await.expect_err("pushed")
-}
-
-async fn open(store: &mut Redis) -> Result<(), StoreError> {
-    let epoch = crate::store::conformance::new_epoch();
-    store.open_epoch(&shard("api"), None, epoch).await.map(drop)
 }
 
 /// Waits until so many nodes have pushed, as the replica sees it.

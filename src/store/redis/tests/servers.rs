@@ -5,22 +5,6 @@ use crate::store::proxy::with_greeting;
 use crate::store::tls_testing::Authority;
 
 #[test]
-fn a_server_that_cannot_be_reached_is_passed_over() {
-    let server = Server::start(&[]);
-    let missing = ServerAddress::Unix("/nonexistent/socket".into());
-    let (options, redis) = options(&[missing.clone(), server.tcp()]);
-    block_on(async {
-        open(&mut Redis::new(&options, &redis)).await.unwrap();
-        let error = open(&mut connect(missing)).await.unwrap_err();
-        let message = error.to_string();
-        assert_eq!(
-            message,
-            "unix:/nonexistent/socket cannot be reached (No such file or directory (os error 2))"
-        );
-    });
-}
-
-#[test]
 fn a_server_that_speaks_another_protocol_is_told_in_its_own_words() {
     let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\nServer: x\r\n\r\n");
     let authority = Authority::new();
@@ -44,41 +28,6 @@ fn a_server_that_speaks_another_protocol_is_told_in_its_own_words() {
                 || message.ends_with("; does it speak the Redis protocol, without TLS?)"),
             "{message}"
         );
-    });
-}
-
-#[test]
-fn of_several_servers_each_is_told_what_happened_with_it() {
-    let [one, two] =
-        ["/nonexistent/1", "/nonexistent/2"].map(|path| ServerAddress::Unix(path.into()));
-    let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-    block_on(async {
-        let mut store = impatient(&[one, two, http.clone()]);
-        let missing = "cannot be reached (No such file or directory (os error 2))";
-        let expected = format!(
-            "unix:/nonexistent/1 {missing}; unix:/nonexistent/2 {missing}; {http} cannot be reached \
-             (it does not speak the Redis protocol, but says \"HTTP/1.1 400 Bad Request\")"
-        );
-        // And so with each attempt, from the first one on.
-        for _ in 0..2 {
-            let error = open(&mut store).await.unwrap_err();
-            assert_eq!(error.to_string(), expected);
-            assert!(error.is_transient() && !error.may_have_applied());
-        }
-    });
-}
-
-#[test]
-fn a_server_that_hangs_at_the_beginning_is_passed_over() {
-    let [hanging, server] = [Server::start(&[]), Server::start(&[])];
-    hanging.signal("STOP");
-    block_on(async {
-        let mut store = impatient(&[hanging.tcp(), server.tcp()]);
-        open(&mut store).await.unwrap();
-        // And stays so.
-        hanging.signal("CONT");
-        open(&mut store).await.unwrap();
-        assert_eq!(hanging.ask::<i64>(&["DBSIZE"]).unwrap(), 0);
     });
 }
 
