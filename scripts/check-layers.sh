@@ -15,7 +15,7 @@ use File::Find;
 # A module imports only from those above it.
 my @layers = qw(policy table store conf broker engine nginx);
 # Within policy too; those on one line may import each other.
-my @policy = ([qw(hits printable query)], [qw(window)], [qw(algorithm)], [qw(key limit options)], [qw(namespace)], [qw(headers)]);
+my @policy = ([qw(fnv hits printable query)], [qw(window)], [qw(algorithm)], [qw(key limit options)], [qw(namespace)], [qw(headers)]);
 
 # Layers whose files may import each other in circles, until they do not.
 my @with_circles = qw(nginx);

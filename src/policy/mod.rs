@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
+pub(crate) mod fnv;
 pub mod headers;
 pub mod hits;
 pub mod key;

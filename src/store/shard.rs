@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::policy::fnv::fnv1a;
+
 /// A part of a namespace's counts, which a datastore keeps in one place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Shard {
@@ -13,15 +15,13 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// In which of so many shards a key is: its FNV-1a hash of 64 bits, mixed by MurmurHash3's
-    /// `fmix64`, modulo their number. All nodes must agree, so that this can never change.
+    /// In which of so many shards a key is: its FNV-1a hash, mixed by MurmurHash3's `fmix64`, modulo
+    /// their number. All nodes must agree, so that this can never change.
     ///
-    /// Sources: <http://www.isthe.com/chongo/tech/comp/fnv/>, and `MurmurHash3.cpp` in
-    /// <https://github.com/aappleby/smhasher>. Without the second, similar keys crowd a few shards.
+    /// Source of the second: `MurmurHash3.cpp` in <https://github.com/aappleby/smhasher>. Without it,
+    /// similar keys crowd a few shards.
     pub fn number_of(key: &[u8], shards: u16) -> u16 {
-        let hash = key.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
-        });
+        let hash = fnv1a(key.iter().copied().map(u64::from));
         let factors = [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53];
         let mixed = factors.iter().fold(hash, |hash: u64, factor| {
             (hash ^ hash >> 33).wrapping_mul(*factor)

@@ -8,6 +8,7 @@ use super::lease::{Lease, LeaseLost};
 use super::sync_slot::{
     BatchWord, FETCH_ANEW, FIND_CHANGES, RepairWord, SEND_ANEW, Standing, SyncSlot,
 };
+use crate::policy::fnv::fnv1a;
 use crate::policy::window::{UnixMillis, WindowSize};
 
 /// What has to be done before a namespace can go on syncing.
@@ -184,10 +185,7 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn set_windows(&self, sizes: impl Iterator<Item = WindowSize>) -> Result<(), LeaseLost> {
-        // FNV-1a, by words.
-        let hash = sizes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, size| {
-            (hash ^ size.millis()).wrapping_mul(0x100_0000_01b3)
-        });
+        let hash = fnv1a(sizes.map(WindowSize::millis));
         let windows = &self.state.slot.windows;
         if windows.load(Acquire) != hash {
             self.set_position(None)?;
