@@ -14,8 +14,8 @@ use super::totals::note_total;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::error::StoreError;
 use crate::store::strategy::{
-    Batch, BatchId, Changes, ChangesKind as _, Count, CountsKind as _, Diff, Epoch, NODE_LIFE,
-    NodeId, Occupancy, Position, Pushed, Shard, Strategy,
+    Batch, BatchId, CLOCK_MARGIN, Changes, ChangesKind as _, Count, CountsKind as _, Diff, Epoch,
+    NODE_LIFE, NodeId, Occupancy, Position, Pushed, Shard, Strategy,
 };
 use crate::table::fail::fail_point;
 use crate::table::{
@@ -128,8 +128,6 @@ enum Next {
     Setback(&'static str),
 }
 
-/// How much longer than two windows counts are kept, for clocks that differ.
-const MARGIN: Duration = Duration::from_secs(60);
 /// For how much longer than what it pushed a node counts on being known: less than stores promise, since
 /// a batch may be the repeat of one that the store has had for a while.
 const KNOWN_FOR: Duration = Duration::from_secs(NODE_LIFE.as_secs() / 2);
@@ -663,7 +661,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             diff: record.diff,
             local: record.up_to,
             occupancy: Occupancy(record.counter.occupancy()),
-            expires_in: left.saturating_add(MARGIN),
+            expires_in: left.saturating_add(CLOCK_MARGIN),
         })
     }
 }

@@ -66,6 +66,9 @@ impl BatchId {
 /// For how much longer than any count that a node pushed the store remembers the node, at least.
 pub const NODE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// For how much longer than they matter counts are kept, since clocks differ.
+pub const CLOCK_MARGIN: Duration = Duration::from_secs(60);
+
 /// A point in the sequence of a shard's changes. Only the strategy that gave it knows what it
 /// says. In another epoch the store does not know it.
 ///
@@ -97,8 +100,8 @@ pub struct Diff {
     pub local: Hits,
     /// Which occupancy that is.
     pub occupancy: Occupancy,
-    /// How long from now the window matters: to its start + 2 sizes, and a margin for clocks that
-    /// differ. The store keeps its counts for at least as long.
+    /// How long from now the window matters: to its start + 2 sizes, and [`CLOCK_MARGIN`]. The store
+    /// keeps its counts for at least as long.
     pub expires_in: Duration,
 }
 
@@ -128,6 +131,15 @@ impl Batch {
     pub const MAX_DIFFS: usize = 500;
     /// As many bytes of keys as go with them. A batch of one diff may have a longer key.
     pub const MAX_KEY_BYTES: usize = 32 * 1024;
+
+    /// How many counters may be read after these at once, if keys are about as long: as many as hold
+    /// a server no longer than a batch does. `None` if there are none to tell by.
+    pub fn page_after(page: &[Count]) -> Option<usize> {
+        let bytes: usize = page.iter().map(|count| count.key.len()).sum();
+        let length = bytes.checked_div(page.len())?;
+        let counters = (2 * Batch::MAX_KEY_BYTES).checked_div(length)?;
+        Some(counters.clamp(1, Batch::MAX_DIFFS))
+    }
 
     /// The last batch of the node that the store has, once it has answered [`Pushed::Applied`].
     pub fn last(&self) -> BatchId {
@@ -160,5 +172,28 @@ mod tests {
         ] {
             assert!(source.contains(&MAX_TOTAL.to_string()));
         }
+    }
+
+    #[test]
+    fn the_scripts_keep_counts_for_as_long_as_they_should() {
+        let margin = format!("MARGIN = 3600000, {}\n", CLOCK_MARGIN.as_millis());
+        assert!(include_str!("redis/changes.lua").contains(&margin));
+    }
+
+    #[test]
+    fn a_page_of_long_keys_is_small() {
+        let page = |length| {
+            let count = Count {
+                key: vec![b'x'; length],
+                size: WindowSize::from_millis(1000).unwrap(),
+                window: 0,
+                total: Hits::ZERO,
+            };
+            Batch::page_after(&[count.clone(), count])
+        };
+        for (length, expected) in [(1, 500), (131, 500), (256, 256), (65_535, 1), (100_000, 1)] {
+            assert_eq!(page(length), Some(expected), "{length}");
+        }
+        assert_eq!(Batch::page_after(&[]), None);
     }
 }

@@ -49,7 +49,8 @@
 use core::fmt;
 
 pub use super::batch::{
-    Batch, BatchId, Count, Diff, Epoch, MAX_TOTAL, NODE_LIFE, NodeId, Occupancy, Position,
+    Batch, BatchId, CLOCK_MARGIN, Count, Diff, Epoch, MAX_TOTAL, NODE_LIFE, NodeId, Occupancy,
+    Position,
 };
 use super::error::StoreError;
 use super::options::StoreOptions;

@@ -23,14 +23,12 @@ use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
-use crate::store::strategy::{Epoch, NodeId, Shard};
+use crate::store::strategy::{CLOCK_MARGIN, Epoch, NodeId, Shard};
 
 /// What all locks begin with, in 32 bits: others may lock numbers in the same database.
 const LOCKS: i64 = 0x7261_7465 << 32;
 /// Into how many locks the keys of a shard are divided. A server has room for a few thousand.
 const LOCKS_OF_SHARD: u16 = 1024;
-/// For how long counts are kept after they ceased to matter, since clocks differ.
-const CLOCKS: Duration = Duration::from_secs(60);
 /// How often it is looked whether all shards have an epoch, each time after it was given one.
 const ATTEMPTS: usize = 3;
 
@@ -328,7 +326,7 @@ impl Place<'_> {
             size: self.size,
             window: position.number,
             thousandths: charge,
-            life: left.saturating_add(size).saturating_add(CLOCKS),
+            life: left.saturating_add(size).saturating_add(CLOCK_MARGIN),
         }
     }
 }

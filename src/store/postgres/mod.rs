@@ -201,12 +201,12 @@ impl Strategy for Postgres {
             Some(after) if counts.len() >= step.counters => Step {
                 after,
                 window: step.window,
-                counters: page_size(&counts).unwrap_or(step.counters),
+                counters: Batch::page_after(&counts).unwrap_or(step.counters),
             },
             _ => Step {
                 after: Vec::new(),
                 window: step.window.saturating_add(1),
-                counters: page_size(&counts).unwrap_or(step.counters),
+                counters: Batch::page_after(&counts).unwrap_or(step.counters),
             },
         };
         let next = (next.window < windows.len()).then_some(next);
@@ -257,13 +257,4 @@ impl Strategy for Postgres {
         self.purged = MAX_PURGED;
         Ok(has_more)
     }
-}
-
-/// How many counters a page may have after this one, for keys of about the same length; `None` if
-/// it is empty.
-fn page_size(page: &[Count]) -> Option<usize> {
-    let bytes: usize = page.iter().map(|count| count.key.len()).sum();
-    let length = bytes.checked_div(page.len())?;
-    let counters = (2 * Batch::MAX_KEY_BYTES).checked_div(length)?;
-    Some(counters.clamp(1, Batch::MAX_DIFFS))
 }

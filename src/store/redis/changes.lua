@@ -15,7 +15,8 @@
 -- How much the stream holds before the oldest entries go, in bytes. An entry counts for a little
 -- more than its content.
 local KEPT, OVERHEAD = 16777216, 100
--- For how long an unused shard is kept, and for how long it outlives its counts: milliseconds.
+-- For how long an unused shard is kept; and for how long counts outlive what they matter for, since
+-- clocks differ, and a shard its counts: milliseconds.
 local LIFE, MARGIN = 3600000, 60000
 -- The most that a count is, up and down, in thousandths: it saturates, as strategy.rs says. Whole
 -- numbers up to this are exact.

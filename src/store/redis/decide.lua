@@ -26,8 +26,6 @@
 
 local call, format, ARGV = redis.call, string.format, ARGV
 local node, proposed, tag, questions, at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5
--- For how long counts are kept after they ceased to matter, since clocks differ: milliseconds.
-local CLOCKS = 60000
 -- The number of the algorithm by which the window before weighs; by the other one, it does not.
 local SLIDING = 1
 -- How many bytes are added to the stream until things are done that need not be done each time.
@@ -188,7 +186,7 @@ local function apply(shard, last)
     local place = places[j]
     local sets = place.sets
     if sets then
-      local counts, left = shard.base .. place.name, place.left + place.size + CLOCKS
+      local counts, left = shard.base .. place.name, place.left + place.size + MARGIN
       local known = #sets / 2 - call('HSET', counts, unpack(sets))
       if seldom or known == 0 then
         -- The hash may be new, or may have become a list when the server was restarted.

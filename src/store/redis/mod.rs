@@ -246,7 +246,7 @@ impl Strategy for Redis {
         let next = Step {
             cursor,
             connection,
-            counters: page_size(&counts).unwrap_or(step.counters),
+            counters: Batch::page_after(&counts).unwrap_or(step.counters),
             window: match cursor {
                 0 => step.window.saturating_add(1),
                 _ => step.window,
@@ -354,15 +354,6 @@ fn by_window(diffs: &[Diff]) -> BTreeMap<WindowName, Vec<&Diff>> {
         windows.entry(name).or_default().push(diff);
     }
     windows
-}
-
-/// How many counters a page may have after this one, for keys of about the same length; `None` if
-/// it is empty.
-fn page_size(page: &[Count]) -> Option<usize> {
-    let bytes: usize = page.iter().map(|count| count.key.len()).sum();
-    let length = bytes.checked_div(page.len())?;
-    let counters = (2 * Batch::MAX_KEY_BYTES).checked_div(length)?;
-    Some(counters.clamp(1, Batch::MAX_DIFFS))
 }
 
 /// Whole milliseconds, at least one: no expiry is now.
