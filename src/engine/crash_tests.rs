@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::sync_tests::Time;
 use super::{Namespace, RateLimiting, Report, SyncError, Syncer};
 use crate::policy::algorithm::Algorithm;
-use crate::policy::hits::Hits;
+use crate::policy::hits::hits;
 use crate::policy::window::WindowSize;
 use crate::store::conformance::block_on;
 use crate::store::redis::testing::{Server, connect};
@@ -131,10 +131,6 @@ impl Node {
         let key = table.key(key);
         table.add(&counter, key, &self.time, hits(1), Admission::Unconditional);
     }
-}
-
-fn hits(whole: i64) -> Hits {
-    Hits::from_thousandths(whole * 1000)
 }
 
 fn size() -> WindowSize {

@@ -236,13 +236,10 @@ impl core::error::Error for RateLimitingError {}
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::policy::hits::hits;
     use crate::table::testing::{SharedTable, TestClock};
 
     const MINUTE: u64 = 60_000;
-
-    fn hits(whole: i64) -> Hits {
-        Hits::from_thousandths(whole * 1000)
-    }
 
     #[test]
     fn increment_returns_the_sliding_rate() {

@@ -5,7 +5,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
-use crate::policy::hits::Hits;
+use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::Limit;
 use crate::policy::window::WindowSize;
 use crate::store::decision::{Answer, AskedCounter, Question};
@@ -14,10 +14,6 @@ use crate::table::testing::{SharedTable, TestClock};
 use crate::table::{Key, Outcome};
 
 const T: u64 = 1_700_000_000_000;
-
-fn hits(whole: i64) -> Hits {
-    Hits::from_thousandths(whole * 1000)
-}
 
 fn size(seconds: u64) -> WindowSize {
     WindowSize::from_millis(seconds * 1000).unwrap()

@@ -171,6 +171,12 @@ impl fmt::Display for ParseHitsError {
 
 impl core::error::Error for ParseHitsError {}
 
+/// So many whole hits.
+#[cfg(test)]
+pub(crate) fn hits(whole: i64) -> Hits {
+    Hits::from_thousandths(whole * 1000)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

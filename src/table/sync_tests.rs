@@ -3,17 +3,13 @@
 use super::testing::{SharedTable, TestClock};
 use super::*;
 use crate::policy::algorithm::{Algorithm, WindowCounts};
-use crate::policy::hits::Hits;
+use crate::policy::hits::{Hits, hits};
 use crate::policy::key::MAX_NAME_LEN;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
 const SMALL: usize = 7 * 4096;
-
-fn hits(whole: i64) -> Hits {
-    Hits::from_thousandths(whole * 1000)
-}
 
 struct Fixture {
     shared: SharedTable,

@@ -3,14 +3,10 @@
 use super::testing::{SharedTable, TestClock};
 use super::*;
 use crate::policy::algorithm::{Algorithm, WindowCounts};
-use crate::policy::hits::Hits;
+use crate::policy::hits::{Hits, hits};
 use crate::policy::window::WindowSize;
 
 const T: u64 = 1_700_000_000_000;
-
-fn hits(whole: i64) -> Hits {
-    Hits::from_thousandths(whole * 1000)
-}
 
 struct Fixture {
     shared: SharedTable,

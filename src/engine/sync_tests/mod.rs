@@ -22,16 +22,12 @@ mod snapshots;
 mod totals;
 
 pub(super) use self::node::Time;
-use crate::policy::hits::Hits;
+use crate::policy::hits::hits;
 use crate::policy::window::WindowSize;
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 60_000;
 const LIFETIME: u64 = 3000;
-
-fn hits(whole: i64) -> Hits {
-    Hits::from_thousandths(whole * 1000)
-}
 
 fn size() -> WindowSize {
     WindowSize::from_millis(SIZE).unwrap()

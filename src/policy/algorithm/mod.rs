@@ -155,13 +155,10 @@ impl Algorithm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::hits::hits;
 
     fn size(text: &str) -> WindowSize {
         WindowSize::parse(text.as_bytes()).unwrap()
-    }
-
-    fn hits(whole: i64) -> Hits {
-        Hits::from_thousandths(whole * 1000)
     }
 
     fn counts(current: i64, previous: i64, elapsed: u64) -> Reading {
