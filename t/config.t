@@ -1,9 +1,9 @@
 # What the configuration accepts, as far as nginx itself has a part in it, and
 # one wrong use of each directive: all others are rows of src/conf/tests. Wrong
 # ones keep nginx from starting: one [emerg] line names the wrong word, says
-# what would be right, and where it is. Odd but legal ones start. How blocks are read is told in
-# lib/Configuration.pm; here, there is a zone "counters" unless they have a
-# section http_config.
+# what would be right, and where it is. Odd but legal ones start. How blocks are
+# read is told in lib/Configuration.pm; here, there is a zone "counters" unless
+# they have a section http_config.
 
 use Test::Nginx::Socket 'no_plan';
 

@@ -9,12 +9,14 @@
 mod accepted;
 mod accepted_namespaces;
 mod credentials;
+mod inheritance;
 mod levels;
 mod namespace_blocks;
 mod namespaces;
 mod nginx;
 mod parameters;
 mod redis_and_postgres;
+mod resolved;
 mod rules;
 mod store_blocks;
 mod stores;
@@ -97,27 +99,37 @@ static PEM: LazyLock<[(&str, String); 2]> = LazyLock::new(|| {
     ]
 });
 
-/// What is told of a text: lines. A word may be `<1200 x>`, which stands for that many.
-fn told_of(text: &str, files: &[(&str, &[u8])]) -> String {
+/// An nginx that is about to read a text, with these files. A word may be `<1200 x>`, which stands for
+/// that many.
+fn nginx_of(text: &str, files: &[(&str, &[u8])]) -> TestNginx {
     let text = text.replace("<1200 x>", &"x".repeat(1200));
-    let pem = PEM
-        .iter()
-        .map(|(name, content)| (*name, content.as_bytes()));
+    let pem = PEM.iter();
+    let pem = pem.map(|(name, content)| (*name, content.as_bytes()));
     let more: [(&str, &[u8]); 2] = [("http.conf", text.as_bytes()), ("nginx.conf", b"events {}")];
     let all = files.iter().copied().chain(more).chain(pem);
     let all = all.map(|(name, content)| (name.into(), content.to_vec()));
-    let files: HashMap<String, Vec<u8>> = all.collect();
-    let mut nginx = TestNginx::new(TestFiles(Rc::new(files)));
-    if let Err(error) = read(&mut nginx) {
-        nginx.refuse(error);
+    TestNginx::new(TestFiles(Rc::new(all.collect::<HashMap<_, _>>())))
+}
+
+/// What is told of a text: lines.
+fn told_of(text: &str, files: &[(&str, &[u8])]) -> String {
+    let mut nginx = nginx_of(text, files);
+    match read(&mut nginx) {
+        Ok((_, http)) => tell(&http, &mut nginx.told),
+        Err(error) => nginx.refuse(error),
     }
     let told = nginx.told.join("\n");
     assert!(!told.contains("s3cret"), "{told}");
     told
 }
 
+/// What becomes of a text that is right: the configuration, and its levels.
+fn resolved(text: &str) -> (Configuration, TestLevel) {
+    read(&mut nginx_of(text, &[])).unwrap()
+}
+
 /// Reads a configuration, resolves it, and has levels inherit, as nginx does.
-fn read(nginx: &mut TestNginx) -> Result<Configuration, ConfError> {
+fn read(nginx: &mut TestNginx) -> Result<(Configuration, TestLevel), ConfError> {
     let mut http = HttpConf::default();
     let mut level = nginx.read_level(&mut http, "http")?;
     let configuration = http.resolve(&mut |warning| nginx.warn(warning))?;
@@ -126,16 +138,14 @@ fn read(nginx: &mut TestNginx) -> Result<Configuration, ConfError> {
     for warning in applied.warnings(&configuration) {
         nginx.warn(warning);
     }
-    tell(&level, &mut nginx.told);
-    Ok(configuration)
+    Ok((configuration, level))
 }
 
 fn inherit(level: &mut TestLevel, applied: &mut AppliedRules<String>) {
     for inner in &mut level.levels {
-        let is_location = ["if ", "limit_except "]
-            .iter()
-            .all(|it| !inner.name.starts_with(it));
-        if !is_location && inner.conf.content().is_none() {
+        let mut others = ["if ", "limit_except "].iter();
+        let is_within = others.any(|other| inner.name.starts_with(other));
+        if is_within && inner.conf.content().is_none() {
             inner.conf.inherit_content(&level.conf);
         }
         inner.conf.inherit(&level.conf);
