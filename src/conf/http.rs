@@ -5,6 +5,7 @@ use super::block::{Block, ReadBlock, Set, block_name, is_defined};
 use super::configuration::{StoreConf, ZoneConf};
 use super::message::{ConfError, Origin};
 use super::namespace::NamespaceOptions;
+use super::namespace_block::NamespaceOptionsBuilder;
 use super::nginx::{Files as _, Nginx};
 use crate::policy::limit::Quota;
 use crate::policy::options::shown;
@@ -104,7 +105,7 @@ impl HttpConf {
         if let Some(known) = known.and_then(|it| it.definition.as_ref()) {
             return Err(is_defined("namespace", name, known.block.origin()));
         }
-        let mut builder = NamespaceOptions::builder();
+        let mut builder = NamespaceOptionsBuilder::default();
         let title = format!("ratelimit_namespace \"{name}\"");
         let block = read_block(nginx, &title, &mut |name, words| builder.set(name, words))?;
         let warnings = builder.warnings();

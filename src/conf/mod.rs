@@ -3,9 +3,10 @@
 //! nginx reads the files. It passes each directive, as a name and words, to [`reader`], which has the
 //! table of directives. What it says is kept in [`http`], or in the [`level`] that it stands in:
 //!
-//! - [`zone`], [`block`]s of stores and [`namespace`]s; [`rule`]s, which are words, become [`rules`],
-//!   in which nginx has compiled the [`text`]s with variables
-//! - [`words`]: what directives of a word or two have in common
+//! - [`zone`]: zones; [`block`], [`namespace_block`], [`namespace`]: blocks, and those of namespaces
+//! - [`rule`], [`parameter`]: the words of a rule; [`ratelimit`], [`rules`], [`text`]: what becomes of
+//!   them, once nginx has compiled texts with variables
+//! - [`settings`]: options of a level, which are a word or two; [`words`]: what these have in common
 //!
 //! When all was read, `http` is resolved ([`resolve`]): that makes a [`configuration`], which does not
 //! change any more. Levels inherit from those above them, which shows where rules are [`applied`] and
@@ -22,7 +23,9 @@ pub mod http;
 pub mod level;
 pub mod message;
 pub mod namespace;
+pub mod namespace_block;
 pub mod nginx;
+pub mod parameter;
 mod ratelimit;
 pub mod reader;
 mod resolve;

@@ -1,9 +1,10 @@
-//! Rules: the words of a `ratelimit` directive, and what messages say of wrong ones.
+//! Rules: the words of a `ratelimit` directive.
 
+use super::parameter::{Parameter, invalid, is_of_limit_req, unknown};
 use crate::policy::algorithm::{Algorithm, ParseAlgorithmError};
 use crate::policy::key::MAX_COUNTER_LEN;
 use crate::policy::limit::Quota;
-use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, is_valid_name, valid_name};
+use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
 use crate::policy::options::{OptionError, shown};
 
 /// The words of a rule, as far as they can be read without variables.
@@ -47,18 +48,6 @@ pub enum CostText<'a> {
     /// `charge=`: when the response is known.
     Late(Parameter<'a>),
 }
-
-/// A word `name=value`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter<'a> {
-    /// All of it.
-    pub word: &'a [u8],
-    /// What follows the first `=`.
-    pub value: &'a [u8],
-}
-
-const EXPECTED: &str =
-    "expected limit=hits/window, window=, key=, counter=, cost=, charge= or name=";
 
 impl<'a> RuleText<'a> {
     /// Reads the words that follow `ratelimit`.
@@ -139,22 +128,6 @@ impl<'a> RuleText<'a> {
     }
 }
 
-impl<'a> Parameter<'a> {
-    fn of(word: &'a [u8]) -> Option<Parameter<'a>> {
-        let (_, value) = split_once(word, b'=')?;
-        Some(Parameter { word, value })
-    }
-
-    fn name(&self) -> &'a [u8] {
-        split_once(self.word, b'=').map_or(self.word, |(name, _)| name)
-    }
-
-    /// The error that the value is not what was `expected`.
-    pub fn invalid(&self, expected: &str) -> OptionError {
-        invalid(self.word, expected)
-    }
-}
-
 impl<'a> CounterName<'a> {
     /// Whether this was said.
     pub fn is_said(self) -> bool {
@@ -168,17 +141,6 @@ impl<'a> CounterName<'a> {
             CounterName::Unsaid | CounterName::Shared => None,
         }
     }
-}
-
-fn split_once(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
-    let at = text.iter().position(|&byte| byte == separator)?;
-    let (before, after) = text.split_at_checked(at)?;
-    Some((before, after.get(1..)?))
-}
-
-fn invalid(word: &[u8], expected: &str) -> OptionError {
-    let word = shown(word);
-    OptionError::new(format!("invalid parameter \"{word}\": {expected}"))
 }
 
 fn parse_quota<'a>(parameter: Parameter<'a>) -> Result<Quota<'a>, OptionError> {
@@ -219,59 +181,9 @@ fn parse_name<'a>(parameter: Parameter<'a>) -> Result<&'a str, OptionError> {
         })
 }
 
-/// Whether a word without a value is one of nginx's `limit_req`.
-fn is_of_limit_req(word: &[u8]) -> bool {
-    word == b"nodelay"
-}
-
-/// The error that a word is no parameter: with what is said here in place of those that other
-/// directives have.
-fn unknown(word: &[u8]) -> OptionError {
-    const NOT_HERE: &str = "is not in this build";
-    let parameter = Parameter::of(word);
-    let word_shown = shown(word);
-    let value = parameter.map_or(&b""[..], |parameter| parameter.value);
-    let message = match parameter.map_or(word, |parameter| parameter.name()) {
-        b"rate" => {
-            let meant = Quota::meant_by(value).unwrap_or_else(|| "5/10s".into());
-            format!(
-                "parameter \"{word_shown}\" {NOT_HERE}: expected a limit, such as limit={meant}"
-            )
-        }
-        b"burst" => format!(
-            "parameter \"{word_shown}\" {NOT_HERE}: expected a limit with a longer window, which \
-             admits bursts, such as limit=50/10s"
-        ),
-        b"delay" => {
-            format!("parameter \"{word_shown}\" {NOT_HERE}, which delays no request: expected none")
-        }
-        b"nodelay" => format!(
-            "parameter \"{word_shown}\" is of limit_req: no request is delayed here, expected none"
-        ),
-        b"zone" => format!(
-            "parameter \"{word_shown}\" is of limit_req: expected \"zone name;\" in a \
-             \"ratelimit_namespace\" block, whose name is the first word here"
-        ),
-        b"namespace" if is_valid_name(value) => format!(
-            "invalid parameter \"{word_shown}\": a namespace is the first word, and no more than \
-             its name: expected \"ratelimit {} limit=...\"",
-            shown(value)
-        ),
-        _ if parameter.is_none() && is_valid_name(word) => format!(
-            "invalid parameter \"{word_shown}\": {EXPECTED}; or as the first word, and no other, \
-             a namespace: \"ratelimit {word_shown} limit=...\""
-        ),
-        _ if matches!(word, [.., b'"' | b'\'']) => format!(
-            "invalid parameter \"{word_shown}\": quotes go around a whole parameter, as in \"key=a \
-             b\""
-        ),
-        _ => format!("invalid parameter \"{word_shown}\": {EXPECTED}"),
-    };
-    OptionError::new(message)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::parameter::EXPECTED;
     use super::*;
     use crate::policy::hits::Hits;
     use crate::policy::limit::QuotaHits;
