@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ratelimiting::Namespace;
 use super::totals::note_total;
-use crate::policy::algorithm::Reading;
+use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::OnError;
@@ -25,6 +25,8 @@ pub struct BoundLimit<'m> {
     rejections: Option<Named<'m>>,
     /// Whether a request may be asked for an earlier limit that has the same counter.
     pub(super) may_share: bool,
+    /// Whether there is more to it than counting in windows that no earlier limit has.
+    pub(super) is_special: bool,
 }
 
 impl<'m> BoundLimit<'m> {
@@ -37,7 +39,8 @@ impl<'m> BoundLimit<'m> {
     where
         'm: 'a,
     {
-        let (table, counter) = (namespace.table(), namespace.counter(limit.size));
+        let kind = limit.algorithm.kind();
+        let (table, counter) = (namespace.table(), namespace.counter_of(kind, limit.size));
         let may_share = earlier
             .into_iter()
             .any(|other| ptr::eq(other.table, table) && other.counter.is_same(&counter));
@@ -49,6 +52,7 @@ impl<'m> BoundLimit<'m> {
             table,
             counter,
             may_share,
+            is_special: may_share || kind != StoredKind::Windows,
         }
     }
 

@@ -42,7 +42,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let is_special = bound.may_share | self.is_refused | self.counts_rejected;
+        let is_special = bound.is_special | self.is_refused | self.counts_rejected;
         if !is_special && cost > Hits::ZERO {
             let BoundLimit { table, counter, .. } = bound;
             let algorithm = bound.limit.algorithm;
@@ -101,7 +101,10 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
 
         let asks = charged.is_some() || cost == Hits::ZERO;
         let counted = if asks || (self.is_refused && !self.counts_rejected) {
-            let reading = table.read(counter, *key, clock);
+            let reading = match asks {
+                true => table.read(counter, *key, clock),
+                false => table.refuse(counter, *key, clock),
+            };
             let included = charged.unwrap_or(Hits::ZERO);
             Counted {
                 reading,

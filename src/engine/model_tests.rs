@@ -380,6 +380,7 @@ fn is_within(
     let weighed = match algorithm {
         Algorithm::Sliding => thousandths(counts.previous) * (size - i128::from(counts.elapsed)),
         Algorithm::Fixed => 0,
+        Algorithm::Elastic => unreachable!("its counters are no windows"),
     };
     let rate = (thousandths(counts.current) + i128::from(cost)) * size + weighed;
     let limit = thousandths(limit) * size;

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::policy::algorithm::{Algorithm, Reading};
+use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted};
 use crate::policy::window::{Clock, WindowSize};
@@ -81,7 +81,13 @@ impl<'m> Namespace<'m> {
 
     /// The namespace's counters in windows of `size`.
     pub fn counter(&self, size: WindowSize) -> Counter {
-        let counter = self.table.counter(self.index, self.name.as_bytes(), size);
+        self.counter_of(StoredKind::Windows, size)
+    }
+
+    /// The namespace's counters of this kind and size.
+    pub fn counter_of(&self, kind: StoredKind, size: WindowSize) -> Counter {
+        let name = self.name.as_bytes();
+        let counter = self.table.counter_of(self.index, name, kind, size);
         counter.synced(!self.syncs.is_empty())
     }
 }
@@ -131,7 +137,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
             return self.sliding_window(key, window_size, algorithm, clock);
         }
         let Namespace { table, .. } = self.namespace;
-        let counter = self.namespace.counter(window_size);
+        let counter = self.namespace.counter_of(algorithm.kind(), window_size);
         let name = counted_name(key, self.counter);
         let key = table.key(&name);
         let counted = table.add(&counter, key, clock, value, Admission::Unconditional);
@@ -151,11 +157,11 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         algorithm: Algorithm,
         clock: &impl Clock,
     ) -> Result<Hits, RateLimitingError> {
-        let reading = self.reading(key, window_size, clock)?;
+        let reading = self.reading(key, algorithm.kind(), window_size, clock)?;
         Ok(algorithm.rate(window_size, &reading))
     }
 
-    /// What `key` has counted now.
+    /// What `key` has counted now, for algorithms of this kind.
     ///
     /// # Errors
     ///
@@ -163,6 +169,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
     pub fn reading(
         &self,
         key: &[u8],
+        kind: StoredKind,
         window_size: WindowSize,
         clock: &impl Clock,
     ) -> Result<Reading, RateLimitingError> {
@@ -170,7 +177,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
             return Err(RateLimitingError::NotAccounted);
         }
         let Namespace { table, .. } = self.namespace;
-        let counter = self.namespace.counter(window_size);
+        let counter = self.namespace.counter_of(kind, window_size);
         Ok(table.read(&counter, table.key(&counted_name(key, self.counter)), clock))
     }
 
@@ -280,7 +287,11 @@ mod tests {
             let client = |n: usize| format!("client {n}").into_bytes();
             (0..CLIENTS).for_each(|n| add(&client(n)));
             (0..900).for_each(|n| add(&key(n)));
-            let reading = |n| library.reading(&client(n), size, &clock).unwrap();
+            let reading = |n| {
+                library
+                    .reading(&client(n), StoredKind::Windows, size, &clock)
+                    .unwrap()
+            };
             (0..CLIENTS)
                 .filter(|n| reading(*n).windows().current == Hits::ZERO)
                 .count()
@@ -305,7 +316,7 @@ mod tests {
         assert_eq!(increment(&name), Ok(Hits::ONE));
         let reading = |key: &[u8]| {
             library
-                .reading(key, size, &clock)
+                .reading(key, StoredKind::Windows, size, &clock)
                 .unwrap()
                 .windows()
                 .current

@@ -95,6 +95,8 @@ impl RecentRefusal {
         if !self.is_fresh(now) {
             return None;
         }
-        self.reading.later(self.size, now.saturating_sub(self.at))
+        let passed = u64::try_from(now.saturating_sub(self.at).as_millis()).ok()?;
+        let later = self.reading.windows().later(self.size, passed)?;
+        Some(later.into())
     }
 }

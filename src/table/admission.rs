@@ -13,6 +13,8 @@ pub enum Admission {
     Unconditional,
     /// If the rate including them is at most the limit.
     Within(Hits, Algorithm),
+    /// Never, since another limit refused: what is done with each hit is done. Only for levels.
+    Refused,
 }
 
 /// What came of counting hits.
@@ -74,7 +76,7 @@ impl<'m> Counted<'m> {
 
 impl Counter {
     /// Of `value` hits, those that a key begins with which has no counter yet: all, unless the
-    /// limit refuses them, or they are synced, which takes more than counting.
+    /// limit refuses them, or there is more to it than counting.
     #[inline]
     pub(super) fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
         let is_admitted = match admission {
@@ -82,8 +84,9 @@ impl Counter {
                 algorithm.admits(self.size, &Reading::default(), limit, value)
             }
             Admission::Unconditional => true,
+            Admission::Refused => false,
         };
-        if is_admitted && !self.is_synced {
+        if is_admitted && self.begins_with_hits {
             value
         } else {
             Hits::ZERO

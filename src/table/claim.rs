@@ -8,6 +8,7 @@ use super::atomic::{
 use super::columns::{WindowColumns, load};
 use super::counter_table::CounterTable;
 use super::event_lines::NamespaceLine;
+use super::level;
 use super::meta::{Meta, SlotState, Ticks};
 use super::slot::{Lost, Occupant, Slot};
 use super::stats::Evicted;
@@ -126,7 +127,11 @@ impl<'m> CounterTable<'m> {
             SlotState::Busy(_) => ClaimCost::Busy,
             SlotState::Counter => {
                 let occupant = Occupant { slot, meta };
-                let hits = meta.size().map_or(0, |size| live_hits(occupant, size, now));
+                let hits = match meta.size() {
+                    Some(size) if meta.is_level() => level::live_hits(occupant, size, now),
+                    Some(size) => live_hits(occupant, size, now),
+                    None => 0,
+                };
                 let what = match hits {
                     0 => Evicted::Ended,
                     _ if self.has_unsent(occupant, now) => Evicted::Unsent,
@@ -149,6 +154,9 @@ pub(super) fn has_local_hits(slot: &Slot, meta: Meta, now: UnixMillis) -> bool {
     let occupant = Occupant { slot, meta };
     let size = meta.size();
     size.is_some_and(|size| {
+        if meta.is_level() {
+            return level::live_hits(occupant, size, now) > 0;
+        }
         WindowColumns::live(occupant, size, now).any(|(_, hits)| hits != Hits::ZERO)
     })
 }

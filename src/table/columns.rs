@@ -279,7 +279,7 @@ impl<'m> Occupant<'m> {
 
     /// Notes that the counter is in use: `used` never goes back while the clock does not, so that
     /// a counter with hits of a live window never looks unused.
-    fn touch(&self, now: UnixMillis) {
+    pub(super) fn touch(&self, now: UnixMillis) {
         let (used, now) = (Ticks(self.slot.used.load(Relaxed)), Ticks::at(now.0));
         // A little in the future is another process's look at the clock.
         if used == now || (used.is_after(now) && !now.is_over(used, Ticks::SKEW_MILLIS)) {

@@ -3,15 +3,23 @@
 use super::identity::{Identity, KeyHash, Mask};
 use super::meta::{Meta, NamespaceIndex};
 use super::word::Generation;
+use crate::policy::algorithm::StoredKind;
 use crate::policy::window::WindowSize;
 
-/// All counters of one namespace and window size: what [`CounterTable`](super::CounterTable) needs beside the key.
+/// All counters of one namespace, kind and window size: what [`CounterTable`](super::CounterTable) needs beside the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
     pub(super) mask: Mask,
     pub(super) namespace: NamespaceIndex,
     pub(super) size: WindowSize,
+    pub(super) kind: StoredKind,
+    /// All ones, or zero for a level: what a number of a window becomes a stamp by.
+    pub(super) number_mask: u64,
     pub(super) is_synced: bool,
+    /// Whether a key's first hits are counted as its slot is claimed: in windows that are not synced.
+    pub(super) begins_with_hits: bool,
+    /// That of its slots, but for the generation.
+    pub(super) meta: Meta,
     /// Where the event counters of the namespace begin.
     pub(super) lines: usize,
 }
@@ -35,19 +43,27 @@ impl Counter {
         self.mask.identity(key.hash)
     }
 
-    /// Whether `other`, of the same table, are the same counters: of one namespace and size.
+    /// Whether `other`, of the same table, are the same counters: of one namespace, size and kind.
     pub fn is_same(&self, other: &Counter) -> bool {
-        (self.namespace, self.size) == (other.namespace, other.size)
+        let parts = |it: &Counter| (it.namespace, it.size, it.kind);
+        parts(self) == parts(other)
     }
 
     /// The same counters, if they are `is_synced`: then they keep the bytes of their keys, and
     /// changes of them are found by [`CounterTable::take_changes`](super::CounterTable::take_changes).
+    /// Only windows can be.
     pub fn synced(self, is_synced: bool) -> Counter {
-        Counter { is_synced, ..self }
+        let is_synced = is_synced && self.kind == StoredKind::Windows;
+        Counter {
+            is_synced,
+            begins_with_hits: !is_synced && self.kind == StoredKind::Windows,
+            meta: self.meta.with_synced(is_synced),
+            ..self
+        }
     }
 
     pub(super) fn meta(&self, generation: Generation) -> Meta {
-        Meta::counter(generation, self.namespace, self.size, self.is_synced)
+        self.meta.of_generation(generation)
     }
 
     /// The namespace that is counted in.

@@ -9,9 +9,10 @@ use super::counter::{Counter, Key};
 use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::identity::Hasher;
 use super::layout::{DirectoryEntry, LayoutError, Parts};
-use super::meta::NamespaceIndex;
+use super::meta::{Meta, NamespaceIndex};
 use super::slot::{Bucket, Slot, WAYS};
 use super::stats::{Evicted, Invalid, NamespaceStats, Outcome, ZoneStats};
+use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::policy::window::WindowSize;
@@ -84,9 +85,26 @@ impl<'m> CounterTable<'m> {
 
     /// The counters of `namespace`, whose name is `name`, in windows of `size`.
     pub fn counter(&self, namespace: NamespaceIndex, name: &[u8], size: WindowSize) -> Counter {
-        const COUNTER: u8 = 0;
-        let mask = self.hasher.mask(name, COUNTER, size.millis());
+        self.counter_of(namespace, name, StoredKind::Windows, size)
+    }
+
+    /// The counters of `namespace`, whose name is `name`, of this kind and size.
+    pub fn counter_of(
+        &self,
+        namespace: NamespaceIndex,
+        name: &[u8],
+        kind: StoredKind,
+        size: WindowSize,
+    ) -> Counter {
+        let mask = self.hasher.mask(name, kind.wire_id(), size.millis());
         Counter {
+            kind,
+            meta: Meta::counter(namespace, size, kind != StoredKind::Windows),
+            begins_with_hits: kind == StoredKind::Windows,
+            number_mask: match kind {
+                StoredKind::Windows => u64::MAX,
+                StoredKind::Level(_) => 0,
+            },
             mask,
             namespace,
             size,

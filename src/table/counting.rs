@@ -12,7 +12,7 @@ use super::fail::fail_point;
 use super::insertion::Insertion;
 use super::slot::Occupant;
 use super::word::WindowCount;
-use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
+use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowPosition};
 
@@ -41,7 +41,7 @@ impl<'m> CounterTable<'m> {
             Admission::Within(limit, algorithm) => {
                 self.add_at_home(counter, &key, clock, value, limit, algorithm)
             }
-            Admission::Unconditional => None,
+            Admission::Unconditional | Admission::Refused => None,
         };
         match at_home {
             Some(counted) => counted,
@@ -112,6 +112,12 @@ impl<'m> CounterTable<'m> {
                     };
                 }
             };
+            if let StoredKind::Level(kind) = counter.kind {
+                match self.add_to_level(kind, occupant, counter.size, clock, value, admission) {
+                    Some(counted) => return counted,
+                    None => continue,
+                }
+            }
             if counter.is_synced || occupant.meta.is_synced() {
                 self.prepare_sync(occupant, counter, key, clock);
             }
@@ -169,10 +175,15 @@ impl<'m> CounterTable<'m> {
                 columns = occupant.settle(counter.size, &mut now, clock)?;
             }
             let before = columns.reading();
-            if let Admission::Within(limit, algorithm) = admission {
-                if !algorithm.admits(counter.size, &before, limit, value) {
-                    return Some(Counted::refused(before));
+            let is_admitted = match admission {
+                Admission::Within(limit, algorithm) => {
+                    algorithm.admits(counter.size, &before, limit, value)
                 }
+                Admission::Unconditional => true,
+                Admission::Refused => false,
+            };
+            if !is_admitted {
+                return Some(Counted::refused(before));
             }
             let new = WindowCount::new(columns.stamp, columns.counted.plus_value(value));
             let dropped = self.unsent_before(&columns, occupant);
@@ -219,8 +230,23 @@ impl<'m> CounterTable<'m> {
         })
     }
 
+    /// Does what is done with a hit of `key` that is not counted, since another limit refused it; returns
+    /// what was counted so far.
+    pub fn refuse(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Reading {
+        match counter.kind {
+            StoredKind::Windows => self.read(counter, key, clock),
+            StoredKind::Level(_) => {
+                let refused = self.add(counter, key, clock, Hits::ZERO, Admission::Refused);
+                refused.reading
+            }
+        }
+    }
+
     /// What was counted of `key` so far: zeros for a key without a counter.
     pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Reading {
+        if let StoredKind::Level(kind) = counter.kind {
+            return self.read_level(kind, counter, key, clock);
+        }
         let now = clock.now();
         let nothing = WindowCounts::of(counter.size.at(now), Hits::ZERO, Hits::ZERO).into();
         loop {
@@ -260,6 +286,9 @@ impl<'m> CounterTable<'m> {
     /// Takes hits back that were counted in one of `counter`, unless their window or the counter is
     /// gone; returns whether it did.
     pub fn give_back(&self, counter: &Counter, receipt: &Receipt<'m>) -> bool {
+        if let StoredKind::Level(_) = counter.kind {
+            return self.give_back_to_level(receipt);
+        }
         if counter.is_synced {
             self.note_change(receipt.column);
         }

@@ -65,7 +65,7 @@ struct Victim<'m> {
 
 impl<'m> Home<'m> {
     /// A slot that was never used, which is the best there is: no need to touch the others.
-    #[inline]
+    #[inline(always)]
     fn never_used(&self, seen: [Tags; 2]) -> Option<Victim<'m>> {
         let [first, second] = seen.map(|tags| tags.ways_with(0));
         // The emptier bucket if one is crowded, so that neither is full long before the other; else
@@ -101,7 +101,7 @@ impl<'m> Home<'m> {
     }
 
     /// Tags a claimed slot, unless the first bucket changed since its tags were `seen`.
-    #[inline]
+    #[inline(always)]
     fn tag(&self, seen: [Tags; 2], position: SlotPosition, claim: &Claim<'m>) -> Result<(), Lost> {
         let ([first, _], [first_word, second_word]) = (seen, self.tags);
         let mut next = first.touched();
@@ -230,8 +230,10 @@ impl<'m> CounterTable<'m> {
         fail_point!("insert.claimed");
 
         let at = counter.size.at(now);
-        let stamp = Stamp::new(at.number, generation);
-        let (column, other) = slot.local_columns(at.number);
+        // All words of a level have one stamp then, and are of its first state: see `level`.
+        let number = at.number & counter.number_mask;
+        let stamp = Stamp::new(number, generation);
+        let (column, other) = slot.local_columns(number);
         let [even, odd] = &slot.remote;
         let empty = WindowCount::empty(generation);
         // The column of this window has its stamp from the start: whoever counts in it next, which
@@ -309,7 +311,7 @@ impl<'m> CounterTable<'m> {
 }
 
 /// Lets an insertion under way go on.
-fn relax() {
+pub(super) fn relax() {
     #[cfg(not(loom))]
     core::hint::spin_loop();
     #[cfg(loom)]

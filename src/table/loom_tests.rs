@@ -13,7 +13,7 @@ use super::layout::{DirectoryEntry, Parts};
 use super::meta::Meta;
 use super::slot::{Bucket, WAYS};
 use super::*;
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::{Algorithm, ElasticCount, LevelKind, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
@@ -80,10 +80,30 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         mask,
         namespace,
         size,
+        kind: StoredKind::Windows,
+        meta: Meta::counter(namespace, size, false),
+        begins_with_hits: true,
+        number_mask: u64::MAX,
         is_synced: false,
         lines: 0,
     };
     Fixture { table, counter }
+}
+
+/// A table with counters that are levels.
+fn fixture_of_levels() -> Fixture {
+    let Fixture { table, counter } = fixture();
+    let kind = StoredKind::Level(LevelKind::Elastic);
+    Fixture {
+        table,
+        counter: Counter {
+            kind,
+            meta: Meta::counter(counter.namespace, counter.size, true),
+            begins_with_hits: false,
+            number_mask: 0,
+            ..counter
+        },
+    }
 }
 
 /// Keys whose first bucket is the first, whose home is its first slot, and that share a tag.
@@ -454,4 +474,40 @@ fn who_lost_its_lease_writes_into_no_other_batch() {
         assert_eq!(left.as_deref(), was_sealed.map(|count| &records[..count]));
         assert!(left.is_none() || capacity == 1);
     });
+}
+
+/// Two processes that look at the clock one after the other, before the window ends and after it.
+fn race_for_a_level(times: [u64; 2], hits_before: i64, limit: i64) {
+    loom::model(move || {
+        let fixture = fixture_of_levels();
+        (0..hits_before).for_each(|_| drop(fixture.add(key(0), T)));
+        let limit = Hits::from_thousandths(limit * 1000);
+        let ask = move |at| {
+            let admission = Admission::Within(limit, Algorithm::Elastic);
+            fixture.add_if(key(0), at, admission).admitted
+        };
+        let [mine, others] = times;
+        let other = thread::spawn(move || ask(others));
+        let admitted = [ask(mine), other.join().unwrap()];
+        let reading = fixture.table.read(&fixture.counter, key(0), &At(T + 2));
+        let ElasticCount { hits, idle, .. } = reading.into();
+        let count = admitted.iter().filter(|it| **it).count() as i64;
+        assert_eq!(
+            (count, hits.whole()),
+            (limit.whole() - hits_before, limit.whole())
+        );
+        // Both extend.
+        assert_eq!(Some(T + 2 - idle), times.into_iter().max());
+    });
+}
+
+#[test]
+fn of_two_that_race_for_the_last_hit_of_an_elastic_window_one_gets_it() {
+    race_for_a_level([T, T], 1, 2);
+    race_for_a_level([T + 1, T + 2], 1, 2);
+}
+
+#[test]
+fn two_that_race_for_a_level_are_both_counted() {
+    race_for_a_level([T + 1, T + 2], 1, 3);
 }

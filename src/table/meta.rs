@@ -86,11 +86,13 @@ pub(super) enum SlotState {
 
 const FREE: u64 = 0;
 const BUSY: u64 = 1;
-/// Counters differ in the lowest bit alone: whether they are synced.
+/// All counters have this bit; those that are windows differ in the lowest one, whether they are synced.
 const COUNTER: u64 = 2;
 const SYNCED_COUNTER: u64 = COUNTER | SYNCED;
 const SYNCED: u64 = 1;
 const NAME: u64 = 4;
+/// A counter that is a level, which is never synced.
+const LEVEL_COUNTER: u64 = COUNTER | 1 << 2;
 const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
 const STATE_BITS: u32 = 3;
 const GENERATION_BITS: u32 = 16;
@@ -117,15 +119,21 @@ impl Meta {
         Meta(BUSY | (generation.bits() as u64) << STATE_BITS | (since.0 as u64) << DETAIL)
     }
 
+    /// That of a counter which is not synced, in a slot's generation 0.
     pub(super) const fn counter(
-        generation: Generation,
         namespace: NamespaceIndex,
         size: WindowSize,
-        is_synced: bool,
+        is_level: bool,
     ) -> Meta {
-        let state = if is_synced { SYNCED_COUNTER } else { COUNTER };
+        let state = if is_level { LEVEL_COUNTER } else { COUNTER };
         let detail = size.millis() | (namespace.0 as u64) << SIZE_BITS;
-        Meta(state | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
+        Meta(state | detail << DETAIL)
+    }
+
+    /// The same as one of generation 0, in this one.
+    #[inline]
+    pub(super) const fn of_generation(self, generation: Generation) -> Meta {
+        Meta(self.0 | (generation.bits() as u64) << STATE_BITS)
     }
 
     /// A part of a name: whose, by the generation of the counter (for the first part) or of the first
@@ -138,7 +146,7 @@ impl Meta {
     #[inline]
     pub(super) const fn state(self) -> SlotState {
         match self.0 & STATE_MASK {
-            COUNTER | SYNCED_COUNTER => SlotState::Counter,
+            COUNTER | SYNCED_COUNTER | LEVEL_COUNTER => SlotState::Counter,
             BUSY => SlotState::Busy(Ticks((self.0 >> DETAIL) as u32)),
             NAME => SlotState::Name,
             _ => SlotState::Free,
@@ -147,10 +155,15 @@ impl Meta {
 
     #[inline]
     pub(super) const fn is_counter(self) -> bool {
-        self.0 & STATE_MASK & !SYNCED == COUNTER
+        self.0 & COUNTER != 0
     }
 
-    /// Whether this is a counter that is not synced.
+    /// Whether this is a counter that is a level.
+    pub(super) const fn is_level(self) -> bool {
+        self.0 & STATE_MASK == LEVEL_COUNTER
+    }
+
+    /// Whether this is a counter of windows that is not synced.
     #[inline]
     pub(super) const fn is_local_counter(self) -> bool {
         self.0 & STATE_MASK == COUNTER
@@ -217,7 +230,8 @@ mod tests {
         for millis in [1, 60_000, WindowSize::MAX_MILLIS] {
             for namespace in [0, 1, 1023] {
                 let size = WindowSize::from_millis(millis).unwrap();
-                let meta = Meta::counter(generation, NamespaceIndex(namespace), size, false);
+                let meta = Meta::counter(NamespaceIndex(namespace), size, false);
+                let meta = meta.of_generation(generation);
                 assert_eq!(meta.state(), SlotState::Counter);
                 assert_eq!(meta.generation(), generation);
                 assert_eq!(meta.size(), Some(size));
@@ -246,12 +260,8 @@ mod tests {
     fn a_counter_stays_the_same_when_it_is_synced() {
         let size = WindowSize::from_millis(1000).unwrap();
         let counter = |generation| {
-            Meta::counter(
-                Generation::from_bits(generation),
-                NamespaceIndex(3),
-                size,
-                false,
-            )
+            let meta = Meta::counter(NamespaceIndex(3), size, false);
+            meta.of_generation(Generation::from_bits(generation))
         };
         let synced = counter(7).with_synced(true);
         assert!(synced.is_synced() && !counter(7).is_synced());
@@ -262,6 +272,20 @@ mod tests {
             (synced.size(), synced.namespace()),
             (Some(size), NamespaceIndex(3))
         );
+    }
+
+    #[test]
+    fn a_level_is_a_counter_that_is_not_synced() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        let meta = Meta::counter(NamespaceIndex(3), size, true);
+        assert_eq!(
+            (meta.state(), meta.size()),
+            (SlotState::Counter, Some(size))
+        );
+        assert!(
+            meta.is_counter() && meta.is_level() && !meta.is_local_counter() && !meta.is_synced()
+        );
+        assert!(!Meta::counter(NamespaceIndex(3), size, false).is_level());
     }
 
     #[test]

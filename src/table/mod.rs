@@ -47,6 +47,10 @@ mod identity;
 mod insertion;
 mod layout;
 mod lease;
+mod level;
+#[cfg(all(test, not(loom)))]
+mod level_tests;
+mod leveling;
 #[cfg(all(test, loom))]
 pub(crate) mod loom_tests;
 mod meta;

@@ -66,7 +66,7 @@ pub fn key(
             .map_err(not_accounted)?;
     }
     let reading = library
-        .reading(&call.key, size, clock)
+        .reading(&call.key, call.algorithm.kind(), size, clock)
         .map_err(not_accounted)?;
     let WindowCounts {
         window,
@@ -85,7 +85,7 @@ pub fn key(
         previous: previous.into(),
         diff: diff.into(),
         sync: current.minus(diff).into(),
-        window_start: Thousandths::of(window.saturating_mul(size.millis())),
+        window_start: Thousandths::of(call.algorithm.start(size, &reading).0),
         // Whole hits, as in headers.
         remaining: remaining.map(|hits| Thousandths(hits.whole().saturating_mul(1000))),
     }))

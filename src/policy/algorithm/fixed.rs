@@ -1,13 +1,15 @@
 //! The fixed window: only hits of the window that a moment is in count.
 
 use super::super::hits::Hits;
-use super::super::window::WindowSize;
+use super::super::window::{UnixMillis, WindowSize};
 use super::method::{Method, has_room};
 use super::windows::WindowCounts;
 
 pub(super) struct Fixed;
 
 impl Method for Fixed {
+    type Stored = WindowCounts;
+
     /// `current`.
     fn rate(_: WindowSize, counts: &WindowCounts) -> Hits {
         counts.current
@@ -16,6 +18,10 @@ impl Method for Fixed {
     #[inline]
     fn admits(_: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits) -> bool {
         has_room(counts.current, limit, cost)
+    }
+
+    fn start(size: WindowSize, counts: &WindowCounts) -> UnixMillis {
+        counts.start(size)
     }
 
     fn reset(size: WindowSize, counts: &WindowCounts) -> u64 {

@@ -1,19 +1,23 @@
 //! What an algorithm has to say, and what all of them need for that.
 
 use super::super::hits::Hits;
-use super::super::window::WindowSize;
-use super::windows::WindowCounts;
+use super::super::window::{UnixMillis, WindowSize};
+use super::reading::Reading;
 
 /// What an algorithm says of what is counted: for [`Algorithm`](super::Algorithm) only, whose functions
 /// say what these return.
 pub(super) trait Method {
-    fn rate(size: WindowSize, counts: &WindowCounts) -> Hits;
-    fn remaining(size: WindowSize, counts: &WindowCounts, limit: Hits) -> Hits {
-        limit.minus(Self::rate(size, counts)).max(Hits::ZERO)
+    /// What is kept of a key.
+    type Stored: From<Reading> + Into<Reading>;
+
+    fn rate(size: WindowSize, stored: &Self::Stored) -> Hits;
+    fn remaining(size: WindowSize, stored: &Self::Stored, limit: Hits) -> Hits {
+        limit.minus(Self::rate(size, stored)).max(Hits::ZERO)
     }
-    fn admits(size: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits) -> bool;
-    fn reset(size: WindowSize, counts: &WindowCounts) -> u64;
-    fn retry_after(size: WindowSize, counts: &WindowCounts, limit: Hits, cost: Hits)
+    fn admits(size: WindowSize, stored: &Self::Stored, limit: Hits, cost: Hits) -> bool;
+    fn start(size: WindowSize, stored: &Self::Stored) -> UnixMillis;
+    fn reset(size: WindowSize, stored: &Self::Stored) -> u64;
+    fn retry_after(size: WindowSize, stored: &Self::Stored, limit: Hits, cost: Hits)
     -> Option<u64>;
 }
 

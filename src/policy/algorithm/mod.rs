@@ -3,7 +3,10 @@
 //! Each is a variant of [`Algorithm`] and a file here: a type that says what is in [`Method`](method::Method). All
 //! others only pass an algorithm on.
 
+mod elastic;
 mod fixed;
+mod kind;
+mod level;
 mod method;
 mod reading;
 mod sliding;
@@ -11,13 +14,17 @@ mod windows;
 
 use core::fmt;
 
+use self::elastic::Elastic;
+pub use self::elastic::ElasticCount;
 use self::fixed::Fixed;
+pub use self::kind::{LevelKind, StoredKind};
+pub use self::level::Level;
 use self::method::Method as _;
 pub use self::reading::Reading;
 use self::sliding::Sliding;
 pub use self::windows::WindowCounts;
 use super::hits::Hits;
-use super::window::WindowSize;
+use super::window::{UnixMillis, WindowSize};
 
 /// How what is stored of a key is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +34,8 @@ pub enum Algorithm {
     Sliding,
     /// The previous window does not count.
     Fixed,
+    /// A window begins with a hit, and each further one extends it to its full size.
+    Elastic,
 }
 
 /// A text that is not the name of an algorithm. The message says what would be.
@@ -51,6 +60,17 @@ impl fmt::Display for ParseAlgorithmError {
 
 impl core::error::Error for ParseAlgorithmError {}
 
+/// Calls a function of an algorithm's [`Method`] with what is kept, as its type.
+macro_rules! of_method {
+    ($algorithm:expr, $function:ident, $size:expr, $reading:expr $(, $argument:expr)*) => {
+        match $algorithm {
+            Algorithm::Sliding => Sliding::$function($size, &(*$reading).into() $(, $argument)*),
+            Algorithm::Fixed => Fixed::$function($size, &(*$reading).into() $(, $argument)*),
+            Algorithm::Elastic => Elastic::$function($size, &(*$reading).into() $(, $argument)*),
+        }
+    };
+}
+
 impl Algorithm {
     /// All of them.
     pub const ALL: [Algorithm; 2] = [Algorithm::Sliding, Algorithm::Fixed];
@@ -58,11 +78,21 @@ impl Algorithm {
     /// Names of algorithms that this build does not have.
     const NOT_HERE: [&str; 2] = ["moving", "elastic"];
 
+    /// What it reads of a key.
+    #[inline]
+    pub const fn kind(self) -> StoredKind {
+        match self {
+            Algorithm::Sliding | Algorithm::Fixed => StoredKind::Windows,
+            Algorithm::Elastic => StoredKind::Level(LevelKind::Elastic),
+        }
+    }
+
     /// What users call it.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::Sliding => "sliding",
             Algorithm::Fixed => "fixed",
+            Algorithm::Elastic => "elastic",
         }
     }
 
@@ -71,6 +101,7 @@ impl Algorithm {
         match self {
             Algorithm::Fixed => 0,
             Algorithm::Sliding => 1,
+            Algorithm::Elastic => 2,
         }
     }
 
@@ -102,18 +133,12 @@ impl Algorithm {
     /// Limits and costs are whole thousandths, so that rounding up here changes no comparison "at
     /// most".
     pub fn rate(self, size: WindowSize, reading: &Reading) -> Hits {
-        match self {
-            Algorithm::Sliding => Sliding::rate(size, &reading.0),
-            Algorithm::Fixed => Fixed::rate(size, &reading.0),
-        }
+        of_method!(self, rate, size, reading)
     }
 
     /// What `limit` leaves above the rate, at least 0.
     pub fn remaining(self, size: WindowSize, reading: &Reading, limit: Hits) -> Hits {
-        match self {
-            Algorithm::Sliding => Sliding::remaining(size, &reading.0, limit),
-            Algorithm::Fixed => Fixed::remaining(size, &reading.0, limit),
-        }
+        of_method!(self, remaining, size, reading, limit)
     }
 
     /// Whether a hit of `cost` is admitted on top of `reading`.
@@ -122,18 +147,17 @@ impl Algorithm {
     /// rate is below `limit`.
     #[inline]
     pub fn admits(self, size: WindowSize, reading: &Reading, limit: Hits, cost: Hits) -> bool {
-        match self {
-            Algorithm::Sliding => Sliding::admits(size, &reading.0, limit, cost),
-            Algorithm::Fixed => Fixed::admits(size, &reading.0, limit, cost),
-        }
+        of_method!(self, admits, size, reading, limit, cost)
+    }
+
+    /// When the window began that is being counted in.
+    pub fn start(self, size: WindowSize, reading: &Reading) -> UnixMillis {
+        of_method!(self, start, size, reading)
     }
 
     /// Milliseconds until the end of the window that is being counted in.
     pub fn reset(self, size: WindowSize, reading: &Reading) -> u64 {
-        match self {
-            Algorithm::Sliding => Sliding::reset(size, &reading.0),
-            Algorithm::Fixed => Fixed::reset(size, &reading.0),
-        }
+        of_method!(self, reset, size, reading)
     }
 
     /// Milliseconds until one more hit of `cost` would be admitted if none came before it;
@@ -145,10 +169,7 @@ impl Algorithm {
         limit: Hits,
         cost: Hits,
     ) -> Option<u64> {
-        match self {
-            Algorithm::Sliding => Sliding::retry_after(size, &reading.0, limit, cost),
-            Algorithm::Fixed => Fixed::retry_after(size, &reading.0, limit, cost),
-        }
+        of_method!(self, retry_after, size, reading, limit, cost)
     }
 }
 
@@ -162,7 +183,7 @@ mod tests {
     }
 
     fn counts(current: i64, previous: i64, elapsed: u64) -> Reading {
-        Reading(WindowCounts {
+        Reading::from(WindowCounts {
             window: 0,
             current: hits(current),
             previous: hits(previous),
@@ -218,7 +239,7 @@ mod tests {
     #[test]
     fn rates_do_not_overflow() {
         let year = size("366d");
-        let full = Reading(WindowCounts {
+        let full = Reading::from(WindowCounts {
             window: 0,
             current: Hits::MAX,
             previous: Hits::MAX,

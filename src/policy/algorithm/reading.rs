@@ -3,70 +3,58 @@
 //! A table or a store makes a reading of what it keeps. All others only pass it on, beside the
 //! algorithm that can tell what it means.
 
-use core::time::Duration;
-
 use super::super::hits::Hits;
-use super::super::window::WindowSize;
-use super::windows::WindowCounts;
 
-/// What is stored of a key, at a moment.
+/// What is stored of a key, at a moment: four words, of which only its algorithm knows the meaning.
+///
+/// That of each algorithm is in its file, as a type that converts from and to a reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reading(pub(super) WindowCounts);
-
-impl From<WindowCounts> for Reading {
-    #[inline]
-    fn from(counts: WindowCounts) -> Reading {
-        Reading(counts)
-    }
+pub struct Reading {
+    /// When what is counted began.
+    pub(super) start: u64,
+    /// What was counted, and what one more charge adds to.
+    pub(super) hits: Hits,
+    /// What was counted before that, or how long it is in the way.
+    pub(super) previous: Hits,
+    /// Milliseconds since something that the algorithm knows.
+    pub(super) elapsed: u64,
 }
 
 impl Reading {
-    /// The hits of the windows that it was made of: for a table that is to keep them, and for those
-    /// who are shown them.
-    #[inline]
-    pub fn windows(&self) -> WindowCounts {
-        self.0
-    }
-
     /// The same after a charge of `hits`, which are not below zero.
     #[inline]
     pub fn plus(self, hits: Hits) -> Reading {
-        Reading(self.0.plus(hits))
+        let hits = self.hits.plus_value(hits);
+        Reading { hits, ..self }
     }
 
     /// The same without a charge of `hits`; at least nothing.
     #[inline]
     pub fn minus(self, hits: Hits) -> Reading {
-        Reading(self.0.minus(hits))
-    }
-
-    /// What is read when some time has `passed` without a hit; `None` if that is so much that
-    /// nothing is left of what was counted.
-    pub fn later(self, size: WindowSize, passed: Duration) -> Option<Reading> {
-        self.0.later(size, passed).map(Reading)
+        let hits = self.hits.minus(hits).max(Hits::ZERO);
+        Reading { hits, ..self }
     }
 
     /// As words of a message between processes of one build.
     pub fn to_words(self) -> [u64; 4] {
-        let WindowCounts {
-            window,
-            current,
+        let Reading {
+            start,
+            hits,
             previous,
             elapsed,
-        } = self.0;
-        let [current, previous] = [current, previous].map(|it| it.thousandths().cast_unsigned());
-        [window, current, previous, elapsed]
+        } = self;
+        let [hits, previous] = [hits, previous].map(|it| it.thousandths().cast_unsigned());
+        [start, hits, previous, elapsed]
     }
 
     /// What [`Reading::to_words`] made these of.
-    pub fn from_words([window, current, previous, elapsed]: [u64; 4]) -> Reading {
-        let [current, previous] =
-            [current, previous].map(|it| Hits::from_thousandths(it.cast_signed()));
-        Reading(WindowCounts {
-            window,
-            current,
+    pub fn from_words([start, hits, previous, elapsed]: [u64; 4]) -> Reading {
+        let [hits, previous] = [hits, previous].map(|it| Hits::from_thousandths(it.cast_signed()));
+        Reading {
+            start,
+            hits,
             previous,
             elapsed,
-        })
+        }
     }
 }

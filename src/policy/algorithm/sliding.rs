@@ -1,13 +1,15 @@
 //! The sliding window: the window before counts by the share of it that is less than a window ago.
 
 use super::super::hits::Hits;
-use super::super::window::WindowSize;
+use super::super::window::{UnixMillis, WindowSize};
 use super::method::{Method, has_room, headroom};
 use super::windows::WindowCounts;
 
 pub(super) struct Sliding;
 
 impl Method for Sliding {
+    type Stored = WindowCounts;
+
     /// `current + previous * (size - elapsed) / size`.
     fn rate(size: WindowSize, counts: &WindowCounts) -> Hits {
         if counts.previous == Hits::ZERO {
@@ -40,6 +42,10 @@ impl Method for Sliding {
         // The comparison of the rate with the limit, multiplied by the size: exact, no division.
         let weight = weigh(counts.previous, counts.left(size));
         weight <= room(size, counts.current, limit, cost)
+    }
+
+    fn start(size: WindowSize, counts: &WindowCounts) -> UnixMillis {
+        counts.start(size)
     }
 
     fn reset(size: WindowSize, counts: &WindowCounts) -> u64 {

@@ -1,9 +1,8 @@
 //! What sliding and fixed windows read: the hits of two adjacent windows.
 
-use core::time::Duration;
-
 use super::super::hits::Hits;
-use super::super::window::{WindowPosition, WindowSize};
+use super::super::window::{UnixMillis, WindowPosition, WindowSize};
+use super::reading::Reading;
 
 /// What has been counted of a key in a window and in the one before, at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,21 +29,9 @@ impl WindowCounts {
         }
     }
 
-    #[inline]
-    pub(super) fn plus(self, hits: Hits) -> WindowCounts {
-        let current = self.current.plus_value(hits);
-        WindowCounts { current, ..self }
-    }
-
-    #[inline]
-    pub(super) fn minus(self, hits: Hits) -> WindowCounts {
-        let current = self.current.minus(hits).max(Hits::ZERO);
-        WindowCounts { current, ..self }
-    }
-
-    /// `None` if nothing is left of what was counted in this window.
-    pub(super) fn later(self, size: WindowSize, passed: Duration) -> Option<WindowCounts> {
-        let passed = u64::try_from(passed.as_millis()).ok()?;
+    /// What is read when so many milliseconds have `passed` without a hit; `None` if nothing is left
+    /// of what was counted in this window.
+    pub fn later(self, size: WindowSize, passed: u64) -> Option<WindowCounts> {
         let elapsed = self.elapsed.saturating_add(passed);
         if elapsed < size.millis() {
             return Some(WindowCounts { elapsed, ..self });
@@ -58,9 +45,46 @@ impl WindowCounts {
         })
     }
 
+    /// When the window began.
+    pub(super) fn start(&self, size: WindowSize) -> UnixMillis {
+        UnixMillis(self.window.saturating_mul(size.millis()))
+    }
+
     /// Milliseconds until the window's end.
     #[inline]
     pub(super) fn left(&self, size: WindowSize) -> u64 {
         size.millis().saturating_sub(self.elapsed)
+    }
+}
+
+impl From<WindowCounts> for Reading {
+    #[inline]
+    fn from(counts: WindowCounts) -> Reading {
+        Reading {
+            start: counts.window,
+            hits: counts.current,
+            previous: counts.previous,
+            elapsed: counts.elapsed,
+        }
+    }
+}
+
+impl From<Reading> for WindowCounts {
+    #[inline]
+    fn from(reading: Reading) -> WindowCounts {
+        WindowCounts {
+            window: reading.start,
+            current: reading.hits,
+            previous: reading.previous,
+            elapsed: reading.elapsed,
+        }
+    }
+}
+
+impl Reading {
+    /// The hits of the windows that it was made of.
+    #[inline]
+    pub fn windows(self) -> WindowCounts {
+        self.into()
     }
 }

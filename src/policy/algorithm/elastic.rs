@@ -1,0 +1,96 @@
+//! The elastic window: it starts with the first hit, and each hit extends it to its full size.
+
+use super::super::hits::Hits;
+use super::super::window::{UnixMillis, WindowSize};
+use super::level::Level;
+use super::method::{Method, has_room};
+use super::reading::Reading;
+
+pub(super) struct Elastic;
+
+/// What has been counted of a key in its elastic window, at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ElasticCount {
+    /// When the window began, in whole seconds.
+    pub first: UnixMillis,
+    /// The hits in it.
+    pub hits: Hits,
+    /// Milliseconds since it was last extended; less than its size, or there are no hits.
+    pub idle: u64,
+}
+
+impl ElasticCount {
+    /// What `level` is at `now`.
+    pub(super) fn of(size: WindowSize, level: Level, now: UnixMillis) -> ElasticCount {
+        if level.has_ended(size, now) {
+            return ElasticCount {
+                first: now,
+                ..ElasticCount::default()
+            };
+        }
+        ElasticCount {
+            first: level.first,
+            hits: level.hits,
+            idle: level.age(now),
+        }
+    }
+
+    /// The level of the window that this hit extends.
+    pub(super) fn after_hit(self, before: Level, now: UnixMillis, counted: Hits) -> Level {
+        let seconds = self.first.0 / 1000;
+        Level {
+            hits: self.hits.plus_value(counted),
+            at: before.time_of_hit(now),
+            first: UnixMillis(seconds.saturating_mul(1000)),
+        }
+    }
+}
+
+impl Method for Elastic {
+    type Stored = ElasticCount;
+
+    fn rate(_: WindowSize, count: &ElasticCount) -> Hits {
+        count.hits
+    }
+
+    fn admits(_: WindowSize, count: &ElasticCount, limit: Hits, cost: Hits) -> bool {
+        has_room(count.hits, limit, cost)
+    }
+
+    fn start(_: WindowSize, count: &ElasticCount) -> UnixMillis {
+        count.first
+    }
+
+    fn reset(size: WindowSize, count: &ElasticCount) -> u64 {
+        size.millis().saturating_sub(count.idle)
+    }
+
+    /// Now, or at the window's end.
+    fn retry_after(size: WindowSize, count: &ElasticCount, limit: Hits, cost: Hits) -> Option<u64> {
+        if has_room(count.hits, limit, cost) {
+            return Some(0);
+        }
+        has_room(Hits::ZERO, limit, cost).then(|| Self::reset(size, count))
+    }
+}
+
+impl From<ElasticCount> for Reading {
+    fn from(count: ElasticCount) -> Reading {
+        Reading {
+            start: count.first.0,
+            hits: count.hits,
+            previous: Hits::ZERO,
+            elapsed: count.idle,
+        }
+    }
+}
+
+impl From<Reading> for ElasticCount {
+    fn from(reading: Reading) -> ElasticCount {
+        ElasticCount {
+            first: UnixMillis(reading.start),
+            hits: reading.hits,
+            idle: reading.elapsed,
+        }
+    }
+}

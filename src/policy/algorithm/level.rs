@@ -1,0 +1,37 @@
+//! A level: hits that changed last at a moment, and that mean less as time passes.
+
+use super::super::hits::Hits;
+use super::super::window::{UnixMillis, WindowSize};
+
+/// What is kept of a key for an algorithm that has a [`LevelKind`](super::LevelKind).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Level {
+    /// The hits.
+    pub hits: Hits,
+    /// When they changed last.
+    pub at: UnixMillis,
+    /// When they began to be counted, in whole seconds.
+    pub first: UnixMillis,
+}
+
+impl Level {
+    /// How far the clocks of two workers may be apart without one having been set back.
+    const SKEW: u64 = 1000;
+
+    /// Milliseconds since the hits changed. None of a time in the future.
+    pub(super) fn age(&self, now: UnixMillis) -> u64 {
+        now.0.saturating_sub(self.at.0)
+    }
+
+    /// Whether the hits changed at least `size` ago.
+    pub fn has_ended(&self, size: WindowSize, now: UnixMillis) -> bool {
+        self.age(now) >= size.millis()
+    }
+
+    /// When a hit at `now` changes the level: not before the last one did, unless that was before the
+    /// clock was set back.
+    pub(super) fn time_of_hit(&self, now: UnixMillis) -> UnixMillis {
+        let is_skewed = self.at > now && self.at.0.saturating_sub(now.0) <= Self::SKEW;
+        if is_skewed { self.at } else { now }
+    }
+}

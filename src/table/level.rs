@@ -1,0 +1,114 @@
+//! Counters of which two things are kept that change together, hits and a time: a level, as an
+//! elastic window has it.
+//!
+//! Each change makes another state of a counter, with a number. Its two words are in the columns of
+//! the number's parity, hits in `local` and the time in `remote`, and have its stamp, as the words of
+//! a window have that of the window. Whoever changes a counter from state *n* first replaces the
+//! time of state *n - 1* by that of *n + 1*, which nobody reads yet, and then its hits: that
+//! compare-and-swap is the change, and fails if anybody else was first. So a process may end between
+//! the two: the next one to change the counter replaces the time once more.
+//!
+//! Of two that are between the two steps at once, the later time stays. If the other one then changes
+//! the hits, what passed between their looks at the clock counts as not passed: nobody is admitted for it.
+
+use super::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use super::columns::load;
+use super::fail::fail_point;
+use super::slot::{Occupant, Slot};
+use super::word::{Stamp, WindowCount};
+use crate::policy::algorithm::Level;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+
+/// A state of a counter, as it was read.
+pub(super) struct LevelState<'m> {
+    pub(super) level: Level,
+    /// The columns of the next one, and what they hold.
+    next: [(&'m AtomicU64, WindowCount); 2],
+    /// The stamp of the next one.
+    stamp: Stamp,
+}
+
+/// When the window of `level` began, as a counter notes it: in seconds, until 2106.
+pub(super) fn first_second(level: &Level) -> u32 {
+    u32::try_from(level.first.0 / 1000).unwrap_or(u32::MAX)
+}
+
+fn time(at: UnixMillis) -> Hits {
+    Hits::from_thousandths(i64::try_from(at.0).unwrap_or(i64::MAX))
+}
+
+impl<'m> LevelState<'m> {
+    /// The present state of the counter in `occupant`. `None` if it changed while it was read.
+    pub(super) fn read(occupant: Occupant<'m>) -> Option<LevelState<'m>> {
+        let Slot { local, remote, .. } = occupant.slot;
+        let ([even, odd], [even_time, odd_time]) = (local, remote);
+        let (even_word, odd_word) = (load(even), load(odd));
+        // By how many numbers of its parity each is from the first.
+        let count = |word: WindowCount| {
+            word.stamp()
+                .bits()
+                .wrapping_sub(occupant.meta.generation().bits())
+        };
+        let (evens, odds) = (count(even_word), count(odd_word));
+        let is_odd = evens == odds;
+        if !is_odd && evens != odds.wrapping_add(1) {
+            return None;
+        }
+        let (word, next, next_time, at) = match is_odd {
+            true => (odd_word, (even, even_word), even_time, load(odd_time)),
+            false => (even_word, (odd, odd_word), odd_time, load(even_time)),
+        };
+        let level = Level {
+            hits: word.hits(),
+            at: UnixMillis(at.hits().thousandths().unsigned_abs()),
+            first: UnixMillis(
+                u64::from(occupant.slot.extension.load(Relaxed)).saturating_mul(1000),
+            ),
+        };
+        let (_, before) = next;
+        let state = LevelState {
+            level,
+            stamp: Stamp::from_bits(before.stamp().bits().wrapping_add(1)),
+            next: [next, (next_time, load(next_time))],
+        };
+        (at.stamp() == word.stamp()).then_some(state)
+    }
+
+    /// Makes `level` the next state; returns whether it is. Nothing has changed otherwise.
+    pub(super) fn replace(&self, occupant: Occupant<'m>, level: &Level) -> bool {
+        let [(hits, old_hits), (at, old_at)] = self.next;
+        if self.level.first != level.first {
+            // One of two that begin a window at once suffices.
+            let (first, old) = (&occupant.slot.extension, first_second(&self.level));
+            let _ = first.compare_exchange(old, first_second(level), Relaxed, Relaxed);
+        }
+        // AcqRel, each: who sees the hits sees their time, and the slot as this process saw it.
+        let new_at = WindowCount::new(self.stamp, time(level.at));
+        // The later of two looks at the clock, whoever is first to change the hits.
+        let is_prepared = old_at.stamp() == self.stamp && old_at.hits() >= new_at.hits();
+        let is_prepared = is_prepared || swap(at, old_at, new_at);
+        fail_point!("level.prepared");
+        is_prepared && swap(hits, old_hits, WindowCount::new(self.stamp, level.hits))
+    }
+}
+
+fn swap(word: &AtomicU64, old: WindowCount, new: WindowCount) -> bool {
+    word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire)
+        .is_ok()
+}
+
+/// What a counter holds at `now`, in thousandths.
+pub(super) fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> u64 {
+    // One that is changed in this moment is in use.
+    let Some(LevelState { level, .. }) = LevelState::read(occupant) else {
+        return u64::MAX;
+    };
+    match level.has_ended(size, now) {
+        true => 0,
+        false => level.hits.thousandths().unsigned_abs(),
+    }
+}

@@ -1,0 +1,124 @@
+//! Counting in levels: what a request does in the table where its limit has no windows.
+
+use super::admission::{Admission, Counted, Receipt};
+use super::counter::{Counter, Key};
+use super::counter_table::CounterTable;
+use super::fail::fail_point;
+use super::insertion::relax;
+use super::level::{LevelState, first_second};
+use super::slot::Occupant;
+use super::word::Stamp;
+use crate::policy::algorithm::{Level, LevelKind, Reading};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, WindowSize};
+
+/// What tells a level from those that the slot has had before, and from those that the counter has had.
+fn stamp(level: &Level, occupant: Occupant<'_>) -> Stamp {
+    let first = u64::from(first_second(level));
+    Stamp::new(first.wrapping_mul(2), occupant.meta.generation())
+}
+
+impl<'m> CounterTable<'m> {
+    /// Counts `value` hits in a level, if `admission` allows it, and does what is done with each hit.
+    /// `None` if the slot has another occupant by now: then nothing was counted.
+    pub(super) fn add_to_level(
+        &self,
+        kind: LevelKind,
+        occupant: Occupant<'m>,
+        size: WindowSize,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        loop {
+            let now = clock.now();
+            let Some(state) = LevelState::read(occupant) else {
+                // Another process is changing it, or the slot has another occupant.
+                if !occupant.is_there() {
+                    return None;
+                }
+                relax();
+                continue;
+            };
+            let before = kind.reading(size, state.level, now);
+            let admitted = match admission {
+                Admission::Within(limit, algorithm) => {
+                    algorithm.admits(size, &before, limit, value)
+                }
+                Admission::Unconditional => true,
+                Admission::Refused => false,
+            };
+            let counted = if admitted { value } else { Hits::ZERO };
+            let level = kind.after_hit(size, state.level, now, counted);
+            let is_done = level == state.level || state.replace(occupant, &level);
+            fail_point!("level.changed");
+            if !occupant.is_there() {
+                // The hit went with the old counter.
+                return None;
+            }
+            if !is_done {
+                continue;
+            }
+            occupant.touch(now);
+            let [column, _] = &occupant.slot.local;
+            return Some(Counted {
+                reading: kind.reading(size, level, now),
+                admitted,
+                receipt: admitted.then(|| Receipt {
+                    column,
+                    stamp: stamp(&level, occupant),
+                    value,
+                }),
+            });
+        }
+    }
+
+    /// Takes hits back that were counted in a level, unless it has ended or is gone; returns whether it
+    /// did.
+    pub(super) fn give_back_to_level(&self, receipt: &Receipt<'m>) -> bool {
+        let Some(slot) = self.slot_at(self.index_of(receipt.column)) else {
+            return false;
+        };
+        loop {
+            let occupant = Occupant::of(slot);
+            if !occupant.meta.is_level() {
+                return false;
+            }
+            let Some(state) = LevelState::read(occupant) else {
+                relax();
+                continue;
+            };
+            let level = state.level;
+            if stamp(&level, occupant) != receipt.stamp {
+                return false;
+            }
+            // Not below zero: it may have been full.
+            let hits = level.hits.minus(receipt.value).max(Hits::ZERO);
+            if state.replace(occupant, &Level { hits, ..level }) {
+                fail_point!("level.given_back");
+                return true;
+            }
+        }
+    }
+
+    /// What is read of `key`: nothing of one without a counter.
+    pub(super) fn read_level(
+        &self,
+        kind: LevelKind,
+        counter: &Counter,
+        key: Key<'_>,
+        clock: &impl Clock,
+    ) -> Reading {
+        let now = clock.now();
+        loop {
+            let Some(occupant) = self.find(counter.identity(key)) else {
+                return kind.reading(counter.size, Level::default(), now);
+            };
+            let state = LevelState::read(occupant);
+            if let Some(state) = state.filter(|_| occupant.is_there()) {
+                return kind.reading(counter.size, state.level, now);
+            }
+            relax();
+        }
+    }
+}
