@@ -6,11 +6,12 @@ use core::time::Duration;
 
 use nginx_sys::{
     ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer, ngx_delete_posted_event,
-    ngx_event_t, ngx_log_t, ngx_msec_t, ngx_post_event, ngx_posted_events, ngx_posted_next_events,
+    ngx_event_t, ngx_msec_t, ngx_post_event, ngx_posted_events, ngx_posted_next_events,
     ngx_queue_t,
 };
 
 use super::guard::guard;
+use super::log::Log;
 
 /// A value that only the thread of nginx's event loop uses. Not a thread-local variable: the first use
 /// of one allocates, in every nginx that loads the module.
@@ -35,7 +36,7 @@ pub(super) fn monotonic_millis() -> u64 {
 struct CallEvent<'l> {
     /// nginx has its address while it waits for the event.
     call: Box<UnsafeCell<Call>>,
-    log: PhantomData<&'l ngx_log_t>,
+    log: PhantomData<Log<'l>>,
 }
 
 /// What nginx has of it: the rest is found by the event.
@@ -61,15 +62,12 @@ impl NoConnection {
 }
 
 impl<'l> CallEvent<'l> {
-    /// # Safety
-    ///
-    /// The log lives as long as `'l`.
-    unsafe fn new(log: *mut ngx_log_t, then: fn(u64), number: u64) -> CallEvent<'l> {
+    fn new(log: Log<'l>, then: fn(u64), number: u64) -> CallEvent<'l> {
         // SAFETY: all-zero is a valid event.
         let mut event: ngx_event_t = unsafe { core::mem::zeroed() };
         event.handler = Some(call);
         event.data = NO_CONNECTION.0.0.get().cast();
-        event.log = log;
+        event.log = log.as_ptr();
         CallEvent {
             call: Box::new(UnsafeCell::new(Call {
                 event,
@@ -101,13 +99,8 @@ pub(super) struct EventTimer<'l>(CallEvent<'l>);
 
 impl<'l> EventTimer<'l> {
     /// One that is not set, of something that writes to `log`.
-    ///
-    /// # Safety
-    ///
-    /// The log lives as long as `'l`.
-    pub(super) unsafe fn new(log: *mut ngx_log_t, then: fn(u64), number: u64) -> EventTimer<'l> {
-        // SAFETY: the caller's promise.
-        EventTimer(unsafe { CallEvent::new(log, then, number) })
+    pub(super) fn new(log: Log<'l>, then: fn(u64), number: u64) -> EventTimer<'l> {
+        EventTimer(CallEvent::new(log, then, number))
     }
 
     /// Has a worker that is to end not wait for it.
@@ -147,13 +140,8 @@ pub(super) struct EndOfTurn<'l>(CallEvent<'l>);
 
 impl<'l> EndOfTurn<'l> {
     /// One that is not asked for yet, of something that writes to `log`.
-    ///
-    /// # Safety
-    ///
-    /// The log lives as long as `'l`.
-    pub(super) unsafe fn new(log: *mut ngx_log_t, then: fn(u64)) -> EndOfTurn<'l> {
-        // SAFETY: the caller's promise.
-        EndOfTurn(unsafe { CallEvent::new(log, then, 0) })
+    pub(super) fn new(log: Log<'l>, then: fn(u64)) -> EndOfTurn<'l> {
+        EndOfTurn(CallEvent::new(log, then, 0))
     }
 
     /// Has it come in this turn.

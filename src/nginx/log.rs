@@ -2,39 +2,67 @@
 //! of a store, what is not printable in it is escaped here.
 
 use core::fmt::{self, Display, Write as _};
+use core::marker::PhantomData;
 
-use nginx_sys::{
-    NGX_LOG_DEBUG_HTTP, ngx_conf_log_error, ngx_conf_t, ngx_log_error_core, ngx_log_t, ngx_uint_t,
-};
+use nginx_sys::{NGX_LOG_DEBUG_HTTP, ngx_log_error_core, ngx_log_t, ngx_uint_t};
 
 use crate::policy::printable::Printable;
 
 /// A level of nginx's log: `NGX_LOG_EMERG` to `NGX_LOG_INFO`.
 pub(super) type Level = u32;
 
+/// A log of nginx's, which lives as long as `'l`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Log<'l> {
+    raw: *mut ngx_log_t,
+    life: PhantomData<&'l ngx_log_t>,
+}
+
+impl Log<'_> {
+    /// # Safety
+    ///
+    /// It is null, or a log that lives as long as is said.
+    #[inline]
+    pub(super) unsafe fn new(raw: *mut ngx_log_t) -> Self {
+        let life = PhantomData;
+        Log { raw, life }
+    }
+
+    /// For nginx's own structures, which must not live longer.
+    pub(super) fn as_ptr(self) -> *mut ngx_log_t {
+        self.raw
+    }
+
+    /// Which lines it takes; `None`: it is none.
+    #[inline]
+    fn level(self) -> Option<ngx_uint_t> {
+        // SAFETY: as `new` was promised.
+        unsafe { self.raw.as_ref() }.map(|log| log.log_level)
+    }
+}
+
 /// What has room in a line of nginx's, before which it writes more.
 const MAX_LINE: usize = 2048;
 
 /// Writes a line to `log` if it takes lines of this level.
-pub(super) fn error(level: Level, log: *mut ngx_log_t, message: impl Display) {
-    // SAFETY: nginx's logs live as long as what they belong to, which is the caller's.
-    if log.is_null() || unsafe { (*log).log_level } < level as ngx_uint_t {
-        return;
+pub(super) fn error(level: Level, log: Log<'_>, message: impl Display) {
+    if log.level().is_some_and(|most| most >= level as ngx_uint_t) {
+        write(level, log, message);
     }
-    write(level, log, message);
 }
 
 /// Writes a line to `log` if it takes debugging lines of HTTP; costs a comparison otherwise.
 #[inline]
-pub(super) fn debug<M: Display>(log: *mut ngx_log_t, message: impl FnOnce() -> M) {
-    // SAFETY: as in `error`.
-    if unsafe { (*log).log_level } & NGX_LOG_DEBUG_HTTP as ngx_uint_t != 0 {
+pub(super) fn debug<M: Display>(log: Log<'_>, message: impl FnOnce() -> M) {
+    // SAFETY: as `Log::new` was promised; only what is no request's may have no log.
+    let taken = unsafe { (*log.raw).log_level };
+    if taken & NGX_LOG_DEBUG_HTTP as ngx_uint_t != 0 {
         write(nginx_sys::NGX_LOG_DEBUG, log, message());
     }
 }
 
 #[cold]
-fn write(level: Level, log: *mut ngx_log_t, message: impl Display) {
+fn write(level: Level, log: Log<'_>, message: impl Display) {
     let mut line = Line {
         bytes: [0; MAX_LINE],
         len: 0,
@@ -45,7 +73,7 @@ fn write(level: Level, log: *mut ngx_log_t, message: impl Display) {
     unsafe {
         ngx_log_error_core(
             level as ngx_uint_t,
-            log,
+            log.raw,
             0,
             c"%*s".as_ptr(),
             line.len,
@@ -84,22 +112,5 @@ impl fmt::Write for Ascii<'_> {
         } else {
             Err(fmt::Error)
         }
-    }
-}
-
-/// Writes a line that ends with the file and line of the directive being read: words of the
-/// configuration, as they are.
-pub(super) fn conf_error(level: Level, cf: *mut ngx_conf_t, message: impl Display) {
-    let message = message.to_string();
-    // SAFETY: `cf` is nginx's while it reads a directive; the format is as above.
-    unsafe {
-        ngx_conf_log_error(
-            level as ngx_uint_t,
-            cf,
-            0,
-            c"%*s".as_ptr(),
-            message.len(),
-            message.as_ptr(),
-        );
     }
 }

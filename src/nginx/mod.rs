@@ -1,12 +1,17 @@
 //! The shell: everything that talks to nginx, and the only part that reads a clock.
 //!
-//! - [`module`]: the modules as nginx sees them, and its calls at the turns of their life
+//! - [`lifecycle`]: what nginx calls at the turns of the module's life; [`module`]: its number
 //! - [`conf`]: directives, and the configuration they make
 //! - [`zone`]: shared memory
 //! - [`sync`]: synced namespaces, by a timer and a thread
+//! - [`http`]: requests
+//! - [`request`], [`cycle`], [`conf::Conf`]: where raw pointers stop; [`memory`]: that of a request
+//! - [`event_loop`], [`waiters`]: nginx's event loop, and what waits in it
 //! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, its log,
 //!   panics, and how long nginx waits for us
-//! - `http`: requests
+//!
+//! A callback makes a [`request::Request`], a [`cycle::Cycle`] or a [`conf::Conf`] of the pointer that
+//! nginx passes, once, and says why it may. All others borrow it.
 //!
 //! # Without memory
 //!
@@ -20,10 +25,12 @@
 //! syncs.
 
 mod conf;
+mod cycle;
 mod event_loop;
 mod guard;
 mod hold;
 mod http;
+mod lifecycle;
 mod log;
 mod memory;
 mod module;

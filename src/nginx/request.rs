@@ -7,10 +7,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ptr::NonNull;
 
 use nginx_sys::{
-    ngx_connection_t, ngx_http_request_t, ngx_log_t, ngx_module_t, ngx_str_t, ngx_uint_t,
-    ngx_variable_value_t,
+    ngx_connection_t, ngx_http_request_t, ngx_module_t, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
 };
 use ngx::http::HttpModuleConfExt;
+
+use super::log::Log;
 
 /// A request that has not ended, for as long as a callback of nginx's runs.
 ///
@@ -81,9 +82,9 @@ impl<'r> Request<'r> {
 
     /// The log of the connection, which names the request in its lines.
     #[inline]
-    pub(super) fn log(&self) -> *mut ngx_log_t {
-        // SAFETY: a request that has not ended has a connection.
-        unsafe { (*self.connection()).log }
+    pub(super) fn log(&self) -> Log<'r> {
+        // SAFETY: a request that has not ended has a connection, whose log lives longer.
+        unsafe { Log::new((*self.connection()).log) }
     }
 
     /// The value of variable number `index`.

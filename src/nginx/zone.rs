@@ -10,8 +10,9 @@ use nginx_sys::{
     ngx_slab_alloc, ngx_slab_pool_t,
 };
 
+use super::cycle::Cycle;
 use super::guard::guard;
-use super::log;
+use super::log::{self, Log};
 use super::random::random;
 use crate::table::{CounterTable, LayoutError};
 
@@ -68,8 +69,8 @@ impl Zone {
                 Err(error) => {
                     log::error(
                         NGX_LOG_EMERG,
-                        // SAFETY: as above.
-                        unsafe { (*shm_zone).shm.log },
+                        // SAFETY: as above, with the log of the cycle.
+                        unsafe { Log::new((*shm_zone).shm.log) },
                         format_args!("ratelimit_zone \"{}\": {error}", zone.name),
                     );
                     NGX_ERROR as ngx_int_t
@@ -100,16 +101,11 @@ impl Zone {
             match unsafe { CounterTable::open(region, self.size) } {
                 Ok(table) => return Ok(table),
                 Err(error) => {
-                    // SAFETY: a pool has a log context that is a C string, and the cycle a log.
-                    let log = unsafe { (*nginx_sys::ngx_cycle).log };
-                    log::error(
-                        NGX_LOG_WARN,
-                        log,
-                        format_args!(
-                            "ratelimit_zone \"{}\": counters are lost ({error})",
-                            self.name
-                        ),
+                    let message = format_args!(
+                        "ratelimit_zone \"{}\": counters are lost ({error})",
+                        self.name
                     );
+                    Cycle::with_current(|cycle| log::error(NGX_LOG_WARN, cycle.log(), message));
                     // SAFETY: within the run that is ours.
                     unsafe { region.cast::<u8>().write_bytes(0, region.len()) };
                 }

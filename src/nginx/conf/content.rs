@@ -2,17 +2,25 @@
 
 use nginx_sys::{ngx_http_request_t, ngx_int_t};
 
-use super::super::http::{api, metrics};
 use crate::conf::settings::Content;
 
 /// nginx's callback for the content of a location.
 pub(in super::super) type ContentHandler =
     unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
 
-/// What answers with this.
-pub(in super::super) fn handler_of(content: Content) -> ContentHandler {
-    match content {
-        Content::Api { .. } => api::handle,
-        Content::Metrics => metrics::handle,
+/// What answers, which the configuration is told before it is read.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct ContentHandlers {
+    pub(in super::super) api: ContentHandler,
+    pub(in super::super) metrics: ContentHandler,
+}
+
+impl ContentHandlers {
+    /// What answers with this.
+    pub(in super::super) fn of(self, content: Content) -> ContentHandler {
+        match content {
+            Content::Api { .. } => self.api,
+            Content::Metrics => self.metrics,
+        }
     }
 }

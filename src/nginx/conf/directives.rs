@@ -17,7 +17,7 @@ use super::super::guard::guard;
 use super::super::module::Module;
 use super::super::zone::Zone;
 use super::blocks;
-use super::content::handler_of;
+use super::content::ContentHandlers;
 use super::files::ConfFiles;
 use super::location::LocationConf;
 use super::reading::Conf;
@@ -100,14 +100,18 @@ unsafe extern "C" fn set(
 /// Applies the directive that nginx has just read.
 fn apply(conf: &mut Conf<'_>, level: &mut LocationConf) -> Result<(), ConfError> {
     let words = conf.words();
-    // SAFETY: nginx is reading the block `http`, whose configuration nobody else uses meanwhile.
-    let main = Module::main_conf_mut(unsafe { &*conf.as_ptr() });
+    let main = Module::main_conf_mut(conf);
     let (Some((name, words)), Some(main)) = (words.split_first(), main) else {
         return Err("no configuration of http".into());
     };
+    let handlers = main.content_handlers;
     let (http, zones) = main.reading();
     let mut reader = ConfReader {
-        nginx: &mut Host { conf, zones },
+        nginx: &mut Host {
+            conf,
+            zones,
+            handlers,
+        },
         http,
         level: level.level_mut(),
     };
@@ -120,6 +124,7 @@ fn apply(conf: &mut Conf<'_>, level: &mut LocationConf) -> Result<(), ConfError>
 struct Host<'h, 'cf> {
     conf: &'h mut Conf<'cf>,
     zones: &'h mut Vec<Rc<Zone>>,
+    handlers: Option<ContentHandlers>,
 }
 
 impl Nginx for Host<'_, '_> {
@@ -154,7 +159,8 @@ impl Nginx for Host<'_, '_> {
     }
 
     fn answer_with(&mut self, content: Content) -> Result<(), ConfError> {
-        let answers = self.conf.answer_with(handler_of(content));
+        let handler = self.handlers.map(|handlers| handlers.of(content));
+        let answers = handler.and_then(|handler| self.conf.answer_with(handler));
         answers.ok_or_else(|| "no location".into())
     }
 

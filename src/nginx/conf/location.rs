@@ -2,6 +2,9 @@
 
 use std::rc::Rc;
 
+use ngx::http::HttpModuleLocationConf;
+
+use super::super::module::Module;
 use super::super::request::Request;
 use super::rules::RuleSet;
 use super::text::{EvaluationError, Text};
@@ -18,6 +21,11 @@ pub(in super::super) struct LocationConf {
     pub(in super::super) settings: Settings,
     /// [`MainConf::context_slot`](super::main::MainConf), where it is needed most.
     pub(in super::super) context_slot: usize,
+}
+
+// SAFETY: the type is that which `create_loc_conf` makes for this module.
+unsafe impl HttpModuleLocationConf for Module {
+    type LocationConf = LocationConf;
 }
 
 impl LocationConf {

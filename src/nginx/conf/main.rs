@@ -6,11 +6,14 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN, ngx_log_t};
+use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN};
+use ngx::http::HttpModuleMainConf;
 
-use super::super::log;
+use super::super::log::{self, Log};
+use super::super::module::Module;
 use super::super::time::unix_now;
 use super::super::zone::Zone;
+use super::content::ContentHandlers;
 use super::location::LocationConf;
 use super::reading::Conf;
 use super::rules::RuleSet;
@@ -40,6 +43,8 @@ pub(in super::super) struct MainConf {
     /// Where rules apply, and by which keys.
     applied: RefCell<AppliedRules<Text>>,
     rule_sets: RefCell<RuleSets>,
+    /// What answers in locations that are ours. Set before anything is read.
+    pub(in super::super) content_handlers: Option<ContentHandlers>,
     /// The index of the variable that keeps a request's context.
     pub(in super::super) context_slot: usize,
     /// The index of the variable that keeps what a request is suspended for.
@@ -55,6 +60,11 @@ pub(in super::super) struct MainConf {
     shared_queues: OnceCell<Arc<SharedQueues>>,
     /// Of which whoever syncs its namespaces has one.
     lent: Arc<Lent>,
+}
+
+// SAFETY: the type is that which `create_main_conf` makes for this module.
+unsafe impl HttpModuleMainConf for Module {
+    type MainConf = MainConf;
 }
 
 /// The rules that apply on any level, in the order in which they were noted, and by their address.
@@ -157,7 +167,7 @@ impl MainConf {
 
     /// Finds every namespace in its zone, once the zones are mapped. That there is room was checked;
     /// nor would the lack of it be a reason for a running nginx to end: what has none is not limited.
-    pub(in super::super) fn attach(&'static self, log: *mut ngx_log_t) {
+    pub(in super::super) fn attach(&'static self, log: Log<'_>) {
         self.begin_configuration();
         let (deciders, _) = self.configuration.number_deciders();
         let namespaces = self.configuration.namespaces.iter().zip(deciders);
@@ -355,7 +365,7 @@ impl MainConf {
 
     /// Warns of zones that have another size than in `old`, and of namespaces that are in another
     /// zone: they start anew.
-    pub(in super::super) fn warn_of_new_starts(&self, old: &MainConf, log: *mut ngx_log_t) {
+    pub(in super::super) fn warn_of_new_starts(&self, old: &MainConf, log: Log<'_>) {
         let warn = |message: core::fmt::Arguments<'_>| log::error(NGX_LOG_WARN, log, message);
         for zone in &self.configuration.zones {
             let mut zones = old.configuration.zones.iter();

@@ -21,7 +21,7 @@ mod status;
 mod text;
 mod variable;
 
-pub(super) use content::handler_of;
+pub(super) use content::ContentHandlers;
 pub(super) use directives::COMMANDS;
 pub(super) use location::LocationConf;
 pub(super) use main::MainConf;

@@ -1,17 +1,20 @@
 //! A configuration that nginx is reading: the one type that has nginx's pointer to it.
 
+use core::ffi::CStr;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use nginx_sys::{
-    NGX_LOG_EMERG, NGX_LOG_WARN, ngx_conf_t, ngx_list_part_t, ngx_log_t, ngx_pagesize, ngx_pstrdup,
-    ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t,
+    NGX_LOG_EMERG, NGX_LOG_WARN, ngx_conf_log_error, ngx_conf_t, ngx_list_part_t, ngx_module_t,
+    ngx_pagesize, ngx_pstrdup, ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
 };
-use ngx::http::{HttpModule as _, HttpModuleLocationConf as _, NgxHttpCoreModule};
+use ngx::http::{
+    HttpModule as _, HttpModuleConfExt, HttpModuleLocationConf as _, NgxHttpCoreModule,
+};
 
-use super::super::log;
+use super::super::log::{self, Log};
 use super::super::module::Module;
 use super::super::request::bytes;
 use super::super::zone::Zone;
@@ -69,8 +72,9 @@ impl<'cf> Conf<'cf> {
     }
 
     /// The log of what is said of the configuration.
-    pub(super) fn log(&self) -> *mut ngx_log_t {
-        self.raw().log
+    pub(super) fn log(&self) -> Log<'cf> {
+        // SAFETY: as `new` says, it has one; it lives as long as the cycle.
+        unsafe { Log::new(self.raw().log) }
     }
 
     /// Writes the `[emerg]` line of what is wrong, unless nginx has.
@@ -88,7 +92,18 @@ impl<'cf> Conf<'cf> {
 
     fn say(&mut self, level: log::Level, message: Message) {
         match message {
-            Message::Here(message) => log::conf_error(level, self.as_ptr(), message),
+            // SAFETY: nginx reads a directive; the format takes a length and so many bytes, and those
+            // are what it is given: words of the configuration, as they are.
+            Message::Here(message) => unsafe {
+                ngx_conf_log_error(
+                    level as ngx_uint_t,
+                    self.as_ptr(),
+                    0,
+                    c"%*s".as_ptr(),
+                    message.len(),
+                    message.as_ptr(),
+                );
+            },
             Message::At(origin, message) => {
                 log::error(level, self.log(), format_args!("{message} in {origin}"));
             }
@@ -120,6 +135,17 @@ impl<'cf> Conf<'cf> {
     pub(super) fn page_size(&self) -> usize {
         // SAFETY: nginx sets its page size before it reads any configuration.
         unsafe { ngx_pagesize }
+    }
+
+    /// Whether a module of this name was loaded.
+    pub(in super::super) fn has_module(&self, name: &CStr) -> bool {
+        // SAFETY: nginx passes its cycle in the making, with all modules, which have names.
+        unsafe {
+            let cycle = self.raw().cycle;
+            let modules = core::slice::from_raw_parts((*cycle).modules, (*cycle).modules_n);
+            let mut names = modules.iter().map(|&it| CStr::from_ptr((*it).name));
+            names.any(|it| it == name)
+        }
     }
 
     /// Whether any module has a zone of this name, or uses one that is still to be defined.
@@ -156,8 +182,20 @@ impl<'cf> Conf<'cf> {
 
     /// Has the location that is being read answer so. `None`: there is no location.
     pub(super) fn answer_with(&mut self, handler: ContentHandler) -> Option<()> {
-        let core = NgxHttpCoreModule::location_conf_mut(self.raw())?;
+        let core = NgxHttpCoreModule::location_conf_mut(self)?;
         core.handler = Some(handler);
         Some(())
+    }
+}
+
+impl HttpModuleConfExt for Conf<'_> {
+    unsafe fn http_main_conf_unchecked<T>(&self, module: &ngx_module_t) -> Option<NonNull<T>> {
+        // SAFETY: nginx reads the block `http`; the type is the caller's promise.
+        unsafe { self.raw().http_main_conf_unchecked(module) }
+    }
+
+    unsafe fn http_location_conf_unchecked<T>(&self, module: &ngx_module_t) -> Option<NonNull<T>> {
+        // SAFETY: as above, some level of it.
+        unsafe { self.raw().http_location_conf_unchecked(module) }
     }
 }

@@ -8,13 +8,13 @@ use core::mem::MaybeUninit;
 use core::{ptr, slice};
 
 use nginx_sys::{
-    NGX_OK, ngx_conf_t, ngx_http_add_variable, ngx_http_get_variable_index, ngx_http_request_t,
-    ngx_int_t, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
+    NGX_OK, ngx_http_add_variable, ngx_http_get_variable_index, ngx_http_request_t, ngx_int_t,
+    ngx_str_t, ngx_uint_t, ngx_variable_value_t,
 };
 use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
 
-use super::super::conf::{Active, RuleSet, Settings};
+use super::super::conf::{Active, Conf, RuleSet, Settings};
 use super::super::module::Module;
 use super::super::request::{Request, RequestIdentity, RequestSlot};
 use crate::engine::{Charge, Charges};
@@ -151,7 +151,7 @@ unsafe extern "C" fn no_value(
 
 /// Adds a slot to the configuration being read: that of the context, or that of what a request
 /// `is_suspended` for; returns its index. `None`: no memory.
-pub(in super::super) fn add_slot(cf: *mut ngx_conf_t, is_suspended: bool) -> Option<ngx_uint_t> {
+pub(in super::super) fn add_slot(conf: &Conf<'_>, is_suspended: bool) -> Option<ngx_uint_t> {
     // A blank cannot be part of a variable's name in a configuration.
     let mut name: ngx_str_t = match is_suspended {
         false => ngx_string!("ratelimit context"),
@@ -159,10 +159,10 @@ pub(in super::super) fn add_slot(cf: *mut ngx_conf_t, is_suspended: bool) -> Opt
     };
     // SAFETY: nginx reads the configuration.
     unsafe {
-        ngx_http_add_variable(cf, &mut name, 0)
+        ngx_http_add_variable(conf.as_ptr(), &mut name, 0)
             .as_mut()?
             .get_handler = Some(no_value);
-        ngx_uint_t::try_from(ngx_http_get_variable_index(cf, &mut name)).ok()
+        ngx_uint_t::try_from(ngx_http_get_variable_index(conf.as_ptr(), &mut name)).ok()
     }
 }
 

@@ -4,14 +4,13 @@
 use core::cell::Cell;
 
 use nginx_sys::{
-    NGX_DECLINED, NGX_ERROR, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_OK, ngx_array_push, ngx_conf_t,
-    ngx_http_core_main_conf_t, ngx_http_handler_pt, ngx_http_phases_NGX_HTTP_LOG_PHASE,
-    ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE,
-    ngx_http_request_t, ngx_int_t,
+    NGX_DECLINED, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_OK, ngx_array_push, ngx_http_handler_pt,
+    ngx_http_phases_NGX_HTTP_LOG_PHASE, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE,
+    ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, ngx_http_request_t, ngx_int_t,
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
-use super::super::conf::{EvaluationError, LocationConf, MainConf, Phase, RuleSet};
+use super::super::conf::{Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
 use super::super::guard::guard;
 use super::super::hold;
 use super::super::module::Module;
@@ -27,28 +26,24 @@ use crate::table::Outcome;
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
-/// Adds the handlers to the phases that `conf` needs them in.
-pub(in super::super) fn install(cf: *mut ngx_conf_t, conf: &MainConf) -> ngx_int_t {
-    let mut installed = add(cf, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, preaccess);
-    if conf.has_precontent() {
-        let phase = ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE;
-        installed = installed.and_then(|()| add(cf, phase, precontent));
+/// Adds the handlers to the phases that `main` needs them in. `None`: no memory.
+pub(in super::super) fn install(conf: &Conf<'_>, main: &MainConf) -> Option<()> {
+    add(conf, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, preaccess)?;
+    if main.has_precontent() {
+        add(conf, ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, precontent)?;
     }
-    if conf.has_late() {
-        let phase = ngx_http_phases_NGX_HTTP_LOG_PHASE;
-        installed = installed.and_then(|()| add(cf, phase, at_end));
+    if main.has_late() {
+        add(conf, ngx_http_phases_NGX_HTTP_LOG_PHASE, at_end)?;
     }
-    installed.map_or(NGX_ERROR as ngx_int_t, |()| NGX_OK as ngx_int_t)
+    Some(())
 }
 
 type Handler = unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
 
 /// Adds a handler to a phase. `None`: no memory.
-fn add(cf: *mut ngx_conf_t, phase: u32, handler: Handler) -> Option<()> {
-    // SAFETY: nginx reads the configuration, and has that of its core.
-    let core = unsafe { NgxHttpCoreModule::main_conf_mut(&*cf) }?;
-    let ngx_http_core_main_conf_t { phases, .. } = core;
-    let phase = phases.get_mut(phase as usize)?;
+fn add(conf: &Conf<'_>, phase: u32, handler: Handler) -> Option<()> {
+    let core = NgxHttpCoreModule::main_conf_mut(conf)?;
+    let phase = core.phases.get_mut(phase as usize)?;
     // SAFETY: the phase's array is one of handlers.
     let place = unsafe {
         ngx_array_push(&mut phase.handlers)

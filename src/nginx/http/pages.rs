@@ -27,7 +27,7 @@ pub(super) type Steps = Box<dyn Iterator<Item = String>>;
 const TURN: Duration = Duration::from_micros(250);
 
 /// All answers of this worker that are not whole.
-static PAGES: OfEventLoop<RefCell<Waiters<UnfinishedPage>>> =
+static PAGES: OfEventLoop<RefCell<Waiters<UnfinishedPage<'static>>>> =
     OfEventLoop(RefCell::new(Waiters::new()));
 
 /// What is written of a request's answer.
@@ -40,11 +40,11 @@ struct PageWriter {
 }
 
 /// A page that is not whole, which its request owns.
-struct UnfinishedPage {
+struct UnfinishedPage<'r> {
     /// The number by which it is found.
     id: u64,
     /// It also keeps a worker that is to end.
-    timer: EventTimer<'static>,
+    timer: EventTimer<'r>,
     /// `None` when it is whole.
     page: RefCell<Option<(Held, PageWriter)>>,
 }
@@ -97,12 +97,11 @@ fn wait(request: &Request<'_>, page: PageWriter) -> Option<()> {
     let id = PAGES.0.borrow_mut().next_id();
     let unfinished = request.own(UnfinishedPage {
         id,
-        // SAFETY: the request owns the timer, and its log lives longer.
-        timer: unsafe { EventTimer::new(request.log(), take_turn, id) },
+        timer: EventTimer::new(request.log(), take_turn, id),
         // SAFETY: the request owns the page.
         page: RefCell::new(Some((unsafe { Held::new(request) }, page))),
     })?;
-    PAGES.0.borrow_mut().add(NonNull::from(unfinished));
+    PAGES.0.borrow_mut().add(NonNull::from(unfinished).cast());
     held::stay(request);
     unfinished.wait();
     Some(())
@@ -136,7 +135,7 @@ impl PageWriter {
     }
 }
 
-impl UnfinishedPage {
+impl UnfinishedPage<'_> {
     /// Has it go on when the event loop has looked at everything else.
     fn wait(&self) {
         // A timer of no time would be called before anything else is looked at.
@@ -154,7 +153,7 @@ impl UnfinishedPage {
     }
 }
 
-impl Drop for UnfinishedPage {
+impl Drop for UnfinishedPage<'_> {
     fn drop(&mut self) {
         PAGES.0.borrow_mut().remove(self.id);
     }

@@ -45,8 +45,7 @@ pub(super) fn add<'r>(
     let id = WAITING.0.borrow_mut().next_id();
     let suspended = request.own(Suspended {
         id,
-        // SAFETY: the request owns the timer, and its log lives longer.
-        deadline: unsafe { EventTimer::new(request.log(), time_out, id) },
+        deadline: EventTimer::new(request.log(), time_out, id),
         suspension: RefCell::new(suspension),
     })?;
     WAITING.0.borrow_mut().add(NonNull::from(suspended).cast());

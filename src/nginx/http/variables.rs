@@ -4,11 +4,12 @@ use core::fmt::{self, Write as _};
 use core::net::{IpAddr, Ipv6Addr};
 
 use nginx_sys::{
-    NGX_ERROR, NGX_HTTP_VAR_NOCACHEABLE, NGX_OK, ngx_conf_t, ngx_http_add_variable,
-    ngx_http_request_t, ngx_int_t, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
+    NGX_ERROR, NGX_HTTP_VAR_NOCACHEABLE, NGX_OK, ngx_http_add_variable, ngx_http_request_t,
+    ngx_int_t, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
 };
 use ngx::ngx_string;
 
+use super::super::conf::Conf;
 use super::super::guard::guard;
 use super::super::memory::PoolText;
 use super::super::request::Request;
@@ -71,21 +72,18 @@ static VARIABLES: [OwnVariable; 11] = [
     OwnVariable(ngx_string!("ratelimit_net"), net),
 ];
 
-/// Adds the variables to the configuration.
-pub(in super::super) fn add(cf: *mut ngx_conf_t) -> ngx_int_t {
+/// Adds the variables to the configuration. `None`: no memory; nginx has logged it.
+pub(in super::super) fn add(conf: &Conf<'_>) -> Option<()> {
     for (index, OwnVariable(name, _)) in VARIABLES.iter().enumerate() {
         let mut name = *name;
         // Not cacheable: they change when the request is decided on, and when realip has its turn.
         let flags = NGX_HTTP_VAR_NOCACHEABLE as ngx_uint_t;
         // SAFETY: nginx reads the configuration.
-        let Some(variable) = (unsafe { ngx_http_add_variable(cf, &mut name, flags).as_mut() })
-        else {
-            return NGX_ERROR as ngx_int_t;
-        };
+        let variable = unsafe { ngx_http_add_variable(conf.as_ptr(), &mut name, flags).as_mut() }?;
         variable.get_handler = Some(get);
         variable.data = index;
     }
-    NGX_OK as ngx_int_t
+    Some(())
 }
 
 /// nginx's callback for a variable: `data` is its place in the table.

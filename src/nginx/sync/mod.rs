@@ -16,15 +16,16 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::sync::Arc;
 
-use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_event_t, ngx_log_t, ngx_terminate};
+use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_event_t};
 
 use super::conf::SyncedNamespace;
+use super::cycle;
 use super::event_loop::{EndOfTurn, EventTimer, OfEventLoop, monotonic, monotonic_millis};
 use super::guard::guard;
 use super::hold::measured;
-use super::http::synchronous;
-use super::log;
+use super::log::{self, Log};
 use super::random::random_up_to;
+use crate::broker::message::Reply;
 use crate::broker::{Broker, Client, DecidingStore, EventFd, Severity, SharedQueues};
 use crate::engine::{Report, Surroundings as _, SyncError};
 use crate::store::decision::Question;
@@ -57,7 +58,9 @@ struct Worker {
     /// For how many turns questions have been gathered, and how much there was at the end of the last.
     turns: Cell<u32>,
     asked: Cell<usize>,
-    log: *mut ngx_log_t,
+    /// What takes what stores reply about requests.
+    go_on: fn(Vec<Reply>),
+    log: Log<'static>,
 }
 
 /// The sync of one namespace.
@@ -71,15 +74,16 @@ struct Job {
     failures: u32,
 }
 
-/// Starts to sync `namespaces`, and to ask `stores`, in the worker of this number that begins to serve.
+/// Starts to sync `namespaces`, and to ask `stores`, in this worker, which begins to serve; what it
+/// did for another configuration has ended. `go_on` takes what stores reply about requests.
 pub(super) fn start(
-    worker: usize,
     namespaces: Vec<SyncedNamespace>,
     stores: Vec<DecidingStore>,
     queues: Option<Arc<SharedQueues>>,
-    log: *mut ngx_log_t,
+    go_on: fn(Vec<Reply>),
+    log: Log<'static>,
 ) {
-    end();
+    let worker = cycle::worker();
     if namespaces.is_empty() {
         return;
     }
@@ -114,10 +118,10 @@ pub(super) fn start(
         jobs: jobs.collect(),
         client,
         broker,
-        // SAFETY: the log is that of the cycle, which lives longer than the worker.
-        end_of_turn: unsafe { EndOfTurn::new(log, end_turn) },
+        end_of_turn: EndOfTurn::new(log, end_turn),
         turns: Cell::new(0),
         asked: Cell::new(0),
+        go_on,
         log,
     };
     for job in &mut worker.jobs {
@@ -132,11 +136,8 @@ pub(super) fn is_started() -> bool {
     WORKER.0.borrow().is_some()
 }
 
-/// Ends what this process syncs, which goes on with another configuration.
+/// Ends what this process syncs, which goes on with another configuration. No request waits any more.
 pub(super) fn end() {
-    if is_started() {
-        synchronous::fail_all();
-    }
     if let Some(worker) = leave() {
         // However long it takes: nginx is about to unmap the zones that it has no more.
         worker.thread.wait_for_end();
@@ -152,9 +153,7 @@ pub(super) fn stop() {
 fn leave() -> Option<Worker> {
     let mut worker = WORKER.0.take()?;
     worker.client.iter().for_each(Client::send);
-    // SAFETY: nginx's own flag, which a signal handler sets.
-    let is_fast = unsafe { ngx_terminate } != 0;
-    let deadline = Duration::from_millis(if is_fast { 800 } else { 2000 });
+    let deadline = Duration::from_millis(if cycle::is_terminated() { 800 } else { 2000 });
     for done in worker.thread.finish(deadline) {
         worker.note(done);
     }
@@ -178,10 +177,12 @@ unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
                 // There may be room now for what had none.
                 worker.end_of_turn.post();
             }
-            Some(client.replies())
+            Some((worker.go_on, client.replies()))
         });
         // Requests that go on may ask again.
-        synchronous::go_on(replies.flatten().unwrap_or_default());
+        if let Some((go_on, replies)) = replies.flatten() {
+            go_on(replies);
+        }
     });
 }
 
@@ -354,9 +355,8 @@ fn now_millis() -> MonotonicMillis {
 }
 
 impl Job {
-    fn new(number: usize, namespace: SyncedNamespace, log: *mut ngx_log_t) -> Job {
-        // SAFETY: the log is that of the cycle, which lives longer than the worker.
-        let timer = unsafe { EventTimer::new(log, tick, number as u64) };
+    fn new(number: usize, namespace: SyncedNamespace, log: Log<'static>) -> Job {
+        let timer = EventTimer::new(log, tick, number as u64);
         Job {
             namespace,
             // A worker that is to end does not wait for it.

@@ -6,9 +6,10 @@ use std::os::fd::AsRawFd as _;
 
 use nginx_sys::{
     NGX_CLOSE_EVENT, NGX_OK, ngx_connection_t, ngx_event_actions, ngx_event_handler_pt,
-    ngx_event_t, ngx_handle_read_event, ngx_int_t, ngx_log_t, ngx_uint_t,
+    ngx_event_t, ngx_handle_read_event, ngx_int_t, ngx_uint_t,
 };
 
+use super::super::log::Log;
 use crate::broker::EventFd;
 
 /// The end in the event loop. Dropped, it waits for nothing any more.
@@ -27,7 +28,7 @@ impl Wake {
     pub(super) fn new(
         eventfd: EventFd,
         handler: ngx_event_handler_pt,
-        log: *mut ngx_log_t,
+        log: Log<'static>,
     ) -> io::Result<Wake> {
         // SAFETY: all-zero is a valid connection, and a valid event.
         let (mut connection, mut read, mut write): (Box<ngx_connection_t>, Box<_>, Box<_>) = unsafe {
@@ -39,14 +40,14 @@ impl Wake {
         };
         read.data = (&raw mut *connection).cast();
         read.handler = handler;
-        read.log = log;
+        read.log = log.as_ptr();
         write.data = read.data;
-        write.log = log;
+        write.log = log.as_ptr();
         write.set_write(1);
         connection.fd = eventfd.as_raw_fd();
         connection.read = &raw mut *read;
         connection.write = &raw mut *write;
-        connection.log = log;
+        connection.log = log.as_ptr();
         // SAFETY: the events and their connection live, in their places, until `drop` takes them
         // back; this is the thread of nginx's event loop.
         if unsafe { ngx_handle_read_event(&mut *read, 0) } != NGX_OK as ngx_int_t {

@@ -1,0 +1,306 @@
+//! The modules as nginx sees them, and what nginx calls at the turns of their life.
+//!
+//! There are two in one file: a phase handler wants a place before that of the realip module
+//! (handlers run in reverse order), and a module there cannot install a header filter.
+
+use core::ffi::{c_char, c_void};
+use core::ptr;
+
+use nginx_sys::{
+    NGX_ERROR, NGX_HTTP_MODULE, NGX_LOG_ERR, NGX_OK, ngx_command_t, ngx_conf_t, ngx_cycle_t,
+    ngx_http_module_t, ngx_int_t, ngx_module_t, ngx_uint_t,
+};
+use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
+use ngx::http::{
+    HttpModule as _, HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule,
+};
+
+use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf};
+use super::cycle::{self, Cycle};
+use super::guard::guard;
+use super::http::{api, context, handler, headers, metrics, synchronous, variables};
+use super::log::{self, Log};
+use super::module::Module;
+use super::sync;
+
+static CONTEXT: ngx_http_module_t = ngx_http_module_t {
+    preconfiguration: Some(preconfiguration),
+    postconfiguration: Some(postconfiguration),
+    create_main_conf: Some(Module::create_main_conf),
+    init_main_conf: Some(init_main_conf),
+    create_srv_conf: None,
+    merge_srv_conf: None,
+    create_loc_conf: Some(Module::create_loc_conf),
+    merge_loc_conf: Some(merge_loc_conf),
+};
+
+/// The module of the directives and the phase handler.
+#[unsafe(no_mangle)]
+pub(super) static mut ngx_http_rate_limiting_module: ngx_module_t = ngx_module_t {
+    ctx: (&raw const CONTEXT).cast_mut().cast(),
+    commands: (&raw mut COMMANDS).cast(),
+    type_: NGX_HTTP_MODULE as ngx_uint_t,
+    init_module: Some(init_module),
+    init_process: Some(init_process),
+    exit_process: Some(exit_process),
+    ..ngx_module_t::default()
+};
+
+static FILTER_CONTEXT: ngx_http_module_t = ngx_http_module_t {
+    preconfiguration: None,
+    postconfiguration: Some(filter_postconfiguration),
+    create_main_conf: None,
+    init_main_conf: None,
+    create_srv_conf: None,
+    merge_srv_conf: None,
+    create_loc_conf: None,
+    merge_loc_conf: None,
+};
+
+static mut NO_COMMANDS: [ngx_command_t; 1] = [ngx_command_t::empty()];
+
+/// The module of the header filter.
+#[unsafe(no_mangle)]
+pub(super) static mut ngx_http_rate_limiting_filter_module: ngx_module_t = ngx_module_t {
+    ctx: (&raw const FILTER_CONTEXT).cast_mut().cast(),
+    commands: (&raw mut NO_COMMANDS).cast(),
+    type_: NGX_HTTP_MODULE as ngx_uint_t,
+    ..ngx_module_t::default()
+};
+
+/// Before `http` is read.
+unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
+    guard(NGX_ERROR as ngx_int_t, || {
+        // SAFETY: nginx passes its configuration in the making.
+        let conf = unsafe { Conf::new(cf) };
+        let prepared = conf.and_then(|mut conf| prepare(&mut conf));
+        prepared.map_or(NGX_ERROR as ngx_int_t, |()| NGX_OK as ngx_int_t)
+    })
+}
+
+/// Prepares what is to be read. `None`: it cannot be, which was logged.
+fn prepare(conf: &mut Conf<'_>) -> Option<()> {
+    if conf.has_module(c"ngx_http_ratelimit_module") {
+        conf.refuse(
+            "ngx_http_rate_limiting_module and ngx_http_ratelimit_module have directives of the same \
+             names: load only one of them"
+                .into(),
+        );
+        return None;
+    }
+    let main = Module::main_conf_mut(conf)?;
+    main.context_slot = context::add_slot(conf, false)?;
+    main.suspension_slot = context::add_slot(conf, true)?;
+    main.content_handlers = Some(ContentHandlers {
+        api: api::handle,
+        metrics: metrics::handle,
+    });
+    variables::add(conf)
+}
+
+/// After `http` was read.
+unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *mut c_char {
+    guard(NGX_CONF_ERROR, || {
+        // SAFETY: nginx passes its configuration in the making, and what `create_main_conf` made.
+        let (cf, conf) = unsafe { (Conf::new(cf), &mut *conf.cast::<MainConf>()) };
+        let Some(mut cf) = cf else {
+            return NGX_CONF_ERROR;
+        };
+        match conf.resolve(&mut cf) {
+            Ok(()) => NGX_CONF_OK,
+            Err(error) => {
+                cf.refuse(error);
+                NGX_CONF_ERROR
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn merge_loc_conf(
+    cf: *mut ngx_conf_t,
+    prev: *mut c_void,
+    conf: *mut c_void,
+) -> *mut c_char {
+    guard(NGX_CONF_ERROR, || {
+        // SAFETY: nginx passes its configuration in the making, and what `create_loc_conf` made for
+        // two different levels.
+        let (cf, prev, conf) = unsafe {
+            (
+                Conf::new(cf),
+                &*prev.cast::<LocationConf>(),
+                &mut *conf.cast::<LocationConf>(),
+            )
+        };
+        match cf.and_then(|cf| merge(&cf, prev, conf)) {
+            Some(()) => NGX_CONF_OK,
+            None => NGX_CONF_ERROR,
+        }
+    })
+}
+
+/// Merges a level with the one above. `None`: there is no configuration.
+fn merge(cf: &Conf<'_>, prev: &LocationConf, conf: &mut LocationConf) -> Option<()> {
+    let main = Module::main_conf(cf)?;
+    if let Some(handlers) = main.content_handlers {
+        inherit_content(cf, handlers, prev, conf);
+    }
+    conf.inherit(prev, main.context_slot);
+    main.note_level(conf);
+    Some(())
+}
+
+/// Blocks within a location that are no locations (`if`, `limit_except`) answer as it does.
+fn inherit_content(
+    cf: &Conf<'_>,
+    handlers: ContentHandlers,
+    prev: &LocationConf,
+    conf: &mut LocationConf,
+) {
+    let core = NgxHttpCoreModule::location_conf_mut(cf);
+    let core = core.filter(|core| core.noname() != 0 || core.lmt_excpt() != 0);
+    if let (Some(core), Some(content)) = (core.filter(|it| it.handler.is_none()), prev.content()) {
+        core.handler = Some(handlers.of(content));
+        conf.inherit_content(prev);
+    }
+}
+
+/// After all levels were merged.
+unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
+    guard(NGX_ERROR as ngx_int_t, || {
+        // SAFETY: nginx passes its configuration in the making.
+        let conf = unsafe { Conf::new(cf) };
+        let main = conf.as_ref().and_then(Module::main_conf);
+        match conf.zip(main) {
+            // Without rules, requests need not pass us. Handlers are the configuration's own.
+            Some((mut conf, main)) if main.has_rules() => {
+                main.warn_of_sharing(&mut conf);
+                let installed = handler::install(&conf, main);
+                installed.map_or(NGX_ERROR as ngx_int_t, |()| NGX_OK as ngx_int_t)
+            }
+            _ => NGX_OK as ngx_int_t,
+        }
+    })
+}
+
+/// Always installs the filter: the chain of filters is one for all configurations, and stays that of
+/// the last one that was read, even if nginx then goes on with the one before.
+unsafe extern "C" fn filter_postconfiguration(_cf: *mut ngx_conf_t) -> ngx_int_t {
+    headers::install();
+    NGX_OK as ngx_int_t
+}
+
+/// When the configuration is complete and its zones are mapped; in the master, and with `-t`.
+unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
+    guard(NGX_ERROR as ngx_int_t, || {
+        // SAFETY: nginx passes the new cycle.
+        unsafe { Cycle::with(cycle, begin) };
+        NGX_OK as ngx_int_t
+    })
+}
+
+/// Has a configuration begin, which may be served or not.
+fn begin(cycle: &Cycle<'_>) {
+    // Without a block `http` there is no configuration.
+    let Some(conf) = Module::main_conf(cycle) else {
+        return end_sync();
+    };
+    conf.attach(cycle.log());
+    if let Err(error) = conf.share(cycle.workers()) {
+        let message = format_args!("ratelimit: no store is asked about requests ({error})");
+        log::error(NGX_LOG_ERR, cycle.log(), message);
+    }
+    let before = cycle.before().filter(|it| it.has(Module::module()));
+    if let Some(old) = before.and_then(Module::main_conf) {
+        conf.warn_of_new_starts(old, cycle.log());
+    }
+    // A process that is master and worker in one goes on without being initialized anew; when it
+    // starts, it is.
+    if cycle::is_single() && sync::is_started() {
+        start_sync(conf, cycle);
+    }
+}
+
+/// When a worker starts.
+unsafe extern "C" fn init_process(cycle: *mut ngx_cycle_t) -> ngx_int_t {
+    guard(NGX_ERROR as ngx_int_t, || {
+        // SAFETY: nginx passes the cycle that it serves.
+        unsafe { Cycle::with(cycle, serve) };
+        NGX_OK as ngx_int_t
+    })
+}
+
+/// Has a worker serve a configuration.
+fn serve(cycle: &Cycle<'_>) {
+    if let Some(conf) = Module::main_conf(cycle) {
+        conf.set_worker(cycle::worker());
+        // The cache manager and loader come here too, and leave without a word.
+        if cycle::is_serving() {
+            start_sync(conf, cycle);
+        }
+    }
+}
+
+/// Starts to sync in this process, for this configuration instead of any other.
+fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
+    end_sync();
+    // SAFETY: what is started is ended before the cycle is: here, and in `begin`.
+    let log = unsafe { Log::new(cycle.log().as_ptr()) };
+    let (namespaces, stores) = (conf.synced(), conf.deciding());
+    let queues = conf.shared_queues();
+    sync::start(namespaces, stores, queues, synchronous::go_on, log);
+}
+
+/// Ends what this process syncs.
+fn end_sync() {
+    if sync::is_started() {
+        // Nobody will answer those that wait.
+        synchronous::fail_all();
+    }
+    sync::end();
+}
+
+/// When a worker ends.
+unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
+    guard((), sync::stop);
+}
+
+/// What nginx looks up in a module's file. nginx's own configure generates it where it builds us.
+#[cfg(feature = "export-modules")]
+mod exports {
+    use super::*;
+
+    /// Strings for nginx.
+    #[repr(transparent)]
+    pub(super) struct Names<const N: usize>([*const c_char; N]);
+
+    // SAFETY: the pointers are to literals.
+    unsafe impl<const N: usize> Sync for Names<N> {}
+
+    /// The modules.
+    #[unsafe(no_mangle)]
+    pub(super) static mut ngx_modules: [*mut ngx_module_t; 3] = [
+        &raw mut ngx_http_rate_limiting_module,
+        &raw mut ngx_http_rate_limiting_filter_module,
+        ptr::null_mut(),
+    ];
+
+    /// Their names.
+    #[unsafe(no_mangle)]
+    pub(super) static ngx_module_names: Names<3> = Names([
+        c"ngx_http_rate_limiting_module".as_ptr(),
+        c"ngx_http_rate_limiting_filter_module".as_ptr(),
+        ptr::null(),
+    ]);
+
+    /// Their order: each goes before the first of those that follow it here. Handlers run in
+    /// reverse order: ours after that of realip, which sets the client's address. Filters too:
+    /// ours before that of headers, which `add_header` and `expires` change.
+    #[unsafe(no_mangle)]
+    pub(super) static ngx_module_order: Names<5> = Names([
+        c"ngx_http_rate_limiting_module".as_ptr(),
+        c"ngx_http_realip_module".as_ptr(),
+        c"ngx_http_rate_limiting_filter_module".as_ptr(),
+        c"ngx_http_copy_filter_module".as_ptr(),
+        ptr::null(),
+    ]);
+}
