@@ -7,7 +7,6 @@ use core::time::Duration;
 use nginx_sys::{
     ngx_add_timer, ngx_connection_t, ngx_current_msec, ngx_del_timer, ngx_delete_posted_event,
     ngx_event_t, ngx_msec_t, ngx_post_event, ngx_posted_events, ngx_posted_next_events,
-    ngx_queue_t,
 };
 
 use super::guard::guard;
@@ -144,20 +143,17 @@ impl<'l> EndOfTurn<'l> {
         EndOfTurn(CallEvent::new(log, then, 0))
     }
 
-    /// Has it come in this turn.
+    /// Has it come in this turn; one that is to come already stays where it is.
     pub(super) fn post(&self) {
-        self.post_to(&raw mut ngx_posted_events);
-    }
-
-    /// Has it come in the next turn, which waits for nothing.
-    pub(super) fn post_next(&self) {
-        self.post_to(&raw mut ngx_posted_next_events);
-    }
-
-    fn post_to(&self, queue: *mut ngx_queue_t) {
         // SAFETY: the event stays where it is until it is dropped, which takes it back; this is the
-        // thread of nginx's event loop, and nginx's own list. One that is posted is not posted again.
-        unsafe { ngx_post_event(self.0.as_ptr(), queue) };
+        // thread of nginx's event loop, and nginx's own list.
+        unsafe { ngx_post_event(self.0.as_ptr(), &raw mut ngx_posted_events) };
+    }
+
+    /// Has it come in the next turn, which waits for nothing; otherwise as above.
+    pub(super) fn post_next(&self) {
+        // SAFETY: as above.
+        unsafe { ngx_post_event(self.0.as_ptr(), &raw mut ngx_posted_next_events) };
     }
 }
 

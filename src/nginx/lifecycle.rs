@@ -72,10 +72,16 @@ pub(super) static mut ngx_http_rate_limiting_filter_module: ngx_module_t = ngx_m
 unsafe extern "C" fn preconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
         // SAFETY: nginx passes its configuration in the making.
-        let conf = unsafe { Conf::new(cf) };
-        let prepared = conf.and_then(|mut conf| prepare(&mut conf));
-        prepared.map_or(NGX_ERROR as ngx_int_t, |()| NGX_OK as ngx_int_t)
+        status_of(unsafe { Conf::with(cf, prepare) })
     })
+}
+
+/// What a callback returns to nginx; `None`: it failed, which was logged.
+fn status_of(result: Option<()>) -> ngx_int_t {
+    match result {
+        Some(()) => NGX_OK as ngx_int_t,
+        None => NGX_ERROR as ngx_int_t,
+    }
 }
 
 /// Prepares what is to be read. `None`: it cannot be, which was logged.
@@ -102,16 +108,12 @@ fn prepare(conf: &mut Conf<'_>) -> Option<()> {
 unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *mut c_char {
     guard(NGX_CONF_ERROR, || {
         // SAFETY: nginx passes its configuration in the making, and what `create_main_conf` made.
-        let (cf, conf) = unsafe { (Conf::new(cf), &mut *conf.cast::<MainConf>()) };
-        let Some(mut cf) = cf else {
-            return NGX_CONF_ERROR;
-        };
-        match conf.resolve(&mut cf) {
-            Ok(()) => NGX_CONF_OK,
-            Err(error) => {
-                cf.refuse(error);
-                NGX_CONF_ERROR
-            }
+        unsafe {
+            let main = &mut *conf.cast::<MainConf>();
+            Conf::with(cf, |conf| {
+                let result = main.resolve(conf);
+                conf.outcome(result)
+            })
         }
     })
 }
@@ -124,14 +126,11 @@ unsafe extern "C" fn merge_loc_conf(
     guard(NGX_CONF_ERROR, || {
         // SAFETY: nginx passes its configuration in the making, and what `create_loc_conf` made for
         // two different levels.
-        let (cf, prev, conf) = unsafe {
-            (
-                Conf::new(cf),
-                &*prev.cast::<LocationConf>(),
-                &mut *conf.cast::<LocationConf>(),
-            )
+        let merged = unsafe {
+            let (prev, level) = (&*prev.cast::<LocationConf>(), &mut *conf.cast());
+            Conf::with(cf, |conf| merge(conf, prev, level))
         };
-        match cf.and_then(|cf| merge(&cf, prev, conf)) {
+        match merged {
             Some(()) => NGX_CONF_OK,
             None => NGX_CONF_ERROR,
         }
@@ -139,28 +138,28 @@ unsafe extern "C" fn merge_loc_conf(
 }
 
 /// Merges a level with the one above. `None`: there is no configuration.
-fn merge(cf: &Conf<'_>, prev: &LocationConf, conf: &mut LocationConf) -> Option<()> {
-    let main = Module::main_conf(cf)?;
+fn merge(conf: &Conf<'_>, prev: &LocationConf, level: &mut LocationConf) -> Option<()> {
+    let main = Module::main_conf(conf)?;
     if let Some(handlers) = main.content_handlers {
-        inherit_content(cf, handlers, prev, conf);
+        inherit_content(conf, handlers, prev, level);
     }
-    conf.inherit(prev, main.context_slot);
-    main.note_level(conf);
+    level.inherit(prev, main.context_slot);
+    main.note_level(level);
     Some(())
 }
 
 /// Blocks within a location that are no locations (`if`, `limit_except`) answer as it does.
 fn inherit_content(
-    cf: &Conf<'_>,
+    conf: &Conf<'_>,
     handlers: ContentHandlers,
     prev: &LocationConf,
-    conf: &mut LocationConf,
+    level: &mut LocationConf,
 ) {
-    let core = NgxHttpCoreModule::location_conf_mut(cf);
+    let core = NgxHttpCoreModule::location_conf_mut(conf);
     let core = core.filter(|core| core.noname() != 0 || core.lmt_excpt() != 0);
     if let (Some(core), Some(content)) = (core.filter(|it| it.handler.is_none()), prev.content()) {
         core.handler = Some(handlers.of(content));
-        conf.inherit_content(prev);
+        level.inherit_content(prev);
     }
 }
 
@@ -168,18 +167,20 @@ fn inherit_content(
 unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
     guard(NGX_ERROR as ngx_int_t, || {
         // SAFETY: nginx passes its configuration in the making.
-        let conf = unsafe { Conf::new(cf) };
-        let main = conf.as_ref().and_then(Module::main_conf);
-        match conf.zip(main) {
-            // Without rules, requests need not pass us. Handlers are the configuration's own.
-            Some((mut conf, main)) if main.has_rules() => {
-                main.warn_of_sharing(&mut conf);
-                let installed = handler::install(&conf, main);
-                installed.map_or(NGX_ERROR as ngx_int_t, |()| NGX_OK as ngx_int_t)
-            }
-            _ => NGX_OK as ngx_int_t,
-        }
+        status_of(unsafe { Conf::with(cf, install) })
     })
+}
+
+/// Has requests pass us, if there are rules: without, they need not. Handlers are the configuration's
+/// own. `None`: no memory.
+fn install(conf: &mut Conf<'_>) -> Option<()> {
+    match Module::main_conf(conf) {
+        Some(main) if main.has_rules() => {
+            main.warn_of_sharing(conf);
+            handler::install(conf, main)
+        }
+        _ => Some(()),
+    }
 }
 
 /// Always installs the filter: the chain of filters is one for all configurations, and stays that of

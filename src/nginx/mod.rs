@@ -4,7 +4,7 @@
 //! - [`conf`]: directives, and the configuration they make
 //! - [`zone`]: shared memory
 //! - [`sync`]: synced namespaces, by a timer and a thread
-//! - [`http`]: requests
+//! - `http`: requests
 //! - [`request`], [`cycle`], [`conf::Conf`]: where raw pointers stop; [`memory`]: that of a request
 //! - [`event_loop`], [`waiters`]: nginx's event loop, and what waits in it
 //! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, its log,

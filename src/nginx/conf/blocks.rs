@@ -42,22 +42,30 @@ unsafe extern "C" fn in_block(
 ) -> *mut c_char {
     guard(NGX_CONF_ERROR, || {
         // SAFETY: nginx passes itself, and what `read` told it to, which waits meanwhile.
-        let (conf, block) = unsafe { (Conf::new(cf), &mut *block.cast::<Block<'_>>()) };
-        let Some(mut conf) = conf else {
-            return NGX_CONF_ERROR;
+        let step = unsafe {
+            let block = &mut *block.cast::<Block<'_>>();
+            Conf::with(cf, |conf| step(conf, block))
         };
-        let words = conf.words();
-        let Some((name, words)) = words.split_first() else {
-            return NGX_CONF_OK;
-        };
-        match block.apply(conf.origin(), name, words) {
-            Ok(BlockStep::Done) => NGX_CONF_OK,
+        match step {
             // SAFETY: as nginx itself does with its own blocks; it calls this function in turn.
             Ok(BlockStep::Include) => unsafe { ngx_conf_include(cf, command, ptr::null_mut()) },
-            Err(error) => {
-                conf.refuse(error);
-                NGX_CONF_ERROR
-            }
+            Ok(BlockStep::Done) => NGX_CONF_OK,
+            Err(Refused) => NGX_CONF_ERROR,
         }
+    })
+}
+
+/// A directive is wrong, and nginx has logged it.
+struct Refused;
+
+/// Applies the directive of a block that nginx has just read.
+fn step(conf: &mut Conf<'_>, block: &mut Block<'_>) -> Result<BlockStep, Refused> {
+    let words = conf.words();
+    let Some((name, words)) = words.split_first() else {
+        return Ok(BlockStep::Done);
+    };
+    block.apply(conf.origin(), name, words).map_err(|error| {
+        conf.refuse(error);
+        Refused
     })
 }

@@ -10,7 +10,7 @@ use nginx_sys::{
     NGX_CONF_ANY, NGX_CONF_BLOCK, NGX_HTTP_LOC_CONF, NGX_HTTP_LOC_CONF_OFFSET, NGX_HTTP_MAIN_CONF,
     NGX_HTTP_SRV_CONF, ngx_command_t, ngx_conf_t, ngx_str_t, ngx_uint_t,
 };
-use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
+use ngx::core::NGX_CONF_ERROR;
 use ngx::http::HttpModuleMainConf as _;
 
 use super::super::guard::guard;
@@ -83,16 +83,12 @@ unsafe extern "C" fn set(
     guard(NGX_CONF_ERROR, || {
         // SAFETY: nginx passes itself in `cf`, and in `level` what `create_loc_conf` made for the level
         // that it is reading, which nobody else uses meanwhile.
-        let (conf, level) = unsafe { (Conf::new(cf), &mut *level.cast::<LocationConf>()) };
-        let Some(mut conf) = conf else {
-            return NGX_CONF_ERROR;
-        };
-        match apply(&mut conf, level) {
-            Ok(()) => NGX_CONF_OK,
-            Err(error) => {
-                conf.refuse(error);
-                NGX_CONF_ERROR
-            }
+        unsafe {
+            let level = &mut *level.cast::<LocationConf>();
+            Conf::with(cf, |conf| {
+                let result = apply(conf, level);
+                conf.outcome(result)
+            })
         }
     })
 }

@@ -1,6 +1,6 @@
 //! A configuration that nginx is reading: the one type that has nginx's pointer to it.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_char};
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use nginx_sys::{
     NGX_LOG_EMERG, NGX_LOG_WARN, ngx_conf_log_error, ngx_conf_t, ngx_list_part_t, ngx_module_t,
     ngx_pagesize, ngx_pstrdup, ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
 };
+use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{
     HttpModule as _, HttpModuleConfExt, HttpModuleLocationConf as _, NgxHttpCoreModule,
 };
@@ -24,30 +25,35 @@ use crate::conf::message::{ConfError, Message, Origin};
 /// nginx's `ngx_conf_t`, as long as the callback lasts to which nginx passed it.
 #[derive(Debug)]
 pub(in super::super) struct Conf<'cf> {
-    raw: NonNull<ngx_conf_t>,
+    raw: *mut ngx_conf_t,
     callback: PhantomData<&'cf mut ngx_conf_t>,
 }
 
 impl<'cf> Conf<'cf> {
+    /// Calls `callback` with a configuration that nginx is reading.
+    ///
     /// # Safety
     ///
-    /// nginx passed `raw` to a callback that lasts as long as `'cf`, and it has a cycle, a pool and a
-    /// log. What else uses it meanwhile is only what is called by nginx, which is called by this.
-    pub(in super::super) unsafe fn new(raw: *mut ngx_conf_t) -> Option<Conf<'cf>> {
-        Some(Conf {
-            raw: NonNull::new(raw)?,
+    /// nginx passed `raw` to a callback that has not returned, and it has a cycle, a pool and a log. What
+    /// else uses it meanwhile is only what is called by nginx, which is called by this.
+    pub(in super::super) unsafe fn with<T>(
+        raw: *mut ngx_conf_t,
+        callback: impl FnOnce(&mut Conf<'_>) -> T,
+    ) -> T {
+        callback(&mut Conf {
+            raw,
             callback: PhantomData,
         })
     }
 
     /// The pointer, for nginx's own functions.
     pub(in super::super) fn as_ptr(&self) -> *mut ngx_conf_t {
-        self.raw.as_ptr()
+        self.raw
     }
 
     fn raw(&self) -> &ngx_conf_t {
-        // SAFETY: as `new` says; nginx is not called while the result is used.
-        unsafe { self.raw.as_ref() }
+        // SAFETY: as `with` says; nginx is not called while the result is used.
+        unsafe { &*self.raw }
     }
 
     /// The directive that nginx has just read: its name and its words.
@@ -73,7 +79,7 @@ impl<'cf> Conf<'cf> {
 
     /// The log of what is said of the configuration.
     pub(super) fn log(&self) -> Log<'cf> {
-        // SAFETY: as `new` says, it has one; it lives as long as the cycle.
+        // SAFETY: as `with` says, it has one; it lives as long as the cycle.
         unsafe { Log::new(self.raw().log) }
     }
 
@@ -82,6 +88,17 @@ impl<'cf> Conf<'cf> {
         match error {
             ConfError::Wrong(message) => self.say(NGX_LOG_EMERG, message),
             ConfError::Logged => {}
+        }
+    }
+
+    /// What a callback returns to nginx; writes the line of what is wrong.
+    pub(in super::super) fn outcome(&mut self, result: Result<(), ConfError>) -> *mut c_char {
+        match result {
+            Ok(()) => NGX_CONF_OK,
+            Err(error) => {
+                self.refuse(error);
+                NGX_CONF_ERROR
+            }
         }
     }
 
