@@ -121,17 +121,9 @@ fn decide<'r>(
     }
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut evaluation = Evaluation::new(room, settings.count_rejected);
-    let mut key = None;
-    for rule in &active.rules {
-        evaluate::next_key(&mut key, rule, conf, request, &mut keys)?;
-        let Some(key) = key else { continue };
-        let cost = evaluate::cost_of(rule, request)?;
-        for limit in &rule.limits {
-            if let Some(hits) = evaluate::hits_of(limit, request)? {
-                evaluation.charge(&limit.bound, hits, key, cost, &NgxClock);
-            }
-        }
-    }
+    evaluate::each_limit(request, conf, active, &mut keys, |check| {
+        evaluation.charge(check.bound, check.hits, check.key, check.cost, &NgxClock);
+    })?;
     let (outcome, room) = evaluation.finish(settings.refusal);
     let context = room.keep(slot, |charges| Context {
         rules,

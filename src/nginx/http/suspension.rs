@@ -21,7 +21,7 @@ use super::super::time::NgxClock;
 use super::context::{Context, ContextSlot, Renamed, Response, Room};
 use super::held::Waiting;
 use crate::engine::{
-    Answered, Evaluation, LimitCheck, Refusals, StoreQuestion, conclude, questions,
+    Answered, BoundLimit, Evaluation, LimitCheck, Refusals, StoreQuestion, conclude, questions,
 };
 use crate::policy::namespace::OnError;
 use crate::store::decision::{Answer, Few};
@@ -123,13 +123,12 @@ impl<'r> Suspension<'r> {
         (!self.waiting.is_empty()).then(|| self.waiting.remove(0))
     }
 
-    /// Whether stores need not be asked: there is nothing to ask about, or it is known already.
-    pub(super) fn is_decided(&mut self) -> bool {
-        self.parts.is_empty() || self.recall()
-    }
-
-    /// Whether all stores answer, as far as is known; otherwise it is decided without them.
-    pub(super) fn check_circuits(&mut self) -> bool {
+    /// Decides without asking, if there is nothing to ask about, or what a store would say is known, or
+    /// one does not answer, as far as is known. Returns whether stores are to be asked.
+    pub(super) fn prepare(&mut self) -> bool {
+        if self.parts.is_empty() || self.recall() {
+            return false;
+        }
         let mut parts = self.parts.iter();
         let down = parts.position(|part| !sync::check_circuit(part.decider));
         if let Some(down) = down {
@@ -146,8 +145,8 @@ impl<'r> Suspension<'r> {
         sync::ask(part.decider, Some(id), self.deadline, &part.question)
     }
 
-    /// Whether it is known already that a limit refuses, so that no store need be asked. What
-    /// rejected hits are charged has to be charged.
+    /// Recalls what stores said a moment ago. Returns whether that refuses the request, so that none need
+    /// be asked. What rejected hits are charged has to be charged.
     fn recall(&mut self) -> bool {
         if self.settings.count_rejected {
             return false;
@@ -222,64 +221,18 @@ impl<'r> Suspension<'r> {
             return;
         };
         let time = begin.elapsed();
-        let mut counted: Vec<&str> = Vec::new();
-        for LimitCheck { bound, .. } in self.checks.iter().filter(|it| it.store.is_some()) {
-            if !counted.contains(&bound.namespace()) {
-                counted.push(bound.namespace());
-                bound.count_wait(time);
-            }
-        }
+        let asked = self.checks.iter().filter(|check| check.store.is_some());
+        for_each_namespace(asked, |bound| bound.count_wait(time));
     }
 
     /// Makes the decision, and keeps it with the request; `None`: another request of the same main
     /// request was faster.
     pub(super) fn finish(&mut self, request: &Request<'r>) -> Option<&'r Context<'r>> {
-        let room = self.room.take()?;
+        let evaluation = Evaluation::new(self.room.take()?, self.settings.count_rejected);
         self.count_wait();
-        let mut evaluation = Evaluation::new(room, self.settings.count_rejected);
-        let (outcome, room, response) = if self.has_failed {
-            self.give_back();
-            for check in &self.checks {
-                let is_asked = check.store.is_none() || self.on_error == OnError::Local;
-                if is_asked && self.on_error != OnError::Deny {
-                    let LimitCheck {
-                        bound,
-                        hits,
-                        key,
-                        cost,
-                        ..
-                    } = *check;
-                    evaluation.charge(bound, hits, key, cost, &NgxClock);
-                }
-            }
-            let response = match (self.on_error, evaluation.is_refused()) {
-                _ if self.settings.refusal == Outcome::RejectedDryRun => Response::Admit,
-                (OnError::Deny, _) => Response::Unavailable,
-                (_, true) => Response::Reject,
-                (_, false) => Response::Admit,
-            };
-            if self.on_error == OnError::Deny {
-                self.log_denial(request);
-            }
-            let mut counted: Vec<&str> = Vec::new();
-            for LimitCheck { bound, .. } in &self.checks {
-                if !counted.contains(&bound.namespace()) {
-                    counted.push(bound.namespace());
-                    bound.count_fallback(self.on_error);
-                }
-            }
-            (Outcome::Error, evaluation.end(), response)
-        } else {
-            conclude(&mut evaluation, &self.checks, &self.answered, &NgxClock);
-            if evaluation.is_refused() && !self.settings.count_rejected {
-                self.give_back();
-            }
-            let (outcome, room) = evaluation.finish(self.settings.refusal);
-            let response = match outcome {
-                Outcome::Rejected => Response::Reject,
-                _ => Response::Admit,
-            };
-            (outcome, room, response)
+        let (outcome, room, response) = match self.has_failed {
+            true => self.fall_back(evaluation, request),
+            false => self.conclude(evaluation),
         };
         Some(room.keep(self.slot, |charges| Context {
             rules: self.rules,
@@ -294,6 +247,54 @@ impl<'r> Suspension<'r> {
             renamed: self.renamed,
             last_decided: Cell::new(request.identity()),
         }))
+    }
+
+    /// Decides by what stores have said.
+    fn conclude(&mut self, mut evaluation: Evaluation<Room<'r>>) -> (Outcome, Room<'r>, Response) {
+        conclude(&mut evaluation, &self.checks, &self.answered, &NgxClock);
+        if evaluation.is_refused() && !self.settings.count_rejected {
+            self.give_back();
+        }
+        let (outcome, room) = evaluation.finish(self.settings.refusal);
+        let response = match outcome {
+            Outcome::Rejected => Response::Reject,
+            _ => Response::Admit,
+        };
+        (outcome, room, response)
+    }
+
+    /// Decides as `on_error` says.
+    #[cold]
+    fn fall_back(
+        &mut self,
+        mut evaluation: Evaluation<Room<'r>>,
+        request: &Request<'r>,
+    ) -> (Outcome, Room<'r>, Response) {
+        self.give_back();
+        for check in &self.checks {
+            let is_counted_here = check.store.is_none() || self.on_error == OnError::Local;
+            if is_counted_here && self.on_error != OnError::Deny {
+                let LimitCheck {
+                    bound,
+                    hits,
+                    key,
+                    cost,
+                    ..
+                } = *check;
+                evaluation.charge(bound, hits, key, cost, &NgxClock);
+            }
+        }
+        let response = match (self.on_error, evaluation.is_refused()) {
+            _ if self.settings.refusal == Outcome::RejectedDryRun => Response::Admit,
+            (OnError::Deny, _) => Response::Unavailable,
+            (_, true) => Response::Reject,
+            (_, false) => Response::Admit,
+        };
+        if self.on_error == OnError::Deny {
+            self.log_denial(request);
+        }
+        for_each_namespace(&self.checks, |bound| bound.count_fallback(self.on_error));
+        (Outcome::Error, evaluation.end(), response)
     }
 
     #[cold]
@@ -322,6 +323,20 @@ impl<'r> Suspension<'r> {
         for part in self.parts.drain(..) {
             // If there is nobody, it was charged once more than it was admitted.
             sync::ask(part.decider, None, 0, &part.to_give_back());
+        }
+    }
+}
+
+/// Calls `count` with a limit of each namespace that `checks` are of.
+fn for_each_namespace<'c, 'r: 'c>(
+    checks: impl IntoIterator<Item = &'c LimitCheck<'r, 'static>>,
+    count: impl Fn(&BoundLimit<'static>),
+) {
+    let mut counted: Vec<&str> = Vec::new();
+    for LimitCheck { bound, .. } in checks {
+        if !counted.contains(&bound.namespace()) {
+            counted.push(bound.namespace());
+            count(bound);
         }
     }
 }

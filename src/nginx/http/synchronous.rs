@@ -15,7 +15,6 @@ use super::evaluate;
 use super::suspension::{RequestChecks, Suspension};
 use super::suspensions::{self, SuspensionSlot};
 use crate::broker::message::Reply;
-use crate::engine::LimitCheck;
 use crate::store::decision::Few;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
@@ -40,7 +39,7 @@ pub(super) fn decide<'r>(
     }
     let evaluated = evaluate(request, conf, rules)?;
     let mut suspension = Suspension::new(slot, evaluated, conf, rules);
-    if suspension.is_decided() || !suspension.check_circuits() {
+    if !suspension.prepare() {
         return Ok(answer_if_decided(request, suspension.finish(request)));
     }
     suspend(request, suspensions, suspension)
@@ -60,23 +59,7 @@ fn evaluate<'r>(
     let active = rules.active();
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut checks = Few::with_capacity(active.limit_count);
-    let mut key = None;
-    for rule in &active.rules {
-        evaluate::next_key(&mut key, rule, conf, request, &mut keys)?;
-        let Some(key) = key else { continue };
-        let cost = evaluate::cost_of(rule, request)?;
-        for limit in &rule.limits {
-            if let Some(hits) = evaluate::hits_of(limit, request)? {
-                checks.push(LimitCheck {
-                    bound: &limit.bound,
-                    hits,
-                    key,
-                    cost,
-                    store: rule.synchronous.map(|it| it.store),
-                });
-            }
-        }
-    }
+    evaluate::each_limit(request, conf, active, &mut keys, |check| checks.push(check))?;
     Ok(RequestChecks {
         room,
         checks,
