@@ -15,14 +15,14 @@ pub struct ConfDirective {
     /// Its name.
     pub name: &'static CStr,
     /// Where it may stand.
-    pub context: Context,
+    pub context: DirectiveContext,
     /// Whether a block follows its words.
     pub is_block: bool,
 }
 
 /// Where a directive may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
+pub enum DirectiveContext {
     /// In `http`.
     Http,
     /// In `http`, `server` and `location`.
@@ -33,23 +33,23 @@ pub enum Context {
 
 /// The directives, in the order of the reference.
 pub const DIRECTIVES: [ConfDirective; 14] = [
-    of(c"ratelimit_zone", Context::Http),
+    of(c"ratelimit_zone", DirectiveContext::Http),
     block(c"ratelimit_store"),
     block(c"ratelimit_namespace"),
-    of(c"ratelimit_key", Context::Anywhere),
-    of(c"ratelimit", Context::Anywhere),
-    of(c"ratelimit_count_rejected", Context::Anywhere),
-    of(c"ratelimit_status", Context::Anywhere),
-    of(c"ratelimit_dry_run", Context::Anywhere),
-    of(c"ratelimit_log_level", Context::Anywhere),
-    of(c"ratelimit_headers", Context::Anywhere),
-    of(c"ratelimit_retry_after_jitter", Context::Anywhere),
-    of(c"ratelimit_phase", Context::Anywhere),
-    of(c"ratelimit_api", Context::Location),
-    of(c"ratelimit_metrics", Context::Location),
+    of(c"ratelimit_key", DirectiveContext::Anywhere),
+    of(c"ratelimit", DirectiveContext::Anywhere),
+    of(c"ratelimit_count_rejected", DirectiveContext::Anywhere),
+    of(c"ratelimit_status", DirectiveContext::Anywhere),
+    of(c"ratelimit_dry_run", DirectiveContext::Anywhere),
+    of(c"ratelimit_log_level", DirectiveContext::Anywhere),
+    of(c"ratelimit_headers", DirectiveContext::Anywhere),
+    of(c"ratelimit_retry_after_jitter", DirectiveContext::Anywhere),
+    of(c"ratelimit_phase", DirectiveContext::Anywhere),
+    of(c"ratelimit_api", DirectiveContext::Location),
+    of(c"ratelimit_metrics", DirectiveContext::Location),
 ];
 
-const fn of(name: &'static CStr, context: Context) -> ConfDirective {
+const fn of(name: &'static CStr, context: DirectiveContext) -> ConfDirective {
     ConfDirective {
         name,
         context,
@@ -60,7 +60,7 @@ const fn of(name: &'static CStr, context: Context) -> ConfDirective {
 const fn block(name: &'static CStr) -> ConfDirective {
     ConfDirective {
         is_block: true,
-        ..of(name, Context::Http)
+        ..of(name, DirectiveContext::Http)
     }
 }
 

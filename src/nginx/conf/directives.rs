@@ -25,7 +25,7 @@ use super::text::Text;
 use crate::conf::block::Block;
 use crate::conf::message::{ConfError, Message, Origin};
 use crate::conf::nginx::Nginx;
-use crate::conf::reader::{ConfDirective, ConfReader, Context, DIRECTIVES};
+use crate::conf::reader::{ConfDirective, ConfReader, DIRECTIVES, DirectiveContext};
 use crate::conf::settings::Content;
 
 /// The directives, for nginx, and an empty one at their end.
@@ -48,9 +48,9 @@ const fn commands() -> [ngx_command_t; DIRECTIVES.len() + 1] {
 
 const fn command(directive: &ConfDirective) -> ngx_command_t {
     let context = match directive.context {
-        Context::Http => NGX_HTTP_MAIN_CONF,
-        Context::Anywhere => NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF,
-        Context::Location => NGX_HTTP_LOC_CONF,
+        DirectiveContext::Http => NGX_HTTP_MAIN_CONF,
+        DirectiveContext::Anywhere => NGX_HTTP_MAIN_CONF | NGX_HTTP_SRV_CONF | NGX_HTTP_LOC_CONF,
+        DirectiveContext::Location => NGX_HTTP_LOC_CONF,
     };
     let block = match directive.is_block {
         true => NGX_CONF_BLOCK,

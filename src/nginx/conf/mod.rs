@@ -26,7 +26,7 @@ pub(super) use directives::COMMANDS;
 pub(super) use location::LocationConf;
 pub(super) use main::MainConf;
 pub(super) use reading::Conf;
-pub(super) use rules::{Active, ActiveLimit, ActiveRule, Cost, Key as RuleKey, OwnKey, RuleSet};
+pub(super) use rules::{Active, ActiveLimit, ActiveRule, Cost, OwnKey, RuleKey, RuleSet};
 pub(super) use served::SyncedNamespace;
 pub(super) use status::Look;
 pub(super) use text::{Amount, Evaluated, EvaluationError};

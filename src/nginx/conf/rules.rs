@@ -41,7 +41,7 @@ pub(in super::super) struct Active {
 /// A rule with its counters.
 #[derive(Debug)]
 pub(in super::super) struct ActiveRule {
-    pub(in super::super) key: Key,
+    pub(in super::super) key: RuleKey,
     pub(in super::super) cost: &'static Cost,
     pub(in super::super) limits: Box<[ActiveLimit]>,
     /// Who decides, if not the node.
@@ -50,7 +50,7 @@ pub(in super::super) struct ActiveRule {
 
 /// What a rule counts by.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Key {
+pub(in super::super) enum RuleKey {
     /// The key of the level.
     OfLevel,
     /// The same as the rule before, in the same table.
@@ -123,12 +123,12 @@ impl RuleSet {
             }
             let table = &raw const *namespace.table();
             let key = match (rule.key.counter(), rule.key.text()) {
-                (Some(_), _) => Key::InCounter(&rule.key),
-                (None, Some(text)) => Key::Own(text),
-                (None, None) if level_table == Some(table) => Key::AsBefore,
-                (None, None) => Key::OfLevel,
+                (Some(_), _) => RuleKey::InCounter(&rule.key),
+                (None, Some(text)) => RuleKey::Own(text),
+                (None, None) if level_table == Some(table) => RuleKey::AsBefore,
+                (None, None) => RuleKey::OfLevel,
             };
-            level_table = matches!(key, Key::AsBefore | Key::OfLevel).then_some(table);
+            level_table = matches!(key, RuleKey::AsBefore | RuleKey::OfLevel).then_some(table);
             rules.push(ActiveRule {
                 key,
                 cost: &rule.cost,

@@ -53,7 +53,7 @@ pub struct Postgres {
 
 /// How far a reading of all counters is.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct PostgresStep {
     /// An index into the windows.
     window: usize,
     /// The hash of the last key that was read of that window.
@@ -62,10 +62,10 @@ pub struct Step {
     counters: usize,
 }
 
-impl Default for Step {
+impl Default for PostgresStep {
     /// The first page is small: how long the keys are is not known yet.
-    fn default() -> Step {
-        Step {
+    fn default() -> PostgresStep {
+        PostgresStep {
             window: 0,
             after: Vec::new(),
             counters: Batch::MAX_DIFFS / 5,
@@ -84,7 +84,7 @@ impl Registered for Postgres {
 
 impl Strategy for Postgres {
     type Options = PostgresOptions;
-    type Step = Step;
+    type Step = PostgresStep;
     type Changes = Changes;
     type Counts = Added;
 
@@ -160,8 +160,8 @@ impl Strategy for Postgres {
         shard: &Shard,
         epoch: Epoch,
         windows: &[(WindowSize, u64)],
-        step: Step,
-    ) -> Result<(Vec<Count>, Option<Step>), StoreError> {
+        step: PostgresStep,
+    ) -> Result<(Vec<Count>, Option<PostgresStep>), StoreError> {
         let Some(&(size, window)) = windows.get(step.window) else {
             return Ok((Vec::new(), None));
         };
@@ -198,12 +198,12 @@ impl Strategy for Postgres {
         };
         let (counts, last) = self.link.exchange(exchange).await?;
         let next = match last {
-            Some(after) if counts.len() >= step.counters => Step {
+            Some(after) if counts.len() >= step.counters => PostgresStep {
                 after,
                 window: step.window,
                 counters: Batch::page_after(&counts).unwrap_or(step.counters),
             },
-            _ => Step {
+            _ => PostgresStep {
                 after: Vec::new(),
                 window: step.window.saturating_add(1),
                 counters: Batch::page_after(&counts).unwrap_or(step.counters),

@@ -12,12 +12,12 @@ use crate::store::strategy::{Batch, BatchId, Changes, Count, Epoch, Position, Pu
 
 /// What a command or script answered; the scripts say what that is. What is not so reads as
 /// `None`.
-pub(super) struct Answer(pub(super) Value);
+pub(super) struct RedisAnswer(pub(super) Value);
 
-impl Answer {
+impl RedisAnswer {
     /// Of `HELLO`: names and values, among them the server's name and version.
     pub(super) fn version(self) -> Option<String> {
-        let mut parts = self.list()?.into_iter().map(Answer);
+        let mut parts = self.list()?.into_iter().map(RedisAnswer);
         let (mut server, mut version) = (None, None);
         while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
             match &*name.text()? {
@@ -31,7 +31,7 @@ impl Answer {
 
     /// Of `push.lua`, to a batch.
     pub(super) fn pushed(self, batch: &Batch) -> Option<Pushed> {
-        let mut parts = self.list()?.into_iter().map(Answer);
+        let mut parts = self.list()?.into_iter().map(RedisAnswer);
         let mut part = || parts.next();
         let is_behind = match &*part()?.text()? {
             "none" => return Some(Pushed::NoEpoch),
@@ -62,14 +62,14 @@ impl Answer {
     /// Counts in groups: a window, its keys, their totals.
     fn groups(self) -> Option<Vec<Count>> {
         let mut counts = Vec::new();
-        let mut parts = self.list()?.into_iter().map(Answer);
+        let mut parts = self.list()?.into_iter().map(RedisAnswer);
         while let Some(name) = parts.next() {
             let window = WindowName::parse(&name.text()?)?;
             let mut list = || parts.next()?.list();
             for (key, total) in list()?.into_iter().zip(list()?) {
                 // A window that is over is gone, and does not matter.
                 if total != Value::Nil {
-                    counts.extend(count(window, Answer(key).bytes()?, total));
+                    counts.extend(count(window, RedisAnswer(key).bytes()?, total));
                 }
             }
         }
@@ -80,24 +80,27 @@ impl Answer {
     pub(super) fn page(self, window: WindowName) -> Option<(u64, Vec<Count>)> {
         let [cursor, entries] = <[Value; 2]>::try_from(self.list()?).ok()?;
         let mut counts = Vec::new();
-        let mut entries = Answer(entries).list()?.into_iter();
+        let mut entries = RedisAnswer(entries).list()?.into_iter();
         while let Some(key) = entries.next() {
-            counts.extend(count(window, Answer(key).bytes()?, entries.next()?));
+            counts.extend(count(window, RedisAnswer(key).bytes()?, entries.next()?));
         }
-        let cursor = Answer(cursor).text()?.parse().ok()?;
+        let cursor = RedisAnswer(cursor).text()?.parse().ok()?;
         Some((cursor, counts))
     }
 
     /// The first part of what `ROLE` answers.
     pub(super) fn role(self) -> Option<String> {
-        Answer(self.list()?.into_iter().next()?).text()
+        RedisAnswer(self.list()?.into_iter().next()?).text()
     }
 
     /// A host and a port.
     pub(super) fn address(self) -> Option<ServerAddress> {
         let [host, port] = <[Value; 2]>::try_from(self.list()?).ok()?;
-        let host = Answer(host).text().filter(|host| !host.is_empty())?.into();
-        let port = u16::try_from(Answer(port).number()?).ok()?;
+        let host = RedisAnswer(host)
+            .text()
+            .filter(|host| !host.is_empty())?
+            .into();
+        let port = u16::try_from(RedisAnswer(port).number()?).ok()?;
         Some(ServerAddress::Tcp { host, port })
     }
 
@@ -156,7 +159,7 @@ fn count(window: WindowName, key: Vec<u8>, total: Value) -> Option<Count> {
         key,
         size: window.size,
         window: window.number,
-        total: Answer(total).total()?,
+        total: RedisAnswer(total).total()?,
     })
 }
 

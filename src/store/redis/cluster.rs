@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::connection::{RedisLink, described};
 use super::connector::Connector;
-use super::script::Call;
+use super::script::RedisCall;
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::StoreOptions;
 use crate::store::server::ServerAddress;
@@ -105,7 +105,11 @@ impl Cluster {
     }
 
     /// Makes a call to whoever has the shard with this key.
-    pub(super) async fn call(&mut self, shard: &str, call: &Call<'_>) -> Result<Value, StoreError> {
+    pub(super) async fn call(
+        &mut self,
+        shard: &str,
+        call: &RedisCall<'_>,
+    ) -> Result<Value, StoreError> {
         let mut unreachable: Vec<StoreError> = Vec::new();
         let mut node = self.known.borrow_mut().node_of(shard);
         let mut is_asking = false;
@@ -165,7 +169,7 @@ impl Cluster {
     async fn call_node(
         &mut self,
         node: &Node,
-        call: &Call<'_>,
+        call: &RedisCall<'_>,
         is_asking: bool,
     ) -> Result<Value, StoreError> {
         let mut link = node.link.lock().await;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-use super::answer::Answer;
+use super::answer::RedisAnswer;
 use super::failure;
 use crate::store::connect::{Access, connect_tcp, unreachable};
 use crate::store::error::Failure;
@@ -159,7 +159,7 @@ impl Connector {
         let hello = connection.requests.send_packed_command(&hello).await;
         connection.version = hello
             .ok()
-            .and_then(|answer| Answer(answer).version())
+            .and_then(|answer| RedisAnswer(answer).version())
             .map(Arc::from);
         Ok(connection)
     }

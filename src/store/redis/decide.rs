@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use redis::{Cmd, Value};
 
-use super::answer::Answer;
+use super::answer::RedisAnswer;
 use super::{Redis, Way, key};
 use crate::policy::algorithm::WindowCounts;
 use crate::policy::hits::Hits;
@@ -234,7 +234,7 @@ impl<'q> DecideArguments<'q> {
 
     /// What the script answered.
     fn decided(&self, questions: &[Question], answer: Value) -> Option<Decided> {
-        let mut parts = Answer(answer).list()?.into_iter().map(Answer);
+        let mut parts = RedisAnswer(answer).list()?.into_iter().map(RedisAnswer);
         let now = super::answer::unix_millis(parts.next()?.number()?, parts.next()?.number()?)?;
         let mut counts = vec![(Vec::new(), Vec::new()); self.groups.len()];
         for index in self.groups_in_order() {
@@ -246,7 +246,7 @@ impl<'q> DecideArguments<'q> {
             *counts.get_mut(index)? = (current, previous);
         }
         let refused = parts.next()?.list()?.into_iter();
-        let mut refused = refused.map(|it| Answer(it).number()).peekable();
+        let mut refused = refused.map(|it| RedisAnswer(it).number()).peekable();
 
         let mut limits = 1_i64..;
         let mut indexes = self.indexes.iter();

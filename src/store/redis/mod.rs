@@ -35,12 +35,12 @@ use std::collections::BTreeMap;
 
 use redis::{Cmd, Value};
 
-use self::answer::Answer;
+use self::answer::RedisAnswer;
 use self::cluster::Cluster;
 use self::connection::RedisLink;
 use self::key::WindowName;
 use self::options::{RedisDirectives, RedisOptions, Topology};
-use self::script::{Call, Script};
+use self::script::{RedisCall, Script};
 use super::error::StoreError;
 use super::kind::{KindOptions as _, Registered};
 use super::options::StoreOptions;
@@ -72,7 +72,7 @@ enum Way {
 
 /// How far a reading of all counters is.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct RedisStep {
     /// An index into the windows.
     window: usize,
     /// Where in that window's hash: 0 at its beginning.
@@ -83,10 +83,10 @@ pub struct Step {
     counters: usize,
 }
 
-impl Default for Step {
+impl Default for RedisStep {
     /// The first page is small: how long the keys are is not known yet.
-    fn default() -> Step {
-        Step {
+    fn default() -> RedisStep {
+        RedisStep {
             window: 0,
             cursor: 0,
             connection: 0,
@@ -101,7 +101,7 @@ impl Registered for Redis {
 
 impl Strategy for Redis {
     type Options = RedisOptions;
-    type Step = Step;
+    type Step = RedisStep;
     type Changes = Changes;
     type Counts = Added;
 
@@ -187,7 +187,7 @@ impl Strategy for Redis {
                 call.arg(&diff.key).arg(diff.diff.thousandths());
             }
         }
-        let read = |value| Answer(value).pushed(batch);
+        let read = |value| RedisAnswer(value).pushed(batch);
         self.way.run(&shard, &self.push, call, read).await
     }
 
@@ -202,7 +202,7 @@ impl Strategy for Redis {
         call.arg(instead_of.map(|old| old.to_string()).unwrap_or_default())
             .arg(proposed.to_string())
             .arg(proposed.0.get());
-        let read = |value| Answer(value).epoch();
+        let read = |value| RedisAnswer(value).epoch();
         self.way.run(&shard, &self.open_epoch, call, read).await
     }
 
@@ -211,8 +211,8 @@ impl Strategy for Redis {
         shard: &Shard,
         epoch: Epoch,
         windows: &[(WindowSize, u64)],
-        step: Step,
-    ) -> Result<(Vec<Count>, Option<Step>), StoreError> {
+        step: RedisStep,
+    ) -> Result<(Vec<Count>, Option<RedisStep>), StoreError> {
         let Some(&(size, number)) = windows.get(step.window) else {
             return Ok((Vec::new(), None));
         };
@@ -239,11 +239,11 @@ impl Strategy for Redis {
         if step.cursor != 0 && step.connection != connection {
             // Cursors are good for one run of a server, which ends with its connections at the
             // latest: another one may have another order.
-            return Ok((Vec::new(), Some(Step { cursor: 0, ..step })));
+            return Ok((Vec::new(), Some(RedisStep { cursor: 0, ..step })));
         }
-        let page = Answer(value).page(window);
+        let page = RedisAnswer(value).page(window);
         let (cursor, counts) = page.ok_or_else(|| self.way.misunderstood("HSCAN"))?;
-        let next = Step {
+        let next = RedisStep {
             cursor,
             connection,
             counters: Batch::page_after(&counts).unwrap_or(step.counters),
@@ -270,7 +270,7 @@ impl Strategy for Redis {
         let shard = self.shard_key(shard);
         let mut call = self.get_window.command(slice::from_ref(&shard));
         call.arg(name.to_string()).arg(key);
-        let read = |value| Answer(value).total();
+        let read = |value| RedisAnswer(value).total();
         self.way.run(&shard, &self.get_window, call, read).await
     }
 
@@ -288,7 +288,7 @@ impl Redis {
 
 impl Way {
     /// Makes a call to whoever has the shard with this key.
-    async fn call(&mut self, shard: &str, call: &Call<'_>) -> Result<Value, StoreError> {
+    async fn call(&mut self, shard: &str, call: &RedisCall<'_>) -> Result<Value, StoreError> {
         match self {
             Way::One(link) => link.call(call, None).await,
             Way::Cluster(cluster) => cluster.call(shard, call).await,

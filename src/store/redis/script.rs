@@ -18,7 +18,7 @@ pub(super) struct Script {
 
 /// A command, which may be to run a script.
 #[derive(Debug)]
-pub(super) struct Call<'s> {
+pub(super) struct RedisCall<'s> {
     command: Cmd,
     script: Option<&'s Script>,
 }
@@ -53,24 +53,24 @@ impl Script {
     }
 
     /// A call of what [`Script::command`] began.
-    pub(super) fn call(&self, command: Cmd) -> Call<'_> {
-        Call {
+    pub(super) fn call(&self, command: Cmd) -> RedisCall<'_> {
+        RedisCall {
             command,
             script: Some(self),
         }
     }
 }
 
-impl Call<'_> {
+impl RedisCall<'_> {
     /// Whether it may be sent to a server that is still being given the keys of the shard.
     pub(super) fn may_be_sent_ahead(&self) -> bool {
         self.script.is_none_or(|script| script.knows_its_keys)
     }
 }
 
-impl From<Cmd> for Call<'_> {
+impl From<Cmd> for RedisCall<'_> {
     fn from(command: Cmd) -> Self {
-        Call {
+        RedisCall {
             command,
             script: None,
         }
@@ -82,7 +82,7 @@ impl RedisLink {
     /// server does not know it: then nothing was run.
     pub(super) async fn call(
         &mut self,
-        call: &Call<'_>,
+        call: &RedisCall<'_>,
         before: Option<&Cmd>,
     ) -> Result<Value, StoreError> {
         let commands: Vec<&Cmd> = before.into_iter().chain([&call.command]).collect();

@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Value};
 
-use super::answer::Answer;
+use super::answer::RedisAnswer;
 use super::connector::{Connector, RedisConnection};
 use crate::store::error::{Failure, StoreError};
 use crate::store::options::Credentials;
@@ -70,7 +70,7 @@ async fn attempt(
         .open_and_ask(&primary, &role)
         .await
         .map_err(of(&primary))?;
-    if Answer(role).role().as_deref() == Some("master") {
+    if RedisAnswer(role).role().as_deref() == Some("master") {
         return Ok((primary, connection));
     }
     // It has not noticed yet that there was a failover.
@@ -91,6 +91,6 @@ async fn ask(
         let cause = format!("nothing has the name \"{master}\"");
         return Err(Failure::NoPrimary(cause.into()));
     }
-    let address = Answer(answer).address();
+    let address = RedisAnswer(answer).address();
     address.ok_or_else(|| Failure::NoPrimary("it answers something else".into()))
 }

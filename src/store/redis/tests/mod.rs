@@ -15,7 +15,7 @@ use core::time::Duration;
 
 use super::one_answer::with_one_answer;
 use super::testing::{Server, connect, options};
-use super::{Redis, Step};
+use super::{Redis, RedisStep};
 use crate::store::conformance::{
     MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals,
 };
