@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks what neither rustc nor clippy does: which module may use which, that no files import each
-# other in a circle, and where unsafe code, nginx and clocks are allowed. Prints each violation as
-# file:line: rule.
+# other in a circle, that a type's name occurs once, and where unsafe code, nginx and clocks are allowed.
+# Prints each violation as file:line: rule.
 #
 #   scripts/check-layers.sh [DIR]     checks DIR/src; default: this repository
 set -euo pipefail
@@ -32,6 +32,7 @@ my ($file, $text, $layer, $violations, $imports) = ('', '', '', 0, 0);
 my %test_module;    # paths of modules that only tests compile, and that have a file
 my %file_of;        # by the path of the module
 my %edges;          # for each file, but for its tests: the files that it imports from, and the first line
+my %declared;       # for each type, but for those of tests: where it is declared, file and line
 my @tests;          # where in $text there is what only tests compile: start and end
 
 sub line_of { 1 + (substr($text, 0, $_[0]) =~ tr/\n//) }
@@ -220,6 +221,7 @@ sub check {
     if (!@here) {
         violation(line_of($-[0]), 'lib.rs has no logic') while $text =~ /\b(?:fn|impl)\b/g;
     }
+    note_types(@here);
     check_imports(@here);
 }
 
@@ -252,6 +254,29 @@ sub circles {
     return @circles;
 }
 
+# Notes the types that the module @_ declares. An associated type has the name that its trait requires, and
+# an alias of a type by the same name means the same.
+sub note_types {
+    return if is_test(@_);
+    my $alias = qr/^${visibility}type\s+(\w+)\b(?![^=;]*=\s*(?:\w+::)*\g{-1}\b)/m;
+    while ($text =~ /^\s*${visibility}(?:unsafe\s+)?(?:struct|enum|union|trait)\s+(\w+)|$alias/mg) {
+        my ($name, $at) = ($1 // $2, $-[1] // $-[2]);
+        next if grep { $_->[0] <= $at && $at < $_->[1] } @tests;
+        push @{ $declared{$name} }, [$file, line_of($at)];
+    }
+}
+
+# Prints where a type is declared whose name another one has.
+sub check_names {
+    for my $name (sort keys %declared) {
+        my ($first, @others) = @{ $declared{$name} };
+        for my $other (@others) {
+            $file = $other->[0];
+            violation($other->[1], "$name is a type of $first->[0]:$first->[1] too");
+        }
+    }
+}
+
 # Prints the imports that close a circle.
 sub check_circles {
     for my $circle (circles()) {
@@ -275,6 +300,7 @@ for my $name (@files) {
 }
 check($_) for sort @files;
 check_circles();
+check_names();
 exit 1 if $violations;
 printf "%d files, %d paths into the crate: layers kept\n", scalar @files, $imports;
 PERL
