@@ -6,7 +6,7 @@ use super::ratelimiting::Namespace;
 use super::sync::{Report, ShardSync, Surroundings, SyncError};
 use crate::policy::window::WindowSize;
 use crate::store::strategy::Strategy;
-use crate::table::{Cycle, MonotonicMillis, SyncState};
+use crate::table::{MonotonicMillis, SyncCycle, SyncState};
 
 /// The sync of a namespace with its store.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         surroundings: &impl Surroundings,
     ) {
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        self.state.count_cycle(&Cycle {
+        self.state.count_cycle(&SyncCycle {
             succeeded,
             pushed: number(report.pushed),
             fetched: number(report.fetched),

@@ -9,7 +9,7 @@ use nginx_sys::{NGX_LOG_DEBUG_HTTP, ngx_log_error_core, ngx_log_t, ngx_uint_t};
 use crate::policy::printable::Printable;
 
 /// A level of nginx's log: `NGX_LOG_EMERG` to `NGX_LOG_INFO`.
-pub(super) type Level = u32;
+pub(super) type NgxLogLevel = u32;
 
 /// A log of nginx's, which lives as long as `'l`.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl Log<'_> {
 const MAX_LINE: usize = 2048;
 
 /// Writes a line to `log` if it takes lines of this level.
-pub(super) fn error(level: Level, log: Log<'_>, message: impl Display) {
+pub(super) fn error(level: NgxLogLevel, log: Log<'_>, message: impl Display) {
     if log.level().is_some_and(|most| most >= level as ngx_uint_t) {
         write(level, log, message);
     }
@@ -62,7 +62,7 @@ pub(super) fn debug<M: Display>(log: Log<'_>, message: impl FnOnce() -> M) {
 }
 
 #[cold]
-fn write(level: Level, log: Log<'_>, message: impl Display) {
+fn write(level: NgxLogLevel, log: Log<'_>, message: impl Display) {
     let mut line = Line {
         bytes: [0; MAX_LINE],
         len: 0,

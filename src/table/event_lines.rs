@@ -2,7 +2,7 @@
 //! makes workers wait for each other. They are summed when read.
 
 use super::atomic::{EventCounter, Ordering::Relaxed};
-use super::stats::{Cycle, Evicted, Invalid, NamespaceStats, Outcome, SyncStats, ZoneStats};
+use super::stats::{Evicted, Invalid, NamespaceStats, Outcome, SyncCycle, SyncStats, ZoneStats};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::policy::window::UnixMillis;
@@ -227,7 +227,7 @@ impl ZoneLine {
 impl SyncLine {
     /// Counts a cycle. Nothing else depends on the words, and who reads them while they change
     /// may see a part of a cycle.
-    pub(super) fn count(&self, cycle: &Cycle) {
+    pub(super) fn count(&self, cycle: &SyncCycle) {
         let (outcome, last) = if cycle.succeeded {
             (&self.succeeded, &self.last_success)
         } else {
@@ -373,7 +373,7 @@ mod tests {
         let line = SyncLine::default();
         assert_eq!(line.stats(), SyncStats::default());
         assert_eq!(line.stats().is_up(), None);
-        let mut cycle = Cycle {
+        let mut cycle = SyncCycle {
             succeeded: true,
             pushed: 2,
             fetched: 3,

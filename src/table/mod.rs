@@ -89,6 +89,6 @@ pub use meta::NamespaceIndex;
 pub use named::{NameKind, Named};
 pub use part::{HasKey, Part};
 pub use progress::Repair;
-pub use stats::{Cycle, Evicted, Invalid, NamespaceStats, Outcome, SyncStats, ZoneStats};
+pub use stats::{Evicted, Invalid, NamespaceStats, Outcome, SyncCycle, SyncStats, ZoneStats};
 pub use store_state::{StoreState, StoreTransition};
 pub use sync_state::{MonotonicMillis, SyncState};

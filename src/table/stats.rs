@@ -42,7 +42,7 @@ pub enum Evicted {
 
 /// A cycle of a sync that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cycle {
+pub struct SyncCycle {
     /// Whether it did all that was to be done, or else the store failed.
     pub succeeded: bool,
     /// Counters (by window) of which diffs were pushed.

@@ -4,7 +4,7 @@ use super::atomic::Ordering::{Acquire, Relaxed};
 use super::buffers::Buffers;
 use super::event_lines::SyncLine;
 use super::layout::DirectoryEntry;
-use super::stats::{Cycle, SyncStats};
+use super::stats::{SyncCycle, SyncStats};
 use super::sync_slot::{BatchWord, SyncSlot};
 
 /// Milliseconds of a clock that nobody sets: the time since the machine started.
@@ -47,7 +47,7 @@ impl<'m> SyncState<'m> {
     }
 
     /// Notes what came of a cycle, for [`SyncState::stats`].
-    pub fn count_cycle(&self, cycle: &Cycle) {
+    pub fn count_cycle(&self, cycle: &SyncCycle) {
         self.line.count(cycle);
     }
 

@@ -107,7 +107,7 @@ impl<'cf> Conf<'cf> {
         self.say(NGX_LOG_WARN, warning);
     }
 
-    fn say(&mut self, level: log::Level, message: Message) {
+    fn say(&mut self, level: log::NgxLogLevel, message: Message) {
         match message {
             // SAFETY: nginx reads a directive; the format takes a length and so many bytes, and those
             // are what it is given: words of the configuration, as they are.

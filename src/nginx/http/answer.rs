@@ -87,7 +87,7 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
         Shown(context.key_of(charge)),
     );
     log::error(
-        context.settings.log_level as log::Level,
+        context.settings.log_level as log::NgxLogLevel,
         request.log(),
         message,
     );

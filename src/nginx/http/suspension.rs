@@ -312,7 +312,7 @@ impl<'r> Suspension<'r> {
             "ratelimit: {what}, store \"{store}\" does not answer, namespace \"{namespace}\""
         );
         log::error(
-            self.settings.log_level as log::Level,
+            self.settings.log_level as log::NgxLogLevel,
             request.log(),
             message,
         );
