@@ -16,6 +16,8 @@ mod batch;
 #[cfg(not(loom))]
 pub mod block;
 #[cfg(all(test, not(loom)))]
+mod block_error_tests;
+#[cfg(all(test, not(loom)))]
 mod block_tests;
 #[cfg(not(loom))]
 pub mod common;
