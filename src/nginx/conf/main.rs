@@ -1,8 +1,9 @@
 //! The configuration of `http`: read, then resolved, then served once the zones are mapped.
 
+mod workers;
+
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,9 +18,9 @@ use super::content::ContentHandlers;
 use super::location::LocationConf;
 use super::reading::Conf;
 use super::rules::RuleSet;
-use super::served::{Lent, ServedNamespace, ServedNamespaces, SyncedNamespace, Synchronous};
+use super::served::{Lent, ServedNamespace, ServedNamespaces, Synchronous};
 use super::text::Text;
-use crate::broker::{DecidingStore, SharedQueues, WatchedStore};
+use crate::broker::{SharedQueues, WatchedStore};
 use crate::conf::applied::AppliedRules;
 use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::conf::http::HttpConf;
@@ -28,7 +29,6 @@ use crate::conf::rules::Rules;
 use crate::engine::prometheus::OTHER_POLICIES;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
 use crate::policy::window::UnixMillis;
-use crate::store::strategy::{NodeId, Shard};
 use crate::table::{CounterTable, NameKind, Named, StoreState};
 
 /// The configuration of `http`.
@@ -217,88 +217,6 @@ impl MainConf {
                 timeout: namespace.options.timeout,
             }),
         }))
-    }
-
-    /// The namespaces that are synced, once the zones are mapped.
-    pub(in super::super) fn synced(&'static self) -> Vec<SyncedNamespace> {
-        let mut synced: Vec<SyncedNamespace> = Vec::new();
-        for (number, namespace) in self.configuration.namespaces.iter().enumerate() {
-            let Some(mut namespace) = self.synced_namespace(number, namespace) else {
-                continue;
-            };
-            let same_store = |it: &&SyncedNamespace| Arc::ptr_eq(&it.store, &namespace.store);
-            namespace.number = synced.iter().filter(same_store).count();
-            synced.push(namespace);
-        }
-        synced
-    }
-
-    /// All that syncing takes, if the namespace of this number is synced.
-    fn synced_namespace(
-        &'static self,
-        number: usize,
-        conf: &NamespaceConf,
-    ) -> Option<SyncedNamespace> {
-        let (period, namespace) = (conf.period()?, self.namespace(number)?);
-        let store = self.configuration.store(conf)?;
-        Some(SyncedNamespace {
-            name: conf.name.clone(),
-            namespace,
-            sizes: conf.window_sizes.clone(),
-            period,
-            lease_lifetime: store.lease_lifetime(),
-            store: self.watched(conf.store?)?.clone(),
-            number: 0,
-            options: store.settings.clone(),
-            is_synchronous: conf.is_synchronous(),
-            _lent: self.lent.clone(),
-        })
-    }
-
-    /// The stores that decide about requests, once the zones are mapped.
-    pub(in super::super) fn deciding(&'static self) -> Vec<DecidingStore> {
-        let mut deciding: Vec<DecidingStore> = Vec::new();
-        for (number, store) in self.configuration.deciding_stores() {
-            let mut namespaces = self.configuration.decided_by(number);
-            let node = namespaces.find_map(|(it, _)| Some(self.namespace(it)?.table().node()));
-            let namespaces = self.configuration.decided_by(number);
-            let shards = namespaces.flat_map(|(_, namespace)| {
-                let namespace: Arc<str> = namespace.name.as_ref().into();
-                (0..store.settings.shards()).map(move |number| Shard {
-                    namespace: namespace.clone(),
-                    number,
-                })
-            });
-            // Each has one: it is the store of a namespace.
-            let node = node.zip(self.watched(number));
-            deciding.extend(node.map(|(node, watched)| DecidingStore {
-                store: watched.clone(),
-                source: Arc::new(store.settings.clone()),
-                node: NodeId(node),
-                shards: store.is_divided().then(|| shards.collect()),
-            }));
-        }
-        deciding
-    }
-
-    /// What workers share to ask those stores, if there are any, and it could be made.
-    pub(in super::super) fn shared_queues(&self) -> Option<Arc<SharedQueues>> {
-        self.shared_queues.get().cloned()
-    }
-
-    /// Makes what so many workers share to ask the deciders, if there are any.
-    ///
-    /// # Errors
-    ///
-    /// There is too little memory, or there are too many open files. Then nobody can be asked.
-    pub(in super::super) fn share(&self, workers: usize) -> io::Result<()> {
-        let (_, deciders) = self.configuration.number_deciders();
-        if deciders > 0 {
-            let queues = SharedQueues::new(workers, deciders)?;
-            // Zones are mapped once in a cycle.
-            let _ = self.shared_queues.set(Arc::new(queues));
-        }
-        Ok(())
     }
 
     /// Has stores and policies find what is known of them in the zones of their namespaces.

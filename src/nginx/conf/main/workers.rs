@@ -1,0 +1,94 @@
+//! What workers need to sync the namespaces of a configuration, and to ask its stores about requests.
+
+use std::io;
+use std::sync::Arc;
+
+use super::super::served::SyncedNamespace;
+use super::MainConf;
+use crate::broker::{DecidingStore, SharedQueues};
+use crate::conf::configuration::NamespaceConf;
+use crate::store::strategy::{NodeId, Shard};
+
+impl MainConf {
+    /// The namespaces that are synced, once the zones are mapped.
+    pub(in crate::nginx) fn synced(&'static self) -> Vec<SyncedNamespace> {
+        let mut synced: Vec<SyncedNamespace> = Vec::new();
+        for (number, namespace) in self.configuration.namespaces.iter().enumerate() {
+            let Some(mut namespace) = self.synced_namespace(number, namespace) else {
+                continue;
+            };
+            let same_store = |it: &&SyncedNamespace| Arc::ptr_eq(&it.store, &namespace.store);
+            namespace.number = synced.iter().filter(same_store).count();
+            synced.push(namespace);
+        }
+        synced
+    }
+
+    /// All that syncing takes, if the namespace of this number is synced.
+    fn synced_namespace(
+        &'static self,
+        number: usize,
+        conf: &NamespaceConf,
+    ) -> Option<SyncedNamespace> {
+        let (period, namespace) = (conf.period()?, self.namespace(number)?);
+        let store = self.configuration.store(conf)?;
+        Some(SyncedNamespace {
+            name: conf.name.clone(),
+            namespace,
+            sizes: conf.window_sizes.clone(),
+            period,
+            lease_lifetime: store.lease_lifetime(),
+            store: self.watched(conf.store?)?.clone(),
+            number: 0,
+            options: store.settings.clone(),
+            is_synchronous: conf.is_synchronous(),
+            _lent: self.lent.clone(),
+        })
+    }
+
+    /// The stores that decide about requests, once the zones are mapped.
+    pub(in crate::nginx) fn deciding(&'static self) -> Vec<DecidingStore> {
+        let mut deciding: Vec<DecidingStore> = Vec::new();
+        for (number, store) in self.configuration.deciding_stores() {
+            let mut namespaces = self.configuration.decided_by(number);
+            let node = namespaces.find_map(|(it, _)| Some(self.namespace(it)?.table().node()));
+            let namespaces = self.configuration.decided_by(number);
+            let shards = namespaces.flat_map(|(_, namespace)| {
+                let namespace: Arc<str> = namespace.name.as_ref().into();
+                (0..store.settings.shards()).map(move |number| Shard {
+                    namespace: namespace.clone(),
+                    number,
+                })
+            });
+            // Each has one: it is the store of a namespace.
+            let node = node.zip(self.watched(number));
+            deciding.extend(node.map(|(node, watched)| DecidingStore {
+                store: watched.clone(),
+                source: Arc::new(store.settings.clone()),
+                node: NodeId(node),
+                shards: store.is_divided().then(|| shards.collect()),
+            }));
+        }
+        deciding
+    }
+
+    /// What workers share to ask those stores, if there are any, and it could be made.
+    pub(in crate::nginx) fn shared_queues(&self) -> Option<Arc<SharedQueues>> {
+        self.shared_queues.get().cloned()
+    }
+
+    /// Makes what so many workers share to ask the deciders, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// There is too little memory, or there are too many open files. Then nobody can be asked.
+    pub(in crate::nginx) fn share(&self, workers: usize) -> io::Result<()> {
+        let (_, deciders) = self.configuration.number_deciders();
+        if deciders > 0 {
+            let queues = SharedQueues::new(workers, deciders)?;
+            // Zones are mapped once in a cycle.
+            let _ = self.shared_queues.set(Arc::new(queues));
+        }
+        Ok(())
+    }
+}
