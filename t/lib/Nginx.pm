@@ -33,7 +33,8 @@ END {
 #   defaults       what is in `conf` if a test says nothing else: `workers`; `single`, 1 for
 #                  `master_process off`; and its own
 #   http           what is in the block `http`, by `conf`
-#   environment    what nginx finds and keeps in its environment
+#   environment    what nginx finds and keeps in its environment; if a test says nothing else, what
+#                  `environment` of `conf` names
 sub new {
     my ($class, %self) = @_;
     my $root = tempdir('nginx-XXXXXX', TMPDIR => 1, CLEANUP => 1);
@@ -42,7 +43,7 @@ sub new {
     return $self;
 }
 
-sub environment { }
+sub environment { my ($self) = @_; return %{$self->{conf}{environment} // {}} }
 
 # Writes the configuration, with these changes.
 sub configure {

@@ -55,7 +55,7 @@ END
 # A clock that is off (Debian's package faketime).
 sub environment {
     my ($self) = @_;
-    my $clock = $self->{conf}{clock} or return ();
+    my $clock = $self->{conf}{clock} or return $self->SUPER::environment;
     my ($library) = glob '/usr/lib/*/faketime/libfaketimeMT.so.1' or die "faketime is not installed\n";
     return (LD_PRELOAD => $library, FAKETIME => $clock, FAKETIME_DONT_FAKE_MONOTONIC => 1);
 }

@@ -98,6 +98,25 @@ sub synchronous_tests {
         stop();
     };
 
+    subtest 'gRPC calls that wait for the store' => sub {
+        $store->be_empty;
+        $a->start(decided(limit => 2));
+        my $type = 'application/grpc+proto';
+        for my $expected ('', '', '8', '8') {
+            my $socket = $a->connection;
+            print $socket "POST /hit/k HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                . "Content-Type: $type\r\nContent-Length: 0\r\n\r\n";
+            local $/;
+            my $text = <$socket>;
+            my ($status) = $text =~ /\r\ngrpc-status: (\d+)\r\n/;
+            is($status // '', $expected, 'a status');
+            next if $expected eq '';
+            like($text, qr{^HTTP/1\.1 200 .*\r\nContent-Type: \Q$type\E\r\n}s, 'of a response of its type');
+        }
+        is($store->total(api => 'k'), 2, 'those that were admitted are counted');
+        stop();
+    };
+
     my %on_error = (
         local => [[200, 'ERROR'], [200, 'ERROR'], [429, 'ERROR']],
         allow => [[200, 'ERROR'], [200, 'ERROR'], [200, 'ERROR']],

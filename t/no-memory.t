@@ -1,0 +1,114 @@
+# What becomes of a request for which there is no memory, at any point at which the module asks for some:
+# it is answered 500, or as usual, or not at all; and that is all that happens.
+#
+# A plain Perl test, with a library that is preloaded into nginx (see lib/failing_memory.c). Pools are so
+# small that most of what is asked of them is asked of the system. It takes the ports TEST_NGINX_PORT + 2
+# to + 4.
+
+use strict;
+use warnings;
+
+use File::Temp qw(tempdir);
+use FindBin;
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Node;
+use Redis;
+
+die "redis-server is not installed\n" if !Redis::is_there();
+
+my $port  = $ENV{TEST_NGINX_PORT} || 1984;
+my $node  = Node->new(a => $port + 2);
+my $redis = Redis->new(port => $port + 4);
+my $dir   = tempdir('no-memory-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+
+system('cc', '-O1', '-shared', '-fPIC', '-o', "$dir/failing_memory.so", "$FindBin::Bin/lib/failing_memory.c", '-ldl') == 0
+    or die "cc fails\n";
+open my $orders, '+>', "$dir/orders" or die "cannot write: $!\n";
+chmod 0666, "$dir/orders";
+order(0);
+
+$redis->start;
+$node->start(
+    workers     => 1,
+    environment => {LD_PRELOAD => "$dir/failing_memory.so", FAILING_MEMORY => "$dir/orders"},
+    http        => <<"    END",
+    request_pool_size 128;
+    ratelimit_headers ietf draft03 legacy;
+    ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 5s; connect_timeout 5s; }
+    ratelimit_namespace local { }
+    ratelimit_namespace api { store main; sync_rate 0; timeout 5s; }
+    END
+    rules => {
+        admitted => 'local limit=1000000/366d limit=1000000/360d cost=$arg_c',
+        charged  => 'local limit=1000000/340d charge=$arg_d',
+        rejected => 'local limit=1/350d cost=2 name=some',
+        decided  => 'api limit=1000000/366d limit=1000000/360d',
+        refused  => 'api limit=1/350d cost=2',
+    },
+);
+my $call  = "Content-Type: application/grpc\r\nTE: trailers\r\n";
+my @cases = (
+    'an admitted request'                  => '/admitted/k?c=2',
+    'one that is charged later'            => '/charged/k?d=2',
+    'a rejected one'                       => '/rejected/k',
+    'a rejected call'                      => '/rejected/k' => $call,
+    'one that a store admits'              => '/decided/k',
+    'one that a store refuses'             => '/refused/k',
+    'a call that a store refuses'          => '/refused/k' => $call,
+    'the API'                              => '/api/namespaces/local',
+    'metrics'                              => '/metrics',
+);
+my ($worker) = $node->workers;
+
+while (my $name = shift @cases) {
+    my $path    = shift @cases;
+    my $headers = @cases && $cases[0] =~ /:/ ? shift @cases : '';
+    subtest $name => sub {
+        my $usual = answer($path, $headers);
+        my (@got, @others);
+        for my $number (1 .. 100) {
+            order($number);
+            my $got = answer($path, $headers);
+            last if !has_failed();
+            order(0);
+            push @got, $got =~ /^(\d+)/ ? $1 : 'none';
+            push @others, $got if $got ne $usual && $got !~ /^(?:500\b|none)/;
+        }
+        order(0);
+        is($got[0], 500, 'without the first thing that is asked for, it fails');
+        cmp_ok(scalar @got, '>', 3, "what is asked for, without which it ends so: @got");
+        is_deeply(\@others, [], 'the answer is 500, or none, or the usual one, whole');
+        is(answer($path, $headers), $usual, 'with memory, it is as before');
+        is(($node->workers)[0], $worker, 'the worker lives');
+    };
+}
+
+# nginx says what it could not allocate.
+$node->stop(qr/ \(12: Cannot allocate memory\)| ratelimit: rejected/);
+$redis->kill;
+done_testing();
+
+sub order {
+    my ($number) = @_;
+    sysseek $orders, 0, 0;
+    syswrite $orders, pack 'q3', $number, 0, 0;
+}
+
+sub has_failed {
+    sysseek $orders, 0, 0;
+    sysread $orders, my $numbers, 24;
+    return (unpack 'q3', $numbers)[2];
+}
+
+# The status of the answer and the names of its headers, or `none`. A variable for which there is no memory
+# is empty, by which nginx adds no header.
+sub answer {
+    my ($path, $headers) = @_;
+    my $socket = $node->connection or return 'no connection';
+    print $socket "GET $path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n$headers\r\n";
+    local $/;
+    my ($status, $head) = (<$socket> // '') =~ m{^HTTP/1\.1 (\d+)[^\r]*(.*?)\r\n\r\n}s or return 'none';
+    return join ' ', $status, sort grep { !/^(?:Rate|Status)\z/ } $head =~ /\r\n([^:]+):/g;
+}
