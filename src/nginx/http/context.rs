@@ -130,7 +130,8 @@ pub(super) struct Room<'r> {
 
 /// Memory of a request for its keys.
 pub(super) struct Keys<'r> {
-    free: &'r mut [MaybeUninit<Key<'r>>],
+    /// An iterator, since that has two words to look at, and one to change.
+    free: slice::IterMut<'r, MaybeUninit<Key<'r>>>,
     /// The last one that is counted under another name.
     renamed: Option<&'r Renamed<'r>>,
 }
@@ -207,7 +208,7 @@ impl<'r> Room<'r> {
                 len: 0,
             };
             let keys = Keys {
-                free: slice::from_raw_parts_mut(free.as_ptr(), keys),
+                free: slice::from_raw_parts_mut(free.as_ptr(), keys).iter_mut(),
                 renamed: None,
             };
             Some((room, keys))
@@ -252,8 +253,7 @@ impl<'r> Keys<'r> {
     /// Keeps a key as long as the request. `None` if there are more than rules.
     #[inline]
     pub(super) fn keep(&mut self, key: Key<'r>) -> Option<&'r Key<'r>> {
-        let place = self.free.split_off_first_mut()?;
-        Some(place.write(key))
+        Some(self.free.next()?.write(key))
     }
 }
 

@@ -1,4 +1,11 @@
 //! Requests: the phase handlers, those that wait, what they leave with the request, headers, variables.
+//!
+//! - [`handler`]: the path of a request; [`evaluate`]: its keys, limits and costs; [`answer`]: its log and
+//!   its rejection ([`grpc`]); [`late`]: what is charged at its end; [`context`]: what is kept of it
+//! - [`synchronous`]: the path of one that waits for a store; [`suspension`], [`suspensions`]: what it
+//!   waits for, and how it is found again; [`held`]: how it waits and goes on
+//! - [`headers`], [`variables`]: what is told of the decision
+//! - [`respond`], [`pages`]: other responses than nginx's; [`api`], [`metrics`] have such
 
 mod answer;
 pub(super) mod api;
