@@ -1,0 +1,169 @@
+//! The broker as it is, without nginx: two workers that ask, on threads of their own, and one thread
+//! that asks a store for both. Whatever happens to that thread and to the store, each question is
+//! answered once, or has failed once, and when all is well again, questions are answered again.
+
+mod store;
+mod thread;
+mod worker;
+
+use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use core::time::Duration;
+use std::sync::mpsc;
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use proptest::prelude::{Just, ProptestConfig, prop, prop_oneof, proptest};
+use proptest::strategy::Strategy as _;
+use tokio::runtime::LocalRuntime;
+
+use self::store::{MOODS, Mood, Store};
+use self::thread::BrokerThread;
+use self::worker::{End, Progress, Worker, spawn_worker};
+use super::SharedQueues;
+use crate::table::MonotonicMillis;
+
+/// How long anything may take before the test says that it never happens.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+fn uptime() -> Duration {
+    // Not zero, which is no time to a breaker.
+    START.elapsed() + Duration::from_secs(1)
+}
+
+fn now() -> MonotonicMillis {
+    MonotonicMillis(u64::try_from(uptime().as_millis()).unwrap())
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = uptime();
+    while !is_so() {
+        assert!(uptime() - begin < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn queues() -> Arc<SharedQueues> {
+    Arc::new(SharedQueues::new(2, 1).unwrap())
+}
+
+/// What happens while workers ask.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Store(Mood),
+    /// The thread that asks is dropped, and another takes its place a while later.
+    Kill,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+
+    #[test]
+    fn each_question_ends_once_whatever_becomes_of_the_store_and_of_who_asks_it(
+        bursts in prop::collection::vec(1..40_usize, 1..6),
+        events in prop::collection::vec(
+            prop_oneof![
+                prop::sample::select(&MOODS[..]).prop_map(Event::Store),
+                Just(Event::Kill),
+            ],
+            1..6,
+        ),
+    ) {
+        let (queues, store) = (queues(), Store::default());
+        let mut thread = BrokerThread::start(&queues, &store);
+        let workers = [0, 1].map(|number| spawn_worker(&queues, number, &store, bursts.clone()));
+        let all = |count: fn(&Progress) -> &AtomicUsize, more: usize| {
+            let goals = workers.each_ref().map(|(it, _)| count(it).load(SeqCst) + more);
+            wait_until("nothing ends, or nothing is answered any more", || {
+                workers.iter().zip(goals).all(|((it, _), goal)| {
+                    count(it).load(SeqCst) >= goal
+                })
+            });
+        };
+        all(|it| &it.answered, 20);
+        for event in events {
+            match event {
+                Event::Store(mood) => store.set(mood),
+                Event::Kill => {
+                    thread.kill();
+                    all(|it| &it.ended, 20);
+                    thread = BrokerThread::start(&queues, &store);
+                }
+            }
+            all(|it| &it.ended, 20);
+        }
+        store.set(Mood::Answers);
+        // No breaker stays open.
+        all(|it| &it.answered, 20);
+        for (progress, _) in &workers {
+            progress.stop.store(true, SeqCst);
+        }
+        for (_, thread) in workers {
+            thread.join().unwrap();
+        }
+        thread.end();
+    }
+}
+
+/// Runs `with` as a worker whose questions wait as long as the test does.
+fn patient(queues: &Arc<SharedQueues>, with: impl AsyncFnOnce(&mut Worker)) {
+    let progress = Arc::default();
+    LocalRuntime::new().unwrap().block_on(async {
+        let mut worker = Worker::new(queues, 0, 2 * PATIENCE, &progress);
+        with(&mut worker).await;
+    });
+}
+
+#[test]
+fn no_wakeup_is_lost() {
+    let (queues, store) = (queues(), Store::default());
+    let thread = BrokerThread::start(&queues, &store);
+    // One at a time: whoever asks finds the other about to sleep. Each waits for its answer alone, and
+    // nothing else wakes anybody.
+    patient(&queues, async |worker| {
+        for burst in (0..2000).map(|it| 1 + it % 3) {
+            (0..burst).for_each(|_| worker.ask());
+            worker.settle().await;
+        }
+        assert!(worker.ends.values().all(|it| *it == End::Answered));
+        worker.check(&store);
+    });
+    thread.end();
+}
+
+#[test]
+fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
+    let (queues, store) = (queues(), Store::default());
+    patient(&queues, async |worker| {
+        // Nobody reads yet.
+        (0..6000).for_each(|_| worker.ask());
+        worker.client.send();
+        assert!(worker.client.unsent() > 0);
+        let thread = BrokerThread::start(&queues, &store);
+        worker.settle().await;
+        assert!(worker.ends.values().all(|it| *it == End::Answered));
+        worker.check(&store);
+        thread.end();
+    });
+}
+
+#[test]
+fn who_ends_has_answered_what_was_asked() {
+    let (queues, store) = (queues(), Store::default());
+    let thread = BrokerThread::start(&queues, &store);
+    patient(&queues, async |worker| {
+        worker.ask();
+        worker.settle().await;
+        (0..100).for_each(|_| worker.ask());
+        worker.client.send();
+        let (told, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            thread.end();
+            let _ = told.send(());
+        });
+        worker.settle().await;
+        ended.recv_timeout(PATIENCE).unwrap();
+        worker.check(&store);
+    });
+}

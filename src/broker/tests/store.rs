@@ -1,0 +1,164 @@
+//! A store of the tests, which does what it is told to.
+
+use core::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use smallvec::smallvec;
+
+use super::super::{DeciderSource, DeciderTasks};
+use crate::policy::algorithm::Reading;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+use crate::store::decision::{Answer, Decided, Decider, Question};
+use crate::store::error::{Failure, StoreError};
+use crate::store::options::StoreOptions;
+use crate::store::registry::StoreVisitor as _;
+use crate::store::server::ServerAddress;
+use crate::store::strategy::{
+    Added, Batch, Changes, Count, Epoch, NodeId, Pushed, Shard, Strategy as StoreStrategy,
+};
+
+/// What a store does with what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    Answers,
+    /// It refuses, at once.
+    Refuses,
+    /// It decides, and the answer is lost.
+    LosesAnswers,
+    /// It says nothing until the client's timeout.
+    IsSilent,
+}
+
+pub(super) const MOODS: [Mood; 4] = [
+    Mood::Answers,
+    Mood::Refuses,
+    Mood::LosesAnswers,
+    Mood::IsSilent,
+];
+
+/// A store that notes which questions it was asked.
+#[derive(Clone, Default)]
+pub(super) struct Store(pub(super) Arc<Inner>);
+
+#[derive(Default)]
+pub(super) struct Inner {
+    /// The index of its mood.
+    pub(super) mood: AtomicU8,
+    pub(super) decided: Mutex<HashMap<u64, usize>>,
+}
+
+impl Store {
+    pub(super) fn set(&self, mood: Mood) {
+        let index = MOODS.iter().position(|it| *it == mood).unwrap();
+        self.0.mood.store(index.try_into().unwrap(), SeqCst);
+    }
+
+    pub(super) fn mood(&self) -> Mood {
+        MOODS[usize::from(self.0.mood.load(SeqCst))]
+    }
+}
+
+impl DeciderSource for Store {
+    fn connect(&self, tasks: DeciderTasks<'_>) {
+        let store = self.clone();
+        tasks.visit(move || store.clone());
+    }
+}
+
+impl Decider for Store {
+    async fn decide(
+        &mut self,
+        _: NodeId,
+        _: Epoch,
+        questions: &[Question],
+    ) -> Result<Decided, StoreError> {
+        let mood = self.mood();
+        if mood == Mood::IsSilent {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        if matches!(mood, Mood::Answers | Mood::LosesAnswers) {
+            let mut decided = self.0.decided.lock().unwrap();
+            for question in questions {
+                let key = question.counters[0].key.as_slice().try_into().unwrap();
+                *decided.entry(u64::from_le_bytes(key)).or_default() += 1;
+            }
+        }
+        // Others may ask meanwhile.
+        tokio::task::yield_now().await;
+        if mood != Mood::Answers {
+            let failure = Failure::TimedOut(Duration::from_millis(20));
+            return Err(StoreError::new(ServerAddress::Unix("/".into()), failure));
+        }
+        let answer = Answer {
+            admitted: smallvec![],
+            readings: smallvec![Reading::default()],
+        };
+        Ok(Decided {
+            now: UnixMillis(0),
+            answers: vec![answer; questions.len()],
+        })
+    }
+}
+
+impl StoreStrategy for Store {
+    type Options = ();
+    type Step = ();
+    type Changes = Changes;
+    type Counts = Added;
+
+    fn new(_: &StoreOptions, (): &()) -> Self {
+        unreachable!("made by the tests")
+    }
+
+    fn connects(&self) -> u64 {
+        0
+    }
+
+    fn server(&self) -> Option<String> {
+        None
+    }
+
+    fn shards(&self) -> u16 {
+        1
+    }
+
+    async fn push_diffs(&mut self, _: &Shard, _: &Batch, _: usize) -> Result<Pushed, StoreError> {
+        unreachable!("nothing is synced")
+    }
+
+    async fn open_epoch(
+        &mut self,
+        _: &Shard,
+        _: Option<Epoch>,
+        _: Epoch,
+    ) -> Result<Epoch, StoreError> {
+        unreachable!("nothing is synced")
+    }
+
+    async fn get_counters(
+        &mut self,
+        _: &Shard,
+        _: Epoch,
+        _: &[(WindowSize, u64)],
+        (): (),
+    ) -> Result<(Vec<Count>, Option<()>), StoreError> {
+        unreachable!("nothing is synced")
+    }
+
+    async fn get_window(
+        &mut self,
+        _: &Shard,
+        _: &[u8],
+        _: WindowSize,
+        _: u64,
+    ) -> Result<Hits, StoreError> {
+        unreachable!("nothing is synced")
+    }
+
+    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
+        unreachable!("nothing is synced")
+    }
+}

@@ -1,0 +1,71 @@
+//! The thread that serves as the broker, which tests kill.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use futures_util::future::{Either, select};
+use tokio::runtime::LocalRuntime;
+use tokio::sync::oneshot;
+
+use super::super::{Broker, DecidingStore, EventFd, EventLoopQueue, SharedQueues, WatchedStore};
+use crate::store::strategy::NodeId;
+
+use super::store::Store;
+use super::uptime;
+
+/// The thread that asks for all.
+pub(super) struct BrokerThread {
+    kill: oneshot::Sender<()>,
+    end: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl BrokerThread {
+    pub(super) fn start(queues: &Arc<SharedQueues>, store: &Store) -> BrokerThread {
+        let broker = Broker {
+            queues: queues.clone(),
+            worker: 0,
+            stores: vec![DecidingStore {
+                store: Arc::new(WatchedStore {
+                    name: "store".into(),
+                    without_it: String::new(),
+                    state: None,
+                }),
+                source: Arc::new(store.clone()),
+                node: NodeId([1, 2]),
+                shards: None,
+            }],
+            uptime,
+        };
+        let (kill, killed) = oneshot::channel();
+        let (end, ending) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = LocalRuntime::new().unwrap();
+            runtime.block_on(async {
+                let events = EventLoopQueue::new(EventFd::new().unwrap());
+                let served = tokio::task::spawn_local(broker.serve(ending, events));
+                // What was taken and not answered is gone with the one that is killed.
+                if let Either::Left((ended, _)) = select(served, killed).await {
+                    ended.unwrap();
+                }
+            });
+        });
+        BrokerThread { kill, end, thread }
+    }
+
+    /// Drops it where it is.
+    pub(super) fn kill(self) {
+        let BrokerThread { kill, end, thread } = self;
+        kill.send(()).unwrap();
+        thread.join().unwrap();
+        drop(end);
+    }
+
+    /// Lets it answer what was asked.
+    pub(super) fn end(self) {
+        let BrokerThread { kill, end, thread } = self;
+        drop(end);
+        thread.join().unwrap();
+        drop(kill);
+    }
+}
