@@ -125,15 +125,21 @@ pub struct Decided {
     pub answers: Vec<Answer>,
 }
 
-/// A datastore that decides.
+/// A datastore that decides. Each question is decided in one atomic step, so that just as many hits are
+/// admitted as a limit says, whoever asks at the same time.
+///
+/// One that keeps [`Absolute`](super::strategy::Absolute) counts has no step in which it reads what others
+/// were charged and charges. It may charge, then read, and take the charge back: so never more is
+/// admitted; but of questions that race for the last hits all may be refused, and a charge stays whose
+/// asker ends in between.
 ///
 /// One whose keys are all in one shard ([`Strategy::shards`] is 1) decides about several shards, of
 /// different namespaces, in one step; others about one shard, and the caller splits what it asks.
 #[expect(async_fn_in_trait, reason = "as for `Strategy`")]
 pub trait Decider: Strategy {
-    /// Decides on questions, each in one atomic step: one after the other in their order, each with
-    /// what the ones before were charged, and none with half of what others were. A shard that has no
-    /// epoch is given `proposed`; of several, further ones may be given others.
+    /// Decides on questions, one after the other in their order: each with what the ones before were
+    /// charged, and none with half of what others were. A shard that has no epoch is given `proposed`;
+    /// of several, further ones may be given others.
     ///
     /// Without questions, it tells whether the store would answer one; whether a certain shard of
     /// several would be answered for, a question tells that only asks.
