@@ -30,10 +30,6 @@ pub(super) enum ServerName {
 }
 
 impl ServerName {
-    /// What [`ServerName::parse`] reads, as a message says it.
-    pub(super) const EXPECTED: &str =
-        "host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379";
-
     /// Reads `host[:port]`, `[v6][:port]` or `unix:/path`; `None` if `text` is none of them.
     pub(super) fn parse(text: &[u8]) -> Option<ServerName> {
         if let Some(path) = text.strip_prefix(b"unix:") {

@@ -11,7 +11,7 @@ use super::server::{ServerName, is_host};
 use crate::policy::options::{OptionError, Syntax, text, time};
 
 pub(super) const SERVER: Syntax<ServerName> = Syntax {
-    expected: ServerName::EXPECTED,
+    expected: "host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379",
     is_secret: false,
     read: ServerName::parse,
 };
