@@ -516,8 +516,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             table.advance_pushed(*counter, *window, up_to.minus(*diff), *up_to);
         }
         if let Some(BatchName { number, .. }) = name {
-            let longest = batch.diffs.iter().map(|diff| diff.expires_in).max();
-            let life = longest.unwrap_or_default().saturating_add(KNOWN_FOR);
+            let life = batch.life().saturating_add(KNOWN_FOR);
             let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
             lease.acknowledge(number, UnixMillis(now.0.saturating_add(life)))?;
         }

@@ -141,6 +141,12 @@ impl Batch {
         Some(counters.clamp(1, Batch::MAX_DIFFS))
     }
 
+    /// For how long any of its diffs matters; zero if there are none.
+    pub fn life(&self) -> Duration {
+        let lives = self.diffs.iter().map(|diff| diff.expires_in);
+        lives.max().unwrap_or_default()
+    }
+
     /// The last batch of the node that the store has, once it has answered [`Pushed::Applied`].
     pub fn last(&self) -> BatchId {
         self.id.unwrap_or(self.previous)

@@ -3,8 +3,9 @@
 
 use core::time::Duration;
 use std::io;
+use std::path::Path;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::error::Failure;
@@ -18,8 +19,10 @@ pub(super) struct Access {
     /// Who we are to the server.
     pub(super) credentials: Credentials,
     /// `None`: connections are not encrypted.
-    pub(super) tls: Option<Result<TlsClient, TlsError>>,
+    tls: Option<Result<TlsClient, TlsError>>,
     connect_timeout: Duration,
+    /// How long one exchange may take.
+    pub(super) timeout: Duration,
 }
 
 impl Access {
@@ -28,6 +31,7 @@ impl Access {
             credentials: options.credentials.clone(),
             tls: options.tls.as_ref().map(TlsClient::new),
             connect_timeout: options.connect_timeout,
+            timeout: options.timeout,
         }
     }
 
@@ -37,6 +41,26 @@ impl Access {
             credentials: credentials.clone(),
             ..self.clone()
         }
+    }
+
+    /// Whether connections to ports are encrypted.
+    pub(super) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What they are encrypted with; `None`: they are not. A failure says that they cannot be.
+    pub(super) fn tls(&self) -> Result<Option<&TlsClient>, Failure> {
+        let tls = self.tls.as_ref().map(Result::as_ref).transpose();
+        tls.map_err(|error| Failure::Unreachable(error.to_string().into()))
+    }
+
+    /// Waits for an answer, within the time for one exchange; a failure says that there is none.
+    pub(super) async fn exchange<T>(
+        &self,
+        exchange: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        let answer = timeout(self.timeout, exchange).await;
+        answer.map_err(|_| Failure::TimedOut(self.timeout))
     }
 
     /// Makes one attempt, within the time for one. A failure says if the server speaks something else
@@ -69,7 +93,11 @@ pub(super) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, Fail
     stream.map_err(unreachable)
 }
 
-/// A stream could not be connected.
-pub(super) fn unreachable(error: io::Error) -> Failure {
+/// A stream to a socket. Nobody listens between two processes of one machine: there is no TLS here.
+pub(super) async fn connect_unix(path: &Path) -> Result<UnixStream, Failure> {
+    UnixStream::connect(path).await.map_err(unreachable)
+}
+
+fn unreachable(error: io::Error) -> Failure {
     Failure::Unreachable(error.to_string().into())
 }

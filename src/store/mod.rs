@@ -4,7 +4,8 @@
 //! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong; `batch`,
 //!   `shard`: in what terms
 //! - [`tls`]: TLS, which each of them speaks
-//! - `servers`, `connect`: servers that are tried in turn, and what one attempt takes
+//! - `servers`, `connect`, `current`: servers that are tried in turn, what one attempt takes, and the
+//!   connection that comes of it
 //! - `greeting`: whether a server speaks the protocol that is expected
 //! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL
 //! - [`registry`]: the kinds of datastores that there are; [`kind`]: what each says of itself
@@ -25,6 +26,8 @@ pub mod common;
 pub mod conformance;
 #[cfg(not(loom))]
 mod connect;
+#[cfg(not(loom))]
+mod current;
 pub mod decision;
 pub mod error;
 #[cfg(not(loom))]

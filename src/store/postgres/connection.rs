@@ -1,13 +1,10 @@
-//! The connection to the one server that is used at a time: made when needed, dropped when in doubt.
+//! The way to the one server that is used at a time, and what a session on it is made ready with.
 
-use core::time::Duration;
 use std::path::Path;
 
 use futures_util::future::try_join_all;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
@@ -16,7 +13,8 @@ use super::failure;
 use super::options::PostgresOptions;
 use super::schema::{SchemaError, Tables};
 use super::tls::Secure;
-use crate::store::connect::{Access, connect_tcp, unreachable};
+use crate::store::connect::{Access, connect_tcp, connect_unix};
+use crate::store::current::{Closable, Current};
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::greeting::{Greeting, Protocol};
 use crate::store::options::{Credentials, Secret, StoreOptions};
@@ -27,11 +25,7 @@ use crate::store::servers::Servers;
 #[derive(Debug)]
 pub(super) struct Link {
     servers: Servers,
-    current: Option<Connection>,
-    /// How many connections there have been.
-    connects: u64,
-    /// The server of the latest one, with its version.
-    described: Option<String>,
+    current: Current<Connection>,
     session: Session,
 }
 
@@ -41,8 +35,6 @@ struct Session {
     access: Access,
     database: Box<str>,
     tables: Tables,
-    /// Of an exchange.
-    timeout: Duration,
 }
 
 /// An established connection, on which nothing is under way.
@@ -118,25 +110,22 @@ impl Link {
     pub(super) fn new(options: &StoreOptions, own: &PostgresOptions) -> Link {
         Link {
             servers: Servers::new(&options.servers),
-            current: None,
-            connects: 0,
-            described: None,
+            current: Current::none(),
             session: Session {
                 access: Access::new(options),
                 database: own.database.clone(),
                 tables: Tables::new(&own.table),
-                timeout: options.timeout,
             },
         }
     }
 
     pub(super) fn connects(&self) -> u64 {
-        self.connects
+        self.current.connects()
     }
 
     /// The server of the latest connection, with its version; `None` before the first.
     pub(super) fn described(&self) -> Option<String> {
-        self.described.clone()
+        self.current.described()
     }
 
     /// Does `work` on a connection, once, within the time of an exchange. What fails ends the
@@ -145,23 +134,20 @@ impl Link {
         &mut self,
         work: impl AsyncFnOnce(&Connection) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        // Taken away, so that whatever ends this exchange early ends the connection too: a late
-        // answer must not be taken for that to a later statement.
         let connection = match self.current.take() {
-            // One that was closed meanwhile would not have sent anything.
-            Some(connection) if !connection.is_closed() => connection,
-            _ => self.connect().await?,
+            Some(connection) => connection,
+            None => self.connect().await?,
         };
         let session = &self.session;
-        let failure = match timeout(session.timeout, work(&connection)).await {
+        let failure = match session.access.exchange(work(&connection)).await {
             Ok(Ok(answer)) => {
-                self.current = Some(connection);
+                self.current.keep(connection);
                 return Ok(answer);
             }
             Ok(Err(Fault::Error(error))) => session.failure(&error),
             Ok(Err(Fault::AfterPush(error))) => failure::after_sending(session.failure(&error)),
             Ok(Err(Fault::Misunderstood(what))) => Failure::Misunderstood(what.into()),
-            Err(_) => Failure::TimedOut(session.timeout),
+            Err(failure) => failure,
         };
         let error = self.error(failure);
         if error.failure == Failure::Refused(Refusal::ReadOnly) {
@@ -182,9 +168,9 @@ impl Link {
             attempt.await.map_err(failed)
         };
         let connection = self.servers.try_each(attempt).await?;
-        self.connects = self.connects.saturating_add(1);
-        let server = self.servers.current();
-        self.described = Some(format!("{server} (PostgreSQL {})", connection.version));
+        let version = format!("PostgreSQL {}", connection.version);
+        self.current
+            .note_made(self.servers.current(), Some(version));
         Ok(connection)
     }
 
@@ -198,13 +184,13 @@ impl Session {
     fn protocol(&self) -> Protocol {
         Protocol {
             name: "PostgreSQL",
-            first: match &self.access.tls {
+            first: match self.access.has_tls() {
                 // Whether the server has TLS, or that it does not know the question.
-                Some(_) => b"SNE",
+                true => b"SNE",
                 // How to say who we are, an error, a notice, another version.
-                None => b"RENv",
+                false => b"RENv",
             },
-            has_tls: self.access.tls.is_some(),
+            has_tls: self.access.has_tls(),
         }
     }
 
@@ -216,25 +202,24 @@ impl Session {
         match server {
             ServerAddress::Tcp { host, port } => {
                 let stream = greeting.of(connect_tcp(host, *port).await?);
-                match &self.access.tls {
+                match self.access.tls()? {
                     None => self.introduce(stream, SslMode::Disable, NoTls).await,
-                    Some(Ok(client)) => {
+                    Some(client) => {
                         let tls = Secure { client, host };
                         self.introduce(stream, SslMode::Require, tls).await
                     }
-                    Some(Err(error)) => Err(Failure::Unreachable(error.to_string().into())),
                 }
             }
-            // Nobody listens between two processes of one machine: there is no TLS here.
             ServerAddress::Unix(path) => {
-                let stream = match UnixStream::connect(path).await {
-                    Ok(stream) => Ok(stream),
+                let stream = match connect_unix(path).await {
+                    Ok(stream) => stream,
                     // As Postgres names the socket in a directory.
-                    Err(error) => UnixStream::connect(in_directory(path))
-                        .await
-                        .map_err(|_| error),
+                    Err(failure) => {
+                        let stream = connect_unix(&in_directory(path)).await;
+                        stream.map_err(|_| failure)?
+                    }
                 };
-                let stream = greeting.of(stream.map_err(unreachable)?);
+                let stream = greeting.of(stream);
                 self.introduce(stream, SslMode::Disable, NoTls).await
             }
         }
@@ -271,7 +256,7 @@ impl Session {
         connection.version = check_server(&answer)?;
         // The server is not to keep others waiting for a node that stopped midway, of which tables that
         // it creates are the first;
-        let millis = self.timeout.as_millis();
+        let millis = self.access.timeout.as_millis();
         let limit = format!("SET idle_in_transaction_session_timeout = {millis}");
         client.batch_execute(&limit).await.map_err(failure)?;
         self.tables
@@ -296,7 +281,7 @@ impl Session {
     }
 
     fn failure(&self, error: &Error) -> Failure {
-        failure::of(error, &self.access.credentials, self.timeout)
+        failure::of(error, &self.access.credentials, self.access.timeout)
     }
 }
 
@@ -306,7 +291,9 @@ impl Connection {
         let statement = self.statements.get(which as usize);
         statement.ok_or(Fault::Misunderstood("no such statement"))
     }
+}
 
+impl Closable for Connection {
     fn is_closed(&self) -> bool {
         self.client.is_closed() || self.driver.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -323,7 +310,7 @@ impl Drop for Connection {
 /// With TLS, a server logs each connection that ends without a word.
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Some(connection) = &mut self.current {
+        if let Some(connection) = self.current.get_mut() {
             connection.driver = None;
         }
     }

@@ -14,9 +14,10 @@ use redis::{Cmd, Value};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
-use super::connection::{RedisLink, described};
+use super::connection::RedisLink;
 use super::connector::Connector;
 use super::script::RedisCall;
+use crate::store::current::described;
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::StoreOptions;
 use crate::store::server::ServerAddress;
@@ -45,7 +46,6 @@ struct Known {
     /// How many connections have been made.
     connects: u64,
     connector: Connector,
-    timeout: Duration,
     pause: Duration,
 }
 
@@ -222,7 +222,6 @@ impl Known {
             connects: 0,
             // A cluster has only database 0.
             connector: Connector::new(options, 0),
-            timeout: options.timeout,
             pause: options.connect_timeout.min(MAX_PAUSE),
         };
         let first = Servers::new(&options.servers).current().clone();
@@ -241,7 +240,7 @@ impl Known {
         }
         let node = Rc::new(Node {
             address: address.clone(),
-            link: Mutex::new(RedisLink::to(address, &self.connector, self.timeout)),
+            link: Mutex::new(RedisLink::to(address, &self.connector)),
             lost: RefCell::default(),
         });
         self.nodes.push(node.clone());

@@ -1,15 +1,14 @@
-//! The connection to the one server that is used at a time: made when needed, dropped when in doubt.
+//! The way to the one server that is used at a time, and what it takes to find another.
 
 use core::slice;
-use core::time::Duration;
 use std::sync::Arc;
 
 use redis::{Cmd, Value};
-use tokio::time::timeout;
 
 use super::connector::{Connector, RedisConnection};
 use super::options::{RedisOptions, Topology};
 use super::sentinel::Sentinels;
+use crate::store::current::Current;
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::StoreOptions;
 use crate::store::server::ServerAddress;
@@ -21,15 +20,12 @@ pub(super) struct RedisLink {
     source: PrimarySource,
     /// The server that is used, or was tried last.
     server: ServerAddress,
-    current: Option<RedisConnection>,
+    current: Current<RedisConnection>,
     /// The number of the latest connection; 0 before the first.
     connection: u64,
-    /// How many there have been.
-    connects: u64,
     /// What the last server said it is.
     version: Option<Arc<str>>,
     connector: Connector,
-    timeout: Duration,
 }
 
 /// From where it is known which server is the primary.
@@ -47,11 +43,9 @@ impl RedisLink {
         let connector = Connector::new(options, own.database);
         RedisLink {
             server: servers.current().clone(),
-            current: None,
+            current: Current::none(),
             connection: 0,
-            connects: 0,
             version: None,
-            timeout: options.timeout,
             source: match &own.topology {
                 Topology::Single | Topology::Cluster => PrimarySource::Servers(servers),
                 Topology::Sentinel {
@@ -69,26 +63,20 @@ impl RedisLink {
     }
 
     /// The way to one server.
-    pub(super) fn to(
-        server: &ServerAddress,
-        connector: &Connector,
-        timeout: Duration,
-    ) -> RedisLink {
+    pub(super) fn to(server: &ServerAddress, connector: &Connector) -> RedisLink {
         RedisLink {
             source: PrimarySource::Servers(Servers::new(slice::from_ref(server))),
             server: server.clone(),
-            current: None,
+            current: Current::none(),
             connection: 0,
-            connects: 0,
             version: None,
             connector: connector.clone(),
-            timeout,
         }
     }
 
     /// How many connections have been made, to sentinels not counted.
     pub(super) fn connects(&self) -> u64 {
-        self.connects
+        self.current.connects()
     }
 
     /// The number of the latest connection; 0 before the first.
@@ -103,7 +91,7 @@ impl RedisLink {
 
     /// The server of the latest connection, with its version; `None` before the first.
     pub(super) fn described(&self) -> Option<String> {
-        (self.connects > 0).then(|| described(&self.server, self.version()))
+        self.current.described()
     }
 
     /// An answer of the present server was not what `what` says.
@@ -132,24 +120,18 @@ impl RedisLink {
 
     /// Sends commands to one server, once.
     async fn send(&mut self, commands: &[&Cmd]) -> Result<Value, StoreError> {
-        // Taken away, so that whatever ends this exchange early ends the connection too: a late
-        // answer must not be taken for that to a later command.
         let mut connection = match self.current.take() {
-            // One that was closed meanwhile would not have sent anything.
-            Some(connection) if !connection.is_closed() => connection,
-            _ => self.connect().await?,
+            Some(connection) => connection,
+            None => self.connect().await?,
         };
-        let result = match timeout(self.timeout, connection.send_all(commands)).await {
-            Ok(result) => result,
-            Err(_) => Err(Failure::TimedOut(self.timeout)),
-        };
+        let result = self.connector.exchange(connection.send_all(commands)).await;
         let result = result.map_err(|failure| self.error(failure));
         match result.as_ref().map_err(|error| &error.failure) {
             // Another server is the primary now.
             Err(failure) if is_of_replica(failure) => self.move_on(),
             // It may be in the middle of an answer.
             Err(Failure::TimedOut(_) | Failure::Disconnected(_) | Failure::Misunderstood(_)) => {}
-            _ => self.current = Some(connection),
+            _ => self.current.keep(connection),
         }
         result
     }
@@ -177,7 +159,7 @@ impl RedisLink {
         self.server = server;
         self.connection = connection.number();
         self.version = connection.version().cloned();
-        self.connects = self.connects.saturating_add(1);
+        self.current.note_made(&self.server, self.version.as_ref());
         Ok(connection)
     }
 
@@ -191,14 +173,6 @@ impl RedisLink {
 
     fn error(&self, failure: Failure) -> StoreError {
         StoreError::new(self.server.clone(), failure)
-    }
-}
-
-/// A server with its version.
-pub(super) fn described(server: &ServerAddress, version: Option<&Arc<str>>) -> String {
-    match version {
-        Some(version) => format!("{server} ({version})"),
-        None => server.to_string(),
     }
 }
 

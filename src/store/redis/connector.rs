@@ -7,12 +7,12 @@ use std::sync::Arc;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use super::answer::RedisAnswer;
 use super::failure;
-use crate::store::connect::{Access, connect_tcp, unreachable};
+use crate::store::connect::{Access, connect_tcp, connect_unix};
+use crate::store::current::Closable;
 use crate::store::error::Failure;
 use crate::store::greeting::{Greeting, Protocol};
 use crate::store::options::{Credentials, Secret, StoreOptions};
@@ -73,6 +73,14 @@ impl Connector {
         .await
     }
 
+    /// Waits for an answer, within the time for one exchange.
+    pub(super) async fn exchange<T>(
+        &self,
+        exchange: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        self.access.exchange(exchange).await?
+    }
+
     async fn within_time<T>(
         &self,
         attempt: impl AsyncFnOnce(&Greeting) -> Result<T, Failure>,
@@ -81,7 +89,7 @@ impl Connector {
             name: "Redis",
             // Of RESP 2 and 3.
             first: b"+-:$*_#,(!=%~>|",
-            has_tls: self.access.tls.is_some(),
+            has_tls: self.access.has_tls(),
         };
         self.access
             .attempt(&protocol, before_sending, attempt)
@@ -96,20 +104,17 @@ impl Connector {
         match server {
             ServerAddress::Tcp { host, port } => {
                 let stream = connect_tcp(host, *port).await?;
-                match &self.access.tls {
+                match self.access.tls()? {
                     None => self.introduce(greeting.of(stream)).await,
-                    Some(Ok(tls)) => {
+                    Some(tls) => {
                         let stream = tls.wrap(host, stream).await;
                         let stream = stream.map_err(without_tls)?;
                         self.introduce(greeting.of(stream)).await
                     }
-                    Some(Err(error)) => Err(Failure::Unreachable(error.to_string().into())),
                 }
             }
-            // Nobody listens between two processes of one machine: there is no TLS here.
             ServerAddress::Unix(path) => {
-                let stream = UnixStream::connect(path).await;
-                let stream = stream.map_err(unreachable)?;
+                let stream = connect_unix(path).await?;
                 self.introduce(greeting.of(stream)).await
             }
         }
@@ -176,11 +181,6 @@ impl RedisConnection {
         self.version.as_ref()
     }
 
-    /// Whether it was closed, as far as is known.
-    pub(super) fn is_closed(&self) -> bool {
-        self.driver.is_finished()
-    }
-
     /// Sends commands, each after the answer to the one before, which is no error; returns the last
     /// answer. The rest is as with one.
     pub(super) async fn send_all(&mut self, commands: &[&Cmd]) -> Result<Value, Failure> {
@@ -199,6 +199,12 @@ impl RedisConnection {
             Ok(value) => Ok(value),
             Err(error) => Err(broken(&error)),
         }
+    }
+}
+
+impl Closable for RedisConnection {
+    fn is_closed(&self) -> bool {
+        self.driver.is_finished()
     }
 }
 

@@ -174,7 +174,7 @@ impl Strategy for Redis {
             .arg(batch.node.to_string())
             .arg(batch.id.map(|id| id.0.to_string()).unwrap_or_default())
             .arg(batch.previous.0)
-            .arg(millis(known_for(&batch.diffs)))
+            .arg(millis(batch.life().saturating_add(NODE_LIFE)))
             .arg(tag(batch))
             .arg(batch.position.map(key::position).unwrap_or_default())
             .arg(limit);
@@ -336,12 +336,6 @@ impl Way {
 fn tag(batch: &Batch) -> u64 {
     let [random, _] = batch.node.0;
     random ^ batch.last().0 ^ batch.epoch.0.get()
-}
-
-/// For how long a node is known after a batch.
-fn known_for(diffs: &[Diff]) -> Duration {
-    let longest = diffs.iter().map(|diff| diff.expires_in).max();
-    longest.unwrap_or_default().saturating_add(NODE_LIFE)
 }
 
 fn by_window(diffs: &[Diff]) -> BTreeMap<WindowName, Vec<&Diff>> {
