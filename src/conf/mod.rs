@@ -3,12 +3,12 @@
 //! nginx reads the files. It passes each directive, as a name and words, to [`reader`], which has the
 //! table of directives. What it says is kept in [`http`], or in the [`level`] that it stands in:
 //!
-//! - [`zone`]: zones; [`block`], [`namespace_block`], [`namespace`]: blocks, and those of namespaces
-//! - [`rule`], [`parameter`]: the words of a rule; [`ratelimit`], [`rules`], [`text`]: what becomes of
+//! - `zone`: zones; [`block`], [`namespace_block`], [`namespace`]: blocks, and those of namespaces
+//! - [`rule`], [`parameter`]: the words of a rule; `ratelimit`, [`rules`], [`text`]: what becomes of
 //!   them, once nginx has compiled texts with variables
-//! - [`settings`]: options of a level, which are a word or two; [`words`]: what these have in common
+//! - [`settings`]: options of a level, which are a word or two; `words`: what these have in common
 //!
-//! When all was read, `http` is resolved ([`resolve`]): that makes a [`configuration`], which does not
+//! When all was read, `http` is resolved (`resolve`): that makes a [`configuration`], which does not
 //! change any more. Levels inherit from those above them, which shows where rules are [`applied`] and
 //! whether some are [`sharing`] a counter.
 //!

@@ -1,66 +1,6 @@
-//! Keys and options of levels that are wrong.
+//! Options and answers of levels that are wrong.
 
 use super::check_in_server;
-
-#[test]
-fn a_key_is_a_text() {
-    check_in_server(&[
-        (
-            "ratelimit_key: twice on a level",
-            "ratelimit_key $arg_a;\n\
-             ratelimit_key $arg_b;",
-            "[emerg] ratelimit_key: is duplicate on this level in http.conf:2",
-        ),
-        (
-            "ratelimit_key: no key",
-            "ratelimit_key;",
-            "[emerg] ratelimit_key: no parameter: expected one string, such as $remote_addr in \
-             http.conf:1",
-        ),
-        (
-            "ratelimit_key: two keys",
-            "ratelimit_key $arg_a $arg_b;",
-            "[emerg] ratelimit_key: one parameter too many, \"$arg_b\": expected one string, such \
-             as $remote_addr in http.conf:1",
-        ),
-        (
-            "ratelimit_key: a variable without a name",
-            "ratelimit_key $;",
-            "[emerg] ratelimit_key: invalid variable in \"$\": expected $name or ${name} after \
-             every \"$\" in http.conf:1",
-        ),
-        (
-            "ratelimit_key: a variable without a name, before a blank",
-            "ratelimit_key \"$ $arg_a\";",
-            "[emerg] ratelimit_key: invalid variable in \"$ $arg_a\": expected $name or ${name} \
-             after every \"$\" in http.conf:1",
-        ),
-        (
-            "ratelimit_key: two dollars",
-            "ratelimit_key $$arg_a;",
-            "[emerg] ratelimit_key: invalid variable in \"$$arg_a\": expected $name or ${name} \
-             after every \"$\" in http.conf:1",
-        ),
-        (
-            "ratelimit_key: an open brace",
-            "ratelimit_key ${;",
-            "[emerg] ratelimit_key: invalid variable in \"${\": expected $name or ${name} after \
-             every \"$\" in http.conf:1",
-        ),
-        (
-            "ratelimit_key: braces around nothing",
-            "ratelimit_key ${};",
-            "[emerg] ratelimit_key: invalid variable in \"${}\": expected $name or ${name} after \
-             every \"$\" in http.conf:1",
-        ),
-        (
-            "ratelimit_key: braces around another character",
-            "ratelimit_key ${a-b};",
-            "[emerg] ratelimit_key: invalid variable in \"${a-b}\": expected $name or ${name} \
-             after every \"$\" in http.conf:1",
-        ),
-    ]);
-}
 
 #[test]
 fn headers_are_of_kinds() {
@@ -410,6 +350,39 @@ fn a_jitter_is_a_time() {
             "ratelimit_retry_after_jitter 1s;\n\
              ratelimit_retry_after_jitter 2s;",
             "[emerg] ratelimit_retry_after_jitter: is duplicate on this level in http.conf:2",
+        ),
+    ]);
+}
+
+#[test]
+fn a_location_answers_with_one_thing() {
+    check_in_server(&[
+        (
+            "a wrong parameter of the API",
+            "location /t { ratelimit_api write=yes; }",
+            "[emerg] ratelimit_api: invalid parameter \"write=yes\": expected write=on, write=off \
+             or nothing in http.conf:1",
+        ),
+        (
+            "two parameters of the API",
+            "location /t { ratelimit_api write=on write=off; }",
+            "[emerg] ratelimit_api: one parameter too many, \"write=off\": expected write=on, \
+             write=off or nothing in http.conf:1",
+        ),
+        (
+            "the API twice",
+            "location /t { ratelimit_api; ratelimit_api write=off; }",
+            "[emerg] ratelimit_api: is duplicate on this level in http.conf:1",
+        ),
+        (
+            "the API and metrics",
+            "location /t { ratelimit_api; ratelimit_metrics; }",
+            "[emerg] ratelimit_metrics: is duplicate on this level in http.conf:1",
+        ),
+        (
+            "a parameter of the metrics",
+            "location /t { ratelimit_metrics on; }",
+            "[emerg] ratelimit_metrics: invalid parameter \"on\": expected none in http.conf:1",
         ),
     ]);
 }

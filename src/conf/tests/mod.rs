@@ -10,6 +10,7 @@ mod accepted;
 mod accepted_namespaces;
 mod credentials;
 mod inheritance;
+mod keys;
 mod levels;
 mod namespace_blocks;
 mod namespaces;
