@@ -1,10 +1,10 @@
 //! A circuit breaker in a word of shared memory: whether a store is asked, or known not to answer.
 //!
 //! Closed, requests ask. Open, they do not, and are decided otherwise: their time would be lost. That
-//! ends by itself, since the word is a time: from then on the breaker is half open, and whoever looks
-//! first is told to see to a probe, of which somebody else is told after another pause, if nothing
-//! came of it. So whatever process is killed, and wherever, as long as there are requests, somebody
-//! looks again.
+//! ends by itself, since the word is a time: from then on the breaker is half open, and the first request
+//! that looks has the store probed; if nothing comes of that, the first that looks after another pause
+//! does. So whatever process is killed, and wherever, as long as there are requests, one of them looks
+//! again.
 
 use crate::table::MonotonicMillis;
 use crate::table::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,13 +23,13 @@ pub enum Circuit {
     Closed,
     /// It is not: it did not answer in time, and has not since.
     Open,
-    /// Nor is it, but whoever found this has the store probed: the next one is told only after
+    /// Nor is it, but the request that found this has the store probed: the next one finds it only after
     /// [`Breaker::PAUSE`].
     HalfOpen,
 }
 
 impl<'m> Breaker<'m> {
-    /// How long it stays open after a failure, in milliseconds: a little longer than it takes who asks
+    /// How long it stays open after a failure, in milliseconds: a little longer than it takes the broker
     /// to look again, if that lives.
     pub const PAUSE: u64 = 500;
 
@@ -55,7 +55,7 @@ impl<'m> Breaker<'m> {
             .compare_exchange(until, next, Relaxed, Relaxed)
         {
             Ok(_) => Circuit::HalfOpen,
-            // Somebody else has seen to it in this moment, or has closed it.
+            // Another process has found it half open in this moment, or has closed it.
             Err(_) => Circuit::Open,
         }
     }

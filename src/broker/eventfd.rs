@@ -24,7 +24,7 @@ impl EventFd {
         Ok(EventFd(Arc::new(opened(fd)?)))
     }
 
-    /// Wakes who waits for it.
+    /// Wakes the thread that waits for it.
     pub fn wake(&self) {
         // It only fails if it was used 2^64 - 2 times since it was last noticed.
         let _ = (&*self.0).write(&1_u64.to_ne_bytes());
@@ -59,6 +59,6 @@ pub(super) fn opened(fd: RawFd) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just opened, for nobody else.
+    // SAFETY: it was just opened, and nothing else has it.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }

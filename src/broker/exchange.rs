@@ -82,7 +82,7 @@ impl DeciderTask {
         ) else {
             return;
         };
-        // Connects before anybody waits for it.
+        // Connects before a request waits for it.
         let probe = self.probe(&mut store, node).await;
         self.note(probe.as_ref().err(), state, &store);
         if probe.is_err() {
@@ -227,7 +227,7 @@ impl Pauses {
     }
 }
 
-/// An epoch that nobody else proposes. Asks the system for random numbers only once.
+/// An epoch that no other node proposes. Asks the system for random numbers only once.
 fn proposal() -> Epoch {
     let number = RandomState::new().hash_one(());
     Epoch(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))

@@ -11,14 +11,14 @@ use crate::policy::window::WindowSize;
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
 use crate::store::strategy::Shard;
 
-/// A question on its way to who asks the store.
+/// A question on its way to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The number of the decider.
     pub decider: usize,
-    /// The number of the request; `None`: nobody waits for the answer.
+    /// The number of the request; `None`: it needs no answer.
     pub id: Option<u64>,
-    /// When nobody waits any more: milliseconds of the system's monotonic clock.
+    /// When the request waits no longer: milliseconds of the system's monotonic clock.
     pub deadline: u64,
     /// What is asked.
     pub question: Question,

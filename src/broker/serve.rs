@@ -39,7 +39,7 @@ pub struct Broker {
     pub worker: usize,
     /// The stores that are asked.
     pub stores: Vec<DecidingStore>,
-    /// The time that nobody sets, from a moment that all processes of the machine share.
+    /// A clock that is never set, from a moment that all processes of the machine share.
     pub uptime: fn() -> Duration,
 }
 

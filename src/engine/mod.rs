@@ -1,4 +1,4 @@
-//! What the product does, for whoever calls it: nginx's requests, or the library's other users.
+//! What the product does, for its callers: nginx's requests, or the library's other users.
 #![forbid(unsafe_code)]
 
 pub mod api;

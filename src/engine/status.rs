@@ -1,4 +1,4 @@
-//! How a node is doing: its zones, namespaces and stores, for whoever shows them. The names are
+//! How a node is doing: its zones, namespaces and stores, as the pages and the API show it. The names are
 //! borrowed of the configuration.
 
 use crate::policy::namespace::SyncMode;

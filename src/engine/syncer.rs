@@ -49,8 +49,8 @@ impl<'n, 'm> Syncer<'n, 'm> {
         shards.all(|shard| shard.is_fresh(period, surroundings))
     }
 
-    /// Has whoever syncs now not keep this worker from it any longer. If that is a worker that lives,
-    /// it notices before it changes anything.
+    /// Ends the leases, so that the worker that syncs now does not keep this one from it any longer. If it
+    /// lives, it notices before it changes anything.
     pub fn take_over(&self, surroundings: &impl Surroundings) {
         for shard in &self.shards {
             shard.take_over(surroundings);
@@ -98,7 +98,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         result.map(Some)
     }
 
-    /// Counts a cycle that began at `start`, for whoever asks how syncs go.
+    /// Counts a cycle that began at `start`, for metrics and the API.
     fn count(
         &self,
         start: MonotonicMillis,

@@ -3,7 +3,7 @@
 //! taken, as by batches for a store that is away.
 //!
 //! As with names, nothing has to be freed: a buffer says whose it is, and in which term of the lease
-//! it was claimed, and who looks for one sees whether that is still so. It is free if its owner's
+//! it was claimed, and a worker that looks for one sees whether that is still so. It is free if its owner's
 //! term is over and no batch that is sealed is in it. A worker that lost its lease may still be about
 //! to write; what it prepared fails, since every claim has a number that is part of all words of the
 //! batch.

@@ -111,7 +111,7 @@ impl Pending {
 impl<'m> CounterTable<'m> {
     /// Notes that a synced counter changes: to be called before the change, and after it.
     ///
-    /// Who takes the changes clears the bit, then reads the counter. A bit that is set before a hit
+    /// The worker that takes the changes clears the bit, then reads the counter. A bit that is set before a hit
     /// and looked at after it is set whenever a hit was not read.
     #[inline]
     pub(super) fn note_change<T>(&self, part_of_cell: &T) {
@@ -168,11 +168,11 @@ impl<'m> CounterTable<'m> {
             changed &= changed.wrapping_sub(1);
             let index = group.saturating_mul(64).saturating_add(bit as usize);
             let slot = self.slot_at(index);
-            // A slot that changes hands in this moment is noted again by who counts in it.
+            // A slot that changes hands in this moment is noted again with its next hit.
             let is_others = slot.is_some_and(|slot| {
                 let meta = slot.meta();
                 let occupant = Occupant { slot, meta };
-                // One without a name gets it again, whoever it is that finds it.
+                // One without a name gets the bit again, whichever sync finds it.
                 meta.is_counter() && meta.is_synced() && !self.is_in(part, occupant, true)
             });
             if is_others {
@@ -190,7 +190,7 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// How many counters of each namespace have hits at `now` that the store has not: who asks is not
+    /// How many counters of each namespace have hits at `now` that the store has not. The caller is not
     /// to be held for long, so at most so much is looked at, whatever the size of the zone and the
     /// number of namespaces. Exact if that is all that changed, an estimate from it otherwise.
     pub fn pending(&self, now: UnixMillis, at_most: LookedAt) -> Pending {
@@ -238,7 +238,7 @@ impl<'m> CounterTable<'m> {
         pending
     }
 
-    /// Notes the changes of `part` that nobody knows of any more, since who took them was stopped:
+    /// Notes the changes of `part` that were lost with the worker that took them, which was stopped:
     /// looks at every counter.
     pub fn find_changes<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
         self.for_each_synced(part.into(), |occupant| self.note_unsent(occupant, now));
@@ -416,7 +416,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Sets a column, unless the counter is gone: only the holder of a sync's lease does this, so
-    /// that nobody else sets it meanwhile but who takes the slot.
+    /// that no other process sets it meanwhile but one that takes the slot.
     fn set(&self, column: &AtomicU64, occupant: Occupant<'m>, number: u64, hits: Hits) {
         let new = WindowCount::new(Stamp::new(number, occupant.meta.generation()), hits);
         let old = column.load(Acquire);

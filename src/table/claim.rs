@@ -23,12 +23,12 @@ pub(super) const CLAIM_MILLIS: u64 = 1000;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ClaimCost {
     Free,
-    /// Claimed by somebody who was stopped or killed.
+    /// Claimed by a process that was stopped or killed.
     Abandoned,
     /// Occupied; then the least recently used (smaller), and of those of one tick that with the
     /// fewest hits: a limited key in the middle of a flood of new ones.
     Evicted(Evicted, u32, u64),
-    /// Claimed by somebody who is at work.
+    /// Claimed by a process that is at work.
     Busy,
 }
 
@@ -46,8 +46,8 @@ impl Claim<'_> {
 
     /// Replaces a word while the claim lasts; returns the former value.
     ///
-    /// The value is read, then the claim is looked at, then the value is swapped: whoever takes
-    /// the slot over replaces the word too, and the swap fails.
+    /// The value is read, then the claim is looked at, then the value is swapped: a process
+    /// that takes the slot over replaces the word too, and the swap fails.
     pub(super) fn replace(&self, word: &AtomicU64, new: impl Fn(u64) -> u64) -> Result<u64, Lost> {
         let mut old = word.load(Acquire);
         loop {
@@ -71,9 +71,9 @@ impl Claim<'_> {
             .map_or(Err(Lost), |_| Ok(()))
     }
 
-    /// Gives the slot to everybody, as `meta`.
+    /// Ends the claim: all processes see the slot as `meta`.
     pub(super) fn publish(&self, meta: Meta) -> Result<(), Lost> {
-        // Release: who reads the new meta sees the slot as it was prepared.
+        // Release: a process that reads the new meta sees the slot as it was prepared.
         self.slot
             .meta
             .compare_exchange(self.mine.bits(), meta.bits(), Release, Relaxed)
@@ -91,7 +91,7 @@ impl<'m> CounterTable<'m> {
         ticks: Ticks,
     ) -> Result<Claim<'m>, Lost> {
         if let (SlotState::Name, ClaimCost::Evicted(..)) = (old.state(), cost) {
-            // The counter that it names goes first; its name then belongs to nobody.
+            // The counter that it names goes first; the name then belongs to no counter.
             let (owner, meta) = self.owner_of(slot, old).ok_or(Lost)?;
             owner.replace_meta(meta, Meta::free(meta.generation().next()))?;
             self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
@@ -100,7 +100,7 @@ impl<'m> CounterTable<'m> {
         slot.replace_meta(old, mine)?;
         let claim = Claim { slot, mine };
         if let (SlotState::Name, ClaimCost::Abandoned) = (old.state(), cost) {
-            // It may have been attached since. Who attaches it looks at it afterwards, and finds it
+            // It may have been attached since. The process that attaches it looks at it afterwards, and finds it
             // claimed, unless it is found here to be attached.
             fence(SeqCst);
             if self.owner_of(slot, old).is_some() {

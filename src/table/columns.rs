@@ -43,8 +43,8 @@ impl<'m> WindowColumns<'m> {
             window(at.number.wrapping_sub(1)),
             window(at.number.wrapping_add(1)),
         );
-        // Acquire: who sees a word of the next occupancy sees that the meta has changed, and who
-        // sees a hit sees `used` as it was when the hit was counted.
+        // Acquire: a reader that sees a word of the next occupancy sees that the meta has changed, and
+        // one that sees a hit sees `used` as it was when the hit was counted.
         let (current, other) = slot.local_columns(at.number);
         let (remote, other_remote) = slot.remote_columns(at.number);
         let (word, other) = (load(current), load(other));
@@ -205,8 +205,8 @@ impl<'m> Occupant<'m> {
                 // Our time is old, or the clock was set back.
                 *now = clock.fresh();
             }
-            // The words before `used`, from which it follows whether they are old: who counts
-            // meanwhile changes one of these words, or has dated the counter before. (Unless what it
+            // The words before `used`, from which it follows whether they are old: a process
+            // that counts meanwhile changes one of these words, or has dated the counter before. (Unless what it
             // counts has just the stamp and the hits of the old word, which takes a counter that
             // is used again after exactly 2^17 windows, by two processes at once.)
             let Slot { local, remote, .. } = self.slot;
@@ -215,7 +215,7 @@ impl<'m> Occupant<'m> {
             let number = columns.at.number;
             if columns.is_behind {
                 // The same: and if it was the clock, what is in the future is forgotten, so that
-                // nobody is blocked in this window and in that.
+                // no key is blocked in this window and in that.
                 *now = clock.fresh();
                 if WindowColumns::read_ahead(self, size, *now).at.number == number {
                     self.forget(number.wrapping_add(1));
@@ -229,13 +229,13 @@ impl<'m> Occupant<'m> {
                     .flatten()
                     .for_each(|&(column, word)| self.clear(column, word));
             }
-            // Before the hit: who sees a hit sees that the counter is in use.
+            // Before the hit: a reader that sees a hit sees that the counter is in use.
             self.touch(*now);
             if is_old {
                 continue;
             }
             if columns.word.stamp() != columns.stamp {
-                // Who turns a column wipes out what it held. That must be an older window, so
+                // Turning a column wipes out what it held. That must be an older window, so
                 // look at the clock: this process may have been stopped for long.
                 if columns.word.hits() != Hits::ZERO {
                     let fresh = clock.fresh();
@@ -285,14 +285,14 @@ impl<'m> Occupant<'m> {
         if used == now || (used.is_after(now) && !now.is_over(used, Ticks::SKEW_MILLIS)) {
             return;
         }
-        // If this fails, somebody else has just noted the same.
+        // If this fails, another process has just noted the same.
         let _ = self.date(used, now);
     }
 
     /// Replaces the date that was read as `used`.
     #[inline]
     fn date(&self, used: Ticks, now: Ticks) -> Result<u32, u32> {
-        // Release: pairs with the acquiring loads of whoever sees the hit that follows.
+        // Release: pairs with the acquiring loads of a reader that sees the hit that follows.
         let date = &self.slot.used;
         let result = date.compare_exchange(used.0, now.0, Release, Relaxed);
         fail_point!("touch.dated");
@@ -320,7 +320,7 @@ impl<'m> Occupant<'m> {
 
     /// Clears a column that holds `word`.
     fn clear(&self, column: &AtomicU64, word: WindowCount) {
-        // If this fails, somebody counts in the column, and looks again as we do.
+        // If this fails, another process counts in the column, and looks again as this one does.
         let empty = WindowCount::empty(self.meta.generation()).bits();
         let _ = column.compare_exchange(word.bits(), empty, AcqRel, Relaxed);
         fail_point!("forget.cleared");

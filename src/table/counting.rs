@@ -18,7 +18,7 @@ use crate::policy::window::{Clock, WindowPosition};
 
 /// Why hits could not be counted where they were to be.
 enum Missed {
-    /// Somebody else changed the column in this very moment.
+    /// Another process changed the column in this very moment.
     Changed,
     /// The slot has another occupant.
     Gone,
@@ -50,7 +50,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// [`CounterTable::add`] within a limit in the case that most requests are: the counter is at
-    /// home, not synced, in use, and nobody is in the way. `None` if it is another case: then
+    /// home, not synced, in use, and no process is in the way. `None` if it is another case: then
     /// nothing was counted.
     #[inline(always)]
     pub fn add_at_home(
@@ -141,7 +141,7 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
     ) {
         if occupant.meta.is_synced() != counter.is_synced {
-            // As after a change of the configuration. If this fails, somebody else has done it, or
+            // As after a change of the configuration. If this fails, another process has done it, or
             // the slot has changed hands.
             let meta = occupant.meta.with_synced(counter.is_synced);
             let old = occupant.meta.bits();
@@ -212,7 +212,7 @@ impl<'m> CounterTable<'m> {
         value: Hits,
     ) -> Result<Receipt<'m>, Missed> {
         // The one instruction that counts: it fails if the window was turned, if the slot
-        // changed hands, or if anybody else counted since the limit was checked. AcqRel: the
+        // changed hands, or if another process counted since the limit was checked. AcqRel: the
         // next reader of the word sees the slot as this process saw it.
         let swapped = column.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire);
         if swapped.is_err() {

@@ -3,7 +3,7 @@
 //! A place stays its namespace's until another one needs it: first those are taken that were never
 //! used, then those that no configuration has had for the longest time. So the workers of the
 //! configuration before find theirs unchanged while they drain, in all but extreme cases; and when
-//! they do not, they lose the leases of what they sync, and what they count there is nobody's:
+//! they do not, they lose the leases of what they sync, and what they count there is lost:
 //! it is by its whole identity that a counter is known, not by its namespace's place.
 //!
 //! Places change hands where a configuration begins, in one process. Others know theirs by then.
@@ -117,7 +117,7 @@ impl<'m> CounterTable<'m> {
         entries.into_iter().find_map(|(_, index, entry)| {
             let len = entry.len.load(Acquire);
             let taken = entry.len.compare_exchange(len, BUSY, AcqRel, Relaxed);
-            // If it fails, somebody else is taking it.
+            // If it fails, another process is taking it.
             taken.ok()?;
             if len != 0 {
                 self.retire(index, entry);

@@ -33,8 +33,8 @@ impl<'m> CounterTable<'m> {
                 if is_counter && meta.namespace() != namespace {
                     continue;
                 }
-                // What is no counter any more, or has no name, is nobody's: so it is the first one's,
-                // who finds out.
+                // What is no counter any more, or has no name, is of no shard: the first one takes it, and
+                // finds out.
                 let key = self.name_of(Occupant { slot, meta }).filter(|_| is_counter);
                 let shard = key.map_or(0, |key| shard_of(&key));
                 let Some(places) = divided.get_mut(usize::from(shard)) else {

@@ -88,7 +88,7 @@ impl NamespaceLine {
         }
     }
 
-    /// Adds hits that nobody gives back any more, so that their sum never falls.
+    /// Adds hits that are not given back any more, so that their sum never falls.
     #[inline]
     pub(super) fn hits(&self, hits: Hits) {
         let thousandths = hits.thousandths().max(0) as u64;
@@ -225,8 +225,8 @@ impl ZoneLine {
 }
 
 impl SyncLine {
-    /// Counts a cycle. Nothing else depends on the words, and who reads them while they change
-    /// may see a part of a cycle.
+    /// Counts a cycle. Nothing else depends on the words, and a reader may see, while they
+    /// change, a part of a cycle.
     pub(super) fn count(&self, cycle: &SyncCycle) {
         let (outcome, last) = if cycle.succeeded {
             (&self.succeeded, &self.last_success)

@@ -1,7 +1,7 @@
 //! What makes two hits count together: one 128-bit keyed hash of namespace, window and key.
 //!
 //! The hash is AES-128 in CBC-MAC mode over blocks whose first begins with the length, which makes
-//! it a pseudo-random function of the bytes: without the secret nobody can find two keys that
+//! it a pseudo-random function of the bytes: without the secret, no client can find two keys that
 //! collide, nor keys that fall into one bucket. A key of up to 14 bytes, such as an IPv4 address,
 //! is one block: with the instructions that today's processors have, a quarter of the cost of
 //! SipHash-1-3 with 128 bits. (The `aes` crate does without them where they are missing.)
@@ -11,7 +11,7 @@ use core::fmt;
 use aes::cipher::{Array, BlockCipherEncrypt as _, KeyInit as _};
 use aes::{Aes128Enc, Block};
 
-/// What a table's identities are hashed with: nobody who does not know it can make two keys
+/// What a table's identities are hashed with: without knowing it, no client can make two keys
 /// collide.
 #[derive(Clone)]
 pub(super) struct Hasher {

@@ -3,8 +3,8 @@
 //! No lock is taken. A slot changes hands in steps, each of which leaves the table usable should
 //! the process end after it:
 //!
-//! 1. *Claim* a slot: its meta becomes busy, with the next generation. From here on nobody finds what
-//!    was in it, and no word of its old occupancy counts any more.
+//! 1. *Claim* a slot: its meta becomes busy, with the next generation. From here on no process finds
+//!    what was in it, and no word of its old occupancy counts any more.
 //! 2. *Clear* its columns and write the identity. Hits that are known by then are written with
 //!    them: they are counted when the slot is published, or not at all.
 //! 3. *Tag* it. The tag word of the identity's first bucket is replaced if and only if it still
@@ -13,7 +13,7 @@
 //!    same identity one fails here, looks again, and finds the other's slot.
 //! 4. *Publish*: its meta becomes that of a counter.
 //!
-//! Who finds a busy slot with the wanted tag waits for a moment, then takes the slot over: it may
+//! A process that finds a busy slot with the wanted tag waits for a moment, then takes it over: it may
 //! belong to a process that was stopped or killed between two steps. The one that lost it notices
 //! with its next write, every one of which is a compare-and-swap prepared while it still owned
 //! the slot, and begins anew.
@@ -106,7 +106,7 @@ impl<'m> Home<'m> {
         let ([first, _], [first_word, second_word]) = (seen, self.tags);
         let mut next = first.touched();
         if position.in_second {
-            // The tag first: who sees the new version sees the tag too.
+            // The tag first: a reader that sees the new version sees the tag too.
             claim.replace(second_word, |tags| {
                 Tags(tags).with(position.way, self.tag).0
             })?;
@@ -139,7 +139,7 @@ impl<'m> CounterTable<'m> {
         self.insert_where(home, new, clock, |_| true)
     }
 
-    /// Finds the slot of `counter`, or gives it one that nobody counts in: not one with hits of this
+    /// Finds the slot of `counter`, or gives it one that is not counted in: not one with hits of this
     /// node, in windows that matter. `None` if there is none such, or if it is contended.
     pub(super) fn insert_gently(
         &self,
@@ -236,7 +236,7 @@ impl<'m> CounterTable<'m> {
         let (column, other) = slot.local_columns(number);
         let [even, odd] = &slot.remote;
         let empty = WindowCount::empty(generation);
-        // The column of this window has its stamp from the start: whoever counts in it next, which
+        // The column of this window has its stamp from the start: the process that counts in it next, which
         // may be the caller, need not turn it.
         let words = [
             (column, WindowCount::new(stamp, first)),
@@ -257,7 +257,7 @@ impl<'m> CounterTable<'m> {
         fail_point!("insert.dated");
 
         if let Err(lost) = home.tag(seen, position, &claim) {
-            // Somebody inserted into the bucket, perhaps this very identity: look again.
+            // Another process inserted into the bucket, perhaps this very identity: look again.
             let _ = claim.publish(Meta::free(generation));
             return Err(lost);
         }
@@ -286,7 +286,7 @@ impl<'m> CounterTable<'m> {
     #[cold]
     #[inline(never)]
     fn cheapest(&self, home: Home<'m>, clock: &impl Clock) -> Option<Victim<'m>> {
-        // Who remembers an old time takes windows that others have just begun for ended.
+        // By an old time, windows that others have just begun would be taken for ended.
         let now = clock.fresh();
         let positions = [false, true].into_iter().zip(home.ways);
         let positions = positions.flat_map(|(second, first)| {

@@ -6,7 +6,7 @@
 //! lines      event counters, by namespace and worker, by namespace, by worker, and by synced namespace
 //! named      words that are found by a name
 //! sync       what a sync with a store needs to know, by namespace and shard
-//! batches    those on their way to a store: who has each buffer, and the buffers
+//! batches    those on their way to a store: which sync has each buffer, and the buffers
 //! tags       one word per bucket: a tag of 7 bits for each slot, a version of 8
 //! changes    a bit per slot: whether a synced counter changed since it was looked at
 //! buckets    slots of 64 bytes, WAYS to a bucket
@@ -37,7 +37,7 @@ pub(super) struct DirectoryEntry {
     pub(super) configured: AtomicU64,
     /// The number of the last configuration in which it was synced.
     pub(super) synced: AtomicU64,
-    /// How often its sync was configured: who was configured before leaves the sync to others.
+    /// How often its sync was configured: workers that were configured before leave it to others.
     pub(super) sync_generation: AtomicU64,
     /// Whether counters of a namespace that had the entry before may be left: 0 or 1.
     pub(super) is_reused: AtomicU64,
@@ -94,7 +94,7 @@ pub(super) struct Parts<'m> {
     /// One line for each namespace of the directory.
     pub(super) sync_lines: &'m [SyncLine],
     pub(super) sync_slots: &'m [SyncSlot],
-    /// Who has each buffer.
+    /// Which sync has each buffer.
     pub(super) buffers: &'m [AtomicU64],
     /// As many for each buffer.
     pub(super) records: &'m [Record],

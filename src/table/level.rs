@@ -3,13 +3,13 @@
 //!
 //! Each change makes another state of a counter, with a number. Its two words are in the columns of
 //! the number's parity, hits in `local` and the time in `remote`, and have its stamp, as the words of
-//! a window have that of the window. Whoever changes a counter from state *n* first replaces the
-//! time of state *n - 1* by that of *n + 1*, which nobody reads yet, and then its hits: that
-//! compare-and-swap is the change, and fails if anybody else was first. So a process may end between
+//! a window have that of the window. A process that changes a counter from state *n* first replaces the
+//! time of state *n - 1* by that of *n + 1*, which no process reads yet, and then its hits: that
+//! compare-and-swap is the change, and fails if another process was first. So a process may end between
 //! the two: the next one to change the counter replaces the time once more.
 //!
 //! Of two that are between the two steps at once, the later time stays. If the other one then changes
-//! the hits, what passed between their looks at the clock counts as not passed: nobody is admitted for it.
+//! the hits, what passed between their looks at the clock counts as not passed: no hit is admitted for it.
 
 use super::atomic::{
     AtomicU64,
@@ -86,9 +86,9 @@ impl<'m> LevelState<'m> {
             let (first, old) = (&occupant.slot.extension, first_second(&self.level));
             let _ = first.compare_exchange(old, first_second(level), Relaxed, Relaxed);
         }
-        // AcqRel, each: who sees the hits sees their time, and the slot as this process saw it.
+        // AcqRel, each: a reader that sees the hits sees their time, and the slot as this process saw it.
         let new_at = WindowCount::new(self.stamp, time(level.at));
-        // The later of two looks at the clock, whoever is first to change the hits.
+        // The later of two looks at the clock, whichever process is first to change the hits.
         let is_prepared = old_at.stamp() == self.stamp && old_at.hits() >= new_at.hits();
         let is_prepared = is_prepared || swap(at, old_at, new_at);
         fail_point!("level.prepared");

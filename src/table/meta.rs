@@ -1,4 +1,4 @@
-//! Who occupies a slot, in one atomic word: the slot changes hands by a compare-and-swap of it.
+//! What occupies a slot, in one atomic word: the slot changes hands by a compare-and-swap of it.
 //!
 //! ```text
 //!  63                                19 18              3 2     0
@@ -52,8 +52,8 @@ impl Ticks {
         if ticks > u32::MAX / 2 { 0 } else { ticks }
     }
 
-    /// Whether `self` is in the future at `now`, as after the clock was set back, or for somebody
-    /// whose time is old.
+    /// Whether `self` is in the future at `now`, as after the clock was set back, or for a
+    /// process whose time is old.
     #[inline]
     pub(super) const fn is_after(self, now: Ticks) -> bool {
         self.until(now) == 0 && self.0 != now.0
@@ -76,7 +76,7 @@ pub(super) struct Meta(u64);
 pub(super) enum SlotState {
     /// Nothing. All-zero memory is a free slot.
     Free,
-    /// Somebody is changing what it is used for, since then.
+    /// A process is changing what it is used for, since then.
     Busy(Ticks),
     /// The counter of a key.
     Counter,

@@ -1,8 +1,9 @@
 //! Words that are found by a name: how often a policy rejected, what a node knows of a store.
 //!
-//! Names are those of one configuration: who brings it into effect claims a word for each, and frees
-//! those of names that are not used any more. A word keeps its value as long as its name is used. Who
-//! still serves an older configuration finds that a word is another one's, and leaves it alone.
+//! Names are those of one configuration: the process that brings it into effect claims a word for each,
+//! and frees those of names that are not used any more. A word keeps its value as long as its name is
+//! used. A worker that still serves an older configuration finds that a word is another one's, and leaves
+//! it alone.
 
 use super::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::counter_table::CounterTable;
@@ -58,7 +59,7 @@ impl<'m> CounterTable<'m> {
             return Some(known);
         }
         let free = self.word_of(0)?.word;
-        // In this order: who finds the name finds its own value.
+        // In this order: a process that finds the name finds its own value.
         free.value.store(0, Relaxed);
         free.id.store(id, Release);
         Some(Named { word: free, id })
@@ -116,8 +117,8 @@ impl Named<'_> {
         }
     }
 
-    /// Whether nobody freed the word. Who looks in the moment in which it is freed may still count
-    /// one for the next name.
+    /// Whether the word is this name's still. One that is freed in this moment may still be counted in, for
+    /// the next name.
     fn is_ours(&self) -> bool {
         self.word.id.load(Acquire) == self.id
     }

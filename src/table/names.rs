@@ -1,4 +1,4 @@
-//! The bytes of keys, for those who have to name them: synced counters.
+//! The bytes of keys, of counters that a store has to know by name: synced ones.
 //!
 //! A counter's name is a chain of slots: the first part holds 32 bytes, and what the store has of
 //! the counter; each further one 48. So names of all lengths fit wherever enough slots can be had,
@@ -7,7 +7,7 @@
 //! Nothing frees a name: a part says whose it is, and whatever looks for a slot (or for a name) sees
 //! whether that is still so. A first part belongs to the counter that leads to it, if the generation that
 //! it remembers is still the counter's; a further part to the first one, likewise. So a process
-//! may end between any two steps, and what it leaves behind is found to belong to nobody.
+//! may end between any two steps, and what it leaves behind is found to belong to no counter.
 
 use super::atomic::{
     AtomicU64,

@@ -47,9 +47,9 @@ impl<'m> CounterTable<'m> {
             if is_done || !occupant.is_there() {
                 return;
             }
-            // What is left of a former name is nobody's from here on.
+            // What is left of a former name belongs to no counter from here on.
             if before == 0 || self.drop_name(occupant, before) {
-                // What was lost, somebody else has: the next attempt takes other slots.
+                // What was lost, another process has: the next attempt takes other slots.
                 let _ = self.try_to_attach(occupant, id, (name, len), clock);
             }
         }
@@ -80,15 +80,15 @@ impl<'m> CounterTable<'m> {
         let first = match written {
             Ok(first) => first,
             Err(Lost) => {
-                // Those that were published already belong to nobody.
+                // Those that were published already belong to no counter.
                 for claim in &claims {
                     let _ = claim.publish(Meta::free(claim.generation()));
                 }
                 return Err(Lost);
             }
         };
-        // Who lost the race to attach leaves a name that belongs to nobody. A counter that changed
-        // hands has another generation: then this name is not its own, which whoever reads it sees.
+        // A process that lost the race to attach leaves a name that belongs to no counter. A slot that
+        // changed hands has another generation: a reader sees that this name is not its counter's.
         let _ = occupant
             .slot
             .extension

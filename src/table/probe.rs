@@ -85,7 +85,7 @@ impl<'m> Home<'m> {
 
     #[inline]
     pub(super) fn seen(&self) -> [Tags; 2] {
-        // The first before the second: who inserts into the second writes them the other way
+        // The first before the second: an insertion into the second writes them the other way
         // round. Acquire: pairs with the release of `tag`.
         self.tags.map(|tags| Tags(tags.load(Acquire)))
     }

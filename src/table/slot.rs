@@ -26,7 +26,7 @@ pub(super) struct Slot {
     /// What the rest of the cluster counted: a store's total less what of ours it includes. A
     /// `WindowCount` each.
     pub(super) remote: [AtomicU64; 2],
-    /// Who occupies the slot. A `Meta`.
+    /// What occupies the slot. A `Meta`.
     pub(super) meta: AtomicU64,
     /// When the counter was last used, in ticks.
     pub(super) used: AtomicU32,

@@ -34,7 +34,7 @@ pub enum Invalid {
 pub enum Evicted {
     /// Nothing: its windows had ended.
     Ended,
-    /// Hits of live windows, all of which the store has, or which are nobody else's business.
+    /// Hits of live windows, all of which the store has, or which no store is to have.
     Sent,
     /// Hits of live windows that the store should have had.
     Unsent,
@@ -139,7 +139,7 @@ pub struct NamespaceStats {
     /// Keys that have a place now: an estimate while workers count.
     pub keys: u64,
     /// Hits, in thousandths, that the store should have had, but whose window ended so long ago that
-    /// they matter to nobody.
+    /// they matter no more.
     pub dropped: u64,
 }
 

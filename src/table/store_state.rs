@@ -1,7 +1,7 @@
 //! What a node knows of a store, for all its workers: so that of all that have to do with a store,
 //! one tells that it is lost, and one that it is back.
 //!
-//! Namespaces have to do with it one by one, and so has whoever asks it about requests: the store is
+//! Namespaces have to do with it one by one, and so has the broker, which asks it about requests: the store is
 //! lost as long as one of them finds it so.
 
 use super::named::Named;
@@ -34,7 +34,7 @@ pub enum StoreTransition {
 /// +------------+--------+---------+--------+----------+
 /// ```
 ///
-/// `failing`: who finds it lost, a bit each. `before`: somebody of an earlier configuration did.
+/// `failing`: the users that find it lost, a bit each. `before`: one of an earlier configuration did.
 #[derive(Clone, Copy)]
 struct StoreWord(u64);
 
@@ -62,7 +62,7 @@ impl StoreWord {
 
     fn noted(self, user: u64, is_there: bool) -> StoreWord {
         StoreWord(match is_there {
-            // Who did not reach it before has not lost it.
+            // A user that did not reach it before has not lost it.
             true if self.0 & REACHED == 0 => (self.0 | REACHED) & !(FAILING | BEFORE),
             true => self.0 & !(user | BEFORE),
             false => self.0 | user,
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(old.note(3, true), Some(StoreTransition::Connected));
         assert_eq!(old.note(3, false), Some(StoreTransition::Lost));
         let new = state(&shared);
-        // Of the older one, nobody is there to tell otherwise.
+        // No user of the older one is there to tell otherwise.
         assert_eq!(old.note(3, true), None);
         assert_eq!((new.note(0, false), new.is_up()), (None, Some(false)));
         assert_eq!(new.note(0, true), Some(StoreTransition::Back));

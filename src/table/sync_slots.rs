@@ -12,7 +12,7 @@ use super::sync_state::SyncState;
 
 impl<'m> CounterTable<'m> {
     /// The sync of `namespace` under a new configuration, in as many shards as its store has: from now
-    /// on, nobody of an older one takes a lease of it. Shards that it has no more are begun anew
+    /// on, no worker of an older one takes a lease of it. Shards that it has no more are begun anew
     /// should it have them again: what they know is of another store.
     ///
     /// `None` if the zone has no room for them beside those of this configuration's other

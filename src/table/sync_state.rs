@@ -7,7 +7,7 @@ use super::layout::DirectoryEntry;
 use super::stats::{SyncCycle, SyncStats};
 use super::sync_slot::{BatchWord, SyncSlot};
 
-/// Milliseconds of a clock that nobody sets: the time since the machine started.
+/// Milliseconds of a clock that is never set: the time since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MonotonicMillis(pub u64);
 
@@ -51,7 +51,7 @@ impl<'m> SyncState<'m> {
         self.line.count(cycle);
     }
 
-    /// What came of all cycles so far, whoever did them.
+    /// What came of all cycles so far, by whichever worker.
     pub fn stats(&self) -> SyncStats {
         self.line.stats()
     }
