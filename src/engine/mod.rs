@@ -16,6 +16,8 @@ mod ratelimiting;
 mod refusals;
 pub mod status;
 mod sync;
+mod sync_outcome;
+mod sync_search;
 #[cfg(all(test, not(loom)))]
 mod sync_tests;
 mod syncer;
@@ -29,7 +31,8 @@ pub use charge::{Charge, Charges};
 pub use evaluation::{Evaluation, charge_late};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use refusals::Refusals;
-pub use sync::{Report, Surroundings, SyncError};
+pub use sync::Surroundings;
+pub use sync_outcome::{Report, SyncError};
 pub use syncer::Syncer;
 pub use synchronous::{
     Answered, Deciders, LateCharge, LimitCheck, StoreQuestion, conclude, late_questions, questions,

@@ -5,22 +5,22 @@
 //! store applies a batch once) and in [`crate::table::Lease`] (a batch is sent again as it was).
 
 use core::cell::Cell;
-use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::ratelimiting::Namespace;
+use super::sync_outcome::{Report, SyncError};
+use super::sync_search::Search;
 use super::totals::note_total;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
-use crate::store::error::StoreError;
 use crate::store::strategy::{
     Batch, BatchId, CLOCK_MARGIN, Changes, ChangesKind as _, Count, CountsKind as _, Diff, Epoch,
     NODE_LIFE, NodeId, Occupancy, Position, Pushed, Shard, Strategy,
 };
 use crate::table::fail::fail_point;
 use crate::table::{
-    BatchName, BatchRecord, Change, Counter, HasKey, Lease, LeaseLost, MonotonicMillis, Part,
-    Repair, SyncState,
+    BatchName, BatchRecord, Counter, HasKey, Lease, LeaseLost, MonotonicMillis, Part, Repair,
+    SyncState,
 };
 
 /// The surroundings of a sync: the shell has them from the system, tests from numbers.
@@ -56,63 +56,6 @@ pub(super) struct ShardSync<'n, 'm> {
     only_pushes: bool,
     /// When this worker is to purge next.
     purge_at: Cell<MonotonicMillis>,
-}
-
-/// Where a cycle looks for changes, in this order: what changes behind it is for the next one.
-#[derive(Debug)]
-pub(super) struct Search {
-    /// The places, as the table tells them; `None`: everywhere.
-    places: Option<Vec<(usize, u64)>>,
-    /// How many of them were looked at.
-    next: usize,
-    /// Which bits of the next one were not: what changes over and over keeps nothing behind it waiting.
-    left: u64,
-}
-
-impl Search {
-    fn at(places: Option<Vec<(usize, u64)>>) -> Search {
-        Search {
-            places,
-            next: 0,
-            left: u64::MAX,
-        }
-    }
-
-    /// The place that is next, in a table of so many groups.
-    fn place(&self, groups: usize) -> Option<(usize, u64)> {
-        let (group, bits) = match &self.places {
-            Some(places) => *places.get(self.next)?,
-            None => (self.next < groups).then_some((self.next, u64::MAX))?,
-        };
-        Some((group, bits & self.left))
-    }
-
-    fn advance(&mut self) {
-        self.next = self.next.saturating_add(1);
-        self.left = u64::MAX;
-    }
-}
-
-/// What a cycle did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Counters (by window) of which diffs were pushed.
-    pub pushed: usize,
-    /// Counters (by window) whose totals were fetched.
-    pub fetched: usize,
-    /// How far the store's clock is ahead of this node's, in milliseconds.
-    pub clock_offset: i64,
-}
-
-/// Why a cycle ended early. What it had begun goes on with the next one, here or in another worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SyncError {
-    /// Another worker took over.
-    LeaseLost,
-    /// The store did not do as it was asked.
-    Store(StoreError),
-    /// The store answers, but as if everything was to be done again. Holds what it said last.
-    NoProgress(&'static str),
 }
 
 /// What an exchange has led to.
@@ -187,13 +130,13 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     /// once to tell.
     pub(super) fn searches(&self) -> Vec<Search> {
         if self.shards == 1 {
-            return vec![Search::at(None)];
+            return vec![Search::everywhere()];
         }
         let (table, namespace) = (self.namespace.table(), self.namespace.index());
         let shard_of = |key: &[u8]| Shard::number_of(key, self.shards);
         let divided = table.divide_changes(namespace, self.shards, shard_of);
         let divided = divided.into_iter();
-        divided.map(|places| Search::at(Some(places))).collect()
+        divided.map(Search::in_places).collect()
     }
 
     /// What is known of the sync.
@@ -271,7 +214,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         let mut has_asked = false;
         loop {
             if self.repair(lease, surroundings.now())? {
-                search = Search::at(None);
+                search = Search::everywhere();
             }
             lease.fetch_anew_if_due()?;
             let changes_left;
@@ -291,8 +234,10 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                     (None, Vec::new())
                 }
                 None => {
-                    let (records, has_more) =
-                        self.take_changes(lease, surroundings.now(), &mut search)?;
+                    let has_key = |key: &[u8]| self.has_key(key);
+                    let (part, capacity) = (self.part(&has_key), lease.batch_capacity()?);
+                    let (table, now) = (self.namespace.table(), surroundings.now());
+                    let (records, has_more) = search.take_batch(table, part, capacity, now);
                     changes_left = has_more;
                     let id = match records.as_slice() {
                         [] => None,
@@ -375,47 +320,6 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             Repair::SendAnew => table.forget_pushed(part, now),
         }
         lease.repaired().map(|()| true)
-    }
-
-    /// The changes for the next batch, and whether there are more.
-    fn take_changes(
-        &self,
-        lease: &Lease<'m>,
-        now: UnixMillis,
-        search: &mut Search,
-    ) -> Result<(Vec<BatchRecord>, bool), LeaseLost> {
-        let table = self.namespace.table();
-        let has_key = |key: &[u8]| self.has_key(key);
-        let part = self.part(&has_key);
-        let capacity = lease.batch_capacity()?.min(Batch::MAX_DIFFS);
-        let mut key_bytes: usize = 0;
-        let mut records = Vec::new();
-        let mut is_full = false;
-        while let Some(place) = search.place(table.change_groups()) {
-            table.take_changes_at(place, part, now, |change| {
-                let len = records.len().saturating_add(change.windows.len());
-                let bytes = key_bytes.saturating_add(change.key.len());
-                let fits = len <= capacity && bytes <= Batch::MAX_KEY_BYTES;
-                // Of the first one, there may be room for one window only.
-                let is_whole = fits || records.is_empty() && change.windows.len() <= capacity;
-                if is_whole || records.is_empty() {
-                    key_bytes = bytes;
-                    records.extend(records_of(&change).take(capacity));
-                }
-                if !is_whole {
-                    if !is_full {
-                        search.left = change.counter.bits_from();
-                    }
-                    is_full = true;
-                    table.note_again(change.counter);
-                }
-            });
-            if is_full {
-                break;
-            }
-            search.advance();
-        }
-        Ok((records, is_full))
     }
 
     /// The counters of the shard.
@@ -673,42 +577,7 @@ fn random_bits(surroundings: &impl Surroundings) -> u32 {
     (surroundings.random().get() >> 32) as u32
 }
 
-fn records_of(change: &Change) -> impl Iterator<Item = BatchRecord> + '_ {
-    change.windows.iter().map(|window| BatchRecord {
-        counter: change.counter,
-        window: window.number,
-        up_to: window.local,
-        diff: window.local.minus(window.pushed),
-    })
-}
-
 fn offset(theirs: UnixMillis, ours: UnixMillis) -> i64 {
     let difference = i128::from(theirs.0).saturating_sub(i128::from(ours.0));
     i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
 }
-
-impl From<LeaseLost> for SyncError {
-    fn from(_: LeaseLost) -> Self {
-        SyncError::LeaseLost
-    }
-}
-
-impl From<StoreError> for SyncError {
-    fn from(error: StoreError) -> Self {
-        SyncError::Store(error)
-    }
-}
-
-impl fmt::Display for SyncError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SyncError::LeaseLost => f.write_str("another worker took over"),
-            SyncError::Store(error) => error.fmt(f),
-            SyncError::NoProgress(what) => {
-                write!(f, "its answers lead nowhere ({what}, again and again)")
-            }
-        }
-    }
-}
-
-impl core::error::Error for SyncError {}

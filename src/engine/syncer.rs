@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use super::ratelimiting::Namespace;
-use super::sync::{Report, ShardSync, Surroundings, SyncError};
+use super::sync::{ShardSync, Surroundings};
+use super::sync_outcome::{Report, SyncError};
 use crate::policy::window::WindowSize;
 use crate::store::strategy::Strategy;
 use crate::table::{MonotonicMillis, SyncCycle, SyncState};

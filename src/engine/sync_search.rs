@@ -1,0 +1,99 @@
+//! Where a cycle looks for changes, and what of them goes in one batch.
+
+use crate::policy::window::UnixMillis;
+use crate::store::strategy::Batch;
+use crate::table::{BatchRecord, Change, CounterTable, Part};
+
+/// Where a cycle looks for changes, in this order: what changes behind it is for the next one.
+#[derive(Debug)]
+pub(super) struct Search {
+    /// The places, as the table tells them; `None`: everywhere.
+    places: Option<Vec<(usize, u64)>>,
+    /// How many of them were looked at.
+    next: usize,
+    /// Which bits of the next one were not: what changes over and over keeps nothing behind it waiting.
+    left: u64,
+}
+
+impl Search {
+    /// In the whole table.
+    pub(super) fn everywhere() -> Search {
+        Search::at(None)
+    }
+
+    /// In these places: groups, and which of their bits.
+    pub(super) fn in_places(places: Vec<(usize, u64)>) -> Search {
+        Search::at(Some(places))
+    }
+
+    fn at(places: Option<Vec<(usize, u64)>>) -> Search {
+        Search {
+            places,
+            next: 0,
+            left: u64::MAX,
+        }
+    }
+
+    /// The place that is next, in a table of so many groups.
+    fn place(&self, groups: usize) -> Option<(usize, u64)> {
+        let (group, bits) = match &self.places {
+            Some(places) => *places.get(self.next)?,
+            None => (self.next < groups).then_some((self.next, u64::MAX))?,
+        };
+        Some((group, bits & self.left))
+    }
+
+    fn advance(&mut self) {
+        self.next = self.next.saturating_add(1);
+        self.left = u64::MAX;
+    }
+
+    /// The changes of a part of the table for the next batch, of at most so many records, and whether
+    /// there are more.
+    pub(super) fn take_batch(
+        &mut self,
+        table: &CounterTable<'_>,
+        part: Part<'_>,
+        capacity: usize,
+        now: UnixMillis,
+    ) -> (Vec<BatchRecord>, bool) {
+        let capacity = capacity.min(Batch::MAX_DIFFS);
+        let mut key_bytes: usize = 0;
+        let mut records = Vec::new();
+        let mut is_full = false;
+        while let Some(place) = self.place(table.change_groups()) {
+            table.take_changes_at(place, part, now, |change| {
+                let len = records.len().saturating_add(change.windows.len());
+                let bytes = key_bytes.saturating_add(change.key.len());
+                let fits = len <= capacity && bytes <= Batch::MAX_KEY_BYTES;
+                // Of the first one, there may be room for one window only.
+                let is_whole = fits || records.is_empty() && change.windows.len() <= capacity;
+                if is_whole || records.is_empty() {
+                    key_bytes = bytes;
+                    records.extend(records_of(&change).take(capacity));
+                }
+                if !is_whole {
+                    if !is_full {
+                        self.left = change.counter.bits_from();
+                    }
+                    is_full = true;
+                    table.note_again(change.counter);
+                }
+            });
+            if is_full {
+                break;
+            }
+            self.advance();
+        }
+        (records, is_full)
+    }
+}
+
+fn records_of(change: &Change) -> impl Iterator<Item = BatchRecord> + '_ {
+    change.windows.iter().map(|window| BatchRecord {
+        counter: change.counter,
+        window: window.number,
+        up_to: window.local,
+        diff: window.local.minus(window.pushed),
+    })
+}
