@@ -1,0 +1,141 @@
+//! The naive model: what each key has counted, by windows.
+
+use std::collections::BTreeMap;
+
+use super::{MEMORY, PERIOD};
+use crate::policy::algorithm::{Algorithm, WindowCounts};
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowPosition, WindowSize};
+
+/// Whether a limit admits `cost`: the definition, in numbers that cannot overflow.
+pub(super) fn is_within(
+    size: WindowSize,
+    counts: &WindowCounts,
+    limit: Hits,
+    algorithm: Algorithm,
+    cost: i64,
+) -> bool {
+    let size = i128::from(size.millis());
+    let thousandths = |hits: Hits| i128::from(hits.thousandths());
+    let weighed = match algorithm {
+        Algorithm::Sliding => thousandths(counts.previous) * (size - i128::from(counts.elapsed)),
+        Algorithm::Fixed => 0,
+        Algorithm::Elastic => unreachable!("its counters are no windows"),
+    };
+    let rate = (thousandths(counts.current) + i128::from(cost)) * size + weighed;
+    let limit = thousandths(limit) * size;
+    rate < limit || cost > 0 && rate == limit
+}
+
+/// What a key counted in a window, as the model has it.
+#[derive(Clone, Copy)]
+pub(super) struct Total {
+    pub(super) thousandths: i64,
+    /// Tells it from an earlier total of the same window, which was forgotten.
+    pub(super) birth: usize,
+    /// Hits beyond the largest number were dropped: what is given back now is anybody's guess.
+    pub(super) is_saturated: bool,
+    /// It had ended, or lay in the future (the clock had been set back), when the counter went on.
+    /// Should its time come again, it is left open whether it was forgotten.
+    pub(super) is_open: bool,
+    /// Its last hit came before its time, by a clock set back: it may be forgotten a little
+    /// before the end of the next window.
+    pub(super) is_early: bool,
+}
+
+/// What the model has of a key.
+#[derive(Default)]
+pub(super) struct History {
+    pub(super) totals: BTreeMap<u64, Total>,
+    /// How often the key was inserted.
+    pub(super) occupancy: u32,
+}
+
+impl History {
+    /// What the hits of a window may read as.
+    fn hits(&self, number: u64, as_previous: bool) -> Vec<i64> {
+        match self.totals.get(&number) {
+            None => vec![0],
+            Some(total) if total.is_open || as_previous && total.is_early => {
+                vec![total.thousandths, 0]
+            }
+            Some(total) => vec![total.thousandths],
+        }
+    }
+
+    /// What the counts may read as: one possibility, unless something is left open. In the last
+    /// tenth (or second) of a window, the next one counts if there are hits in it already.
+    pub(super) fn counts(&self, size: WindowSize, now: u64) -> Vec<WindowCounts> {
+        let WindowPosition { number, elapsed } = size.at(UnixMillis(now));
+        let is_ending = size.millis() - elapsed <= (size.millis() / 10).min(1000);
+        let positions = self.hits(number + 1, false).into_iter().map(|next| {
+            if next != 0 && is_ending {
+                (number + 1, 0)
+            } else {
+                (number, elapsed)
+            }
+        });
+        let mut all = Vec::new();
+        for (window, elapsed) in positions {
+            for current in self.hits(window, false) {
+                for previous in self.hits(window - 1, true) {
+                    all.push(WindowCounts {
+                        window,
+                        current: Hits::from_thousandths(current),
+                        previous: Hits::from_thousandths(previous),
+                        elapsed,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    /// The counts before hits are added. A worker that remembers an old time may add to the
+    /// window of that, unless it would wipe out or ignore hits of another one.
+    pub(super) fn counts_to_add_to(
+        &self,
+        size: WindowSize,
+        seen: u64,
+        real: u64,
+    ) -> Vec<WindowCounts> {
+        let mut all = self.counts(size, real);
+        if seen == real {
+            return all;
+        }
+        let real = size.at(UnixMillis(real)).number;
+        let is_certain = |number: u64| !self.hits(number, false).contains(&0);
+        all.extend(self.counts(size, seen).into_iter().filter(|counts| {
+            let mut numbers = self.totals.keys().copied();
+            let wipes_out = counts.window != real
+                && numbers.any(|other| {
+                    other > counts.window && other % 2 == counts.window % 2 && is_certain(other)
+                });
+            !wipes_out && !is_certain(counts.window + 1)
+        }));
+        all
+    }
+
+    /// Whether a window that is not near `now` has the stamp of one that is, and the time of the
+    /// last use does not tell them apart: after a jump back, or one by more than a year, that is
+    /// a multiple of 2^17 windows. What is counted then is left open.
+    pub(super) fn is_ambiguous(&self, size: WindowSize, now: u64) -> bool {
+        let number = size.at(UnixMillis(now)).number;
+        self.totals.keys().any(|&other| {
+            let is_near = other.abs_diff(number) <= 2;
+            let is_alike = (other + 2).wrapping_sub(number) % PERIOD <= 4;
+            let is_recent = other < number && now - other * size.millis() < MEMORY;
+            is_alike && !is_near && !is_recent
+        })
+    }
+
+    /// Takes note that the counter was used in `window`. The window after that is forgotten.
+    pub(super) fn use_in(&mut self, window: u64, size: WindowSize, real: u64) {
+        let real = size.at(UnixMillis(real)).number;
+        self.totals
+            .retain(|&number, total| number != window + 1 || total.thousandths == 0);
+        for (&number, total) in &mut self.totals {
+            total.is_open |= number > window && number > real || number + 1 < window;
+        }
+    }
+}

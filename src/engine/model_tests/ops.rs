@@ -1,0 +1,197 @@
+//! Operations, a clock that jumps, and how both are made up.
+
+use std::cell::Cell as StdCell;
+
+use proptest::prelude::*;
+use proptest::sample::{Index, subsequence};
+
+use super::{DAY, HOUR, NAMESPACES, PERIOD, SIZES, T, YEAR};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
+use crate::policy::limit::Limit;
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
+
+/// A worker's clock: what it remembers, and what it would see.
+pub(super) struct SteppedClock {
+    pub(super) seen: StdCell<u64>,
+    pub(super) real: StdCell<u64>,
+    pub(super) looks: StdCell<u32>,
+}
+
+impl SteppedClock {
+    pub(super) fn at(millis: u64) -> SteppedClock {
+        SteppedClock {
+            seen: StdCell::new(millis),
+            real: StdCell::new(millis),
+            looks: StdCell::new(0),
+        }
+    }
+
+    pub(super) fn set(&self, millis: u64) {
+        self.seen.set(millis);
+        self.real.set(millis);
+        self.looks.set(0);
+    }
+}
+
+impl Clock for SteppedClock {
+    fn now(&self) -> UnixMillis {
+        UnixMillis(self.seen.get())
+    }
+
+    fn fresh(&self) -> UnixMillis {
+        let looks = self.looks.get() + 1;
+        self.looks.set(looks);
+        assert!(
+            looks < 10_000,
+            "an operation does not end while time stands still"
+        );
+        self.seen.set(self.real.get());
+        self.now()
+    }
+}
+
+/// What is done to the table, or to time. Indices count modulo what there is.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    /// Adds the same to `count` keys from `from` on.
+    Add {
+        counter: (usize, usize),
+        from: u32,
+        count: u32,
+        cost: i64,
+        within: Option<(i64, Algorithm)>,
+    },
+    /// Adds to the key that was added to last.
+    Again {
+        cost: i64,
+    },
+    Read {
+        counter: (usize, usize),
+        key: u32,
+    },
+    /// Gives one of the receipts back.
+    GiveBack(Index),
+    Forward(Step),
+    Back(Step),
+    /// The worker does not look at the clock for so long.
+    Stall(Step),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Millis(u64),
+    /// To the end of the window, or so many milliseconds past it (before, if negative).
+    ToEnd(usize, i64),
+    Windows(usize, u64),
+    /// By so many windows, then to so many milliseconds before the end of that.
+    Late(usize, u64, u64),
+    /// Until the stamps repeat, or so many windows longer.
+    Period(usize, i64),
+}
+
+impl Step {
+    pub(super) fn after(self, now: u64, sizes: &[u64]) -> u64 {
+        let size = |index: usize| sizes[index % sizes.len()];
+        match self {
+            Step::Millis(millis) => now + millis,
+            Step::ToEnd(index, offset) => {
+                let end = (now / size(index) + 1) * size(index);
+                end.saturating_add_signed(offset).max(now)
+            }
+            Step::Late(index, count, left) => {
+                let end = (now / size(index) + 1 + count) * size(index);
+                (end - left.min(size(index))).max(now)
+            }
+            Step::Windows(index, count) => now + size(index).min(DAY) * count,
+            Step::Period(index, windows) => {
+                now + size(index).min(60_000) * PERIOD.saturating_add_signed(windows)
+            }
+        }
+    }
+
+    /// The same way back.
+    pub(super) fn before(self, now: u64, sizes: &[u64]) -> u64 {
+        let way = match self {
+            Step::ToEnd(index, offset) => {
+                let size = sizes[index % sizes.len()];
+                (now % size).saturating_add_signed(-offset)
+            }
+            Step::Late(index, count, left) => {
+                let size = sizes[index % sizes.len()];
+                now % size + (count - 1) * size + left.min(size)
+            }
+            step => step.after(now, sizes) - now,
+        };
+        now.saturating_sub(way).max(T / 2)
+    }
+}
+
+pub(super) fn sizes() -> impl Strategy<Value = Vec<u64>> {
+    subsequence(SIZES.to_vec(), 1..=3)
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..40_u64).prop_map(Step::Millis),
+        4 => (0..3_usize, -2..=2_i64).prop_map(|(size, offset)| Step::ToEnd(size, offset)),
+        3 => (0..3_usize, 1..4_u64, prop_oneof![1..130_u64, 1..1200_u64])
+            .prop_map(|(size, count, left)| Step::Late(size, count, left)),
+        2 => (0..3000_u64).prop_map(Step::Millis),
+        4 => (0..3_usize, 1..6_u64).prop_map(|(size, count)| Step::Windows(size, count)),
+        1 => (1..50_u64).prop_map(|hours| Step::Millis(hours * HOUR)),
+    ]
+}
+
+pub(super) fn long_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..3_usize, -1..=1_i64).prop_map(|(size, offset)| Step::Period(size, offset)),
+        1 => (1..4_u64, 0..100_u64).prop_map(|(years, rest)| Step::Millis(years * YEAR + rest)),
+    ]
+}
+
+pub(super) fn cost() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        6 => 1..5000_i64,
+        2 => Just(1),
+        2 => 1..1_000_000_000_i64,
+        1 => Hits::MAX.thousandths() / 2..=Hits::MAX.thousandths(),
+    ]
+}
+
+pub(super) fn algorithm() -> impl Strategy<Value = Algorithm> {
+    proptest::sample::select(&Algorithm::ALL[..])
+}
+
+pub(super) fn limit() -> impl Strategy<Value = (Hits, Limit)> {
+    let size = prop::sample::select(&SIZES[..]);
+    (1..30_000_i64, size, algorithm()).prop_map(|(hits, size, algorithm)| {
+        let limit = Limit {
+            name: "".into(),
+            size: WindowSize::from_millis(size).unwrap(),
+            algorithm,
+        };
+        (Hits::from_thousandths(hits), limit)
+    })
+}
+
+/// Up to `len` operations on `keys` keys, up to `burst` of which are added in a row.
+pub(super) fn ops(keys: u32, burst: u32, len: usize) -> impl Strategy<Value = Vec<Op>> {
+    let counter = || (0..NAMESPACES.len(), 0..3_usize);
+    let limit = prop_oneof![1..20_000_i64, cost()];
+    let within = proptest::option::of((limit, algorithm()));
+    let add = (counter(), 0..keys, 1..=burst, cost(), within);
+    let op = prop_oneof![
+        4 => add.prop_map(|(counter, from, count, cost, within)| {
+            Op::Add { counter, from, count, cost, within }
+        }),
+        8 => cost().prop_map(|cost| Op::Again { cost }),
+        3 => (counter(), 0..keys).prop_map(|(counter, key)| Op::Read { counter, key }),
+        3 => any::<Index>().prop_map(Op::GiveBack),
+        4 => step().prop_map(Op::Forward),
+        1 => long_step().prop_map(Op::Forward),
+        2 => step().prop_map(Op::Back),
+        1 => step().prop_map(Op::Stall),
+    ];
+    prop::collection::vec(op, 1..len)
+}
