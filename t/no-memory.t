@@ -8,31 +8,25 @@
 use strict;
 use warnings;
 
-use File::Temp qw(tempdir);
 use FindBin;
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
 use Node;
+use Preload;
 use Redis;
 
 die "redis-server is not installed\n" if !Redis::is_there();
 
-my $port  = $ENV{TEST_NGINX_PORT} || 1984;
-my $node  = Node->new(a => $port + 2);
-my $redis = Redis->new(port => $port + 4);
-my $dir   = tempdir('no-memory-XXXXXX', TMPDIR => 1, CLEANUP => 1);
-
-system('cc', '-O1', '-shared', '-fPIC', '-o', "$dir/failing_memory.so", "$FindBin::Bin/lib/failing_memory.c", '-ldl') == 0
-    or die "cc fails\n";
-open my $orders, '+>', "$dir/orders" or die "cannot write: $!\n";
-chmod 0666, "$dir/orders";
-order(0);
+my $port   = $ENV{TEST_NGINX_PORT} || 1984;
+my $node   = Node->new(a => $port + 2);
+my $redis  = Redis->new(port => $port + 4);
+my $memory = Preload->new('failing_memory');
 
 $redis->start;
 $node->start(
     workers     => 1,
-    environment => {LD_PRELOAD => "$dir/failing_memory.so", FAILING_MEMORY => "$dir/orders"},
+    environment => {$memory->environment},
     http        => <<"    END",
     request_pool_size 128;
     ratelimit_headers ietf draft03 legacy;
@@ -69,14 +63,13 @@ while (my $name = shift @cases) {
         my $usual = answer($path, $headers);
         my (@got, @others);
         for my $number (1 .. 100) {
-            order($number);
+            $memory->order($number);
             my $got = answer($path, $headers);
-            last if !has_failed();
-            order(0);
+            last if !($memory->numbers)[2];
             push @got, $got =~ /^(\d+)/ ? $1 : 'none';
             push @others, $got if $got ne $usual && $got !~ /^(?:500\b|none)/;
         }
-        order(0);
+        $memory->order(0);
         is($got[0], 500, 'without the first thing that is asked for, it fails');
         cmp_ok(scalar @got, '>', 3, "what is asked for, without which it ends so: @got");
         is_deeply(\@others, [], 'the answer is 500, or none, or the usual one, whole');
@@ -89,18 +82,6 @@ while (my $name = shift @cases) {
 $node->stop(qr/ \(12: Cannot allocate memory\)| ratelimit: rejected/);
 $redis->kill;
 done_testing();
-
-sub order {
-    my ($number) = @_;
-    sysseek $orders, 0, 0;
-    syswrite $orders, pack 'q3', $number, 0, 0;
-}
-
-sub has_failed {
-    sysseek $orders, 0, 0;
-    sysread $orders, my $numbers, 24;
-    return (unpack 'q3', $numbers)[2];
-}
 
 # The status of the answer and the names of its headers, or `none`. A variable for which there is no memory
 # is empty, by which nginx adds no header.
