@@ -18,7 +18,7 @@ use ngx::http::{
 use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf};
 use super::cycle::{self, Cycle};
 use super::guard::guard;
-use super::http::{api, context, handler, headers, metrics, synchronous, variables};
+use super::http::{api, context, handler, headers, metrics, suspensions, synchronous, variables};
 use super::log::{self, Log};
 use super::module::Module;
 use super::sync;
@@ -95,8 +95,8 @@ fn prepare(conf: &mut Conf<'_>) -> Option<()> {
         return None;
     }
     let main = Module::main_conf_mut(conf)?;
-    main.context_slot = context::add_slot(conf, false)?;
-    main.suspension_slot = context::add_slot(conf, true)?;
+    main.context_slot = context::add_slot(conf)?;
+    main.suspension_slot = suspensions::add_slot(conf)?;
     main.content_handlers = Some(ContentHandlers {
         api: api::handle,
         metrics: metrics::handle,

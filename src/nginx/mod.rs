@@ -5,7 +5,8 @@
 //! - [`zone`]: shared memory
 //! - [`sync`]: synced namespaces, by a timer and a thread
 //! - `http`: requests
-//! - [`request`], [`cycle`], [`conf::Conf`]: where raw pointers stop; [`memory`]: that of a request
+//! - [`request`], [`cycle`], [`conf::Conf`]: where raw pointers stop; [`memory`], [`slot`]: what a
+//!   request keeps
 //! - [`event_loop`], [`waiters`]: nginx's event loop, and what waits in it
 //! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, its log,
 //!   panics, and how long nginx waits for us
@@ -36,6 +37,7 @@ mod memory;
 mod module;
 mod random;
 mod request;
+mod slot;
 mod sync;
 mod time;
 mod waiters;

@@ -98,23 +98,6 @@ impl<'r> Request<'r> {
         unsafe { (*self.as_ptr()).variables.add(index) }
     }
 
-    /// A place that the main request and its subrequests share, whatever location they come to: empty
-    /// when the main request begins.
-    ///
-    /// # Safety
-    ///
-    /// The index is that of a variable of the configuration that the request is served by, which no
-    /// configuration can name; and the place is one of `T` for all who use it.
-    #[inline]
-    pub(super) unsafe fn slot<T>(&self, index: ngx_uint_t) -> RequestSlot<'r, T> {
-        // SAFETY: the caller's promise. Values are zeroed when the request begins, which is `None`;
-        // subrequests have the same ones, which live as long as the memory of the request.
-        unsafe {
-            let data = &raw mut (*self.variable(index)).data;
-            &*data.cast::<Cell<Option<&'r T>>>()
-        }
-    }
-
     /// The address of the client as text: realip's, if that has changed it.
     #[inline]
     pub(super) fn client_text(&self) -> &'r [u8] {
@@ -182,9 +165,6 @@ impl<'r> Request<'r> {
         }
     }
 }
-
-/// A place that a main request and its subrequests share: see [`Request::slot`].
-pub(super) type RequestSlot<'r, T> = &'r Cell<Option<&'r T>>;
 
 /// The bytes of a string of nginx's.
 ///

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use nginx_sys::{
-    NGX_LOG_EMERG, NGX_LOG_WARN, ngx_conf_log_error, ngx_conf_t, ngx_list_part_t, ngx_module_t,
-    ngx_pagesize, ngx_pstrdup, ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
+    NGX_LOG_EMERG, NGX_LOG_WARN, ngx_array_push, ngx_conf_log_error, ngx_conf_t,
+    ngx_http_add_variable, ngx_http_get_variable_index, ngx_http_handler_pt, ngx_http_request_t,
+    ngx_http_variable_t, ngx_int_t, ngx_list_part_t, ngx_module_t, ngx_pagesize, ngx_pstrdup,
+    ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{
-    HttpModule as _, HttpModuleConfExt, HttpModuleLocationConf as _, NgxHttpCoreModule,
+    HttpModule as _, HttpModuleConfExt, HttpModuleLocationConf as _, HttpModuleMainConf as _,
+    NgxHttpCoreModule,
 };
 
 use super::super::log::{self, Log};
@@ -21,6 +24,9 @@ use super::super::request::bytes;
 use super::super::zone::Zone;
 use super::content::ContentHandler;
 use crate::conf::message::{ConfError, Message, Origin};
+
+/// nginx's callback for a phase of a request.
+pub(in super::super) type PhaseHandler = unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
 
 /// nginx's `ngx_conf_t`, as long as the callback lasts to which nginx passed it.
 #[derive(Debug)]
@@ -194,6 +200,46 @@ impl<'cf> Conf<'cf> {
             unsafe { ngx_shared_memory_add(self.as_ptr(), &mut name, zone.size, tag).as_mut() }?;
         shm_zone.init = Some(Zone::init);
         shm_zone.data = Rc::as_ptr(zone).cast_mut().cast();
+        Some(())
+    }
+
+    /// Adds a variable, whose name ends with a NUL. `None`: no memory; nginx has logged it.
+    pub(in super::super) fn add_variable(
+        &mut self,
+        mut name: ngx_str_t,
+        flags: ngx_uint_t,
+    ) -> Option<&mut ngx_http_variable_t> {
+        // SAFETY: nginx reads the configuration; it copies the name, in lower case.
+        unsafe { ngx_http_add_variable(self.as_ptr(), &mut name, flags).as_mut() }
+    }
+
+    /// The number of the variable `name`, which need not be there yet. `None`: no memory; nginx has
+    /// logged it.
+    pub(in super::super) fn variable(&mut self, name: &[u8]) -> Option<ngx_uint_t> {
+        let mut name = ngx_str_t {
+            len: name.len(),
+            data: name.as_ptr().cast_mut(),
+        };
+        // SAFETY: as above.
+        let index = unsafe { ngx_http_get_variable_index(self.as_ptr(), &mut name) };
+        ngx_uint_t::try_from(index).ok()
+    }
+
+    /// Has a phase call `handler`, before those that were added so far. `None`: no memory.
+    pub(in super::super) fn add_handler(
+        &mut self,
+        phase: u32,
+        handler: PhaseHandler,
+    ) -> Option<()> {
+        let core = NgxHttpCoreModule::main_conf_mut(self)?;
+        let phase = core.phases.get_mut(phase as usize)?;
+        // SAFETY: the phase's array is one of handlers.
+        let place = unsafe {
+            ngx_array_push(&mut phase.handlers)
+                .cast::<ngx_http_handler_pt>()
+                .as_mut()
+        };
+        *place? = Some(handler);
         Some(())
     }
 

@@ -5,8 +5,8 @@ use core::ptr;
 use std::cell::OnceCell;
 
 use nginx_sys::{
-    ngx_array_t, ngx_http_get_flushed_variable, ngx_http_get_variable_index, ngx_http_variable_t,
-    ngx_str_t, ngx_uint_t, ngx_variable_value_t,
+    ngx_array_t, ngx_http_get_flushed_variable, ngx_http_variable_t, ngx_uint_t,
+    ngx_variable_value_t,
 };
 use ngx::http::{HttpModuleMainConf as _, NgxHttpCoreModule};
 
@@ -24,14 +24,8 @@ pub(in super::super) struct Variable {
 impl Variable {
     /// The variable `name`. `None`: no memory; nginx has logged it.
     pub(super) fn named(conf: &mut Conf<'_>, name: &[u8]) -> Option<Variable> {
-        let mut name = ngx_str_t {
-            len: name.len(),
-            data: name.as_ptr().cast_mut(),
-        };
-        // SAFETY: nginx reads the configuration; it copies the name, in lower case.
-        let index = unsafe { ngx_http_get_variable_index(conf.as_ptr(), &mut name) };
         Some(Variable {
-            index: ngx_uint_t::try_from(index).ok()?,
+            index: conf.variable(name)?,
             argument: OnceCell::new(),
         })
     }

@@ -1,22 +1,17 @@
 //! What was decided about a request, kept with the request.
-//!
-//! It is kept in the slot of a variable that no configuration can name: unlike the contexts of
-//! modules, variables survive internal redirects, and subrequests share them.
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
 
-use nginx_sys::{
-    NGX_OK, ngx_http_add_variable, ngx_http_get_variable_index, ngx_http_request_t, ngx_int_t,
-    ngx_str_t, ngx_uint_t, ngx_variable_value_t,
-};
+use nginx_sys::ngx_uint_t;
 use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
 
 use super::super::conf::{Active, Conf, RuleSet, Settings};
 use super::super::module::Module;
-use super::super::request::{Request, RequestIdentity, RequestSlot};
+use super::super::request::{Request, RequestIdentity};
+use super::super::slot::{self, RequestSlot};
 use crate::engine::{Charge, Charges};
 use crate::policy::headers;
 use crate::policy::limit::Verdict;
@@ -139,37 +134,15 @@ pub(super) struct Keys<'r> {
 /// Where the context of a main request is kept.
 pub(super) type ContextSlot<'r> = RequestSlot<'r, Context<'r>>;
 
-/// A variable without a value.
-unsafe extern "C" fn no_value(
-    _request: *mut ngx_http_request_t,
-    value: *mut ngx_variable_value_t,
-    _data: usize,
-) -> ngx_int_t {
-    // SAFETY: nginx passes the value to be set.
-    unsafe { (*value).set_not_found(1) };
-    NGX_OK as ngx_int_t
-}
-
-/// Adds a slot to the configuration being read: that of the context, or that of what a request
-/// `is_suspended` for; returns its index. `None`: no memory.
-pub(in super::super) fn add_slot(conf: &Conf<'_>, is_suspended: bool) -> Option<ngx_uint_t> {
-    // A blank cannot be part of a variable's name in a configuration.
-    let mut name: ngx_str_t = match is_suspended {
-        false => ngx_string!("ratelimit context"),
-        true => ngx_string!("ratelimit suspension"),
-    };
-    // SAFETY: nginx reads the configuration.
-    unsafe {
-        ngx_http_add_variable(conf.as_ptr(), &mut name, 0)
-            .as_mut()?
-            .get_handler = Some(no_value);
-        ngx_uint_t::try_from(ngx_http_get_variable_index(conf.as_ptr(), &mut name)).ok()
-    }
+/// Adds the place of the context to the requests of the configuration being read; returns its number.
+/// `None`: no memory.
+pub(in super::super) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
+    slot::add(conf, ngx_string!("ratelimit context"))
 }
 
 /// The place of the main request's context, which is number `context_slot` of the configuration.
 #[inline]
-pub(super) fn slot<'r>(request: &Request<'r>, context_slot: usize) -> ContextSlot<'r> {
+pub(super) fn slot_of<'r>(request: &Request<'r>, context_slot: usize) -> ContextSlot<'r> {
     // SAFETY: `add_slot` made it for contexts, in the configuration that says its number.
     unsafe { request.slot(context_slot) }
 }
@@ -178,7 +151,7 @@ pub(super) fn slot<'r>(request: &Request<'r>, context_slot: usize) -> ContextSlo
 #[inline]
 pub(super) fn of<'r>(request: &Request<'r>) -> Option<&'r Context<'r>> {
     let conf = Module::main_conf(request)?;
-    slot(request, conf.context_slot).get()
+    slot_of(request, conf.context_slot).get()
 }
 
 impl<'r> Room<'r> {

@@ -4,11 +4,11 @@
 use core::cell::Cell;
 
 use nginx_sys::{
-    NGX_DECLINED, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_OK, ngx_array_push, ngx_http_handler_pt,
-    ngx_http_phases_NGX_HTTP_LOG_PHASE, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE,
-    ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, ngx_http_request_t, ngx_int_t,
+    NGX_DECLINED, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_OK, ngx_http_phases_NGX_HTTP_LOG_PHASE,
+    ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE,
+    ngx_http_request_t, ngx_int_t,
 };
-use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
+use ngx::http::HttpModuleLocationConf as _;
 
 use super::super::conf::{Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
 use super::super::guard::guard;
@@ -27,30 +27,14 @@ const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
 /// Adds the handlers to the phases that `main` needs them in. `None`: no memory.
-pub(in super::super) fn install(conf: &Conf<'_>, main: &MainConf) -> Option<()> {
-    add(conf, ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, preaccess)?;
+pub(in super::super) fn install(conf: &mut Conf<'_>, main: &MainConf) -> Option<()> {
+    conf.add_handler(ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, preaccess)?;
     if main.has_precontent() {
-        add(conf, ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, precontent)?;
+        conf.add_handler(ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, precontent)?;
     }
     if main.has_late() {
-        add(conf, ngx_http_phases_NGX_HTTP_LOG_PHASE, at_end)?;
+        conf.add_handler(ngx_http_phases_NGX_HTTP_LOG_PHASE, at_end)?;
     }
-    Some(())
-}
-
-type Handler = unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
-
-/// Adds a handler to a phase. `None`: no memory.
-fn add(conf: &Conf<'_>, phase: u32, handler: Handler) -> Option<()> {
-    let core = NgxHttpCoreModule::main_conf_mut(conf)?;
-    let phase = core.phases.get_mut(phase as usize)?;
-    // SAFETY: the phase's array is one of handlers.
-    let place = unsafe {
-        ngx_array_push(&mut phase.handlers)
-            .cast::<ngx_http_handler_pt>()
-            .as_mut()
-    };
-    *place? = Some(handler);
     Some(())
 }
 
@@ -76,7 +60,7 @@ fn handle(request: &Request<'_>, phase: Phase) -> ngx_int_t {
         return DECLINED;
     }
     guard(SERVER_ERROR, || {
-        let slot = context::slot(request, conf.context_slot);
+        let slot = context::slot_of(request, conf.context_slot);
         match slot.get() {
             // Counted once, by the first location that has rules.
             Some(context) => Ok(again(request, context)),

@@ -20,6 +20,6 @@ pub(super) mod metrics;
 mod pages;
 mod respond;
 mod suspension;
-mod suspensions;
+pub(super) mod suspensions;
 pub(super) mod synchronous;
 pub(super) mod variables;

@@ -4,11 +4,15 @@
 use core::cell::RefCell;
 use core::ptr::NonNull;
 
+use nginx_sys::ngx_uint_t;
 use ngx::http::HttpModuleMainConf as _;
+use ngx::ngx_string;
 
+use super::super::conf::Conf;
 use super::super::event_loop::{EventTimer, OfEventLoop};
 use super::super::module::Module;
-use super::super::request::{Request, RequestSlot};
+use super::super::request::Request;
+use super::super::slot::{self, RequestSlot};
 use super::super::waiters::Waiters;
 use super::suspension::Suspension;
 
@@ -28,8 +32,14 @@ pub(super) struct Suspended<'r> {
 /// Where a main request has what it is suspended for.
 pub(super) type SuspensionSlot<'r> = RequestSlot<'r, Suspended<'r>>;
 
+/// Adds that place to the requests of the configuration being read; returns its number. `None`: no
+/// memory.
+pub(in super::super) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
+    slot::add(conf, ngx_string!("ratelimit suspension"))
+}
+
 /// That place of the main request of `request`. `None`: it has no configuration.
-pub(super) fn slot<'r>(request: &Request<'r>) -> Option<SuspensionSlot<'r>> {
+pub(super) fn slot_of<'r>(request: &Request<'r>) -> Option<SuspensionSlot<'r>> {
     let conf = Module::main_conf(request)?;
     // SAFETY: `add_slot` made it for suspensions, in the configuration that says its number.
     Some(unsafe { request.slot(conf.suspension_slot) })

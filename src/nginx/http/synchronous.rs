@@ -27,7 +27,7 @@ pub(super) fn decide<'r>(
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
-    let suspensions = suspensions::slot(request).ok_or(EvaluationError)?;
+    let suspensions = suspensions::slot_of(request).ok_or(EvaluationError)?;
     if let Some(suspended) = suspensions.get() {
         let mut suspension = suspended.suspension.borrow_mut();
         if suspension.is_waiting {

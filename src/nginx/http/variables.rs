@@ -4,8 +4,8 @@ use core::fmt::{self, Write as _};
 use core::net::{IpAddr, Ipv6Addr};
 
 use nginx_sys::{
-    NGX_ERROR, NGX_HTTP_VAR_NOCACHEABLE, NGX_OK, ngx_http_add_variable, ngx_http_request_t,
-    ngx_int_t, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
+    NGX_ERROR, NGX_HTTP_VAR_NOCACHEABLE, NGX_OK, ngx_http_request_t, ngx_int_t, ngx_str_t,
+    ngx_uint_t, ngx_variable_value_t,
 };
 use ngx::ngx_string;
 
@@ -73,13 +73,11 @@ static VARIABLES: [OwnVariable; 11] = [
 ];
 
 /// Adds the variables to the configuration. `None`: no memory; nginx has logged it.
-pub(in super::super) fn add(conf: &Conf<'_>) -> Option<()> {
+pub(in super::super) fn add(conf: &mut Conf<'_>) -> Option<()> {
     for (index, OwnVariable(name, _)) in VARIABLES.iter().enumerate() {
-        let mut name = *name;
         // Not cacheable: they change when the request is decided on, and when realip has its turn.
         let flags = NGX_HTTP_VAR_NOCACHEABLE as ngx_uint_t;
-        // SAFETY: nginx reads the configuration.
-        let variable = unsafe { ngx_http_add_variable(conf.as_ptr(), &mut name, flags).as_mut() }?;
+        let variable = conf.add_variable(*name, flags)?;
         variable.get_handler = Some(get);
         variable.data = index;
     }
