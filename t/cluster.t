@@ -12,6 +12,7 @@ use Test::More;
 
 use lib "$FindBin::Bin/lib";
 use ConvergenceTests;
+use Node;
 use RecoveryTests;
 use Redis;
 use TwoNodes;
@@ -38,6 +39,27 @@ subtest 'a database, a prefix, a socket' => sub {
     }
     is_deeply($store->cli(KEYS => '*'), [], 'nothing is in the usual database');
     stop();
+};
+
+subtest 'keys that somebody else overwrites' => sub {
+    $store->be_empty;
+    $_->start(conf()) for @nodes;
+    $_->hit(hit => 'k') for @nodes;
+    all_know(k => 2);
+    my $told  = sub { my ($line) = @_; my $sum = 0; $sum += $_->logged($line) for @nodes; return $sum };
+    my $shard = 'rl:{api:0}';
+    my $epoch = $store->epoch('api');
+    for my $what ("$shard:$epoch:s", $shard) {
+        my $before = $told->($lost);
+        $store->cli(SET => $what, 'something else');
+        $_->hit(hit => $what) for @nodes;
+        all_know($what => 2);
+        all_know(k => 2);
+        is($told->($lost), $before + 1, "$what: one node tells it, once");
+        eventually(sub { $told->($back) }, $before + 1, 'and that it goes on');
+    }
+    isnt($store->epoch('api'), $epoch, 'in another epoch, without that of before');
+    stop(qr/$lost.*WRONGTYPE/);
 };
 
 done_testing();

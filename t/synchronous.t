@@ -25,6 +25,26 @@ $store = Redis->new(port => $port + 4);
 
 synchronous_tests();
 
+subtest 'keys and counts that somebody else overwrites' => sub {
+    $store->be_empty;
+    $a->start(decided());
+    is($a->rate(hit => 'k'), 1, 'a hit');
+    my $shard    = 'rl:{api:0}';
+    my $base     = "$shard:" . $store->epoch('api');
+    my ($counts) = @{$store->cli(KEYS => "$base:*:*")};
+    $store->cli(HSET => $counts, 'k', 'many');
+    is($a->rate(hit => 'k'), 1, 'what is no count is none');
+    is($a->rate(hit => 'k'), 2, 'and put right');
+    my $errors = 0;
+    for my $what ($counts, "$base:s", $shard) {
+        $store->cli(SET => $what, 'something else');
+        is($a->status(hit => 'k'), 'ERROR', "$what: one question is not answered");
+        eventually(sub { $a->status(hit => 'k') }, 'PASSED', 'and the next one is');
+        is($a->logged($lost), ++$errors, 'one [error]');
+    }
+    stop(qr/$lost.*WRONGTYPE/);
+};
+
 $store->kill;
 my $cluster = $store = RedisCluster->new(port => $port + 4);
 # Else all are down while one is missed.
