@@ -156,8 +156,10 @@ check build-second-checked nginx-second build_second_checked
 features=(--no-default-features --features conformance)
 step build-tests build-second-checked \
     patient cargo test --locked --profile checked "${features[@]}" --no-run
+# What only measures is compiled here alone.
 check clippy build-tests \
-    patient cargo clippy --locked --profile checked --all-targets "${features[@]}" -- -D warnings
+    patient cargo clippy --locked --profile checked --all-targets --no-default-features \
+    --features conformance,measure -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings

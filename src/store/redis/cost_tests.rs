@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use redis::Value;
 
 use super::testing::{Server, connect};
-use super::{Redis, Step};
+use super::{Redis, RedisStep};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::window::WindowSize;
 use crate::store::conformance::{
@@ -67,7 +67,7 @@ impl Watched {
     }
 
     async fn read_all(&self, node: &mut Node) {
-        let mut next = Some(Step::default());
+        let mut next = Some(RedisStep::default());
         while let Some(step) = next {
             let windows = [(MINUTE, 7)];
             let page = node
