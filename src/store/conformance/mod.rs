@@ -171,6 +171,18 @@ pub fn block_on<T>(test: impl Future<Output = T>) -> T {
     runtime.block_on(test)
 }
 
+/// Waits until something is so, such as that a server says so.
+#[cfg(test)]
+pub(in crate::store) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let deadline = Duration::from_secs(30);
+    tokio::time::timeout(deadline, waiting).await.expect(what);
+}
+
 pub(crate) const MINUTE: WindowSize = size(60_000);
 pub(crate) const HOUR: WindowSize = size(3_600_000);
 /// More than any test asks for.

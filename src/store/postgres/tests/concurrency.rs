@@ -6,21 +6,6 @@ use futures_util::future::{join, join_all};
 
 use super::*;
 
-/// Waits until so many sessions wait for a lock in a schema's statements.
-async fn until_blocked(schema: &Schema, sessions: usize) {
-    let query = "SELECT count(*) FROM pg_stat_activity
-                 WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'";
-    let blocked = async {
-        while schema.ask(query) != [[sessions.to_string()]] {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let deadline = Duration::from_secs(20);
-    tokio::time::timeout(deadline, blocked)
-        .await
-        .expect("blocked");
-}
-
 /// Fetches a part of what changed; returns whether there is more.
 async fn look(node: &mut Node<Postgres>, seen: &mut BTreeMap<Vec<u8>, i64>) -> bool {
     let (counts, position, has_more) = since(node.send(0, vec![]).await);

@@ -33,15 +33,7 @@ fn a_server_does_not_go_on_with_what_nobody_waits_for() {
         session.batch_execute(&lock).await.unwrap();
         let error = failure(&mut node, 2).await;
         assert_eq!(error.failure, Failure::TimedOut(Duration::from_secs(1)));
-        let waits = "SELECT count(*) FROM pg_stat_activity
-                     WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'";
-        let gone = async {
-            while schema.ask(waits) != [["0"]] {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let deadline = Duration::from_secs(20);
-        tokio::time::timeout(deadline, gone).await.expect("gone");
+        until_blocked(&schema, 0).await;
         session.batch_execute("COMMIT").await.unwrap();
         node.push(vec![hits("a", 1)]).await;
         assert_eq!(total(&mut node, b"a").await, 2);

@@ -13,7 +13,7 @@ use core::time::Duration;
 use super::Postgres;
 use super::testing::{LOCKED, PUBLIC, Schema, Server, connect, options, secret};
 use crate::store::conformance::{
-    MINUTE, Node, behind, block_on, hits, new_epoch, pairs, shard, since, totals,
+    MINUTE, Node, behind, block_on, hits, new_epoch, pairs, shard, since, totals, until,
 };
 use crate::store::error::{Failure, Refusal};
 use crate::store::options::Credentials;
@@ -57,4 +57,12 @@ fn impatient(servers: &[ServerAddress]) -> Postgres {
 async fn total(node: &mut Node<Postgres>, key: &[u8]) -> i64 {
     let total = node.store.get_window(&node.shard, key, MINUTE, 7).await;
     total.unwrap().whole()
+}
+
+/// Waits until so many sessions wait for a lock in a schema's statements.
+async fn until_blocked(schema: &Schema, sessions: usize) {
+    let query = "SELECT count(*) FROM pg_stat_activity
+                 WHERE wait_event_type = 'Lock' AND query LIKE '%{}%'";
+    let is_so = || schema.ask(query) == [[sessions.to_string()]];
+    until("blocked", is_so).await;
 }

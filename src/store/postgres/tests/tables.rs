@@ -227,11 +227,7 @@ fn a_node_that_stops_while_it_creates_the_tables_is_not_waited_for() {
     let begin = format!("BEGIN; CREATE TABLE {PUBLIC}.rl_counters_epochs (x integer)");
     aside.block_on(session.batch_execute(&begin)).unwrap();
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    let blocked = async {
-        while server.value(waits) != "1" {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
+    let blocked = until("blocked", || server.value(waits) == "1");
 
     let (mut options, postgres) = options(&[server.tcp()], PUBLIC);
     options.timeout = Duration::from_secs(1);

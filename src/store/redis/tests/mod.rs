@@ -17,7 +17,7 @@ use super::one_answer::with_one_answer;
 use super::testing::{Server, connect, options};
 use super::{Redis, RedisStep};
 use crate::store::conformance::{
-    MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals,
+    MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals, until,
 };
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::{Credentials, Secret, StoreOptions};
@@ -93,17 +93,6 @@ async fn replicated(replica: &Server, nodes: usize) {
         of_nodes.count() == nodes
     };
     until("replicated", has_arrived).await;
-}
-
-/// Waits until something is so.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let waiting = async {
-        while !is_so() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let deadline = Duration::from_secs(30);
-    tokio::time::timeout(deadline, waiting).await.expect(what);
 }
 
 /// Pushes the next batch, again and again while nothing of it is applied.
