@@ -24,7 +24,7 @@ pub struct Configuration {
     /// Whether any level decides after access control.
     pub has_precontent: bool,
     /// Whether any rule charges hits when the response is known.
-    pub has_late: bool,
+    pub has_deferred: bool,
 }
 
 /// A `ratelimit_zone`.

@@ -24,7 +24,7 @@ pub struct HttpConf {
     /// Whether any level decides after access control.
     pub(super) has_precontent: bool,
     /// Whether any rule charges hits when the response is known.
-    pub(super) has_late: bool,
+    pub(super) has_deferred: bool,
 }
 
 /// A namespace, as far as it was read.

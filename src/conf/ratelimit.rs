@@ -64,7 +64,7 @@ impl<T> Rule<T> {
         let cost = match rule.cost {
             CostText::One => Cost::AtOnce(Amount::Constant(Hits::ONE)),
             CostText::AtOnce(cost) => Cost::AtOnce(amount(nginx, cost)?),
-            CostText::Late(charge) => Cost::Late(amount(nginx, charge)?),
+            CostText::Deferred(charge) => Cost::Deferred(amount(nginx, charge)?),
         };
         let text = rule.key.map(|key| WrittenText::compile(nginx, key));
         let key = OwnKey {
@@ -73,7 +73,7 @@ impl<T> Rule<T> {
         };
 
         let origin = nginx.origin();
-        http.has_late |= matches!(cost, Cost::Late(_));
+        http.has_deferred |= matches!(cost, Cost::Deferred(_));
         Ok(Rule {
             number: http.number_rule(&origin),
             namespace: http.use_namespace(rule.namespace, &rule.quotas, &origin),

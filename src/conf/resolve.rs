@@ -23,7 +23,7 @@ impl HttpConf {
             stores: self.stores,
             rules: self.rules,
             has_precontent: self.has_precontent,
-            has_late: self.has_late,
+            has_deferred: self.has_deferred,
         };
         configuration.check_room()?;
         Ok(configuration)

@@ -46,7 +46,7 @@ pub enum CostText<'a> {
     /// `cost=`: when the request is decided on.
     AtOnce(Parameter<'a>),
     /// `charge=`: when the response is known.
-    Late(Parameter<'a>),
+    Deferred(Parameter<'a>),
 }
 
 impl<'a> RuleText<'a> {
@@ -120,7 +120,7 @@ impl<'a> RuleText<'a> {
                     )));
                 }
                 (Some(cost), None) => CostText::AtOnce(cost),
-                (None, Some(charge)) => CostText::Late(charge),
+                (None, Some(charge)) => CostText::Deferred(charge),
                 (None, None) => CostText::One,
             },
             name,
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(rule.counter.own(), Some("c"));
         let word = b"charge=$a=1";
         let value = b"$a=1";
-        assert_eq!(rule.cost, CostText::Late(Parameter { word, value }));
+        assert_eq!(rule.cost, CostText::Deferred(Parameter { word, value }));
         assert_eq!(
             parse(&["limit=1/1s", "limit=2/1m"]).unwrap().quotas.len(),
             2

@@ -53,7 +53,7 @@ pub enum Cost<T> {
     /// When it is decided on.
     AtOnce(Amount<T>),
     /// When its response is known.
-    Late(Amount<T>),
+    Deferred(Amount<T>),
 }
 
 impl<T> Rule<T> {

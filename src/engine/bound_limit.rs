@@ -80,7 +80,7 @@ impl<'m> BoundLimit<'m> {
         }
     }
 
-    /// Counts hits as this node's, when it is certain that they are not given back.
+    /// Counts hits as this node's, when it is certain that they are not refunded.
     pub(super) fn count_hits(&self, hits: Hits) {
         self.table.count_hits(&self.counter, hits);
     }

@@ -48,7 +48,7 @@ impl<'c, 'm> Charge<'c, 'm> {
         self.bound.counter.identity(*self.key)
     }
 
-    /// What the counter was charged here, unless it was given back.
+    /// What the counter was charged here, unless it was refunded.
     #[inline]
     pub(super) fn charged(&self) -> Hits {
         let receipt = self.counted.receipt.as_ref();

@@ -192,7 +192,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         !self.is_refused || self.counts_rejected
     }
 
-    /// Ends the evaluation: gives back what was charged if a limit refused, and counts the hits that were
+    /// Ends the evaluation: refunds what was charged if a limit refused, and counts the hits that were
     /// not, and the outcome in every namespace that had a say. Returns it (a refusal is `refusal`), and
     /// what the limits said, in the order in which they were asked.
     // Always inline: as a call, it takes twice as long.
@@ -233,7 +233,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     #[cold]
     fn refuse(&mut self, refusal: Outcome) -> Outcome {
         if !self.counts_rejected {
-            give_back(self.charges.as_mut_slice());
+            refund(self.charges.as_mut_slice());
         }
         refusal
     }
@@ -272,14 +272,14 @@ fn admits(limit: &Limit, hits: Hits, reading: Reading, included: Hits, cost: Hit
     limit.algorithm.admits(limit.size, &before, hits, cost)
 }
 
-/// Gives all charges back, and corrects what the limits said accordingly.
+/// Refunds all charges, and corrects what the limits said accordingly.
 #[cold]
-fn give_back(charges: &mut [Charge<'_, '_>]) {
+fn refund(charges: &mut [Charge<'_, '_>]) {
     while let Some((bound, key, receipt)) = charges
         .iter_mut()
         .find_map(|charge| Some((charge.bound, *charge.key, charge.counted.receipt.take()?)))
     {
-        bound.table.give_back(&bound.counter, &receipt);
+        bound.table.refund(&bound.counter, &receipt);
         for charge in charges.iter_mut() {
             if charge.has_counter_of(bound, key) {
                 charge.counted.reading = charge.counted.reading.minus(receipt.value());
@@ -291,7 +291,7 @@ fn give_back(charges: &mut [Charge<'_, '_>]) {
 /// Counts hits that are known only after the decision: for every limit that was asked, those that
 /// `value_of` says. A counter that several limits share is charged once, counting what the
 /// [`Evaluation`] charged.
-pub fn charge_late<'m>(
+pub fn charge_deferred<'m>(
     charges: &[Charge<'_, 'm>],
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
     clock: &impl Clock,

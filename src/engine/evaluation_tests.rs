@@ -1,6 +1,6 @@
 //! Requests under limits, and what they are charged.
 
-use super::{BoundLimit, Charge, Evaluation, charge_late};
+use super::{BoundLimit, Charge, Evaluation, charge_deferred};
 use crate::engine::Namespace;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
@@ -127,11 +127,11 @@ fn late_hits_are_charged_once_to_a_shared_counter() {
     let limits = [("9/1m", Fixed), ("9/1h", Fixed), ("9/1h", Sliding)];
     let fixture = Fixture::new(&shared, &limits);
     let (_, charges) = fixture.charges(0);
-    charge_late(&charges, |_| hits_of(5), &fixture.clock);
+    charge_deferred(&charges, |_| hits_of(5), &fixture.clock);
     assert_eq!(fixture.evaluate(0), (true, vec![5, 5, 5]));
 
     let (_, charges) = fixture.charges(1);
-    charge_late(&charges, |_| hits_of(5), &fixture.clock);
+    charge_deferred(&charges, |_| hits_of(5), &fixture.clock);
     assert_eq!(
         fixture.evaluate(0),
         (true, vec![6, 6, 6]),

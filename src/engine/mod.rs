@@ -28,12 +28,13 @@ mod totals;
 
 pub use bound_limit::BoundLimit;
 pub use charge::{Charge, Charges};
-pub use evaluation::{Evaluation, charge_late};
+pub use evaluation::{Evaluation, charge_deferred};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use refusals::Refusals;
 pub use sync::Surroundings;
 pub use sync_outcome::{Report, SyncError};
 pub use syncer::Syncer;
 pub use synchronous::{
-    Answered, Deciders, LateCharge, LimitCheck, StoreQuestion, conclude, late_questions, questions,
+    Answered, Deciders, DeferredCharge, LimitCheck, StoreQuestion, conclude, deferred_charges,
+    questions,
 };

@@ -3,7 +3,7 @@
 //!
 //! A datastore decides about all limits that it counts for, in one step, and charges them all or
 //! none; one that is a cluster, about those that count in one shard, so that limits of several keys
-//! are asked about one after the other, and what was charged is given back if a later one refuses.
+//! are asked about one after the other, and what was charged is refunded if a later one refuses.
 //! What was said is noted in the node's own table, too: so the node goes on from there when the
 //! datastore does not answer, and knows for a moment which counters are over a limit anyway.
 
@@ -174,8 +174,8 @@ fn question(
 }
 
 impl StoreQuestion {
-    /// What gives back what the question charged.
-    pub fn to_give_back(&self) -> Question {
+    /// What refunds what the question charged.
+    pub fn refund(&self) -> Question {
         let counters = self.question.counters.iter();
         let counters = counters.map(|counter| AskedCounter {
             cost: Hits::ZERO.minus(counter.cost),
@@ -258,7 +258,7 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
             (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
         }
     }
-    // Not before it is certain: what one store has charged is given back if another limit refuses.
+    // Not before it is certain: what one store has charged is refunded if another limit refuses.
     if evaluation.is_charged() {
         for (LimitCheck { bound, .. }, answered) in checks.iter().zip(answered) {
             bound.count_hits(answered.map_or(Hits::ZERO, |it| it.charged));
@@ -269,14 +269,14 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
 /// The charges of hits that are known only after the decision, one for each decider: for every limit that
 /// `store_of` has a store for, those that `value_of` says. A
 /// counter that several limits share is charged once, counting what was charged with the decision.
-pub fn late_questions<'c, 'm>(
+pub fn deferred_charges<'c, 'm>(
     charges: &[Charge<'c, 'm>],
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
     store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
-) -> Vec<LateCharge<'c, 'm>> {
+) -> Vec<DeferredCharge<'c, 'm>> {
     let at_once = charges.iter().filter(|charge| charge.cost() > Hits::ZERO);
     let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
-    let mut questions: Vec<LateCharge<'c, 'm>> = Vec::new();
+    let mut questions: Vec<DeferredCharge<'c, 'm>> = Vec::new();
     for charge in charges {
         let (identity, bound) = (charge.identity(), charge.bound());
         let Some(deciders) = store_of(bound) else {
@@ -289,18 +289,20 @@ pub fn late_questions<'c, 'm>(
         charged.push(identity);
         let counter = deciders.counter(bound, charge.key(), value);
         let decider = deciders.number_of(&counter.key);
-        let known = questions.iter().position(|late| late.decider == decider);
+        let known = questions
+            .iter()
+            .position(|charge| charge.decider == decider);
         let index = known.unwrap_or(questions.len());
         if known.is_none() {
-            questions.push(LateCharge {
+            questions.push(DeferredCharge {
                 decider,
                 question: Question::nothing(),
                 hits: Vec::new(),
             });
         }
-        if let Some(late) = questions.get_mut(index) {
-            late.question.counters.push(counter);
-            late.hits.push((bound, value));
+        if let Some(charge) = questions.get_mut(index) {
+            charge.question.counters.push(counter);
+            charge.hits.push((bound, value));
         }
     }
     questions
@@ -308,7 +310,7 @@ pub fn late_questions<'c, 'm>(
 
 /// A charge of hits that are known only after the decision.
 #[derive(Debug)]
-pub struct LateCharge<'c, 'm> {
+pub struct DeferredCharge<'c, 'm> {
     /// The number of the decider.
     pub decider: usize,
     /// What it is asked: to charge them.
@@ -316,7 +318,7 @@ pub struct LateCharge<'c, 'm> {
     hits: Vec<(&'c BoundLimit<'m>, Hits)>,
 }
 
-impl LateCharge<'_, '_> {
+impl DeferredCharge<'_, '_> {
     /// Counts the hits as this node's, when they were sent.
     pub fn count(&self) {
         for (bound, hits) in &self.hits {

@@ -129,7 +129,7 @@ fn limits_that_share_a_counter_charge_it_once() {
     assert_eq!(limits[1].algorithm, Algorithm::Sliding);
     assert_eq!(second.question.counters[0].size, size(3600));
 
-    let back = first.to_give_back();
+    let back = first.refund();
     let given: Vec<_> = back.counters.iter().map(|it| it.cost).collect();
     assert_eq!(given, [hits(-2), hits(-4)]);
     assert!(back.limits.is_empty());
@@ -208,13 +208,13 @@ fn late_hits_are_told_to_each_shard() {
         first: 5,
         shards: 3,
     };
-    let late = late_questions(&evaluation.end(), |_| hits(4), |_| Some(store));
-    let told: Vec<_> = late
+    let deferred = deferred_charges(&evaluation.end(), |_| hits(4), |_| Some(store));
+    let told: Vec<_> = deferred
         .iter()
-        .map(|late| {
-            let counters = late.question.counters.iter();
+        .map(|deferred| {
+            let counters = deferred.question.counters.iter();
             let shards: Vec<_> = counters.map(|it| it.shard.number).collect();
-            (late.decider, shards)
+            (deferred.decider, shards)
         })
         .collect();
     assert_eq!(told, [(7, vec![2, 2]), (6, vec![1])]);
@@ -358,14 +358,14 @@ fn late_hits_are_told_once_for_a_counter() {
     conclude(&mut evaluation, &checks, &[None; 3], &fixture.clock);
     let charges = evaluation.end();
     let store_of = |bound: &BoundLimit<'_>| (bound.limit.size == size(60)).then_some(single(7));
-    let late = late_questions(&charges, |_| hits(4), store_of);
-    assert_eq!(late.len(), 1);
-    let LateCharge {
+    let deferred = deferred_charges(&charges, |_| hits(4), store_of);
+    assert_eq!(deferred.len(), 1);
+    let DeferredCharge {
         decider, question, ..
-    } = &late[0];
+    } = &deferred[0];
     let costs: Vec<_> = question.counters.iter().map(|it| it.cost).collect();
     assert_eq!((*decider, &costs[..]), (7, &[hits(4)][..]));
-    late[0].count();
+    deferred[0].count();
     let namespace = &fixture.namespace;
     let stats = namespace.table().namespace_stats(namespace.index());
     assert_eq!(stats.hits, 4000);

@@ -24,7 +24,7 @@ pub struct Counted<'m> {
     pub reading: Reading,
     /// Whether the condition was met, and the hits were counted.
     pub admitted: bool,
-    /// How to find the hits again, if they were counted: [`CounterTable::give_back`](super::CounterTable::give_back).
+    /// How to find the hits again, if they were counted: [`CounterTable::refund`](super::CounterTable::refund).
     pub receipt: Option<Receipt<'m>>,
 }
 

@@ -128,7 +128,7 @@ impl<'m> CounterTable<'m> {
         self.count(counter.lines, |line| line.count(outcome));
     }
 
-    /// Counts hits that were charged to one of `counter`, and will not be given back.
+    /// Counts hits that were charged to one of `counter`, and will not be refunded.
     pub fn count_hits(&self, counter: &Counter, hits: Hits) {
         self.count(counter.lines, |line| line.hits(hits));
     }

@@ -1,4 +1,4 @@
-//! Counting, reading, giving back: what a request does in the table, from top to bottom.
+//! Counting, reading, refunding: what a request does in the table, from top to bottom.
 
 use super::admission::{Admission, Counted, Receipt};
 use super::atomic::{
@@ -286,11 +286,11 @@ impl<'m> CounterTable<'m> {
         counted.minus(pushed)
     }
 
-    /// Takes hits back that were counted in one of `counter`, unless their window or the counter is
+    /// Refunds hits that were counted in one of `counter`, unless their window or the counter is
     /// gone; returns whether it did.
-    pub fn give_back(&self, counter: &Counter, receipt: &Receipt<'m>) -> bool {
+    pub fn refund(&self, counter: &Counter, receipt: &Receipt<'m>) -> bool {
         if let StoredKind::Level(_) = counter.kind {
-            return self.give_back_to_level(receipt);
+            return self.refund_to_level(receipt);
         }
         if counter.is_synced {
             self.note_change(receipt.column);
@@ -305,7 +305,7 @@ impl<'m> CounterTable<'m> {
                 .compare_exchange(word.bits(), new.bits(), AcqRel, Acquire)
             {
                 Ok(_) => {
-                    fail_point!("give_back.counted");
+                    fail_point!("refund.counted");
                     if counter.is_synced {
                         self.note_change(receipt.column);
                     }

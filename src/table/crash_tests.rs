@@ -257,9 +257,9 @@ fn dying_while_giving_back() {
         },
         |fixture| {
             let receipt = fixture.add("k", T).receipt.unwrap();
-            fixture.shared.table.give_back(&fixture.counter, &receipt);
+            fixture.shared.table.refund(&fixture.counter, &receipt);
         },
-        &["add.counted", "give_back.counted"],
+        &["add.counted", "refund.counted"],
         |fixture, point| {
             // At most the hit that was being counted is left over.
             let left = i64::from(point == "add.counted");

@@ -88,7 +88,7 @@ impl NamespaceLine {
         }
     }
 
-    /// Adds hits that are not given back any more, so that their sum never falls.
+    /// Adds hits that are not refunded any more, so that their sum never falls.
     #[inline]
     pub(super) fn hits(&self, hits: Hits) {
         let thousandths = hits.thousandths().max(0) as u64;

@@ -117,11 +117,11 @@ fn hits_are_given_back_to_the_window_that_they_were_counted_in() {
     let fixture = Fixture::new();
     let (table, counter) = (&fixture.shared.table, &fixture.counter);
     let receipts = [T, T + 500].map(|at| fixture.request(b"a", at).receipt.unwrap());
-    assert!(table.give_back(counter, &receipts[0]));
+    assert!(table.refund(counter, &receipts[0]));
     assert_eq!(fixture.hits(b"a", T + 1499), 1);
     // The window ended, and another one began.
     fixture.request(b"a", T + 1500);
-    assert!(!table.give_back(counter, &receipts[1]));
+    assert!(!table.refund(counter, &receipts[1]));
     assert_eq!(fixture.hits(b"a", T + 1500), 1);
 }
 

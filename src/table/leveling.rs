@@ -73,9 +73,9 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// Takes hits back that were counted in a level, unless it has ended or is gone; returns whether it
+    /// Refunds hits that were counted in a level, unless it has ended or is gone; returns whether it
     /// did.
-    pub(super) fn give_back_to_level(&self, receipt: &Receipt<'m>) -> bool {
+    pub(super) fn refund_to_level(&self, receipt: &Receipt<'m>) -> bool {
         let Some(slot) = self.slot_at(self.index_of(receipt.column)) else {
             return false;
         };

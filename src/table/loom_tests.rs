@@ -339,7 +339,7 @@ fn a_limit_holds_and_what_was_given_back_can_be_had_again() {
         let (mine, other) = both(take, move || {
             let receipt = take();
             if let Some(receipt) = &receipt {
-                fixture.table.give_back(&fixture.counter, receipt);
+                fixture.table.refund(&fixture.counter, receipt);
             }
             receipt.is_some()
         });

@@ -151,7 +151,7 @@ fn a_limit_is_never_exceeded_and_fully_used_by_many_processes() {
             let counted = table.add(&counter, table.key(b"k"), &clock, Hits::ONE, limit);
             match counted.receipt {
                 // Every third is given back.
-                Some(receipt) if n % 3 == 0 => drop(table.give_back(&counter, &receipt)),
+                Some(receipt) if n % 3 == 0 => drop(table.refund(&counter, &receipt)),
                 Some(_) => drop(admitted[0].fetch_add(1, SeqCst)),
                 None => {}
             }

@@ -157,7 +157,7 @@ fn what_the_store_has_is_not_a_change() {
     );
     assert_eq!(fixture.take().len(), 1);
     table.advance_pushed(change.counter, number, hits(5), hits(6));
-    table.give_back(&fixture.counter, &counted.receipt.unwrap());
+    table.refund(&fixture.counter, &counted.receipt.unwrap());
     let back = fixture.take().remove(0).windows[0];
     assert_eq!((back.local, back.pushed), (hits(5), hits(6)));
 }
@@ -349,7 +349,7 @@ fn counts_saturate_and_nobody_is_admitted_by_that() {
     }
     // What was admitted before, and is given back now, is no more than was counted then.
     table.set_remote(change.counter, number, Hits::ZERO, fixture.clock.now());
-    table.give_back(&fixture.counter, &admitted.receipt.unwrap());
+    table.refund(&fixture.counter, &admitted.receipt.unwrap());
     assert_eq!(fixture.current(b"a"), Hits::MAX.minus(Hits::ONE));
     assert!(!add(Hits::ONE, Admission::Within(hits(9), Algorithm::Sliding)).admitted);
 }

@@ -151,15 +151,15 @@ fn hits_are_given_back_to_the_window_they_came_from() {
             .unwrap()
     };
     let (one, two) = (add(1), add(2));
-    table.give_back(&fixture.counter, &one);
+    table.refund(&fixture.counter, &one);
     assert_eq!(fixture.read("a").current, hits(2));
     fixture.later(1000);
-    table.give_back(&fixture.counter, &two);
+    table.refund(&fixture.counter, &two);
     assert_eq!(fixture.read("a").previous, Hits::ZERO);
     let three = add(3);
     fixture.later(2000);
     fixture.add("a", 10);
-    table.give_back(&fixture.counter, &three);
+    table.refund(&fixture.counter, &three);
     assert_eq!(fixture.read("a").current, hits(10));
 }
 
@@ -253,7 +253,7 @@ fn hits_that_are_given_back_late_leave_no_debt() {
     fixture.add("a", 1);
     fixture.clock.set(T + 1000);
     fixture.add("a", 1);
-    table.give_back(&fixture.counter, &late.receipt.unwrap());
+    table.refund(&fixture.counter, &late.receipt.unwrap());
     assert_eq!(fixture.read("a").current, Hits::ZERO);
     assert_eq!(fixture.add("a", 1).current, Hits::ONE);
 }

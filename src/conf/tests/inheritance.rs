@@ -83,7 +83,7 @@ fn a_level_has_what_it_says_or_else_what_those_above_say() {
         ("if ($arg_x)", said),
     ];
     assert_eq!(settings(&http), all);
-    assert!(configuration.has_precontent && !configuration.has_late);
+    assert!(configuration.has_precontent && !configuration.has_deferred);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_level_has_its_key_or_else_that_of_one_above() {
     assert_eq!(key(second), "$arg_k");
     let keys: Vec<String> = second.levels.iter().map(key).collect();
     assert_eq!(keys, ["$uri", "$arg_k"]);
-    assert!(configuration.has_late && !configuration.has_precontent);
+    assert!(configuration.has_deferred && !configuration.has_precontent);
 }
 
 #[test]

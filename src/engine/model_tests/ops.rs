@@ -85,7 +85,7 @@ pub(super) enum Step {
     ToEnd(usize, i64),
     Windows(usize, u64),
     /// By so many windows, then to so many milliseconds before the end of that.
-    Late(usize, u64, u64),
+    Deferred(usize, u64, u64),
     /// Until the stamps repeat, or so many windows longer.
     Period(usize, i64),
 }
@@ -99,7 +99,7 @@ impl Step {
                 let end = (now / size(index) + 1) * size(index);
                 end.saturating_add_signed(offset).max(now)
             }
-            Step::Late(index, count, left) => {
+            Step::Deferred(index, count, left) => {
                 let end = (now / size(index) + 1 + count) * size(index);
                 (end - left.min(size(index))).max(now)
             }
@@ -117,7 +117,7 @@ impl Step {
                 let size = sizes[index % sizes.len()];
                 (now % size).saturating_add_signed(-offset)
             }
-            Step::Late(index, count, left) => {
+            Step::Deferred(index, count, left) => {
                 let size = sizes[index % sizes.len()];
                 now % size + (count - 1) * size + left.min(size)
             }
@@ -136,7 +136,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         4 => (0..40_u64).prop_map(Step::Millis),
         4 => (0..3_usize, -2..=2_i64).prop_map(|(size, offset)| Step::ToEnd(size, offset)),
         3 => (0..3_usize, 1..4_u64, prop_oneof![1..130_u64, 1..1200_u64])
-            .prop_map(|(size, count, left)| Step::Late(size, count, left)),
+            .prop_map(|(size, count, left)| Step::Deferred(size, count, left)),
         2 => (0..3000_u64).prop_map(Step::Millis),
         4 => (0..3_usize, 1..6_u64).prop_map(|(size, count)| Step::Windows(size, count)),
         1 => (1..50_u64).prop_map(|hours| Step::Millis(hours * HOUR)),

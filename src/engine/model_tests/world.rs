@@ -72,7 +72,7 @@ impl<'m> World<'m> {
             Op::GiveBack(index) => {
                 if !self.receipts.is_empty() {
                     let held = self.receipts.swap_remove(index.index(self.receipts.len()));
-                    self.give_back(&held);
+                    self.refund(&held);
                 }
             }
             Op::Forward(step) => self.set(step.after(now, &self.sizes)),
@@ -213,7 +213,7 @@ impl<'m> World<'m> {
         );
     }
 
-    fn give_back(&mut self, held: &Held<'m>) {
+    fn refund(&mut self, held: &Held<'m>) {
         let table = self.table;
         let real = self.clock.real.get();
         let (of, history) = self.history(held.counter, held.key);
@@ -236,7 +236,7 @@ impl<'m> World<'m> {
             return;
         }
 
-        let is_given = table.give_back(&of, &held.receipt);
+        let is_given = table.refund(&of, &held.receipt);
         let given = if is_given { value } else { 0 };
 
         match &mut total {

@@ -153,8 +153,8 @@ impl MainConf {
     }
 
     /// Whether any rule charges hits when the response is known.
-    pub(in super::super) fn has_late(&self) -> bool {
-        self.configuration.has_late
+    pub(in super::super) fn has_deferred(&self) -> bool {
+        self.configuration.has_deferred
     }
 
     /// The name of the store of a namespace, if it has one.

@@ -32,8 +32,8 @@ pub(in super::super) struct Active {
     pub(in super::super) limit_count: usize,
     /// The value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
     policy: &'static [u8],
-    /// Whether a rule has hits that are charged late.
-    pub(in super::super) has_late: bool,
+    /// Whether a rule has hits that are charged when the response is known.
+    pub(in super::super) has_deferred: bool,
     /// Whether a rule is decided by a store.
     pub(in super::super) is_synchronous: bool,
 }
@@ -140,7 +140,9 @@ impl RuleSet {
             limit_count: rules.iter().map(|rule| rule.limits.len()).sum(),
             policy: self.rules.policy(),
             is_synchronous: rules.iter().any(|rule| rule.synchronous.is_some()),
-            has_late: rules.iter().any(|rule| matches!(rule.cost, Cost::Late(_))),
+            has_deferred: rules
+                .iter()
+                .any(|rule| matches!(rule.cost, Cost::Deferred(_))),
             rules: rules.into(),
         }
     }

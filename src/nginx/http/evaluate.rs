@@ -154,7 +154,7 @@ fn cost_of(rule: &ActiveRule, request: &Request<'_>) -> Result<Hits, EvaluationE
     match rule.cost {
         Cost::AtOnce(Amount::Constant(hits)) => Ok(*hits),
         Cost::AtOnce(cost) => amount_or(Hits::ONE, Invalid::Cost, cost, rule, request),
-        Cost::Late(_) => Ok(Hits::ZERO),
+        Cost::Deferred(_) => Ok(Hits::ZERO),
     }
 }
 

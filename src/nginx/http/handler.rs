@@ -19,7 +19,7 @@ use super::super::request::Request;
 use super::super::time::NgxClock;
 use super::answer::{UNAVAILABLE, answer};
 use super::context::{self, Context, ContextSlot, Response, Room};
-use super::{evaluate, late, synchronous};
+use super::{deferred, evaluate, synchronous};
 use crate::engine::Evaluation;
 use crate::table::Outcome;
 
@@ -32,7 +32,7 @@ pub(in super::super) fn install(conf: &mut Conf<'_>, main: &MainConf) -> Option<
     if main.has_precontent() {
         conf.add_handler(ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, precontent)?;
     }
-    if main.has_late() {
+    if main.has_deferred() {
         conf.add_handler(ngx_http_phases_NGX_HTTP_LOG_PHASE, at_end)?;
     }
     Some(())
@@ -160,16 +160,16 @@ fn again(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t {
 unsafe extern "C" fn at_end(request: *mut ngx_http_request_t) -> ngx_int_t {
     guard(NGX_OK as ngx_int_t, || {
         // SAFETY: nginx passes a request that has not ended yet: it does when all handlers were called.
-        unsafe { Request::with(request, charge_late) };
+        unsafe { Request::with(request, charge_deferred) };
         NGX_OK as ngx_int_t
     })
 }
 
-fn charge_late(request: &Request<'_>) {
+fn charge_deferred(request: &Request<'_>) {
     // Subrequests are logged too.
     if request.is_main() {
         if let Some(context) = context::of(request) {
-            late::charge(request, context);
+            deferred::charge(request, context);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Requests: the phase handlers, those that wait, what they leave with the request, headers, variables.
 //!
 //! - [`handler`]: the path of a request; [`evaluate`]: its keys, limits and costs; [`answer`]: its log and
-//!   its rejection ([`grpc`]); [`late`]: what is charged at its end; [`context`]: what is kept of it
+//!   its rejection ([`grpc`]); [`deferred`]: what is charged at its end; [`context`]: what is kept of it
 //! - [`synchronous`]: the path of one that waits for a store; [`suspension`], [`suspensions`]: what it
 //!   waits for, and how it is found again; [`held`]: how it waits and goes on
 //! - [`headers`], [`variables`]: what is told of the decision
@@ -10,12 +10,12 @@
 mod answer;
 pub(super) mod api;
 pub(super) mod context;
+mod deferred;
 mod evaluate;
 mod grpc;
 pub(super) mod handler;
 pub(super) mod headers;
 mod held;
-mod late;
 pub(super) mod metrics;
 mod pages;
 mod respond;

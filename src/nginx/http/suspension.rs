@@ -253,7 +253,7 @@ impl<'r> Suspension<'r> {
     fn conclude(&mut self, mut evaluation: Evaluation<Room<'r>>) -> (Outcome, Room<'r>, Response) {
         conclude(&mut evaluation, &self.checks, &self.answered, &NgxClock);
         if evaluation.is_refused() && !self.settings.count_rejected {
-            self.give_back();
+            self.refund();
         }
         let (outcome, room) = evaluation.finish(self.settings.refusal);
         let response = match outcome {
@@ -270,7 +270,7 @@ impl<'r> Suspension<'r> {
         mut evaluation: Evaluation<Room<'r>>,
         request: &Request<'r>,
     ) -> (Outcome, Room<'r>, Response) {
-        self.give_back();
+        self.refund();
         for check in &self.checks {
             let is_counted_here = check.store.is_none() || self.on_error == OnError::Local;
             if is_counted_here && self.on_error != OnError::Deny {
@@ -319,10 +319,10 @@ impl<'r> Suspension<'r> {
     }
 
     /// Has the stores that have charged the request give it back, since another limit refused.
-    fn give_back(&mut self) {
+    fn refund(&mut self) {
         for part in self.parts.drain(..) {
             // If there is nobody, it was charged once more than it was admitted.
-            sync::ask(part.decider, None, 0, &part.to_give_back());
+            sync::ask(part.decider, None, 0, &part.refund());
         }
     }
 }

@@ -149,7 +149,7 @@ where
 {
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
-    let give_back = Question {
+    let refund = Question {
         counters: smallvec![counter("a", LONGEST, -1000)],
         limits: smallvec![],
         ..question("a", Fixed, 2)
@@ -159,7 +159,7 @@ where
         (&one, (vec![true], vec![1000])),
         (&one, (vec![true], vec![2000])),
         (&one, (vec![false], vec![2000])),
-        (&give_back, (vec![], vec![1000])),
+        (&refund, (vec![], vec![1000])),
         (&one, (vec![true], vec![2000])),
     ] {
         assert_eq!(node.ask_one(question).await, answer);

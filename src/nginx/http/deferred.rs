@@ -8,7 +8,7 @@ use super::super::sync;
 use super::super::time::NgxClock;
 use super::context::{Context, Response};
 use super::evaluate::amount_or;
-use crate::engine::{charge_late, late_questions};
+use crate::engine::{charge_deferred, deferred_charges};
 use crate::policy::hits::Hits;
 use crate::store::decision::Question;
 use crate::table::{Invalid, Outcome};
@@ -16,28 +16,30 @@ use crate::table::{Invalid, Outcome};
 /// Counts the hits of a request's rules that are known only now.
 pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     let Active {
-        rules, has_late, ..
+        rules,
+        has_deferred,
+        ..
     } = context.rules.active();
     let is_charged = context.response == Response::Admit
         && context.outcome != Outcome::RejectedDryRun
         || context.settings.count_rejected;
-    if !has_late || !is_charged {
+    if !has_deferred || !is_charged {
         return;
     }
-    let mut late = Vec::new();
+    let mut deferred = Vec::new();
     for rule in rules {
         let has_applied = context
             .charges
             .iter()
             .any(|charge| rule.has(charge.bound()));
-        if let (Cost::Late(amount), true) = (rule.cost, has_applied) {
+        if let (Cost::Deferred(amount), true) = (rule.cost, has_applied) {
             // Without memory, nothing is counted: nginx has logged why.
             let hits = amount_or(Hits::ZERO, Invalid::Charge, amount, rule, request);
-            late.push((rule, hits.unwrap_or(Hits::ZERO)));
+            deferred.push((rule, hits.unwrap_or(Hits::ZERO)));
         }
     }
     let value_of = |bound: &_| {
-        let of_rule = late.iter().find(|(rule, _)| rule.has(bound));
+        let of_rule = deferred.iter().find(|(rule, _)| rule.has(bound));
         of_rule.map_or(Hits::ZERO, |(_, hits)| *hits)
     };
     let store_of = |bound: &_| {
@@ -49,23 +51,23 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
         let charge = charges.find(|charge| ptr::eq(charge.bound(), bound))?;
         Some(store_of(bound)?.number_of(charge.key().bytes()))
     };
-    for late in late_questions(context.charges, value_of, store_of) {
-        if is_sent(late.decider, &late.question) {
-            late.count();
+    for deferred in deferred_charges(context.charges, value_of, store_of) {
+        if is_sent(deferred.decider, &deferred.question) {
+            deferred.count();
             continue;
         }
         // It will be pushed when the store is back.
-        let of_decider = |bound: &_| match decider_of(bound) == Some(late.decider) {
+        let of_decider = |bound: &_| match decider_of(bound) == Some(deferred.decider) {
             true => value_of(bound),
             false => Hits::ZERO,
         };
-        charge_late(context.charges, of_decider, &NgxClock);
+        charge_deferred(context.charges, of_decider, &NgxClock);
     }
     let of_node = |bound: &_| match store_of(bound) {
         Some(_) => Hits::ZERO,
         None => value_of(bound),
     };
-    charge_late(context.charges, of_node, &NgxClock);
+    charge_deferred(context.charges, of_node, &NgxClock);
 }
 
 /// Hits of limits that a store counts for are sent, and nobody waits. Returns whether there is somebody
