@@ -1,21 +1,15 @@
 //! What synced counters have beside their counts: names, changes, and what the store has and says.
 
-use super::testing::{SharedTable, TestClock};
+use super::testing::{Fixture, SharedTable};
 use super::*;
-use crate::policy::algorithm::{Algorithm, WindowCounts};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, hits};
 use crate::policy::key::MAX_NAME_LEN;
-use crate::policy::window::{Clock, UnixMillis, WindowSize};
+use crate::policy::window::{Clock, UnixMillis};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
 const SMALL: usize = 7 * 4096;
-
-struct Fixture {
-    shared: SharedTable,
-    counter: Counter,
-    clock: TestClock,
-}
 
 impl Fixture {
     fn new(len: usize) -> Fixture {
@@ -23,37 +17,15 @@ impl Fixture {
     }
 
     fn over(shared: SharedTable) -> Fixture {
-        let namespace = shared.table.namespace(b"api").unwrap();
-        let size = WindowSize::from_millis(SIZE).unwrap();
-        let counter = shared.table.counter(namespace, b"api", size).synced(true);
+        let fixture = Fixture::of(shared, b"api", SIZE, T);
         Fixture {
-            shared,
-            counter,
-            clock: TestClock::at(T),
+            counter: fixture.counter.synced(true),
+            ..fixture
         }
     }
 
-    fn add(&self, key: &[u8], value: i64) -> WindowCounts {
-        let table = &self.shared.table;
-        let unconditional = Admission::Unconditional;
-        table
-            .add(
-                &self.counter,
-                table.key(key),
-                &self.clock,
-                hits(value),
-                unconditional,
-            )
-            .reading
-            .windows()
-    }
-
     fn current(&self, key: &[u8]) -> Hits {
-        let table = &self.shared.table;
-        table
-            .read(&self.counter, table.key(key), &self.clock)
-            .windows()
-            .current
+        self.read(key).current
     }
 
     fn take(&self) -> Vec<Change> {

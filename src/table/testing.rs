@@ -5,8 +5,10 @@ use core::ptr::NonNull;
 use std::collections::BTreeMap;
 
 use super::fail;
-use super::{Counter, CounterTable, Key};
-use crate::policy::window::{Clock, UnixMillis};
+use super::{Admission, Counter, CounterTable, Key};
+use crate::policy::algorithm::WindowCounts;
+use crate::policy::hits::hits;
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 /// A table in zeroed memory that a `fork` shares.
 pub(crate) struct SharedTable {
@@ -119,6 +121,41 @@ impl Clock for TestClock {
     fn fresh(&self) -> UnixMillis {
         self.seen.set(self.real.get());
         self.now()
+    }
+}
+
+/// A table, one of its counters, and the time.
+pub(super) struct Fixture {
+    pub(super) shared: SharedTable,
+    pub(super) counter: Counter,
+    pub(super) clock: TestClock,
+}
+
+impl Fixture {
+    /// With a counter of this namespace, in windows of so many milliseconds, `at` a time.
+    pub(super) fn of(shared: SharedTable, namespace: &[u8], millis: u64, at: u64) -> Fixture {
+        let index = shared.table.namespace(namespace).unwrap();
+        let size = WindowSize::from_millis(millis).unwrap();
+        let counter = shared.table.counter(index, namespace, size);
+        Fixture {
+            shared,
+            counter,
+            clock: TestClock::at(at),
+        }
+    }
+
+    /// Adds so many hits, whatever there are, and returns the counts of the key then.
+    pub(super) fn add(&self, key: &(impl AsRef<[u8]> + ?Sized), value: i64) -> WindowCounts {
+        let (table, admission) = (&self.shared.table, Admission::Unconditional);
+        let key = table.key(key.as_ref());
+        let counted = table.add(&self.counter, key, &self.clock, hits(value), admission);
+        counted.reading.windows()
+    }
+
+    pub(super) fn read(&self, key: &(impl AsRef<[u8]> + ?Sized)) -> WindowCounts {
+        let table = &self.shared.table;
+        let key = table.key(key.as_ref());
+        table.read(&self.counter, key, &self.clock).windows()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the table promises, to one caller at a time. Time is simulated.
 
-use super::testing::{SharedTable, TestClock};
+use super::testing::{Fixture, SharedTable};
 use super::*;
 use crate::policy::algorithm::{Algorithm, WindowCounts};
 use crate::policy::hits::{Hits, hits};
@@ -8,47 +8,13 @@ use crate::policy::window::WindowSize;
 
 const T: u64 = 1_700_000_000_000;
 
-struct Fixture {
-    shared: SharedTable,
-    counter: Counter,
-    clock: TestClock,
-}
-
 /// A table of 1 MiB with a counter of windows of `millis`, at the start of a window.
 fn fixture(millis: u64) -> Fixture {
-    let shared = SharedTable::new(1 << 20);
-    let namespace = shared.table.namespace(b"default").unwrap();
-    let size = WindowSize::from_millis(millis).unwrap();
-    let counter = shared.table.counter(namespace, b"default", size);
-    Fixture {
-        shared,
-        counter,
-        clock: TestClock::at(T / millis * millis),
-    }
+    let start = T / millis * millis;
+    Fixture::of(SharedTable::new(1 << 20), b"default", millis, start)
 }
 
 impl Fixture {
-    fn add(&self, key: &str, value: i64) -> WindowCounts {
-        let table = &self.shared.table;
-        let hash = table.key(key.as_bytes());
-        table
-            .add(
-                &self.counter,
-                hash,
-                &self.clock,
-                hits(value),
-                Admission::Unconditional,
-            )
-            .reading
-            .windows()
-    }
-
-    fn read(&self, key: &str) -> WindowCounts {
-        let table = &self.shared.table;
-        let key = table.key(key.as_bytes());
-        table.read(&self.counter, key, &self.clock).windows()
-    }
-
     fn later(&self, millis: u64) {
         self.clock.set(self.clock.real.get() + millis);
     }
