@@ -74,68 +74,7 @@ pub struct WindowChange {
     pub pushed: Hits,
 }
 
-/// How many counters have hits that the store has not, by namespace: [`CounterTable::pending`].
-#[derive(Clone, Debug, Default)]
-pub struct Pending {
-    /// By the index of the namespace.
-    pub(super) counters: Vec<u64>,
-    /// What it took to tell.
-    pub(super) looked_at: LookedAt,
-}
-
-/// What was looked at, or is to be at most, to tell what is pending.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LookedAt {
-    /// Words that have a bit for each of 64 counters.
-    pub groups: usize,
-    /// Counters.
-    pub counters: usize,
-}
-
-impl LookedAt {
-    /// What takes less than a millisecond.
-    pub const BOUNDED: LookedAt = LookedAt {
-        groups: 1 << 16,
-        counters: 1 << 10,
-    };
-}
-
-impl Pending {
-    /// How many of `namespace`.
-    pub fn of(&self, namespace: NamespaceIndex) -> u64 {
-        let counters = self.counters.get(namespace.get());
-        counters.copied().unwrap_or_default()
-    }
-}
-
 impl<'m> CounterTable<'m> {
-    /// Notes that a synced counter changes: to be called before the change, and after it.
-    ///
-    /// The worker that takes the changes clears the bit, then reads the counter. A bit that is set before a hit
-    /// and looked at after it is set whenever a hit was not read.
-    #[inline]
-    pub(super) fn note_change<T>(&self, part_of_cell: &T) {
-        let (word, bit) = self.change_bit(self.index_of(part_of_cell));
-        if let Some(word) = word {
-            // SeqCst would add nothing: the hit is an AcqRel operation, which this load cannot
-            // pass in either direction.
-            if word.load(Acquire) & bit == 0 {
-                word.fetch_or(bit, AcqRel);
-                fail_point!("change.noted");
-            }
-        }
-    }
-
-    fn change_bit(&self, index: usize) -> (Option<&'m AtomicU64>, u64) {
-        let words: &'m [AtomicU64] = self.parts.changes;
-        (words.get(index / 64), 1 << (index % 64))
-    }
-
-    /// The number of groups in which changes are taken.
-    pub fn change_groups(&self) -> usize {
-        self.parts.changes.len()
-    }
-
     /// Takes the changes of one group (at most 64 counters) that are of `part`, such as a namespace:
     /// each is passed to `visit`, and will not be found again unless it changes again, or
     /// `note_again` is called with it.
@@ -159,7 +98,7 @@ impl<'m> CounterTable<'m> {
         now: UnixMillis,
         mut visit: impl FnMut(Change),
     ) {
-        let Some(word) = self.parts.changes.get(group) else {
+        let Some(word) = self.parts.dirty.get(group) else {
             return;
         };
         let mut changed = word.load(Acquire) & bits;
@@ -190,54 +129,6 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    /// How many counters of each namespace have hits at `now` that the store has not. The caller is not
-    /// to be held for long, so at most so much is looked at, whatever the size of the zone and the
-    /// number of namespaces. Exact if that is all that changed, an estimate from it otherwise.
-    pub fn pending(&self, now: UnixMillis, at_most: LookedAt) -> Pending {
-        let words = self.parts.changes;
-        // Another part each time, if not all can be looked at.
-        let start = (now.0 as usize).wrapping_mul(at_most.groups);
-        let start = start.checked_rem(words.len()).unwrap_or_default();
-        let (before, after) = words.split_at_checked(start).unwrap_or_default();
-        let groups = (start..).zip(after).chain((0..).zip(before));
-        let mut pending = Pending {
-            counters: vec![0; self.parts.directory.len()],
-            looked_at: LookedAt::default(),
-        };
-        let looked_at = &mut pending.looked_at;
-        let mut changed: u64 = 0;
-        for (group, word) in groups.take(at_most.groups) {
-            looked_at.groups = looked_at.groups.saturating_add(1);
-            let mut bits = word.load(Acquire);
-            changed = changed.saturating_add(bits.count_ones().into());
-            while bits != 0 && looked_at.counters < at_most.counters {
-                let index = group.saturating_mul(64);
-                let index = index.saturating_add(bits.trailing_zeros() as usize);
-                bits &= bits.wrapping_sub(1);
-                looked_at.counters = looked_at.counters.saturating_add(1);
-                let Some(slot) = self.slot_at(index) else {
-                    continue;
-                };
-                let meta = slot.meta();
-                let is_pending = meta.is_counter() && self.has_unsent(Occupant { slot, meta }, now);
-                let counters = pending.counters.get_mut(meta.namespace().get());
-                if let Some(counters) = counters.filter(|_| is_pending) {
-                    *counters = counters.saturating_add(1);
-                }
-            }
-        }
-        let LookedAt { groups, counters } = *looked_at;
-        let (all, seen) = (
-            u128::from(changed).saturating_mul(words.len() as u128),
-            (counters as u128).saturating_mul(groups as u128),
-        );
-        for counters in &mut pending.counters {
-            let of_all = u128::from(*counters).saturating_mul(all).checked_div(seen);
-            *counters = u64::try_from(of_all.unwrap_or_default()).unwrap_or(u64::MAX);
-        }
-        pending
-    }
-
     /// Notes the changes of `part` that were lost with the worker that took them, which was stopped:
     /// looks at every counter.
     pub fn find_changes<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
@@ -265,7 +156,7 @@ impl<'m> CounterTable<'m> {
     /// Makes what the store has not of the counter in `occupant` be found, if there is any.
     fn note_unsent(&self, occupant: Occupant<'m>, now: UnixMillis) {
         if self.has_unsent(occupant, now) {
-            self.set_change_bit(self.index_of(occupant.slot));
+            self.set_dirty_bit(self.index_of(occupant.slot));
         }
     }
 
@@ -307,7 +198,7 @@ impl<'m> CounterTable<'m> {
         let extension = slot.extension.load(Acquire);
         let Some(key) = self.name_of(occupant) else {
             self.drop_name(occupant, extension);
-            self.set_change_bit(index);
+            self.set_dirty_bit(index);
             return None;
         };
         if !self.is_of_its_namespace(occupant, &key, size) {
@@ -352,13 +243,7 @@ impl<'m> CounterTable<'m> {
 
     /// Makes a change be found again.
     pub fn note_again(&self, counter: CounterRef) {
-        self.set_change_bit(counter.index as usize);
-    }
-
-    fn set_change_bit(&self, index: usize) {
-        if let (Some(word), bit) = self.change_bit(index) {
-            word.fetch_or(bit, AcqRel);
-        }
+        self.set_dirty_bit(counter.index as usize);
     }
 
     /// Notes that the store has the hits of this node in window `number` up to `up_to`, where it

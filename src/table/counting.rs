@@ -126,7 +126,7 @@ impl<'m> CounterTable<'m> {
             }
             if let Some(counted) = self.add_at(occupant, counter, clock, value, admission) {
                 if counter.is_synced {
-                    self.note_change(occupant.slot);
+                    self.mark_dirty(occupant.slot);
                 }
                 return counted;
             }
@@ -157,7 +157,7 @@ impl<'m> CounterTable<'m> {
             if occupant.slot.extension.load(Relaxed) == 0 {
                 self.attach_name(occupant, counter.identity(key), key.bytes, clock);
             }
-            self.note_change(occupant.slot);
+            self.mark_dirty(occupant.slot);
         }
     }
 
@@ -293,7 +293,7 @@ impl<'m> CounterTable<'m> {
             return self.refund_to_level(receipt);
         }
         if counter.is_synced {
-            self.note_change(receipt.column);
+            self.mark_dirty(receipt.column);
         }
         let mut word = WindowCount::from_bits(receipt.column.load(Acquire));
         while word.stamp() == receipt.stamp {
@@ -307,7 +307,7 @@ impl<'m> CounterTable<'m> {
                 Ok(_) => {
                     fail_point!("refund.counted");
                     if counter.is_synced {
-                        self.note_change(receipt.column);
+                        self.mark_dirty(receipt.column);
                     }
                     return true;
                 }

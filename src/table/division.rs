@@ -18,7 +18,7 @@ impl<'m> CounterTable<'m> {
         shard_of: impl Fn(&[u8]) -> u16,
     ) -> Vec<Vec<(usize, u64)>> {
         let mut divided = vec![Vec::<(usize, u64)>::new(); shards.into()];
-        for (group, word) in self.parts.changes.iter().enumerate() {
+        for (group, word) in self.parts.dirty.iter().enumerate() {
             let mut changed = word.load(Acquire);
             while changed != 0 {
                 let bit = changed & changed.wrapping_neg();

@@ -8,7 +8,7 @@
 //! sync       what a sync with a store needs to know, by namespace and shard
 //! batches    those on their way to a store: which sync has each buffer, and the buffers
 //! tags       one word per bucket: a tag of 7 bits for each slot, a version of 8
-//! changes    a bit per slot: whether a synced counter changed since it was looked at
+//! dirty      a bit per slot: whether a synced counter changed since it was looked at
 //! buckets    slots of 64 bytes, WAYS to a bucket
 //! ```
 //!
@@ -100,7 +100,7 @@ pub(super) struct Parts<'m> {
     pub(super) records: &'m [Record],
     pub(super) tags: &'m [AtomicU64],
     /// 64 slots a word.
-    pub(super) changes: &'m [AtomicU64],
+    pub(super) dirty: &'m [AtomicU64],
     pub(super) buckets: &'m [Bucket],
 }
 
@@ -222,7 +222,7 @@ impl Geometry {
 }
 
 /// The number of words that have a bit for each slot of so many buckets.
-pub(super) const fn change_words(buckets: usize) -> usize {
+pub(super) const fn dirty_words(buckets: usize) -> usize {
     buckets.saturating_mul(WAYS).div_ceil(64)
 }
 
@@ -348,7 +348,7 @@ impl<'m> Parts<'m> {
                 buffers: carver.next(buffers)?,
                 records: carver.next(buffers.saturating_mul(records))?,
                 tags: carver.next(buckets)?,
-                changes: carver.next(change_words(buckets))?,
+                dirty: carver.next(dirty_words(buckets))?,
                 buckets: carver.next(buckets)?,
             };
             Ok((header, parts))

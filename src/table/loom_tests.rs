@@ -70,7 +70,7 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         buffers: leak(1),
         records: leak(2),
         tags: leak(buckets),
-        changes: leak(1),
+        dirty: leak(1),
         buckets: leak::<Bucket>(buckets),
     };
     let table: &'static CounterTable = Box::leak(Box::new(CounterTable::over(parts)));

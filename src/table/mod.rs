@@ -19,7 +19,8 @@
 //!
 //! Only synced counters, and their sync, need:
 //!
-//! - [`names`], [`naming`]: the bytes of keys; [`changes`], [`division`], [`part`]: which counters changed
+//! - [`names`], [`naming`]: the bytes of keys; [`dirty`], [`changes`], [`pending`], [`division`], [`part`]:
+//!   which counters changed
 //! - [`sync_slot`], [`sync_slots`], [`sync_state`]: the words of a sync, which sync has them, and how a
 //!   process sees it
 //! - [`lease`], [`progress`], [`batches`], [`buffers`]: which worker syncs, what the node knows of the store,
@@ -40,6 +41,7 @@ mod crash_tests;
 mod directory;
 #[cfg(all(test, not(loom)))]
 mod directory_tests;
+mod dirty;
 mod division;
 mod event_lines;
 pub(crate) mod fail;
@@ -59,6 +61,7 @@ mod names;
 mod naming;
 mod node;
 mod part;
+mod pending;
 mod probe;
 mod progress;
 mod slot;
@@ -79,7 +82,7 @@ mod word;
 
 pub use admission::{Admission, Counted, Receipt};
 pub use batches::{BatchName, BatchRecord};
-pub use changes::{Change, CounterRef, LookedAt, Pending, WindowChange};
+pub use changes::{Change, CounterRef, WindowChange};
 pub use counter::{Counter, Key};
 pub use counter_table::CounterTable;
 pub use identity::Identity;
@@ -88,6 +91,7 @@ pub use lease::{Lease, LeaseLost};
 pub use meta::NamespaceIndex;
 pub use named::{NameKind, Named};
 pub use part::{HasKey, Part};
+pub use pending::{LookedAt, Pending};
 pub use progress::Repair;
 pub use stats::{Evicted, Invalid, NamespaceStats, Outcome, SyncCycle, SyncStats, ZoneStats};
 pub use store_state::{StoreState, StoreTransition};
