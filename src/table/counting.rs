@@ -10,7 +10,6 @@ use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::insertion::Insertion;
-use super::probe::Home;
 use super::slot::Occupant;
 use super::word::WindowCount;
 use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
@@ -100,14 +99,12 @@ impl<'m> CounterTable<'m> {
     ) -> Counted<'m> {
         let id = counter.identity(key);
         let first = counter.first_hits(value, admission);
-        let Some(home) = Home::of(id, &self.parts) else {
-            // A table without buckets would count nothing; every table has two at least.
-            return Counted::unknown();
-        };
         loop {
-            let occupant = match self.find_or_insert(home, counter, id, first, clock) {
-                Insertion::Found(occupant) => occupant,
-                Insertion::Made(reading, receipt) => {
+            let occupant = match self.find_or_insert(counter, id, first, clock) {
+                Some(Insertion::Found(occupant)) => occupant,
+                // A table without buckets would count nothing.
+                None => return Counted::unknown(),
+                Some(Insertion::Made(reading, receipt)) => {
                     return Counted {
                         reading,
                         admitted: true,

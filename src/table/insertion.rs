@@ -18,8 +18,6 @@
 //! with its next write, every one of which is a compare-and-swap prepared while it still owned
 //! the slot, and begins anew.
 
-use core::convert::Infallible;
-
 use super::admission::Receipt;
 use super::atomic::Ordering::{AcqRel, Relaxed};
 use super::claim::{Claim, ClaimCost, has_local_hits};
@@ -123,23 +121,22 @@ impl<'m> Home<'m> {
 }
 
 impl<'m> CounterTable<'m> {
-    /// Finds the slot of `counter`, whose slots are those of `home`, or gives it one in which `first` hits
-    /// are counted.
+    /// Finds the slot of `counter`, or gives it one in which `first` hits are counted. `None`: the table has
+    /// no bucket for it; every table has two at least.
     #[inline(always)]
     pub(super) fn find_or_insert(
         &self,
-        home: Home<'m>,
         counter: &Counter,
         id: Identity,
         first: Hits,
         clock: &impl Clock,
-    ) -> Insertion<'m> {
+    ) -> Option<Insertion<'m>> {
+        let home = Home::of(id, &self.parts)?;
         if let Some(occupant) = home.find(id) {
-            return Insertion::Found(occupant);
+            return Some(Insertion::Found(occupant));
         }
         let new = NewCounter { counter, id, first };
-        let Ok(inserted) = self.insert_where(home, new, clock, |_| Ok::<(), Infallible>(()));
-        inserted
+        self.insert_where(home, new, clock, |_| true)
     }
 
     /// Finds the slot of `counter`, or gives it one that is not counted in: not one with hits of this
@@ -150,46 +147,41 @@ impl<'m> CounterTable<'m> {
         id: Identity,
         clock: &impl Clock,
     ) -> Option<Occupant<'m>> {
-        let may_take = |victim: &Victim<'m>| {
-            let may_take = match victim.cost {
-                ClaimCost::Free | ClaimCost::Abandoned | ClaimCost::Evicted(Evicted::Ended, ..) => {
-                    true
-                }
-                ClaimCost::Evicted(Evicted::Sent, ..) => {
-                    !has_local_hits(victim.slot, victim.meta, clock.now())
-                }
-                ClaimCost::Evicted(Evicted::Unsent, ..) | ClaimCost::Busy => false,
-            };
-            may_take.then_some(()).ok_or(())
+        let may_take = |victim: &Victim<'m>| match victim.cost {
+            ClaimCost::Free | ClaimCost::Abandoned | ClaimCost::Evicted(Evicted::Ended, ..) => true,
+            ClaimCost::Evicted(Evicted::Sent, ..) => {
+                !has_local_hits(victim.slot, victim.meta, clock.now())
+            }
+            ClaimCost::Evicted(Evicted::Unsent, ..) | ClaimCost::Busy => false,
         };
         let first = Hits::ZERO;
         let (home, new) = (
             Home::of(id, &self.parts)?,
             NewCounter { counter, id, first },
         );
-        match self.insert_where(home, new, clock, may_take) {
-            Ok(Insertion::Found(occupant)) => Some(occupant),
-            // The first only with hits, of which there are none.
-            Ok(Insertion::Made(..)) | Err(()) => None,
+        match self.insert_where(home, new, clock, may_take)? {
+            Insertion::Found(occupant) => Some(occupant),
+            // Only with hits.
+            Insertion::Made(..) => None,
         }
     }
 
-    /// Finds the slot of a counter, or gives it that which costs least, unless `may_take` refuses.
+    /// Finds the slot of a counter, or gives it that which costs least, if `may_take` allows it.
     #[inline(always)]
-    fn insert_where<E>(
+    fn insert_where(
         &self,
         home: Home<'m>,
         new: NewCounter<'_>,
         clock: &impl Clock,
-        may_take: impl Fn(&Victim<'m>) -> Result<(), E>,
-    ) -> Result<Insertion<'m>, E> {
+        may_take: impl Fn(&Victim<'m>) -> bool,
+    ) -> Option<Insertion<'m>> {
         let mut patience = PATIENCE;
         // A turn follows on another only while patience lasts, or if another process has changed the
         // buckets meanwhile, and so come to an end of its own insertion.
         loop {
             let seen = home.seen();
             let victim = match home.search(seen, new.id) {
-                Probe::Found(occupant) => return Ok(Insertion::Found(occupant)),
+                Probe::Found(occupant) => return Some(Insertion::Found(occupant)),
                 Probe::Pending(..) if patience > 0 => {
                     patience = patience.saturating_sub(1);
                     relax();
@@ -203,12 +195,14 @@ impl<'m> CounterTable<'m> {
                 },
                 Probe::Absent => match home.never_used(seen) {
                     Some(victim) => victim,
-                    None => self.cheapest(home, clock),
+                    None => self.cheapest(home, clock)?,
                 },
             };
-            may_take(&victim)?;
+            if !may_take(&victim) {
+                return None;
+            }
             if let Ok(inserted) = self.occupy(&home, seen, victim, new, clock) {
-                return Ok(inserted);
+                return Some(inserted);
             }
         }
     }
@@ -291,7 +285,7 @@ impl<'m> CounterTable<'m> {
     /// costs least.
     #[cold]
     #[inline(never)]
-    fn cheapest(&self, home: Home<'m>, clock: &impl Clock) -> Victim<'m> {
+    fn cheapest(&self, home: Home<'m>, clock: &impl Clock) -> Option<Victim<'m>> {
         // By an old time, windows that others have just begun would be taken for ended.
         let now = clock.fresh();
         let positions = [false, true].into_iter().zip(home.ways);
@@ -302,23 +296,17 @@ impl<'m> CounterTable<'m> {
                 way: way ^ first,
             })
         });
-        let victim = |position, slot: &'m Slot| {
+        let victims = positions.filter_map(|position| {
+            let slot = home.slot(position)?;
             let meta = slot.meta();
-            Victim {
+            Some(Victim {
                 position,
                 slot,
                 meta,
                 cost: self.cost_of(slot, meta, now),
-            }
-        };
-        let victims = positions.filter_map(|it| Some(victim(it, home.slot(it)?)));
-        victims.min_by_key(|it| it.cost).unwrap_or_else(|| {
-            // All of these positions are in their buckets.
-            let ([first, _], way) = (home.buckets, 0);
-            let [slot, ..] = first;
-            let in_second = false;
-            victim(SlotPosition { in_second, way }, slot)
-        })
+            })
+        });
+        victims.min_by_key(|victim| victim.cost)
     }
 }
 
