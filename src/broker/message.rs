@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::policy::algorithm::{Algorithm, Reading};
+use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
@@ -54,6 +54,7 @@ pub fn write_ask(
         for counter in counters {
             words.extend([
                 counter.shard.number.into(),
+                counter.kind.wire_id().into(),
                 counter.size.millis(),
                 counter.cost.thousandths().cast_unsigned(),
             ]);
@@ -161,7 +162,7 @@ impl Reader {
     }
 
     fn counter(&mut self, words: &mut Words<'_>) -> Option<AskedCounter> {
-        let [shard, size, cost] = words.take()?;
+        let [shard, kind, size, cost] = words.take()?;
         let namespace = words.bytes(&mut self.bytes)?;
         let mut known = self.namespaces.iter();
         let namespace = match known.find(|it| it.as_bytes() == namespace) {
@@ -178,6 +179,7 @@ impl Reader {
                 number: u16::try_from(shard).ok()?,
             },
             key: KeyBytes::from_slice(words.bytes(&mut self.bytes)?),
+            kind: StoredKind::from_wire_id(kind)?,
             size: WindowSize::from_millis(size)?,
             cost: hits(cost),
         })
@@ -252,7 +254,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::policy::algorithm::WindowCounts;
+    use crate::policy::algorithm::{StoredKind, WindowCounts};
 
     fn counter(namespace: &str, key: &[u8], cost: i64) -> AskedCounter {
         AskedCounter {
@@ -261,6 +263,7 @@ mod tests {
                 number: 513,
             },
             key: key.into(),
+            kind: StoredKind::Windows,
             size: WindowSize::from_millis(60_000).unwrap(),
             cost: Hits::from_thousandths(cost),
         }

@@ -7,6 +7,7 @@ use super::message::{ConfError, Origin};
 use super::namespace::NamespaceOptions;
 use super::namespace_block::NamespaceOptionsBuilder;
 use super::nginx::{Files as _, Nginx};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::limit::Quota;
 use crate::policy::options::shown;
 use crate::policy::window::WindowSize;
@@ -49,6 +50,7 @@ pub(super) struct NamespaceUse {
     pub(super) size: WindowSize,
     /// The size as written.
     pub(super) window: Box<str>,
+    pub(super) algorithm: Algorithm,
 }
 
 impl HttpConf {
@@ -139,6 +141,7 @@ impl HttpConf {
         &mut self,
         name: &str,
         quotas: &[Quota<'_>],
+        algorithm: Algorithm,
         origin: &Origin,
     ) -> usize {
         let number = self.number_of(name);
@@ -146,6 +149,7 @@ impl HttpConf {
             origin: origin.clone(),
             size: quota.size,
             window: shown(quota.window).into(),
+            algorithm,
         });
         if let Some(namespace) = self.namespaces.get_mut(number) {
             namespace.uses.extend(uses);

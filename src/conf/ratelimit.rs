@@ -76,13 +76,13 @@ impl<T> Rule<T> {
         http.has_deferred |= matches!(cost, Cost::Deferred(_));
         Ok(Rule {
             number: http.number_rule(&origin),
-            namespace: http.use_namespace(rule.namespace, &rule.quotas, &origin),
+            namespace: http.use_namespace(rule.namespace, &rule.quotas, rule.algorithm, &origin),
             key,
             cost,
             limits,
             shared: match rule.counter.is_said() {
                 true => Vec::new(),
-                false => WindowLimits::of(&rule.quotas),
+                false => WindowLimits::of(&rule.quotas, rule.algorithm.kind()),
             },
         })
     }

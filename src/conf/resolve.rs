@@ -4,7 +4,8 @@ use super::configuration::{Configuration, NamespaceConf, ZoneConf};
 use super::http::{Definition, HttpConf, NamespaceText, NamespaceUse};
 use super::message::{ConfError, Message};
 use super::namespace::NamespaceOptions;
-use crate::policy::namespace::DEFAULT_NAMESPACE;
+use crate::policy::algorithm::StoredKind;
+use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 use crate::table::ZoneRoom;
 
 impl HttpConf {
@@ -63,6 +64,7 @@ impl HttpConf {
         let store = store.map(|store| self.find_store(definition, store));
         let store = store.transpose()?;
         check_windows(namespace, options)?;
+        check_algorithms(namespace, options)?;
         if let Some(warning) = namespace
             .window_sizes()
             .first()
@@ -133,6 +135,32 @@ fn check_windows(namespace: &NamespaceText, options: &NamespaceOptions) -> Resul
          expected {}",
         namespace.name,
         expected.collect::<Vec<_>>().join(", ")
+    );
+    Err(ConfError::at(origin, message))
+}
+
+/// Checks that the rules of a namespace that is synced periodically count in windows that nodes can
+/// sum up.
+fn check_algorithms(
+    namespace: &NamespaceText,
+    options: &NamespaceOptions,
+) -> Result<(), ConfError> {
+    let SyncMode::Periodic(_) = options.sync else {
+        return Ok(());
+    };
+    let mut uses = namespace.uses.iter();
+    let Some(NamespaceUse {
+        origin, algorithm, ..
+    }) = uses.find(|it| it.algorithm.kind() != StoredKind::Windows)
+    else {
+        return Ok(());
+    };
+    let message = format!(
+        "ratelimit: window={} does not go with \"sync_rate {}\" of namespace \"{}\": expected \
+         \"sync_rate off;\" or \"sync_rate 0;\" there",
+        algorithm.name(),
+        options.sync,
+        namespace.name
     );
     Err(ConfError::at(origin, message))
 }

@@ -376,11 +376,11 @@ mod tests {
             ),
             (
                 &["limit=5/1s", "window=moving"],
-                "parameter \"window=moving\" is not in this build: expected sliding or fixed",
+                "parameter \"window=moving\" is not in this build: expected sliding, fixed or elastic",
             ),
             (
                 &["limit=5/1s", "window=Fixed"],
-                "invalid parameter \"window=Fixed\": expected sliding or fixed",
+                "invalid parameter \"window=Fixed\": expected sliding, fixed or elastic",
             ),
             (
                 &["limit=5/1s", "name=a$b"],

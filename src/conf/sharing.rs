@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use crate::policy::algorithm::StoredKind;
 use crate::policy::limit::{Quota, QuotaHits};
 use crate::policy::window::WindowSize;
 
@@ -24,6 +25,8 @@ struct Use<'a> {
 /// The hits of all limits that a rule has with one window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
+    /// What is kept of a key: only what is alike is shared.
+    kind: StoredKind,
     size: WindowSize,
     /// As they are written, or in the shortest way; sorted.
     hits: Vec<Box<[u8]>>,
@@ -43,8 +46,8 @@ pub struct Shared<'a> {
 }
 
 impl WindowLimits {
-    /// The limits of a rule, by window.
-    pub fn of(quotas: &[Quota<'_>]) -> Vec<WindowLimits> {
+    /// The limits of a rule whose counters are of `kind`, by window.
+    pub fn of(quotas: &[Quota<'_>], kind: StoredKind) -> Vec<WindowLimits> {
         let mut windows: BTreeMap<WindowSize, Vec<Box<[u8]>>> = BTreeMap::new();
         for Quota { hits, size, .. } in quotas {
             let hits = match hits {
@@ -56,7 +59,7 @@ impl WindowLimits {
         let limits = windows.into_iter().map(|(size, mut hits)| {
             hits.sort_unstable();
             hits.dedup();
-            WindowLimits { size, hits }
+            WindowLimits { kind, size, hits }
         });
         limits.collect()
     }
@@ -81,8 +84,9 @@ impl<'a> Sharing<'a> {
         let mut first_of = BTreeMap::new();
         let mut pairs: Vec<Shared<'a>> = Vec::new();
         for ((rule, key), Use { namespace, limits }) in &self.uses {
-            for WindowLimits { size, hits } in *limits {
-                let (first, others) = match first_of.entry((*namespace, *size, *key)) {
+            for WindowLimits { kind, size, hits } in *limits {
+                let counter = (*namespace, kind.wire_id(), *size, *key);
+                let (first, others) = match first_of.entry(counter) {
                     Entry::Vacant(place) => {
                         place.insert((*rule, hits));
                         continue;
@@ -116,7 +120,8 @@ mod tests {
             .iter()
             .map(|(.., limits)| {
                 let quotas = limits.split(' ').map(|text| Quota::parse(text.as_bytes()));
-                WindowLimits::of(&quotas.collect::<Result<Vec<_>, _>>().unwrap())
+                let quotas = quotas.collect::<Result<Vec<_>, _>>().unwrap();
+                WindowLimits::of(&quotas, StoredKind::Windows)
             })
             .collect();
         let mut sharing = Sharing::default();

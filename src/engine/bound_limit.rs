@@ -73,6 +73,10 @@ impl<'m> BoundLimit<'m> {
 
     /// Notes what the store has counted of a key.
     pub(super) fn note_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
+        if let StoredKind::Level(kind) = self.limit.algorithm.kind() {
+            let level = kind.level_of(*reading, clock.now());
+            return self.table.set_level(&self.counter, key, level, clock);
+        }
         let counts = reading.windows();
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use super::synchronous::{Answered, LimitCheck};
-use crate::policy::algorithm::Reading;
+use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::decision::Few;
@@ -38,7 +38,8 @@ impl Refusals {
         now: Duration,
     ) {
         for (check, answered) in checks.iter().zip(answered) {
-            let refused = answered.filter(|answered| !answered.admitted);
+            let is_window = check.bound.limit.algorithm.kind() == StoredKind::Windows;
+            let refused = answered.filter(|answered| is_window && !answered.admitted);
             let Some(Answered { reading, .. }) = refused else {
                 continue;
             };
@@ -62,7 +63,11 @@ impl Refusals {
         checks: &[LimitCheck<'_, '_>],
         now: Duration,
     ) -> Option<Few<Option<Answered>>> {
-        if self.known.is_empty() {
+        // A hit that is refused changes a level, which the store has.
+        let is_level = |check: &LimitCheck<'_, '_>| {
+            check.store.is_some() && check.bound.limit.algorithm.kind() != StoredKind::Windows
+        };
+        if self.known.is_empty() || checks.iter().any(is_level) {
             return None;
         }
         let known = checks.iter().map(|check| {

@@ -85,6 +85,7 @@ impl Deciders {
                 number: self.shard_number(key.bytes()),
             },
             key: KeyBytes::from_slice(key.bytes()),
+            kind: bound.limit.algorithm.kind(),
             size: bound.limit.size,
             cost,
         }

@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::error::StoreError;
 use super::strategy::{Batch, Epoch, NodeId, Shard, Strategy};
-use crate::policy::algorithm::{Algorithm, Reading};
+use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -70,6 +70,7 @@ impl Question {
         let counter = AskedCounter {
             shard,
             key: b"-"[..].into(),
+            kind: StoredKind::Windows,
             size: WindowSize::MIN,
             cost: Hits::ZERO,
         };
@@ -87,9 +88,12 @@ pub struct AskedCounter {
     pub shard: Shard,
     /// The key: 1 to 65535 bytes, any.
     pub key: KeyBytes,
+    /// What is kept of the key.
+    pub kind: StoredKind,
     /// The size of the window.
     pub size: WindowSize,
-    /// The hits that are charged; zero only asks, and less gives back.
+    /// The hits that are charged; zero only asks, and less gives back. Of a level, what is above zero
+    /// is a hit, whether it is charged or refused.
     pub cost: Hits,
 }
 
@@ -111,8 +115,7 @@ pub struct AskedLimit {
 pub struct Answer {
     /// Whether each limit admits the request.
     pub admitted: Few<bool>,
-    /// What each counter has counted after the decision, in the window that the store's clock is in
-    /// and in the one before.
+    /// What each counter has counted after the decision, as of the store's clock.
     pub readings: Few<Reading>,
 }
 
@@ -172,6 +175,7 @@ mod tests {
         let counter = AskedCounter {
             shard,
             key: smallvec![b'x'; length],
+            kind: StoredKind::Windows,
             size: WindowSize::MIN,
             cost: Hits::ONE,
         };

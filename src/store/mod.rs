@@ -3,6 +3,7 @@
 //! - [`options`], [`server`]: the settings of a datastore, and the addresses of its servers
 //! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong; `batch`,
 //!   `shard`: in what terms
+//! - [`decision`], `stored`: questions that a datastore decides, and what it has of their counters
 //! - [`tls`]: TLS, which each of them speaks
 //! - `servers`, `connect`, `current`: servers that are tried in turn, what one attempt takes, and the
 //!   connection that comes of it
@@ -49,6 +50,8 @@ mod server_tests;
 #[cfg(not(loom))]
 mod servers;
 mod shard;
+#[cfg(not(loom))]
+mod stored;
 pub mod strategy;
 #[cfg(not(loom))]
 mod syntax;

@@ -73,6 +73,21 @@ impl<'m> CounterTable<'m> {
         }
     }
 
+    /// Notes what a store has of `key`, unless another process changes it in this moment; a full table has
+    /// no slot for it.
+    pub fn set_level(&self, counter: &Counter, key: Key<'_>, level: Level, clock: &impl Clock) {
+        let id = counter.identity(key);
+        let occupant = self.find(id);
+        let Some(occupant) = occupant.or_else(|| self.insert_gently(counter, id, clock)) else {
+            return;
+        };
+        if let Some(state) = LevelState::read(occupant) {
+            if level != state.level && state.replace(occupant, &level) {
+                occupant.touch(clock.now());
+            }
+        }
+    }
+
     /// Refunds hits that were counted in a level, unless it has ended or is gone; returns whether it
     /// did.
     pub(super) fn refund_to_level(&self, receipt: &Receipt<'m>) -> bool {

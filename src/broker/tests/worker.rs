@@ -11,6 +11,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::LocalRuntime;
 
 use super::super::{Client, EventFd, SharedQueues};
+use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::decision::{AskedCounter, Question};
@@ -94,6 +95,7 @@ impl Worker {
         let counter = AskedCounter {
             shard,
             key: smallvec::SmallVec::from_slice(&id.to_le_bytes()),
+            kind: StoredKind::Windows,
             size: WindowSize::MIN,
             cost: Hits::ONE,
         };

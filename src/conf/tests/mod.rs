@@ -8,6 +8,7 @@
 
 mod accepted;
 mod accepted_namespaces;
+mod algorithms;
 mod credentials;
 mod inheritance;
 mod keys;

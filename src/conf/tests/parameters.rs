@@ -8,13 +8,13 @@ fn a_rule_has_parameters() {
         (
             "ratelimit: an unknown window type",
             "ratelimit limit=5/10s window=round;",
-            "[emerg] ratelimit: invalid parameter \"window=round\": expected sliding or fixed in \
+            "[emerg] ratelimit: invalid parameter \"window=round\": expected sliding, fixed or elastic in \
              http.conf:1",
         ),
         (
             "ratelimit: an empty window type",
             "ratelimit limit=5/10s window=;",
-            "[emerg] ratelimit: invalid parameter \"window=\": expected sliding or fixed in \
+            "[emerg] ratelimit: invalid parameter \"window=\": expected sliding, fixed or elastic in \
              http.conf:1",
         ),
         (
@@ -33,25 +33,19 @@ fn a_rule_has_parameters() {
             "ratelimit: a window type that is not in this build, moving",
             "ratelimit limit=5/10s window=moving;",
             "[emerg] ratelimit: parameter \"window=moving\" is not in this build: expected \
-             sliding or fixed in http.conf:1",
-        ),
-        (
-            "ratelimit: a window type that is not in this build, elastic",
-            "ratelimit limit=5/10s window=elastic;",
-            "[emerg] ratelimit: parameter \"window=elastic\" is not in this build: expected \
-             sliding or fixed in http.conf:1",
+             sliding, fixed or elastic in http.conf:1",
         ),
         (
             "ratelimit: a window type in upper case",
             "ratelimit limit=5/10s window=Fixed;",
-            "[emerg] ratelimit: invalid parameter \"window=Fixed\": expected sliding or fixed in \
+            "[emerg] ratelimit: invalid parameter \"window=Fixed\": expected sliding, fixed or elastic in \
              http.conf:1",
         ),
         (
             "ratelimit: a window type that is a variable",
             "ratelimit limit=5/10s window=$arg_window;",
-            "[emerg] ratelimit: invalid parameter \"window=$arg_window\": expected sliding or \
-             fixed in http.conf:1",
+            "[emerg] ratelimit: invalid parameter \"window=$arg_window\": expected sliding, fixed or \
+             elastic in http.conf:1",
         ),
         (
             "ratelimit: two keys",

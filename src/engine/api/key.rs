@@ -6,7 +6,7 @@ use super::super::{Namespace, RateLimiting, RateLimitingError};
 use super::error::ApiError;
 use super::json::{Thousandths, json};
 use super::request::KeyCall;
-use crate::policy::algorithm::WindowCounts;
+use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowSize};
 
@@ -68,15 +68,24 @@ pub fn key(
     let reading = library
         .reading(&call.key, call.algorithm.kind(), size, clock)
         .map_err(not_accounted)?;
-    let WindowCounts {
-        window,
-        current,
-        previous,
-        ..
-    } = reading.windows();
-    let diff = library
-        .unsent(&call.key, size, window, clock)
-        .map_err(not_accounted)?;
+    let (current, previous, diff) = match call.algorithm.kind() {
+        StoredKind::Windows => {
+            let counts = reading.windows();
+            let diff = library.unsent(&call.key, size, counts.window, clock);
+            (
+                counts.current,
+                counts.previous,
+                diff.map_err(not_accounted)?,
+            )
+        }
+        StoredKind::Level(_) => {
+            // What is not told to a store is this node's.
+            let is_local = namespace.sync_states().is_empty();
+            let current = call.algorithm.rate(size, &reading);
+            let diff = if is_local { current } else { Hits::ZERO };
+            (current, Hits::ZERO, diff)
+        }
+    };
     let rate = call.algorithm.rate(size, &reading);
     let remaining = call.limit.map(|limit| limit.minus(rate).max(Hits::ZERO));
     Ok(json(&CounterBody {

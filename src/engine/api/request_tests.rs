@@ -161,7 +161,7 @@ fn what_is_wrong_is_told() {
             "/namespaces/api/keys/k",
             "window_type=x",
             400,
-            "sliding or fixed",
+            "sliding, fixed or elastic",
         ),
         (
             "GET",

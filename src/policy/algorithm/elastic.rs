@@ -35,13 +35,22 @@ impl ElasticCount {
         }
     }
 
-    /// The level of the window that this hit extends.
-    pub(super) fn after_hit(self, before: Level, now: UnixMillis, counted: Hits) -> Level {
+    /// The level that this was read of at `now`.
+    pub(super) fn level(self, now: UnixMillis) -> Level {
         let seconds = self.first.0 / 1000;
+        Level {
+            hits: self.hits,
+            at: UnixMillis(now.0.saturating_sub(self.idle)),
+            first: UnixMillis(seconds.saturating_mul(1000)),
+        }
+    }
+
+    /// The level of the window that a hit extends.
+    pub(super) fn after_hit(self, before: Level, now: UnixMillis, counted: Hits) -> Level {
         Level {
             hits: self.hits.plus_value(counted),
             at: before.time_of_hit(now),
-            first: UnixMillis(seconds.saturating_mul(1000)),
+            ..self.level(now)
         }
     }
 }

@@ -17,12 +17,21 @@ pub enum StoredKind {
 }
 
 impl StoredKind {
-    /// Its number in identities of counters.
+    /// All of them.
+    pub const ALL: [StoredKind; 2] = [StoredKind::Windows, StoredKind::Level(LevelKind::Elastic)];
+
+    /// Its number in identities of counters, in messages between processes of one build, and in stores.
     pub const fn wire_id(self) -> u8 {
         match self {
             StoredKind::Windows => 0,
             StoredKind::Level(LevelKind::Elastic) => 1,
         }
+    }
+
+    /// The kind of this number.
+    pub fn from_wire_id(id: u64) -> Option<StoredKind> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|it| u64::from(it.wire_id()) == id)
     }
 }
 
@@ -38,6 +47,13 @@ impl LevelKind {
     pub fn reading(self, size: WindowSize, level: Level, now: UnixMillis) -> Reading {
         match self {
             LevelKind::Elastic => ElasticCount::of(size, level, now).into(),
+        }
+    }
+
+    /// The level that a reading of `now` was made of.
+    pub fn level_of(self, reading: Reading, now: UnixMillis) -> Level {
+        match self {
+            LevelKind::Elastic => ElasticCount::from(reading).level(now),
         }
     }
 

@@ -64,9 +64,11 @@ pub(super) enum Prepared {
     Lock,
     Read,
     Charge,
+    ReadLevels,
+    SetLevels,
 }
 
-const STATEMENTS: [&str; 11] = [
+const STATEMENTS: [&str; 13] = [
     concat!(include_str!("push.sql"), include_str!("count.sql")),
     include_str!("ask.sql"),
     include_str!("end_epoch.sql"),
@@ -78,6 +80,8 @@ const STATEMENTS: [&str; 11] = [
     include_str!("lock.sql"),
     include_str!("read.sql"),
     concat!(include_str!("charge.sql"), include_str!("count.sql")),
+    include_str!("read_levels.sql"),
+    include_str!("set_levels.sql"),
 ];
 
 /// How a session differs from the server's defaults. Statements are planned once, and find rows by

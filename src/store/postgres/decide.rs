@@ -13,16 +13,18 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use std::collections::{BTreeSet, HashMap};
 
-use futures_util::future::join;
+use futures_util::future::{join, try_join_all};
 
 use super::connection::{Connection, Fault, Prepared};
+use super::levels::{self, LevelPlace};
 use super::push::{Addition, Columns};
 use super::{Postgres, row};
-use crate::policy::algorithm::{Reading, WindowCounts};
+use crate::policy::algorithm::{Level, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
+use crate::store::stored::StoredCount;
 use crate::store::strategy::{CLOCK_MARGIN, Epoch, NodeId, Shard};
 
 /// What all locks begin with, in 32 bits: others may lock numbers in the same database.
@@ -37,6 +39,7 @@ const ATTEMPTS: usize = 3;
 struct Place<'q> {
     /// The index of the shard.
     shard: usize,
+    kind: StoredKind,
     size: WindowSize,
     key: &'q [u8],
 }
@@ -58,7 +61,7 @@ struct Asked<'q> {
 struct Read {
     now: UnixMillis,
     /// By place.
-    counts: Vec<(i64, i64)>,
+    counts: Vec<StoredCount>,
     /// By shard.
     epochs: Vec<Option<Epoch>>,
 }
@@ -76,9 +79,9 @@ impl Decider for Postgres {
                 let read = asked.read(connection).await?;
                 let epochs: Option<Vec<Epoch>> = read.epochs.iter().copied().collect();
                 if let Some(epochs) = epochs {
-                    let (decided, charges) = asked.decide(questions, &read);
+                    let (decided, counts) = asked.decide(questions, &read);
                     asked
-                        .charge(connection, node, &epochs, read.now, &charges)
+                        .charge(connection, node, &epochs, &read, &counts)
                         .await?;
                     return Ok(decided);
                 }
@@ -101,7 +104,11 @@ impl<'q> Asked<'q> {
         let mut is_charged = false;
         for counter in questions.iter().flat_map(|it| &it.counters) {
             let AskedCounter {
-                shard, key, size, ..
+                shard,
+                key,
+                kind,
+                size,
+                ..
             } = counter;
             is_charged |= counter.cost != Hits::ZERO;
             let place = Place {
@@ -109,6 +116,7 @@ impl<'q> Asked<'q> {
                     asked.shards.push(shard);
                     asked.shards.len().saturating_sub(1)
                 }),
+                kind: *kind,
                 size: *size,
                 key,
             };
@@ -142,25 +150,32 @@ impl<'q> Asked<'q> {
         let keys: Vec<_> = places.map(|it| it.key).collect();
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
             [&namespaces, &numbers, &shards, &sizes, &keys];
+        let levels: Vec<_> = (0..).zip(&self.places).filter_map(Place::level).collect();
+        let levels = levels::read(connection, (&namespaces, &numbers), &levels);
         let read = client.query(connection.statement(Prepared::Read)?, &parameters);
-        let rows = if self.locks.is_empty() {
-            read.await?
+        let (rows, levels) = if self.locks.is_empty() {
+            join(read, levels).await
         } else {
             // On their way together.
             let begin = client.batch_execute("BEGIN");
             let locks: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&self.locks];
             let lock = client.execute(connection.statement(Prepared::Lock)?, &locks);
-            let ((begun, locked), rows) = join(join(begin, lock), read).await;
+            let ((begun, locked), read) = join(join(begin, lock), join(read, levels)).await;
             begun?;
             locked?;
-            rows?
+            read
         };
+        let rows = rows?;
 
         let misunderstood = || Fault::Misunderstood("read.sql");
         let now: i64 = rows.first().ok_or_else(misunderstood)?.try_get("now")?;
         let mut read = Read {
             now: UnixMillis(u64::try_from(now).map_err(|_| misunderstood())?),
-            counts: vec![(0, 0); self.places.len()],
+            counts: self
+                .places
+                .iter()
+                .map(|it| StoredCount::none(it.kind))
+                .collect(),
             epochs: vec![None; self.shards.len()],
         };
         for row in &rows {
@@ -175,8 +190,14 @@ impl<'q> Asked<'q> {
                 .try_get::<_, Option<i64>>("epoch")?
                 .and_then(|epoch| NonZeroU64::new(epoch.cast_unsigned()).map(Epoch));
             let count = |name| Ok::<_, Fault>(row.try_get::<_, Option<i64>>(name)?.unwrap_or(0));
-            let counts = read.counts.get_mut(place).ok_or_else(misunderstood)?;
-            *counts = (count("current")?, count("previous")?);
+            if let Some(StoredCount::Windows { current, previous }) = read.counts.get_mut(place) {
+                (*current, *previous) = (count("current")?, count("previous")?);
+            }
+        }
+        for (place, level) in levels? {
+            if let Some(count) = read.counts.get_mut(place) {
+                *count = level;
+            }
         }
         Ok(read)
     }
@@ -212,29 +233,22 @@ impl<'q> Asked<'q> {
         Ok(())
     }
 
-    /// Decides on questions in their order; what each place is charged then, in thousandths.
-    fn decide(&self, questions: &[Question], read: &Read) -> (Decided, Vec<i64>) {
+    /// Decides on questions in their order; what the counts are then, by place.
+    fn decide(&self, questions: &[Question], read: &Read) -> (Decided, Vec<StoredCount>) {
         let now = read.now;
-        let mut charges = vec![0_i64; self.places.len()];
+        let mut counts = read.counts.clone();
         let mut slots = self.slots.iter().copied();
         let mut answers = Vec::with_capacity(questions.len());
         for question in questions {
             let slots: Few<_> = slots.by_ref().take(question.counters.len()).collect();
-            let counted = |charges: &[i64]| -> Few<Reading> {
+            let readings = |counts: &[StoredCount]| -> Few<Reading> {
                 let counters = question.counters.iter().zip(&slots);
-                let readings = counters.map(|(counter, slot)| {
-                    let (current, previous) = read.counts.get(*slot).copied().unwrap_or_default();
-                    let charged = charges.get(*slot).copied().unwrap_or_default();
-                    WindowCounts::of(
-                        counter.size.at(now),
-                        Hits::from_thousandths(current.saturating_add(charged)),
-                        Hits::from_thousandths(previous),
-                    )
-                    .into()
+                let readings = counters.filter_map(|(counter, slot)| {
+                    Some(counts.get(*slot)?.reading(counter.size, now))
                 });
                 readings.collect()
             };
-            let before = counted(&charges);
+            let before = readings(&counts);
             let admits = question.limits.iter().map(|limit| {
                 let counter = question.counters.get(limit.counter);
                 // What is about no counter admits nothing.
@@ -246,41 +260,84 @@ impl<'q> Asked<'q> {
                     })
             });
             let admitted: Few<bool> = admits.collect();
-            let mut readings = before;
-            if question.counts_rejected || admitted.iter().all(|it| *it) {
-                for (counter, slot) in question.counters.iter().zip(&slots) {
-                    if let Some(charge) = charges.get_mut(*slot) {
-                        *charge = charge.saturating_add(counter.cost.thousandths());
-                    }
+            let is_charged = question.counts_rejected || admitted.iter().all(|it| *it);
+            for (counter, slot) in question.counters.iter().zip(&slots) {
+                if let Some(count) = counts.get_mut(*slot) {
+                    count.ask(counter, is_charged, now);
                 }
-                readings = counted(&charges);
             }
+            let readings = readings(&counts);
             answers.push(Answer { admitted, readings });
         }
-        (Decided { now, answers }, charges)
+        (Decided { now, answers }, counts)
     }
 
-    /// Adds what was charged, and commits.
+    /// Writes what the counts were in `read` and are now, and commits.
     async fn charge(
         &self,
         connection: &Connection,
         node: NodeId,
         epochs: &[Epoch],
-        now: UnixMillis,
-        charges: &[i64],
+        read: &Read,
+        counts: &[StoredCount],
     ) -> Result<(), Fault> {
         if self.locks.is_empty() {
             return Ok(());
         }
+        let levels = self.set_levels(connection, epochs, read, counts);
+        // On their way together, in this order.
+        let (levels, added) = join(levels, self.add(connection, node, epochs, read, counts)).await;
+        levels.and(added)
+    }
+
+    /// Sets the levels that have changed.
+    async fn set_levels(
+        &self,
+        connection: &Connection,
+        epochs: &[Epoch],
+        read: &Read,
+        counts: &[StoredCount],
+    ) -> Result<(), Fault> {
+        let places = (0..).zip(&self.places).filter_map(Place::level);
+        let mut levels: Vec<Vec<(LevelPlace<'_>, Level)>> = vec![Vec::new(); epochs.len()];
+        for place in places {
+            let (before, after) = (read.counts.get(place.index), counts.get(place.index));
+            let of_shard = levels.get_mut(place.shard).filter(|_| before != after);
+            if let (Some(of_shard), Some(StoredCount::Level(_, level))) = (of_shard, after) {
+                of_shard.push((place, *level));
+            }
+        }
+        let set = epochs
+            .iter()
+            .zip(&mut levels)
+            .filter_map(|(epoch, levels)| {
+                levels.sort_by_key(|(place, _)| (place.size, place.key));
+                (!levels.is_empty()).then(|| levels::set(connection, *epoch, levels))
+            });
+        try_join_all(set).await.map(drop)
+    }
+
+    /// Adds what was charged, and commits.
+    async fn add(
+        &self,
+        connection: &Connection,
+        node: NodeId,
+        epochs: &[Epoch],
+        read: &Read,
+        counts: &[StoredCount],
+    ) -> Result<(), Fault> {
+        let now = read.now;
         let client = &connection.client;
         let statement = connection.statement(Prepared::Charge)?;
         let node = node.to_string();
         let mut charged: Vec<(&Shard, i64, Vec<Addition<'_>>)> = Vec::new();
         for (index, (shard, epoch)) in self.shards.iter().zip(epochs).enumerate() {
+            let counts = read.counts.iter().zip(counts);
+            let charges = counts.map(|(before, after)| after.charged_since(before));
             let charges = self.places.iter().zip(charges);
-            let charges = charges.filter(|(place, charge)| place.shard == index && **charge != 0);
+            let charges = charges.filter(|(place, charge)| place.shard == index && *charge != 0);
             let additions: Vec<_> = charges
-                .map(|(place, charge)| place.addition(now, *charge))
+                .map(|(place, charge)| place.addition(now, charge))
                 .collect();
             if !additions.is_empty() {
                 charged.push((shard, epoch.0.get().cast_signed(), additions));
@@ -316,7 +373,24 @@ impl<'q> Asked<'q> {
     }
 }
 
-impl Place<'_> {
+impl<'q> Place<'q> {
+    /// What tells a level from others, if it is one.
+    fn level((index, place): (usize, &Place<'q>)) -> Option<LevelPlace<'q>> {
+        let StoredKind::Level(kind) = place.kind else {
+            return None;
+        };
+        let Place {
+            shard, size, key, ..
+        } = *place;
+        Some(LevelPlace {
+            index,
+            shard,
+            kind,
+            size,
+            key,
+        })
+    }
+
     fn addition(&self, now: UnixMillis, charge: i64) -> Addition<'_> {
         let position = self.size.at(now);
         let size = Duration::from_millis(self.size.millis());

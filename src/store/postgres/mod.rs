@@ -20,6 +20,7 @@ mod decide;
 mod failure;
 #[cfg(test)]
 mod fixtures;
+mod levels;
 pub mod options;
 mod push;
 mod row;

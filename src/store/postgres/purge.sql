@@ -1,4 +1,4 @@
--- Removes some of what is not needed any more, of all namespaces: counts that have expired, old
+-- Removes some of what is not needed any more, of all namespaces: counts and levels that have expired, old
 -- changes, nodes that are gone, and all of an epoch that has ended. Answers how much of each.
 --
 -- $1 the most of each, $2 how many changes of an epoch are kept
@@ -18,6 +18,23 @@ WITH gone_counters AS (
             -- Those of the first statement are its own.
             WHERE epoch = e.epoch AND expires_at >= now()
             ORDER BY window_size LIMIT $1 FOR UPDATE SKIP LOCKED
+        ) AS old
+        WHERE e.ended_at IS NOT NULL
+        LIMIT $1
+    ))
+    RETURNING 1
+), gone_levels AS (
+    DELETE FROM {levels} WHERE ctid = ANY (ARRAY (
+        SELECT ctid FROM {levels} WHERE expires_at < now()
+        ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+), levels_gone_with_epoch AS (
+    DELETE FROM {levels} WHERE ctid = ANY (ARRAY (
+        SELECT old.ctid FROM {epochs} AS e CROSS JOIN LATERAL (
+            SELECT ctid FROM {levels}
+            WHERE epoch = e.epoch AND expires_at >= now()
+            ORDER BY kind, size LIMIT $1 FOR UPDATE SKIP LOCKED
         ) AS old
         WHERE e.ended_at IS NOT NULL
         LIMIT $1
@@ -51,10 +68,13 @@ WITH gone_counters AS (
         AND NOT EXISTS (SELECT FROM {counters} WHERE epoch = e.epoch)
         AND NOT EXISTS (SELECT FROM {changes} WHERE epoch = e.epoch)
         AND NOT EXISTS (SELECT FROM {nodes} WHERE epoch = e.epoch)
+        AND NOT EXISTS (SELECT FROM {levels} WHERE epoch = e.epoch)
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM gone_counters) AS expired,
     (SELECT count(*) FROM gone_with_epoch) AS counters,
+    (SELECT count(*) FROM gone_levels) AS expired_levels,
+    (SELECT count(*) FROM levels_gone_with_epoch) AS levels,
     (SELECT count(*) FROM gone_changes) AS changes,
     (SELECT count(*) FROM gone_nodes) AS nodes,
     (SELECT count(*) FROM gone_epochs) AS epochs

@@ -12,7 +12,7 @@ const CREATE_LOCK: i64 = 0x7261_7465_6c69_6d69;
 
 /// The names of the tables, as SQL has them.
 #[derive(Debug)]
-pub(super) struct Tables([(&'static str, Box<str>); 4]);
+pub(super) struct Tables([(&'static str, Box<str>); 5]);
 
 /// What is wrong with the tables.
 pub(super) enum SchemaError {
@@ -23,7 +23,7 @@ pub(super) enum SchemaError {
 }
 
 /// What each table must be like: its kind, columns by name, and what is unique in it.
-const SHAPES: [(&str, &str); 4] = [
+const SHAPES: [(&str, &str); 5] = [
     (
         "epochs",
         "r: changes bigint, ended_at timestamp with time zone, epoch bigint, namespace text, shard \
@@ -44,6 +44,12 @@ const SHAPES: [(&str, &str); 4] = [
         "changes",
         "r: counters bigint[], epoch bigint, node uuid, number bigint; btree (epoch, number)",
     ),
+    (
+        "levels",
+        "r: began_at bigint, changed_at bigint, epoch bigint, expires_at timestamp with time zone, \
+         key bytea, kind smallint, size bigint, thousandths bigint; \
+         btree (epoch, kind, size, sha256(key))",
+    ),
 ];
 
 impl Tables {
@@ -59,11 +65,12 @@ impl Tables {
             ("nodes", name("_nodes")),
             ("counters", name("")),
             ("changes", name("_changes")),
+            ("levels", name("_levels")),
         ])
     }
 
-    /// A statement with the tables' names in place of `{epochs}`, `{nodes}`, `{counters}` and
-    /// `{changes}`.
+    /// A statement with the tables' names in place of `{epochs}`, `{nodes}`, `{counters}`, `{changes}`
+    /// and `{levels}`.
     pub(super) fn fill(&self, statement: &str) -> String {
         let Tables(tables) = self;
         tables
@@ -89,7 +96,8 @@ impl Tables {
         for statement in SCHEMA.split_inclusive(";\n").filter(is_of_missing) {
             client.batch_execute(&self.fill(statement)).await?;
         }
-        if !missing.is_empty() && !missing.contains(&"epochs") {
+        let is_lost = missing.iter().any(|table| *table != "levels");
+        if is_lost && !missing.contains(&"epochs") {
             // What was in the others is lost, so that the nodes are to restore it.
             let end = "UPDATE {epochs} SET ended_at = now() WHERE ended_at IS NULL";
             client.batch_execute(&self.fill(end)).await?;

@@ -40,3 +40,18 @@ CREATE UNLOGGED TABLE {changes} (
     counters bigint[] NOT NULL,
     PRIMARY KEY (epoch, number)
 );
+
+-- Levels of counters that are no windows: of which kind (1: elastic windows) and size, in milliseconds;
+-- thousandths of a hit, and in milliseconds of Unix time when they changed last, and when they began.
+CREATE UNLOGGED TABLE {levels} (
+    epoch       bigint      NOT NULL,
+    kind        smallint    NOT NULL,
+    size        bigint      NOT NULL,
+    key         bytea       NOT NULL,
+    thousandths bigint      NOT NULL,
+    changed_at  bigint      NOT NULL,
+    began_at    bigint      NOT NULL,
+    expires_at  timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX ON {levels} (epoch, kind, size, sha256(key));
+CREATE INDEX ON {levels} (expires_at) WHERE expires_at IS NOT NULL;

@@ -9,18 +9,20 @@ use redis::{Cmd, Value};
 
 use super::answer::RedisAnswer;
 use super::{Redis, Way, key};
-use crate::policy::algorithm::WindowCounts;
-use crate::policy::hits::Hits;
+use crate::policy::algorithm::StoredKind;
 use crate::policy::window::WindowSize;
 use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::{Failure, StoreError};
+use crate::store::stored::StoredCount;
 use crate::store::strategy::{Epoch, NodeId, Shard};
 
-/// The counters of one shard with windows of one size, or so many of them as are named at once.
+/// The counters of one shard and kind with windows of one size, or so many of them as are named at
+/// once.
 #[derive(Debug)]
 struct CounterGroup<'q> {
     /// The index of the shard.
     shard: usize,
+    kind: StoredKind,
     size: WindowSize,
     keys: Vec<&'q [u8]>,
 }
@@ -107,10 +109,14 @@ impl<'q> DecideArguments<'q> {
 
     /// Gives each counter an index in a group.
     fn find_counters(&mut self, questions: &'q [Question]) {
-        let mut indexes: BTreeMap<(usize, WindowSize, &[u8]), CounterIndex> = BTreeMap::new();
+        let mut indexes: BTreeMap<(usize, u8, WindowSize, &[u8]), CounterIndex> = BTreeMap::new();
         for counter in questions.iter().flat_map(|it| &it.counters) {
             let AskedCounter {
-                shard, key, size, ..
+                shard,
+                key,
+                kind,
+                size,
+                ..
             } = counter;
             // They are few.
             let known = self.shards.iter().position(|known| *known == shard);
@@ -119,20 +125,27 @@ impl<'q> DecideArguments<'q> {
                 self.shards.len().saturating_sub(1)
             });
             let index = indexes
-                .entry((shard, *size, key))
-                .or_insert_with(|| self.add_key(shard, *size, key));
+                .entry((shard, kind.wire_id(), *size, key))
+                .or_insert_with(|| self.add_key(shard, *kind, *size, key));
             self.indexes.push(*index);
         }
     }
 
-    fn add_key(&mut self, shard: usize, size: WindowSize, key: &'q [u8]) -> CounterIndex {
+    fn add_key(
+        &mut self,
+        shard: usize,
+        kind: StoredKind,
+        size: WindowSize,
+        key: &'q [u8],
+    ) -> CounterIndex {
         let mut groups = self.groups.iter();
         let has_room = |it: &CounterGroup<'_>| {
-            it.shard == shard && it.size == size && it.keys.len() < GROUP_KEYS
+            (it.shard, it.kind, it.size) == (shard, kind, size) && it.keys.len() < GROUP_KEYS
         };
         let group = groups.position(has_room).unwrap_or_else(|| {
             self.groups.push(CounterGroup {
                 shard,
+                kind,
                 size,
                 keys: Vec::new(),
             });
@@ -220,7 +233,7 @@ impl<'q> DecideArguments<'q> {
             let groups = self.groups.iter().filter(|group| group.shard == shard);
             let sizes = groups.clone().flat_map(|group| {
                 let size = group.size.millis().cast_signed();
-                [size, length(&group.keys)]
+                [group.kind.wire_id().into(), size, length(&group.keys)]
             });
             call.arg(doubles(sizes));
             for group in groups {
@@ -236,14 +249,10 @@ impl<'q> DecideArguments<'q> {
     fn decided(&self, questions: &[Question], answer: Value) -> Option<Decided> {
         let mut parts = RedisAnswer(answer).list()?.into_iter().map(RedisAnswer);
         let now = super::answer::unix_millis(parts.next()?.number()?, parts.next()?.number()?)?;
-        let mut counts = vec![(Vec::new(), Vec::new()); self.groups.len()];
+        let mut counts: Vec<Vec<StoredCount>> = vec![Vec::new(); self.groups.len()];
         for index in self.groups_in_order() {
-            let (current, previous) = (parts.next()?.totals()?, parts.next()?.totals()?);
-            let keys = self.groups.get(index)?.keys.len();
-            if current.len() != keys || previous.len() != keys {
-                return None;
-            }
-            *counts.get_mut(index)? = (current, previous);
+            let group = self.groups.get(index)?;
+            *counts.get_mut(index)? = group.counts(|| parts.next()?.totals())?;
         }
         let refused = parts.next()?.list()?.into_iter();
         let mut refused = refused.map(|it| RedisAnswer(it).number()).peekable();
@@ -260,20 +269,9 @@ impl<'q> DecideArguments<'q> {
             }
             let mut of_question = Few::new();
             for (counter, index) in question.counters.iter().zip(indexes.by_ref()) {
-                let (current, previous) = counts.get_mut(index.group)?;
-                let current = current.get_mut(index.key)?;
-                if is_charged {
-                    *current = current.saturating_add(counter.cost.thousandths());
-                }
-                let previous = *previous.get(index.key)?;
-                of_question.push(
-                    WindowCounts::of(
-                        counter.size.at(now),
-                        Hits::from_thousandths(*current),
-                        Hits::from_thousandths(previous),
-                    )
-                    .into(),
-                );
+                let count = counts.get_mut(index.group)?.get_mut(index.key)?;
+                count.ask(counter, is_charged, now);
+                of_question.push(count.reading(counter.size, now));
             }
             answers.push(decision::Answer {
                 readings: of_question,
@@ -282,6 +280,28 @@ impl<'q> DecideArguments<'q> {
         }
         // All refusals are of limits.
         refused.next().is_none().then_some(Decided { now, answers })
+    }
+}
+
+impl CounterGroup<'_> {
+    /// What is kept of each key: lists of numbers, one for each key, which `numbers` answers in turn.
+    fn counts(&self, mut numbers: impl FnMut() -> Option<Vec<i64>>) -> Option<Vec<StoredCount>> {
+        let mut list = || numbers().filter(|it| it.len() == self.keys.len());
+        let (first, second) = (list()?.into_iter(), list()?.into_iter());
+        match self.kind {
+            StoredKind::Windows => {
+                let pairs = first.zip(second);
+                let counts =
+                    pairs.map(|(current, previous)| StoredCount::windows(current, previous));
+                Some(counts.collect())
+            }
+            StoredKind::Level(kind) => {
+                let levels = first.zip(second).zip(list()?);
+                let counts =
+                    levels.map(|((hits, at), first)| StoredCount::level(kind, hits, at, first));
+                Some(counts.collect())
+            }
+        }
     }
 }
 

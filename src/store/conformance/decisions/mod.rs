@@ -1,16 +1,18 @@
 //! What a store decides: what `decision.rs` says, against a real datastore.
 
 mod admission;
+mod elastic;
 mod model;
 mod shared;
 mod values;
 
 pub use self::admission::*;
+pub use self::elastic::*;
 pub use self::model::*;
 pub use self::shared::*;
 pub use self::values::*;
 use super::*;
-use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
+use crate::policy::algorithm::{Algorithm, Level, Reading, StoredKind, WindowCounts};
 use crate::store::decision::{
     Answer, AskedCounter, AskedLimit, Decided, Decider, KeyBytes, Question,
 };
@@ -45,6 +47,9 @@ macro_rules! decision_tests {
             decisions::what_others_pushed_counts,
             decisions::an_ended_window_weighs_as_the_previous_one,
             decisions::no_more_are_admitted_of_many_that_ask_at_once,
+            decisions::each_hit_extends_an_elastic_window,
+            decisions::an_elastic_window_that_was_not_hit_ends,
+            decisions::hits_are_given_back_to_an_elastic_window,
             decisions::thousands_may_be_asked_about_at_once,
             decisions::the_largest_question_is_answered,
             decisions::no_questions_have_no_answers,
@@ -78,6 +83,7 @@ fn counter(key: &str, size: WindowSize, cost: i64) -> AskedCounter {
     AskedCounter {
         shard: shard("api"),
         key: key.as_bytes().into(),
+        kind: StoredKind::Windows,
         size,
         cost: Hits::from_thousandths(cost),
     }
@@ -96,7 +102,10 @@ fn limit(counter: usize, algorithm: Algorithm, hits: i64, cost: i64) -> AskedLim
 pub(crate) fn question(key: &str, algorithm: Algorithm, hits: i64) -> Question {
     Question {
         counts_rejected: false,
-        counters: smallvec![counter(key, LONGEST, 1000)],
+        counters: smallvec![AskedCounter {
+            kind: algorithm.kind(),
+            ..counter(key, LONGEST, 1000)
+        }],
         limits: smallvec![limit(0, algorithm, hits * 1000, 1000)],
     }
 }

@@ -24,6 +24,7 @@ impl Random {
                 if self.below(6) == 0 {
                     counters.push(AskedCounter {
                         shard: shard(namespace),
+                        kind: self.one_of(&StoredKind::ALL),
                         ..counter(key, size, self.one_of(&[1000, 1000, 500, 1, 0, -300]))
                     });
                 }
@@ -34,11 +35,16 @@ impl Random {
             counters => self.below(counters + 2),
         };
         let counts_rejected = self.below(4) == 0;
-        let limits = (0..limits).map(|_| AskedLimit {
-            counter: self.below(counters.len() as u64) as usize,
-            algorithm: self.one_of(&Algorithm::ALL),
-            hits: Hits::from_thousandths(self.below(60_000) as i64),
-            cost: Hits::from_thousandths(self.one_of(&[1000, 1000, 500, 1, 0])),
+        let limits = (0..limits).map(|_| {
+            let counter = self.below(counters.len() as u64) as usize;
+            let algorithms = Algorithm::ALL.into_iter();
+            let algorithms = algorithms.filter(|it| it.kind() == counters[counter].kind);
+            AskedLimit {
+                counter,
+                algorithm: self.one_of(&algorithms.collect::<Vec<_>>()),
+                hits: Hits::from_thousandths(self.below(60_000) as i64),
+                cost: Hits::from_thousandths(self.one_of(&[1000, 1000, 500, 1, 0])),
+            }
         });
         Question {
             counts_rejected,
@@ -63,6 +69,7 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
     let mut random = Random(7);
     // What is in the store, by key, size and window.
     let mut model: BTreeMap<(KeyBytes, WindowSize, u64), i64> = BTreeMap::new();
+    let mut levels: BTreeMap<(KeyBytes, WindowSize), Level> = BTreeMap::new();
     let now = node.ask(&[]).await.now;
     for size in [MINUTE, HOUR, LONGEST] {
         for ago in 0..2 {
@@ -87,6 +94,10 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
                 .counters
                 .iter()
                 .map(|it| {
+                    if let StoredKind::Level(kind) = it.kind {
+                        let level = levels.get(&(it.key.clone(), it.size)).copied();
+                        return kind.reading(it.size, level.unwrap_or_default(), decided.now);
+                    }
                     let at = it.size.at(decided.now);
                     let count = |window| model.get(&(it.key.clone(), it.size, window)).copied();
                     let hits = |window| Hits::from_thousandths(count(window).unwrap_or_default());
@@ -96,12 +107,14 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
                         current: hits(at.number),
                         previous: hits(at.number - 1),
                     }
+                    .into()
                 })
                 .collect();
             let admits = |it: &AskedLimit| {
                 let (size, counts) = (question.counters[it.counter].size, of_model[it.counter]);
-                weights += u32::from(it.algorithm == Sliding && counts.previous > Hits::ZERO);
-                it.algorithm.admits(size, &counts.into(), it.hits, it.cost)
+                let previous = counts.windows().previous;
+                weights += u32::from(it.algorithm == Sliding && previous > Hits::ZERO);
+                it.algorithm.admits(size, &counts, it.hits, it.cost)
             };
             let expected: Vec<_> = question.limits.iter().map(admits).collect();
             assert_eq!(answer.admitted[..], expected, "{question:?} {of_model:?}");
@@ -109,8 +122,23 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
             refusals += u32::from(!is_admitted);
             admissions += u32::from(is_admitted);
             for (index, counter) in question.counters.iter().enumerate() {
-                let mut counts = of_model[index];
-                if is_admitted || question.counts_rejected {
+                let is_charged = is_admitted || question.counts_rejected;
+                if let StoredKind::Level(kind) = counter.kind {
+                    let level = levels
+                        .entry((counter.key.clone(), counter.size))
+                        .or_default();
+                    let charge = if is_charged { counter.cost } else { Hits::ZERO };
+                    if counter.cost > Hits::ZERO {
+                        *level = kind.after_hit(counter.size, *level, decided.now, charge);
+                    } else if !level.has_ended(counter.size, decided.now) {
+                        level.hits = level.hits.plus(charge).max(Hits::ZERO);
+                    }
+                    let reading = kind.reading(counter.size, *level, decided.now);
+                    assert_eq!(answer.readings[index], reading, "{question:?}");
+                    continue;
+                }
+                let mut counts = of_model[index].windows();
+                if is_charged {
                     counts.current = counts.current.plus(counter.cost);
                     let name = (counter.key.clone(), counter.size, counts.window);
                     model.insert(name, counts.current.thousandths());

@@ -1,0 +1,75 @@
+//! Which algorithms go with how a namespace is synced, and what rules of different ones share.
+
+use super::{check, check_in_server};
+
+/// A namespace of which `sync_rate` is given, and rules that count in it.
+macro_rules! namespace {
+    ($sync_rate:literal, $rules:literal) => {
+        concat!(
+            "ratelimit_zone zone=counters:1m;\nratelimit_store main { strategy redis; }\n",
+            "ratelimit_namespace api { store main; sync_rate ",
+            $sync_rate,
+            "; }\nserver {\n",
+            $rules,
+            "\n}"
+        )
+    };
+}
+
+#[test]
+fn an_elastic_window_is_local_or_synchronous() {
+    check(&[
+        (
+            "a periodic namespace",
+            namespace!("0.5", "ratelimit api limit=5/10s window=elastic;"),
+            "[emerg] ratelimit: window=elastic does not go with \"sync_rate 0.5\" of namespace \
+             \"api\": expected \"sync_rate off;\" or \"sync_rate 0;\" there in http.conf:5",
+        ),
+        (
+            "a periodic namespace, and a rule that goes with it",
+            namespace!(
+                "1m",
+                "ratelimit api limit=5/10s;\nratelimit api limit=5/10s window=elastic;"
+            ),
+            "[emerg] ratelimit: window=elastic does not go with \"sync_rate 60\" of namespace \
+             \"api\": expected \"sync_rate off;\" or \"sync_rate 0;\" there in http.conf:6",
+        ),
+        (
+            "a synchronous namespace",
+            namespace!("0", "ratelimit api limit=5/10s window=elastic;"),
+            "server: \"api-10s\";q=5;w=10",
+        ),
+        (
+            "a local namespace",
+            namespace!("off", "ratelimit api limit=5/10s window=elastic;"),
+            "server: \"api-10s\";q=5;w=10",
+        ),
+    ]);
+}
+
+#[test]
+fn sliding_and_fixed_windows_share_a_counter_and_elastic_ones_have_their_own() {
+    check_in_server(&[
+        (
+            "sliding and fixed",
+            "ratelimit limit=5/10s;\nratelimit limit=9/10s window=fixed;",
+            "[warn] ratelimit: this rule and that in http.conf:1 have different limits, and share \
+             the counter of key \"$remote_addr\" and window 10s: expected counter=name for another \
+             counter, or counter=default if this is meant, in http.conf:2\nserver: \
+             \"default-10s\";q=5;w=10, \"default-10s-2\";q=9;w=10",
+        ),
+        (
+            "sliding and elastic",
+            "ratelimit limit=5/10s;\nratelimit limit=9/10s window=elastic;",
+            "server: \"default-10s\";q=5;w=10, \"default-10s-2\";q=9;w=10",
+        ),
+        (
+            "two elastic ones",
+            "ratelimit limit=5/10s window=elastic;\nratelimit limit=9/10s window=elastic;",
+            "[warn] ratelimit: this rule and that in http.conf:1 have different limits, and share \
+             the counter of key \"$remote_addr\" and window 10s: expected counter=name for another \
+             counter, or counter=default if this is meant, in http.conf:2\nserver: \
+             \"default-10s\";q=5;w=10, \"default-10s-2\";q=9;w=10",
+        ),
+    ]);
+}

@@ -1,0 +1,103 @@
+//! Levels, as a decision reads and sets them.
+
+use core::time::Duration;
+
+use tokio_postgres::types::ToSql;
+
+use super::connection::{Connection, Fault, Prepared};
+use super::row;
+use crate::policy::algorithm::{Level, LevelKind, StoredKind};
+use crate::policy::window::WindowSize;
+use crate::store::stored::StoredCount;
+use crate::store::strategy::{CLOCK_MARGIN, Epoch};
+
+/// A counter that is a level.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LevelPlace<'q> {
+    /// What the caller finds it by.
+    pub(super) index: usize,
+    /// The index of its shard.
+    pub(super) shard: usize,
+    pub(super) kind: LevelKind,
+    pub(super) size: WindowSize,
+    pub(super) key: &'q [u8],
+}
+
+/// What the server has of `places`, by their index; those that it has nothing of are left out.
+pub(super) async fn read(
+    connection: &Connection,
+    (namespaces, numbers): (&Vec<&str>, &Vec<i32>),
+    places: &[LevelPlace<'_>],
+) -> Result<Vec<(usize, StoredCount)>, Fault> {
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let shards = places
+        .iter()
+        .map(|it| row::signed(it.shard).saturating_add(1));
+    let shards: Vec<_> = shards.collect();
+    let LevelColumns { kinds, sizes, keys } = LevelColumns::of(places);
+    let parameters: [&(dyn ToSql + Sync); 6] =
+        [namespaces, numbers, &shards, &kinds, &sizes, &keys];
+    let statement = connection.statement(Prepared::ReadLevels)?;
+    let rows = connection.client.query(statement, &parameters).await?;
+    let mut levels = Vec::with_capacity(rows.len());
+    for row in rows {
+        let number: i64 = row.try_get(0)?;
+        let place = usize::try_from(number.saturating_sub(1)).ok();
+        let place = place.and_then(|index| places.get(index));
+        let place = place.ok_or(Fault::Misunderstood("read_levels.sql"))?;
+        let (hits, at, first) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+        levels.push((place.index, StoredCount::level(place.kind, hits, at, first)));
+    }
+    Ok(levels)
+}
+
+/// Sets levels of one shard, which are in the order of their kinds, sizes and keys.
+pub(super) async fn set(
+    connection: &Connection,
+    epoch: Epoch,
+    levels: &[(LevelPlace<'_>, Level)],
+) -> Result<(), Fault> {
+    let places: Vec<_> = levels.iter().map(|(place, _)| *place).collect();
+    let LevelColumns { kinds, sizes, keys } = LevelColumns::of(&places);
+    let column =
+        |of: fn(&(LevelPlace<'_>, Level)) -> i64| levels.iter().map(of).collect::<Vec<_>>();
+    let (hits, changed, began, lives) = (
+        column(|(_, level)| level.hits.thousandths()),
+        column(|(_, level)| level.at.0.cast_signed()),
+        column(|(_, level)| level.first.0.cast_signed()),
+        column(|(place, _)| {
+            let life = Duration::from_millis(place.size.millis()).saturating_add(CLOCK_MARGIN);
+            i64::try_from(life.as_millis()).unwrap_or(i64::MAX)
+        }),
+    );
+    let epoch = epoch.0.get().cast_signed();
+    let parameters: [&(dyn ToSql + Sync); 8] = [
+        &epoch, &kinds, &sizes, &keys, &hits, &changed, &began, &lives,
+    ];
+    let statement = connection.statement(Prepared::SetLevels)?;
+    connection.client.execute(statement, &parameters).await?;
+    Ok(())
+}
+
+/// What names counters, as arrays.
+struct LevelColumns<'q> {
+    kinds: Vec<i16>,
+    sizes: Vec<i64>,
+    keys: Vec<&'q [u8]>,
+}
+
+impl<'q> LevelColumns<'q> {
+    fn of(places: &[LevelPlace<'q>]) -> LevelColumns<'q> {
+        let kind = |it: &LevelPlace<'_>| StoredKind::Level(it.kind).wire_id().into();
+        LevelColumns {
+            kinds: places.iter().map(kind).collect(),
+            sizes: places
+                .iter()
+                .map(|it| it.size.millis().cast_signed())
+                .collect(),
+            keys: places.iter().map(|it| it.key).collect(),
+        }
+    }
+}
