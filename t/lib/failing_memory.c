@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -55,20 +54,9 @@ static void *base_of(void *address) {
     return dladdr(address, &info) ? info.dli_fbase : NULL;
 }
 
-static int is_of_the_module(void *address) {
-    Dl_info info;
-    const char *name;
-
-    if (!dladdr(address, &info) || !info.dli_fname) {
-        return 0;
-    }
-    name = strrchr(info.dli_fname, '/');
-    return name != NULL && strstr(name, "rate_limiting") != NULL;
-}
-
 /* Whether nginx, which the caller is, is at work for the module. */
 static int is_for_the_module(void *caller) {
-    void *frames[DEPTH];
+    void *frames[DEPTH], *module = base_of(dlsym(RTLD_DEFAULT, "ngx_http_rate_limiting_module"));
     int count, i;
 
     if (base_of(caller) != base_of((void *)getauxval(AT_ENTRY))) {
@@ -76,7 +64,7 @@ static int is_for_the_module(void *caller) {
     }
     count = backtrace(frames, DEPTH);
     for (i = 0; i < count; i++) {
-        if (is_of_the_module(frames[i])) {
+        if (base_of(frames[i]) == module) {
             return 1;
         }
     }
