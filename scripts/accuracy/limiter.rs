@@ -7,7 +7,7 @@ use ngx_http_rate_limiting_module::engine::{BoundLimit, Evaluation, Namespace};
 use ngx_http_rate_limiting_module::policy::algorithm::Algorithm;
 use ngx_http_rate_limiting_module::policy::headers;
 use ngx_http_rate_limiting_module::policy::hits::Hits;
-use ngx_http_rate_limiting_module::policy::limit::Limit;
+use ngx_http_rate_limiting_module::policy::limit::{Burst, Limit};
 use ngx_http_rate_limiting_module::policy::window::{Clock, UnixMillis, WindowSize};
 use ngx_http_rate_limiting_module::table::{CounterTable, Outcome, ZoneStats};
 
@@ -65,6 +65,7 @@ pub(crate) fn with_engine<T>(
         name: "default".into(),
         size: WindowSize::from_millis(quota.window).expect("a window"),
         algorithm,
+        burst: Burst::default(),
     };
     let mut engine = Engine {
         table: &table,

@@ -12,7 +12,7 @@ use super::rules::{Cost, OwnKey, Rule, RuleLimit};
 use super::sharing::WindowLimits;
 use super::text::{Amount, WrittenText, compile};
 use crate::policy::hits::Hits;
-use crate::policy::limit::{Limit, Quota, QuotaHits};
+use crate::policy::limit::{Burst, Limit, Quota, QuotaHits};
 use crate::policy::options::shown;
 use crate::policy::window::warn_of_months;
 
@@ -100,6 +100,7 @@ impl<T> RuleLimit<T> {
                 name: rule.name.unwrap_or_default().into(),
                 size: quota.size,
                 algorithm: rule.algorithm,
+                burst: Burst::default(),
             },
             hits: match quota.hits {
                 QuotaHits::Constant(hits) => Amount::Constant(hits),

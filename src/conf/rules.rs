@@ -2,7 +2,7 @@
 
 use super::sharing::WindowLimits;
 use super::text::{Amount, WrittenText};
-use crate::policy::headers;
+use crate::policy::headers::{self, PolicyItem};
 use crate::policy::limit::Limit;
 
 /// The rules of a level, all of which must admit a request. `ratelimit off` is none at all.
@@ -80,7 +80,7 @@ impl<T> Rules<T> {
         &self.rules
     }
 
-    /// The value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
+    /// The value of `RateLimit-PolicyItem` if all limits apply; empty if one of them is variable.
     pub fn policy(&self) -> &[u8] {
         &self.policy
     }
@@ -136,11 +136,15 @@ impl<T> Rules<T> {
     fn write_policy(&mut self) {
         let mut policy = Vec::new();
         let constant = self.limits().map(|limit| match limit.hits {
-            Amount::Constant(hits) => Some((&limit.limit, hits)),
+            Amount::Constant(hits) => Some(PolicyItem {
+                name: &limit.limit.name,
+                hits: limit.limit.most(hits),
+                window: limit.limit.window(hits),
+            }),
             Amount::Variable(_) => None,
         });
-        if let Some(limits) = constant.collect::<Option<Vec<_>>>() {
-            headers::policy(limits, |part| policy.extend_from_slice(part));
+        if let Some(policies) = constant.collect::<Option<Vec<_>>>() {
+            headers::policy(policies, |part| policy.extend_from_slice(part));
         }
         self.policy = policy;
     }

@@ -56,6 +56,12 @@ impl<'m> BoundLimit<'m> {
         }
     }
 
+    /// The counter, and the most hits in it, where so many hits or such a rate are `told`.
+    #[inline]
+    pub(super) fn at(&self, told: Hits) -> (Counter, Hits) {
+        (self.counter.at_rate(told), self.limit.most(told))
+    }
+
     /// The name of the namespace that is counted in.
     pub fn namespace(&self) -> &str {
         &self.namespace

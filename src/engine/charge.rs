@@ -3,7 +3,7 @@
 use super::bound_limit::BoundLimit;
 use crate::policy::hits::Hits;
 use crate::policy::limit::Verdict;
-use crate::table::{Counted, Identity, Key, Receipt};
+use crate::table::{Counted, Counter, Identity, Key, Receipt};
 
 /// What a limit said, and what it was charged.
 #[derive(Debug)]
@@ -31,6 +31,11 @@ impl<'c, 'm> Charge<'c, 'm> {
     #[inline]
     pub fn bound(&self) -> &'c BoundLimit<'m> {
         self.bound
+    }
+
+    /// The counter, at the rate that it was asked at.
+    pub(super) fn counter(&self) -> Counter {
+        self.bound.counter.at_rate_of(&self.counted.reading)
     }
 
     /// The key that was counted by.

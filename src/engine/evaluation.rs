@@ -29,7 +29,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         }
     }
 
-    /// Asks a limit of so many `hits` to admit `cost` hits of `key`, and charges them if it does,
+    /// Asks a limit of so many `hits`, or of a rate of so many, to admit `cost` hits of `key`, and charges them if it does,
     /// unless a limit refused before. A cost of zero asks without charging. A counter that several
     /// limits share is charged once, by the first that charges it.
     // A function of its own, so that the counting in it has all registers.
@@ -87,10 +87,11 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         let BoundLimit {
             limit,
             table,
-            counter,
             may_share,
             ..
         } = bound;
+        let (counter, hits) = bound.at(hits);
+        let counter = &counter;
         // What this request has been charged there already.
         let mut earlier = self.charges.as_mut_slice().iter();
         let charged = earlier.find_map(|charge| {
@@ -158,7 +159,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let reading = bound.table.read(&bound.counter, *key, clock);
+        let (counter, hits) = bound.at(hits);
+        let reading = bound.table.read(&counter, *key, clock);
         let admitted = admits(&bound.limit, hits, reading, Hits::ZERO, cost);
         self.note(bound, hits, key, cost, reading, admitted);
     }
@@ -275,11 +277,11 @@ fn admits(limit: &Limit, hits: Hits, reading: Reading, included: Hits, cost: Hit
 /// Refunds all charges, and corrects what the limits said accordingly.
 #[cold]
 fn refund(charges: &mut [Charge<'_, '_>]) {
-    while let Some((bound, key, receipt)) = charges
-        .iter_mut()
-        .find_map(|charge| Some((charge.bound, *charge.key, charge.counted.receipt.take()?)))
-    {
-        bound.table.refund(&bound.counter, &receipt);
+    while let Some((bound, counter, key, receipt)) = charges.iter_mut().find_map(|charge| {
+        let receipt = charge.counted.receipt.take()?;
+        Some((charge.bound, charge.counter(), *charge.key, receipt))
+    }) {
+        bound.table.refund(&counter, &receipt);
         for charge in charges.iter_mut() {
             if charge.has_counter_of(bound, key) {
                 charge.counted.reading = charge.counted.reading.minus(receipt.value());
@@ -303,9 +305,15 @@ pub fn charge_deferred<'m>(
     for charge in charges {
         let (identity, value) = (charge.identity(), value_of(charge.bound));
         if value > Hits::ZERO && !charged.contains(&identity) {
-            let BoundLimit { table, counter, .. } = charge.bound;
-            table.add(counter, *charge.key, clock, value, Admission::Unconditional);
-            table.count_hits(counter, value);
+            let (table, counter) = (charge.bound.table, charge.counter());
+            table.add(
+                &counter,
+                *charge.key,
+                clock,
+                value,
+                Admission::Unconditional,
+            );
+            table.count_hits(&counter, value);
             charged.push(identity);
         }
     }

@@ -4,7 +4,7 @@ use super::{BoundLimit, Charge, Evaluation, charge_deferred};
 use crate::engine::Namespace;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::policy::limit::{Limit, Quota, QuotaHits};
+use crate::policy::limit::{Burst, Limit, Quota, QuotaHits};
 use crate::table::testing::{SharedTable, TestClock};
 use crate::table::{Key, Outcome};
 
@@ -35,6 +35,7 @@ impl<'m> Fixture<'m> {
                 name: quota.into(),
                 size,
                 algorithm,
+                burst: Burst::default(),
             };
             let earlier = fixture.limits.iter().map(|(bound, _)| bound);
             let bound = BoundLimit::new(limit, &fixture.namespace, earlier);

@@ -35,7 +35,7 @@ pub struct Deciders {
 pub struct LimitCheck<'c, 'm> {
     /// The limit.
     pub bound: &'c BoundLimit<'m>,
-    /// The most hits.
+    /// The most hits, or the rate.
     pub hits: Hits,
     /// What is counted by.
     pub key: &'c Key<'c>,

@@ -6,7 +6,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::{Hits, hits};
-use crate::policy::limit::Limit;
+use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::WindowSize;
 use crate::store::decision::{Answer, AskedCounter, Question};
 use crate::store::strategy::Shard;
@@ -40,6 +40,7 @@ impl<'m> Fixture<'m> {
             name: "limit".into(),
             size: size(seconds),
             algorithm,
+            burst: Burst::default(),
         };
         BoundLimit::new(limit, &self.namespace, [])
     }

@@ -5,8 +5,7 @@
 //! `legacy`: what gateways sent before, a pair of headers for each window.
 
 use super::hits::Hits;
-use super::limit::{Limit, Verdict, tightest};
-use super::window::WindowSize;
+use super::limit::{Verdict, tightest};
 
 /// The name of the header that carries [`policy`].
 pub const POLICY: &str = "RateLimit-Policy";
@@ -27,17 +26,28 @@ pub const LEGACY_LIMIT: &str = "X-RateLimit-Limit-";
 /// Before any draft: what remains in whole hits; [`legacy_window`] follows.
 pub const LEGACY_REMAINING: &str = "X-RateLimit-Remaining-";
 
-/// Writes the value of `RateLimit-Policy` for limits and their hits: `"api-1s";q=10;w=1, ...`.
+/// What `RateLimit-Policy` says of a limit.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyItem<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The most hits.
+    pub hits: Hits,
+    /// Milliseconds of the window that they are for, if there is one.
+    pub window: Option<u64>,
+}
+
+/// Writes the value of `RateLimit-Policy`: `"api-1s";q=10;w=1, ...`.
 ///
 /// `q` is the integer part of the limit, `w` the window in seconds where those are whole.
-pub fn policy<'a>(limits: impl IntoIterator<Item = (&'a Limit, Hits)>, mut put: impl FnMut(&[u8])) {
-    for (index, (limit, hits)) in limits.into_iter().enumerate() {
-        name(index, limit, &mut put);
+pub fn policy<'a>(policies: impl IntoIterator<Item = PolicyItem<'a>>, mut put: impl FnMut(&[u8])) {
+    for (index, policy) in policies.into_iter().enumerate() {
+        name(index, policy.name, &mut put);
         put(b";q=");
-        number(whole(hits), &mut put);
-        if let Some(seconds) = limit.size.seconds() {
+        number(whole(policy.hits), &mut put);
+        if let Some(millis) = policy.window.filter(|millis| millis.is_multiple_of(1000)) {
             put(b";w=");
-            number(seconds, &mut put);
+            number(millis / 1000, &mut put);
         }
     }
 }
@@ -49,7 +59,7 @@ pub fn policy<'a>(limits: impl IntoIterator<Item = (&'a Limit, Hits)>, mut put: 
 pub fn state<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>, mut put: impl FnMut(&[u8])) {
     for (index, verdict) in verdicts.into_iter().enumerate() {
         let remaining = verdict.remaining();
-        name(index, verdict.limit, &mut put);
+        name(index, &verdict.limit.name, &mut put);
         put(b";r=");
         number(whole(remaining), &mut put);
         if let Some(reset) = verdict.reset(remaining) {
@@ -80,14 +90,14 @@ pub fn retry_after_seconds(millis: u64) -> u64 {
     millis.div_ceil(1000).max(1)
 }
 
-/// Writes a window as `legacy` headers call it: a unit, or the number of seconds.
-pub fn legacy_window(size: WindowSize, mut put: impl FnMut(&[u8])) {
-    match size.seconds() {
-        Some(1) => put(b"Second"),
-        Some(60) => put(b"Minute"),
-        Some(3_600) => put(b"Hour"),
-        Some(86_400) => put(b"Day"),
-        _ => seconds(size.millis(), &mut put),
+/// Writes a window of so many milliseconds as `legacy` headers call it: a unit, or the number of seconds.
+pub fn legacy_window(millis: u64, mut put: impl FnMut(&[u8])) {
+    match millis {
+        1_000 => put(b"Second"),
+        60_000 => put(b"Minute"),
+        3_600_000 => put(b"Hour"),
+        86_400_000 => put(b"Day"),
+        _ => seconds(millis, &mut put),
     }
 }
 
@@ -96,9 +106,9 @@ pub fn whole(hits: Hits) -> u64 {
     hits.whole().unsigned_abs()
 }
 
-fn name(index: usize, limit: &Limit, put: &mut impl FnMut(&[u8])) {
+fn name(index: usize, name: &str, put: &mut impl FnMut(&[u8])) {
     put(if index == 0 { b"\"" } else { b", \"" });
-    put(limit.name.as_bytes());
+    put(name.as_bytes());
     put(b"\"");
 }
 
@@ -137,7 +147,8 @@ pub fn seconds(millis: u64, put: &mut impl FnMut(&[u8])) {
 #[cfg(test)]
 mod tests {
     use super::super::algorithm::{Algorithm, Reading, WindowCounts};
-    use super::super::limit::{Quota, QuotaHits, by_tightness};
+    use super::super::limit::{Burst, Limit, Quota, QuotaHits, by_tightness};
+    use super::super::window::WindowSize;
     use super::*;
 
     fn limit(name: &str, quota: &str) -> (Limit, Hits) {
@@ -149,6 +160,7 @@ mod tests {
             name: name.into(),
             size,
             algorithm: Algorithm::Sliding,
+            burst: Burst::default(),
         };
         (limit, hits)
     }
@@ -188,7 +200,14 @@ mod tests {
             limit("x", "3/500ms"),
         ];
         assert_eq!(
-            text(|put| policy(limits.iter().map(|(limit, hits)| (limit, *hits)), put)),
+            text(|put| policy(
+                limits.iter().map(|(limit, hits)| PolicyItem {
+                    name: &limit.name,
+                    hits: *hits,
+                    window: limit.window(*hits)
+                }),
+                put
+            )),
             r#""api-1s";q=10;w=1, "api-1m";q=100;w=60, "x";q=3"#
         );
     }
@@ -272,7 +291,7 @@ mod tests {
             ("10.05", "10.05"),
         ] {
             let size = WindowSize::parse(window.as_bytes()).unwrap();
-            assert_eq!(text(|put| legacy_window(size, put)), name);
+            assert_eq!(text(|put| legacy_window(size.millis(), put)), name);
         }
     }
 

@@ -5,7 +5,7 @@ use core::fmt;
 /// A number of hits, in thousandths, from -[`Hits::MAX`] to [`Hits::MAX`].
 ///
 /// Sums saturate at these bounds; they never wrap. Negative numbers occur in differences only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hits(i64);
 
 impl Hits {

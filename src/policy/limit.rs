@@ -3,20 +3,53 @@
 use core::cmp::Ordering;
 use core::fmt;
 
-use super::algorithm::{Algorithm, Reading};
+use super::algorithm::{Algorithm, BucketLevel, Reading};
 use super::hits::{Hits, ParseHitsError};
 use super::window::{ParseWindowError, WindowSize};
 
-/// A limit: its name and its window. How many hits it admits may differ from request to request,
-/// and is told beside it.
+/// A limit: its name and its window. How many hits it admits, or at what rate, may differ from request
+/// to request, and is told beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The name of the policy in headers: `<namespace>-<window>`, the window as written.
     pub name: Box<str>,
-    /// The size of the window.
+    /// The size of the window, or the time that a rate is told for.
     pub size: WindowSize,
     /// How what is stored of the window is read.
     pub algorithm: Algorithm,
+    /// What a rate has beside it; nothing of other limits.
+    pub burst: Burst,
+}
+
+/// What a limit by a rate has beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Burst {
+    /// How many hits are admitted above the rate.
+    pub hits: Hits,
+    /// Above how many of them an admitted request is held back; `None`: none is.
+    pub delay: Option<Hits>,
+}
+
+impl Limit {
+    /// The most hits, where `told` are: those, or where a rate is told, what a bucket holds.
+    #[inline]
+    pub fn most(&self, told: Hits) -> Hits {
+        match self.algorithm {
+            // At no rate, nothing is admitted.
+            Algorithm::Bucket if told != Hits::ZERO => self.burst.hits.plus_value(Hits::ONE),
+            _ => told,
+        }
+    }
+
+    /// Milliseconds of the window that [`Limit::most`] is for, as of [`Verdict::window`].
+    pub fn window(&self, told: Hits) -> Option<u64> {
+        let reading = match self.algorithm {
+            Algorithm::Bucket => BucketLevel::empty(told).into(),
+            _ => Reading::default(),
+        };
+        let most = self.most(told);
+        self.algorithm.window(self.size, &reading, most)
+    }
 }
 
 /// The text `hits/window` of a limit, read.
@@ -163,6 +196,27 @@ impl Verdict<'_> {
         algorithm.retry_after(size, &self.reading, self.hits, self.cost)
     }
 
+    /// Milliseconds of the window that `hits` are for: of a rate, those in which they are admitted. If
+    /// that is no whole number, neither is it one of seconds. `None`: they never are.
+    pub fn window(&self) -> Option<u64> {
+        let Limit {
+            size, algorithm, ..
+        } = *self.limit;
+        algorithm.window(size, &self.reading, self.hits)
+    }
+
+    /// Milliseconds for which an admitted request is held back.
+    pub fn delay(&self) -> u64 {
+        let Limit {
+            size,
+            algorithm,
+            burst,
+            ..
+        } = *self.limit;
+        let most = burst.delay.map(|delay| delay.plus_value(Hits::ONE));
+        most.map_or(0, |most| algorithm.delay(size, &self.reading, most))
+    }
+
     /// Orders by tightness, the tightest first: by the share of the limit that remains. Of equal
     /// shares, what refuses comes before what admits, and what refuses for longer first.
     pub fn tightness(&self, other: &Self) -> Ordering {
@@ -219,6 +273,7 @@ mod tests {
             name: quota.into(),
             size,
             algorithm,
+            burst: Burst::default(),
         };
         (hits, limit)
     }

@@ -37,7 +37,7 @@ impl StoredCount {
             Level {
                 hits: Hits::from_thousandths(hits).max(Hits::ZERO),
                 at: time(at),
-                first: time(first),
+                mark: time(first),
             },
         )
     }

@@ -3,7 +3,8 @@
 use super::identity::{Identity, KeyHash, Mask};
 use super::meta::{Meta, NamespaceIndex};
 use super::word::Generation;
-use crate::policy::algorithm::StoredKind;
+use crate::policy::algorithm::{Reading, StoredKind};
+use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 
 /// All counters of one namespace, kind and window size: what [`CounterTable`](super::CounterTable) needs beside the key.
@@ -45,8 +46,25 @@ impl Counter {
 
     /// Whether `other`, of the same table, are the same counters: of one namespace, size and kind.
     pub fn is_same(&self, other: &Counter) -> bool {
-        let parts = |it: &Counter| (it.namespace, it.size, it.kind);
+        let parts = |it: &Counter| (it.namespace, it.size, it.kind.wire_id());
         parts(self) == parts(other)
+    }
+
+    /// The same counters, where the limit is told as `hits`: the rate of a bucket.
+    #[inline]
+    pub fn at_rate(&self, hits: Hits) -> Counter {
+        Counter {
+            kind: self.kind.at_rate(hits),
+            ..*self
+        }
+    }
+
+    /// The same counters, at the rate that `reading` was read at.
+    pub fn at_rate_of(&self, reading: &Reading) -> Counter {
+        Counter {
+            kind: self.kind.at_rate_of(reading),
+            ..*self
+        }
     }
 
     /// The same counters, if they are `is_synced`: then they keep the bytes of their keys, and

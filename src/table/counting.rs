@@ -12,7 +12,7 @@ use super::fail::fail_point;
 use super::insertion::Insertion;
 use super::slot::Occupant;
 use super::word::WindowCount;
-use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
+use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowPosition};
 
@@ -234,8 +234,10 @@ impl<'m> CounterTable<'m> {
     /// what was counted so far.
     pub fn refuse(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Reading {
         match counter.kind {
-            StoredKind::Windows => self.read(counter, key, clock),
-            StoredKind::Level(_) => {
+            StoredKind::Windows | StoredKind::Level(LevelKind::Bucket(_)) => {
+                self.read(counter, key, clock)
+            }
+            StoredKind::Level(LevelKind::Elastic) => {
                 let refused = self.add(counter, key, clock, Hits::ZERO, Admission::Refused);
                 refused.reading
             }
@@ -286,8 +288,8 @@ impl<'m> CounterTable<'m> {
     /// Refunds hits that were counted in one of `counter`, unless their window or the counter is
     /// gone; returns whether it did.
     pub fn refund(&self, counter: &Counter, receipt: &Receipt<'m>) -> bool {
-        if let StoredKind::Level(_) = counter.kind {
-            return self.refund_to_level(receipt);
+        if let StoredKind::Level(kind) = counter.kind {
+            return self.refund_to_level(kind, counter.size, receipt);
         }
         if counter.is_synced {
             self.mark_dirty(receipt.column);

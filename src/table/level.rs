@@ -32,9 +32,9 @@ pub(super) struct LevelState<'m> {
     stamp: Stamp,
 }
 
-/// When the window of `level` began, as a counter notes it: in seconds, until 2106.
-pub(super) fn first_second(level: &Level) -> u32 {
-    u32::try_from(level.first.0 / 1000).unwrap_or(u32::MAX)
+/// The mark of `level`, as a counter notes it: in seconds, until 2106.
+fn mark_second(level: &Level) -> u32 {
+    u32::try_from(level.mark.0 / 1000).unwrap_or(u32::MAX)
 }
 
 fn time(at: UnixMillis) -> Hits {
@@ -65,9 +65,7 @@ impl<'m> LevelState<'m> {
         let level = Level {
             hits: word.hits(),
             at: UnixMillis(at.hits().thousandths().unsigned_abs()),
-            first: UnixMillis(
-                u64::from(occupant.slot.extension.load(Relaxed)).saturating_mul(1000),
-            ),
+            mark: UnixMillis(u64::from(occupant.slot.extension.load(Relaxed)).saturating_mul(1000)),
         };
         let (_, before) = next;
         let state = LevelState {
@@ -78,13 +76,23 @@ impl<'m> LevelState<'m> {
         (at.stamp() == word.stamp()).then_some(state)
     }
 
+    /// The state before this one, if nobody has begun to replace it.
+    pub(super) fn before(&self) -> Option<Level> {
+        let [(_, hits), (_, at)] = self.next;
+        (hits.stamp() == at.stamp()).then(|| Level {
+            hits: hits.hits(),
+            at: UnixMillis(at.hits().thousandths().unsigned_abs()),
+            mark: self.level.mark,
+        })
+    }
+
     /// Makes `level` the next state; returns whether it is. Nothing has changed otherwise.
     pub(super) fn replace(&self, occupant: Occupant<'m>, level: &Level) -> bool {
         let [(hits, old_hits), (at, old_at)] = self.next;
-        if self.level.first != level.first {
+        if self.level.mark != level.mark {
             // One of two that begin a window at once suffices.
-            let (first, old) = (&occupant.slot.extension, first_second(&self.level));
-            let _ = first.compare_exchange(old, first_second(level), Relaxed, Relaxed);
+            let (mark, old) = (&occupant.slot.extension, mark_second(&self.level));
+            let _ = mark.compare_exchange(old, mark_second(level), Relaxed, Relaxed);
         }
         // AcqRel, each: a reader that sees the hits sees their time, and the slot as this process saw it.
         let new_at = WindowCount::new(self.stamp, time(level.at));
@@ -107,7 +115,7 @@ pub(super) fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMilli
     let Some(LevelState { level, .. }) = LevelState::read(occupant) else {
         return u64::MAX;
     };
-    match level.has_ended(size, now) {
+    match level.is_over(size, now) {
         true => 0,
         false => level.hits.thousandths().unsigned_abs(),
     }

@@ -5,7 +5,7 @@ use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::insertion::relax;
-use super::level::{LevelState, first_second};
+use super::level::LevelState;
 use super::slot::Occupant;
 use super::word::Stamp;
 use crate::policy::algorithm::{Level, LevelKind, Reading};
@@ -13,9 +13,9 @@ use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowSize};
 
 /// What tells a level from those that the slot has had before, and from those that the counter has had.
-fn stamp(level: &Level, occupant: Occupant<'_>) -> Stamp {
-    let first = u64::from(first_second(level));
-    Stamp::new(first.wrapping_mul(2), occupant.meta.generation())
+fn stamp(kind: LevelKind, level: &Level, occupant: Occupant<'_>) -> Stamp {
+    let era = kind.era(level);
+    Stamp::new(era.wrapping_mul(2), occupant.meta.generation())
 }
 
 impl<'m> CounterTable<'m> {
@@ -66,7 +66,7 @@ impl<'m> CounterTable<'m> {
                 admitted,
                 receipt: admitted.then(|| Receipt {
                     column,
-                    stamp: stamp(&level, occupant),
+                    stamp: stamp(kind, &level, occupant),
                     value,
                 }),
             });
@@ -90,7 +90,12 @@ impl<'m> CounterTable<'m> {
 
     /// Refunds hits that were counted in a level, unless it has ended or is gone; returns whether it
     /// did.
-    pub(super) fn refund_to_level(&self, receipt: &Receipt<'m>) -> bool {
+    pub(super) fn refund_to_level(
+        &self,
+        kind: LevelKind,
+        size: WindowSize,
+        receipt: &Receipt<'m>,
+    ) -> bool {
         let Some(slot) = self.slot_at(self.index_of(receipt.column)) else {
             return false;
         };
@@ -104,12 +109,11 @@ impl<'m> CounterTable<'m> {
                 continue;
             };
             let level = state.level;
-            if stamp(&level, occupant) != receipt.stamp {
+            if stamp(kind, &level, occupant) != receipt.stamp {
                 return false;
             }
-            // Not below zero: it may have been full.
-            let hits = level.hits.minus(receipt.value).max(Hits::ZERO);
-            if state.replace(occupant, &Level { hits, ..level }) {
+            let level = kind.without_hit(size, level, state.before(), receipt.value);
+            if state.replace(occupant, &level) {
                 fail_point!("level.given_back");
                 return true;
             }

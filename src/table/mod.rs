@@ -29,6 +29,8 @@
 mod admission;
 pub(crate) mod atomic;
 mod batches;
+#[cfg(all(test, not(loom)))]
+mod bucket_tests;
 mod buffers;
 mod changes;
 mod claim;

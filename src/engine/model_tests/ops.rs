@@ -8,7 +8,7 @@ use proptest::sample::{Index, subsequence};
 use super::{DAY, HOUR, NAMESPACES, PERIOD, SIZES, T, YEAR};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::policy::limit::Limit;
+use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
 /// A worker's clock: what it remembers, and what it would see.
@@ -170,6 +170,7 @@ pub(super) fn limit() -> impl Strategy<Value = (Hits, Limit)> {
             name: "".into(),
             size: WindowSize::from_millis(size).unwrap(),
             algorithm,
+            burst: Burst::default(),
         };
         (Hits::from_thousandths(hits), limit)
     })

@@ -12,7 +12,7 @@ use super::super::memory::PoolText;
 use super::super::request::Request;
 use super::context::{self, Context, Response};
 use super::respond::{put, remove};
-use crate::policy::headers;
+use crate::policy::headers::{self, PolicyItem};
 use crate::policy::limit::{by_tightness, tightest};
 
 /// The filter after ours.
@@ -103,10 +103,12 @@ fn add_ietf<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
         Some(policy) => policy,
         None => {
             let mut value = PoolText::new(request, capacity)?;
-            let limits = context
-                .verdicts()
-                .map(|verdict| (verdict.limit, verdict.hits));
-            headers::policy(limits, |part| value.put(part));
+            let policies = context.verdicts().map(|verdict| PolicyItem {
+                name: &verdict.limit.name,
+                hits: verdict.hits,
+                window: verdict.window(),
+            });
+            headers::policy(policies, |part| value.put(part));
             value.into_bytes()
         }
     };
@@ -147,7 +149,8 @@ fn add_legacy<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()>
             // The window in seconds may have 20 digits and a point.
             let mut name = PoolText::new(request, start.len().saturating_add(24))?;
             name.put(start.as_bytes());
-            headers::legacy_window(verdict.limit.size, |part| name.put(part));
+            let window = verdict.window().unwrap_or(verdict.limit.size.millis());
+            headers::legacy_window(window, |part| name.put(part));
             let name = core::str::from_utf8(name.into_bytes()).ok()?;
             put(request, name, number(request, headers::whole(value))?)?;
         }

@@ -43,7 +43,8 @@ static VARIABLES: [OwnVariable; 11] = [
         text(request, tightest(request)?.verdict().hits)
     }),
     OwnVariable(ngx_string!("ratelimit_window"), |request| {
-        seconds(request, tightest(request)?.verdict().limit.size.millis())
+        let window = tightest(request)?.verdict().window();
+        seconds(request, window.ok_or(NoValue::Empty)?)
     }),
     OwnVariable(ngx_string!("ratelimit_rate"), |request| {
         text(request, tightest(request)?.verdict().rate())

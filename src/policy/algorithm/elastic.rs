@@ -29,7 +29,7 @@ impl ElasticCount {
             };
         }
         ElasticCount {
-            first: level.first,
+            first: level.mark,
             hits: level.hits,
             idle: level.age(now),
         }
@@ -41,7 +41,7 @@ impl ElasticCount {
         Level {
             hits: self.hits,
             at: UnixMillis(now.0.saturating_sub(self.idle)),
-            first: UnixMillis(seconds.saturating_mul(1000)),
+            mark: UnixMillis(seconds.saturating_mul(1000)),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::hits::Hits;
 use super::super::window::{UnixMillis, WindowSize};
+use super::bucket::BucketLevel;
 use super::elastic::ElasticCount;
 use super::level::Level;
 use super::reading::Reading;
@@ -17,14 +18,29 @@ pub enum StoredKind {
 }
 
 impl StoredKind {
-    /// All of them.
+    /// All that stores have.
     pub const ALL: [StoredKind; 2] = [StoredKind::Windows, StoredKind::Level(LevelKind::Elastic)];
+
+    /// The same, at the rate that `reading` was read at.
+    pub fn at_rate_of(self, reading: &Reading) -> StoredKind {
+        self.at_rate(BucketLevel::from(*reading).rate)
+    }
 
     /// Its number in identities of counters, in messages between processes of one build, and in stores.
     pub const fn wire_id(self) -> u8 {
         match self {
             StoredKind::Windows => 0,
             StoredKind::Level(LevelKind::Elastic) => 1,
+            StoredKind::Level(LevelKind::Bucket(_)) => 3,
+        }
+    }
+
+    /// The same, where the limit is told as `hits`: a bucket's rate.
+    #[inline]
+    pub const fn at_rate(self, hits: Hits) -> StoredKind {
+        match self {
+            StoredKind::Level(LevelKind::Bucket(_)) => StoredKind::Level(LevelKind::Bucket(hits)),
+            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) => self,
         }
     }
 
@@ -40,6 +56,8 @@ impl StoredKind {
 pub enum LevelKind {
     /// An elastic window: time ends it, and each hit extends it.
     Elastic,
+    /// A bucket, from which so many hits leak in the time that its rate is told for.
+    Bucket(Hits),
 }
 
 impl LevelKind {
@@ -47,6 +65,7 @@ impl LevelKind {
     pub fn reading(self, size: WindowSize, level: Level, now: UnixMillis) -> Reading {
         match self {
             LevelKind::Elastic => ElasticCount::of(size, level, now).into(),
+            LevelKind::Bucket(rate) => BucketLevel::of(rate, size, level, now).into(),
         }
     }
 
@@ -54,6 +73,7 @@ impl LevelKind {
     pub fn level_of(self, reading: Reading, now: UnixMillis) -> Level {
         match self {
             LevelKind::Elastic => ElasticCount::from(reading).level(now),
+            LevelKind::Bucket(_) => BucketLevel::from(reading).level(now),
         }
     }
 
@@ -68,6 +88,40 @@ impl LevelKind {
     ) -> Level {
         match self {
             LevelKind::Elastic => ElasticCount::of(size, level, now).after_hit(level, now, counted),
+            LevelKind::Bucket(rate) => {
+                let bucket = BucketLevel::of(rate, size, level, now);
+                bucket.after_hit(size, level, now, counted)
+            }
+        }
+    }
+
+    /// What a level becomes when `counted` hits are taken back that made it of `before`, if that is
+    /// known.
+    pub fn without_hit(
+        self,
+        size: WindowSize,
+        level: Level,
+        before: Option<Level>,
+        counted: Hits,
+    ) -> Level {
+        if let (LevelKind::Bucket(_), Some(before)) = (self, before) {
+            // What leaked in parts of a thousandth is not lost, however often a hit is taken back.
+            let after = self.after_hit(size, before, level.at, counted);
+            if (after.hits, after.at) == (level.hits, level.at) {
+                return before;
+            }
+        }
+        // Not below zero: it may have been full.
+        let hits = level.hits.minus(counted).max(Hits::ZERO);
+        Level { hits, ..level }
+    }
+
+    /// What tells a level from those that the counter has had: hits that were counted in one are not
+    /// taken back from another.
+    pub fn era(self, level: &Level) -> u64 {
+        match self {
+            LevelKind::Elastic => level.mark.0 / 1000,
+            LevelKind::Bucket(_) => 0,
         }
     }
 }

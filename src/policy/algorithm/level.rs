@@ -10,8 +10,8 @@ pub struct Level {
     pub hits: Hits,
     /// When they changed last.
     pub at: UnixMillis,
-    /// When they began to be counted, in whole seconds.
-    pub first: UnixMillis,
+    /// Another moment, in whole seconds: when an elastic window began, or by when a bucket is empty.
+    pub mark: UnixMillis,
 }
 
 impl Level {
@@ -26,6 +26,14 @@ impl Level {
     /// Whether the hits changed at least `size` ago.
     pub fn has_ended(&self, size: WindowSize, now: UnixMillis) -> bool {
         self.age(now) >= size.millis()
+    }
+
+    /// Whether nothing of the hits matters any more, whatever the [`LevelKind`](super::LevelKind).
+    pub fn is_over(&self, size: WindowSize, now: UnixMillis) -> bool {
+        match self.mark > self.at {
+            true => self.mark <= now,
+            false => self.has_ended(size, now),
+        }
     }
 
     /// When a hit at `now` changes the level: not before the last one did, unless that was before the

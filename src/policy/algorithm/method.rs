@@ -19,6 +19,12 @@ pub(super) trait Method {
     fn reset(size: WindowSize, stored: &Self::Stored) -> u64;
     fn retry_after(size: WindowSize, stored: &Self::Stored, limit: Hits, cost: Hits)
     -> Option<u64>;
+    fn delay(_: WindowSize, _: &Self::Stored, _most: Hits) -> u64 {
+        0
+    }
+    fn window(size: WindowSize, _: &Self::Stored, _limit: Hits) -> Option<u64> {
+        Some(size.millis())
+    }
 }
 
 /// Whether `limit` has room for a hit of `cost` above a rate of `rate`.

@@ -3,6 +3,7 @@
 //! Each is a variant of [`Algorithm`] and a file here: a type that says what is in [`Method`](method::Method). All
 //! others only pass an algorithm on.
 
+mod bucket;
 mod elastic;
 mod fixed;
 mod kind;
@@ -14,6 +15,8 @@ mod windows;
 
 use core::fmt;
 
+pub use self::bucket::BucketLevel;
+use self::bucket::LeakyBucket;
 use self::elastic::Elastic;
 pub use self::elastic::ElasticCount;
 use self::fixed::Fixed;
@@ -36,6 +39,8 @@ pub enum Algorithm {
     Fixed,
     /// A window begins with a hit, and each further one extends it to its full size.
     Elastic,
+    /// What was counted leaks at a constant rate.
+    Bucket,
 }
 
 /// A text that is not the name of an algorithm. The message says what would be.
@@ -71,6 +76,7 @@ macro_rules! of_method {
             Algorithm::Sliding => Sliding::$function($size, &(*$reading).into() $(, $argument)*),
             Algorithm::Fixed => Fixed::$function($size, &(*$reading).into() $(, $argument)*),
             Algorithm::Elastic => Elastic::$function($size, &(*$reading).into() $(, $argument)*),
+            Algorithm::Bucket => LeakyBucket::$function($size, &(*$reading).into() $(, $argument)*),
         }
     };
 }
@@ -82,12 +88,13 @@ impl Algorithm {
     /// Names of algorithms that this build does not have.
     const NOT_HERE: [&str; 1] = ["moving"];
 
-    /// What it reads of a key.
+    /// What it reads of a key; of a bucket, at no rate yet ([`StoredKind::at_rate`]).
     #[inline]
     pub const fn kind(self) -> StoredKind {
         match self {
             Algorithm::Sliding | Algorithm::Fixed => StoredKind::Windows,
             Algorithm::Elastic => StoredKind::Level(LevelKind::Elastic),
+            Algorithm::Bucket => StoredKind::Level(LevelKind::Bucket(Hits::ZERO)),
         }
     }
 
@@ -97,6 +104,7 @@ impl Algorithm {
             Algorithm::Sliding => "sliding",
             Algorithm::Fixed => "fixed",
             Algorithm::Elastic => "elastic",
+            Algorithm::Bucket => "rate",
         }
     }
 
@@ -106,6 +114,7 @@ impl Algorithm {
             Algorithm::Fixed => 0,
             Algorithm::Sliding => 1,
             Algorithm::Elastic => 2,
+            Algorithm::Bucket => 4,
         }
     }
 
@@ -174,6 +183,18 @@ impl Algorithm {
         cost: Hits,
     ) -> Option<u64> {
         of_method!(self, retry_after, size, reading, limit, cost)
+    }
+
+    /// Milliseconds until no more than `most` hits are in a bucket, rounded down; none of what is no
+    /// bucket.
+    pub fn delay(self, size: WindowSize, reading: &Reading, most: Hits) -> u64 {
+        of_method!(self, delay, size, reading, most)
+    }
+
+    /// Milliseconds of the window that `limit` hits are for: of a bucket, the time in which they leak.
+    /// If that is no whole number, neither is it one of seconds. `None`: they never leak.
+    pub fn window(self, size: WindowSize, reading: &Reading, limit: Hits) -> Option<u64> {
+        of_method!(self, window, size, reading, limit)
     }
 }
 

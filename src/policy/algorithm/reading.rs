@@ -10,13 +10,13 @@ use super::super::hits::Hits;
 /// That of each algorithm is in its file, as a type that converts from and to a reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// When what is counted began.
+    /// When what is counted began, or was last counted.
     pub(super) start: u64,
     /// What was counted, and what one more charge adds to.
     pub(super) hits: Hits,
-    /// What was counted before that, or how long it is in the way.
+    /// What was counted before that, or how much of it stops to count.
     pub(super) previous: Hits,
-    /// Milliseconds since something that the algorithm knows.
+    /// Milliseconds since something that the algorithm knows, or parts of them.
     pub(super) elapsed: u64,
 }
 

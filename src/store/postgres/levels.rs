@@ -66,7 +66,7 @@ pub(super) async fn set(
     let (hits, changed, began, lives) = (
         column(|(_, level)| level.hits.thousandths()),
         column(|(_, level)| level.at.0.cast_signed()),
-        column(|(_, level)| level.first.0.cast_signed()),
+        column(|(_, level)| level.mark.0.cast_signed()),
         column(|(place, _)| {
             let life = Duration::from_millis(place.size.millis()).saturating_add(CLOCK_MARGIN);
             i64::try_from(life.as_millis()).unwrap_or(i64::MAX)

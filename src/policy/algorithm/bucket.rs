@@ -1,0 +1,240 @@
+//! The leaky bucket of nginx's `limit_req`: hits fill it, and leak at a constant rate.
+//!
+//! Source: `ngx_http_limit_req_lookup()` in nginx's `ngx_http_limit_req_module.c`. What is the *excess*
+//! there is one hit less than what is in the bucket here: so an empty bucket holds nothing, and a full
+//! one `burst + 1`, which is the limit.
+
+use core::num::{NonZeroU64, NonZeroU128};
+
+use super::super::hits::Hits;
+use super::super::window::{UnixMillis, WindowSize};
+use super::level::Level;
+use super::method::{Method, has_room};
+use super::reading::Reading;
+
+pub(super) struct LeakyBucket;
+
+/// What is in a key's bucket, at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BucketLevel {
+    /// The hits in it.
+    pub hits: Hits,
+    /// How many leak in the time that the rate is told for.
+    pub rate: Hits,
+    /// When it was last filled.
+    pub at: UnixMillis,
+    /// What has leaked of the next thousandth, in parts of [`Leak`].
+    part: u64,
+}
+
+/// How many thousandths leak in a millisecond, as a fraction.
+#[derive(Clone, Copy, Debug)]
+struct Leak {
+    parts: u64,
+    parts_of_thousandth: NonZeroU64,
+}
+
+impl Leak {
+    const MINUTE: u64 = 60_000;
+    const SECOND: NonZeroU64 = NonZeroU64::new(1000).unwrap();
+
+    /// The leak of a bucket with `rate` hits in `size`. As in `limit_req`, a whole number for a minute is
+    /// one of thousandths for a second, rounded down; what `limit_req` cannot say is exact.
+    fn of(rate: Hits, size: WindowSize) -> Leak {
+        let rate = rate.thousandths().unsigned_abs();
+        match NonZeroU64::new(size.millis()) {
+            Some(size) if size.get() != Self::MINUTE || !rate.is_multiple_of(1000) => Leak {
+                parts: rate,
+                parts_of_thousandth: size,
+            },
+            _ => Leak {
+                parts: rate / 60,
+                parts_of_thousandth: Self::SECOND,
+            },
+        }
+    }
+
+    /// What leaks in so many milliseconds: thousandths, and parts of the next one.
+    fn in_millis(self, millis: u64) -> (u64, u64) {
+        let of = self.parts_of_thousandth;
+        match self.parts.checked_mul(millis) {
+            Some(parts) => (parts / of, parts % of),
+            None => self.in_many_millis(millis),
+        }
+    }
+
+    /// The same with more bits, which takes longer.
+    #[cold]
+    fn in_many_millis(self, millis: u64) -> (u64, u64) {
+        let of = NonZeroU128::from(self.parts_of_thousandth);
+        let parts = u128::from(self.parts).saturating_mul(millis.into());
+        let whole = |parts| u64::try_from(parts).unwrap_or(u64::MAX);
+        (whole(parts / of), whole(parts % of))
+    }
+
+    /// Parts of so many thousandths, when `part` of the first has leaked.
+    fn parts_of(self, thousandths: u64, part: u64) -> u128 {
+        let parts = u128::from(thousandths).saturating_mul(self.parts_of_thousandth.get().into());
+        parts.saturating_sub(part.into())
+    }
+}
+
+impl BucketLevel {
+    /// An empty bucket with `rate`.
+    pub fn empty(rate: Hits) -> BucketLevel {
+        BucketLevel {
+            rate,
+            ..BucketLevel::default()
+        }
+    }
+
+    /// What `level` is at `now`, in a bucket with `rate`.
+    pub(super) fn of(rate: Hits, size: WindowSize, level: Level, now: UnixMillis) -> BucketLevel {
+        let held = level.hits.thousandths().unsigned_abs();
+        let (leaked, part) = match held {
+            0 => (0, 0),
+            _ => Leak::of(rate, size).in_millis(level.age(now)),
+        };
+        let left = held.saturating_sub(leaked);
+        BucketLevel {
+            hits: Hits::from_thousandths(left.cast_signed()),
+            rate,
+            at: level.at,
+            part: if left == 0 { 0 } else { part },
+        }
+    }
+
+    /// The level that this was read of at `now`, but for by when it is empty.
+    pub(super) fn level(self, now: UnixMillis) -> Level {
+        Level {
+            hits: self.hits,
+            at: now,
+            mark: UnixMillis::default(),
+        }
+    }
+
+    /// The level of the bucket that `counted` hits were added to at `now`. A hit that is refused changes
+    /// nothing, unless the clock was set back, when what is in the bucket begins to leak anew.
+    pub(super) fn after_hit(
+        self,
+        size: WindowSize,
+        before: Level,
+        now: UnixMillis,
+        counted: Hits,
+    ) -> Level {
+        let at = before.time_of_hit(now);
+        if counted == Hits::ZERO && at >= before.at {
+            return before;
+        }
+        let hits = self.hits.plus_value(counted);
+        let filled = BucketLevel {
+            hits,
+            part: 0,
+            ..self
+        };
+        let empty_after = filled.time_until(size, Hits::ZERO).unwrap_or(u64::MAX);
+        let seconds = at.0.saturating_add(empty_after) / 1000;
+        Level {
+            hits,
+            at,
+            // After it is empty.
+            mark: UnixMillis(seconds.saturating_add(1).saturating_mul(1000)),
+        }
+    }
+
+    /// Milliseconds until no more than `most` hits are in it; `None`: that is never so.
+    fn time_until(&self, size: WindowSize, most: Hits) -> Option<u64> {
+        let (parts, leak) = self.parts_above(size, most)?;
+        if parts == 0 {
+            return Some(0);
+        }
+        let leak = u128::from(leak);
+        let millis = parts
+            .saturating_add(leak.checked_sub(1)?)
+            .checked_div(leak)?;
+        Some(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+
+    /// The parts above `most` hits, and how many leak in a millisecond.
+    fn parts_above(&self, size: WindowSize, most: Hits) -> Option<(u128, u64)> {
+        let leak = Leak::of(self.rate, size);
+        let above = u64::try_from(self.hits.minus(most).thousandths()).unwrap_or(0);
+        (most >= Hits::ZERO).then(|| (leak.parts_of(above, self.part), leak.parts))
+    }
+}
+
+/// Milliseconds in which `limit` hits leak at a rate of `rate` in `size`; `None`: they never do. If that
+/// is no whole number, neither is it one of seconds.
+fn refill(limit: Hits, rate: Hits, size: WindowSize) -> Option<u64> {
+    let [limit, rate] = [limit, rate].map(|hits| i128::from(hits.thousandths()));
+    let product = limit.checked_mul(size.millis().into())?;
+    let millis = product.checked_div(rate)?;
+    let is_exact = product.checked_rem(rate)? == 0;
+    let millis = u64::try_from(millis).ok()?;
+    match is_exact || !millis.is_multiple_of(1000) {
+        true => Some(millis),
+        false => millis.checked_add(1),
+    }
+}
+
+impl Method for LeakyBucket {
+    type Stored = BucketLevel;
+
+    fn rate(_: WindowSize, level: &BucketLevel) -> Hits {
+        level.hits
+    }
+
+    fn admits(_: WindowSize, level: &BucketLevel, limit: Hits, cost: Hits) -> bool {
+        has_room(level.hits, limit, cost)
+    }
+
+    fn start(_: WindowSize, level: &BucketLevel) -> UnixMillis {
+        level.at
+    }
+
+    /// When it is empty.
+    fn reset(size: WindowSize, level: &BucketLevel) -> u64 {
+        level.time_until(size, Hits::ZERO).unwrap_or(u64::MAX)
+    }
+
+    fn retry_after(size: WindowSize, level: &BucketLevel, limit: Hits, cost: Hits) -> Option<u64> {
+        // "Below" a limit is "at most" a thousandth less.
+        let cost = cost.max(Hits::from_thousandths(1));
+        level.time_until(size, limit.minus(cost))
+    }
+
+    /// Until so much has leaked, rounded down.
+    fn delay(size: WindowSize, level: &BucketLevel, most: Hits) -> u64 {
+        let millis = level.parts_above(size, most).and_then(|(parts, leak)| {
+            let millis = parts.checked_div(leak.into())?;
+            u64::try_from(millis).ok()
+        });
+        millis.unwrap_or(0)
+    }
+
+    fn window(size: WindowSize, level: &BucketLevel, limit: Hits) -> Option<u64> {
+        refill(limit, level.rate, size)
+    }
+}
+
+impl From<BucketLevel> for Reading {
+    fn from(level: BucketLevel) -> Reading {
+        Reading {
+            start: level.at.0,
+            hits: level.hits,
+            previous: level.rate,
+            elapsed: level.part,
+        }
+    }
+}
+
+impl From<Reading> for BucketLevel {
+    fn from(reading: Reading) -> BucketLevel {
+        BucketLevel {
+            hits: reading.hits,
+            rate: reading.previous,
+            at: UnixMillis(reading.start),
+            part: reading.elapsed,
+        }
+    }
+}
