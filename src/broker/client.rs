@@ -107,8 +107,8 @@ impl Client {
         }
     }
 
-    /// Notes that a decider did not answer in time. What comes of a probe, which is sent with the next
-    /// [`Client::send`], tells whether it is so; should it be lost, another one follows.
+    /// Notes that a decider did not answer in time. The probe that is sent with the next
+    /// [`Client::send`] closes the circuit again if it is answered; should it be lost, another one follows.
     pub fn note_timeout(&self, decider: usize, now: MonotonicMillis) {
         if let Some(state) = self.shared.decider(decider)
             && state.breaker.open(now)

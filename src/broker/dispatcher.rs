@@ -16,7 +16,7 @@ use crate::table::MonotonicMillis;
 /// How soon it is tried again to leave answers with a worker that has not read those before.
 const NO_ROOM: Duration = Duration::from_millis(1);
 
-/// What the thread that asks has of all workers and all deciders.
+/// What the broker has of all workers and all deciders.
 pub(super) struct Dispatcher {
     pub(super) queues: Arc<SharedQueues>,
     /// That of each task.
@@ -57,7 +57,7 @@ impl Dispatcher {
         MonotonicMillis(u64::try_from(millis).unwrap_or(u64::MAX))
     }
 
-    /// Takes what workers have asked, and tells the tasks; nothing more when this is closed.
+    /// Moves what workers have asked to the backlogs of the tasks; nothing more once this is closed.
     pub(super) fn collect(&self) {
         if self.is_closed.get() {
             return;

@@ -40,7 +40,7 @@ pub(super) struct DeciderTask {
     /// All deciders that it has.
     pub(super) siblings: Range<usize>,
     pub(super) decider: usize,
-    /// What is asked to find out whether there is an answer.
+    /// The questions of a probe, which finds out whether there is an answer.
     pub(super) probe: Vec<Question>,
 }
 
@@ -67,7 +67,7 @@ impl StoreVisitor for DeciderTasks<'_> {
 /// When a task waits for more questions.
 struct Pauses {
     delay: BatchingDelay,
-    /// When that was last told how much time passed.
+    /// When the delay last learned how much time passed.
     learned: Duration,
     /// `None`: the system had none left, and there are no pauses.
     timer: Option<Timer>,

@@ -20,7 +20,7 @@ pub struct Ask {
     pub id: Option<u64>,
     /// When the request waits no longer: milliseconds of the system's monotonic clock.
     pub deadline: u64,
-    /// What is asked.
+    /// The question itself.
     pub question: Question,
 }
 
@@ -130,7 +130,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// What a message asks; `None` if it is none that [`write_ask`] wrote.
+    /// The question of a message; `None` if it is none that [`write_ask`] wrote.
     pub fn ask(&mut self, message: &[u64]) -> Option<Ask> {
         let mut words = Words(message);
         words.next()?;

@@ -46,11 +46,11 @@ pub struct Broker {
 /// A store that decides about requests: one decider, or several.
 #[derive(Clone)]
 pub struct DecidingStore {
-    /// What the log tells of.
+    /// The store, as the log names it.
     pub store: Arc<WatchedStore>,
     /// What connects to it.
     pub source: Arc<dyn DeciderSource>,
-    /// What tells this node from others.
+    /// The identity of this node.
     pub node: NodeId,
     /// The shards that it is divided into, each of which has a decider; `None`: there is one.
     pub shards: Option<Vec<Shard>>,

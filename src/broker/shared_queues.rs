@@ -35,7 +35,7 @@ unsafe impl Sync for SharedQueues {}
 /// What all workers know of a decider.
 #[derive(Clone, Copy, Debug)]
 pub struct DeciderState<'q> {
-    /// Whether it is asked.
+    /// Whether requests ask it.
     pub breaker: Breaker<'q>,
     /// When the broker is to be woken for it.
     pub doorbell: Doorbell<'q>,
@@ -44,18 +44,18 @@ pub struct DeciderState<'q> {
 /// Between a worker and the broker.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerQueues<'q> {
-    /// What the worker asks.
+    /// The worker's questions.
     pub questions: Ring<'q>,
-    /// What it is answered.
+    /// The answers to them.
     pub answers: Ring<'q>,
     /// What wakes the worker's event loop.
     pub eventfd: &'q EventFd,
 }
 
-/// Words of a decider's state: whether it is asked, which all look at, and when it is woken, which
-/// changes all the time.
+/// Words of a decider's state: the breaker, which all workers look at, and the doorbell, which changes
+/// all the time.
 const DECIDER: usize = 2 * CACHE_LINE;
-/// Words of what is asked, and as many of what is answered: 256 KB each, for some thousand requests.
+/// Words of a worker's questions, and as many of the answers: 256 KB each, for some thousand requests.
 pub(super) const CAPACITY: usize = 1 << 15;
 const WORKER: usize = 2 * Ring::size(CAPACITY);
 

@@ -72,7 +72,7 @@ impl<'m> BoundLimit<'m> {
         self.namespace.clone()
     }
 
-    /// What tells the counter of a key from all others.
+    /// The identity of the counter of a key.
     pub(super) fn identity(&self, key: Key<'_>) -> Identity {
         self.counter.identity(key)
     }

@@ -48,7 +48,7 @@ impl<'c, 'm> Charge<'c, 'm> {
         self.cost
     }
 
-    /// What tells the counter from all others.
+    /// The identity of the counter.
     pub(super) fn identity(&self) -> Identity {
         self.bound.counter.identity(*self.key)
     }

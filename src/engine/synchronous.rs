@@ -39,24 +39,24 @@ pub struct LimitCheck<'c, 'm> {
     pub hits: Hits,
     /// What is counted by.
     pub key: &'c Key<'c>,
-    /// What is charged; zero only asks.
+    /// The hits that are charged; zero only asks.
     pub cost: Hits,
     /// The deciders of the datastore; `None`: it is decided here.
     pub store: Option<Deciders>,
 }
 
-/// What a datastore is asked about a request at once.
+/// A question to a datastore about a request, and the checks that it is about.
 #[derive(Clone, Debug)]
 pub struct StoreQuestion {
     /// The number of the decider.
     pub decider: usize,
-    /// What is asked.
+    /// The question itself.
     pub question: Question,
     /// The index of the check of each of the question's limits.
     checks: Few<usize>,
 }
 
-/// What a datastore said about one check.
+/// A datastore's answer about one check.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
     /// Whether the limit admits the request.
@@ -103,7 +103,7 @@ impl<'m> LimitCheck<'_, 'm> {
     }
 }
 
-/// What each decider is asked about a request, in the order of their first limits.
+/// The questions to each decider about a request, in the order of their first limits.
 pub fn questions(checks: &[LimitCheck<'_, '_>], counts_rejected: bool) -> Few<StoreQuestion> {
     let mut parts: Few<(usize, Few<(usize, Deciders)>)> = Few::new();
     for (index, check) in checks.iter().enumerate() {
@@ -122,7 +122,7 @@ pub fn questions(checks: &[LimitCheck<'_, '_>], counts_rejected: bool) -> Few<St
     questions
 }
 
-/// What a decider is asked about those of the checks that have these indices.
+/// The question to a decider about those of the checks that have these indices.
 fn question(
     checks: &[LimitCheck<'_, '_>],
     decider: usize,
@@ -213,7 +213,7 @@ impl StoreQuestion {
         let is_charged = is_admitted || self.question.counts_rejected;
         let counters = self.question.counters.iter().enumerate();
         for ((number, counter), reading) in counters.zip(&answer.readings) {
-            // The first limit that has the counter tells where it is.
+            // The first limit that has the counter has its key.
             let mut limits = self.question.limits.iter().zip(&self.checks);
             let Some((_, &index)) = limits.find(|(limit, _)| limit.counter == number) else {
                 continue;
@@ -314,7 +314,7 @@ pub fn deferred_charges<'c, 'm>(
 pub struct DeferredCharge<'c, 'm> {
     /// The number of the decider.
     pub decider: usize,
-    /// What it is asked: to charge them.
+    /// The question that charges them.
     pub question: Question,
     hits: Vec<(&'c BoundLimit<'m>, Hits)>,
 }

@@ -25,7 +25,7 @@ pub struct BatchRecord {
     pub diff: Hits,
 }
 
-/// What tells one of this node's batches from all others of an epoch.
+/// The name of a batch of this node, which no other batch of an epoch has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchName {
     /// Its number, from 1; 0: what was before the first one.

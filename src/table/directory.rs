@@ -13,10 +13,11 @@ use super::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use super::counter_table::CounterTable;
-use super::event_lines::{NamespaceLine, SharedLine, SyncLine};
+use super::event_lines::{NamespaceLine, SharedLine};
 use super::fail::fail_point;
 use super::layout::DirectoryEntry;
 use super::meta::{Meta, NamespaceIndex};
+use super::sync_line::SyncLine;
 use crate::policy::namespace::MAX_NAME_LEN;
 
 /// The length of an entry whose name is being written.

@@ -20,9 +20,10 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use super::atomic::{AtomicU64, Ordering};
-use super::event_lines::{NamespaceLine, SharedLine, SyncLine, ZoneLine};
+use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::meta::NamespaceIndex;
 use super::slot::{Bucket, Slot, WAYS};
+use super::sync_line::SyncLine;
 use super::sync_slot::{MAX_RECORDS, Record, SyncSlot};
 use crate::policy::namespace::MAX_NAME_LEN;
 
@@ -65,7 +66,7 @@ struct Header {
     size: AtomicU64,
     /// The number of the configuration that is used.
     configuration: AtomicU64,
-    /// Which node this is to stores, and of which identity the log was told.
+    /// An `IdentityWord`: which node this is to stores.
     identity: AtomicU64,
 }
 
@@ -81,7 +82,7 @@ pub(super) struct Parts<'m> {
     pub(super) secret: [u64; 2],
     /// The number of the configuration that is used.
     pub(super) configuration: &'m AtomicU64,
-    /// Which node this is to stores, and of which identity the log was told.
+    /// An `IdentityWord`: which node this is to stores.
     pub(super) identity: &'m AtomicU64,
     pub(super) directory: &'m [DirectoryEntry],
     /// One line per worker for each namespace of the directory.

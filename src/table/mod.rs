@@ -8,7 +8,8 @@
 //!
 //! - [`word`], [`meta`]: the two kinds of words of a [`slot`], and why one compare-and-swap suffices;
 //!   [`identity`]: what makes two hits count together
-//! - [`layout`]: how the memory is divided; [`event_lines`], [`stats`]: counts of events
+//! - [`layout`]: how the memory is divided; [`event_lines`], [`sync_line`], [`stats`]: counts of
+//!   events
 //! - [`counter_table`]: the table as one process sees it; [`counter`], [`admission`]: what it is asked, and
 //!   what it answers
 //! - [`columns`]: windows, and what turning one takes
@@ -71,6 +72,7 @@ mod stats;
 mod store_state;
 #[cfg(all(test, not(loom)))]
 mod stress_tests;
+mod sync_line;
 mod sync_slot;
 mod sync_slots;
 mod sync_state;

@@ -26,7 +26,7 @@ pub struct Named<'m> {
 }
 
 impl NameKind {
-    /// What tells the names of a kind from all else that is hashed with the zone's secret.
+    /// A number for the names of a kind, which nothing else has that is hashed with the zone's secret.
     fn tag(self) -> u8 {
         match self {
             NameKind::Store => 254,
@@ -77,7 +77,7 @@ impl<'m> CounterTable<'m> {
     }
 
     fn word_id(&self, kind: NameKind, [first, second]: [&str; 2]) -> u64 {
-        // The length tells where the first part ends.
+        // With the length, it is known where the first part ends.
         let name = [first.as_bytes(), second.as_bytes()].concat();
         let mask = self.hasher.mask(&name, kind.tag(), first.len() as u64);
         let [id, _] = mask.0;

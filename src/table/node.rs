@@ -8,21 +8,21 @@ use super::counter_table::CounterTable;
 struct IdentityWord(u64);
 
 impl IdentityWord {
-    fn new(present: u32, told: u32) -> IdentityWord {
-        IdentityWord(u64::from(told) << 32 | u64::from(present))
+    fn new(present: u32, logged: u32) -> IdentityWord {
+        IdentityWord(u64::from(logged) << 32 | u64::from(present))
     }
 
     fn present(self) -> u32 {
         self.0 as u32
     }
 
-    fn told(self) -> u32 {
+    fn logged(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
 impl<'m> CounterTable<'m> {
-    /// What tells this node from all others: random, and the same as long as the zone lives, unless
+    /// The identity of this node: random, and the same as long as the zone lives, unless
     /// another node turns out to have it too ([`Lease::take_identity`]).
     pub fn node(&self) -> [u64; 2] {
         self.node_of(IdentityWord(self.parts.identity.load(Acquire)).present())
@@ -34,16 +34,16 @@ impl<'m> CounterTable<'m> {
         [high ^ u64::from(identity), low]
     }
 
-    /// Takes note that the log is told of the node's present identity; returns whether it was not told
-    /// yet, by any worker: then this one is to tell it.
+    /// Notes that the node's present identity is logged; returns whether it was not yet, by any worker: then
+    /// this one has to log it.
     pub fn note_identity(&self) -> bool {
-        let tell = |word| {
+        let note = |word| {
             let word = IdentityWord(word);
-            let is_news = word.present() != word.told();
-            is_news.then(|| IdentityWord::new(word.present(), word.present()).0)
+            let is_new = word.present() != word.logged();
+            is_new.then(|| IdentityWord::new(word.present(), word.present()).0)
         };
-        let told = self.parts.identity.fetch_update(AcqRel, Acquire, tell);
-        told.is_ok()
+        let logged = self.parts.identity.fetch_update(AcqRel, Acquire, note);
+        logged.is_ok()
     }
 
     /// The identity that is taken in place of `old`: `random`, unless there is another one by now.
@@ -51,7 +51,7 @@ impl<'m> CounterTable<'m> {
         let take = |word| {
             let word = IdentityWord(word);
             let is_old = word.present() == old;
-            is_old.then(|| IdentityWord::new(random, word.told()).0)
+            is_old.then(|| IdentityWord::new(random, word.logged()).0)
         };
         match self.parts.identity.fetch_update(AcqRel, Acquire, take) {
             Ok(_) => random,

@@ -1,5 +1,5 @@
 //! Which counters a sync is about: those of a namespace, or of one shard of it. The table knows no
-//! shards: it is told of which keys they are.
+//! shards: a function says which keys they have.
 
 use super::meta::NamespaceIndex;
 

@@ -1,4 +1,4 @@
-//! How many counters have hits that the store has not: told by a bounded look at the dirty bits.
+//! How many counters have hits that the store has not, by a bounded look at the dirty bits.
 
 use super::atomic::Ordering::Acquire;
 use super::counter_table::CounterTable;

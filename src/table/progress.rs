@@ -116,7 +116,7 @@ impl<'m> Lease<'m> {
         is_full || self.state.sync_generation > 1
     }
 
-    /// What tells this node from all others, as far as this sync is concerned: others of the zone may
+    /// The identity of this node, as far as this sync is concerned: others of the zone may
     /// not have noticed yet that another node has the same identity.
     pub fn node(&self, table: &CounterTable<'m>) -> [u64; 2] {
         table.node_of(Standing(self.state.slot.standing.load(Acquire)).identity())

@@ -85,7 +85,7 @@ impl<'m> StoreState<'m> {
     }
 
     /// Notes whether the store did what user number `user` asked of it. Returns what is new in that,
-    /// which no other worker is told.
+    /// which no other worker gets.
     pub fn note(&self, user: usize, is_there: bool) -> Option<StoreTransition> {
         let user = 1 << (user as u32 % Self::USERS);
         let (old, new) = self.update(|word| word.noted(user, is_there))?;

@@ -27,13 +27,13 @@ pub(super) struct SyncSlot {
     pub(super) batch: AtomicU64,
     /// Where the next batch is written down: see `buffers`.
     pub(super) buffer: AtomicU64,
-    /// What tells the last batch that was acknowledged, and the next one, from others of their numbers.
+    /// [`Nonces`]: random bits of the last batch that was acknowledged, and of the next one.
     pub(super) nonces: AtomicU64,
     /// Under which identity batches are sent, and until when the store knows that at least.
     pub(super) standing: AtomicU64,
     /// When the last sync that ended well began; 0: none did in this configuration.
     pub(super) synced: AtomicU64,
-    /// What tells the windows that are fetched from others.
+    /// A hash of the window sizes that are fetched.
     pub(super) windows: AtomicU64,
     /// A batch of one record, for want of a buffer.
     pub(super) inline: Record,
@@ -272,8 +272,8 @@ impl OwnerWord {
     }
 }
 
-/// The word with which a sync tells its buffer: one more than its index, 0 for the record of its own;
-/// and the tag of the term in which it was told.
+/// The word of a sync with the buffer that it has: one more than its index, 0 for the record of its own;
+/// and the tag of the term in which it was written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct BufferWord(pub(super) u64);
 

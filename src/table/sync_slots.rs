@@ -3,10 +3,10 @@
 use super::atomic::Ordering::{AcqRel, Relaxed, Release};
 use super::buffers::Buffers;
 use super::counter_table::CounterTable;
-use super::event_lines::SyncLine;
 use super::fail::fail_point;
 use super::layout::DirectoryEntry;
 use super::meta::NamespaceIndex;
+use super::sync_line::SyncLine;
 use super::sync_slot::{SyncSlot, owner_word};
 use super::sync_state::SyncState;
 

@@ -2,9 +2,9 @@
 
 use super::atomic::Ordering::{Acquire, Relaxed};
 use super::buffers::Buffers;
-use super::event_lines::SyncLine;
 use super::layout::DirectoryEntry;
 use super::stats::{SyncCycle, SyncStats};
+use super::sync_line::SyncLine;
 use super::sync_slot::{BatchWord, SyncSlot};
 
 /// Milliseconds of a clock that is never set: the time since the machine started.

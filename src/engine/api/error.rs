@@ -1,4 +1,4 @@
-//! Why a request is not answered, as it is told.
+//! Errors of the API: why a request is not answered.
 
 use core::fmt;
 

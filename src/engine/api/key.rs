@@ -79,7 +79,7 @@ pub fn key(
             )
         }
         StoredKind::Level(_) => {
-            // What is not told to a store is this node's.
+            // What no store is told of is this node's.
             let is_local = namespace.sync_states().is_empty();
             let current = call.algorithm.rate(size, &reading);
             let diff = if is_local { current } else { Hits::ZERO };

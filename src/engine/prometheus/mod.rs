@@ -4,7 +4,7 @@
 //! client is ever a label: what is written does not grow with the number of keys. It does with that of
 //! namespaces, so it is written in pieces: see [`Page`].
 //!
-//! - [`families`]: what is told; [`text`]: how it is written
+//! - [`families`]: the metrics; [`text`]: their format
 
 mod families;
 mod text;
