@@ -63,6 +63,8 @@ contestant ours-among-many-same same \
     "$ours $(printf 'ratelimit_namespace n%s { window_sizes 1m; }\n' {1..40})" \
     "$rule ratelimit_headers off;
     $(printf 'location /%s { ratelimit n%s limit=5/1m; ratelimit limit=5/2m; }\n' {1..40}{,})"
+contestant ours-elastic-same same "$ours" \
+    "${rule%;} window=elastic; ratelimit_headers off;"
 # Half of the difference to one limit is what a further one costs.
 contestant ours-3-limits-same same "$ours" \
     "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"

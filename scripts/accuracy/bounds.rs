@@ -19,8 +19,9 @@ impl Bounds {
             "sliding" => (2 * hits - hits.div_ceil(window), true, true),
             "fixed" => (2 * hits, true, false),
             "moving" => (hits, false, false),
-            // A stretch meets two of its windows at most, since they are a window's length apart.
-            "elastic" => (2 * hits, true, true),
+            // A stretch meets one of its windows only, since they are a window's length apart. What is in
+            // it counts for longer than it would exactly.
+            "elastic" => (hits, false, true),
             // The limit at once, and as much flows off meanwhile.
             "rate" => (2 * hits, true, true),
             _ => return None,

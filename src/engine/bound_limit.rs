@@ -27,6 +27,8 @@ pub struct BoundLimit<'m> {
     pub(super) may_share: bool,
     /// Whether there is more to it than counting in windows that no earlier limit has.
     pub(super) is_special: bool,
+    /// Whether it counts in a level, which no earlier limit has.
+    pub(super) is_level: bool,
 }
 
 impl<'m> BoundLimit<'m> {
@@ -53,6 +55,7 @@ impl<'m> BoundLimit<'m> {
             counter,
             may_share,
             is_special: may_share || kind != StoredKind::Windows,
+            is_level: !may_share && kind != StoredKind::Windows,
         }
     }
 

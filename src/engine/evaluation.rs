@@ -50,8 +50,28 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
                 Some(counted) => self.push(bound, hits, key, cost, counted),
                 None => self.charge_elsewhere(bound, hits, key, cost, clock),
             }
+        } else if bound.is_level & !self.is_refused & !self.counts_rejected && cost > Hits::ZERO {
+            self.charge_level(bound, hits, key, cost, clock);
         } else {
             self.charge_otherwise(bound, hits, key, cost, clock);
+        }
+    }
+
+    /// [`Evaluation::charge`] of a counter that is a level, and of no earlier limit.
+    #[inline(never)]
+    fn charge_level(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) {
+        let BoundLimit { table, counter, .. } = bound;
+        let admission = Admission::Within(hits, bound.limit.algorithm);
+        match table.add_to_level_at_home(counter, key, clock, cost, admission) {
+            Some(counted) => self.push(bound, hits, key, cost, counted),
+            None => self.charge_otherwise(bound, hits, key, cost, clock),
         }
     }
 

@@ -113,7 +113,8 @@ impl<'m> CounterTable<'m> {
                 }
             };
             if let StoredKind::Level(kind) = counter.kind {
-                match self.add_to_level(kind, occupant, counter.size, clock, value, admission) {
+                match self.add_to_found_level(kind, occupant, counter.size, clock, value, admission)
+                {
                     Some(counted) => return counted,
                     None => continue,
                 }

@@ -8,7 +8,7 @@ use super::insertion::relax;
 use super::level::LevelState;
 use super::slot::Occupant;
 use super::word::Stamp;
-use crate::policy::algorithm::{Level, LevelKind, Reading};
+use crate::policy::algorithm::{Level, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowSize};
 
@@ -21,7 +21,8 @@ fn stamp(kind: LevelKind, level: &Level, occupant: Occupant<'_>) -> Stamp {
 impl<'m> CounterTable<'m> {
     /// Counts `value` hits in a level, if `admission` allows it, and does what is done with each hit.
     /// `None` if the slot has another occupant by now: then nothing was counted.
-    pub(super) fn add_to_level(
+    #[inline(always)]
+    fn add_to_level(
         &self,
         kind: LevelKind,
         occupant: Occupant<'m>,
@@ -71,6 +72,43 @@ impl<'m> CounterTable<'m> {
                 }),
             });
         }
+    }
+
+    /// [`CounterTable::add_to_level`] in any case.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn add_to_found_level(
+        &self,
+        kind: LevelKind,
+        occupant: Occupant<'m>,
+        size: WindowSize,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        self.add_to_level(kind, occupant, size, clock, value, admission)
+    }
+
+    /// Counts `value` (above zero) hits of `key` in a level, if `admission` allows it, in the case that most
+    /// requests are: the counter is at home. `None` if it is another case: then nothing was counted.
+    #[inline(always)]
+    pub fn add_to_level_at_home(
+        &self,
+        counter: &Counter,
+        key: &Key<'_>,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        let StoredKind::Level(kind) = counter.kind else {
+            return None;
+        };
+        let id = counter.identity(*key);
+        let occupant = self.home(id)?;
+        if !occupant.meta.is_level() || !occupant.slot.has_identity(id) {
+            return None;
+        }
+        self.add_to_level(kind, occupant, counter.size, clock, value, admission)
     }
 
     /// Notes what a store has of `key`, unless another process changes it in this moment; a full table has
