@@ -58,6 +58,10 @@ for k in same new; do
     contestant "ours-$k" $k "$ours" "$rule ratelimit_headers off;"
     contestant "ours-ietf-$k" $k "$ours" "$rule ratelimit_headers ietf;"
 done
+# The same as limit_req's.
+# shellcheck disable=SC2016
+contestant ours-rate-same same "$ours" \
+    'ratelimit_key $arg_k; ratelimit rate=1/1s burst=1000000; ratelimit_headers off;'
 # Rules and namespaces elsewhere: they cost nothing here.
 contestant ours-among-many-same same \
     "$ours $(printf 'ratelimit_namespace n%s { window_sizes 1m; }\n' {1..40})" \

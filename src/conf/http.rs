@@ -48,7 +48,7 @@ pub(super) struct Definition {
 pub(super) struct NamespaceUse {
     pub(super) origin: Origin,
     pub(super) size: WindowSize,
-    /// The size as written.
+    /// The size as written; that of a rate is of no window.
     pub(super) window: Box<str>,
     pub(super) algorithm: Algorithm,
 }
@@ -165,6 +165,13 @@ impl HttpConf {
     }
 }
 
+impl NamespaceUse {
+    /// Whether this is a rate, which counts in no window.
+    pub(super) fn is_rate(&self) -> bool {
+        self.algorithm == Algorithm::Bucket
+    }
+}
+
 impl NamespaceText {
     /// Where it is defined, or else first used.
     pub(super) fn origin(&self) -> Origin {
@@ -179,7 +186,8 @@ impl NamespaceText {
     pub(super) fn window_sizes(&self) -> Vec<WindowSize> {
         let listed = self.definition.as_ref().map(|it| &it.options.window_sizes);
         let mut sizes = listed.cloned().unwrap_or_default();
-        sizes.extend(self.uses.iter().map(|it| it.size));
+        let windows = self.uses.iter().filter(|it| !it.is_rate());
+        sizes.extend(windows.map(|it| it.size));
         sizes.sort_unstable();
         sizes.dedup();
         sizes

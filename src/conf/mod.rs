@@ -26,6 +26,7 @@ pub mod namespace;
 pub mod namespace_block;
 pub mod nginx;
 pub mod parameter;
+mod rate;
 mod ratelimit;
 pub mod reader;
 mod resolve;

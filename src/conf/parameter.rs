@@ -1,6 +1,5 @@
 //! Parameters: words `name=value`, and what messages say of words that are none of a rule.
 
-use crate::policy::limit::Quota;
 use crate::policy::namespace::is_valid_name;
 use crate::policy::options::{OptionError, shown};
 
@@ -14,8 +13,7 @@ pub struct Parameter<'a> {
 }
 
 /// The parameters of a rule, as they end a message.
-pub(super) const EXPECTED: &str =
-    "expected limit=hits/window, window=, key=, counter=, cost=, charge= or name=";
+pub(super) const EXPECTED: &str = "expected limit=hits/window, window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge= or name=";
 
 impl<'a> Parameter<'a> {
     /// The parameter that `word` is, if it has a `=`.
@@ -55,26 +53,13 @@ pub(super) fn is_of_limit_req(word: &[u8]) -> bool {
 /// The error that a word is no parameter: with what is said here in place of those that other
 /// directives have.
 pub(super) fn unknown(word: &[u8]) -> OptionError {
-    const NOT_HERE: &str = "is not in this build";
     let parameter = Parameter::of(word);
     let word_shown = shown(word);
     let value = parameter.map_or(&b""[..], |parameter| parameter.value);
     let message = match parameter.map_or(word, |parameter| parameter.name()) {
-        b"rate" => {
-            let meant = Quota::meant_by(value).unwrap_or_else(|| "5/10s".into());
-            format!(
-                "parameter \"{word_shown}\" {NOT_HERE}: expected a limit, such as limit={meant}"
-            )
-        }
-        b"burst" => format!(
-            "parameter \"{word_shown}\" {NOT_HERE}: expected a limit with a longer window, which \
-             admits bursts, such as limit=50/10s"
-        ),
-        b"delay" => {
-            format!("parameter \"{word_shown}\" {NOT_HERE}, which delays no request: expected none")
-        }
         b"nodelay" => format!(
-            "parameter \"{word_shown}\" is of limit_req: no request is delayed here, expected none"
+            "parameter \"{word_shown}\" is of limit_req: expected none, and no \"delay=\" either, \
+             without which no request is delayed"
         ),
         b"zone" => format!(
             "parameter \"{word_shown}\" is of limit_req: expected \"zone name;\" in a \

@@ -11,8 +11,9 @@ use super::rule::{CostText, RuleText};
 use super::rules::{Cost, OwnKey, Rule, RuleLimit};
 use super::sharing::WindowLimits;
 use super::text::{Amount, WrittenText, compile};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::policy::limit::{Burst, Limit, Quota, QuotaHits};
+use crate::policy::limit::{Limit, Quota, QuotaHits};
 use crate::policy::options::shown;
 use crate::policy::window::warn_of_months;
 
@@ -82,7 +83,7 @@ impl<T> Rule<T> {
             limits,
             shared: match rule.counter.is_said() {
                 true => Vec::new(),
-                false => WindowLimits::of(&rule.quotas, rule.algorithm.kind()),
+                false => WindowLimits::of(&rule),
             },
         })
     }
@@ -94,13 +95,16 @@ impl<T> RuleLimit<T> {
         rule: &RuleText<'_>,
         quota: &Quota<'_>,
     ) -> Result<RuleLimit<T>, ConfError> {
-        let default_name = format!("{}-{}", rule.namespace, shown(quota.window));
+        let default_name = match rule.algorithm {
+            Algorithm::Bucket => format!("{}-rate", rule.namespace),
+            _ => format!("{}-{}", rule.namespace, shown(quota.window)),
+        };
         Ok(RuleLimit {
             limit: Limit {
                 name: rule.name.unwrap_or_default().into(),
                 size: quota.size,
                 algorithm: rule.algorithm,
-                burst: Burst::default(),
+                burst: rule.burst,
             },
             hits: match quota.hits {
                 QuotaHits::Constant(hits) => Amount::Constant(hits),

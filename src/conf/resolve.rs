@@ -4,7 +4,7 @@ use super::configuration::{Configuration, NamespaceConf, ZoneConf};
 use super::http::{Definition, HttpConf, NamespaceText, NamespaceUse};
 use super::message::{ConfError, Message};
 use super::namespace::NamespaceOptions;
-use crate::policy::algorithm::StoredKind;
+use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 use crate::table::ZoneRoom;
 
@@ -125,7 +125,7 @@ impl HttpConf {
 fn check_windows(namespace: &NamespaceText, options: &NamespaceOptions) -> Result<(), ConfError> {
     let listed = &options.window_sizes;
     let mut uses = namespace.uses.iter();
-    let other = uses.find(|it| !listed.is_empty() && !listed.contains(&it.size));
+    let other = uses.find(|it| !it.is_rate() && !listed.is_empty() && !listed.contains(&it.size));
     let Some(NamespaceUse { origin, window, .. }) = other else {
         return Ok(());
     };
@@ -145,9 +145,11 @@ fn check_algorithms(
     namespace: &NamespaceText,
     options: &NamespaceOptions,
 ) -> Result<(), ConfError> {
-    let SyncMode::Periodic(_) = options.sync else {
-        return Ok(());
-    };
+    match options.sync {
+        SyncMode::Local => return Ok(()),
+        SyncMode::Synchronous => return check_rates(namespace),
+        SyncMode::Periodic(_) => {}
+    }
     let mut uses = namespace.uses.iter();
     let Some(NamespaceUse {
         origin, algorithm, ..
@@ -156,13 +158,29 @@ fn check_algorithms(
         return Ok(());
     };
     let message = format!(
-        "ratelimit: window={} does not go with \"sync_rate {}\" of namespace \"{}\": expected \
+        "ratelimit: {} does not go with \"sync_rate {}\" of namespace \"{}\": expected \
          \"sync_rate off;\" or \"sync_rate 0;\" there",
-        algorithm.name(),
+        match algorithm {
+            Algorithm::Bucket => "rate=".into(),
+            _ => format!("window={}", algorithm.name()),
+        },
         options.sync,
         namespace.name
     );
     Err(ConfError::at(origin, message))
+}
+
+/// Checks that no store is to count by rates, which none can.
+fn check_rates(namespace: &NamespaceText) -> Result<(), ConfError> {
+    let Some(rate) = namespace.uses.iter().find(|it| it.is_rate()) else {
+        return Ok(());
+    };
+    let message = format!(
+        "ratelimit: rate= in namespace \"{}\" is not in this build with sync_rate 0: expected \
+         sync_rate off",
+        namespace.name
+    );
+    Err(ConfError::at(&rate.origin, message))
 }
 
 impl Configuration {

@@ -1,9 +1,10 @@
 //! Rules: the words of a `ratelimit` directive.
 
 use super::parameter::{Parameter, invalid, is_of_limit_req, unknown};
+use super::rate::{RateText, refuse_without_rate};
 use crate::policy::algorithm::{Algorithm, ParseAlgorithmError};
 use crate::policy::key::MAX_COUNTER_LEN;
-use crate::policy::limit::Quota;
+use crate::policy::limit::{Burst, Quota};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
 use crate::policy::options::{OptionError, shown};
 
@@ -12,10 +13,12 @@ use crate::policy::options::{OptionError, shown};
 pub struct RuleText<'a> {
     /// The namespace that hits are counted in.
     pub namespace: &'a str,
-    /// The limits, at least one.
+    /// The limits, at least one; or a rate.
     pub quotas: Vec<Quota<'a>>,
-    /// How windows are read.
+    /// How windows are read, or that it is a rate.
     pub algorithm: Algorithm,
+    /// What a rate has beside it.
+    pub burst: Burst,
     /// The key; `None`: that of the level.
     pub key: Option<&'a [u8]>,
     /// The counter.
@@ -65,10 +68,12 @@ impl<'a> RuleText<'a> {
         let mut quotas = Vec::new();
         let (mut window, mut key, mut counter) = (None, None, None);
         let (mut cost, mut charge, mut name) = (None, None, None);
+        let (mut rate, mut burst, mut delay) = (None, None, None);
         for &word in words {
             let parameter = Parameter::of(word).ok_or_else(|| unknown(word))?;
             let place = match parameter.name() {
-                b"limit" | b"window" | b"key" | b"counter" | b"cost" | b"charge" | b"name"
+                b"limit" | b"window" | b"rate" | b"burst" | b"delay" | b"key" | b"counter"
+                | b"cost" | b"charge" | b"name"
                     if matches!(parameter.value, [b'"' | b'\'', ..]) =>
                 {
                     return Err(invalid(
@@ -81,6 +86,9 @@ impl<'a> RuleText<'a> {
                     continue;
                 }
                 b"window" => &mut window,
+                b"rate" => &mut rate,
+                b"burst" => &mut burst,
+                b"delay" => &mut delay,
                 b"key" => &mut key,
                 b"counter" => &mut counter,
                 b"cost" => &mut cost,
@@ -93,6 +101,14 @@ impl<'a> RuleText<'a> {
                 let message = format!("parameter \"{word}\" is duplicate: expected it once");
                 return Err(OptionError::new(message));
             }
+        }
+        let rate = match rate {
+            Some(rate) => Some(RateText::parse(rate, burst, delay)?),
+            None => refuse_without_rate(burst, delay)?,
+        };
+        if let Some(rate) = &rate {
+            rate.refuse_with(!quotas.is_empty(), window)?;
+            quotas.push(rate.quota);
         }
         if quotas.is_empty() {
             let message = "no limit: expected at least one \"limit=hits/window\"";
@@ -109,7 +125,11 @@ impl<'a> RuleText<'a> {
         Ok(RuleText {
             namespace,
             quotas,
-            algorithm: window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
+            algorithm: match rate {
+                Some(_) => Algorithm::Bucket,
+                None => window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
+            },
+            burst: rate.map(|rate| rate.burst).unwrap_or_default(),
             key: key.map(|parameter| parameter.value),
             counter: counter.map_or(Ok(CounterName::Unsaid), parse_counter)?,
             cost: match (cost, charge) {
@@ -254,32 +274,9 @@ mod tests {
     fn what_limit_req_says_is_told_what_to_say_here() {
         for (word, message) in [
             (
-                "rate=10r/s",
-                "parameter \"rate=10r/s\" is not in this build: expected a limit, such as \
-                 limit=10/1s",
-            ),
-            (
-                "rate=30r/m",
-                "parameter \"rate=30r/m\" is not in this build: expected a limit, such as \
-                 limit=30/1m",
-            ),
-            (
-                "rate=10/1s",
-                "parameter \"rate=10/1s\" is not in this build: expected a limit, such as \
-                 limit=10/1s",
-            ),
-            (
-                "burst=20",
-                "parameter \"burst=20\" is not in this build: expected a limit with a longer \
-                 window, which admits bursts, such as limit=50/10s",
-            ),
-            (
                 "nodelay",
-                "parameter \"nodelay\" is of limit_req: no request is delayed here, expected none",
-            ),
-            (
-                "delay=8",
-                "parameter \"delay=8\" is not in this build, which delays no request: expected none",
+                "parameter \"nodelay\" is of limit_req: expected none, and no \"delay=\" either, \
+                 without which no request is delayed",
             ),
             (
                 "zone=one",

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::policy::algorithm::StoredKind;
+use super::rule::RuleText;
+use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::limit::{Quota, QuotaHits};
 use crate::policy::window::WindowSize;
 
@@ -28,7 +29,7 @@ pub struct WindowLimits {
     /// What is kept of a key: only what is alike is shared.
     kind: StoredKind,
     size: WindowSize,
-    /// As they are written, or in the shortest way; sorted.
+    /// As they are written, or in the shortest way; sorted. A rate with its burst.
     hits: Vec<Box<[u8]>>,
 }
 
@@ -41,19 +42,24 @@ pub struct Shared<'a> {
     pub second: usize,
     /// The key, as it is written.
     pub key: &'a [u8],
-    /// The window.
+    /// The window, or the time of a rate.
     pub size: WindowSize,
 }
 
 impl WindowLimits {
-    /// The limits of a rule whose counters are of `kind`, by window.
-    pub fn of(quotas: &[Quota<'_>], kind: StoredKind) -> Vec<WindowLimits> {
+    /// The limits of a rule, by window.
+    pub fn of(rule: &RuleText<'_>) -> Vec<WindowLimits> {
+        let kind = rule.algorithm.kind();
         let mut windows: BTreeMap<WindowSize, Vec<Box<[u8]>>> = BTreeMap::new();
-        for Quota { hits, size, .. } in quotas {
-            let hits = match hits {
+        for Quota { hits, size, .. } in &rule.quotas {
+            let mut hits = match hits {
                 QuotaHits::Constant(hits) => hits.to_string().into_bytes(),
                 QuotaHits::Variable(text) => text.to_vec(),
             };
+            if rule.algorithm == Algorithm::Bucket {
+                let burst = format!(" burst={}", rule.burst.hits);
+                hits.extend_from_slice(burst.as_bytes());
+            }
             windows.entry(*size).or_default().push(hits.into());
         }
         let limits = windows.into_iter().map(|(size, mut hits)| {
@@ -119,9 +125,14 @@ mod tests {
         let limits: Vec<_> = rules
             .iter()
             .map(|(.., limits)| {
-                let quotas = limits.split(' ').map(|text| Quota::parse(text.as_bytes()));
-                let quotas = quotas.collect::<Result<Vec<_>, _>>().unwrap();
-                WindowLimits::of(&quotas, StoredKind::Windows)
+                // A limit, or a word of a rate.
+                let words = limits.split(' ').map(|text| match text.contains('=') {
+                    true => text.into(),
+                    false => format!("limit={text}"),
+                });
+                let words: Vec<String> = words.collect();
+                let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+                WindowLimits::of(&RuleText::parse(&words).unwrap())
             })
             .collect();
         let mut sharing = Sharing::default();
@@ -151,6 +162,15 @@ mod tests {
     }
 
     #[test]
+    fn different_rates_of_one_counter_are_found() {
+        let rate = (1, "default", "k", "rate=5/1m burst=9");
+        for other in ["rate=5/1m", "rate=6/1m burst=9", "rate=$r/1m burst=9"] {
+            let pair = (1, 2, "k".into(), "1m".into());
+            assert_eq!(pairs(&[rate, (2, "default", "k", other)]), [pair]);
+        }
+    }
+
+    #[test]
     fn a_pair_is_told_once() {
         let all = [
             (1, "default", "k", "5/1s 5/1m"),
@@ -171,6 +191,10 @@ mod tests {
             (1, "default", "j", "5/1m"),
         ] {
             assert_eq!(pairs(&[(1, "default", "k", "5/1m"), other]), []);
+        }
+        let rate = (1, "default", "k", "rate=5/1m burst=9");
+        for other in ["5/1m", "rate=5.0/60 burst=9 delay=all", "rate=6/1s burst=9"] {
+            assert_eq!(pairs(&[rate, (2, "default", "k", other)]), [], "{other}");
         }
         let plan = "$plan/1m";
         assert_eq!(pairs(&[(1, "a", "k", plan), (2, "a", "k", plan)]), []);

@@ -108,7 +108,12 @@ impl<'m> BoundLimit<'m> {
         self.table.count_invalid(&self.counter, what);
     }
 
-    /// Counts, in the namespace, a request that waited so long for a store.
+    /// Counts, in the namespace, a request that this limit holds back.
+    pub fn count_delayed(&self) {
+        self.table.count_delayed(&self.counter);
+    }
+
+    /// Counts, in the namespace, a request that waited so long, for a store or since a rate held it back.
     pub fn count_wait(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.table.count_wait(&self.counter, micros);

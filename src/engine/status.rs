@@ -171,6 +171,7 @@ pub(super) mod testing {
                 fallbacks: [1, 2, 3],
                 invalid: [1, 2, 3, 4],
                 rejected_unnamed: if store.is_none() { 7 } else { 0 },
+                delayed: if store.is_none() { 5 } else { 0 },
                 waits: [1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0],
                 wait_sum: 12_500,
                 hits: 4_250,

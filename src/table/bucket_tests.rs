@@ -323,19 +323,17 @@ fn a_full_zone_keeps_a_bucket_until_it_is_empty() {
     // Ten seconds, in which the time that the rate is told for passes ten times.
     let fixture = Fixture::new(1000, limit(1000, 9000, None));
     (0..10).for_each(|_| assert!(fixture.request(b"a", T).admitted));
-    let capacity = fixture.shared.table.capacity();
-    let crowd = |from: u64, at: u64| {
-        for key in from..from + capacity {
+    // More keys than have a place; a few at a time, that no bucket is full of those that are not empty.
+    let crowd = fixture.shared.table.capacity() / 8;
+    for second in 1..10 {
+        for key in second * crowd..(second + 1) * crowd {
+            let at = T + second * 1000;
             assert!(fixture.request(&key.to_be_bytes(), at).admitted);
         }
-    };
-    // Those that are empty by then go first.
-    crowd(0, T);
-    crowd(capacity, T + 3000);
-    crowd(2 * capacity, T + 6000);
-    assert_eq!(fixture.hits(b"a", T + 6000), 4000);
+    }
+    assert_eq!(fixture.hits(b"a", T + 9000), 1000);
     let stats = fixture.shared.table.zone_stats();
-    assert!(stats.evicted_ended > capacity, "{stats:?}");
+    assert!(stats.evicted_ended > 0, "{stats:?}");
 }
 
 #[test]

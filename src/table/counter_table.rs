@@ -157,7 +157,12 @@ impl<'m> CounterTable<'m> {
         self.count_shared(counter, SharedLine::rejected);
     }
 
-    /// Counts a request that waited for a store for so many microseconds.
+    /// Counts a request that a rate holds back.
+    pub fn count_delayed(&self, counter: &Counter) {
+        self.count_shared(counter, SharedLine::delayed);
+    }
+
+    /// Counts a request that waited, for a store or since a rate held it back, for so many microseconds.
     pub fn count_wait(&self, counter: &Counter, micros: u64) {
         self.count_shared(counter, |line| line.waited(micros));
     }

@@ -26,6 +26,8 @@ pub(super) struct SharedLine {
     invalid: [EventCounter; 4],
     /// By policies that have no count of their own.
     rejected: EventCounter,
+    /// Requests that a rate held back.
+    delayed: EventCounter,
     /// How many requests waited so long: the last count is of those that waited longer than all bounds.
     waits: [EventCounter; NamespaceStats::WAIT_BOUNDS.len() + 1],
     /// Microseconds of all of them.
@@ -101,6 +103,7 @@ impl NamespaceLine {
             fallbacks: loaded(&shared.fallbacks),
             invalid: loaded(&shared.invalid),
             rejected_unnamed: shared.rejected.load(Relaxed),
+            delayed: shared.delayed.load(Relaxed),
             waits: loaded(&shared.waits),
             wait_sum: shared.wait_sum.load(Relaxed),
             hits: total(|line| &line.hits),
@@ -138,6 +141,10 @@ impl SharedLine {
         self.rejected.fetch_add(1, Relaxed);
     }
 
+    pub(super) fn delayed(&self) {
+        self.delayed.fetch_add(1, Relaxed);
+    }
+
     /// Counts a request that waited for so many microseconds.
     pub(super) fn waited(&self, micros: u64) {
         self.wait_sum.fetch_add(micros, Relaxed);
@@ -150,11 +157,12 @@ impl SharedLine {
             fallbacks,
             invalid,
             rejected,
+            delayed,
             waits,
             wait_sum,
         } = self;
         let all = fallbacks.iter().chain(invalid).chain(waits);
-        clear(all.chain([rejected, wait_sum]));
+        clear(all.chain([rejected, delayed, wait_sum]));
     }
 }
 

@@ -128,7 +128,9 @@ pub struct NamespaceStats {
     pub invalid: [u64; 4],
     /// Requests that were rejected by policies without a count of their own.
     pub rejected_unnamed: u64,
-    /// How many requests waited for a store at most so long as [`NamespaceStats::WAIT_BOUNDS`] says,
+    /// Requests that a rate held back.
+    pub delayed: u64,
+    /// How many requests waited, for a store or since a rate held them back, at most so long as [`NamespaceStats::WAIT_BOUNDS`] says,
     /// each counted by the first bound that it kept; last, those that waited longer.
     pub waits: [u64; NamespaceStats::WAIT_BOUNDS.len() + 1],
     /// How long all of them waited, in microseconds.

@@ -48,6 +48,69 @@ fn an_elastic_window_is_local_or_synchronous() {
 }
 
 #[test]
+fn a_rate_is_local() {
+    check(&[
+        (
+            "a rate in a periodic namespace",
+            namespace!("0.5", "ratelimit api rate=10/1s burst=5;"),
+            "[emerg] ratelimit: rate= does not go with \"sync_rate 0.5\" of namespace \"api\": \
+             expected \"sync_rate off;\" or \"sync_rate 0;\" there in http.conf:5",
+        ),
+        (
+            "a rate in a synchronous namespace",
+            namespace!("0", "ratelimit api limit=5/1s;\nratelimit api rate=10/1s;"),
+            "[emerg] ratelimit: rate= in namespace \"api\" is not in this build with sync_rate 0: \
+             expected sync_rate off in http.conf:6",
+        ),
+        (
+            "a rate in a local namespace",
+            namespace!("off", "ratelimit api rate=10/1s burst=19;"),
+            "server: \"api-rate\";q=20;w=2",
+        ),
+        (
+            "the time of a rate is none of window_sizes",
+            "ratelimit_zone zone=counters:1m;\nratelimit_namespace api { window_sizes 1m; }\n\
+             server {\nratelimit api rate=10/1s;\n}",
+            "server: \"api-rate\";q=1",
+        ),
+    ]);
+}
+
+#[test]
+fn a_rate_has_a_policy_and_a_counter_of_its_own() {
+    check_in_server(&[
+        (
+            "a burst with a fraction, and what refills in no whole second",
+            "ratelimit rate=10/1s burst=20.5;",
+            "server: \"default-rate\";q=21",
+        ),
+        (
+            "a rate for a minute",
+            "ratelimit rate=100/1m burst=99 delay=all name=x;",
+            "server: \"x\";q=100;w=60",
+        ),
+        (
+            "a variable rate",
+            "ratelimit rate=$arg_r/1s burst=9;",
+            "server: \"default-rate\";q=$arg_r",
+        ),
+        (
+            "rates with other times, and windows",
+            "ratelimit rate=1/1s;\nratelimit rate=1/2s;\nratelimit limit=5/1s;",
+            "server: \"default-rate\";q=1;w=1, \"default-rate-2\";q=1;w=2, \"default-1s\";q=5;w=1",
+        ),
+        (
+            "rates with one time, and different bursts",
+            "ratelimit rate=1/1s;\nratelimit rate=1/1s burst=1;",
+            "[warn] ratelimit: this rule and that in http.conf:1 have different limits, and share \
+             the counter of key \"$remote_addr\" and window 1s: expected counter=name for another \
+             counter, or counter=default if this is meant, in http.conf:2\nserver: \
+             \"default-rate\";q=1;w=1, \"default-rate-2\";q=2;w=2",
+        ),
+    ]);
+}
+
+#[test]
 fn sliding_and_fixed_windows_share_a_counter_and_elastic_ones_have_their_own() {
     check_in_server(&[
         (

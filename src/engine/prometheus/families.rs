@@ -31,7 +31,7 @@ pub(super) enum MetricSource {
 }
 
 /// All families, in the order of the page.
-pub(super) static FAMILIES: [Family; 25] = [
+pub(super) static FAMILIES: [Family; 26] = [
     Family {
         name: "ratelimit_build_info",
         kind: "gauge",
@@ -135,11 +135,19 @@ pub(super) static FAMILIES: [Family; 25] = [
         }),
     },
     Family {
+        name: "ratelimit_delayed_total",
+        kind: "counter",
+        help: "Requests that were held back until their rate had caught up.",
+        source: MetricSource::Namespace(|samples, namespace| {
+            samples.write(&[("namespace", namespace.name)], namespace.stats.delayed);
+        }),
+    },
+    Family {
         name: "ratelimit_wait_seconds",
         kind: "histogram",
-        help: "How long requests waited for a store's decision.",
+        help: "How long requests waited: for a store's decision, or held back by a rate.",
         source: MetricSource::Namespace(|samples, namespace| {
-            if namespace.is_synchronous() {
+            if namespace.is_synchronous() || namespace.stats.delayed > 0 {
                 let bounds = NamespaceStats::WAIT_BOUNDS.map(Duration::from_micros);
                 let sum = Duration::from_micros(namespace.stats.wait_sum);
                 let labels = [("namespace", namespace.name)];

@@ -36,6 +36,8 @@ pub(in super::super) struct Active {
     pub(in super::super) has_deferred: bool,
     /// Whether a rule is decided by a store.
     pub(in super::super) is_synchronous: bool,
+    /// Whether a request may have to wait: for a store, or since a rate holds it back.
+    pub(in super::super) may_wait: bool,
 }
 
 /// A rule with its counters.
@@ -136,10 +138,14 @@ impl RuleSet {
                 synchronous: served.synchronous,
             });
         }
+        let is_synchronous = rules.iter().any(|rule| rule.synchronous.is_some());
+        let mut limits = rules.iter().flat_map(|rule| &rule.limits);
+        let has_delay = limits.any(|limit| limit.bound.limit.burst.delay.is_some());
         Active {
             limit_count: rules.iter().map(|rule| rule.limits.len()).sum(),
             policy: self.rules.policy(),
-            is_synchronous: rules.iter().any(|rule| rule.synchronous.is_some()),
+            is_synchronous,
+            may_wait: is_synchronous || has_delay,
             has_deferred: rules
                 .iter()
                 .any(|rule| matches!(rule.cost, Cost::Deferred(_))),

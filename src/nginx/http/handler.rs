@@ -19,7 +19,7 @@ use super::super::request::Request;
 use super::super::time::NgxClock;
 use super::answer::{UNAVAILABLE, answer};
 use super::context::{self, Context, ContextSlot, Response, Room};
-use super::{deferred, evaluate, synchronous};
+use super::{deferred, delayed, evaluate, synchronous};
 use crate::engine::Evaluation;
 use crate::table::Outcome;
 
@@ -99,17 +99,42 @@ fn decide<'r>(
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
-    let (active, settings) = (rules.active(), &conf.settings);
-    if active.is_synchronous {
+    if rules.active().may_wait {
+        return decide_in_time(request, slot, conf, rules);
+    }
+    Ok(answer(request, decide_here(request, slot, conf, rules)?))
+}
+
+/// Decides on a request that may have to wait.
+#[cold]
+fn decide_in_time<'r>(
+    request: &Request<'r>,
+    slot: ContextSlot<'r>,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+) -> Result<ngx_int_t, EvaluationError> {
+    if rules.active().is_synchronous {
         return synchronous::decide(request, slot, conf, rules);
     }
+    delayed::answer_in_time(request, decide_here(request, slot, conf, rules)?)
+}
+
+/// Decides on a request by what this node counts. An error: there is no memory.
+#[inline(always)]
+fn decide_here<'r>(
+    request: &Request<'r>,
+    slot: ContextSlot<'r>,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+) -> Result<&'r Context<'r>, EvaluationError> {
+    let (active, settings) = (rules.active(), &conf.settings);
     let (room, mut keys) = Room::new(request, active).ok_or(EvaluationError)?;
     let mut evaluation = Evaluation::new(room, settings.count_rejected);
     evaluate::each_limit(request, conf, active, &mut keys, |check| {
         evaluation.charge(check.bound, check.hits, check.key, check.cost, &NgxClock);
     })?;
     let (outcome, room) = evaluation.finish(settings.refusal);
-    let context = room.keep(slot, |charges| Context {
+    Ok(room.keep(slot, |charges| Context {
         rules,
         settings,
         charges,
@@ -125,8 +150,7 @@ fn decide<'r>(
         },
         renamed: keys.renamed(),
         last_decided: Cell::new(request.identity()),
-    });
-    Ok(answer(request, context))
+    }))
 }
 
 /// Whether this is a subrequest of a request that is still to be decided on, by the rules of its

@@ -4,6 +4,7 @@
 //!   its rejection ([`grpc`]); [`deferred`]: what is charged at its end; [`context`]: what is kept of it
 //! - [`synchronous`]: the path of one that waits for a store; [`suspension`], [`suspensions`]: what it
 //!   waits for, and how it is found again; [`held`]: how it waits and goes on
+//! - [`delayed`]: those that a rate holds back when they are decided on
 //! - [`headers`], [`variables`]: what is told of the decision
 //! - [`respond`], [`pages`]: other responses than nginx's; [`api`], [`metrics`] have such
 
@@ -11,6 +12,7 @@ mod answer;
 pub(super) mod api;
 pub(super) mod context;
 mod deferred;
+mod delayed;
 mod evaluate;
 mod grpc;
 pub(super) mod handler;

@@ -9,8 +9,8 @@ use nginx_sys::{NGX_DECLINED, ngx_int_t};
 use super::super::conf::{EvaluationError, LocationConf, RuleSet};
 use super::super::request::Request;
 use super::super::sync;
-use super::answer::answer;
 use super::context::{Context, ContextSlot, Room};
+use super::delayed;
 use super::evaluate;
 use super::suspension::{RequestChecks, Suspension};
 use super::suspensions::{self, SuspensionSlot};
@@ -35,19 +35,25 @@ pub(super) fn decide<'r>(
         }
         let context = suspension.finish(request);
         drop(suspension);
-        return Ok(answer_if_decided(request, context));
+        return answer_if_decided(request, context);
     }
     let evaluated = evaluate(request, conf, rules)?;
     let mut suspension = Suspension::new(slot, evaluated, conf, rules);
     if !suspension.prepare() {
-        return Ok(answer_if_decided(request, suspension.finish(request)));
+        return answer_if_decided(request, suspension.finish(request));
     }
     suspend(request, suspensions, suspension)
 }
 
 /// Answers a request, unless another one of the same main request was answered.
-fn answer_if_decided(request: &Request<'_>, context: Option<&Context<'_>>) -> ngx_int_t {
-    context.map_or(DECLINED, |context| answer(request, context))
+fn answer_if_decided<'r>(
+    request: &Request<'r>,
+    context: Option<&'r Context<'r>>,
+) -> Result<ngx_int_t, EvaluationError> {
+    match context {
+        Some(context) => delayed::answer_in_time(request, context),
+        None => Ok(DECLINED),
+    }
 }
 
 /// Finds the limits of a request, its keys and costs.
@@ -81,7 +87,7 @@ fn suspend<'r>(
         suspensions::remove(suspended.id);
         let context = suspension.finish(request);
         drop(suspension);
-        return Ok(answer_if_decided(request, context));
+        return answer_if_decided(request, context);
     }
     suspended.deadline.set(suspension.begin());
     suspension.wait(request)
