@@ -67,10 +67,11 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let BoundLimit { table, counter, .. } = bound;
-        let admission = Admission::Within(hits, bound.limit.algorithm);
-        match table.add_to_level_at_home(counter, key, clock, cost, admission) {
-            Some(counted) => self.push(bound, hits, key, cost, counted),
+        let (counter, most) = bound.at(hits);
+        let admission = Admission::Within(most, bound.limit.algorithm);
+        let table = bound.table;
+        match table.add_to_level_at_home(&counter, key, clock, cost, admission) {
+            Some(counted) => self.push(bound, most, key, cost, counted),
             None => self.charge_otherwise(bound, hits, key, cost, clock),
         }
     }
