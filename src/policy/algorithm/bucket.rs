@@ -144,15 +144,24 @@ impl BucketLevel {
 
     /// Milliseconds until no more than `most` hits are in it; `None`: that is never so.
     fn time_until(&self, size: WindowSize, most: Hits) -> Option<u64> {
-        let (parts, leak) = self.parts_above(size, most)?;
-        if parts == 0 {
+        let leak = Leak::of(self.rate, size);
+        let above = u64::try_from(self.hits.minus(most).thousandths()).unwrap_or(0);
+        if most < Hits::ZERO {
+            return None;
+        }
+        if above == 0 {
             return Some(0);
         }
-        let leak = u128::from(leak);
-        let millis = parts
-            .saturating_add(leak.checked_sub(1)?)
-            .checked_div(leak)?;
-        Some(u64::try_from(millis).unwrap_or(u64::MAX))
+        if leak.parts == 0 {
+            return None;
+        }
+        match above.checked_mul(leak.parts_of_thousandth.get()) {
+            Some(parts) => Some(parts.saturating_sub(self.part).div_ceil(leak.parts)),
+            None => {
+                let millis = leak.parts_of(above, self.part).div_ceil(leak.parts.into());
+                Some(u64::try_from(millis).unwrap_or(u64::MAX))
+            }
+        }
     }
 
     /// The parts above `most` hits, and how many leak in a millisecond.
