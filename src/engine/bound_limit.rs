@@ -55,7 +55,7 @@ impl<'m> BoundLimit<'m> {
             counter,
             may_share,
             is_special: may_share || kind != StoredKind::Windows,
-            is_level: !may_share && kind != StoredKind::Windows,
+            is_level: !may_share && matches!(kind, StoredKind::Level(_)),
         }
     }
 

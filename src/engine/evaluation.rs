@@ -6,7 +6,7 @@ use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::Clock;
-use crate::table::{Admission, Counted, Identity, Key, Outcome};
+use crate::table::{Admission, AskedHit, Counted, Identity, Key, Outcome};
 
 /// The evaluation of a request under its limits: all must admit it.
 #[derive(Debug)]
@@ -123,9 +123,10 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
 
         let asks = charged.is_some() || cost == Hits::ZERO;
         let counted = if asks || (self.is_refused && !self.counts_rejected) {
+            let asked = AskedHit { limit: hits, cost };
             let reading = match asks {
-                true => table.read(counter, *key, clock),
-                false => table.refuse(counter, *key, clock),
+                true => table.read_for(counter, *key, asked, clock),
+                false => table.refuse(counter, *key, asked, clock),
             };
             let included = charged.unwrap_or(Hits::ZERO);
             Counted {
@@ -134,7 +135,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
                 receipt: None,
             }
         } else if self.counts_rejected {
-            let counted = table.add(counter, *key, clock, cost, Admission::Unconditional);
+            let counted = table.add(counter, *key, clock, cost, Admission::Regardless(hits));
             Counted {
                 admitted: admits(limit, hits, counted.reading, cost, cost),
                 ..counted
@@ -181,7 +182,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         clock: &impl Clock,
     ) {
         let (counter, hits) = bound.at(hits);
-        let reading = bound.table.read(&counter, *key, clock);
+        let asked = AskedHit { limit: hits, cost };
+        let reading = bound.table.read_for(&counter, *key, asked, clock);
         let admitted = admits(&bound.limit, hits, reading, Hits::ZERO, cost);
         self.note(bound, hits, key, cost, reading, admitted);
     }
@@ -327,13 +329,8 @@ pub fn charge_deferred<'m>(
         let (identity, value) = (charge.identity(), value_of(charge.bound));
         if value > Hits::ZERO && !charged.contains(&identity) {
             let (table, counter) = (charge.bound.table, charge.counter());
-            table.add(
-                &counter,
-                *charge.key,
-                clock,
-                value,
-                Admission::Unconditional,
-            );
+            let admission = Admission::Regardless(charge.hits);
+            table.add(&counter, *charge.key, clock, value, admission);
             table.count_hits(&counter, value);
             charged.push(identity);
         }

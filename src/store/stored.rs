@@ -19,7 +19,8 @@ impl StoredCount {
     /// That of a counter which a store has nothing of.
     pub(super) fn none(kind: StoredKind) -> StoredCount {
         match kind {
-            StoredKind::Windows => StoredCount::windows(0, 0),
+            // No store keeps a log: nobody asks.
+            StoredKind::Windows | StoredKind::Log => StoredCount::windows(0, 0),
             StoredKind::Level(kind) => StoredCount::Level(kind, Level::default()),
         }
     }

@@ -11,10 +11,21 @@ use crate::policy::hits::Hits;
 pub enum Admission {
     /// Always.
     Unconditional,
+    /// Always; what is read is about a limit, in a log.
+    Regardless(Hits),
     /// If the rate including them is at most the limit.
     Within(Hits, Algorithm),
     /// Never, since another limit refused: what is done with each hit is done. Only for levels.
     Refused,
+}
+
+/// What is to be told of beside what was counted: when there will be room for a hit.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedHit {
+    /// Under this limit.
+    pub limit: Hits,
+    /// Of this cost.
+    pub cost: Hits,
 }
 
 /// What came of counting hits.
@@ -83,7 +94,7 @@ impl Counter {
             Admission::Within(limit, algorithm) => {
                 algorithm.admits(self.size, &Reading::default(), limit, value)
             }
-            Admission::Unconditional => true,
+            Admission::Unconditional | Admission::Regardless(_) => true,
             Admission::Refused => false,
         };
         if is_admitted && self.begins_with_hits {

@@ -9,6 +9,7 @@ use super::columns::{WindowColumns, load};
 use super::counter_table::CounterTable;
 use super::event_lines::NamespaceLine;
 use super::level;
+use super::log;
 use super::meta::{Meta, SlotState, Ticks};
 use super::slot::{Lost, Occupant, Slot};
 use super::stats::Evicted;
@@ -90,20 +91,39 @@ impl<'m> CounterTable<'m> {
         cost: ClaimCost,
         ticks: Ticks,
     ) -> Result<Claim<'m>, Lost> {
-        if let (SlotState::Name, ClaimCost::Evicted(..)) = (old.state(), cost) {
-            // The counter that it names goes first; the name then belongs to no counter.
-            let (owner, meta) = self.owner_of(slot, old).ok_or(Lost)?;
-            owner.replace_meta(meta, Meta::free(meta.generation().next()))?;
-            self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
+        let is_free = matches!(cost, ClaimCost::Free);
+        if !is_free {
+            self.evict_owner(slot, old, cost)?;
         }
         let mine = Meta::busy(old.generation().next(), ticks);
         slot.replace_meta(old, mine)?;
         let claim = Claim { slot, mine };
+        if !is_free {
+            self.settle_claim(&claim, old, cost)?;
+        }
+        Ok(claim)
+    }
+
+    /// Before a part of a counter that is still there is claimed, that counter goes; its parts then belong to
+    /// no counter.
+    #[cold]
+    fn evict_owner(&self, slot: &'m Slot, old: Meta, cost: ClaimCost) -> Result<(), Lost> {
+        if let (true, ClaimCost::Evicted(..)) = (old.is_part(), cost) {
+            let (owner, meta) = self.owner_of(slot, old).ok_or(Lost)?;
+            owner.replace_meta(meta, Meta::free(meta.generation().next()))?;
+            self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
+        }
+        Ok(())
+    }
+
+    /// Looks once more at what was claimed, and counts what it cost.
+    #[cold]
+    fn settle_claim(&self, claim: &Claim<'m>, old: Meta, cost: ClaimCost) -> Result<(), Lost> {
         if let (SlotState::Name, ClaimCost::Abandoned) = (old.state(), cost) {
             // It may have been attached since. The process that attaches it looks at it afterwards, and finds it
             // claimed, unless it is found here to be attached.
             fence(SeqCst);
-            if self.owner_of(slot, old).is_some() {
+            if self.owner_of(claim.slot, old).is_some() {
                 // Nothing of it was changed.
                 claim.publish(old)?;
                 return Err(Lost);
@@ -115,7 +135,7 @@ impl<'m> CounterTable<'m> {
         if let ClaimCost::Evicted(what, ..) = cost {
             self.count_evicted(what);
         }
-        Ok(claim)
+        Ok(())
     }
 
     /// What it costs to give `slot`, whose meta is `meta`, away.
@@ -129,6 +149,7 @@ impl<'m> CounterTable<'m> {
                 let occupant = Occupant { slot, meta };
                 let hits = match meta.size() {
                     Some(size) if meta.is_level() => level::live_hits(occupant, size, now),
+                    Some(size) if meta.is_log() => self.live_hits_of_log(occupant, size, now),
                     Some(size) => live_hits(occupant, size, now),
                     None => 0,
                 };
@@ -140,8 +161,8 @@ impl<'m> CounterTable<'m> {
                 let used = Ticks(slot.used.load(Relaxed));
                 ClaimCost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
             }
-            // A part of a name costs its counter.
-            SlotState::Name => match self.owner_of(slot, meta) {
+            // A part of a name costs its counter, and so does a block.
+            SlotState::Name | SlotState::Block => match self.owner_of(slot, meta) {
                 Some((owner, meta)) => self.cost_of(owner, meta, now),
                 None => ClaimCost::Abandoned,
             },
@@ -156,6 +177,9 @@ pub(super) fn has_local_hits(slot: &Slot, meta: Meta, now: UnixMillis) -> bool {
     size.is_some_and(|size| {
         if meta.is_level() {
             return level::live_hits(occupant, size, now) > 0;
+        }
+        if meta.is_log() {
+            return !log::newest(slot).has_left(size, now);
         }
         WindowColumns::live(occupant, size, now).any(|(_, hits)| hits != Hits::ZERO)
     })

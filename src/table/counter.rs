@@ -14,7 +14,7 @@ pub struct Counter {
     pub(super) namespace: NamespaceIndex,
     pub(super) size: WindowSize,
     pub(super) kind: StoredKind,
-    /// All ones, or zero for a level: what a number of a window becomes a stamp by.
+    /// All ones, or zero for what is no window: what a number of a window becomes a stamp by.
     pub(super) number_mask: u64,
     pub(super) is_synced: bool,
     /// Whether a key's first hits are counted as its slot is claimed: in windows that are not synced.
@@ -71,10 +71,12 @@ impl Counter {
     /// changes of them are found by [`CounterTable::take_changes`](super::CounterTable::take_changes).
     /// Only windows can be.
     pub fn synced(self, is_synced: bool) -> Counter {
-        let is_synced = is_synced && self.kind == StoredKind::Windows;
+        if self.kind != StoredKind::Windows {
+            return self;
+        }
         Counter {
             is_synced,
-            begins_with_hits: !is_synced && self.kind == StoredKind::Windows,
+            begins_with_hits: !is_synced,
             meta: self.meta.with_synced(is_synced),
             ..self
         }

@@ -99,11 +99,11 @@ impl<'m> CounterTable<'m> {
         let mask = self.hasher.mask(name, kind.wire_id(), size.millis());
         Counter {
             kind,
-            meta: Meta::counter(namespace, size, kind != StoredKind::Windows),
+            meta: Meta::counter(namespace, size, kind),
             begins_with_hits: kind == StoredKind::Windows,
             number_mask: match kind {
                 StoredKind::Windows => u64::MAX,
-                StoredKind::Level(_) => 0,
+                StoredKind::Level(_) | StoredKind::Log => 0,
             },
             mask,
             namespace,

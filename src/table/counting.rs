@@ -1,6 +1,6 @@
 //! Counting, reading, refunding: what a request does in the table, from top to bottom.
 
-use super::admission::{Admission, Counted, Receipt};
+use super::admission::{Admission, AskedHit, Counted, Receipt};
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -41,7 +41,7 @@ impl<'m> CounterTable<'m> {
             Admission::Within(limit, algorithm) => {
                 self.add_at_home(counter, &key, clock, value, limit, algorithm)
             }
-            Admission::Unconditional | Admission::Refused => None,
+            Admission::Unconditional | Admission::Regardless(_) | Admission::Refused => None,
         };
         match at_home {
             Some(counted) => counted,
@@ -112,9 +112,8 @@ impl<'m> CounterTable<'m> {
                     };
                 }
             };
-            if let StoredKind::Level(kind) = counter.kind {
-                match self.add_to_found_level(kind, occupant, counter.size, clock, value, admission)
-                {
+            if counter.kind != StoredKind::Windows {
+                match self.add_elsewhere(occupant, counter, clock, value, admission) {
                     Some(counted) => return counted,
                     None => continue,
                 }
@@ -129,6 +128,26 @@ impl<'m> CounterTable<'m> {
                 return counted;
             }
             // The slot was given to another key in this very moment.
+        }
+    }
+
+    /// Counts in a slot that has no windows. `None` if it has another occupant by now.
+    #[inline(always)]
+    fn add_elsewhere(
+        &self,
+        occupant: Occupant<'m>,
+        counter: &Counter,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        let size = counter.size;
+        match counter.kind {
+            StoredKind::Windows => None,
+            StoredKind::Level(kind) => {
+                self.add_to_found_level(kind, occupant, size, clock, value, admission)
+            }
+            StoredKind::Log => self.add_to_log(occupant, size, clock, value, admission),
         }
     }
 
@@ -180,7 +199,7 @@ impl<'m> CounterTable<'m> {
                 Admission::Within(limit, algorithm) => {
                     algorithm.admits(counter.size, &before, limit, value)
                 }
-                Admission::Unconditional => true,
+                Admission::Unconditional | Admission::Regardless(_) => true,
                 Admission::Refused => false,
             };
             if !is_admitted {
@@ -233,10 +252,16 @@ impl<'m> CounterTable<'m> {
 
     /// Does what is done with a hit of `key` that is not counted, since another limit refused it; returns
     /// what was counted so far.
-    pub fn refuse(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Reading {
+    pub fn refuse(
+        &self,
+        counter: &Counter,
+        key: Key<'_>,
+        asked: AskedHit,
+        clock: &impl Clock,
+    ) -> Reading {
         match counter.kind {
-            StoredKind::Windows | StoredKind::Level(LevelKind::Bucket(_)) => {
-                self.read(counter, key, clock)
+            StoredKind::Windows | StoredKind::Log | StoredKind::Level(LevelKind::Bucket(_)) => {
+                self.read_for(counter, key, asked, clock)
             }
             StoredKind::Level(LevelKind::Elastic) => {
                 let refused = self.add(counter, key, clock, Hits::ZERO, Admission::Refused);
@@ -247,8 +272,26 @@ impl<'m> CounterTable<'m> {
 
     /// What was counted of `key` so far: zeros for a key without a counter.
     pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Reading {
-        if let StoredKind::Level(kind) = counter.kind {
-            return self.read_level(kind, counter, key, clock);
+        // There is always room.
+        let asked = AskedHit {
+            limit: Hits::MAX,
+            cost: Hits::ZERO,
+        };
+        self.read_for(counter, key, asked, clock)
+    }
+
+    /// The same, for who is about to say when there will be room for a hit.
+    pub fn read_for(
+        &self,
+        counter: &Counter,
+        key: Key<'_>,
+        asked: AskedHit,
+        clock: &impl Clock,
+    ) -> Reading {
+        match counter.kind {
+            StoredKind::Windows => {}
+            StoredKind::Level(kind) => return self.read_level(kind, counter, key, clock),
+            StoredKind::Log => return self.read_log(counter, key, asked, clock),
         }
         let now = clock.now();
         let nothing = WindowCounts::of(counter.size.at(now), Hits::ZERO, Hits::ZERO).into();
@@ -289,8 +332,12 @@ impl<'m> CounterTable<'m> {
     /// Refunds hits that were counted in one of `counter`, unless their window or the counter is
     /// gone; returns whether it did.
     pub fn refund(&self, counter: &Counter, receipt: &Receipt<'m>) -> bool {
-        if let StoredKind::Level(kind) = counter.kind {
-            return self.refund_to_level(kind, counter.size, receipt);
+        match counter.kind {
+            StoredKind::Windows => {}
+            StoredKind::Level(kind) => {
+                return self.refund_to_level(kind, counter.size, receipt);
+            }
+            StoredKind::Log => return self.refund_to_log(receipt),
         }
         if counter.is_synced {
             self.mark_dirty(receipt.column);

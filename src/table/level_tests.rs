@@ -103,7 +103,9 @@ fn a_hit_that_another_limit_refused_extends_and_does_not_count() {
     let fixture = Fixture::new();
     let refuse = |at| {
         let (table, key) = (&fixture.shared.table, fixture.key(b"a"));
-        elastic(table.refuse(&fixture.counter, key, fixture.at(at)))
+        let (limit, cost) = (Hits::from_thousandths(LIMIT * 1000), Hits::ONE);
+        let asked = AskedHit { limit, cost };
+        elastic(table.refuse(&fixture.counter, key, asked, fixture.at(at)))
             .hits
             .whole()
     };

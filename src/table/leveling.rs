@@ -46,7 +46,7 @@ impl<'m> CounterTable<'m> {
                 Admission::Within(limit, algorithm) => {
                     algorithm.admits(size, &before, limit, value)
                 }
-                Admission::Unconditional => true,
+                Admission::Unconditional | Admission::Regardless(_) => true,
                 Admission::Refused => false,
             };
             let counted = if admitted { value } else { Hits::ZERO };

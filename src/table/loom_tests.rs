@@ -13,7 +13,7 @@ use super::layout::{DirectoryEntry, Parts};
 use super::meta::Meta;
 use super::slot::{Bucket, WAYS};
 use super::*;
-use crate::policy::algorithm::{Algorithm, ElasticCount, LevelKind, StoredKind};
+use crate::policy::algorithm::{Algorithm, ElasticCount, LevelKind, MovingCount, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
@@ -81,7 +81,7 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         namespace,
         size,
         kind: StoredKind::Windows,
-        meta: Meta::counter(namespace, size, false),
+        meta: Meta::counter(namespace, size, StoredKind::Windows),
         begins_with_hits: true,
         number_mask: u64::MAX,
         is_synced: false,
@@ -98,7 +98,23 @@ fn fixture_of_levels() -> Fixture {
         table,
         counter: Counter {
             kind,
-            meta: Meta::counter(counter.namespace, counter.size, true),
+            meta: Meta::counter(counter.namespace, counter.size, kind),
+            begins_with_hits: false,
+            number_mask: 0,
+            ..counter
+        },
+    }
+}
+
+/// A table with counters that are logs, and slots for their blocks.
+fn fixture_of_logs() -> Fixture {
+    let Fixture { table, counter } = fixture_of(4);
+    let kind = StoredKind::Log;
+    Fixture {
+        table,
+        counter: Counter {
+            kind,
+            meta: Meta::counter(counter.namespace, counter.size, kind),
             begins_with_hits: false,
             number_mask: 0,
             ..counter
@@ -510,4 +526,105 @@ fn of_two_that_race_for_the_last_hit_of_an_elastic_window_one_gets_it() {
 #[test]
 fn two_that_race_for_a_level_are_both_counted() {
     race_for_a_level([T + 1, T + 2], 1, 3);
+}
+
+/// A log with so many hits, of a millisecond each; a block has two entries, the first of all the base.
+fn fixture_of_hits(hits: u64) -> Fixture {
+    let fixture = fixture_of_logs();
+    (0..hits).for_each(|n| drop(fixture.add(key(0), T + n)));
+    fixture
+}
+
+impl Fixture {
+    fn moving_hits(&self, at: u64) -> i64 {
+        let reading = self.table.read(&self.counter, key(0), &At(at));
+        MovingCount::from(reading).hits.whole()
+    }
+}
+
+/// Two processes ask at these times, after so many hits, of which the first ones may have left.
+fn race_for_a_log(preemptions: usize, hits: u64, times: [u64; 2], limit: i64, admitted: usize) {
+    explore(preemptions, move || {
+        let fixture = fixture_of_hits(hits);
+        let limit = Hits::from_thousandths(limit * 1000);
+        let ask = move |at| {
+            let admission = Admission::Within(limit, Algorithm::Moving);
+            fixture.add_if(key(0), at, admission).admitted
+        };
+        let [mine, others] = times;
+        let (one, two) = both(move || ask(mine), move || ask(others));
+        assert_eq!([one, two].iter().filter(|it| **it).count(), admitted);
+        // Those before have left, unless both were in each other's way to a block: then they leave with
+        // what came next. A hit counts at the other's time if that is later.
+        let (first, last) = (mine.min(others), mine.max(others));
+        let left = fixture.moving_hits(first + SIZE) - admitted as i64;
+        assert!(left == 0 || (left > 0 && left <= 1 && hits < 3), "{left}");
+        assert_eq!(fixture.moving_hits(last + SIZE + 2), 0);
+    });
+}
+
+#[test]
+fn of_two_that_race_for_the_last_hit_of_a_log_one_gets_it() {
+    race_for_a_log(2, 3, [T + 10, T + 10], 4, 1);
+    race_for_a_log(1, 3, [T + 10, T + 11], 4, 1);
+}
+
+#[test]
+fn two_that_append_to_a_log_are_both_counted() {
+    race_for_a_log(2, 3, [T + 10, T + 10], 9, 2);
+    race_for_a_log(1, 3, [T + 10, T + 11], 9, 2);
+}
+
+#[test]
+fn two_that_need_another_block_are_both_counted() {
+    race_for_a_log(1, 1, [T + 10, T + 10], 9, 2);
+    race_for_a_log(1, 2, [T + 10, T + 11], 9, 2);
+}
+
+#[test]
+fn two_that_move_a_window_on_are_both_counted() {
+    race_for_a_log(2, 3, [T + SIZE + 2, T + SIZE + 3], 9, 2);
+}
+
+#[test]
+fn a_refund_and_an_append_are_both_seen() {
+    for refunded in [T + 5, T + 10] {
+        explore(2, move || {
+            let fixture = fixture_of_hits(1);
+            let receipt = fixture.add(key(0), refunded).receipt.unwrap();
+            let (is_refunded, counted) = both(
+                move || fixture.table.refund(&fixture.counter, &receipt),
+                move || fixture.add(key(0), T + 10),
+            );
+            assert!(is_refunded && counted.admitted);
+            assert_eq!(fixture.moving_hits(T + 10), 2);
+            // The one that is left is the other's.
+            assert_eq!(fixture.moving_hits(T + SIZE + 6), 1);
+            assert_eq!(fixture.moving_hits(T + SIZE + 12), 0);
+        });
+    }
+}
+
+#[test]
+fn a_hit_of_a_log_that_is_evicted_is_counted_in_another_or_gone() {
+    explore(2, || {
+        let fixture = fixture_of_hits(2);
+        both(
+            move || fixture.add(key(0), T + 10),
+            move || {
+                let slots = fixture.table.parts.buckets.iter().flatten();
+                let block = slots.map(|slot| (slot, slot.meta()));
+                let block = block.filter(|(_, meta)| meta.owner_and_number().is_some());
+                for (slot, meta) in block {
+                    let cost = fixture.table.cost_of(slot, meta, UnixMillis(T + 10));
+                    let ticks = super::meta::Ticks::at(T + 10);
+                    drop(fixture.table.claim(slot, meta, cost, ticks));
+                }
+            },
+        );
+        let hits = fixture.moving_hits(T + 10);
+        assert!((0..=3).contains(&hits), "{hits}");
+        assert!(fixture.add(key(0), T + 20).admitted);
+        assert_eq!(fixture.moving_hits(T + 20), hits + 1);
+    });
 }

@@ -8,12 +8,14 @@
 //! counter:  35 bits of window size in milliseconds, 10 bits of namespace
 //! busy:     32 bits of the time (ticks) at which the slot was claimed
 //! name:     16 bits of the owner's generation, 16 bits of the name's length in bytes
+//! block:    16 bits of the owner's generation, 29 bits of the block's number
 //! ```
 //!
 //! The generation changes with every occupancy, so no value of the word ever comes back within 2^16
 //! occupancies.
 
 use super::word::Generation;
+use crate::policy::algorithm::StoredKind;
 use crate::policy::window::WindowSize;
 
 /// A namespace's place in a zone's directory.
@@ -82,6 +84,8 @@ pub(super) enum SlotState {
     Counter,
     /// The first or a further part of a counter's name.
     Name,
+    /// Entries of a counter that is a log.
+    Block,
 }
 
 const FREE: u64 = 0;
@@ -90,9 +94,13 @@ const BUSY: u64 = 1;
 const COUNTER: u64 = 2;
 const SYNCED_COUNTER: u64 = COUNTER | SYNCED;
 const SYNCED: u64 = 1;
+/// Both kinds of what belongs to a counter in another slot differ in the lowest bit alone.
 const NAME: u64 = 4;
+const BLOCK: u64 = NAME | 1;
 /// A counter that is a level, which is never synced.
 const LEVEL_COUNTER: u64 = COUNTER | 1 << 2;
+/// A counter that is a log, which is never synced.
+const LOG_COUNTER: u64 = LEVEL_COUNTER | 1;
 const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
 const STATE_BITS: u32 = 3;
 const GENERATION_BITS: u32 = 16;
@@ -123,9 +131,13 @@ impl Meta {
     pub(super) const fn counter(
         namespace: NamespaceIndex,
         size: WindowSize,
-        is_level: bool,
+        kind: StoredKind,
     ) -> Meta {
-        let state = if is_level { LEVEL_COUNTER } else { COUNTER };
+        let state = match kind {
+            StoredKind::Windows => COUNTER,
+            StoredKind::Level(_) => LEVEL_COUNTER,
+            StoredKind::Log => LOG_COUNTER,
+        };
         let detail = size.millis() | (namespace.0 as u64) << SIZE_BITS;
         Meta(state | detail << DETAIL)
     }
@@ -143,12 +155,19 @@ impl Meta {
         Meta(NAME | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
     }
 
+    /// A block of a log: of the counter of this generation, and its number in the log.
+    pub(super) const fn block(generation: Generation, owner: Generation, number: u32) -> Meta {
+        let detail = owner.bits() as u64 | (number as u64) << GENERATION_BITS;
+        Meta(BLOCK | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
+    }
+
     #[inline]
     pub(super) const fn state(self) -> SlotState {
         match self.0 & STATE_MASK {
-            COUNTER | SYNCED_COUNTER | LEVEL_COUNTER => SlotState::Counter,
+            COUNTER | SYNCED_COUNTER | LEVEL_COUNTER | LOG_COUNTER => SlotState::Counter,
             BUSY => SlotState::Busy(Ticks((self.0 >> DETAIL) as u32)),
             NAME => SlotState::Name,
+            BLOCK => SlotState::Block,
             _ => SlotState::Free,
         }
     }
@@ -161,6 +180,17 @@ impl Meta {
     /// Whether this is a counter that is a level.
     pub(super) const fn is_level(self) -> bool {
         self.0 & STATE_MASK == LEVEL_COUNTER
+    }
+
+    /// Whether this is a counter that is a log.
+    pub(super) const fn is_log(self) -> bool {
+        self.0 & STATE_MASK == LOG_COUNTER
+    }
+
+    /// Whether this belongs to a counter in another slot.
+    #[inline]
+    pub(super) const fn is_part(self) -> bool {
+        self.0 & (STATE_MASK & !1) == NAME
     }
 
     /// Whether this is a counter of windows that is not synced.
@@ -201,6 +231,17 @@ impl Meta {
         ))
     }
 
+    /// The generation of a block's owner, and the number of the block; `None` for another slot.
+    pub(super) const fn owner_and_number(self) -> Option<(Generation, u32)> {
+        if self.0 & STATE_MASK != BLOCK {
+            return None;
+        }
+        Some((
+            Generation::from_bits((self.0 >> DETAIL) as u16),
+            (self.0 >> (DETAIL + GENERATION_BITS)) as u32,
+        ))
+    }
+
     #[inline]
     pub(super) const fn generation(self) -> Generation {
         Generation::from_bits((self.0 >> STATE_BITS) as u16)
@@ -223,6 +264,7 @@ impl Meta {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::algorithm::LevelKind;
 
     #[test]
     fn a_meta_keeps_its_parts() {
@@ -230,7 +272,7 @@ mod tests {
         for millis in [1, 60_000, WindowSize::MAX_MILLIS] {
             for namespace in [0, 1, 1023] {
                 let size = WindowSize::from_millis(millis).unwrap();
-                let meta = Meta::counter(NamespaceIndex(namespace), size, false);
+                let meta = Meta::counter(NamespaceIndex(namespace), size, StoredKind::Windows);
                 let meta = meta.of_generation(generation);
                 assert_eq!(meta.state(), SlotState::Counter);
                 assert_eq!(meta.generation(), generation);
@@ -247,6 +289,14 @@ mod tests {
             name.owner_and_len(),
             Some((Generation::from_bits(0x1234), 65_535))
         );
+        let block = Meta::block(generation, Generation::from_bits(0x1234), (1 << 29) - 1);
+        assert_eq!(
+            (block.state(), block.generation(), block.owner_and_len()),
+            (SlotState::Block, generation, None)
+        );
+        let owner = Generation::from_bits(0x1234);
+        assert_eq!(block.owner_and_number(), Some((owner, (1 << 29) - 1)));
+        assert!(block.is_part() && name.is_part() && !block.is_counter());
         let busy = Meta::busy(generation, Ticks(u32::MAX));
         assert_eq!(
             (busy.state(), busy.generation(), busy.size()),
@@ -260,7 +310,7 @@ mod tests {
     fn a_counter_stays_the_same_when_it_is_synced() {
         let size = WindowSize::from_millis(1000).unwrap();
         let counter = |generation| {
-            let meta = Meta::counter(NamespaceIndex(3), size, false);
+            let meta = Meta::counter(NamespaceIndex(3), size, StoredKind::Windows);
             meta.of_generation(Generation::from_bits(generation))
         };
         let synced = counter(7).with_synced(true);
@@ -277,7 +327,11 @@ mod tests {
     #[test]
     fn a_level_is_a_counter_that_is_not_synced() {
         let size = WindowSize::from_millis(1000).unwrap();
-        let meta = Meta::counter(NamespaceIndex(3), size, true);
+        let meta = Meta::counter(
+            NamespaceIndex(3),
+            size,
+            StoredKind::Level(LevelKind::Elastic),
+        );
         assert_eq!(
             (meta.state(), meta.size()),
             (SlotState::Counter, Some(size))
@@ -285,7 +339,19 @@ mod tests {
         assert!(
             meta.is_counter() && meta.is_level() && !meta.is_local_counter() && !meta.is_synced()
         );
-        assert!(!Meta::counter(NamespaceIndex(3), size, false).is_level());
+        assert!(!Meta::counter(NamespaceIndex(3), size, StoredKind::Windows).is_level());
+    }
+
+    #[test]
+    fn a_log_is_a_counter_that_is_neither_synced_nor_a_level() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        let meta = Meta::counter(NamespaceIndex(3), size, StoredKind::Log);
+        assert_eq!(
+            (meta.state(), meta.size()),
+            (SlotState::Counter, Some(size))
+        );
+        assert!(meta.is_log() && meta.is_counter() && !meta.is_level() && !meta.is_part());
+        assert!(!meta.is_local_counter() && !meta.is_synced());
     }
 
     #[test]

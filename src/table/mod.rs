@@ -15,6 +15,8 @@
 //! - [`columns`]: windows, and what turning one takes
 //! - [`probe`], [`claim`], [`insertion`]: finding a counter's slot, and making room for a new one
 //! - [`counting`]: what a request does, from top to bottom
+//! - [`level`], [`leveling`]: the same for counters that are a level; [`log`], [`log_blocks`], [`log_counting`]:
+//!   for those that are a log
 //! - [`directory`]: namespaces and their entries; [`named`], [`store_state`]: words that are found by a name,
 //!   and what a node knows of a store
 //!
@@ -56,6 +58,11 @@ mod level;
 #[cfg(all(test, not(loom)))]
 mod level_tests;
 mod leveling;
+mod log;
+mod log_blocks;
+mod log_counting;
+#[cfg(all(test, not(loom)))]
+mod log_tests;
 #[cfg(all(test, loom))]
 pub(crate) mod loom_tests;
 mod meta;
@@ -84,7 +91,7 @@ pub(crate) mod testing;
 mod tests;
 mod word;
 
-pub use admission::{Admission, Counted, Receipt};
+pub use admission::{Admission, AskedHit, Counted, Receipt};
 pub use batches::{BatchName, BatchRecord};
 pub use changes::{Change, CounterRef, WindowChange};
 pub use counter::{Counter, Key};

@@ -57,8 +57,11 @@ impl<'m> CounterTable<'m> {
         is_ours.then_some((first, meta))
     }
 
-    /// The counter that the part of a name in `slot` belongs to; `None` if to none.
+    /// The counter that the part of a name, or the block of a log, in `slot` belongs to; `None` if to none.
     pub(super) fn owner_of(&self, slot: &Slot, meta: Meta) -> Option<(&'m Slot, Meta)> {
+        if let Some((generation, number)) = meta.owner_and_number() {
+            return self.owner_of_block(slot, generation, number);
+        }
         let (owner_generation, _) = meta.owner_and_len()?;
         let owner = self.slot_at(slot.used.load(Relaxed) as usize)?;
         let owner_meta = owner.meta();
@@ -81,7 +84,7 @@ impl<'m> CounterTable<'m> {
                     && index == self.index_of(owner);
                 is_live.then_some((counter, counter_meta))
             }
-            SlotState::Free | SlotState::Busy(_) => None,
+            SlotState::Free | SlotState::Busy(_) | SlotState::Block => None,
         }
     }
 

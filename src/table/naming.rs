@@ -158,9 +158,9 @@ impl<'m> CounterTable<'m> {
         Ok(next)
     }
 
-    /// Claims a slot for part number `part` of the name of `occupant`: of those of two buckets that its
-    /// identity and the number choose, the one that costs least.
-    fn claim_part(
+    /// Claims a slot for part number `part` of the name (or the log) of `occupant`: of those of two buckets
+    /// that its identity and the number choose, the one that costs least.
+    pub(super) fn claim_part(
         &self,
         occupant: Occupant<'m>,
         id: Identity,
@@ -181,9 +181,10 @@ impl<'m> CounterTable<'m> {
                 .clone()
                 .filter(|&(cost, ..)| cost != ClaimCost::Free)
                 .count();
-            // Not the counter itself, nor a part of its name.
-            let others = costs.filter(|&(cost, slot, _)| {
-                cost != ClaimCost::Busy && !core::ptr::eq(slot, occupant.slot)
+            // Not the counter itself, nor a part of its name or its log.
+            let others = costs.filter(|&(cost, slot, meta)| {
+                let is_own = core::ptr::eq(slot, occupant.slot);
+                cost != ClaimCost::Busy && !is_own && !self.is_block_of(occupant, slot, meta)
             });
             let (cost, slot, meta) = others.min_by_key(|&(cost, ..)| cost)?;
             Some((cost, occupied, slot, meta))
@@ -203,6 +204,14 @@ impl<'m> CounterTable<'m> {
         let index = self.index_of(claim.slot);
         let word = self.parts.tags.get(index / WAYS).ok_or(Lost)?;
         claim.replace(word, |tags| Tags(tags).with(index % WAYS, NAME_TAG).0)?;
+        Ok(())
+    }
+
+    /// Makes a slot that was claimed look like one that was never used.
+    pub(super) fn untag(&self, claim: &Claim<'m>) -> Result<(), Lost> {
+        let index = self.index_of(claim.slot);
+        let word = self.parts.tags.get(index / WAYS).ok_or(Lost)?;
+        claim.replace(word, |tags| Tags(tags).with(index % WAYS, 0).0)?;
         Ok(())
     }
 }

@@ -78,7 +78,7 @@ pub fn key(
                 diff.map_err(not_accounted)?,
             )
         }
-        StoredKind::Level(_) => {
+        StoredKind::Level(_) | StoredKind::Log => {
             // What no store is told of is this node's.
             let is_local = namespace.sync_states().is_empty();
             let current = call.algorithm.rate(size, &reading);

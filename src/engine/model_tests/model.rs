@@ -20,7 +20,9 @@ pub(super) fn is_within(
     let weighed = match algorithm {
         Algorithm::Sliding => thousandths(counts.previous) * (size - i128::from(counts.elapsed)),
         Algorithm::Fixed => 0,
-        Algorithm::Elastic | Algorithm::Bucket => unreachable!("its counters are no windows"),
+        Algorithm::Elastic | Algorithm::Bucket | Algorithm::Moving => {
+            unreachable!("its counters are no windows")
+        }
     };
     let rate = (thousandths(counts.current) + i128::from(cost)) * size + weighed;
     let limit = thousandths(limit) * size;

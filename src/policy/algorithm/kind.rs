@@ -15,6 +15,8 @@ pub enum StoredKind {
     Windows,
     /// A level that changed last at a moment.
     Level(LevelKind),
+    /// The hits of the last `size`, with the time of each.
+    Log,
 }
 
 impl StoredKind {
@@ -31,6 +33,7 @@ impl StoredKind {
         match self {
             StoredKind::Windows => 0,
             StoredKind::Level(LevelKind::Elastic) => 1,
+            StoredKind::Log => 2,
             StoredKind::Level(LevelKind::Bucket(_)) => 3,
         }
     }
@@ -40,7 +43,7 @@ impl StoredKind {
     pub const fn at_rate(self, hits: Hits) -> StoredKind {
         match self {
             StoredKind::Level(LevelKind::Bucket(_)) => StoredKind::Level(LevelKind::Bucket(hits)),
-            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) => self,
+            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => self,
         }
     }
 

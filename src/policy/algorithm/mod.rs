@@ -9,6 +9,7 @@ mod fixed;
 mod kind;
 mod level;
 mod method;
+mod moving;
 mod reading;
 mod sliding;
 mod windows;
@@ -23,6 +24,8 @@ use self::fixed::Fixed;
 pub use self::kind::{LevelKind, StoredKind};
 pub use self::level::Level;
 use self::method::Method as _;
+use self::moving::Moving;
+pub use self::moving::MovingCount;
 pub use self::reading::Reading;
 use self::sliding::Sliding;
 pub use self::windows::WindowCounts;
@@ -41,6 +44,8 @@ pub enum Algorithm {
     Elastic,
     /// What was counted leaks at a constant rate.
     Bucket,
+    /// A window ends at each moment: what counts are the hits of the last `size`, exactly.
+    Moving,
 }
 
 /// A text that is not the name of an algorithm. The message says what would be.
@@ -77,6 +82,7 @@ macro_rules! of_method {
             Algorithm::Fixed => Fixed::$function($size, &(*$reading).into() $(, $argument)*),
             Algorithm::Elastic => Elastic::$function($size, &(*$reading).into() $(, $argument)*),
             Algorithm::Bucket => LeakyBucket::$function($size, &(*$reading).into() $(, $argument)*),
+            Algorithm::Moving => Moving::$function($size, &(*$reading).into() $(, $argument)*),
         }
     };
 }
@@ -95,6 +101,7 @@ impl Algorithm {
             Algorithm::Sliding | Algorithm::Fixed => StoredKind::Windows,
             Algorithm::Elastic => StoredKind::Level(LevelKind::Elastic),
             Algorithm::Bucket => StoredKind::Level(LevelKind::Bucket(Hits::ZERO)),
+            Algorithm::Moving => StoredKind::Log,
         }
     }
 
@@ -105,6 +112,7 @@ impl Algorithm {
             Algorithm::Fixed => "fixed",
             Algorithm::Elastic => "elastic",
             Algorithm::Bucket => "rate",
+            Algorithm::Moving => "moving",
         }
     }
 
@@ -115,6 +123,7 @@ impl Algorithm {
             Algorithm::Sliding => 1,
             Algorithm::Elastic => 2,
             Algorithm::Bucket => 4,
+            Algorithm::Moving => 3,
         }
     }
 

@@ -301,6 +301,8 @@ impl CounterGroup<'_> {
                     levels.map(|((hits, at), first)| StoredCount::level(kind, hits, at, first));
                 Some(counts.collect())
             }
+            // No store keeps one: nobody asks.
+            StoredKind::Log => None,
         }
     }
 }

@@ -1,0 +1,125 @@
+//! The moving window: the hits of the last `size`, exactly. One that is `size` old still counts.
+
+use super::super::hits::Hits;
+use super::super::window::{UnixMillis, WindowSize};
+use super::method::{Method, has_room};
+use super::reading::Reading;
+
+pub(super) struct Moving;
+
+/// What has been counted of a key in the window that ends at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MovingCount {
+    /// The hits in it.
+    pub hits: Hits,
+    /// The time of the oldest of them; the moment if there are none.
+    pub oldest: UnixMillis,
+    /// Milliseconds since then; at most the window's size.
+    pub age: u64,
+    /// Milliseconds until there is room for what was asked for: only who has the times of all hits can
+    /// tell. 0 if there is, and if there never will be.
+    pub wait: u64,
+}
+
+impl MovingCount {
+    /// The largest limit: memory grows with what a key uses of it.
+    pub const MAX_LIMIT: Hits = Hits::from_thousandths(100_000_000);
+}
+
+impl Method for Moving {
+    type Stored = MovingCount;
+
+    fn rate(_: WindowSize, count: &MovingCount) -> Hits {
+        count.hits
+    }
+
+    fn admits(_: WindowSize, count: &MovingCount, limit: Hits, cost: Hits) -> bool {
+        has_room(count.hits, limit.min(MovingCount::MAX_LIMIT), cost)
+    }
+
+    fn start(_: WindowSize, count: &MovingCount) -> UnixMillis {
+        count.oldest
+    }
+
+    /// When the oldest hit leaves.
+    fn reset(size: WindowSize, count: &MovingCount) -> u64 {
+        let end = size.millis().saturating_add(1);
+        end.saturating_sub(count.age)
+    }
+
+    /// For the limit and the cost that were asked for when it was read; for others, when all hits that
+    /// are in the way then are gone.
+    fn retry_after(_: WindowSize, count: &MovingCount, limit: Hits, cost: Hits) -> Option<u64> {
+        let limit = limit.min(MovingCount::MAX_LIMIT);
+        if has_room(count.hits, limit, cost) {
+            return Some(0);
+        }
+        has_room(Hits::ZERO, limit, cost).then_some(count.wait)
+    }
+}
+
+impl From<MovingCount> for Reading {
+    fn from(count: MovingCount) -> Reading {
+        let wait = i64::try_from(count.wait).unwrap_or(i64::MAX);
+        Reading {
+            start: count.oldest.0,
+            hits: count.hits,
+            previous: Hits::from_thousandths(wait),
+            elapsed: count.age,
+        }
+    }
+}
+
+impl From<Reading> for MovingCount {
+    fn from(reading: Reading) -> MovingCount {
+        MovingCount {
+            hits: reading.hits,
+            oldest: UnixMillis(reading.start),
+            age: reading.elapsed,
+            wait: reading.previous.thousandths().unsigned_abs(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Algorithm;
+    use super::*;
+    use crate::policy::hits::hits;
+
+    #[test]
+    fn a_window_ends_when_its_oldest_hit_leaves() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        let count = MovingCount {
+            hits: hits(3),
+            oldest: UnixMillis(5_000),
+            age: 400,
+            wait: 250,
+        };
+        let reading = Reading::from(count);
+        assert_eq!(MovingCount::from(reading), count);
+        let moving = Algorithm::Moving;
+        assert_eq!(moving.start(size, &reading), UnixMillis(5_000));
+        assert_eq!(moving.reset(size, &reading), 601);
+        assert_eq!(moving.rate(size, &reading), hits(3));
+        let retry_after = |limit, cost| moving.retry_after(size, &reading, hits(limit), hits(cost));
+        assert_eq!(retry_after(4, 1), Some(0));
+        assert_eq!(retry_after(3, 1), Some(250));
+        assert_eq!(retry_after(3, 0), Some(250));
+        assert_eq!(retry_after(3, 4), None);
+        assert_eq!(retry_after(0, 0), None);
+    }
+
+    #[test]
+    fn a_limit_is_at_most_what_memory_is_kept_for() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        let count = |whole| {
+            Reading::from(MovingCount {
+                hits: hits(whole),
+                ..MovingCount::default()
+            })
+        };
+        let admits = |whole| Algorithm::Moving.admits(size, &count(whole), Hits::MAX, Hits::ONE);
+        assert!(admits(99_999) && !admits(100_000));
+    }
+}
