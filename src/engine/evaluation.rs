@@ -67,10 +67,11 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let (counter, most) = bound.at(hits);
+        let BoundLimit { table, counter, .. } = bound;
+        // Not a counter at this rate, which would be a copy.
+        let (kind, most) = (counter.kind().at_rate(hits), bound.limit.most(hits));
         let admission = Admission::Within(most, bound.limit.algorithm);
-        let table = bound.table;
-        match table.add_to_level_at_home(&counter, key, clock, cost, admission) {
+        match table.add_to_level_at_home(counter, kind, key, clock, cost, admission) {
             Some(counted) => self.push(bound, most, key, cost, counted),
             None => self.charge_otherwise(bound, hits, key, cost, clock),
         }

@@ -50,6 +50,12 @@ impl Counter {
         parts(self) == parts(other)
     }
 
+    /// What is kept of a key.
+    #[inline]
+    pub fn kind(&self) -> StoredKind {
+        self.kind
+    }
+
     /// The same counters, where the limit is told as `hits`: the rate of a bucket.
     #[inline]
     pub fn at_rate(&self, hits: Hits) -> Counter {

@@ -50,7 +50,7 @@ impl<'m> CounterTable<'m> {
                 Admission::Refused => false,
             };
             let counted = if admitted { value } else { Hits::ZERO };
-            let level = kind.after_hit(size, state.level, now, counted);
+            let level = kind.after_hit_on(size, state.level, before, now, counted);
             let is_done = level == state.level || state.replace(occupant, &level);
             fail_point!("level.changed");
             if !occupant.is_there() {
@@ -90,17 +90,19 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Counts `value` (above zero) hits of `key` in a level, if `admission` allows it, in the case that most
-    /// requests are: the counter is at home. `None` if it is another case: then nothing was counted.
+    /// requests are: the counter is at home. Its `kind` is given at the rate of the limit. `None` if it is
+    /// another case: then nothing was counted.
     #[inline(always)]
     pub fn add_to_level_at_home(
         &self,
         counter: &Counter,
+        kind: StoredKind,
         key: &Key<'_>,
         clock: &impl Clock,
         value: Hits,
         admission: Admission,
     ) -> Option<Counted<'m>> {
-        let StoredKind::Level(kind) = counter.kind else {
+        let StoredKind::Level(kind) = kind else {
             return None;
         };
         let id = counter.identity(*key);

@@ -40,6 +40,7 @@ impl Leak {
 
     /// The leak of a bucket with `rate` hits in `size`. As in `limit_req`, a whole number for a minute is
     /// one of thousandths for a second, rounded down; what `limit_req` cannot say is exact.
+    #[inline]
     fn of(rate: Hits, size: WindowSize) -> Leak {
         let rate = rate.thousandths().unsigned_abs();
         match NonZeroU64::new(size.millis()) {
@@ -55,6 +56,7 @@ impl Leak {
     }
 
     /// What leaks in so many milliseconds: thousandths, and parts of the next one.
+    #[inline]
     fn in_millis(self, millis: u64) -> (u64, u64) {
         let of = self.parts_of_thousandth;
         match self.parts.checked_mul(millis) {
@@ -89,11 +91,12 @@ impl BucketLevel {
     }
 
     /// What `level` is at `now`, in a bucket with `rate`.
+    #[inline]
     pub(super) fn of(rate: Hits, size: WindowSize, level: Level, now: UnixMillis) -> BucketLevel {
         let held = level.hits.thousandths().unsigned_abs();
-        let (leaked, part) = match held {
-            0 => (0, 0),
-            _ => Leak::of(rate, size).in_millis(level.age(now)),
+        let (leaked, part) = match (held, level.age(now)) {
+            (0, _) | (_, 0) => (0, 0),
+            (_, age) => Leak::of(rate, size).in_millis(age),
         };
         let left = held.saturating_sub(leaked);
         BucketLevel {
@@ -115,6 +118,7 @@ impl BucketLevel {
 
     /// The level of the bucket that `counted` hits were added to at `now`. A hit that is refused changes
     /// nothing, unless the clock was set back, when what is in the bucket begins to leak anew.
+    #[inline]
     pub(super) fn after_hit(
         self,
         size: WindowSize,
@@ -143,6 +147,7 @@ impl BucketLevel {
     }
 
     /// Milliseconds until no more than `most` hits are in it; `None`: that is never so.
+    #[inline]
     fn time_until(&self, size: WindowSize, most: Hits) -> Option<u64> {
         let leak = Leak::of(self.rate, size);
         let above = u64::try_from(self.hits.minus(most).thousandths()).unwrap_or(0);
@@ -157,11 +162,16 @@ impl BucketLevel {
         }
         match above.checked_mul(leak.parts_of_thousandth.get()) {
             Some(parts) => Some(parts.saturating_sub(self.part).div_ceil(leak.parts)),
-            None => {
-                let millis = leak.parts_of(above, self.part).div_ceil(leak.parts.into());
-                Some(u64::try_from(millis).unwrap_or(u64::MAX))
-            }
+            None => Some(self.long_time(leak, above)),
         }
+    }
+
+    /// Milliseconds until `above` thousandths have leaked, with more bits, which takes longer.
+    #[cold]
+    fn long_time(&self, leak: Leak, above: u64) -> u64 {
+        let leaking = u128::from(leak.parts.max(1));
+        let millis = leak.parts_of(above, self.part).div_ceil(leaking);
+        u64::try_from(millis).unwrap_or(u64::MAX)
     }
 
     /// The parts above `most` hits, and how many leak in a millisecond.

@@ -65,6 +65,7 @@ pub enum LevelKind {
 
 impl LevelKind {
     /// What is read of a level at `now`.
+    #[inline]
     pub fn reading(self, size: WindowSize, level: Level, now: UnixMillis) -> Reading {
         match self {
             LevelKind::Elastic => ElasticCount::of(size, level, now).into(),
@@ -89,12 +90,23 @@ impl LevelKind {
         now: UnixMillis,
         counted: Hits,
     ) -> Level {
+        let read = self.reading(size, level, now);
+        self.after_hit_on(size, level, read, now, counted)
+    }
+
+    /// The same, where `read` is what was read of the level at `now`.
+    #[inline]
+    pub fn after_hit_on(
+        self,
+        size: WindowSize,
+        level: Level,
+        read: Reading,
+        now: UnixMillis,
+        counted: Hits,
+    ) -> Level {
         match self {
-            LevelKind::Elastic => ElasticCount::of(size, level, now).after_hit(level, now, counted),
-            LevelKind::Bucket(rate) => {
-                let bucket = BucketLevel::of(rate, size, level, now);
-                bucket.after_hit(size, level, now, counted)
-            }
+            LevelKind::Elastic => ElasticCount::from(read).after_hit(level, now, counted),
+            LevelKind::Bucket(_) => BucketLevel::from(read).after_hit(size, level, now, counted),
         }
     }
 
