@@ -11,6 +11,7 @@ const LIMIT: &str = "RateLimit-Limit";
 const REMAINING: &str = "RateLimit-Remaining";
 const RESET: &str = "RateLimit-Reset";
 
+#[inline(never)]
 pub(super) fn put<'t, S: HeaderSink<'t>>(
     told: &Told<'t, impl Iterator<Item = Verdict<'t>> + Clone>,
     sink: &mut S,

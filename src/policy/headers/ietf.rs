@@ -21,6 +21,8 @@ pub struct PolicyItem<'a> {
     pub window: Option<u64>,
 }
 
+// What most requests are told.
+#[inline(always)]
 pub(super) fn put<'t, S: HeaderSink<'t>>(
     told: &Told<'t, impl Iterator<Item = Verdict<'t>> + Clone>,
     sink: &mut S,

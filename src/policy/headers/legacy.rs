@@ -8,6 +8,7 @@ use super::text::{HeaderText, number, seconds, whole};
 const LIMIT: &str = "X-RateLimit-Limit-";
 const REMAINING: &str = "X-RateLimit-Remaining-";
 
+#[inline(never)]
 pub(super) fn put<'t, S: HeaderSink<'t>>(
     told: &Told<'t, impl Iterator<Item = Verdict<'t>> + Clone>,
     sink: &mut S,

@@ -56,6 +56,7 @@ impl HeaderFormat {
     }
 
     /// Puts the headers of this format into `sink`. `None`: there is no memory.
+    #[inline(always)]
     fn put<'t, S: HeaderSink<'t>>(
         self,
         told: &Told<'t, impl Iterator<Item = Verdict<'t>> + Clone>,
@@ -93,7 +94,7 @@ impl HeaderFormats {
     }
 
     /// Puts the headers of these formats into `sink`. `None`: there is no memory.
-    #[inline]
+    #[inline(always)]
     pub fn put<'t, S: HeaderSink<'t>>(
         self,
         told: &Told<'t, impl Iterator<Item = Verdict<'t>> + Clone>,
