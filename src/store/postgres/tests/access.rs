@@ -6,7 +6,7 @@ use super::*;
 const GRANTS: &str = "
     GRANT USAGE ON SCHEMA {} TO {user};
     GRANT SELECT, INSERT, UPDATE, DELETE ON {}.rl_counters, {}.rl_counters_epochs,
-        {}.rl_counters_nodes, {}.rl_counters_changes TO {user};";
+        {}.rl_counters_nodes, {}.rl_counters_changes, {}.rl_counters_levels TO {user};";
 
 /// A user of the shared server, who owns nothing.
 fn new_user(schema: &Schema) -> String {
