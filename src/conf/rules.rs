@@ -144,7 +144,7 @@ impl<T> Rules<T> {
             Amount::Variable(_) => None,
         });
         if let Some(policies) = constant.collect::<Option<Vec<_>>>() {
-            headers::policy(policies, &mut policy);
+            headers::policy(policies, |part| policy.extend_from_slice(part));
         }
         self.policy = policy;
     }

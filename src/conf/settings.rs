@@ -2,7 +2,6 @@
 
 use super::message::ConfError;
 use super::words::{invalid, on_or_off, one_of, one_word, set_once};
-use crate::policy::headers::{HeaderFormat, HeaderFormats};
 use crate::policy::options::shown;
 use crate::policy::window::parse_time;
 use crate::table::Outcome;
@@ -14,7 +13,7 @@ pub(super) struct LevelOptions {
     status: Option<isize>,
     dry_run: Option<bool>,
     log_level: Option<LogLevel>,
-    headers: Option<HeaderFormats>,
+    headers: Option<Headers>,
     retry_after_jitter: Option<u64>,
     phase: Option<Phase>,
 }
@@ -31,7 +30,7 @@ pub struct Settings {
     /// The level at which rejections are logged.
     pub log_level: LogLevel,
     /// Which headers tell clients about limits.
-    pub headers: HeaderFormats,
+    pub headers: Headers,
     /// The most that is added to `Retry-After` at random, in milliseconds.
     pub retry_after_jitter: u64,
     /// When a request is decided on.
@@ -52,6 +51,17 @@ pub enum LogLevel {
     Info = 7,
     /// That of lines which no log takes.
     Off = u32::MAX,
+}
+
+/// Which headers tell clients about limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// `RateLimit-Policy` and `RateLimit`.
+    pub ietf: bool,
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
+    pub draft03: bool,
+    /// `X-RateLimit-Limit-...` and `X-RateLimit-Remaining-...`.
+    pub legacy: bool,
 }
 
 /// When a request is decided on.
@@ -113,7 +123,7 @@ impl LevelOptions {
 
     /// `ratelimit_headers off | [ietf] [draft03] [legacy]`
     pub(super) fn set_headers(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
-        set_once(&mut self.headers, parse_headers(words)?)
+        set_once(&mut self.headers, Headers::parse(words)?)
     }
 
     /// `ratelimit_retry_after_jitter time`
@@ -159,7 +169,7 @@ impl Settings {
                 _ => Outcome::Rejected,
             },
             log_level: options.log_level.unwrap_or(LogLevel::Error),
-            headers: options.headers.unwrap_or(HeaderFormats::DEFAULT),
+            headers: options.headers.unwrap_or(Headers::IETF),
             retry_after_jitter: options.retry_after_jitter.unwrap_or(0),
             phase: options.phase.unwrap_or_default(),
         }
@@ -172,32 +182,39 @@ impl Default for Settings {
     }
 }
 
-/// The formats of which these are the names.
-fn parse_headers(words: &[&[u8]]) -> Result<HeaderFormats, ConfError> {
-    let expected = || {
-        let [others @ .., last] = HeaderFormat::ALL.map(HeaderFormat::name);
-        format!(
-            "expected off, or one or more of {} and {last}",
-            others.join(", ")
-        )
+impl Headers {
+    const IETF: Headers = Headers {
+        ietf: true,
+        draft03: false,
+        legacy: false,
     };
-    let mut formats = HeaderFormats::default();
-    for word in words {
-        if *word == b"off" {
-            if words.len() == 1 {
-                break;
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_off(self) -> bool {
+        !(self.ietf || self.draft03 || self.legacy)
+    }
+
+    fn parse(words: &[&[u8]]) -> Result<Headers, ConfError> {
+        const EXPECTED: &str = "expected off, or one or more of ietf, draft03 and legacy";
+        let mut headers = Headers::default();
+        for word in words {
+            let flag = match *word {
+                b"ietf" => &mut headers.ietf,
+                b"draft03" => &mut headers.draft03,
+                b"legacy" => &mut headers.legacy,
+                b"off" if words.len() == 1 => break,
+                b"off" => return Err(format!("\"off\" goes with nothing else: {EXPECTED}").into()),
+                _ => return Err(invalid("parameter", word, EXPECTED)),
+            };
+            if core::mem::replace(flag, true) {
+                let word = shown(word);
+                return Err(format!("parameter \"{word}\" is duplicate: {EXPECTED}").into());
             }
-            return Err(format!("\"off\" goes with nothing else: {}", expected()).into());
         }
-        let format = HeaderFormat::parse(word);
-        let format = format.ok_or_else(|| invalid("parameter", word, &expected()))?;
-        if !formats.add(format) {
-            let word = shown(word);
-            return Err(format!("parameter \"{word}\" is duplicate: {}", expected()).into());
+        if words.is_empty() {
+            return Err(EXPECTED.into());
         }
+        Ok(headers)
     }
-    if words.is_empty() {
-        return Err(expected().into());
-    }
-    Ok(formats)
 }

@@ -9,7 +9,6 @@ use nginx_sys::{ngx_palloc, ngx_pnalloc, ngx_pool_cleanup_add, ngx_pool_t};
 
 use super::guard::guard;
 use super::request::Request;
-use crate::policy::headers::HeaderText;
 
 impl<'r> Request<'r> {
     #[inline]
@@ -104,12 +103,6 @@ impl<'r> PoolText<'r> {
     /// The text.
     pub(super) fn into_bytes(self) -> &'r [u8] {
         self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
-impl HeaderText for PoolText<'_> {
-    fn put(&mut self, part: &[u8]) {
-        PoolText::put(self, part);
     }
 }
 

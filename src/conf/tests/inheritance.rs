@@ -2,8 +2,7 @@
 
 use super::nginx::TestLevel;
 use super::{check, resolved};
-use crate::conf::settings::{LogLevel, Phase, Settings};
-use crate::policy::headers::{HeaderFormat, HeaderFormats};
+use crate::conf::settings::{Headers, LogLevel, Phase, Settings};
 use crate::table::Outcome;
 
 /// The settings of each level in this one.
@@ -16,12 +15,6 @@ fn settings(level: &TestLevel) -> Vec<(&str, Settings)> {
     inner.collect()
 }
 
-fn formats(formats: &[HeaderFormat]) -> HeaderFormats {
-    let mut all = HeaderFormats::default();
-    formats.iter().for_each(|it| assert!(all.add(*it)));
-    all
-}
-
 #[test]
 fn what_no_level_says_is_the_default() {
     let (_, http) = resolved("server { location / { } }");
@@ -30,7 +23,11 @@ fn what_no_level_says_is_the_default() {
         status: 429,
         refusal: Outcome::Rejected,
         log_level: LogLevel::Error,
-        headers: formats(&[HeaderFormat::Ietf]),
+        headers: Headers {
+            ietf: true,
+            draft03: false,
+            legacy: false,
+        },
         retry_after_jitter: 0,
         phase: Phase::Preaccess,
     };
@@ -62,7 +59,11 @@ fn a_level_has_what_it_says_or_else_what_those_above_say() {
         status: 599,
         refusal: Outcome::RejectedDryRun,
         log_level: LogLevel::Off,
-        headers: formats(&[HeaderFormat::Draft03, HeaderFormat::Legacy]),
+        headers: Headers {
+            ietf: false,
+            draft03: true,
+            legacy: true,
+        },
         retry_after_jitter: 500,
         phase: Phase::Precontent,
     };
@@ -71,7 +72,7 @@ fn a_level_has_what_it_says_or_else_what_those_above_say() {
         status: 400,
         refusal: Outcome::Rejected,
         log_level: LogLevel::Info,
-        headers: HeaderFormats::default(),
+        headers: Headers::default(),
         retry_after_jitter: 0,
         phase: Phase::Preaccess,
     };

@@ -31,4 +31,4 @@ pub(super) use served::SyncedNamespace;
 pub(super) use status::Look;
 pub(super) use text::{Amount, Evaluated, EvaluationError};
 
-pub(super) use crate::conf::settings::{Content, Phase, Settings};
+pub(super) use crate::conf::settings::{Content, Headers, Phase, Settings};

@@ -53,7 +53,7 @@ impl<'r> Context<'r> {
     #[inline]
     pub(super) fn has_headers(&self) -> bool {
         self.response == Response::Unavailable
-            || (self.is_accounted() && (!self.settings.headers.is_empty() || self.is_rejected()))
+            || (self.is_accounted() && (!self.settings.headers.is_off() || self.is_rejected()))
     }
 
     /// The limit that has the smallest share left, and what it was charged.

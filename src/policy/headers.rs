@@ -1,107 +1,71 @@
 //! Verdicts as response headers.
 //!
-//! A format is a variant of [`HeaderFormat`] and a file here, which puts its headers into a
-//! [`HeaderSink`]. All others only pass formats on.
+//! `ietf`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/10/>,
+//! `draft03`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/03/>,
+//! `legacy`: what gateways sent before, a pair of headers for each window.
 
-mod draft03;
-mod ietf;
-mod legacy;
-mod sink;
-mod text;
-
-pub use self::ietf::{PolicyItem, policy};
-pub use self::sink::{HeaderSink, Told};
-pub use self::text::{HeaderText, number, seconds, whole};
+use super::hits::Hits;
 use super::limit::{Verdict, tightest};
 
+/// The name of the header that carries [`policy`].
+pub const POLICY: &str = "RateLimit-Policy";
+/// The name of the header that carries [`state`].
+pub const STATE: &str = "RateLimit";
 /// The name of the header that carries [`retry_after`] in seconds.
 pub const RETRY_AFTER: &str = "Retry-After";
 
-/// In which way clients are told about limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeaderFormat {
-    /// `RateLimit-Policy` and `RateLimit`.
-    Ietf,
-    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
-    Draft03,
-    /// `X-RateLimit-Limit-...` and `X-RateLimit-Remaining-...`.
-    Legacy,
+/// Draft 03: the limit in whole hits.
+pub const LIMIT: &str = "RateLimit-Limit";
+/// Draft 03: what remains in whole hits.
+pub const REMAINING: &str = "RateLimit-Remaining";
+/// Draft 03: the reset in seconds, rounded up.
+pub const RESET: &str = "RateLimit-Reset";
+
+/// Before any draft: the limit in whole hits; [`legacy_window`] follows.
+pub const LEGACY_LIMIT: &str = "X-RateLimit-Limit-";
+/// Before any draft: what remains in whole hits; [`legacy_window`] follows.
+pub const LEGACY_REMAINING: &str = "X-RateLimit-Remaining-";
+
+/// What `RateLimit-Policy` says of a limit.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyItem<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The most hits.
+    pub hits: Hits,
+    /// Milliseconds of the window that they are for, if there is one.
+    pub window: Option<u64>,
 }
 
-/// Some of the formats; by default none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeaderFormats(u8);
-
-impl HeaderFormat {
-    /// All of them, in the order in which their headers are sent.
-    pub const ALL: [HeaderFormat; 3] = [
-        HeaderFormat::Ietf,
-        HeaderFormat::Draft03,
-        HeaderFormat::Legacy,
-    ];
-
-    /// What users call it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            HeaderFormat::Ietf => "ietf",
-            HeaderFormat::Draft03 => "draft03",
-            HeaderFormat::Legacy => "legacy",
-        }
-    }
-
-    /// The format of this name.
-    pub fn parse(name: &[u8]) -> Option<HeaderFormat> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|it| it.name().as_bytes() == name)
-    }
-
-    /// Puts the headers of this format into `sink`. `None`: there is no memory.
-    #[inline(always)]
-    fn put<'t, S: HeaderSink<'t>>(
-        self,
-        told: &Told<'t, impl Iterator<Item = Verdict<'t>> + Clone>,
-        sink: &mut S,
-    ) -> Option<()> {
-        match self {
-            HeaderFormat::Ietf => ietf::put(told, sink),
-            HeaderFormat::Draft03 => draft03::put(told, sink),
-            HeaderFormat::Legacy => legacy::put(told, sink),
+/// Writes the value of `RateLimit-Policy`: `"api-1s";q=10;w=1, ...`.
+///
+/// `q` is the integer part of the limit, `w` the window in seconds where those are whole.
+pub fn policy<'a>(policies: impl IntoIterator<Item = PolicyItem<'a>>, mut put: impl FnMut(&[u8])) {
+    for (index, policy) in policies.into_iter().enumerate() {
+        name(index, policy.name, &mut put);
+        put(b";q=");
+        number(whole(policy.hits), &mut put);
+        if let Some(millis) = policy.window.filter(|millis| millis.is_multiple_of(1000)) {
+            put(b";w=");
+            number(millis / 1000, &mut put);
         }
     }
 }
 
-impl HeaderFormats {
-    /// Those of the default.
-    pub const DEFAULT: HeaderFormats = HeaderFormats(1 << HeaderFormat::Ietf as u8);
-
-    /// Whether there are none.
-    #[inline]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Whether `format` is one of them.
-    #[inline]
-    pub fn has(self, format: HeaderFormat) -> bool {
-        self.0 & 1 << format as u8 != 0
-    }
-
-    /// Adds a format; returns whether it was none of them.
-    pub fn add(&mut self, format: HeaderFormat) -> bool {
-        let is_new = !self.has(format);
-        self.0 |= 1 << format as u8;
-        is_new
-    }
-
-    /// Puts the headers of these formats into `sink`. `None`: there is no memory.
-    #[inline(always)]
-    pub fn put<'t, S: HeaderSink<'t>>(
-        self,
-        told: &Told<'t, impl Iterator<Item = Verdict<'t>> + Clone>,
-        sink: &mut S,
-    ) -> Option<()> {
-        let mut formats = HeaderFormat::ALL.into_iter().filter(|it| self.has(*it));
-        formats.try_for_each(|format| format.put(told, sink))
+/// Writes the value of `RateLimit` for `verdicts`, in their order: `"api-1s";r=9;t=1, ...`.
+///
+/// `r` is what remains in whole hits, `t` the reset in seconds, rounded up; a limit without a
+/// reset has no `t`.
+pub fn state<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>, mut put: impl FnMut(&[u8])) {
+    for (index, verdict) in verdicts.into_iter().enumerate() {
+        let remaining = verdict.remaining();
+        name(index, &verdict.limit.name, &mut put);
+        put(b";r=");
+        number(whole(remaining), &mut put);
+        if let Some(reset) = verdict.reset(remaining) {
+            put(b";t=");
+            number(reset.div_ceil(1000), &mut put);
+        }
     }
 }
 
@@ -126,10 +90,63 @@ pub fn retry_after_seconds(millis: u64) -> u64 {
     millis.div_ceil(1000).max(1)
 }
 
+/// Writes a window of so many milliseconds as `legacy` headers call it: a unit, or the number of seconds.
+pub fn legacy_window(millis: u64, mut put: impl FnMut(&[u8])) {
+    match millis {
+        1_000 => put(b"Second"),
+        60_000 => put(b"Minute"),
+        3_600_000 => put(b"Hour"),
+        86_400_000 => put(b"Day"),
+        _ => seconds(millis, &mut put),
+    }
+}
+
+/// A number of hits as headers have it: the integer part.
+pub fn whole(hits: Hits) -> u64 {
+    hits.whole().unsigned_abs()
+}
+
+fn name(index: usize, name: &str, put: &mut impl FnMut(&[u8])) {
+    put(if index == 0 { b"\"" } else { b", \"" });
+    put(name.as_bytes());
+    put(b"\"");
+}
+
+/// The last digit of `number`.
+fn digit(number: u64) -> u8 {
+    b'0' | (number % 10) as u8
+}
+
+/// Writes `number` in decimal.
+pub fn number(mut number: u64, put: &mut impl FnMut(&[u8])) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    for place in digits.iter_mut().rev() {
+        *place = digit(number);
+        start = start.saturating_sub(1);
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    put(digits.get(start..).unwrap_or_default());
+}
+
+/// Writes `millis` as seconds with up to three decimals: `60`, `0.5`.
+pub fn seconds(millis: u64, put: &mut impl FnMut(&[u8])) {
+    number(millis / 1000, put);
+    let rest = millis % 1000;
+    if rest != 0 {
+        let decimals = [b'.', digit(rest / 100), digit(rest / 10), digit(rest)];
+        let zeros = decimals.iter().rev().take_while(|&&digit| digit == b'0');
+        let len = decimals.len().saturating_sub(zeros.count());
+        put(decimals.get(..len).unwrap_or_default());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::algorithm::{Algorithm, Reading, WindowCounts};
-    use super::super::hits::Hits;
     use super::super::limit::{Burst, Limit, Quota, QuotaHits, by_tightness};
     use super::super::window::WindowSize;
     use super::*;
@@ -169,21 +186,10 @@ mod tests {
         }
     }
 
-    fn text(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    fn text(write: impl FnOnce(&mut dyn FnMut(&[u8]))) -> String {
         let mut bytes = Vec::new();
-        write(&mut bytes);
+        write(&mut |part| bytes.extend_from_slice(part));
         String::from_utf8(bytes).unwrap()
-    }
-
-    #[test]
-    fn a_format_has_a_name() {
-        let mut formats = HeaderFormats::default();
-        for format in HeaderFormat::ALL {
-            assert_eq!(HeaderFormat::parse(format.name().as_bytes()), Some(format));
-            assert!(!formats.has(format) && formats.add(format) && !formats.add(format));
-        }
-        assert!(HeaderFormats::default().is_empty() && !formats.is_empty());
-        assert_eq!(HeaderFormat::parse(b"Ietf"), None);
     }
 
     #[test]
@@ -214,7 +220,7 @@ mod tests {
             verdict(&second, 1, 900, true),
         ];
         assert_eq!(
-            text(|put| ietf::state(verdicts, put)),
+            text(|put| state(verdicts, put)),
             r#""api-1m";r=12;t=31, "api-1s";r=9;t=1"#
         );
     }
@@ -223,7 +229,7 @@ mod tests {
     fn a_limit_that_never_admits_has_no_reset() {
         let limit = limit("a", "0.5/1s");
         assert_eq!(
-            text(|put| ietf::state([verdict(&limit, 0, 0, false)], put)),
+            text(|put| state([verdict(&limit, 0, 0, false)], put)),
             r#""a";r=0"#
         );
         assert_eq!(retry_after([verdict(&limit, 0, 0, false)]), None);
@@ -259,7 +265,7 @@ mod tests {
             },
         ];
         assert_eq!(
-            text(|put| ietf::state(by_tightness(verdicts), put)),
+            text(|put| state(by_tightness(verdicts), put)),
             r#""m";r=5;t=50, "s";r=3;t=2"#
         );
         assert_eq!(retry_after(verdicts), Some(50_000));
@@ -285,7 +291,14 @@ mod tests {
             ("10.05", "10.05"),
         ] {
             let size = WindowSize::parse(window.as_bytes()).unwrap();
-            assert_eq!(text(|put| legacy::write_window(size.millis(), put)), name);
+            assert_eq!(text(|put| legacy_window(size.millis(), put)), name);
+        }
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for value in [0, 7, 10, 123, u64::MAX] {
+            assert_eq!(text(|mut put| number(value, &mut put)), value.to_string());
         }
     }
 }
