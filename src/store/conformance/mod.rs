@@ -3,7 +3,7 @@
 //!
 //! A store inside of the crate and one outside of it (with the feature `conformance`) run it alike:
 //!
-//! ```ignore
+//! ```text
 //! struct MyServer { .. }
 //!
 //! impl Fixture for MyServer {
