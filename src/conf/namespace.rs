@@ -20,7 +20,7 @@ pub struct NamespaceOptions {
     /// The windows that hits are counted in, each once, in the order given; none: every window
     /// that a limit of this namespace names.
     pub window_sizes: Vec<WindowSize>,
-    /// Who decides on a request when a synchronous datastore does not answer in time.
+    /// What decides on a request when a synchronous datastore does not answer in time.
     pub on_error: OnError,
     /// How long a request may wait for a synchronous datastore's answer: 1 ms to 1 minute.
     pub timeout: Duration,

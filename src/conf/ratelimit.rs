@@ -37,7 +37,7 @@ pub(super) fn read<T, N: Nginx<Text = T>>(
         return Ok(());
     }
     let rule = Rule::read(nginx, http, words)?;
-    // Nobody else has the rules before levels inherit, when all directives were read.
+    // Rules are shared only when levels inherit, after all directives were read.
     match Rc::get_mut(rules).map(|rules| rules.push(rule)) {
         Some(Err(name)) => Err(format!(
             "the name \"{name}\" is duplicate: expected one that no other rule of this level has"

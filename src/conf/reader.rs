@@ -67,7 +67,7 @@ const fn block(name: &'static CStr) -> ConfDirective {
 /// Reads one directive: what it says goes to `http` or to the level that it stands in.
 #[derive(Debug)]
 pub struct ConfReader<'r, N: Nginx> {
-    /// Who reads the file.
+    /// nginx, which reads the file.
     pub nginx: &'r mut N,
     /// All of `http`.
     pub http: &'r mut HttpConf,

@@ -25,9 +25,9 @@ use crate::table::{
 
 /// The surroundings of a sync: the shell has them from the system, tests from numbers.
 pub trait Surroundings: Clock {
-    /// The time that nobody sets, from a moment that all processes of the machine share.
+    /// The monotonic clock, from a moment that all processes of the machine share.
     fn uptime(&self) -> Duration;
-    /// 64 bits that nobody can predict, not all zero.
+    /// 64 unpredictable bits, not all zero.
     fn random(&self) -> NonZeroU64;
     /// The number of this process.
     fn process(&self) -> u32;
@@ -150,7 +150,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         self.state.since_sync(surroundings.monotonic()) < period.saturating_sub(period / 4)
     }
 
-    /// Has whoever syncs now not keep this worker from it any longer.
+    /// Ends the lease of its present holder: this worker may take it.
     pub(super) fn take_over(&self, surroundings: &impl Surroundings) {
         self.state.end_lease(surroundings.monotonic());
     }

@@ -104,7 +104,7 @@ impl<'l> EventTimer<'l> {
 
     /// Has a worker that is to end not wait for it.
     pub(super) fn cancelable(self) -> EventTimer<'l> {
-        // SAFETY: it is not set yet: nobody else has it.
+        // SAFETY: it is not set yet: nothing else refers to it.
         unsafe { (*self.0.as_ptr()).set_cancelable(1) };
         self
     }
@@ -117,7 +117,7 @@ impl<'l> EventTimer<'l> {
         unsafe { ngx_add_timer(self.0.as_ptr(), millis.max(1)) };
     }
 
-    /// Has it call nothing. A timer that nobody needs would keep a worker that is to end.
+    /// Has it call nothing. A timer that is set keeps a worker from exiting.
     pub(super) fn unset(&self) {
         // SAFETY: as above.
         unsafe {

@@ -254,7 +254,7 @@ fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
 /// Ends what this process syncs.
 fn end_sync() {
     if sync::is_started() {
-        // Nobody will answer those that wait.
+        // No answer will come to the requests that wait.
         synchronous::fail_all();
     }
     sync::end();

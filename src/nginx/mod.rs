@@ -21,9 +21,9 @@
 //! closed where the response has begun. A line of the log takes none. What Rust allocates cannot be
 //! looked at: `Vec`, `Box`, `Arc` and maps end the process if there is none, and nginx starts another
 //! worker. Path 1 has none of it, unless a rule has `charge=` or a response several limits or `legacy`
-//! headers; a synchronous request has some (its questions, and who waits), as have the API and the metrics
-//! (their text), keys above 200 bytes (their digest), all that reads a configuration, and the thread that
-//! syncs.
+//! headers; a synchronous request has some (its questions, and the requests that wait), as have the API
+//! and the metrics (their text), keys above 200 bytes (their digest), all that reads a configuration, and
+//! the thread that syncs.
 
 mod conf;
 mod cycle;

@@ -1,6 +1,6 @@
 //! Random numbers.
 
-/// 128 bits that nobody can predict.
+/// 128 unpredictable bits.
 pub(super) fn random() -> Result<[u64; 2], std::io::Error> {
     let mut words = [0_u64; 2];
     // SAFETY: the buffer is as long as is said.

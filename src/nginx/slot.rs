@@ -39,7 +39,7 @@ impl<'r> Request<'r> {
     /// # Safety
     ///
     /// [`add`] returned the number, for the configuration that the request is served by; and the place
-    /// is one of `T` for all who use it.
+    /// is one of `T` for all users of it.
     #[inline]
     pub(super) unsafe fn slot<T>(&self, number: ngx_uint_t) -> RequestSlot<'r, T> {
         // SAFETY: the caller's promise. Values are zeroed when the request begins, which is `None`;

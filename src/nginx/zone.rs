@@ -82,7 +82,7 @@ impl Zone {
     /// # Safety
     ///
     /// `pool` is the slab pool of the zone's memory, which stays mapped while the cycle lives, and
-    /// of which nobody but this function takes a part.
+    /// of which only this function takes a part.
     unsafe fn find_or_make_table(
         &self,
         pool: *mut ngx_slab_pool_t,

@@ -1,4 +1,4 @@
-//! The hash FNV-1a: for what all nodes, or all versions, are to compute alike. It resists nobody.
+//! The hash FNV-1a: for what all nodes, or all versions, compute alike. Collisions are easy to craft.
 
 /// The FNV-1a hash, of 64 bits, of words: of those below 256, it is the hash of these bytes.
 ///

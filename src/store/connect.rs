@@ -16,7 +16,7 @@ use super::tls::{TlsClient, TlsError};
 /// How a connection is made, to whatever server of a datastore.
 #[derive(Clone, Debug)]
 pub(super) struct Access {
-    /// Who we are to the server.
+    /// The credentials.
     pub(super) credentials: Credentials,
     /// `None`: connections are not encrypted.
     tls: Option<Result<TlsClient, TlsError>>,
@@ -93,7 +93,7 @@ pub(super) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, Fail
     stream.map_err(unreachable)
 }
 
-/// A stream to a socket. Nobody listens between two processes of one machine: there is no TLS here.
+/// A stream to a socket. It stays on one machine: there is no TLS here.
 pub(super) async fn connect_unix(path: &Path) -> Result<UnixStream, Failure> {
     UnixStream::connect(path).await.map_err(unreachable)
 }

@@ -79,7 +79,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the same may succeed a little later though nobody changes the configuration.
+    /// Whether the same may succeed a little later with the same configuration.
     pub fn is_transient(&self) -> bool {
         let earlier = self.earlier.iter().map(|(_, failure)| failure);
         earlier.chain([&self.failure]).any(Failure::is_transient)

@@ -11,7 +11,7 @@ pub trait Registered: Decider<Options: KindOptions> + 'static {
     type Directives: KindDirectives<Options = <Self as Strategy>::Options>;
 }
 
-/// What the options that only one kind of datastore has decide for whoever uses it.
+/// What the options of one kind of datastore decide for its users.
 pub trait KindOptions {
     /// Where servers listen unless they say otherwise.
     fn usual_port(&self) -> u16;

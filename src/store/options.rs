@@ -15,7 +15,7 @@ pub struct StoreOptions {
     /// The servers, at least one, in the order in which they are tried: the datastore's own; the
     /// seed nodes of a Redis Cluster; the sentinels.
     pub servers: Vec<ServerAddress>,
-    /// Who we are to the datastore.
+    /// The credentials.
     pub credentials: Credentials,
     /// How long one attempt to connect may take: 1 ms to 1 day.
     pub connect_timeout: Duration,
@@ -65,7 +65,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How connections are encrypted, and who is trusted.
+/// How connections are encrypted, and which authorities are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
     /// Whether the server's certificate is verified.

@@ -17,7 +17,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use super::options::{PemFile, TlsIdentity, TlsOptions};
 
-/// What a connection is made one of TLS with: whom to trust, and who we are.
+/// What a TLS connection needs: the trusted authorities, and our own certificate.
 #[derive(Clone)]
 pub struct TlsClient {
     connector: TlsConnector,

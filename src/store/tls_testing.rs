@@ -8,7 +8,7 @@ use rcgen::{
 
 use super::options::{PemFile, TlsIdentity, TlsOptions};
 
-/// Who signs certificates.
+/// A certificate authority.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, in PEM format.
@@ -72,7 +72,7 @@ fn params(host: &str) -> CertificateParams {
     CertificateParams::new(hosts).unwrap()
 }
 
-/// The options with which that authority is trusted, and nobody else.
+/// The options with which that authority alone is trusted.
 pub(super) fn trusting(authority: &Authority) -> TlsOptions {
     TlsOptions {
         trusted_certificate: Some(pem_file("roots.pem", &authority.pem())),

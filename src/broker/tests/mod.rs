@@ -136,7 +136,7 @@ fn no_wakeup_is_lost() {
 fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
     let (queues, store) = (queues(), Store::default());
     patient(&queues, async |worker| {
-        // Nobody reads yet.
+        // No reader has begun.
         (0..6000).for_each(|_| worker.ask());
         worker.client.send();
         assert!(worker.client.unsent() > 0);

@@ -26,13 +26,13 @@ pub(super) enum End {
     Answered,
     /// The store has failed.
     Failed,
-    /// Nobody answered until the deadline.
+    /// No answer came until the deadline.
     Late,
     /// The circuit was open.
     NotAsked,
 }
 
-/// How far a worker is, for whoever waits for that.
+/// How far a worker is, for tests that wait for it.
 #[derive(Default)]
 pub(super) struct Progress {
     pub(super) answered: AtomicUsize,

@@ -1,5 +1,5 @@
 //! The sync cycle over stores in memory that fail as real ones do: before they applied a batch, or
-//! after. Nodes are tables; workers are whoever calls `sync` next.
+//! after. Nodes are tables; each call of `sync` may be another worker's.
 //!
 //! What real stores do is tested in [`crate::store`]; this is about what nodes make of it.
 //!

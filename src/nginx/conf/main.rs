@@ -58,7 +58,7 @@ pub(in super::super) struct MainConf {
     loaded_at: OnceCell<UnixMillis>,
     /// Set when the zones are mapped, if there are deciders.
     shared_queues: OnceCell<Arc<SharedQueues>>,
-    /// Of which whoever syncs its namespaces has one.
+    /// One for each lease holder that syncs its namespaces.
     lent: Arc<Lent>,
 }
 

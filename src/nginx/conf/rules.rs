@@ -46,7 +46,7 @@ pub(in super::super) struct ActiveRule {
     pub(in super::super) key: RuleKey,
     pub(in super::super) cost: &'static Cost,
     pub(in super::super) limits: Box<[ActiveLimit]>,
-    /// Who decides, if not the node.
+    /// The deciders, if not the node.
     pub(in super::super) synchronous: Option<Synchronous>,
 }
 

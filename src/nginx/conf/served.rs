@@ -26,7 +26,7 @@ pub(super) struct ServedNamespace {
 /// How requests are decided on in a synchronous namespace.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Synchronous {
-    /// Who decides: their numbers are those of all deciders in
+    /// The deciders: their numbers are those of all deciders in
     /// [`MainConf::deciding`](super::main::MainConf::deciding).
     pub(in super::super) store: Deciders,
     pub(in super::super) on_error: OnError,

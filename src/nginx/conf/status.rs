@@ -1,5 +1,5 @@
 //! What the API and the metrics tell of a configuration, and what was counted under it: looked up in
-//! steps, since nobody may be held for as long as it takes to look at everything.
+//! steps, since a look at everything would hold the worker for too long.
 
 use core::slice;
 use std::collections::HashMap;
@@ -162,7 +162,7 @@ impl MainConf {
         let (zone, namespace) = (self.zone(conf.zone)?, self.namespace(number)?);
         let (table, index) = (namespace.table(), namespace.index());
         let state = namespace.sync_state();
-        // What is on its way is known to nobody else.
+        // Only this knows of what is on its way.
         let pending = state.map(|_| {
             let shards = namespace.sync_states().iter();
             let sealed: usize = shards.map(SyncState::sealed_records).sum();

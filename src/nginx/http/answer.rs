@@ -11,7 +11,7 @@ use crate::policy::limit::Verdict;
 use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
-/// The status of a request about which nobody could decide.
+/// The status of a request on which no store could decide.
 pub(super) const UNAVAILABLE: ngx_int_t = NGX_HTTP_SERVICE_UNAVAILABLE as ngx_int_t;
 /// The status with which nginx closes the connection without an answer.
 const CLOSE: ngx_int_t = 444;
@@ -51,7 +51,7 @@ fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t {
     }
 }
 
-/// Answers a request about which nobody could decide.
+/// Answers a request on which no store could decide.
 #[cold]
 fn unavailable(request: &Request<'_>) -> ngx_int_t {
     if grpc::is_call(request) {

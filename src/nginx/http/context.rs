@@ -109,9 +109,9 @@ pub(super) struct Renamed<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Response {
     Admit,
-    /// It is told that it exceeds a limit.
+    /// The client is told that it exceeds a limit.
     Reject,
-    /// It is told that nobody could decide.
+    /// The client is told that no store could decide.
     Unavailable,
 }
 
@@ -170,8 +170,8 @@ impl<'r> Room<'r> {
         let size = size.wrapping_add(size_of::<Charge<'_, '_>>().wrapping_mul(charges));
         let size = size.wrapping_add(size_of::<Context<'_>>());
         let memory = request.allocate(size)?;
-        // SAFETY: so much memory, which lives as long as the request's, and which is nobody else's. The
-        // keys follow the context, and the charges the keys; all are aligned, as was checked.
+        // SAFETY: so much memory, which lives as long as the request's, and which nothing else refers to.
+        // The keys follow the context, and the charges the keys; all are aligned, as was checked.
         unsafe {
             let context = memory.cast::<MaybeUninit<Context<'r>>>();
             let free = context.add(1).cast::<MaybeUninit<Key<'r>>>();
@@ -241,7 +241,7 @@ impl<'r> Charges<'r, 'static> for Room<'r> {
 
     #[inline]
     fn as_mut_slice(&mut self) -> &mut [Charge<'r, 'static>] {
-        // SAFETY: so many charges were written, and nobody else has them.
+        // SAFETY: so many charges were written, and nothing else refers to them.
         unsafe { slice::from_raw_parts_mut(self.charges.as_mut_ptr().cast(), self.len) }
     }
 }

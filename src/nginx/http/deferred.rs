@@ -52,7 +52,7 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
         Some(store_of(bound)?.number_of(charge.key().bytes()))
     };
     for deferred in deferred_charges(context.charges, value_of, store_of) {
-        if is_sent(deferred.decider, &deferred.question) {
+        if send(deferred.decider, &deferred.question) {
             deferred.count();
             continue;
         }
@@ -70,8 +70,7 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     charge_deferred(context.charges, of_node, &NgxClock);
 }
 
-/// Hits of limits that a store counts for are sent, and nobody waits. Returns whether there is somebody
-/// to take them.
-fn is_sent(decider: usize, question: &Question) -> bool {
+/// Sends hits of limits that a store counts for; no request waits. Returns whether a decider takes them.
+fn send(decider: usize, question: &Question) -> bool {
     sync::check_circuit(decider) && sync::ask(decider, None, 0, question)
 }

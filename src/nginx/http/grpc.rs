@@ -10,7 +10,7 @@ use super::respond::{self, put};
 /// The status of a call that was rejected because some quota is used up.
 pub(super) const RESOURCE_EXHAUSTED: &str = "8";
 
-/// The status of a call about which nobody could decide.
+/// The status of a call on which no store could decide.
 pub(super) const UNAVAILABLE: &str = "14";
 
 /// Whether a request is a gRPC call, by its content type. A subrequest is none.

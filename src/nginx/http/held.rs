@@ -11,7 +11,7 @@ use nginx_sys::{
 
 use super::super::request::Request;
 
-/// A request that is kept from one callback to another. Who goes on with it gives it away: it may end.
+/// A request that is kept from one callback to another. Resuming consumes it: the request may end.
 pub(super) struct Held(*mut ngx_http_request_t);
 
 impl Held {
@@ -168,7 +168,7 @@ static WHILE_WAITING: unsafe extern "C" fn(*mut ngx_http_request_t) = while_wait
 
 unsafe extern "C" fn while_waiting(request: *mut ngx_http_request_t) {
     // SAFETY: nginx passes a request that has not ended, with its connection. It may free it then, with
-    // what it was suspended for, to which nobody refers now.
+    // what it was suspended for, to which nothing refers now.
     unsafe {
         if (*(*request).connection).error() != 0 {
             ngx_http_finalize_request(request, NGX_HTTP_CLIENT_CLOSED_REQUEST as ngx_int_t);

@@ -29,7 +29,7 @@ use crate::table::Outcome;
 
 const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 
-/// Who was over a limit a moment ago.
+/// The counters that were over a limit a moment ago.
 static REFUSALS: OfEventLoop<RefCell<Option<Refusals>>> = OfEventLoop(RefCell::new(None));
 
 /// The limits of a request, with its keys and costs, and memory for what is decided.
@@ -53,7 +53,7 @@ pub(super) struct Suspension<'r> {
     parts: Few<StoreQuestion>,
     /// The index of the part that is being asked.
     part: usize,
-    /// When nobody waits for an answer any more, by nginx's monotonic clock in milliseconds.
+    /// The deadline of the answer, by nginx's monotonic clock in milliseconds.
     deadline: u64,
     on_error: OnError,
     /// Since when it waits, if it does.
@@ -157,7 +157,7 @@ impl<'r> Suspension<'r> {
         let is_known = known.is_some();
         if let Some(known) = known {
             self.answered = known;
-            // Nobody was asked, and nothing is to be given back.
+            // No store was asked: there is nothing to refund.
             self.parts.clear();
         }
         is_known
@@ -193,7 +193,7 @@ impl<'r> Suspension<'r> {
         !self.is_waiting
     }
 
-    /// The number of the one who is asked now.
+    /// The number of the decider that is asked now.
     pub(super) fn decider(&self) -> usize {
         self.parts
             .get(self.part)
@@ -321,7 +321,7 @@ impl<'r> Suspension<'r> {
     /// Has the stores that have charged the request give it back, since another limit refused.
     fn refund(&mut self) {
         for part in self.parts.drain(..) {
-            // If there is nobody, it was charged once more than it was admitted.
+            // If no decider takes the refund, it was charged once more than it was admitted.
             sync::ask(part.decider, None, 0, &part.refund());
         }
     }

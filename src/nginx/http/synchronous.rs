@@ -126,7 +126,7 @@ fn time_out(id: u64) {
     }
 }
 
-/// Decides about all requests that wait without their stores: nobody will answer them any more.
+/// Decides about all requests that wait without their stores: no answer will come any more.
 pub(in super::super) fn fail_all() {
     let ids = suspensions::ids();
     go_on(ids.into_iter().map(|id| (id, None)).collect());

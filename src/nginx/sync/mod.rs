@@ -233,7 +233,7 @@ pub(super) fn note_timeout(decider: usize) {
     });
 }
 
-/// `None` if nobody can be asked.
+/// `None` if no store can be asked.
 fn with_client<T>(callback: impl FnOnce(&Worker, &Client) -> T) -> Option<T> {
     let worker = WORKER.0.borrow();
     let worker = worker.as_ref()?;

@@ -113,7 +113,7 @@ impl Thread {
                 // Until all have ended, or one has panicked: tokio would keep that to itself, and the others
                 // would go on without it.
                 while let Some(Ok(())) = tasks.join_next().await {}
-                // Connections that nobody needs any more take leave of their servers.
+                // Connections that are not needed any more are closed as their protocol says.
                 tokio::task::yield_now().await;
             });
             // A name may still be looked up, which can take long.
@@ -277,7 +277,7 @@ async fn serve<S: Strategy>(
                             // Others of a newer configuration go on.
                             result if syncer.is_superseded() => break result,
                             // Another worker that ends is at it: what this one counted last may be
-                            // left. Or one was killed at it: then nobody gives the lease back in time.
+                            // left. Or one was killed at it: then the lease is not given back in time.
                             Ok(None) if begin.elapsed() >= patience => syncer.take_over(&System),
                             // A connection may have been of no use any more.
                             Ok(None) | Err(_) => {}

@@ -85,7 +85,7 @@ pub(in crate::store) fn a_late_answer_is_not_taken_for_another_one<F: Served>() 
         node.push(vec![hits("a", 5)]).await;
         server.signal("STOP");
         let of_a = node.store.get_window(&node.shard, b"a", MINUTE, 7);
-        // The one who asked has gone.
+        // The caller has gone.
         let short = Duration::from_millis(50);
         assert!(tokio::time::timeout(short, of_a).await.is_err());
         server.signal("CONT");

@@ -81,7 +81,7 @@ impl MainConf {
     ///
     /// # Errors
     ///
-    /// There is too little memory, or there are too many open files. Then nobody can be asked.
+    /// There is too little memory, or there are too many open files. Then no store can be asked.
     pub(in crate::nginx) fn share(&self, workers: usize) -> io::Result<()> {
         let (_, deciders) = self.configuration.number_deciders();
         if deciders > 0 {
