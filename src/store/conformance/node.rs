@@ -174,18 +174,25 @@ impl<S: Strategy> Node<S> {
         self.learn(pushed).await
     }
 
-    async fn learn(&mut self, pushed: Pushed<S::Changes>) -> Vec<Count> {
-        match applied(pushed) {
-            Some(Changes::Since {
-                counts,
-                position,
-                has_more: false,
-            }) => {
-                self.position = Some(position);
-                counts
+    async fn learn(&mut self, mut pushed: Pushed<S::Changes>) -> Vec<Count> {
+        let mut all = Vec::new();
+        loop {
+            match applied(pushed) {
+                Some(Changes::Since {
+                    counts,
+                    position,
+                    has_more,
+                }) => {
+                    self.position = Some(position);
+                    all.extend(counts);
+                    if !has_more {
+                        return all;
+                    }
+                }
+                None => return self.read_all(&[(MINUTE, 7), (HOUR, 7)]).await,
+                other => panic!("{other:?}"),
             }
-            None => self.read_all(&[(MINUTE, 7), (HOUR, 7)]).await,
-            other => panic!("{other:?}"),
+            pushed = self.send(self.number, vec![]).await;
         }
     }
 
