@@ -83,7 +83,7 @@ impl<'m> BoundLimit<'m> {
     /// Notes what the store has counted of a key.
     pub(super) fn note_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
         if let StoredKind::Level(kind) = self.limit.algorithm.kind() {
-            let level = kind.level_of(*reading, clock.now());
+            let level = kind.level_of(self.limit.size, *reading, clock.now());
             return self.table.set_level(&self.counter, key, level, clock);
         }
         let counts = reading.windows();

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::testing::{SharedTable, TestClock, die_everywhere};
 use super::*;
-use crate::policy::algorithm::{Algorithm, BucketLevel, LevelKind, Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, BucketLevel, Level, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit, Verdict};
-use crate::policy::window::WindowSize;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 const T: u64 = 1_700_000_000_000;
 
@@ -434,6 +434,39 @@ proptest! {
             }
             let left = bucket(counted.reading).hits.thousandths();
             prop_assert_eq!(left, model.hits(rate, millis, now));
+        }
+    }
+
+    #[test]
+    fn what_is_noted_of_a_bucket_leaks_as_it_does(
+        rate in 0..5_000_000_i64,
+        millis in prop::sample::select(&[1, 1000, 1500, 60_000, 3_600_000_u64][..]),
+        filled in 0..20_000_i64,
+        passed in 0..5000_u64,
+        later in prop::collection::vec(0..100_000_u64, 1..5),
+        // By how much the clock of who notes it is behind that by which it was read.
+        offset in -1_000_000..1_000_000_i64,
+    ) {
+        let size = WindowSize::from_millis(millis).unwrap();
+        let kind = LevelKind::Bucket(hits(rate));
+        let level = kind.after_hit(size, Level::default(), UnixMillis(T), hits(filled));
+        let reading = |at| kind.reading(size, level, UnixMillis(at));
+        let noted_at = (T + passed).checked_add_signed(offset).unwrap();
+        let noted = kind.level_of(size, reading(T + passed), UnixMillis(noted_at));
+        // What may have leaked of the level, and not of what is noted.
+        let most = (rate as u64).div_ceil(millis).max(1) as i64;
+        for later in [&[0][..], &later].concat() {
+            let left = bucket(reading(T + passed + later)).hits.thousandths();
+            let read = kind.reading(size, noted, UnixMillis(noted_at + later));
+            let read = bucket(read).hits.thousandths();
+            prop_assert!((left..=left + most).contains(&read), "{left} {read} {noted:?}");
+            let is_over = noted.is_over(size, UnixMillis(noted_at + later));
+            prop_assert!(!is_over || read == 0, "{noted:?}");
+        }
+        // By when it is empty, a request after it finds a slot.
+        let reset = Algorithm::Bucket.reset(size, &reading(T + passed));
+        if rate > 0 {
+            prop_assert!(noted.is_over(size, UnixMillis(noted_at + reset + 2001)));
         }
     }
 

@@ -107,12 +107,25 @@ impl BucketLevel {
         }
     }
 
-    /// The level that this was read of at `now`, but for by when it is empty.
-    pub(super) fn level(self, now: UnixMillis) -> Level {
+    /// A level of which the same is read at `now`, whatever clock it was read by: to the thousandth, or
+    /// to what leaks in a millisecond if that is more.
+    pub(super) fn level(self, size: WindowSize, now: UnixMillis) -> Level {
+        // So long ago that the part has leaked since.
+        let leaking = self.part.checked_div(Leak::of(self.rate, size).parts);
+        let at = now.0.saturating_sub(leaking.unwrap_or(0));
+        BucketLevel { part: 0, ..self }.filled(size, UnixMillis(at))
+    }
+
+    /// The level of the bucket that holds this at a moment, when no part has leaked.
+    #[inline]
+    fn filled(self, size: WindowSize, at: UnixMillis) -> Level {
+        let empty_after = self.time_until(size, Hits::ZERO).unwrap_or(u64::MAX);
+        let seconds = at.0.saturating_add(empty_after) / 1000;
         Level {
             hits: self.hits,
-            at: now,
-            mark: UnixMillis::default(),
+            at,
+            // After it is empty.
+            mark: UnixMillis(seconds.saturating_add(1).saturating_mul(1000)),
         }
     }
 
@@ -130,20 +143,12 @@ impl BucketLevel {
         if counted == Hits::ZERO && at >= before.at {
             return before;
         }
-        let hits = self.hits.plus_value(counted);
         let filled = BucketLevel {
-            hits,
+            hits: self.hits.plus_value(counted),
             part: 0,
             ..self
         };
-        let empty_after = filled.time_until(size, Hits::ZERO).unwrap_or(u64::MAX);
-        let seconds = at.0.saturating_add(empty_after) / 1000;
-        Level {
-            hits,
-            at,
-            // After it is empty.
-            mark: UnixMillis(seconds.saturating_add(1).saturating_mul(1000)),
-        }
+        filled.filled(size, at)
     }
 
     /// Milliseconds until no more than `most` hits are in it; `None`: that is never so.

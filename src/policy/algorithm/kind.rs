@@ -73,11 +73,11 @@ impl LevelKind {
         }
     }
 
-    /// The level that a reading of `now` was made of.
-    pub fn level_of(self, reading: Reading, now: UnixMillis) -> Level {
+    /// The level that a reading of `now` was made of; or of a bucket, one of which the same is read.
+    pub fn level_of(self, size: WindowSize, reading: Reading, now: UnixMillis) -> Level {
         match self {
             LevelKind::Elastic => ElasticCount::from(reading).level(now),
-            LevelKind::Bucket(_) => BucketLevel::from(reading).level(now),
+            LevelKind::Bucket(_) => BucketLevel::from(reading).level(size, now),
         }
     }
 
