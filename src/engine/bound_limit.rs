@@ -11,7 +11,7 @@ use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::OnError;
 use crate::policy::window::Clock;
-use crate::table::{Counter, CounterTable, Identity, Invalid, Key, NameKind, Named};
+use crate::table::{Admission, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named};
 
 /// A limit with its counters.
 #[derive(Debug)]
@@ -80,11 +80,16 @@ impl<'m> BoundLimit<'m> {
         self.counter.identity(key)
     }
 
-    /// Notes what the store has counted of a key.
+    /// Notes what the store has counted of a key. Of a log, it has not told the times: what is known of
+    /// that here is what [`BoundLimit::count_charged`] counted.
     pub(super) fn note_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
-        if let StoredKind::Level(kind) = self.limit.algorithm.kind() {
-            let level = kind.level_of(self.limit.size, *reading, clock.now());
-            return self.table.set_level(&self.counter, key, level, clock);
+        match self.limit.algorithm.kind() {
+            StoredKind::Windows => {}
+            StoredKind::Level(kind) => {
+                let level = kind.level_of(self.limit.size, *reading, clock.now());
+                return self.table.set_level(&self.counter, key, level, clock);
+            }
+            StoredKind::Log => return,
         }
         let counts = reading.windows();
         let before = counts.window.wrapping_sub(1);
@@ -96,6 +101,17 @@ impl<'m> BoundLimit<'m> {
     /// Counts hits as this node's, when it is certain that they are not refunded.
     pub(super) fn count_hits(&self, hits: Hits) {
         self.table.count_hits(&self.counter, hits);
+    }
+
+    /// Counts hits that the store has charged a key, when it is certain that they are not refunded: as this
+    /// node's, and where [`BoundLimit::note_store`] can note nothing, in the node's own counter, in
+    /// which the limit admits `most`.
+    pub(super) fn count_charged(&self, most: Hits, key: Key<'_>, hits: Hits, clock: &impl Clock) {
+        self.count_hits(hits);
+        if self.limit.algorithm.kind() == StoredKind::Log && hits > Hits::ZERO {
+            let admission = Admission::Regardless(most);
+            self.table.add(&self.counter, key, clock, hits, admission);
+        }
     }
 
     /// Counts a request that `on_error` decided on, in the namespace.

@@ -155,11 +155,12 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         self.push(bound, hits, key, cost, counted);
     }
 
-    /// Notes what a store said about a limit, which it has charged unless a limit refused.
+    /// Notes what a store said about a limit of so many hits at `most`, which it has charged unless a limit
+    /// refused.
     pub fn note(
         &mut self,
         bound: &'c BoundLimit<'m>,
-        hits: Hits,
+        most: Hits,
         key: &'c Key<'c>,
         cost: Hits,
         reading: Reading,
@@ -170,7 +171,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             admitted,
             receipt: None,
         };
-        self.push(bound, hits, key, cost, counted);
+        self.push(bound, most, key, cost, counted);
     }
 
     /// Asks a limit by what this node knows, and charges nothing.

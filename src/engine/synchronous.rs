@@ -254,15 +254,20 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
                     admitted, reading, ..
                 }),
             ) => {
-                evaluation.note(bound, hits, key, cost, *reading, *admitted);
+                let most = bound.limit.most(hits);
+                evaluation.note(bound, most, key, cost, *reading, *admitted);
             }
             (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
         }
     }
     // Not before it is certain: what one store has charged is refunded if another limit refuses.
     if evaluation.is_charged() {
-        for (LimitCheck { bound, .. }, answered) in checks.iter().zip(answered) {
-            bound.count_hits(answered.map_or(Hits::ZERO, |it| it.charged));
+        for (check, answered) in checks.iter().zip(answered) {
+            let LimitCheck {
+                bound, hits, key, ..
+            } = *check;
+            let charged = answered.map_or(Hits::ZERO, |it| it.charged);
+            bound.count_charged(hits, *key, charged, clock);
         }
     }
 }
@@ -270,16 +275,16 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
 /// The charges of hits that are known only after the decision, one for each decider: for every limit that
 /// `store_of` has a store for, those that `value_of` says. A
 /// counter that several limits share is charged once, counting what was charged with the decision.
-pub fn deferred_charges<'c, 'm>(
-    charges: &[Charge<'c, 'm>],
+pub fn deferred_charges<'a, 'c, 'm>(
+    charges: &'a [Charge<'c, 'm>],
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
     store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
-) -> Vec<DeferredCharge<'c, 'm>> {
+) -> Vec<DeferredCharge<'a, 'c, 'm>> {
     let at_once = charges.iter().filter(|charge| charge.cost() > Hits::ZERO);
     let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
-    let mut questions: Vec<DeferredCharge<'c, 'm>> = Vec::new();
-    for charge in charges {
-        let (identity, bound) = (charge.identity(), charge.bound());
+    let mut questions: Vec<DeferredCharge<'a, 'c, 'm>> = Vec::new();
+    for asked in charges {
+        let (identity, bound) = (asked.identity(), asked.bound());
         let Some(deciders) = store_of(bound) else {
             continue;
         };
@@ -288,7 +293,7 @@ pub fn deferred_charges<'c, 'm>(
             continue;
         }
         charged.push(identity);
-        let counter = deciders.counter(bound, charge.key(), value);
+        let counter = deciders.counter(bound, asked.key(), value);
         let decider = deciders.number_of(&counter.key);
         let known = questions
             .iter()
@@ -303,7 +308,7 @@ pub fn deferred_charges<'c, 'm>(
         }
         if let Some(charge) = questions.get_mut(index) {
             charge.question.counters.push(counter);
-            charge.hits.push((bound, value));
+            charge.hits.push((asked, value));
         }
     }
     questions
@@ -311,19 +316,20 @@ pub fn deferred_charges<'c, 'm>(
 
 /// A charge of hits that are known only after the decision.
 #[derive(Debug)]
-pub struct DeferredCharge<'c, 'm> {
+pub struct DeferredCharge<'a, 'c, 'm> {
     /// The number of the decider.
     pub decider: usize,
     /// The question that charges them.
     pub question: Question,
-    hits: Vec<(&'c BoundLimit<'m>, Hits)>,
+    hits: Vec<(&'a Charge<'c, 'm>, Hits)>,
 }
 
-impl DeferredCharge<'_, '_> {
+impl DeferredCharge<'_, '_, '_> {
     /// Counts the hits as this node's, when they were sent.
-    pub fn count(&self) {
-        for (bound, hits) in &self.hits {
-            bound.count_hits(*hits);
+    pub fn count(&self, clock: &impl Clock) {
+        for (charge, hits) in &self.hits {
+            let bound = charge.bound();
+            bound.count_charged(charge.hits, charge.key(), *hits, clock);
         }
     }
 }

@@ -4,10 +4,12 @@ use core::time::Duration;
 use smallvec::smallvec;
 
 use super::*;
-use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
+use crate::policy::algorithm::{
+    Algorithm, BucketLevel, Level, LevelKind, MovingCount, Reading, StoredKind, WindowCounts,
+};
 use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::{Burst, Limit};
-use crate::policy::window::WindowSize;
+use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, Question};
 use crate::store::strategy::Shard;
 use crate::table::testing::{SharedTable, TestClock};
@@ -209,7 +211,8 @@ fn late_hits_are_told_to_each_shard() {
         first: 5,
         shards: 3,
     };
-    let deferred = deferred_charges(&evaluation.end(), |_| hits(4), |_| Some(store));
+    let charges = evaluation.end();
+    let deferred = deferred_charges(&charges, |_| hits(4), |_| Some(store));
     let told: Vec<_> = deferred
         .iter()
         .map(|deferred| {
@@ -366,8 +369,108 @@ fn late_hits_are_told_once_for_a_counter() {
     } = &deferred[0];
     let costs: Vec<_> = question.counters.iter().map(|it| it.cost).collect();
     assert_eq!((*decider, &costs[..]), (7, &[hits(4)][..]));
-    deferred[0].count();
+    deferred[0].count(&fixture.clock);
     let namespace = &fixture.namespace;
     let stats = namespace.table().namespace_stats(namespace.index());
     assert_eq!(stats.hits, 4000);
+}
+
+#[test]
+fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let minute = fixture.limit(60, Algorithm::Moving);
+    let other = fixture.limit(60, Algorithm::Fixed);
+    let counted_here = || {
+        let counter = fixture.namespace.counter_of(StoredKind::Log, size(60));
+        let reading = shared.table.read(&counter, fixture.keys[0], &fixture.clock);
+        MovingCount::from(reading).hits
+    };
+    // Of many nodes' hits, the store tells no times.
+    let reading: Reading = MovingCount {
+        hits: hits(7),
+        oldest: UnixMillis(T - 1000),
+        age: 1000,
+        wait: 0,
+    }
+    .into();
+    let checks = [
+        fixture.ask(&minute, 10, 0, 2, Some(0)),
+        fixture.ask(&other, 10, 1, 1, Some(1)),
+    ];
+    let asked = questions(&checks, false);
+    let evaluate = |by_moving: bool, by_other: bool| {
+        let mut answered = vec![None; 2];
+        for (part, admitted) in asked.iter().zip([by_moving, by_other]) {
+            let is_moving = part.decider == 0;
+            let answer = Answer {
+                admitted: smallvec![admitted],
+                readings: smallvec![match is_moving {
+                    true => reading,
+                    false => counts(1, 0, 0, size(60)),
+                }],
+            };
+            part.note(&answer, &checks, &mut answered, &fixture.clock);
+        }
+        let mut evaluation = Evaluation::new(Vec::new(), false);
+        conclude(&mut evaluation, &checks, &answered, &fixture.clock);
+        let (_, charges) = evaluation.finish(Outcome::Rejected);
+        assert_eq!(charges[0].verdict().rate(), hits(7), "the store's");
+        counted_here()
+    };
+    assert_eq!(evaluate(true, true), hits(2));
+    assert_eq!(evaluate(false, true), hits(2));
+    assert_eq!(evaluate(true, false), hits(2), "it is refunded");
+    assert_eq!(evaluate(true, true), hits(4));
+    // What is known with the response.
+    let checks = [fixture.ask(&minute, 10, 0, 0, Some(0))];
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    conclude(&mut evaluation, &checks, &[None], &fixture.clock);
+    let charges = evaluation.end();
+    let deferred = deferred_charges(&charges, |_| hits(3), |_| Some(single(0)));
+    deferred[0].count(&fixture.clock);
+    assert_eq!(counted_here(), hits(7));
+    // They leave when they are older than the window.
+    fixture.clock.set(T + 60_001);
+    assert_eq!(counted_here(), Hits::ZERO);
+}
+
+#[test]
+fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let mut rate = fixture.limit(1, Algorithm::Bucket);
+    rate.limit.burst.hits = hits(4);
+    let level = Level {
+        hits: hits(3),
+        at: UnixMillis(T),
+        mark: UnixMillis(0),
+    };
+    let kind = LevelKind::Bucket(hits(10));
+    let reading = kind.reading(size(1), level, UnixMillis(T));
+    let checks = [fixture.ask(&rate, 10, 0, 1, Some(0))];
+    let asked = questions(&checks, false).remove(0);
+    let answer = Answer {
+        admitted: smallvec![true],
+        readings: smallvec![reading],
+    };
+    let mut answered = vec![None];
+    asked.note(&answer, &checks, &mut answered, &fixture.clock);
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    conclude(&mut evaluation, &checks, &answered, &fixture.clock);
+    let (_, charges) = evaluation.finish(Outcome::Rejected);
+    assert_eq!(charges[0].verdict().remaining(), hits(2), "of five");
+    // The node goes on from there.
+    let counter = fixture
+        .namespace
+        .counter_of(StoredKind::Level(kind), size(1));
+    let left = |at| {
+        fixture.clock.set(at);
+        let reading = shared.table.read(&counter, fixture.keys[0], &fixture.clock);
+        BucketLevel::from(reading).hits
+    };
+    assert_eq!(
+        (left(T), left(T + 100), left(T + 299)),
+        (hits(3), hits(2), Hits::from_thousandths(10))
+    );
 }

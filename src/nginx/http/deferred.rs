@@ -53,7 +53,7 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     };
     for deferred in deferred_charges(context.charges, value_of, store_of) {
         if send(deferred.decider, &deferred.question) {
-            deferred.count();
+            deferred.count(&NgxClock);
             continue;
         }
         // It will be pushed when the store is back.
