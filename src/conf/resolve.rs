@@ -6,6 +6,7 @@ use super::message::{ConfError, Message};
 use super::namespace::NamespaceOptions;
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
+use crate::store::registry::StoreKind;
 use crate::table::ZoneRoom;
 
 impl HttpConf {
@@ -64,7 +65,9 @@ impl HttpConf {
         let store = store.map(|store| self.find_store(definition, store));
         let store = store.transpose()?;
         check_windows(namespace, options)?;
-        check_algorithms(namespace, options)?;
+        let strategy = store.and_then(|it| self.stores.get(it));
+        let strategy = strategy.map(|it| it.settings.kind());
+        check_algorithms(namespace, options, strategy)?;
         if let Some(warning) = namespace
             .window_sizes()
             .first()
@@ -139,48 +142,42 @@ fn check_windows(namespace: &NamespaceText, options: &NamespaceOptions) -> Resul
     Err(ConfError::at(origin, message))
 }
 
-/// Checks that the rules of a namespace that is synced periodically count in windows that nodes can
-/// sum up.
+/// Checks the algorithms by which rules count. Those of a namespace that is synced periodically are to
+/// have windows that nodes can sum up; in a synchronous one, the store is to decide by them.
 fn check_algorithms(
     namespace: &NamespaceText,
     options: &NamespaceOptions,
+    store: Option<StoreKind>,
 ) -> Result<(), ConfError> {
-    match options.sync {
-        SyncMode::Local => return Ok(()),
-        SyncMode::Synchronous => return check_rates(namespace),
-        SyncMode::Periodic(_) => {}
-    }
+    let goes = |algorithm: Algorithm| match options.sync {
+        SyncMode::Local => true,
+        SyncMode::Synchronous => store.is_none_or(|store| store.decides_by(algorithm)),
+        SyncMode::Periodic(_) => algorithm.kind() == StoredKind::Windows,
+    };
     let mut uses = namespace.uses.iter();
     let Some(NamespaceUse {
         origin, algorithm, ..
-    }) = uses.find(|it| it.algorithm.kind() != StoredKind::Windows)
+    }) = uses.find(|it| !goes(it.algorithm))
     else {
         return Ok(());
     };
-    let message = format!(
-        "ratelimit: {} does not go with \"sync_rate {}\" of namespace \"{}\": expected \
-         \"sync_rate off;\" or \"sync_rate 0;\" there",
-        match algorithm {
-            Algorithm::Bucket => "rate=".into(),
-            _ => format!("window={}", algorithm.name()),
-        },
-        options.sync,
-        namespace.name
-    );
-    Err(ConfError::at(origin, message))
-}
-
-/// Checks that no store is to count by rates, which none can.
-fn check_rates(namespace: &NamespaceText) -> Result<(), ConfError> {
-    let Some(rate) = namespace.uses.iter().find(|it| it.is_rate()) else {
-        return Ok(());
+    let (name, sync) = (&namespace.name, options.sync);
+    let word = match algorithm {
+        Algorithm::Bucket => "rate=".into(),
+        _ => format!("window={}", algorithm.name()),
     };
-    let message = format!(
-        "ratelimit: rate= in namespace \"{}\" is not in this build with sync_rate 0: expected \
-         sync_rate off",
-        namespace.name
-    );
-    Err(ConfError::at(&rate.origin, message))
+    let message = match store.filter(|_| sync == SyncMode::Synchronous) {
+        Some(store) => format!(
+            "ratelimit: {word} in namespace \"{name}\" is not in this build with sync_rate 0 and \
+             strategy {}: expected sync_rate off",
+            store.name()
+        ),
+        None => format!(
+            "ratelimit: {word} does not go with \"sync_rate {sync}\" of namespace \"{name}\": \
+             expected \"sync_rate off;\" or \"sync_rate 0;\" there"
+        ),
+    };
+    Err(ConfError::at(origin, message))
 }
 
 impl Configuration {

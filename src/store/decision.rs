@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::error::StoreError;
 use super::strategy::{Batch, Epoch, NodeId, Shard, Strategy};
-use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -140,6 +140,10 @@ pub struct Decided {
 /// different namespaces, in one step; others about one shard, and the caller splits what it asks.
 #[expect(async_fn_in_trait, reason = "as for `Strategy`")]
 pub trait Decider: Strategy {
+    /// What it keeps of keys, a bucket at no rate: about other algorithms, it is not asked.
+    const KINDS: &'static [StoredKind] =
+        &[StoredKind::Windows, StoredKind::Level(LevelKind::Elastic)];
+
     /// Decides on questions, one after the other in their order: each with what the ones before were
     /// charged, and none with half of what others were. A shard that has no epoch is given `proposed`;
     /// of several, further ones may be given others.

@@ -9,6 +9,7 @@ use super::options::StoreOptions;
 use super::postgres::Postgres;
 use super::redis::Redis;
 use super::strategy::Strategy;
+use crate::policy::algorithm::Algorithm;
 use crate::policy::options::{Directive, OptionError, Syntax};
 
 /// The names of kinds, as a message offers them: `redis or postgres`.
@@ -56,6 +57,14 @@ macro_rules! kinds {
                 match self {
                     $(StoreKind::$Kind => stringify!($name),)+
                 }
+            }
+
+            /// Whether it decides by this algorithm.
+            pub fn decides_by(self, algorithm: Algorithm) -> bool {
+                let kinds = match self {
+                    $(StoreKind::$Kind => <$Kind as Decider>::KINDS,)+
+                };
+                kinds.contains(&algorithm.kind())
             }
 
             /// The names of the directives that only this kind has.

@@ -59,8 +59,8 @@ fn a_rate_is_local() {
         (
             "a rate in a synchronous namespace",
             namespace!("0", "ratelimit api limit=5/1s;\nratelimit api rate=10/1s;"),
-            "[emerg] ratelimit: rate= in namespace \"api\" is not in this build with sync_rate 0: \
-             expected sync_rate off in http.conf:6",
+            "[emerg] ratelimit: rate= in namespace \"api\" is not in this build with sync_rate 0 \
+             and strategy redis: expected sync_rate off in http.conf:6",
         ),
         (
             "a rate in a local namespace",

@@ -20,9 +20,6 @@ pub enum StoredKind {
 }
 
 impl StoredKind {
-    /// All that stores have.
-    pub const ALL: [StoredKind; 2] = [StoredKind::Windows, StoredKind::Level(LevelKind::Elastic)];
-
     /// The same, at the rate that `reading` was read at.
     pub fn at_rate_of(self, reading: &Reading) -> StoredKind {
         self.at_rate(BucketLevel::from(*reading).rate)
@@ -47,9 +44,15 @@ impl StoredKind {
         }
     }
 
-    /// The kind of this number.
+    /// The kind of this number; that of a bucket at no rate.
     pub fn from_wire_id(id: u64) -> Option<StoredKind> {
-        let mut all = Self::ALL.into_iter();
+        let mut all = [
+            StoredKind::Windows,
+            StoredKind::Level(LevelKind::Elastic),
+            StoredKind::Log,
+            StoredKind::Level(LevelKind::Bucket(Hits::ZERO)),
+        ]
+        .into_iter();
         all.find(|it| u64::from(it.wire_id()) == id)
     }
 }

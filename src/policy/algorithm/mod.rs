@@ -88,8 +88,11 @@ macro_rules! of_method {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All that `window=` names.
     pub const ALL: [Algorithm; 3] = [Algorithm::Sliding, Algorithm::Fixed, Algorithm::Elastic];
+
+    /// Those that `window=` does not name.
+    const UNNAMED: [Algorithm; 2] = [Algorithm::Bucket, Algorithm::Moving];
 
     /// Names of algorithms that this build does not have.
     const NOT_HERE: [&str; 1] = ["moving"];
@@ -129,7 +132,7 @@ impl Algorithm {
 
     /// The algorithm of this number.
     pub fn from_wire_id(id: u64) -> Option<Algorithm> {
-        let mut all = Self::ALL.into_iter();
+        let mut all = Self::ALL.into_iter().chain(Self::UNNAMED);
         all.find(|it| u64::from(it.wire_id()) == id)
     }
 

@@ -16,7 +16,7 @@ impl Random {
         values[self.below(values.len() as u64) as usize]
     }
 
-    fn question(&mut self, namespaces: [&str; 2]) -> Question {
+    fn question(&mut self, kinds: &[StoredKind], namespaces: [&str; 2]) -> Question {
         let mut counters = Vec::new();
         // Each counter once.
         for (key, namespace) in ["a", "b"].into_iter().zip(namespaces) {
@@ -24,7 +24,7 @@ impl Random {
                 if self.below(6) == 0 {
                     counters.push(AskedCounter {
                         shard: shard(namespace),
-                        kind: self.one_of(&StoredKind::ALL),
+                        kind: self.one_of(kinds),
                         ..counter(key, size, self.one_of(&[1000, 1000, 500, 1, 0, -300]))
                     });
                 }
@@ -86,7 +86,8 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
     let (mut refusals, mut admissions, mut weights) = (0, 0, 0);
     for _ in 0..150 {
         let count = random.below(20);
-        let questions: Vec<_> = (0..count).map(|_| random.question(namespaces)).collect();
+        let questions = (0..count).map(|_| random.question(F::Store::KINDS, namespaces));
+        let questions: Vec<_> = questions.collect();
         let decided = node.ask(&questions).await;
         assert_eq!(decided.answers.len(), questions.len());
         for (question, answer) in questions.iter().zip(&decided.answers) {
