@@ -51,6 +51,29 @@ my $api = qr/\{"name":"api","zone":"counters","store":null\}/;
 
 
 
+=== the names of namespaces; whether stores answer
+--- request eval
+["GET /ro/namespaces", "GET /rw/namespaces/", "GET /re/namespaces", "GET /ro/health", "GET /read/health/", "HEAD /ro/health"]
+--- error_code eval
+[(200) x 6]
+--- response_body_like eval
+[(qr/^\{"namespaces":\["api","two"(,"default")?\]\}$/) x 3, (qr/^\{"status":"ok"\}$/) x 2, qr/^$/]
+
+
+
+=== a page of another site must not write
+--- request eval
+[("POST /rw/namespaces/api/keys/k") x 6, "GET /rw/namespaces/api/keys/k?window_type=fixed"]
+--- more_headers eval
+["Origin: http://evil.example", "Sec-Fetch-Site: cross-site", "sec-fetch-site: same-site", "Origin: null",
+ "Origin: http://localhost\nSec-Fetch-Site: same-origin", "Sec-Fetch-Site: none", "Origin: http://evil.example"]
+--- error_code eval
+[403, 403, 403, 403, 200, 200, 200]
+--- response_body_like eval
+[(qr/^\{"error":"a page of another site must not write"\}$/) x 4, (qr/"current":[12],/) x 3]
+
+
+
 === a namespace
 --- request eval
 ["GET /t?key=a", "GET /t?key=a", "GET /t?key=a", "GET /ro/namespaces/api", "GET /read/namespaces/two"]

@@ -7,7 +7,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ptr::NonNull;
 
 use nginx_sys::{
-    ngx_connection_t, ngx_http_request_t, ngx_module_t, ngx_str_t, ngx_uint_t, ngx_variable_value_t,
+    ngx_connection_t, ngx_http_request_t, ngx_list_part_t, ngx_module_t, ngx_str_t,
+    ngx_table_elt_t, ngx_uint_t, ngx_variable_value_t,
 };
 use ngx::http::HttpModuleConfExt;
 
@@ -154,6 +155,37 @@ impl<'r> Request<'r> {
     pub(super) fn args(&self) -> &'r [u8] {
         // SAFETY: as above.
         unsafe { bytes(&(*self.as_ptr()).args) }
+    }
+
+    /// The host that is asked, with its port if that was sent.
+    pub(super) fn host(&self) -> &'r [u8] {
+        // SAFETY: as above; so do its headers. Without the header, as in HTTP/3, there is what stands for
+        // it.
+        unsafe {
+            let headers = &raw const (*self.as_ptr()).headers_in;
+            let header = (*headers).host.as_ref();
+            header.map_or_else(|| bytes(&(*headers).server), |header| bytes(&header.value))
+        }
+    }
+
+    /// The first header of that name; `None`: there is none.
+    pub(super) fn header(&self, name: &str) -> Option<&'r [u8]> {
+        // SAFETY: the request has not ended; its headers are a list of `ngx_table_elt_t`, whose strings
+        // live as long as its memory.
+        unsafe {
+            let headers = &raw const (*self.as_ptr()).headers_in.headers;
+            let mut part: *const ngx_list_part_t = &raw const (*headers).part;
+            while let Some(entries) = part.as_ref() {
+                for index in 0..entries.nelts {
+                    let entry = &*entries.elts.cast::<ngx_table_elt_t>().add(index);
+                    if bytes(&entry.key).eq_ignore_ascii_case(name.as_bytes()) {
+                        return Some(bytes(&entry.value));
+                    }
+                }
+                part = entries.next;
+            }
+        }
+        None
     }
 
     /// The header `Content-Type`, empty without one.

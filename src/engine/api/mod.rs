@@ -1,22 +1,29 @@
 //! The API: what a request asks for, and what it is answered, in JSON.
 //!
-//! - [`request`]: what is asked for; [`error`]: why it is not answered
-//! - [`overview`], [`namespace`](namespace()), [`key`](key()): the answers; [`json`]: how they are written
+//! - [`request`]: what is asked for; [`site`]: by whom; [`error`]: why it is not answered
+//! - [`overview`], [`health`](health()), [`namespaces`](Namespaces), [`namespace`](namespace()),
+//!   [`key`](key()): the answers; [`json`]: how they are written
 
 mod error;
+mod health;
 mod json;
 mod key;
 mod namespace;
+mod namespaces;
 mod overview;
 mod request;
 #[cfg(all(test, not(loom)))]
 mod request_tests;
+mod site;
 
 pub use error::{ApiError, no_namespace};
+pub use health::{Health, health};
 pub use key::key;
 pub use namespace::namespace;
+pub use namespaces::Namespaces;
 pub use overview::Overview;
 pub use request::{ApiCall, ApiRequest, KeyCall};
+pub use site::Sender;
 
 /// The media type of all answers.
 pub const MEDIA_TYPE: &str = "application/json";

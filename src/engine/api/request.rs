@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::error::ApiError;
+use super::site::Sender;
 use crate::policy::algorithm::{Algorithm, ParseAlgorithmError};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::valid_name;
@@ -23,6 +24,8 @@ pub struct ApiRequest<'r> {
     pub query: &'r [u8],
     /// Whether requests may change counters.
     pub may_write: bool,
+    /// Who sends it.
+    pub sender: Sender<'r>,
 }
 
 /// What a request asks for.
@@ -30,6 +33,10 @@ pub struct ApiRequest<'r> {
 pub enum ApiCall {
     /// What there is.
     Overview,
+    /// Whether all stores answer.
+    Health,
+    /// The names of all namespaces.
+    Namespaces,
     /// The namespace of this name.
     Namespace(Vec<u8>),
     /// A counter.
@@ -58,6 +65,8 @@ pub struct KeyCall {
 /// What a path names.
 enum Resource {
     Overview,
+    Health,
+    Namespaces,
     Namespace(Vec<u8>),
     /// The key, if the path has it.
     Keys(Vec<u8>, Option<Vec<u8>>),
@@ -70,12 +79,16 @@ impl ApiRequest<'_> {
     /// # Errors
     ///
     /// 404 if the path names nothing, 405 for a method that it has not, 403 for one that writes
-    /// where that is off, 501 for what this version lacks, 400 for wrong parameters.
+    /// where that is off or at another site's behest, 501 for what this version lacks, 400 for wrong
+    /// parameters.
     pub fn call(&self) -> Result<ApiCall, ApiError> {
         let resource = self.resource();
         let resource = resource.ok_or_else(|| ApiError::new(404, "there is nothing here"))?;
         let allow = match resource {
-            Resource::Overview | Resource::Namespace(_) => "GET, HEAD",
+            Resource::Overview
+            | Resource::Health
+            | Resource::Namespaces
+            | Resource::Namespace(_) => "GET, HEAD",
             Resource::Keys(..) => "GET, HEAD, POST, DELETE",
             Resource::Sync => "POST",
         };
@@ -91,8 +104,14 @@ impl ApiRequest<'_> {
             let message = "this API is read-only: expected \"ratelimit_api write=on\"";
             return Err(ApiError::new(403, message));
         }
+        if !is_read && self.sender.is_another_site() {
+            let message = "a page of another site must not write";
+            return Err(ApiError::new(403, message));
+        }
         match resource {
             Resource::Overview => Ok(ApiCall::Overview),
+            Resource::Health => Ok(ApiCall::Health),
+            Resource::Namespaces => Ok(ApiCall::Namespaces),
             Resource::Namespace(name) => Ok(ApiCall::Namespace(name)),
             Resource::Keys(..) if self.method == b"DELETE" => Err(ApiError::new(
                 501,
@@ -104,8 +123,11 @@ impl ApiRequest<'_> {
     }
 
     fn resource(&self) -> Option<Resource> {
-        if matches!(self.path, b"" | b"/") {
-            return Some(Resource::Overview);
+        match self.path {
+            b"" | b"/" => return Some(Resource::Overview),
+            b"/health" | b"/health/" => return Some(Resource::Health),
+            b"/namespaces" | b"/namespaces/" => return Some(Resource::Namespaces),
+            _ => {}
         }
         let rest = self.path.strip_prefix(b"/namespaces/")?;
         let mut parts = rest.splitn(3, |&byte| byte == b'/');

@@ -3,6 +3,7 @@
 use super::error::ApiError;
 use super::key::tests::key_call;
 use super::request::*;
+use super::site::Sender;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
@@ -17,6 +18,7 @@ fn request<'r>(method: &'r str, path: &'r str, query: &'r str) -> ApiRequest<'r>
         prefix: b"/rl",
         query: query.as_bytes(),
         may_write: true,
+        sender: Sender::default(),
     }
 }
 
@@ -25,6 +27,12 @@ fn a_path_names_what_is_asked_for() {
     let call = |path, query| request("GET", path, query).call().unwrap();
     for path in ["", "/"] {
         assert_eq!(call(path, ""), ApiCall::Overview);
+    }
+    for path in ["/health", "/health/"] {
+        assert_eq!(call(path, ""), ApiCall::Health);
+    }
+    for path in ["/namespaces", "/namespaces/"] {
+        assert_eq!(call(path, ""), ApiCall::Namespaces);
     }
     for path in ["/namespaces/api", "/namespaces/api/"] {
         assert_eq!(call(path, ""), ApiCall::Namespace(b"api".into()));
@@ -120,12 +128,13 @@ fn what_is_wrong_is_told() {
     for (method, path, query, status, message) in [
         ("GET", "/x", "", 404, "nothing here"),
         ("GET", "x", "", 404, "nothing here"),
-        ("GET", "/namespaces", "", 404, "nothing here"),
-        ("GET", "/namespaces/", "", 404, "nothing here"),
+        ("GET", "/health/x", "", 404, "nothing here"),
         ("GET", "/namespaces//", "", 404, "nothing here"),
         ("GET", "/namespaces/api//", "", 404, "nothing here"),
         ("GET", "/namespaces/api/sync/x", "", 404, "nothing here"),
         ("POST", "/", "", 405, "expected GET, HEAD"),
+        ("POST", "/health", "", 405, "expected GET, HEAD"),
+        ("DELETE", "/namespaces", "", 405, "expected GET, HEAD"),
         ("GET", "/namespaces/api/sync", "", 405, "expected POST"),
         ("PUT", "/namespaces/api/keys/k", "", 405, "POST, DELETE"),
         ("DELETE", "/namespaces/api/keys/k", "", 501, "not supported"),
@@ -201,6 +210,17 @@ fn what_is_wrong_is_told() {
         };
         assert_eq!(request.call().unwrap_err().status, 403);
     }
+    let elsewhere = Sender {
+        host: b"a.example",
+        origin: Some(b"http://b.example"),
+        fetch_site: None,
+    };
+    let from_elsewhere = |method| ApiRequest {
+        sender: elsewhere,
+        ..request(method, "/namespaces/api/keys/k", "")
+    };
+    assert_eq!(from_elsewhere("POST").call().unwrap_err().status, 403);
+    assert!(from_elsewhere("GET").call().is_ok());
     let error = ApiError::new(400, "a \"b\"");
     assert_eq!(error.to_json(), r#"{"error":"a \"b\""}"#);
 }

@@ -133,6 +133,20 @@ impl MainConf {
         Some((status, namespace.window_sizes.clone()))
     }
 
+    /// The names of all namespaces, in the order of the configuration.
+    pub(in super::super) fn namespace_names(&self) -> impl Iterator<Item = &str> {
+        let namespaces = self.configuration().namespaces.iter();
+        namespaces.map(|namespace| &*namespace.name)
+    }
+
+    /// The names of the stores that do not answer, as far as is known.
+    pub(in super::super) fn stores_that_are_down(&self) -> Vec<&str> {
+        let stores = self.configuration().stores.iter().enumerate();
+        let down =
+            stores.filter(|(number, store)| self.store_status(*number, store).is_up == Some(false));
+        down.map(|(_, store)| &*store.name).collect()
+    }
+
     /// Calls `answer` with the namespace `name`, the windows that it counts in, and whether it may
     /// count in others. `None`: there is no such namespace.
     pub(in super::super) fn with_namespace<T>(

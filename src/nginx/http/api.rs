@@ -1,8 +1,7 @@
 //! `ratelimit_api`: zones, namespaces and counters, in JSON.
 
 use nginx_sys::{
-    NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, ngx_http_core_loc_conf_t, ngx_http_request_t,
-    ngx_int_t,
+    NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_http_core_loc_conf_t, ngx_http_request_t, ngx_int_t,
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
@@ -12,9 +11,11 @@ use super::super::hold::measured;
 use super::super::module::Module;
 use super::super::request::{Request, bytes};
 use super::super::time::NgxClock;
-use super::pages;
+use super::pages::{self, Steps};
 use super::respond::{self, put};
-use crate::engine::api::{self, ApiCall, ApiError, MEDIA_TYPE, Overview};
+use crate::engine::api::{
+    self, ApiCall, ApiError, Health, MEDIA_TYPE, Namespaces, Overview, Sender,
+};
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
@@ -24,6 +25,14 @@ pub(in super::super) unsafe extern "C" fn handle(request: *mut ngx_http_request_
         // SAFETY: nginx passes a request that has not ended, nor is ended here.
         unsafe { Request::with(request, respond_to) }
     })
+}
+
+/// What is answered.
+enum ApiAnswer {
+    /// A body, with this status.
+    Body(u16, String),
+    /// What may be long.
+    Steps(Steps),
 }
 
 fn respond_to(request: &Request<'_>) -> ngx_int_t {
@@ -40,14 +49,8 @@ fn respond_to(request: &Request<'_>) -> ngx_int_t {
         answer(main, &call)
     });
     match answer {
-        Ok(Some(body)) => {
-            let status = NGX_HTTP_OK as ngx_int_t;
-            respond::with_body(request, status, MEDIA_TYPE, body.as_bytes())
-        }
-        Ok(None) => {
-            let steps = pages::of_status(main.look(false), Overview::new);
-            pages::answer(request, table, MEDIA_TYPE, steps)
-        }
+        Ok(ApiAnswer::Body(status, body)) => with_json(request, status, &body),
+        Ok(ApiAnswer::Steps(steps)) => pages::answer(request, table, MEDIA_TYPE, steps),
         Err(error) => refuse(request, &error),
     }
 }
@@ -71,9 +74,7 @@ fn read<'r>(
             uri.len()
         }
     } else {
-        const PART: &[u8] = b"/namespaces/";
-        let start = uri.windows(PART.len()).position(|part| part == PART);
-        start.unwrap_or(uri.len())
+        start_of_call(uri)
     };
     let (prefix, path) = uri.split_at_checked(start).unwrap_or((uri, b""));
     let mut raw = request.unparsed_uri().split(|byte| b"?#".contains(byte));
@@ -84,13 +85,41 @@ fn read<'r>(
         prefix,
         query: request.args(),
         may_write: location.content() == Some(Content::Api { may_write: true }),
+        sender: Sender {
+            host: request.host(),
+            origin: request.header("Origin"),
+            fetch_site: request.header("Sec-Fetch-Site"),
+        },
     }
 }
 
-/// The body of the answer; `None`: that is an overview, which may be long.
-fn answer(main: &MainConf, call: &ApiCall) -> Result<Option<String>, ApiError> {
+/// Where the API's own part of a path begins, of which it is not known what leads to it; the end, if that
+/// is all.
+fn start_of_call(uri: &[u8]) -> usize {
+    const PART: &[u8] = b"/namespaces/";
+    let start = uri.windows(PART.len()).position(|part| part == PART);
+    start.unwrap_or_else(|| {
+        let path = uri.strip_suffix(b"/").unwrap_or(uri);
+        let ends = [&b"/namespaces"[..], b"/health"];
+        let end = ends.into_iter().find_map(|end| path.strip_suffix(end));
+        end.map_or(uri.len(), <[u8]>::len)
+    })
+}
+
+fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError> {
     let body = match call {
-        ApiCall::Overview => return Ok(None),
+        ApiCall::Overview => {
+            let steps = pages::of_status(main.look(false), Overview::new);
+            return Ok(ApiAnswer::Steps(steps));
+        }
+        ApiCall::Namespaces => {
+            let steps = Namespaces::new(main.namespace_names());
+            return Ok(ApiAnswer::Steps(Box::new(steps)));
+        }
+        ApiCall::Health => {
+            let Health { status, body } = api::health(&main.stores_that_are_down());
+            return Ok(ApiAnswer::Body(status, body));
+        }
         ApiCall::Namespace(name) => {
             let namespace = main.status_of(name);
             Ok(namespace.map(|(status, sizes)| api::namespace(&status, &sizes)))
@@ -101,7 +130,14 @@ fn answer(main: &MainConf, call: &ApiCall) -> Result<Option<String>, ApiError> {
             })
             .transpose(),
     };
-    body?.map(Some).ok_or_else(api::no_namespace)
+    let body = body?.ok_or_else(api::no_namespace)?;
+    Ok(ApiAnswer::Body(200, body))
+}
+
+/// Answers with a body.
+fn with_json(request: &Request<'_>, status: u16, body: &str) -> ngx_int_t {
+    let status = ngx_int_t::try_from(status).unwrap_or(SERVER_ERROR);
+    respond::with_body(request, status, MEDIA_TYPE, body.as_bytes())
 }
 
 /// Answers what cannot be done.
@@ -111,11 +147,5 @@ fn refuse(request: &Request<'_>, error: &ApiError) -> ngx_int_t {
             return SERVER_ERROR;
         }
     }
-    let body = error.to_json();
-    respond::with_body(
-        request,
-        ngx_int_t::try_from(error.status).unwrap_or(SERVER_ERROR),
-        MEDIA_TYPE,
-        body.as_bytes(),
-    )
+    with_json(request, error.status, &error.to_json())
 }

@@ -1,0 +1,60 @@
+//! Whether a node's stores answer: what a load balancer asks for.
+
+use serde::Serialize;
+
+use super::json::json;
+
+/// The answer to [`ApiCall::Health`](super::ApiCall::Health).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The status of the response: 200, or 503 while a store is down.
+    pub status: u16,
+    /// Its body.
+    pub body: String,
+}
+
+/// Answers for a node whose stores are `down` of these names.
+pub fn health(down: &[&str]) -> Health {
+    #[derive(Serialize)]
+    struct UpBody {
+        status: &'static str,
+    }
+    #[derive(Serialize)]
+    struct DownBody<'a> {
+        status: &'static str,
+        stores: &'a [&'a str],
+    }
+    match down {
+        [] => Health {
+            status: 200,
+            body: json(&UpBody { status: "ok" }),
+        },
+        stores => Health {
+            status: 503,
+            body: json(&DownBody {
+                status: "down",
+                stores,
+            }),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_that_are_down_are_named() {
+        for (down, status, body) in [
+            (&[][..], 200, r#"{"status":"ok"}"#),
+            (
+                &["main", "other"],
+                503,
+                r#"{"status":"down","stores":["main","other"]}"#,
+            ),
+        ] {
+            let body = body.to_owned();
+            assert_eq!(health(down), Health { status, body });
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The names of all namespaces.
+
+use super::json::json;
+
+/// The answer to [`ApiCall::Namespaces`](super::ApiCall::Namespaces), in pieces that are written in a bounded time
+/// each.
+#[derive(Debug)]
+pub struct Namespaces<I> {
+    names: I,
+    next: NamesPiece,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+enum NamesPiece {
+    /// What stands before the names.
+    Start,
+    /// The first names.
+    First,
+    /// Further names; if there are none, what stands after them.
+    Further,
+    /// Nothing.
+    End,
+}
+
+impl<I> Namespaces<I> {
+    /// How many names a piece has.
+    const NAMES: usize = 64;
+
+    /// With these names.
+    pub fn new(names: I) -> Namespaces<I> {
+        Namespaces {
+            names,
+            next: NamesPiece::Start,
+        }
+    }
+}
+
+impl<'n, I: Iterator<Item = &'n str>> Iterator for Namespaces<I> {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let is_first = match self.next {
+            NamesPiece::Start => {
+                self.next = NamesPiece::First;
+                return Some("{\"namespaces\":[".to_owned());
+            }
+            NamesPiece::First => true,
+            NamesPiece::Further => false,
+            NamesPiece::End => return None,
+        };
+        let names = self.names.by_ref().take(Self::NAMES);
+        let names: Vec<_> = names.map(|name| json(&name)).collect();
+        if names.is_empty() {
+            self.next = NamesPiece::End;
+            return Some("]}".to_owned());
+        }
+        self.next = NamesPiece::Further;
+        let names = names.join(",");
+        Some(match is_first {
+            true => names,
+            false => format!(",{names}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_a_list() {
+        let text = |names: &[String]| {
+            let names = names.iter().map(|name| &**name);
+            Namespaces::new(names).collect::<String>()
+        };
+        assert_eq!(text(&[]), r#"{"namespaces":[]}"#);
+        let names = ["a", "b.c"].map(str::to_owned);
+        assert_eq!(text(&names), r#"{"namespaces":["a","b.c"]}"#);
+        let names: Vec<_> = (0..129).map(|n| n.to_string()).collect();
+        let value: serde_json::Value = serde_json::from_str(&text(&names)).unwrap();
+        assert_eq!(value["namespaces"], serde_json::json!(names));
+    }
+}
