@@ -2,8 +2,9 @@
 
 use super::bound_limit::BoundLimit;
 use crate::policy::hits::Hits;
+use crate::policy::key::counted_name;
 use crate::policy::limit::Verdict;
-use crate::table::{Counted, Counter, Identity, Key, Receipt};
+use crate::table::{Counted, Counter, CounterTable, Identity, Key, Receipt};
 
 /// What a limit said, and what it was charged.
 #[derive(Debug)]
@@ -60,8 +61,43 @@ impl<'c, 'm> Charge<'c, 'm> {
         receipt.map_or(Hits::ZERO, Receipt::value)
     }
 
+    /// How to give back what was charged, if it was.
+    #[inline]
+    pub(super) fn into_refund(self) -> Option<Refund<'m>> {
+        let (table, counter, identity) = (self.bound.table, self.counter(), self.identity());
+        let receipt = self.counted.receipt?;
+        Some(Refund {
+            table,
+            counter,
+            identity,
+            receipt,
+        })
+    }
+
     pub(super) fn has_counter_of(&self, other: &BoundLimit<'_>, key: Key<'_>) -> bool {
         self.bound.counter.is_same(&other.counter) && self.identity() == other.counter.identity(key)
+    }
+}
+
+/// What was charged, to be given back.
+#[derive(Debug)]
+pub struct Refund<'m> {
+    table: &'m CounterTable<'m>,
+    counter: Counter,
+    identity: Identity,
+    receipt: Receipt<'m>,
+}
+
+impl Refund<'_> {
+    /// Whether it is of this key, under a limit of the same counters.
+    pub fn is_of(&self, bound: &BoundLimit<'_>, key: &[u8]) -> bool {
+        let name = counted_name(key, None);
+        self.identity == bound.identity(bound.table.key(&name))
+    }
+
+    /// Gives it back, unless the window or the counter is gone; returns whether it did.
+    pub fn refund(self) -> bool {
+        self.table.refund(&self.counter, &self.receipt)
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod arguments;
 mod bound_limit;
 mod charge;
 #[cfg(all(test, not(loom)))]
@@ -9,6 +10,7 @@ mod crash_tests;
 mod evaluation;
 #[cfg(all(test, not(loom)))]
 mod evaluation_tests;
+mod limiter;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
 pub mod prometheus;
@@ -25,10 +27,12 @@ mod synchronous;
 #[cfg(all(test, not(loom)))]
 mod synchronous_tests;
 mod totals;
+mod window_counters;
 
 pub use bound_limit::BoundLimit;
-pub use charge::{Charge, Charges};
+pub use charge::{Charge, Charges, Refund};
 pub use evaluation::{Evaluation, charge_deferred};
+pub use limiter::{AskedHits, Incoming, Limiter};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use refusals::Refusals;
 pub use sync::Surroundings;
@@ -38,3 +42,4 @@ pub use synchronous::{
     Answered, Deciders, DeferredCharge, LimitCheck, StoreQuestion, conclude, deferred_charges,
     questions,
 };
+pub use window_counters::WindowCounters;
