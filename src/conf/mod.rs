@@ -19,6 +19,7 @@
 pub mod applied;
 pub mod block;
 pub mod configuration;
+pub mod defined;
 pub mod http;
 pub mod level;
 pub mod message;
