@@ -14,6 +14,7 @@ use super::log::Log;
 
 /// nginx's names of kinds of processes, which are macros.
 const NGX_PROCESS_SINGLE: ngx_uint_t = 0;
+const NGX_PROCESS_MASTER: ngx_uint_t = 1;
 const NGX_PROCESS_WORKER: ngx_uint_t = 3;
 
 /// A configuration that nginx has read, and all that it opened for it, for as long as a callback of
@@ -93,6 +94,13 @@ impl HttpModuleConfExt for Cycle<'_> {
     }
 }
 
+/// Which cycle this process is serving, or is about to replace: to be compared.
+#[inline]
+pub(super) fn current_address() -> usize {
+    // SAFETY: nginx's own variable, in its own thread.
+    unsafe { ngx_cycle as usize }
+}
+
 /// The number of this worker; 0 in a process that is master and worker in one.
 pub(super) fn worker() -> usize {
     // SAFETY: nginx numbers its workers before it makes them, and never again.
@@ -109,6 +117,12 @@ pub(super) fn is_single() -> bool {
 pub(super) fn is_serving() -> bool {
     // SAFETY: as above.
     is_single() || unsafe { ngx_process == NGX_PROCESS_WORKER }
+}
+
+/// Whether this process is the master of others.
+pub(super) fn is_master() -> bool {
+    // SAFETY: as above.
+    unsafe { ngx_process == NGX_PROCESS_MASTER }
 }
 
 /// Whether this process is to end at once.

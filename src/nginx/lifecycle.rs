@@ -15,6 +15,7 @@ use ngx::http::{
     HttpModule as _, HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule,
 };
 
+use super::capi;
 use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf};
 use super::cycle::{self, Cycle};
 use super::guard::guard;
@@ -22,6 +23,7 @@ use super::http::{api, context, handler, headers, metrics, suspensions, synchron
 use super::log::{self, Log};
 use super::module::Module;
 use super::sync;
+use crate::broker::message::Reply;
 
 static CONTEXT: ngx_http_module_t = ngx_http_module_t {
     preconfiguration: Some(preconfiguration),
@@ -201,6 +203,7 @@ unsafe extern "C" fn init_module(cycle: *mut ngx_cycle_t) -> ngx_int_t {
 
 /// Has a configuration begin, which may be served or not.
 fn begin(cycle: &Cycle<'_>) {
+    capi::begin();
     // Without a block `http` there is no configuration.
     let Some(conf) = Module::main_conf(cycle) else {
         return end_sync();
@@ -248,7 +251,12 @@ fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
     let log = unsafe { Log::new(cycle.log().as_ptr()) };
     let (namespaces, stores) = (conf.synced(), conf.deciding());
     let queues = conf.shared_queues();
-    sync::start(namespaces, stores, queues, synchronous::go_on, log);
+    sync::start(namespaces, stores, queues, go_on, log);
+}
+
+/// Takes what stores reply: to callers of the library, and about requests.
+fn go_on(replies: Vec<Reply>) {
+    synchronous::go_on(capi::take_replies(replies));
 }
 
 /// Ends what this process syncs.
@@ -256,6 +264,7 @@ fn end_sync() {
     if sync::is_started() {
         // No answer will come to the requests that wait.
         synchronous::fail_all();
+        capi::fail_all();
     }
     sync::end();
 }

@@ -4,7 +4,7 @@
 //! - [`conf`]: directives, and the configuration they make
 //! - [`zone`]: shared memory
 //! - [`sync`]: synced namespaces, by a timer and a thread
-//! - `http`: requests
+//! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua
 //! - [`request`], [`cycle`], [`conf::Conf`]: where raw pointers stop; [`memory`], [`slot`]: what a
 //!   request keeps
 //! - [`event_loop`], [`waiters`]: nginx's event loop, and what waits in it
@@ -25,6 +25,7 @@
 //! and the metrics (their text), keys above 200 bytes (their digest), all that reads a configuration, and
 //! the thread that syncs.
 
+mod capi;
 mod conf;
 mod cycle;
 mod event_loop;

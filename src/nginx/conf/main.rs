@@ -15,6 +15,7 @@ use super::super::module::Module;
 use super::super::time::unix_now;
 use super::super::zone::Zone;
 use super::content::ContentHandlers;
+use super::library::Library;
 use super::location::LocationConf;
 use super::reading::Conf;
 use super::rules::RuleSet;
@@ -60,6 +61,8 @@ pub(in super::super) struct MainConf {
     shared_queues: OnceCell<Arc<SharedQueues>>,
     /// One for each lease holder that syncs its namespaces.
     lent: Arc<Lent>,
+    /// What callers of the library have.
+    library: Library,
 }
 
 // SAFETY: the type is that which `create_main_conf` makes for this module.
@@ -140,6 +143,18 @@ impl MainConf {
         for warning in self.applied.take().warnings(&self.configuration) {
             conf.warn(warning);
         }
+    }
+
+    /// What callers of the library have.
+    #[inline]
+    pub(in super::super) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// Whether the zones are mapped, and namespaces have their places there.
+    #[inline]
+    pub(in super::super) fn is_attached(&self) -> bool {
+        self.namespaces.get().is_some()
     }
 
     /// Whether any level has a rule.
@@ -337,6 +352,11 @@ impl MainConf {
     pub(super) fn namespace(&self, number: usize) -> Option<&Namespace<'static>> {
         let namespace = self.namespaces.get()?.get(number)?;
         namespace.as_ref().map(|served| &served.namespace)
+    }
+
+    /// How the store of the namespace of this number decides, if it does.
+    pub(super) fn synchronous(&self, number: usize) -> Option<Synchronous> {
+        self.namespaces.get()?.get(number)?.as_ref()?.synchronous
     }
 
     /// The store of this number in the configuration, once the zones are mapped, if a namespace is

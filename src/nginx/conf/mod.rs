@@ -5,6 +5,7 @@
 //! - [`text`], [`variable`]: text with variables, which nginx compiles and evaluates
 //! - [`main`], [`location`]: what nginx keeps for `http`, and for each level
 //! - [`served`], [`rules`]: namespaces and rules, once the zones are mapped
+//! - [`library`], [`found`], [`finding`], [`library_error`]: what callers of the library define and find
 //! - [`content`]: what answers in a location that is ours
 //! - [`status`]: what is told of it all
 
@@ -12,6 +13,10 @@ mod blocks;
 mod content;
 mod directives;
 mod files;
+mod finding;
+mod found;
+mod library;
+mod library_error;
 mod location;
 mod main;
 mod reading;
@@ -23,11 +28,14 @@ mod variable;
 
 pub(super) use content::ContentHandlers;
 pub(super) use directives::COMMANDS;
+pub(super) use finding::Defined;
+pub(super) use found::{Committed, FoundNamespace, LibraryLimiter};
+pub(super) use library_error::LibraryError;
 pub(super) use location::LocationConf;
 pub(super) use main::MainConf;
 pub(super) use reading::Conf;
 pub(super) use rules::{Active, ActiveLimit, ActiveRule, Cost, OwnKey, RuleKey, RuleSet};
-pub(super) use served::SyncedNamespace;
+pub(super) use served::{SyncedNamespace, Synchronous};
 pub(super) use status::Look;
 pub(super) use text::{Amount, Evaluated, EvaluationError};
 

@@ -144,6 +144,12 @@ pub(super) fn end() {
     }
 }
 
+/// Has a namespace synced now, or as soon as the sync has ended that is under way; returns whether this
+/// process syncs it.
+pub(super) fn sync_now(namespace: &str) -> bool {
+    with_worker(|worker| worker.sync_now(namespace)).unwrap_or(false)
+}
+
 /// Pushes what is left, for a bounded time, and ends the thread, if it does not take too long: this
 /// process ends.
 pub(super) fn stop() {
@@ -277,6 +283,18 @@ impl Worker {
             job.next = now.saturating_add(job.namespace.period);
         }
         job.set_timer_for_next(now);
+    }
+
+    /// Has a namespace synced as soon as may be; returns whether it is there.
+    fn sync_now(&mut self, namespace: &str) -> bool {
+        let mut jobs = self.jobs.iter_mut().enumerate();
+        let job = jobs.find(|(_, job)| *job.namespace.name == *namespace);
+        let Some((number, job)) = job else {
+            return false;
+        };
+        job.next = Duration::ZERO;
+        self.tick(number);
+        true
     }
 
     /// Takes what the thread has done, which decides when it is time again.

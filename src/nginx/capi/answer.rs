@@ -1,0 +1,38 @@
+//! What a limiter is asked, and what it says, as callers have it.
+
+use core::ffi::c_int;
+
+use super::super::conf::LibraryError;
+use super::types::{OK, REJECTED, RawResult};
+use crate::engine::{AskedHits, Incoming, arguments};
+use crate::policy::hits::Hits;
+
+/// The hits that a limiter is asked for.
+pub(super) fn asked(key: &[u8], cost: f64, commit: c_int) -> Result<AskedHits<'_>, LibraryError> {
+    Ok(AskedHits {
+        key: arguments::key(key)?,
+        cost: arguments::some_hits("cost", cost)?,
+        commit: commit != 0,
+    })
+}
+
+/// Tells what a limiter says; returns the code of it.
+pub(super) fn tell(incoming: &Incoming, result: &mut RawResult) -> c_int {
+    let seconds = |millis: u64| millis as f64 / 1000.0;
+    *result = RawResult {
+        rate: number(incoming.rate),
+        remaining: number(incoming.remaining),
+        delay: seconds(incoming.delay),
+        retry_after: incoming.retry_after.map_or(-1.0, seconds),
+    };
+    match incoming.is_admitted {
+        true => OK,
+        false => REJECTED,
+    }
+}
+
+/// Hits as a floating point number: the one that is printed so.
+#[inline]
+pub(super) fn number(hits: Hits) -> f64 {
+    hits.thousandths() as f64 / 1000.0
+}

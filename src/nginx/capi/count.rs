@@ -1,0 +1,203 @@
+//! What counts hits, and reads what was counted, by what this node knows; and syncs.
+
+use core::ffi::{c_char, c_int, c_void};
+
+use super::super::conf::{Committed, FoundNamespace, LibraryError, MainConf};
+use super::super::sync as syncs;
+use super::super::time::NgxClock;
+use super::answer::{asked, number, tell};
+use super::call::{bytes, call};
+use super::define::no_place;
+use super::question;
+use super::types::{Handle, OK, RawResult};
+use crate::engine::arguments::{self, ArgumentError};
+use crate::policy::namespace::SyncMode;
+
+/// `increment`
+///
+/// # Safety
+///
+/// As the header says: of all functions of this table.
+pub(super) unsafe extern "C" fn increment(
+    found: Handle,
+    key: *const c_void,
+    key_len: usize,
+    window_size: f64,
+    value: f64,
+    weight: f64,
+    rate: *mut f64,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    // SAFETY: as the header says.
+    let (key, rate) = unsafe { (bytes(key, key_len), rate.as_mut()) };
+    let count = |main: &'static MainConf| {
+        let rate = rate.ok_or_else(|| no_place("rate"))?;
+        let key = arguments::key(key)?;
+        let size = arguments::window_size("window_size", window_size)?;
+        let value = arguments::hits("value", value)?;
+        let algorithm = arguments::weight(weight)?;
+        let hits = main.library().with_found(found, |found| {
+            if found.synchronous.is_some() {
+                return Err(is_synchronous(&found.name, "increment_async"));
+            }
+            found.with_windows(size, |windows| {
+                windows.increment(key, value, algorithm, &NgxClock)
+            })
+        })?;
+        *rate = number(hits);
+        Ok(OK)
+    };
+    // SAFETY: as above.
+    unsafe { call(error, error_size, count) }
+}
+
+/// `sliding_window`
+pub(super) unsafe extern "C" fn sliding_window(
+    found: Handle,
+    key: *const c_void,
+    key_len: usize,
+    window_size: f64,
+    cur_diff: *const f64,
+    weight: f64,
+    rate: *mut f64,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    // SAFETY: as the header says.
+    let (key, diff, rate) = unsafe {
+        (
+            bytes(key, key_len),
+            cur_diff.as_ref().copied(),
+            rate.as_mut(),
+        )
+    };
+    let read = |main: &'static MainConf| {
+        let rate = rate.ok_or_else(|| no_place("rate"))?;
+        let key = arguments::key(key)?;
+        let size = arguments::window_size("window_size", window_size)?;
+        let diff = diff
+            .map(|it| arguments::difference("cur_diff", it))
+            .transpose()?;
+        let algorithm = arguments::weight(weight)?;
+        let hits = main.library().with_found(found, |found| {
+            found.with_windows(size, |windows| {
+                windows.sliding_window(key, diff, algorithm, &NgxClock)
+            })
+        })?;
+        *rate = number(hits);
+        Ok(OK)
+    };
+    // SAFETY: as above.
+    unsafe { call(error, error_size, read) }
+}
+
+/// `sync`
+pub(super) unsafe extern "C" fn sync(
+    found: Handle,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    let sync = |main: &'static MainConf| main.library().with_found(found, sync_now);
+    // SAFETY: as the header says.
+    unsafe { call(error, error_size, sync) }
+}
+
+/// `fetch`
+pub(super) unsafe extern "C" fn fetch(
+    found: Handle,
+    time: f64,
+    timeout: f64,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    let fetch = |main: &'static MainConf| {
+        for (name, seconds) in [("time", time), ("timeout", timeout)] {
+            if !(0.0..=1e12).contains(&seconds) {
+                let expected = "seconds from 0 to 1000000000000";
+                return Err(ArgumentError::new(name, expected, seconds).into());
+            }
+        }
+        main.library().with_found(found, sync_now)
+    };
+    // SAFETY: as the header says.
+    unsafe { call(error, error_size, fetch) }
+}
+
+/// Has a namespace synced, if it has a store.
+fn sync_now(found: &FoundNamespace) -> Result<c_int, LibraryError> {
+    if found.sync == SyncMode::Local || syncs::sync_now(&found.name) {
+        return Ok(OK);
+    }
+    Err(LibraryError::Phase(
+        "this process syncs nothing: expected a worker",
+    ))
+}
+
+/// `incoming`
+pub(super) unsafe extern "C" fn incoming(
+    limiter: Handle,
+    key: *const c_void,
+    key_len: usize,
+    cost: f64,
+    commit: c_int,
+    result: *mut RawResult,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    // SAFETY: as the header says.
+    let (key, result) = unsafe { (bytes(key, key_len), result.as_mut()) };
+    let ask = |main: &'static MainConf| {
+        let result = result.ok_or_else(|| no_place("result"))?;
+        let asked = asked(key, cost, commit)?;
+        let limiter = main.library().limiter(limiter)?;
+        if limiter.synchronous.is_some() {
+            let namespace = limiter.limiter.bound().namespace();
+            return Err(is_synchronous(namespace, "incoming_async"));
+        }
+        let (incoming, refund) = limiter.limiter.incoming(asked, &NgxClock);
+        if let Some(refund) = refund {
+            limiter.remember(Committed::Here(refund));
+        }
+        Ok(tell(&incoming, result))
+    };
+    // SAFETY: as above.
+    unsafe { call(error, error_size, ask) }
+}
+
+/// `uncommit`
+pub(super) unsafe extern "C" fn uncommit(
+    limiter: Handle,
+    key: *const c_void,
+    key_len: usize,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    // SAFETY: as the header says.
+    let key = unsafe { bytes(key, key_len) };
+    let refund = |main: &'static MainConf| {
+        let key = arguments::key(key)?;
+        let limiter = main.library().limiter(limiter)?;
+        let is_refunded = match limiter.take_committed(key) {
+            Some(Committed::Here(refund)) => refund.refund(),
+            Some(Committed::InStore(key, cost)) => question::refund(&limiter, &key, cost),
+            None => false,
+        };
+        match is_refunded {
+            true => Ok(OK),
+            false => Err(LibraryError::Unknown(
+                "this worker has no hits of the key to give back: they were not committed of late, or \
+                 their window has ended"
+                    .into(),
+            )),
+        }
+    };
+    // SAFETY: as above.
+    unsafe { call(error, error_size, refund) }
+}
+
+#[cold]
+fn is_synchronous(namespace: &str, function: &str) -> LibraryError {
+    let expected = format!("one that does not ask its store, or \"{function}\"");
+    ArgumentError::new("namespace", &expected, format_args!("\"{namespace}\"")).into()
+}

@@ -1,0 +1,374 @@
+//! What a store is asked for a caller: a ticket for each question, by which the caller takes the answer.
+
+use core::cell::RefCell;
+use core::ffi::{c_char, c_int, c_void};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::super::conf::{
+    Committed, FoundNamespace, LibraryError, LibraryLimiter, MainConf, Synchronous,
+};
+use super::super::cycle::Cycle;
+use super::super::event_loop::{EventTimer, OfEventLoop, monotonic_millis};
+use super::super::guard::guard;
+use super::super::log::Log;
+use super::super::random::random;
+use super::super::sync;
+use super::super::time::NgxClock;
+use super::answer::{asked, tell};
+use super::call::{bytes, call};
+use super::define::no_place;
+use super::types::{Handle, RawReady, RawResult, RawWait, WAIT};
+use crate::broker::message::Reply;
+use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::{AskedHits, Incoming, Limiter};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
+use crate::policy::limit::{Burst, Limit};
+use crate::policy::window::WindowSize;
+use crate::store::decision::Answer;
+
+/// All questions that have no answer, or whose answer was not taken.
+static TICKETS: OfEventLoop<RefCell<Tickets>> = OfEventLoop(RefCell::new(Tickets {
+    next: None,
+    open: BTreeMap::new(),
+}));
+
+struct Tickets {
+    /// The number of the next one; `None` before the first.
+    next: Option<u64>,
+    open: BTreeMap<u64, Ticket>,
+}
+
+enum Ticket {
+    Asked(Box<AskedTicket>),
+    Answered(Result<Incoming, LibraryError>),
+}
+
+/// A question that has no answer yet.
+struct AskedTicket {
+    limiter: Rc<LibraryLimiter>,
+    synchronous: Synchronous,
+    key: Box<[u8]>,
+    cost: Hits,
+    commit: bool,
+    /// Who is asked.
+    decider: usize,
+    since: Instant,
+    ready: Ready,
+    /// When it is decided without the store.
+    _deadline: EventTimer<'static>,
+}
+
+/// What a caller wants called.
+struct Ready {
+    function: RawReady,
+    data: *mut c_void,
+}
+
+impl Ready {
+    fn call(&self) {
+        if let Some(function) = self.function {
+            // SAFETY: the header says that both are there until this call, or until they are forgotten.
+            unsafe { function(self.data, 1) };
+        }
+    }
+}
+
+impl AskedTicket {
+    fn asked(&self) -> AskedHits<'_> {
+        AskedHits {
+            key: &self.key,
+            cost: self.cost,
+            commit: self.commit,
+        }
+    }
+}
+
+/// `increment_async`
+///
+/// # Safety
+///
+/// As the header says: of all functions of this table.
+pub(super) unsafe extern "C" fn increment_async(
+    found: Handle,
+    key: *const c_void,
+    key_len: usize,
+    window_size: f64,
+    value: f64,
+    weight: f64,
+    wait: *mut RawWait,
+    result: *mut RawResult,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    // SAFETY: as the header says.
+    let (key, wait, result) = unsafe { (bytes(key, key_len), wait.as_mut(), result.as_mut()) };
+    let count = |main: &'static MainConf| {
+        let asked = AskedHits {
+            key: arguments::key(key)?,
+            cost: arguments::hits("value", value)?,
+            commit: true,
+        };
+        let size = arguments::window_size("window_size", window_size)?;
+        let algorithm = arguments::weight(weight)?;
+        let limiter = main
+            .library()
+            .with_found(found, |found| unlimited(found, size, algorithm))?;
+        ask(&limiter, asked, wait, result)
+    };
+    // SAFETY: as above.
+    unsafe { call(error, error_size, count) }
+}
+
+/// `incoming_async`
+pub(super) unsafe extern "C" fn incoming_async(
+    limiter: Handle,
+    key: *const c_void,
+    key_len: usize,
+    cost: f64,
+    commit: c_int,
+    wait: *mut RawWait,
+    result: *mut RawResult,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    // SAFETY: as the header says.
+    let (key, wait, result) = unsafe { (bytes(key, key_len), wait.as_mut(), result.as_mut()) };
+    let count = |main: &'static MainConf| {
+        let asked = asked(key, cost, commit)?;
+        let limiter = main.library().limiter(limiter)?;
+        ask(&limiter, asked, wait, result)
+    };
+    // SAFETY: as above.
+    unsafe { call(error, error_size, count) }
+}
+
+/// What counts whatever comes, in windows of this size.
+fn unlimited(
+    found: &FoundNamespace,
+    size: WindowSize,
+    algorithm: Algorithm,
+) -> Result<Rc<LibraryLimiter>, LibraryError> {
+    found.check_size("window_size", size)?;
+    let mut all = found.unlimited.borrow_mut();
+    let known = all.iter().find(|it| {
+        let limit = &it.limiter.bound().limit;
+        limit.size == size && limit.algorithm == algorithm
+    });
+    if let Some(known) = known {
+        return Ok(known.clone());
+    }
+    if all.len() >= 64 {
+        all.remove(0);
+    }
+    let limit = Limit {
+        name: format!("{}-{size}", found.name).into(),
+        size,
+        algorithm,
+        burst: Burst::default(),
+    };
+    let limiter = Limiter::unlimited(found.namespace(), limit);
+    let limiter = Rc::new(LibraryLimiter::new(limiter, found.synchronous));
+    all.push(limiter.clone());
+    Ok(limiter)
+}
+
+/// Asks the store for hits, if one decides; otherwise decides.
+fn ask(
+    limiter: &Rc<LibraryLimiter>,
+    asked: AskedHits<'_>,
+    wait: Option<&mut RawWait>,
+    result: Option<&mut RawResult>,
+) -> Result<c_int, LibraryError> {
+    let wait = wait.ok_or_else(|| no_place("wait"))?;
+    let result = result.ok_or_else(|| no_place("result"))?;
+    let Some(synchronous) = limiter.synchronous else {
+        let (incoming, refund) = limiter.limiter.incoming(asked, &NgxClock);
+        if let Some(refund) = refund {
+            limiter.remember(Committed::Here(refund));
+        }
+        return Ok(tell(&incoming, result));
+    };
+    if wait.ready.is_none() {
+        return Err(no_place("ready"));
+    }
+    let question = limiter.limiter.question(asked, synchronous.store);
+    let question = question.filter(|it| sync::check_circuit(it.decider));
+    let Some(question) = question else {
+        return Ok(tell(&without_store(limiter, synchronous, asked)?, result));
+    };
+    let id = next_id();
+    let millis = millis(synchronous.timeout);
+    let deadline = monotonic_millis().saturating_add(millis);
+    if !sync::ask(question.decider, Some(id), deadline, &question.question) {
+        return Ok(tell(&without_store(limiter, synchronous, asked)?, result));
+    }
+    // SAFETY: questions are answered, or failed, before the cycle ends that they were asked in.
+    let log = Cycle::with_current(|cycle| unsafe { Log::new(cycle.log().as_ptr()) });
+    let timer = EventTimer::new(log, time_out, id);
+    timer.set(millis);
+    let ticket = AskedTicket {
+        limiter: limiter.clone(),
+        synchronous,
+        key: asked.key.into(),
+        cost: asked.cost,
+        commit: asked.commit,
+        decider: question.decider,
+        since: Instant::now(),
+        ready: Ready {
+            function: wait.ready,
+            data: wait.data,
+        },
+        _deadline: timer,
+    };
+    let mut tickets = TICKETS.0.borrow_mut();
+    tickets.open.insert(id, Ticket::Asked(Box::new(ticket)));
+    wait.ticket = id;
+    Ok(WAIT)
+}
+
+/// A number that no other question has had, of this worker or another one.
+fn next_id() -> u64 {
+    let mut tickets = TICKETS.0.borrow_mut();
+    let id = *tickets.next.get_or_insert_with(|| {
+        let [_, first] = random().unwrap_or_default();
+        first
+    });
+    tickets.next = Some(id.wrapping_add(1));
+    id
+}
+
+/// Decides as `on_error` says.
+fn without_store(
+    limiter: &LibraryLimiter,
+    synchronous: Synchronous,
+    asked: AskedHits<'_>,
+) -> Result<Incoming, LibraryError> {
+    let on_error = synchronous.on_error;
+    let incoming = limiter.limiter.without_store(asked, on_error, &NgxClock);
+    incoming.ok_or_else(|| {
+        let namespace = limiter.limiter.bound().namespace();
+        LibraryError::Unavailable(namespace.into())
+    })
+}
+
+/// Answers the questions of callers; returns the replies to others.
+pub(in super::super) fn take_replies(replies: Vec<Reply>) -> Vec<Reply> {
+    let others = replies.into_iter().filter_map(|(id, answer)| {
+        let is_here = TICKETS.0.borrow().open.contains_key(&id);
+        if is_here {
+            finish(id, answer);
+            return None;
+        }
+        Some((id, answer))
+    });
+    others.collect()
+}
+
+/// Decides about all questions without their stores: nobody will answer them any more.
+pub(in super::super) fn fail_all() {
+    let ids: Vec<u64> = TICKETS.0.borrow().open.keys().copied().collect();
+    for id in ids {
+        finish(id, None);
+    }
+}
+
+/// The store has not answered in time.
+fn time_out(id: u64) {
+    let decider = match TICKETS.0.borrow().open.get(&id) {
+        Some(Ticket::Asked(ticket)) => Some(ticket.decider),
+        _ => None,
+    };
+    if let Some(decider) = decider {
+        sync::note_timeout(decider);
+        finish(id, None);
+    }
+}
+
+/// Decides about a question by its answer, or without one; and says that it is decided.
+fn finish(id: u64, answer: Option<Answer>) {
+    let ticket = match TICKETS.0.borrow_mut().open.remove(&id) {
+        Some(Ticket::Asked(ticket)) => ticket,
+        Some(answered) => {
+            // It was decided before.
+            TICKETS.0.borrow_mut().open.insert(id, answered);
+            return;
+        }
+        None => return,
+    };
+    let (limiter, store) = (&ticket.limiter, ticket.synchronous.store);
+    limiter.limiter.bound().count_wait(ticket.since.elapsed());
+    let incoming = match answer {
+        Some(answer) => {
+            let asked = ticket.asked();
+            let incoming = limiter.limiter.answered(asked, store, &answer, &NgxClock);
+            if incoming.is_admitted && asked.commit {
+                limiter.remember(Committed::InStore(ticket.key.clone(), ticket.cost));
+            }
+            Ok(incoming)
+        }
+        None => without_store(limiter, ticket.synchronous, ticket.asked()),
+    };
+    let answered = Ticket::Answered(incoming);
+    TICKETS.0.borrow_mut().open.insert(id, answered);
+    // The caller may call us again.
+    ticket.ready.call();
+}
+
+/// Has the store give back hits of a key; returns whether it is asked.
+pub(super) fn refund(limiter: &LibraryLimiter, key: &[u8], cost: Hits) -> bool {
+    let Some(synchronous) = limiter.synchronous else {
+        return false;
+    };
+    let asked = AskedHits {
+        key,
+        cost,
+        commit: true,
+    };
+    let question = limiter.limiter.question(asked, synchronous.store);
+    question.is_some_and(|it| sync::ask(it.decider, None, 0, &it.refund()))
+}
+
+/// `take`
+pub(super) unsafe extern "C" fn take(
+    ticket: u64,
+    result: *mut RawResult,
+    error: *mut c_char,
+    error_size: usize,
+) -> c_int {
+    // SAFETY: as the header says.
+    let result = unsafe { result.as_mut() };
+    let take = |_: &'static MainConf| {
+        let result = result.ok_or_else(|| no_place("result"))?;
+        let mut tickets = TICKETS.0.borrow_mut();
+        match tickets.open.remove(&ticket) {
+            Some(Ticket::Answered(incoming)) => Ok(tell(&incoming?, result)),
+            Some(asked) => {
+                tickets.open.insert(ticket, asked);
+                Err(LibraryError::Phase("the store has not answered yet"))
+            }
+            None => {
+                let expected = "one whose answer was not taken";
+                Err(ArgumentError::new("ticket", expected, ticket).into())
+            }
+        }
+    };
+    // SAFETY: as above.
+    unsafe { call(error, error_size, take) }
+}
+
+/// `forget`
+pub(super) unsafe extern "C" fn forget(ticket: u64) {
+    guard((), || {
+        let forgotten = TICKETS.0.borrow_mut().open.remove(&ticket);
+        // What it has may call us.
+        drop(forgotten);
+    });
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,144 @@
+//! A namespace, and a limiter, that a caller of the library has found.
+
+use core::cell::RefCell;
+use std::rc::Rc;
+
+use super::library_error::LibraryError;
+use super::served::Synchronous;
+use crate::engine::arguments::ArgumentError;
+use crate::engine::{Limiter, Namespace, Refund, WindowCounters};
+use crate::policy::hits::Hits;
+use crate::policy::namespace::SyncMode;
+use crate::policy::window::WindowSize;
+
+/// A namespace that a caller has found.
+#[derive(Debug)]
+pub(in super::super) struct FoundNamespace {
+    pub(in super::super) name: Box<str>,
+    pub(super) namespace: HeldNamespace,
+    /// The windows that are counted in.
+    pub(super) sizes: Vec<WindowSize>,
+    /// Whether others are, too.
+    pub(super) is_open: bool,
+    pub(in super::super) sync: SyncMode,
+    /// Who decides, if not the node.
+    pub(in super::super) synchronous: Option<Synchronous>,
+    pub(super) windows: RefCell<Vec<WindowCounters<'static>>>,
+    /// For increments about which a store is asked.
+    pub(in super::super) unlimited: RefCell<Vec<Rc<LibraryLimiter>>>,
+}
+
+/// Whose it is.
+#[derive(Debug)]
+pub(super) enum HeldNamespace {
+    OfConfiguration(&'static Namespace<'static>),
+    Own(Namespace<'static>),
+}
+
+/// A limiter, with what it has committed of late.
+#[derive(Debug)]
+pub(in super::super) struct LibraryLimiter {
+    pub(in super::super) limiter: Limiter<'static>,
+    pub(in super::super) synchronous: Option<Synchronous>,
+    committed: RefCell<Vec<Committed>>,
+}
+
+/// Hits that were counted.
+#[derive(Debug)]
+pub(in super::super) enum Committed {
+    /// Here.
+    Here(Refund<'static>),
+    /// In a store: so many of this key.
+    InStore(Box<[u8]>, Hits),
+}
+
+impl FoundNamespace {
+    /// The namespace in its zone.
+    pub(in super::super) fn namespace(&self) -> &Namespace<'static> {
+        match &self.namespace {
+            HeldNamespace::OfConfiguration(namespace) => namespace,
+            HeldNamespace::Own(namespace) => namespace,
+        }
+    }
+
+    /// Calls `callback` with the counters in windows of this size.
+    #[inline]
+    pub(in super::super) fn with_windows<T>(
+        &self,
+        size: WindowSize,
+        callback: impl FnOnce(&WindowCounters<'static>) -> T,
+    ) -> Result<T, LibraryError> {
+        if let Some(windows) = self.windows.borrow().iter().find(|it| it.size() == size) {
+            return Ok(callback(windows));
+        }
+        self.add_windows(size)?;
+        let windows = self.windows.borrow();
+        windows.last().map(callback).ok_or(LibraryError::Fault)
+    }
+
+    #[cold]
+    fn add_windows(&self, size: WindowSize) -> Result<(), LibraryError> {
+        self.check_size("window_size", size)?;
+        let windows = WindowCounters::new(self.namespace(), size);
+        let mut all = self.windows.borrow_mut();
+        // One that asks for ever others does not fill the memory.
+        if all.len() >= 64 {
+            all.remove(0);
+        }
+        all.push(windows);
+        Ok(())
+    }
+
+    /// Checks that windows of this size are counted in.
+    pub(in super::super) fn check_size(
+        &self,
+        argument: &str,
+        size: WindowSize,
+    ) -> Result<(), LibraryError> {
+        if self.is_open || self.sizes.contains(&size) {
+            return Ok(());
+        }
+        let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
+        let sizes = sizes.join(", ");
+        let expected = format!(
+            "one of the window_sizes of namespace \"{}\" ({sizes})",
+            self.name
+        );
+        Err(ArgumentError::new(argument, &expected, size).into())
+    }
+}
+
+impl LibraryLimiter {
+    /// How much of what was committed is remembered.
+    const REMEMBERED: usize = 64;
+
+    pub(in super::super) fn new(
+        limiter: Limiter<'static>,
+        synchronous: Option<Synchronous>,
+    ) -> LibraryLimiter {
+        LibraryLimiter {
+            limiter,
+            synchronous,
+            committed: RefCell::default(),
+        }
+    }
+
+    /// Remembers hits that were counted.
+    pub(in super::super) fn remember(&self, committed: Committed) {
+        let mut all = self.committed.borrow_mut();
+        if all.len() >= Self::REMEMBERED {
+            all.remove(0);
+        }
+        all.push(committed);
+    }
+
+    /// What was committed last of a key.
+    pub(in super::super) fn take_committed(&self, key: &[u8]) -> Option<Committed> {
+        let mut all = self.committed.borrow_mut();
+        let index = all.iter().rposition(|it| match it {
+            Committed::Here(refund) => refund.is_of(self.limiter.bound(), key),
+            Committed::InStore(known, _) => **known == *key,
+        });
+        index.map(|index| all.remove(index))
+    }
+}

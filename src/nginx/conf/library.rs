@@ -1,0 +1,182 @@
+//! What callers of the library have in this nginx, under one configuration: instances, with the names of
+//! the namespaces that they define; namespaces that were found; and limiters. Each is known by a handle,
+//! which says of which configuration it is.
+
+use core::cell::RefCell;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::rc::Rc;
+
+use super::found::{FoundNamespace, LibraryLimiter};
+use super::library_error::LibraryError;
+
+/// All of it.
+#[derive(Debug)]
+pub(in super::super) struct Library {
+    /// Which configuration this is: handles of another one have another number.
+    number: u32,
+    /// The first is the default one.
+    instances: RefCell<Vec<LibraryInstance>>,
+    /// Names of namespaces that only instances define.
+    defined: RefCell<Vec<Box<str>>>,
+    found: RefCell<Vec<Rc<FoundNamespace>>>,
+    limiters: RefCell<Vec<Rc<LibraryLimiter>>>,
+}
+
+/// A set of definitions.
+#[derive(Debug, Default)]
+struct LibraryInstance {
+    name: Box<[u8]>,
+    defines: Vec<Box<str>>,
+}
+
+/// What a handle is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HandleKind {
+    Instance,
+    Namespace,
+    Limiter,
+}
+
+impl Default for Library {
+    fn default() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        Library {
+            number: NUMBER.fetch_add(1, Relaxed).wrapping_add(1),
+            instances: RefCell::new(vec![LibraryInstance::default()]),
+            defined: RefCell::default(),
+            found: RefCell::default(),
+            limiters: RefCell::default(),
+        }
+    }
+}
+
+impl Library {
+    /// How many bits of a handle are an index; two above say what it is of, the others of which
+    /// configuration.
+    const INDEX_BITS: u32 = 18;
+    /// The most things of a kind.
+    const MOST: usize = 1 << 16;
+
+    fn handle(&self, kind: HandleKind, index: usize) -> Result<u32, LibraryError> {
+        if index >= Self::MOST {
+            return Err(LibraryError::TooMany);
+        }
+        let index = u32::try_from(index).map_err(|_| LibraryError::TooMany)?;
+        Ok(self.tag(kind) << Self::INDEX_BITS | index.wrapping_add(1))
+    }
+
+    #[inline]
+    fn tag(&self, kind: HandleKind) -> u32 {
+        (self.number << 2 | kind as u32) & (u32::MAX >> Self::INDEX_BITS)
+    }
+
+    #[inline]
+    fn index(&self, kind: HandleKind, handle: u32) -> Result<usize, LibraryError> {
+        let index = handle & ((1 << Self::INDEX_BITS) - 1);
+        match handle >> Self::INDEX_BITS == self.tag(kind) {
+            // Zero is none, and wraps to an index that nothing has.
+            true => Ok(index.wrapping_sub(1) as usize),
+            false => Err(LibraryError::Stale),
+        }
+    }
+
+    /// The instance of this name, which is made if there is none.
+    pub(in super::super) fn instance(&self, name: &[u8]) -> Result<u32, LibraryError> {
+        let mut instances = self.instances.borrow_mut();
+        let known = instances.iter().position(|it| *it.name == *name);
+        let index = known.unwrap_or(instances.len());
+        let handle = self.handle(HandleKind::Instance, index)?;
+        if known.is_none() {
+            instances.push(LibraryInstance {
+                name: name.into(),
+                defines: Vec::new(),
+            });
+        }
+        Ok(handle)
+    }
+
+    /// Calls `callback` with an instance; 0 is the default one.
+    fn with_instance<T>(
+        &self,
+        handle: u32,
+        callback: impl FnOnce(&mut LibraryInstance) -> T,
+    ) -> Result<T, LibraryError> {
+        let index = match handle {
+            0 => 0,
+            handle => self.index(HandleKind::Instance, handle)?,
+        };
+        let mut instances = self.instances.borrow_mut();
+        let instance = instances.get_mut(index).ok_or(LibraryError::Stale)?;
+        Ok(callback(instance))
+    }
+
+    /// Whether an instance has defined a namespace of this name.
+    pub(super) fn defines(&self, instance: u32, name: &str) -> Result<bool, LibraryError> {
+        self.with_instance(instance, |it| it.defines.iter().any(|it| **it == *name))
+    }
+
+    /// Notes that an instance has defined one; `is_new`: that nothing else had before.
+    pub(super) fn note_definition(
+        &self,
+        instance: u32,
+        name: &str,
+        is_new: bool,
+    ) -> Result<(), LibraryError> {
+        self.with_instance(instance, |it| it.defines.push(name.into()))?;
+        if is_new {
+            self.defined.borrow_mut().push(name.into());
+        }
+        Ok(())
+    }
+
+    /// Whether only instances define a namespace of this name.
+    pub(super) fn is_defined(&self, name: &str) -> bool {
+        self.defined.borrow().iter().any(|it| **it == *name)
+    }
+
+    pub(super) fn keep_found(&self, found: FoundNamespace) -> Result<u32, LibraryError> {
+        let mut all = self.found.borrow_mut();
+        let handle = self.handle(HandleKind::Namespace, all.len())?;
+        all.push(Rc::new(found));
+        Ok(handle)
+    }
+
+    pub(super) fn handle_of(&self, name: &str) -> Option<Result<u32, LibraryError>> {
+        let index = self.found.borrow().iter().position(|it| *it.name == *name);
+        index.map(|index| self.handle(HandleKind::Namespace, index))
+    }
+
+    /// Calls `callback` with the namespace of a handle. It finds no others meanwhile.
+    #[inline]
+    pub(in super::super) fn with_found<T>(
+        &self,
+        handle: u32,
+        callback: impl FnOnce(&FoundNamespace) -> Result<T, LibraryError>,
+    ) -> Result<T, LibraryError> {
+        let index = self.index(HandleKind::Namespace, handle)?;
+        let found = self.found.borrow();
+        callback(found.get(index).ok_or(LibraryError::Stale)?)
+    }
+
+    /// The limiter of a handle.
+    #[inline]
+    pub(in super::super) fn limiter(
+        &self,
+        handle: u32,
+    ) -> Result<Rc<LibraryLimiter>, LibraryError> {
+        let index = self.index(HandleKind::Limiter, handle)?;
+        let limiters = self.limiters.borrow();
+        limiters.get(index).cloned().ok_or(LibraryError::Stale)
+    }
+
+    /// Keeps a limiter; returns its handle.
+    pub(in super::super) fn keep_limiter(
+        &self,
+        limiter: LibraryLimiter,
+    ) -> Result<u32, LibraryError> {
+        let mut all = self.limiters.borrow_mut();
+        let handle = self.handle(HandleKind::Limiter, all.len())?;
+        all.push(Rc::new(limiter));
+        Ok(handle)
+    }
+}

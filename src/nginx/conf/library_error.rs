@@ -1,0 +1,86 @@
+//! Errors of the library in nginx, and their codes in C.
+
+use core::fmt;
+
+use crate::conf::defined::DefineError;
+use crate::engine::RateLimitingError;
+use crate::engine::arguments::ArgumentError;
+
+/// Why a function of the library did nothing.
+#[derive(Debug)]
+pub(in super::super) enum LibraryError {
+    Argument(ArgumentError),
+    /// No such thing, as the text says.
+    Unknown(String),
+    Define(DefineError),
+    /// The instance has defined this namespace.
+    Defined(Box<str>),
+    /// Before there is a configuration.
+    TooEarly,
+    /// Not in this phase, as the text says.
+    Phase(&'static str),
+    NotHere(String),
+    Full(RateLimitingError),
+    TooMany,
+    Unavailable(Box<str>),
+    Stale,
+    Fault,
+}
+
+impl LibraryError {
+    /// Its code in C.
+    pub(in super::super) fn code(&self) -> core::ffi::c_int {
+        match self {
+            LibraryError::Argument(_) => -1,
+            LibraryError::Unknown(_) => -2,
+            LibraryError::Define(DefineError::Wrong(_)) => -1,
+            LibraryError::Define(DefineError::Unknown(_)) => -2,
+            LibraryError::Defined(_) => -3,
+            LibraryError::Define(DefineError::NoRoom(_)) => -6,
+            LibraryError::TooEarly | LibraryError::Phase(_) => -4,
+            LibraryError::NotHere(_) => -5,
+            LibraryError::Full(_) | LibraryError::TooMany => -6,
+            LibraryError::Unavailable(_) => -7,
+            LibraryError::Stale => -8,
+            LibraryError::Fault => -9,
+        }
+    }
+}
+
+impl fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LibraryError::Argument(error) => error.fmt(f),
+            LibraryError::Unknown(text) | LibraryError::NotHere(text) => f.write_str(text),
+            LibraryError::Define(error) => error.fmt(f),
+            LibraryError::Defined(name) => {
+                write!(f, "namespace \"{name}\" is defined already")
+            }
+            LibraryError::TooEarly => f.write_str(
+                "there is no configuration with ngx_http_rate_limiting_module and \"http\" yet",
+            ),
+            LibraryError::Phase(text) => f.write_str(text),
+            LibraryError::Full(error) => error.fmt(f),
+            LibraryError::TooMany => f.write_str("too many of them: expected fewer than 65536"),
+            LibraryError::Unavailable(namespace) => {
+                write!(f, "the store of namespace \"{namespace}\" does not answer")
+            }
+            LibraryError::Stale => f.write_str(
+                "the handle is of another configuration, or none: expected one that was found since",
+            ),
+            LibraryError::Fault => f.write_str("a fault, which the error log tells of"),
+        }
+    }
+}
+
+impl From<ArgumentError> for LibraryError {
+    fn from(error: ArgumentError) -> Self {
+        LibraryError::Argument(error)
+    }
+}
+
+impl From<DefineError> for LibraryError {
+    fn from(error: DefineError) -> Self {
+        LibraryError::Define(error)
+    }
+}
