@@ -55,7 +55,7 @@ pub(crate) fn with_engine<T>(
     #[expect(dead_code, reason = "the table knows what is in it")]
     struct Page([u8; 4096]);
 
-    let mut zone = vec![Page([0; 4096]); 4096];
+    let mut zone = vec![Page([0; 4096]); 16_384];
     let pages = NonNull::from(zone.as_mut_slice());
     let region = NonNull::slice_from_raw_parts(pages.cast(), size_of_val(zone.as_slice()));
     // SAFETY: the memory is all zero, lives longer than the table, and is used by it only.

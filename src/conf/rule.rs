@@ -2,9 +2,9 @@
 
 use super::parameter::{Parameter, invalid, is_of_limit_req, unknown};
 use super::rate::{RateText, refuse_without_rate};
-use crate::policy::algorithm::{Algorithm, ParseAlgorithmError};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::key::MAX_COUNTER_LEN;
-use crate::policy::limit::{Burst, Quota};
+use crate::policy::limit::{Burst, Quota, QuotaHits};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
 use crate::policy::options::{OptionError, shown};
 
@@ -65,7 +65,7 @@ impl<'a> RuleText<'a> {
             }
             words => (DEFAULT_NAMESPACE, words),
         };
-        let mut quotas = Vec::new();
+        let (mut limits, mut quotas) = (Vec::new(), Vec::new());
         let (mut window, mut key, mut counter) = (None, None, None);
         let (mut cost, mut charge, mut name) = (None, None, None);
         let (mut rate, mut burst, mut delay) = (None, None, None);
@@ -83,6 +83,7 @@ impl<'a> RuleText<'a> {
                 }
                 b"limit" => {
                     quotas.push(parse_quota(parameter)?);
+                    limits.push(parameter);
                     continue;
                 }
                 b"window" => &mut window,
@@ -114,6 +115,13 @@ impl<'a> RuleText<'a> {
             let message = "no limit: expected at least one \"limit=hits/window\"";
             return Err(OptionError::new(message));
         }
+        let algorithm = match rate {
+            Some(_) => Algorithm::Bucket,
+            None => window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
+        };
+        for (parameter, quota) in limits.into_iter().zip(&quotas) {
+            check_most(parameter, quota, algorithm)?;
+        }
         let name = name.map(parse_name).transpose()?;
         if let (Some(name), [_, _, ..]) = (name, quotas.as_slice()) {
             return Err(OptionError::new(format!(
@@ -125,10 +133,7 @@ impl<'a> RuleText<'a> {
         Ok(RuleText {
             namespace,
             quotas,
-            algorithm: match rate {
-                Some(_) => Algorithm::Bucket,
-                None => window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
-            },
+            algorithm,
             burst: rate.map(|rate| rate.burst).unwrap_or_default(),
             key: key.map(|parameter| parameter.value),
             counter: counter.map_or(Ok(CounterName::Unsaid), parse_counter)?,
@@ -172,13 +177,24 @@ fn parse_quota<'a>(parameter: Parameter<'a>) -> Result<Quota<'a>, OptionError> {
 }
 
 fn parse_algorithm(parameter: Parameter<'_>) -> Result<Algorithm, OptionError> {
-    Algorithm::parse(parameter.value).map_err(|error| match error {
-        ParseAlgorithmError::NotHere => OptionError::new(format!(
-            "parameter \"{}\" is not in this build: {error}",
-            shown(parameter.word)
-        )),
-        ParseAlgorithmError::Unknown => parameter.invalid(&error.to_string()),
-    })
+    let algorithm = Algorithm::parse(parameter.value);
+    algorithm.map_err(|error| parameter.invalid(&error.to_string()))
+}
+
+/// Refuses a limit that is larger than any of `algorithm`.
+fn check_most(
+    parameter: Parameter<'_>,
+    quota: &Quota<'_>,
+    algorithm: Algorithm,
+) -> Result<(), OptionError> {
+    let most = algorithm.max_limit();
+    match quota.hits {
+        QuotaHits::Constant(hits) if hits > most => {
+            let name = algorithm.name();
+            Err(parameter.invalid(&format!("expected at most {most} hits with window={name}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn parse_counter(parameter: Parameter<'_>) -> Result<CounterName<'_>, OptionError> {
@@ -206,7 +222,6 @@ mod tests {
     use super::super::parameter::EXPECTED;
     use super::*;
     use crate::policy::hits::Hits;
-    use crate::policy::limit::QuotaHits;
 
     fn parse<'a>(words: &[&'a str]) -> Result<RuleText<'a>, String> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
@@ -372,12 +387,13 @@ mod tests {
                 "the name \"a\" is for one limit, and there are 2: expected rules of their own",
             ),
             (
-                &["limit=5/1s", "window=moving"],
-                "parameter \"window=moving\" is not in this build: expected sliding, fixed or elastic",
+                &["limit=5/1s", "window=Fixed"],
+                "invalid parameter \"window=Fixed\": expected sliding, fixed, elastic or moving",
             ),
             (
-                &["limit=5/1s", "window=Fixed"],
-                "invalid parameter \"window=Fixed\": expected sliding, fixed or elastic",
+                &["limit=5/1s", "limit=100000.001/1m", "window=moving"],
+                "invalid parameter \"limit=100000.001/1m\": expected at most 100000 hits with \
+                 window=moving",
             ),
             (
                 &["limit=5/1s", "name=a$b"],

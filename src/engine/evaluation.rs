@@ -2,7 +2,7 @@
 
 use super::bound_limit::BoundLimit;
 use super::charge::{Charge, Charges};
-use crate::policy::algorithm::Reading;
+use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::Clock;
@@ -125,14 +125,20 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         let asks = charged.is_some() || cost == Hits::ZERO;
         let counted = if asks || (self.is_refused && !self.counts_rejected) {
             let asked = AskedHit { limit: hits, cost };
-            let reading = match asks {
+            let mut reading = match asks {
                 true => table.read_for(counter, *key, asked, clock),
                 false => table.refuse(counter, *key, asked, clock),
             };
             let included = charged.unwrap_or(Hits::ZERO);
+            let admitted = admits(limit, hits, reading, included, cost);
+            if !admitted && included > Hits::ZERO && !self.counts_rejected {
+                // What this request was charged is refunded: until there is room without it.
+                let limit = hits.plus_value(included);
+                reading = table.read_for(counter, *key, AskedHit { limit, cost }, clock);
+            }
             Counted {
                 reading,
-                admitted: admits(limit, hits, reading, included, cost),
+                admitted,
                 receipt: None,
             }
         } else if self.counts_rejected {
@@ -149,7 +155,16 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             // What limits say is of after the request: those that asked before, too.
             let earlier = self.charges.as_mut_slice().iter_mut();
             for charge in earlier.filter(|charge| charge.has_counter_of(bound, *key)) {
-                charge.counted.reading = charge.counted.reading.plus(receipt.value());
+                charge.counted.reading = match counter.kind() {
+                    // When there is room is another time then.
+                    StoredKind::Log => {
+                        let (limit, cost) = (charge.hits, charge.cost);
+                        table.read_for(counter, *key, AskedHit { limit, cost }, clock)
+                    }
+                    StoredKind::Windows | StoredKind::Level(_) => {
+                        charge.counted.reading.plus(receipt.value())
+                    }
+                };
             }
         }
         self.push(bound, hits, key, cost, counted);

@@ -65,7 +65,7 @@ fn hits_of(whole: i64) -> Hits {
     Hits::from_thousandths(whole * 1000)
 }
 
-use Algorithm::{Fixed, Sliding};
+use Algorithm::{Elastic, Fixed, Moving, Sliding};
 
 #[test]
 fn all_limits_are_charged_or_none() {
@@ -169,4 +169,77 @@ fn an_outcome_counts_once_in_a_namespace() {
     }
     let stats = shared.table.namespace_stats(fixture.namespace.index());
     assert_eq!((stats.passed, stats.rejected), (2, 1));
+}
+
+const T: u64 = 1_700_000_000_000;
+
+/// Milliseconds until each limit would admit one more.
+fn waits(charges: &[Charge<'_, '_>]) -> Vec<Option<u64>> {
+    let waits = charges.iter().map(|charge| charge.verdict().retry_after());
+    waits.collect()
+}
+
+#[test]
+fn moving_limits_that_share_a_counter_say_when_there_is_room() {
+    let shared = SharedTable::new(1 << 20);
+    let mut fixture = Fixture::new(&shared, &[("10/1m", Moving), ("3/1m", Moving)]);
+    for seconds in [0, 10, 20] {
+        fixture.clock.set(T + seconds * 1000);
+        assert!(fixture.evaluate(1).0);
+    }
+    fixture.clock.set(T + 30_000);
+    let (admitted, charges) = fixture.charges(1);
+    assert!(!admitted);
+    // What the first has charged is refunded: one has to leave, not two.
+    assert_eq!(waits(&charges), [Some(0), Some(30_001)]);
+    fixture.clock.set(T + 60_000);
+    assert!(!fixture.evaluate(1).0, "as old as the window is in it");
+    fixture.clock.set(T + 60_001);
+    assert_eq!(fixture.evaluate(1), (true, vec![3, 3]));
+    // A hit that is counted all the same has to leave, too.
+    fixture.counts_rejected = true;
+    let (_, charges) = fixture.charges(1);
+    assert_eq!(waits(&charges), [Some(0), Some(20_000)]);
+}
+
+#[test]
+fn a_moving_limit_that_only_asked_says_when_there_is_room_after_the_request() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared, &[("2/1m", Moving), ("9/1m", Moving)]);
+    for (seconds, expected) in [(0, [Some(0), Some(0)]), (10, [Some(50_001), Some(0)])] {
+        fixture.clock.set(T + seconds * 1000);
+        let mut evaluation = Evaluation::new(Vec::new(), false);
+        for ((bound, hits), cost) in fixture.limits.iter().zip([0, 1]) {
+            evaluation.charge(bound, *hits, &fixture.key, hits_of(cost), &fixture.clock);
+        }
+        let (outcome, charges) = evaluation.finish(Outcome::Rejected);
+        assert_eq!(outcome, Outcome::Passed);
+        assert_eq!(waits(&charges), expected);
+    }
+}
+
+#[test]
+fn limits_of_all_algorithms_are_charged_or_none() {
+    let shared = SharedTable::new(1 << 20);
+    let limits = [
+        ("9/1h", Moving),
+        ("9/1h", Elastic),
+        ("9/1h", Sliding),
+        ("9/1h", Algorithm::Bucket),
+        ("2/1m", Moving),
+    ];
+    let mut fixture = Fixture::new(&shared, &limits);
+    for (bound, _) in &mut fixture.limits {
+        bound.limit.burst.hits = hits_of(8);
+    }
+    assert_eq!(fixture.evaluate(1), (true, vec![1; 5]));
+    assert_eq!(fixture.evaluate(1), (true, vec![2; 5]));
+    for _ in 0..3 {
+        assert_eq!(fixture.evaluate(1), (false, vec![2; 5]));
+    }
+    let (_, charges) = fixture.charges(0);
+    charge_deferred(&charges, |_| hits_of(3), &fixture.clock);
+    assert_eq!(fixture.evaluate(0), (false, vec![5; 5]));
+    fixture.counts_rejected = true;
+    assert_eq!(fixture.evaluate(1), (false, vec![6; 5]));
 }

@@ -48,6 +48,48 @@ fn an_elastic_window_is_local_or_synchronous() {
 }
 
 #[test]
+fn a_moving_window_is_local() {
+    check(&[
+        (
+            "a moving window in a periodic namespace",
+            namespace!("0.5", "ratelimit api limit=5/10s window=moving;"),
+            "[emerg] ratelimit: window=moving does not go with \"sync_rate 0.5\" of namespace \
+             \"api\": expected \"sync_rate off;\" or \"sync_rate 0;\" there in http.conf:5",
+        ),
+        (
+            "a moving window in a synchronous namespace",
+            namespace!(
+                "0",
+                "ratelimit api limit=5/10s;\nratelimit api limit=5/10s window=moving;"
+            ),
+            "[emerg] ratelimit: window=moving in namespace \"api\" is not in this build with \
+             sync_rate 0 and strategy redis: expected sync_rate off in http.conf:6",
+        ),
+        (
+            "a moving window in a local namespace, with the largest limit",
+            namespace!("off", "ratelimit api limit=100000/10s window=moving;"),
+            "server: \"api-10s\";q=100000;w=10",
+        ),
+        (
+            "a larger limit of another window, and one that varies",
+            namespace!(
+                "off",
+                "ratelimit api limit=100001/10s window=elastic;\n\
+                 ratelimit api limit=$arg_l/10s window=moving name=b;"
+            ),
+            "server: \"api-10s\";q=100001, \"b\";q=$arg_l",
+        ),
+        (
+            "window_sizes of moving windows",
+            "ratelimit_zone zone=counters:1m;\nratelimit_namespace api { window_sizes 1m; }\n\
+             server {\nratelimit api limit=5/1s window=moving;\n}",
+            "[emerg] ratelimit: the window 1s is not one of the window_sizes of namespace \"api\": \
+             expected 1m in http.conf:4",
+        ),
+    ]);
+}
+
+#[test]
 fn a_rate_is_local() {
     check(&[
         (
@@ -111,7 +153,7 @@ fn a_rate_has_a_policy_and_a_counter_of_its_own() {
 }
 
 #[test]
-fn sliding_and_fixed_windows_share_a_counter_and_elastic_ones_have_their_own() {
+fn sliding_and_fixed_windows_share_a_counter_and_others_have_their_own() {
     check_in_server(&[
         (
             "sliding and fixed",
@@ -124,6 +166,11 @@ fn sliding_and_fixed_windows_share_a_counter_and_elastic_ones_have_their_own() {
         (
             "sliding and elastic",
             "ratelimit limit=5/10s;\nratelimit limit=9/10s window=elastic;",
+            "server: \"default-10s\";q=5;w=10, \"default-10s-2\";q=9;w=10",
+        ),
+        (
+            "elastic and moving",
+            "ratelimit limit=5/10s window=elastic;\nratelimit limit=9/10s window=moving;",
             "server: \"default-10s\";q=5;w=10, \"default-10s-2\";q=9;w=10",
         ),
         (

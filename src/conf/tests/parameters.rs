@@ -8,13 +8,13 @@ fn a_rule_has_parameters() {
         (
             "ratelimit: an unknown window type",
             "ratelimit limit=5/10s window=round;",
-            "[emerg] ratelimit: invalid parameter \"window=round\": expected sliding, fixed or elastic in \
-             http.conf:1",
+            "[emerg] ratelimit: invalid parameter \"window=round\": expected sliding, fixed, elastic \
+             or moving in http.conf:1",
         ),
         (
             "ratelimit: an empty window type",
             "ratelimit limit=5/10s window=;",
-            "[emerg] ratelimit: invalid parameter \"window=\": expected sliding, fixed or elastic in \
+            "[emerg] ratelimit: invalid parameter \"window=\": expected sliding, fixed, elastic or moving in \
              http.conf:1",
         ),
         (
@@ -30,22 +30,22 @@ fn a_rule_has_parameters() {
              http.conf:1",
         ),
         (
-            "ratelimit: a window type that is not in this build, moving",
-            "ratelimit limit=5/10s window=moving;",
-            "[emerg] ratelimit: parameter \"window=moving\" is not in this build: expected \
-             sliding, fixed or elastic in http.conf:1",
+            "ratelimit: more than a moving window counts",
+            "ratelimit limit=5/10s limit=100001/1d window=moving;",
+            "[emerg] ratelimit: invalid parameter \"limit=100001/1d\": expected at most 100000 \
+             hits with window=moving in http.conf:1",
         ),
         (
             "ratelimit: a window type in upper case",
             "ratelimit limit=5/10s window=Fixed;",
-            "[emerg] ratelimit: invalid parameter \"window=Fixed\": expected sliding, fixed or elastic in \
+            "[emerg] ratelimit: invalid parameter \"window=Fixed\": expected sliding, fixed, elastic or moving in \
              http.conf:1",
         ),
         (
             "ratelimit: a window type that is a variable",
             "ratelimit limit=5/10s window=$arg_window;",
-            "[emerg] ratelimit: invalid parameter \"window=$arg_window\": expected sliding, fixed or \
-             elastic in http.conf:1",
+            "[emerg] ratelimit: invalid parameter \"window=$arg_window\": expected sliding, fixed, \
+             elastic or moving in http.conf:1",
         ),
         (
             "ratelimit: two keys",

@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::error::ApiError;
 use super::site::Sender;
-use crate::policy::algorithm::{Algorithm, ParseAlgorithmError};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::namespace::valid_name;
 use crate::policy::window::WindowSize;
@@ -197,13 +197,7 @@ impl ApiRequest<'_> {
         };
         let algorithm = match self.parameter("window_type")? {
             None => Algorithm::default(),
-            Some(name) => Algorithm::parse(&name).map_err(|error| match error {
-                ParseAlgorithmError::NotHere => {
-                    let message = format!("not supported by this version: {error}");
-                    wrong("window_type", &message)
-                }
-                ParseAlgorithmError::Unknown => wrong("window_type", &error),
-            })?,
+            Some(name) => Algorithm::parse(&name).map_err(|error| wrong("window_type", &error))?,
         };
         let hits = |name: &str| {
             let text = self.parameter(name)?;

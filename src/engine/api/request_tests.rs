@@ -170,14 +170,7 @@ fn what_is_wrong_is_told() {
             "/namespaces/api/keys/k",
             "window_type=x",
             400,
-            "sliding, fixed or elastic",
-        ),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "window_type=moving",
-            400,
-            "not supported",
+            "sliding, fixed, elastic or moving",
         ),
         (
             "GET",

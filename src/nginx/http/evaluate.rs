@@ -131,7 +131,18 @@ fn variable_hits_of(
     limit: &ActiveLimit,
     request: &Request<'_>,
 ) -> Result<Option<Hits>, EvaluationError> {
+    let most = limit.bound.limit.algorithm.max_limit();
     Ok(match limit.hits.evaluate(request)? {
+        Evaluated::Hits(hits) if hits > most => {
+            limit.bound.count_invalid(Invalid::Limit);
+            let name = &limit.bound.limit.name;
+            let message = format_args!(
+                "ratelimit: the limit \"{name}\" is {hits}, and its window has at most {most}: it is \
+                 taken as that"
+            );
+            log::error(NGX_LOG_ERR, request.log(), message);
+            Some(most)
+        }
         Evaluated::Hits(hits) => Some(hits),
         Evaluated::Empty => None,
         Evaluated::Wrong(text) => {
