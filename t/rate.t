@@ -294,3 +294,29 @@ qr/the limit "default-rate" is "x", which is no plain decimal: it does not apply
 --- response_headers eval
 my ($in, $out) = map {"X-Both: $_ $_"} qw(PASSED REJECTED_DRY_RUN);
 [(($in, $out) x 3), ((($in) x 4, ($out) x 2) x 3), $in, $in, $out, $in, $out, $in]
+
+
+
+=== the API shows a bucket, and fills it
+--- config
+    location /t {
+        ratelimit rate=1/366d burst=8 key=k;
+        empty_gif;
+    }
+    location /rl {
+        ratelimit_api write=on;
+    }
+--- request eval
+["GET /t", "POST /rl/namespaces/default/keys/k?rate=1/366d&value=2",
+ "GET /rl/namespaces/default/keys/k?rate=1/366d&burst=8", "GET /t",
+ "GET /rl/namespaces/default/keys/k?rate=1/365d&burst=8",
+ "GET /rl/namespaces/default/keys/k?burst=8"]
+--- error_code eval
+[200, 200, 200, 200, 200, 400]
+--- response_headers_like eval
+['RateLimit: "default-rate";r=8;t=\d+', '', '', 'RateLimit: "default-rate";r=5;t=\d+', '', '']
+--- response_body_like eval
+['', qr/"rate":(?:3|2\.99\d),"current":(?:3|2\.99\d),"previous":0,"diff":(?:3|2\.99\d),"sync":0,"window_start":\d{10}(?:\.\d+)?,"remaining":0/,
+ qr/"rate":(?:3|2\.99\d),.*"remaining":6/, '',
+ qr/"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":0,"remaining":9/,
+ qr/expected rate beside it/]

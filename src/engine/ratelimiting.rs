@@ -100,6 +100,7 @@ impl<'m> Namespace<'m> {
 pub struct RateLimiting<'n, 'm> {
     namespace: &'n Namespace<'m>,
     counter: Option<&'n str>,
+    rate: Hits,
 }
 
 impl<'n, 'm> RateLimiting<'n, 'm> {
@@ -108,6 +109,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         RateLimiting {
             namespace,
             counter: None,
+            rate: Hits::ZERO,
         }
     }
 
@@ -115,6 +117,16 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
     /// are shared.
     pub fn in_counter(self, counter: Option<&'n str>) -> Self {
         RateLimiting { counter, ..self }
+    }
+
+    /// The functions on buckets from which so many hits leak in the time of a window.
+    pub fn at_rate(self, rate: Hits) -> Self {
+        RateLimiting { rate, ..self }
+    }
+
+    /// The counters of this kind and size.
+    fn counter_of(&self, kind: StoredKind, size: WindowSize) -> Counter {
+        self.namespace.counter_of(kind, size).at_rate(self.rate)
     }
 
     /// Counts `value` hits of `key`, whatever the rate; returns the rate afterwards.
@@ -137,7 +149,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
             return self.sliding_window(key, window_size, algorithm, clock);
         }
         let Namespace { table, .. } = self.namespace;
-        let counter = self.namespace.counter_of(algorithm.kind(), window_size);
+        let counter = self.counter_of(algorithm.kind(), window_size);
         let name = counted_name(key, self.counter);
         let key = table.key(&name);
         let counted = table.add(&counter, key, clock, value, Admission::Unconditional);
@@ -177,7 +189,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
             return Err(RateLimitingError::NotAccounted);
         }
         let Namespace { table, .. } = self.namespace;
-        let counter = self.namespace.counter_of(kind, window_size);
+        let counter = self.counter_of(kind, window_size);
         Ok(table.read(&counter, table.key(&counted_name(key, self.counter)), clock))
     }
 

@@ -6,7 +6,7 @@ use super::super::{Namespace, RateLimiting, RateLimitingError};
 use super::error::ApiError;
 use super::json::{Thousandths, json};
 use super::request::KeyCall;
-use crate::policy::algorithm::StoredKind;
+use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowSize};
 
@@ -38,6 +38,8 @@ pub fn key(
         sizes.join(", ")
     };
     let size = match (call.window, sizes) {
+        // The time of a rate is no window.
+        (Some(size), _) if call.algorithm == Algorithm::Bucket => size,
         (Some(size), sizes) if is_open || sizes.contains(&size) => size,
         (Some(size), _) => {
             let message = format!(
@@ -60,6 +62,7 @@ pub fn key(
     };
     let not_accounted = |error: RateLimitingError| ApiError::new(400, error.to_string());
     let library = RateLimiting::new(namespace).in_counter(call.counter.as_deref());
+    let library = library.at_rate(call.rate);
     if let Some(value) = call.increment {
         library
             .increment(&call.key, size, value, call.algorithm, clock)
@@ -68,6 +71,7 @@ pub fn key(
     let reading = library
         .reading(&call.key, call.algorithm.kind(), size, clock)
         .map_err(not_accounted)?;
+    let rate = call.algorithm.rate(size, &reading);
     let (current, previous, diff) = match call.algorithm.kind() {
         StoredKind::Windows => {
             let counts = reading.windows();
@@ -81,13 +85,14 @@ pub fn key(
         StoredKind::Level(_) | StoredKind::Log => {
             // What no store is told of is this node's.
             let is_local = namespace.sync_states().is_empty();
-            let current = call.algorithm.rate(size, &reading);
-            let diff = if is_local { current } else { Hits::ZERO };
-            (current, Hits::ZERO, diff)
+            let diff = if is_local { rate } else { Hits::ZERO };
+            (rate, Hits::ZERO, diff)
         }
     };
-    let rate = call.algorithm.rate(size, &reading);
-    let remaining = call.limit.map(|limit| limit.minus(rate).max(Hits::ZERO));
+    let remaining = call.limit.map(|limit| {
+        let most = limit.min(call.algorithm.max_limit());
+        call.algorithm.remaining(size, &reading, most)
+    });
     Ok(json(&CounterBody {
         rate: rate.into(),
         current: current.into(),
@@ -103,7 +108,6 @@ pub fn key(
 #[cfg(all(test, not(loom)))]
 pub(super) mod tests {
     use super::*;
-    use crate::policy::algorithm::Algorithm;
     use crate::table::testing::{SharedTable, TestClock};
 
     const MINUTE: u64 = 60_000;
@@ -115,6 +119,7 @@ pub(super) mod tests {
             counter: None,
             window: None,
             algorithm: Algorithm::Sliding,
+            rate: Hits::ZERO,
             limit: None,
             increment: None,
         }
@@ -166,6 +171,82 @@ pub(super) mod tests {
         assert_eq!(
             none.unwrap_err().message,
             "no window: expected window=, such as 60"
+        );
+    }
+
+    #[test]
+    fn a_moving_window_begins_with_its_oldest_hit() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("api", &shared.table).unwrap();
+        let size = WindowSize::from_millis(MINUTE).unwrap();
+        let now = 28_000_000 * MINUTE;
+        let clock = TestClock::at(now);
+        let answer = |call: &KeyCall| key(call, &namespace, &[size], false, &clock).unwrap();
+        let asked = KeyCall {
+            algorithm: Algorithm::Moving,
+            limit: Some(Hits::from_thousandths(10_000)),
+            ..key_call(b"k")
+        };
+        let posted = KeyCall {
+            increment: Some(Hits::from_thousandths(1_500)),
+            ..asked.clone()
+        };
+        assert_eq!(
+            answer(&asked),
+            r#"{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":1680000000,"remaining":10}"#
+        );
+        answer(&posted);
+        clock.set(now + 1500);
+        assert_eq!(
+            answer(&posted),
+            r#"{"rate":3,"current":3,"previous":0,"diff":3,"sync":0,"window_start":1680000000,"remaining":7}"#
+        );
+        clock.set(now + MINUTE + 1);
+        assert_eq!(
+            answer(&asked),
+            r#"{"rate":1.5,"current":1.5,"previous":0,"diff":1.5,"sync":0,"window_start":1680000001.5,"remaining":8}"#
+        );
+        let unlimited = KeyCall {
+            limit: None,
+            ..asked.clone()
+        };
+        assert!(answer(&unlimited).ends_with(r#""remaining":null}"#));
+        let boundless = KeyCall {
+            limit: Some(Hits::MAX),
+            ..asked
+        };
+        assert!(answer(&boundless).ends_with(r#""remaining":99998}"#));
+    }
+
+    #[test]
+    fn a_rate_is_read_and_filled() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("api", &shared.table).unwrap();
+        let size = WindowSize::from_millis(MINUTE).unwrap();
+        let now = 28_000_000 * MINUTE;
+        let clock = TestClock::at(now);
+        // Its time is none of the namespace's windows.
+        let answer = |call: &KeyCall| key(call, &namespace, &[size], false, &clock).unwrap();
+        let asked = KeyCall {
+            algorithm: Algorithm::Bucket,
+            window: WindowSize::from_millis(1000),
+            rate: Hits::from_thousandths(10_000),
+            limit: Some(Hits::from_thousandths(21_000)),
+            ..key_call(b"k")
+        };
+        assert_eq!(
+            answer(&asked),
+            r#"{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":0,"remaining":21}"#
+        );
+        let posted = KeyCall {
+            increment: Some(Hits::from_thousandths(5_000)),
+            ..asked.clone()
+        };
+        answer(&posted);
+        clock.set(now + 250);
+        assert_eq!(
+            answer(&asked),
+            r#"{"rate":2.5,"current":2.5,"previous":0,"diff":2.5,"sync":0,"window_start":1680000000,"remaining":18}"#
         );
     }
 }

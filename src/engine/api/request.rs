@@ -6,6 +6,7 @@ use super::error::ApiError;
 use super::site::Sender;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
+use crate::policy::limit::{Quota, QuotaHits};
 use crate::policy::namespace::valid_name;
 use crate::policy::window::WindowSize;
 
@@ -56,6 +57,8 @@ pub struct KeyCall {
     pub window: Option<WindowSize>,
     /// How the window is read.
     pub algorithm: Algorithm,
+    /// How many hits leak from a bucket in the time of the window.
+    pub rate: Hits,
     /// What `remaining` is reckoned from.
     pub limit: Option<Hits>,
     /// Hits that are counted before the counter is read.
@@ -191,20 +194,38 @@ impl ApiRequest<'_> {
                 Some(name.map_err(|error| wrong("counter", &error))?.into())
             }
         };
-        let window = match self.parameter("window")? {
-            Some(text) => Some(WindowSize::parse(&text).map_err(|error| wrong("window", &error))?),
-            None => None,
-        };
-        let algorithm = match self.parameter("window_type")? {
-            None => Algorithm::default(),
-            Some(name) => Algorithm::parse(&name).map_err(|error| wrong("window_type", &error))?,
-        };
         let hits = |name: &str| {
             let text = self.parameter(name)?;
             let hits = text.map(|text| Hits::parse(&text)).transpose();
             hits.map_err(|error| wrong(name, &format_args!("expected a decimal ({error})")))
         };
-        let limit = hits("limit")?;
+        let window = self.parameter("window")?;
+        let window = window.map(|text| WindowSize::parse(&text)).transpose();
+        let window = window.map_err(|error| wrong("window", &error))?;
+        let algorithm = self.parameter("window_type")?;
+        let algorithm = algorithm.map(|name| Algorithm::parse(&name)).transpose();
+        let algorithm = algorithm.map_err(|error| wrong("window_type", &error))?;
+        let (limit, burst) = (hits("limit")?, hits("burst")?);
+        let (window, algorithm, rate, limit) = match self.parameter("rate")? {
+            Some(text) => {
+                let given = [
+                    ("limit", limit.is_some()),
+                    ("window", window.is_some()),
+                    ("window_type", algorithm.is_some()),
+                ];
+                if let Some((name, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+                    return Err(wrong(name, &"expected none beside rate"));
+                }
+                let (rate, size) = parse_rate(&text).ok_or_else(|| {
+                    wrong("rate", &"expected hits and a time, such as 10/1s or 0.5/1m")
+                })?;
+                // What a bucket holds.
+                let most = burst.unwrap_or(Hits::ZERO).plus_value(Hits::ONE);
+                (Some(size), Algorithm::Bucket, rate, Some(most))
+            }
+            None if burst.is_some() => return Err(wrong("burst", &"expected rate beside it")),
+            None => (window, algorithm.unwrap_or_default(), Hits::ZERO, limit),
+        };
         let increment = match self.method {
             b"POST" => Some(hits("value")?.unwrap_or(Hits::ONE)),
             _ => None,
@@ -215,6 +236,7 @@ impl ApiRequest<'_> {
             counter,
             window,
             algorithm,
+            rate,
             limit,
             increment,
         })
@@ -235,6 +257,15 @@ impl ApiRequest<'_> {
             }
         }
         Ok(found)
+    }
+}
+
+/// The hits and the time of a rate.
+fn parse_rate(text: &[u8]) -> Option<(Hits, WindowSize)> {
+    let Quota { hits, size, .. } = Quota::parse(text).ok()?;
+    match hits {
+        QuotaHits::Constant(hits) => Some((hits, size)),
+        QuotaHits::Variable(_) => None,
     }
 }
 

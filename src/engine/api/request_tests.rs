@@ -55,6 +55,17 @@ fn a_path_names_what_is_asked_for() {
         ),
         ApiCall::Key(expected)
     );
+    for (query, burst) in [("rate=0.5/1m", 0), ("rate=0.5/1m&burst=20", 20_000)] {
+        let expected = KeyCall {
+            window: WindowSize::from_millis(MINUTE),
+            algorithm: Algorithm::Bucket,
+            rate: Hits::from_thousandths(500),
+            limit: Some(Hits::from_thousandths(burst + 1000)),
+            ..key_call(b"k")
+        };
+        let called = call("/namespaces/api/keys/k", query);
+        assert_eq!(called, ApiCall::Key(expected), "{query}");
+    }
     for path in ["/namespaces/api/keys", "/namespaces/api/keys/"] {
         assert_eq!(
             call(path, "x&key=%00%ffa+b%2B"),
@@ -171,6 +182,76 @@ fn what_is_wrong_is_told() {
             "window_type=x",
             400,
             "sliding, fixed, elastic or moving",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "window_type=rate",
+            400,
+            "sliding, fixed, elastic or moving",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=10",
+            400,
+            "\"rate\": expected hits and a time",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=$a/1s",
+            400,
+            "\"rate\": expected",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=0/1s",
+            400,
+            "\"rate\": expected",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "burst=5",
+            400,
+            "\"burst\": expected rate",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&burst=-1",
+            400,
+            "\"burst\": expected a decimal",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&limit=5",
+            400,
+            "\"limit\": expected none beside rate",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&window=1",
+            400,
+            "\"window\": expected none",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&window_type=fixed",
+            400,
+            "\"window_type\": expected none",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&rate=1/1s",
+            400,
+            "duplicate",
         ),
         (
             "GET",
