@@ -12,13 +12,15 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Those of the algorithm of this name; `None`: nothing is promised.
-    pub(crate) fn of(algorithm: &str, quota: Quota) -> Option<Bounds> {
+    /// Those of the algorithm of this name; `None`: nothing is promised. `counts_rejected`: more hits than the
+    /// limit may count.
+    pub(crate) fn of(algorithm: &str, quota: Quota, counts_rejected: bool) -> Option<Bounds> {
         let Quota { hits, window } = quota;
         let (worst, admits_wrongly, rejects_wrongly) = match algorithm {
             "sliding" => (2 * hits - hits.div_ceil(window), true, true),
             "fixed" => (2 * hits, true, false),
-            "moving" => (hits, false, false),
+            // It remembers as many times as the limit has hits: further hits leave later than they would.
+            "moving" => (hits, false, counts_rejected),
             // A stretch meets one of its windows only, since they are a window's length apart. What is in
             // it counts for longer than it would exactly.
             "elastic" => (hits, false, true),

@@ -10,7 +10,7 @@ use crate::Row;
 use crate::bounds::Bounds;
 use crate::simulation::Tally;
 
-const WIDTHS: [usize; 11] = [26, 9, 9, 9, 10, 10, 10, 8, 6, 8, 7];
+const WIDTHS: [usize; 11] = [26, 9, 9, 9, 10, 10, 10, 8, 6, 10, 7];
 const HEADINGS: [[&str; 11]; 2] = [
     [
         "", "", "", "", "wrongly", "wrongly", "far", "worst", "at", "rate", "of",
@@ -49,7 +49,7 @@ impl Report {
         let colour = COLOURS.iter().cycle().nth(place.unwrap_or_default());
         let algorithm = algorithm.name();
         let (name, limit) = (row.traffic.name.as_str(), row.quota.hits as f64);
-        let bounds = Bounds::of(algorithm, row.quota);
+        let bounds = Bounds::of(algorithm, row.quota, row.traffic.counts_rejected);
         let [worst, most] = [Some(tally.worst), bounds.as_ref().map(|it| it.worst)]
             .map(|hits| hits.map(|hits| hits as f64 / limit));
         let of_exact = tally.admitted as f64 / exact.admitted as f64;
