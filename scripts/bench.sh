@@ -69,6 +69,12 @@ contestant ours-among-many-same same \
     $(printf 'location /%s { ratelimit n%s limit=5/1m; ratelimit limit=5/2m; }\n' {1..40}{,})"
 contestant ours-elastic-same same "$ours" \
     "${rule%;} window=elastic; ratelimit_headers off;"
+# The log grows with the time; requests that come at once share an entry.
+# shellcheck disable=SC2016
+for limit in 100 100000; do
+    contestant "ours-moving-$limit-same" same "$ours" \
+        'ratelimit_key $arg_k; ratelimit window=moving cost=0.001 limit='"$limit/1h; ratelimit_headers off;"
+done
 # Half of the difference to one limit is what a further one costs.
 contestant ours-3-limits-same same "$ours" \
     "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"
