@@ -23,7 +23,7 @@ packages() {
     need_packages nghttp2-client ngtcp2-client python3-grpcio
     # A clock that is wrong; instructions that are counted.
     need_packages faketime valgrind
-    need_packages nginx nginx-dev
+    need_packages nginx nginx-dev libnginx-mod-http-lua
     need_nginx_libraries
     if ! cargo fmt --version || ! cargo clippy --version; then
         rustup component add rustfmt clippy

@@ -36,7 +36,7 @@
 /* What functions return. */
 #define NGX_RATE_LIMITING_OK            0
 #define NGX_RATE_LIMITING_REJECTED      1  /* the limit does not admit the hits */
-#define NGX_RATE_LIMITING_WAIT          2  /* the store is asked: `ready` will be called */
+#define NGX_RATE_LIMITING_WAIT          2  /* the store decides: `ready` will be called */
 #define NGX_RATE_LIMITING_INVALID      -1  /* an argument, which the text names */
 #define NGX_RATE_LIMITING_UNKNOWN      -2  /* no such namespace, zone or store */
 #define NGX_RATE_LIMITING_DEFINED      -3  /* defined already */
@@ -134,7 +134,10 @@ typedef struct {
     int (*new_namespace)(ngx_rate_limiting_handle_t instance,
         const ngx_rate_limiting_options_t *options, char *error, size_t error_size);
 
-    /* Finds a namespace that the instance (0: the default one) or nginx.conf defines. */
+    /*
+     * Finds a namespace that the instance (0: the default one) or nginx.conf defines.
+     * NGX_RATE_LIMITING_WAIT, with a handle, if its store decides: then `increment_async` counts.
+     */
     int (*find)(ngx_rate_limiting_handle_t instance, const void *name, size_t name_len,
         ngx_rate_limiting_handle_t *found, char *error, size_t error_size);
 
@@ -158,7 +161,10 @@ typedef struct {
     int (*fetch)(ngx_rate_limiting_handle_t found, double time, double timeout,
         char *error, size_t error_size);
 
-    /* Makes a limiter of a namespace that the instance (0: the default one) or nginx.conf defines. */
+    /*
+     * Makes a limiter of a namespace that the instance (0: the default one) or nginx.conf defines.
+     * NGX_RATE_LIMITING_WAIT, with a handle, if its store decides: then `incoming_async` asks it.
+     */
     int (*new_limiter)(ngx_rate_limiting_handle_t instance,
         const ngx_rate_limiting_limit_t *limit, ngx_rate_limiting_handle_t *limiter,
         char *error, size_t error_size);

@@ -4,11 +4,13 @@ use core::ffi::{c_char, c_int, c_void};
 
 use nginx_sys::NGX_LOG_WARN;
 
-use super::super::conf::{Defined, FoundNamespace, LibraryError, LibraryLimiter, MainConf};
+use super::super::conf::{
+    Defined, FoundNamespace, LibraryError, LibraryLimiter, MainConf, Synchronous,
+};
 use super::super::cycle::Cycle;
 use super::super::log;
 use super::call::{bytes, call, list, text};
-use super::types::{Handle, OK, RawLimit, RawOptions};
+use super::types::{Handle, OK, RawLimit, RawOptions, WAIT};
 use crate::conf::defined::NamespaceDefinition;
 use crate::engine::Limiter;
 use crate::engine::arguments::{self, ArgumentError};
@@ -165,11 +167,21 @@ pub(super) unsafe extern "C" fn find(
     let (name, found) = unsafe { (bytes(name, name_len), found.as_mut()) };
     let find = |main: &'static MainConf| {
         let found = found.ok_or_else(|| no_place("found"))?;
-        *found = main.find(instance, arguments::namespace(name)?)?;
-        Ok(OK)
+        let handle = main.find(instance, arguments::namespace(name)?)?;
+        *found = handle;
+        let library = main.library();
+        library.with_found(handle, |found| Ok(code_of(found.synchronous)))
     };
     // SAFETY: as above.
     unsafe { call(error, error_size, find) }
+}
+
+/// What is said of something that was found: whether its store decides.
+fn code_of(synchronous: Option<Synchronous>) -> c_int {
+    match synchronous {
+        Some(_) => WAIT,
+        None => OK,
+    }
 }
 
 /// `new_limiter`
@@ -200,8 +212,9 @@ pub(super) unsafe extern "C" fn new_limiter(
         let found = main.find(instance, arguments::namespace(given.name)?)?;
         let library = main.library();
         let limiter = library.with_found(found, |found| given.limiter(found))?;
+        let code = code_of(limiter.synchronous);
         *place = library.keep_limiter(limiter)?;
-        Ok(OK)
+        Ok(code)
     };
     // SAFETY: as above.
     unsafe { call(error, error_size, make) }

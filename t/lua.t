@@ -1,0 +1,247 @@
+# The library's functions in Lua (lua/resty/rate_limiting.lua): what they count, what they throw, and that
+# they share counters with rules; under load and through reloads.
+#
+# A plain Perl test, with Debian's lua-nginx-module; its environment is told in lib/OwnNginx.pm. An nginx for
+# which there is none has only the first part. Windows are of 366 days, so that no test meets the end of one.
+
+use strict;
+use warnings;
+
+use FindBin;
+use List::Util qw(sum0);
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+
+my $has_lua;
+
+BEGIN {
+    require LuaNode;
+    $has_lua = LuaNode::is_there();
+}
+use Node;
+
+sub declarations {
+    my ($file) = @_;
+    open my $in, '<', "$FindBin::Bin/../$file" or die "cannot read $file: $!\n";
+    local $/;
+    my $text = <$in>;
+    $text =~ s{/\*.*?\*/}{}gs;
+    $text =~ s/\bngx_rate_limiting_handle_t\b/uint32_t/g;
+    # Structures, and the type of a function.
+    my @found = $text =~ /(typedef struct \{.*?\} \w+;|typedef int \(\*\w+\)\([^)]*\);)/gs;
+    s/\s+/ /g, s/ ?([(){},;*]) ?/$1/g for @found;
+    return sort @found;
+}
+
+my @declared = declarations('src/api/ngx_rate_limiting.h');
+cmp_ok(scalar @declared, '>=', 7, 'the header declares some structures');
+is_deeply([declarations('lua/resty/rate_limiting.lua')], \@declared, 'Lua declares what the header declares');
+
+if (!$has_lua) {
+    done_testing();
+    exit;
+}
+
+my $node = Node->new(a => ($ENV{TEST_NGINX_PORT} || 1984) + 2);
+my $year = 366 * 24 * 3600;
+my %conf = (LuaNode::conf(), rules => {rule => 'limit=1000/366d'}, workers => 1);
+
+subtest 'what is counted in Lua is counted' => sub {
+    start(%conf);
+    is($node->rate(rule => 'a'), 1, 'a request');
+    is(lua("return rl.increment('a', $year, 2.5)"), 'true 3.5', 'hits by Lua');
+    is($node->rate(rule => 'a'), 4.5, 'and a request');
+    is(lua("return rl.sliding_window('a', $year)"), 'true 4.5', 'the rate');
+    is(lua("return rl.sliding_window('a', $year, 1)"), 'true 1', 'with a diff');
+    is(lua("return rl.sliding_window('a', $year, nil, 'default', 0)"), 'true 4.5', 'of a fixed window');
+    is(lua("return rl.increment('a', $year, 0, nil, 0)"), 'true 4.5', 'nothing is counted');
+    is(lua("return rl.sliding_window('\\0\\n', $year)"), 'true 0', 'a key that was not seen');
+    is(lua("return rl.increment('\\0\\n\\255', $year, 1e11)"), 'true 100000000000', 'many hits');
+    is(lua('return rl.sync(false)'), 'true true', 'a local namespace needs no sync');
+    is(lua("return rl.fetch(false, 'default', ngx.time(), 5)"), 'true true', 'nor to fetch');
+    is(lua('return rl.sync(true)') . lua('return rl.fetch(true)'), 'truetrue', 'nothing is done before its time');
+    stop();
+};
+
+subtest 'instances, and what they define' => sub {
+    start(%conf, http => $conf{http} . 'ratelimit_namespace listed { window_sizes 1s 366d; }');
+    is(lua('return rl.new_instance("one") == rl.new_instance("one"), rl.new_instance("one") ~= rl.new_instance("two")'),
+        'true true true', 'a name is an instance');
+    is(lua('t.one = rl.new_instance("one") return t.one.new { namespace = "mine", dict = "counters", window_sizes = { 366 * 86400, 0.5 } }'),
+        'true true', 'a namespace');
+    like(lua('t.one.new { namespace = "mine" }'), qr/^false .*namespace "mine" is defined already$/, 'twice');
+    is(lua("return t.one.increment('k', $year, 1, 'mine'), t.one.increment('l', 0.5, 2, 'mine')"), 'true 1 2', 'its counters');
+    like(lua('rl.increment("k", 60, 1, "mine")'), qr/^false .*unknown namespace "mine"/, 'another instance has it not');
+    like(lua('t.one.increment("k", 61, 1, "mine")'), qr/^false .*"window_size": expected one of .*\(500ms, 366d\)/, 'other windows');
+    is(lua("return rl.new { namespace = 'mine' }, rl.increment('k', $year, 1, 'mine')"), 'true true 2', 'until it defines it');
+    is(lua("return rl.new { namespace = 'listed' }, rl.increment('k', $year, 1, 'listed')"), 'true true 1', 'one of nginx.conf');
+    like(lua('rl.increment("k", 60.5, 1, "listed")'), qr/^false .*\(1s, 366d\)/, 'is what that says');
+    is($node->logged(qr/\[warn\] .*namespace "listed" is defined in \S+nginx\.conf:\d+, too/), 1, 'with a warning');
+    is(lua('return rl.new {}'), 'true true', 'the default one');
+    $node->stop(qr/is defined/);
+};
+
+subtest 'a limiter has the shape of resty.limit' => sub {
+    start(%conf, rules => {rule => 'limit=3/366d'});
+    is(lua("t.lim = rl.limiter { limit = 3, window = $year } return t.lim:incoming('a', true)"), 'true 0 2', 'one');
+    is(lua("return t.lim:incoming('a', false)"), 'true 0 1', 'one that is not committed');
+    is($node->rate(rule => 'a'), 2, 'a request');
+    is(lua("return t.lim:incoming('a', true)"), 'true 0 0', 'the last');
+    is(lua("return t.lim:incoming('a', true)"), 'true nil rejected', 'no more');
+    is($node->hit(rule => 'a'), 429, 'nor a request');
+    is(lua("return t.lim:uncommit('a')"), 'true true', 'one is given back');
+    is($node->hit(rule => 'a'), 200, 'and used');
+    is(lua("return t.lim:incoming('b', true, 2.5)"), 'true 0 0.5', 'one that costs more');
+    like(lua("return t.lim:uncommit('c')"), qr/^true nil this worker has no hits of the key/, 'of another key there is none');
+    is(lua('t.slow = rl.limiter { rate = 0.001, burst = 2 } local d = t.slow:incoming("r", true) return d'), 'true 0', 'a rate');
+    like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000|999\.\d+) /, 'with a delay');
+    like(lua('return t.slow:incoming("r", false)'), qr/^true (?:2000|1999\.\d+) /, 'which is told of what is not committed');
+    is(lua('return t.slow:incoming("r", true, 2)'), 'true nil rejected', 'no more');
+    # As resty.limit.traffic combines limiters: all are asked, the last one to commit; then the others commit.
+    is(lua(<<"    END"), 'true 0 nil rejected 3 2', 'as resty.limit.traffic combines them');
+        local one = rl.limiter { limit = 3, window = $year, window_type = "fixed" }
+        local other = rl.limiter { limit = 2, window = $year - 1 }
+        local function combine(limiters, keys)
+            local n, most = #limiters, 0
+            for i = 1, n do
+                local delay, err = limiters[i]:incoming(keys[i], i == n)
+                if not delay then return nil, err end
+                most = math.max(most, delay)
+            end
+            for i = 1, n - 1 do
+                local delay, err = limiters[i]:incoming(keys[i], true)
+                if not delay then
+                    for j = 1, i - 1 do limiters[j]:uncommit(keys[j]) end
+                    limiters[n]:uncommit(keys[n])
+                    return nil, err
+                end
+            end
+            return most
+        end
+        rl.increment("user", $year, 1)
+        combine({ one, other }, { "user", "host" })
+        local second = combine({ one, other }, { "user", "host" })
+        local delay, err = combine({ one, other }, { "user", "host" })
+        return second, delay, err, rl.sliding_window("user", $year, nil, nil, 0), rl.sliding_window("host", $year - 1)
+    END
+    $node->stop(qr/rejected by/);
+};
+
+subtest 'what is wrong is thrown, and names the argument' => sub {
+    start(%conf);
+    for (['increment(5, 60, 1)', 'key'], ['increment(nil, 60, 1)', 'key'], ['increment({}, 60, 1)', 'key'],
+        ['increment("", 60, 1)', 'key'], ['increment(("k"):rep(65536), 60, 1)', 'key'],
+        ['increment("k", "60", 1)', 'window_size'], ['increment("k", 0/0, 1)', 'window_size'],
+        ['increment("k", -1, 1)', 'window_size'], ['increment("k", 1/0, 1)', 'window_size'],
+        ['increment("k", 60)', 'value'], ['increment("k", 60, "1")', 'value'], ['increment("k", 60, -1)', 'value'],
+        ['increment("k", 60, 0/0)', 'value'], ['increment("k", 60, 1e300)', 'value'],
+        ['increment("k", 60, 1, 5)', 'namespace'], ['increment("k", 60, 1, "a b")', 'namespace'],
+        ['increment("k", 60, 1, "none")', 'unknown namespace'], ['increment("k", 60, 1, nil, "0")', 'weight'],
+        ['increment("k", 60, 1, nil, 0.5)', 'weight'], ['sliding_window("k")', 'window_size'],
+        ['sliding_window("k", 60, "1")', 'cur_diff'], ['sliding_window("k", 60, 0/0)', 'cur_diff'],
+        ['sync(false, {})', 'namespace'], ['sync(false, "none")', 'unknown namespace'], ['fetch(false, nil, "1")', 'time'],
+        ['fetch(false, nil, -1)', 'time'], ['fetch(false, nil, 1, "x")', 'timeout'], ['fetch(false, nil, 1, 0/0)', 'timeout'],
+        ['new_instance()', 'instance_name'], ['new_instance("")', 'instance_name'], ['new()', 'options'],
+        ['new("x")', 'options'], ['new { dictionary = "x" }', 'unknown option'], ['new { dict = 5 }', 'dict'],
+        ['new { namespace = "x", dict = "none" }', 'dict'], ['new { namespace = "off" }', 'namespace'], ['new { sync_rate = "1" }', 'sync_rate'],
+        ['new { sync_rate = 0/0 }', 'sync_rate'], ['new { sync_rate = 1 }', 'sync_rate'],
+        ['new { window_sizes = 5 }', 'window_sizes'], ['new { window_sizes = { "x" } }', 'window_sizes'],
+        ['new { window_sizes = { -1 } }', 'window_sizes'], ['new { strategy = {} }', 'strategy'],
+        ['new { strategy_opts = "x" }', 'strategy_opts'], ['limiter()', 'options'], ['limiter {}', 'limit'],
+        ['limiter { limit = 5 }', 'window'], ['limiter { limit = "5", window = 60 }', 'limit'],
+        ['limiter { limit = 5, window = 60, window_type = "x" }', 'window_type'], ['limiter { rate = -1 }', 'rate'],
+        ['limiter { rate = 5, burst = 0/0 }', 'burst'], ['limiter { limit = 1, window = 1, namespace = "none" }', 'unknown namespace']) {
+        my ($call, $word) = @$_;
+        like(lua("return rl.$call"), qr/^false (?:\S+: )?(?:invalid argument "$word"|$word)/, $call);
+    }
+    for (['5, true', 'key'], ['"", true', 'key'], ['nil, true', 'key'], ['"k", true, "x"', 'cost'], ['"k", true, 0/0', 'cost'],
+        ['"k", true, 0', 'cost']) {
+        my ($arguments, $word) = @$_;
+        like(lua("t.lim = t.lim or rl.limiter { limit = 5, window = 60 } return t.lim:incoming($arguments)"),
+            qr/^true nil invalid argument "$word"/, "incoming($arguments) returns it");
+    }
+    like(lua('return t.lim:uncommit(5)'), qr/^true nil invalid argument "key"/, 'and so does uncommit');
+    is(lua('return rl.increment("k", 60, 1)'), 'true 1', 'after all that');
+    stop();
+};
+
+subtest 'arguments at random' => sub {
+    start(%conf, workers => 1);
+    my ($worker) = $node->workers;
+    my $seed = srand;
+    like(lua(<<"    END"), qr/^true \d\d\d+ \d\d\d+ fine$/, "seed $seed");
+        math.randomseed($seed)
+        local values = { 0, 1, -1, 0.5, 60, 1e11, 1e12, 1e300, -1e300, 0/0, 1/0, -1/0, "", "k", "default", "new", "off",
+            "\\0", ("x"):rep(300), true, false, {}, { 60 }, { limit = 5, window = 60 }, { rate = 1 }, { namespace = "new" },
+            print, ngx, coroutine.create(function() end) }
+        local function pick() return values[math.random(#values + 3)] end
+        local lim = rl.limiter { limit = 5, window = 60 }
+        local functions = { rl.increment, rl.sliding_window, rl.sync, rl.fetch, rl.new, rl.new_instance, rl.limiter,
+            function(...) return lim:incoming(...) end, function(...) return lim:uncommit(...) end }
+        local done, wrong = 0, 0
+        for _ = 1, 20000 do
+            local ok, result, text = pcall(functions[math.random(#functions)], pick(), pick(), pick(), pick(), pick())
+            local message = not ok and result or result == nil and text
+            if message then
+                wrong = wrong + 1
+                if message ~= "rejected" and (type(message) ~= "string" or not message:find("%a+ %a+")) then
+                    return "an error without words: " .. tostring(message)
+                end
+                if message:find("a fault,") then return message end
+            else
+                done = done + 1
+            end
+        end
+        return done, wrong, "fine"
+    END
+    is_deeply([$node->workers], [$worker], 'the worker lives');
+    is(lua('return rl.increment("k", 61, 1)'), 'true 1', 'and counts');
+    $node->stop(qr/is defined|rejected by/);
+};
+
+subtest 'in each phase' => sub {
+    my $init = 't.early = { pcall(rl.increment, "k", 60, 1) } t.one = rl.new_instance("one")';
+    my %phases = LuaNode::conf(init => $init, init_worker => 't.one.new { namespace = "mine" } t.one.increment("k", 366 * 86400, 1, "mine")');
+    my $count = "rl.increment(ngx.get_phase(), $year, 1)";
+    my $server = <<"    END" . $phases{server};
+        location /phases {
+            set_by_lua_block \$x { $count }
+            rewrite_by_lua_block { $count }
+            access_by_lua_block { $count }
+            header_filter_by_lua_block { $count }
+            body_filter_by_lua_block { if not t.seen then t.seen = true $count end }
+            log_by_lua_block { $count ngx.timer.at(0, function() $count t.timed = true end) }
+            empty_gif;
+        }
+    END
+    start(%conf, %phases, server => $server);
+    like(lua('return unpack(t.early)'), qr/^true false no namespace can be used before workers start/, 'not before workers start');
+    is(lua("return t.one.increment('k', $year, 1, 'mine')"), 'true 2', 'from init_worker on');
+    isnt($node->body('/phases'), '', 'a request');
+    eventually(sub { lua('return t.timed') }, 'true true', 'a timer');
+    is(lua("return rl.sliding_window('$_', $year)"), 'true 1', $_)
+        for qw(set rewrite access header_filter body_filter log timer);
+    stop();
+};
+
+subtest 'under load and through reloads, a limit is exact' => sub {
+    my %limited = LuaNode::conf(limiter => "limit = 500, window = $year",
+        init_worker => 'rl.new_instance("x").new { namespace = "of_workers" }');
+    start(%conf, %limited, workers => 2);
+    my @loads = map { $node->load('k', 'l') } 1 .. 3;
+    for (1 .. 3) {
+        $node->reload;
+    }
+    my @sums = map { $_->(800) } @loads;
+    is(sum0(map { $_->{200} } @sums), 1000, 'of two keys, each got its limit');
+    cmp_ok(sum0(map { $_->{429} } @sums), '>=', 1000, 'and no more');
+    is(lua("return rl.sliding_window('k', $year)"), 'true 500', 'which is what was counted');
+    stop();
+};
+
+done_testing();
+
+sub start { $node->start(@_) }
+sub stop  { $node->stop }
+sub lua   { LuaNode::run($node, @_) }
