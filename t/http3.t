@@ -12,6 +12,7 @@ use warnings;
 
 use FindBin;
 use Test::More;
+use Time::HiRes qw(time);
 
 use lib "$FindBin::Bin/lib";
 use Certificate;
@@ -104,6 +105,16 @@ subtest 'another status, HEAD, all headers, a rejection in precontent' => sub {
         is($answer->{'x-ratelimit-limit-31622400'},     1, 'legacy, limit');
         is($answer->{'x-ratelimit-remaining-31622400'}, 0, 'legacy, remaining');
     }
+    stop();
+};
+
+subtest 'streams that a rate holds back wait by themselves' => sub {
+    start(@http3, rule => 'rate=20/1s burst=9 delay=all');
+    my $begin   = time;
+    my @answers = exchange(('/t?k=a') x 7, '/t?k=b');
+    is(scalar(grep { $_->{':status'} == 200 } @answers), 8, 'all are admitted');
+    # Six hits, but for what is rounded down, and for what the clocks of nginx's two times differ.
+    cmp_ok(time - $begin, '>=', 0.29, 'the last not before its time');
     stop();
 };
 
