@@ -21,8 +21,8 @@ impl Bounds {
             "fixed" => (2 * hits, true, false),
             // It remembers as many times as the limit has hits: further hits leave later than they would.
             "moving" => (hits, false, counts_rejected),
-            // A stretch meets one of its windows only, since they are a window's length apart. What is in
-            // it counts for longer than it would exactly.
+            // A stretch meets one of its windows only, since they are a window's length apart, and no two
+            // hits of different ones just that. What is in it counts for longer than it would exactly.
             "elastic" => (hits, false, true),
             // The limit at once, and as much flows off meanwhile.
             "rate" => (2 * hits, true, true),
