@@ -20,6 +20,9 @@
 //! - [`directory`]: namespaces and their entries; [`named`], [`store_state`]: words that are found by a name,
 //!   and what a node knows of a store
 //!
+//! Outside of nginx: [`system`], [`mapping`], [`memory`], [`with_table`]: memory on the heap or of a file, what
+//! borrows a table of it, the machine's clock and random numbers.
+//!
 //! Only synced counters, and their sync, need:
 //!
 //! - [`names`], [`naming`]: the bytes of keys; [`dirty`], [`changes`], [`pending`], [`division`], [`part`]:
@@ -65,6 +68,12 @@ mod log_counting;
 mod log_tests;
 #[cfg(all(test, loom))]
 pub(crate) mod loom_tests;
+#[cfg(not(loom))]
+mod mapping;
+#[cfg(not(loom))]
+mod memory;
+#[cfg(all(test, not(loom)))]
+mod memory_tests;
 mod meta;
 mod named;
 mod names;
@@ -85,10 +94,14 @@ mod sync_slots;
 mod sync_state;
 #[cfg(all(test, not(loom)))]
 mod sync_tests;
+#[cfg(not(loom))]
+pub mod system;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod testing;
 #[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(not(loom))]
+mod with_table;
 mod word;
 
 pub use admission::{Admission, AskedHit, Counted, Receipt};
@@ -99,6 +112,8 @@ pub use counter_table::CounterTable;
 pub use identity::Identity;
 pub use layout::{LayoutError, ZoneRoom};
 pub use lease::{Lease, LeaseLost};
+#[cfg(not(loom))]
+pub use memory::{MemoryError, TableMemory};
 pub use meta::NamespaceIndex;
 pub use named::{NameKind, Named};
 pub use part::{HasKey, Part};
@@ -107,3 +122,5 @@ pub use progress::Repair;
 pub use stats::{Evicted, Invalid, NamespaceStats, Outcome, SyncCycle, SyncStats, ZoneStats};
 pub use store_state::{StoreState, StoreTransition};
 pub use sync_state::{MonotonicMillis, SyncState};
+#[cfg(not(loom))]
+pub use with_table::{InTable, WithTable};

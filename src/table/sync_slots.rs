@@ -41,6 +41,35 @@ impl<'m> CounterTable<'m> {
         Some(states.collect())
     }
 
+    /// The sync of `namespace` in as many shards, for one more process of the present configuration: the
+    /// others go on. If none has begun it yet, or the shards are others, as [`CounterTable::sync_states`].
+    ///
+    /// Of several processes, one at a time may call it.
+    pub fn join_sync(&self, namespace: NamespaceIndex, shards: u16) -> Option<Vec<SyncState<'m>>> {
+        let (entry, line) = self.sync_of(namespace)?;
+        let owned = self.slots().filter_map(|(index, slot)| {
+            let (owner, shard) = slot.owner()?;
+            (owner == namespace).then_some((shard, index, slot))
+        });
+        let mut owned: Vec<_> = owned.collect();
+        owned.sort_by_key(|(shard, ..)| *shard);
+        let is_whole = owned.iter().map(|(shard, ..)| *shard).eq(0..shards);
+        if !is_whole || shards == 0 {
+            return self.sync_states(namespace, shards);
+        }
+        entry.synced.store(self.configuration(), Relaxed);
+        let sync_generation = entry.sync_generation.load(Relaxed);
+        let states = owned.into_iter().map(|(_, index, slot)| SyncState {
+            slot,
+            index,
+            entry,
+            line,
+            buffers: Buffers::of(&self.parts),
+            sync_generation,
+        });
+        Some(states.collect())
+    }
+
     fn sync_of(&self, namespace: NamespaceIndex) -> Option<(&'m DirectoryEntry, &'m SyncLine)> {
         let lines: &'m [SyncLine] = self.parts.sync_lines;
         Some((self.entry(namespace)?, lines.get(namespace.get())?))

@@ -1,0 +1,181 @@
+//! Memory for a table outside of nginx: of this process alone, or a file's, which processes share.
+
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
+
+/// Memory that is valid for reads and writes until it is dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    memory: NonNull<[u8]>,
+    of: MappingKind,
+}
+
+#[derive(Debug)]
+enum MappingKind {
+    /// Of the allocator.
+    Heap(Layout),
+    /// Mapped, and shared by whoever maps the same file.
+    Shared,
+}
+
+// SAFETY: it is memory alone, and no thread owns it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; whoever makes a reference of the pointer says why that is valid.
+unsafe impl Sync for Mapping {}
+
+/// What processes lock of a file that they share: the first bytes, which are never read for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileLock {
+    /// Held for a moment, by the one process that changes how the file is divided.
+    Setup,
+    /// Held by all that use the file, for as long as they do.
+    Presence,
+}
+
+impl Mapping {
+    /// Memory of this process, all zero, which begins at a cache line.
+    pub(super) fn heap(bytes: usize) -> io::Result<Mapping> {
+        let layout = Layout::from_size_align(bytes, 64);
+        let layout = layout.map_err(|_| io::ErrorKind::OutOfMemory)?;
+        if bytes == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping {
+            memory: NonNull::slice_from_raw_parts(start, bytes),
+            of: MappingKind::Heap(layout),
+        })
+    }
+
+    /// The first `bytes` of a file, which has as many.
+    pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Mapping> {
+        // SAFETY: a new mapping, at a place that the system chooses.
+        let start = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping {
+            memory: NonNull::slice_from_raw_parts(start, bytes),
+            of: MappingKind::Shared,
+        })
+    }
+
+    /// The memory.
+    pub(super) fn memory(&self) -> NonNull<[u8]> {
+        self.memory
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: it was made so, and whoever made references of it has dropped them.
+        unsafe {
+            match self.of {
+                MappingKind::Heap(layout) => dealloc(self.memory.as_ptr().cast(), layout),
+                MappingKind::Shared => {
+                    libc::munmap(self.memory.as_ptr().cast(), self.memory.len());
+                }
+            }
+        }
+    }
+}
+
+/// A file without a name, which is in memory, and can be made not to change its length.
+pub(super) fn memory_file() -> io::Result<File> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string; the descriptor is new, so that nothing else has it.
+    unsafe {
+        match libc::memfd_create(c"ratelimit".as_ptr(), flags) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(File::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// Has a file of [`memory_file`] keep its length for good: nobody can take mapped memory away.
+pub(super) fn seal_length(file: &File) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: a system call that takes no pointer.
+    result(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })
+}
+
+/// Has the file system set room for a file aside, where it can: otherwise memory that is mapped may turn
+/// out not to be there.
+pub(super) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    let bytes = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    // SAFETY: a system call that takes no pointer.
+    match result(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) }) {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+        result => result,
+    }
+}
+
+impl FileLock {
+    /// Locks it for this process alone, however long that takes. Ends with the process.
+    pub(super) fn of_process(self, file: &File) -> io::Result<()> {
+        set(file.as_raw_fd(), libc::F_SETLKW, libc::F_WRLCK, self)
+    }
+
+    /// Gives the process's lock back.
+    pub(super) fn release(self, file: &File) {
+        // It has no reason to fail; and it ends with the process.
+        let _ = set(file.as_raw_fd(), libc::F_SETLK, libc::F_UNLCK, self);
+    }
+
+    /// Locks it for this opening of the file alone, unless another one has it; returns whether it did.
+    pub(super) fn try_alone(self, file: &File) -> io::Result<bool> {
+        match set(file.as_raw_fd(), libc::F_OFD_SETLK, libc::F_WRLCK, self) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Locks it for this opening of the file beside others, or lets others in.
+    pub(super) fn beside_others(self, file: &File) -> io::Result<()> {
+        set(file.as_raw_fd(), libc::F_OFD_SETLKW, libc::F_RDLCK, self)
+    }
+}
+
+fn set(fd: RawFd, how: libc::c_int, kind: libc::c_int, of: FileLock) -> io::Result<()> {
+    // SAFETY: all-zero is a valid lock.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = match of {
+        FileLock::Setup => 0,
+        FileLock::Presence => 1,
+    };
+    lock.l_len = 1;
+    loop {
+        // SAFETY: the lock is valid while it is read.
+        match result(unsafe { libc::fcntl(fd, how, &raw const lock) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn result(returned: libc::c_int) -> io::Result<()> {
+    match returned {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
