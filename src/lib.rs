@@ -8,6 +8,7 @@
 //! - [`conf`]: the configuration, from the words of a directive to what is served
 //! - [`broker`]: one thread asks a store for all workers: queues in shared memory, batching, breaker
 //! - [`engine`]: the functions of the rate-limiting library, and the decision on a request
+//! - [`library`]: the same functions for any Rust program: start there if you are one
 //! - `nginx`: the shell; configuration, shared memory zones, phases, headers, variables
 //!
 //! # A request
@@ -35,8 +36,15 @@ pub mod broker;
 #[cfg(not(loom))]
 pub mod conf;
 pub mod engine;
+#[cfg(not(loom))]
+pub mod library;
 #[cfg(all(feature = "nginx", not(test)))]
 mod nginx;
 pub mod policy;
 pub mod store;
 pub mod table;
+
+/// The examples of docs/rust.md, which are run with those above.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/rust.md")]
+mod rust_page {}

@@ -7,7 +7,6 @@ use super::message::Origin;
 use super::namespace::NamespaceOptions;
 use crate::policy::namespace::{OnError, SyncMode};
 use crate::policy::window::WindowSize;
-use crate::store::options::StoreOptions;
 use crate::store::registry::StoreSettings;
 
 /// What `http` says. Zones, stores and namespaces are named by their numbers here, from 0 on.
@@ -157,16 +156,7 @@ impl StoreConf {
 
     /// How long a worker that syncs with the store and says nothing is thought to be alive.
     pub fn lease_lifetime(&self) -> Duration {
-        let StoreOptions {
-            connect_timeout,
-            timeout,
-            ..
-        } = &self.settings.common;
-        let attempts = u32::try_from(self.settings.attempts()).unwrap_or(u32::MAX);
-        let exchange = connect_timeout
-            .saturating_add(*timeout)
-            .saturating_mul(attempts);
-        exchange.saturating_mul(2).max(Duration::from_secs(2))
+        self.settings.lease_lifetime()
     }
 }
 

@@ -54,6 +54,22 @@ impl<'m> Namespace<'m> {
         Ok(self)
     }
 
+    /// The same namespace, for one more process that syncs it with the same store as others: they go on.
+    ///
+    /// # Errors
+    ///
+    /// [`RateLimitingError::TooManySynced`] if the zone has no room for the syncs of so many.
+    pub fn sharing_sync(mut self, shards: u16) -> Result<Self, RateLimitingError> {
+        self.syncs = match shards {
+            0 => Vec::new(),
+            _ => {
+                let states = self.table.join_sync(self.index, shards);
+                states.ok_or(RateLimitingError::TooManySynced { shards })?
+            }
+        };
+        Ok(self)
+    }
+
     /// The namespace's syncs with a store, one for each shard; none if it has no store.
     pub fn sync_states(&self) -> &[SyncState<'m>] {
         &self.syncs

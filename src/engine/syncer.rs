@@ -50,6 +50,13 @@ impl<'n, 'm> Syncer<'n, 'm> {
         shards.all(|shard| shard.is_fresh(period, surroundings))
     }
 
+    /// Has the next cycle fetch everything that matters, whatever was fetched before.
+    pub fn fetch_anew(&self) {
+        for shard in &self.shards {
+            shard.state().fetch_anew();
+        }
+    }
+
     /// Ends the leases, so that the worker that syncs now does not keep this one from it any longer. If it
     /// lives, it notices before it changes anything.
     pub fn take_over(&self, surroundings: &impl Surroundings) {

@@ -2,6 +2,8 @@
 //!
 //! All that differs by kind is in its folder, where [`Registered`] leads to it.
 
+use core::time::Duration;
+
 use super::common::CommonDirectives;
 use super::decision::Decider;
 use super::kind::{KindDirectives as _, KindOptions, Registered};
@@ -182,6 +184,20 @@ impl StoreSettings {
     /// How many servers are tried at most before there is a connection.
     pub fn attempts(&self) -> usize {
         self.own.of_kind().attempts(self.common.servers.len())
+    }
+
+    /// How long a worker that syncs with the store and says nothing is thought to be alive.
+    pub fn lease_lifetime(&self) -> Duration {
+        let StoreOptions {
+            connect_timeout,
+            timeout,
+            ..
+        } = &self.common;
+        let attempts = u32::try_from(self.attempts()).unwrap_or(u32::MAX);
+        let exchange = connect_timeout
+            .saturating_add(*timeout)
+            .saturating_mul(attempts);
+        exchange.saturating_mul(2).max(Duration::from_secs(2))
     }
 }
 

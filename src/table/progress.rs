@@ -8,6 +8,7 @@ use super::lease::{Lease, LeaseLost};
 use super::sync_slot::{
     BatchWord, FETCH_ANEW, FIND_CHANGES, RepairWord, SEND_ANEW, Standing, SyncSlot,
 };
+use super::sync_state::SyncState;
 use crate::policy::fnv::fnv1a;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -208,5 +209,12 @@ impl<'m> Lease<'m> {
         // Not the position itself: the lease's holder may be about to write a later one.
         self.state.slot.repair.fetch_or(FETCH_ANEW, AcqRel);
         Err(LeaseLost)
+    }
+}
+
+impl SyncState<'_> {
+    /// Has the next holder of the lease fetch everything, whatever the node's position is.
+    pub fn fetch_anew(&self) {
+        self.slot.repair.fetch_or(FETCH_ANEW, AcqRel);
     }
 }

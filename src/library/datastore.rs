@@ -1,0 +1,151 @@
+//! Stores that namespaces are synced with: Redis and Postgres, or the caller's own.
+
+use core::fmt;
+use core::pin::Pin;
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::sync_task::StoreTask;
+use crate::policy::options::OptionError;
+use crate::store::decision::Decider;
+use crate::store::registry::{StoreSettings, StoreVisitor};
+use crate::store::strategy::Strategy;
+
+/// A store that the nodes of a cluster share. Clones are the same one.
+#[derive(Clone)]
+pub struct Datastore(Arc<dyn StoreSource>);
+
+/// The shortest lease.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// What syncs namespaces with a store.
+trait StoreSource: Send + Sync {
+    /// Into how many shards the store divides a namespace.
+    fn shards(&self) -> u16;
+
+    /// How long a user that syncs and says nothing is thought to be alive.
+    fn lease_lifetime(&self) -> Duration;
+
+    /// Serves a namespace, in the thread that talks to stores.
+    fn serve(&self, task: StoreTask) -> ServedTask;
+}
+
+/// A namespace that is served.
+pub(super) type ServedTask = Pin<Box<dyn Future<Output = ()>>>;
+
+impl Datastore {
+    /// Redis or Postgres: `strategy` is `redis` or `postgres`, and the options are the directives of a
+    /// `ratelimit_store` block, each with its word. It is connected to when it is needed.
+    ///
+    /// ```
+    /// use ngx_http_rate_limiting_module::library::Datastore;
+    ///
+    /// let store = Datastore::new("redis", [("server", "127.0.0.1:6379"), ("database", "1")])?;
+    /// let error = Datastore::new("redis", [("tabel", "counters")]).unwrap_err();
+    /// assert!(error.to_string().starts_with("unknown directive \"tabel\""));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`OptionError`] names the option that is wrong; a file that an option names cannot be read. No
+    /// message holds a password.
+    pub fn new<'o>(
+        strategy: &str,
+        options: impl IntoIterator<Item = (&'o str, &'o str)>,
+    ) -> Result<Datastore, OptionError> {
+        let mut block = StoreSettings::builder(|path| std::fs::read(path));
+        block.set(b"strategy", &[strategy.as_bytes()])?;
+        for (name, word) in options {
+            block.set(name.as_bytes(), &[word.as_bytes()])?;
+        }
+        let mut settings = block.finish()?;
+        for (directive, file) in settings.common.files_mut() {
+            let content = std::fs::read(&file.path).map_err(|error| {
+                let path = file.path.display();
+                let message = format!("{directive} \"{path}\" cannot be read ({error})");
+                OptionError::new(message).of(directive)
+            })?;
+            file.content = content.into();
+        }
+        Ok(Datastore(Arc::new(settings)))
+    }
+
+    /// A store of the caller's own. Each call of `connect` makes another client of it; `slowest` is the
+    /// longest time that it may take for an exchange, connecting included.
+    ///
+    /// `connect` is called where the namespace is defined, to ask for [`Strategy::shards`], and in the
+    /// thread that talks to stores; what it makes may stay in its thread.
+    pub fn own<S: Strategy + 'static>(
+        slowest: Duration,
+        connect: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Datastore {
+        let connect = Arc::new(connect);
+        Datastore(Arc::new(OwnSource { slowest, connect }))
+    }
+
+    pub(super) fn shards(&self) -> u16 {
+        self.0.shards()
+    }
+
+    pub(super) fn lease_lifetime(&self) -> Duration {
+        self.0.lease_lifetime()
+    }
+
+    pub(super) fn serve(&self, task: StoreTask) -> ServedTask {
+        self.0.serve(task)
+    }
+}
+
+impl fmt::Debug for Datastore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Datastore").finish_non_exhaustive()
+    }
+}
+
+impl StoreSource for StoreSettings {
+    fn shards(&self) -> u16 {
+        StoreSettings::shards(self)
+    }
+
+    fn lease_lifetime(&self) -> Duration {
+        StoreSettings::lease_lifetime(self)
+    }
+
+    fn serve(&self, task: StoreTask) -> ServedTask {
+        self.visit(task)
+    }
+}
+
+impl StoreVisitor for StoreTask {
+    type Output = ServedTask;
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) -> ServedTask {
+        Box::pin(self.run(connect))
+    }
+}
+
+/// A store of a caller.
+struct OwnSource<F> {
+    slowest: Duration,
+    connect: Arc<F>,
+}
+
+impl<S, F> StoreSource for OwnSource<F>
+where
+    S: Strategy + 'static,
+    F: Fn() -> S + Send + Sync + 'static,
+{
+    fn shards(&self) -> u16 {
+        (self.connect)().shards().max(1)
+    }
+
+    fn lease_lifetime(&self) -> Duration {
+        self.slowest.saturating_mul(2).max(LEASE)
+    }
+
+    fn serve(&self, task: StoreTask) -> ServedTask {
+        let connect = self.connect.clone();
+        Box::pin(task.run(move || connect()))
+    }
+}

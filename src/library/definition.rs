@@ -1,0 +1,121 @@
+//! A namespace in its memory.
+
+use std::sync::Arc;
+
+use super::error::NewError;
+use crate::engine::arguments::ArgumentError;
+use crate::engine::{Namespace, RateLimitingError, WindowCounters};
+use crate::policy::window::WindowSize;
+use crate::table::{InTable, TableMemory, WithTable};
+
+/// A namespace, and the windows that it is told to count in.
+#[derive(Debug)]
+pub(super) struct DefinedNamespace {
+    pub(super) name: Box<str>,
+    pub(super) sizes: Vec<WindowSize>,
+    /// Into how many shards its store divides it; 0: it has none.
+    shards: u16,
+    counters: WithTable<CountersInTable>,
+}
+
+/// What of a namespace borrows its table.
+#[derive(Debug)]
+pub(super) struct NamespaceCounters<'m> {
+    pub(super) namespace: Namespace<'m>,
+    windows: Vec<WindowCounters<'m>>,
+}
+
+#[derive(Debug)]
+struct CountersInTable;
+
+impl InTable for CountersInTable {
+    type Of<'m> = NamespaceCounters<'m>;
+
+    fn shorten<'a, 'm: 'a>(of: &'a Self::Of<'m>) -> &'a Self::Of<'a> {
+        of
+    }
+}
+
+impl DefinedNamespace {
+    /// The namespace `name` in `memory`, synced in so many shards (0: not at all) by one more user.
+    pub(super) fn new(
+        name: Box<str>,
+        sizes: Vec<WindowSize>,
+        shards: u16,
+        memory: &Arc<TableMemory>,
+    ) -> Result<DefinedNamespace, NewError> {
+        let counters = with_namespace(memory, &name, shards, |namespace| {
+            let windows = sizes.iter();
+            let windows = windows.map(|size| WindowCounters::new(&namespace, *size));
+            let windows = windows.collect();
+            NamespaceCounters { namespace, windows }
+        });
+        Ok(DefinedNamespace {
+            counters: counters?,
+            name,
+            sizes,
+            shards,
+        })
+    }
+
+    /// What borrows the table.
+    pub(super) fn counters(&self) -> &NamespaceCounters<'_> {
+        self.counters.get()
+    }
+
+    /// Whether it is synced with a store.
+    pub(super) fn is_synced(&self) -> bool {
+        self.shards > 0
+    }
+
+    /// What `make` makes of the namespace, kept with its memory.
+    pub(super) fn keep<F: InTable>(
+        &self,
+        make: impl for<'m> FnOnce(Namespace<'m>) -> F::Of<'m>,
+    ) -> Result<WithTable<F>, NewError> {
+        with_namespace(self.counters.memory(), &self.name, self.shards, make)
+    }
+
+    /// Has `callback` use the counters in windows of this size.
+    #[inline]
+    pub(super) fn with_windows<T>(
+        &self,
+        size: WindowSize,
+        callback: impl FnOnce(&WindowCounters<'_>) -> T,
+    ) -> Result<T, ArgumentError> {
+        let NamespaceCounters { namespace, windows } = self.counters();
+        if let Some(windows) = windows.iter().find(|it| it.size() == size) {
+            return Ok(callback(windows));
+        }
+        self.check_size("window_size", size)?;
+        Ok(callback(&WindowCounters::new(namespace, size)))
+    }
+
+    /// Checks that windows of this size are counted in.
+    pub(super) fn check_size(&self, argument: &str, size: WindowSize) -> Result<(), ArgumentError> {
+        if self.sizes.is_empty() || self.sizes.contains(&size) {
+            return Ok(());
+        }
+        let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
+        let (sizes, name) = (sizes.join(", "), &self.name);
+        let expected = format!("one of the window_sizes of namespace \"{name}\" ({sizes})");
+        Err(ArgumentError::new(argument, &expected, size))
+    }
+}
+
+/// What `make` makes of a namespace in its memory. A namespace may get its place there; of several
+/// processes, one at a time does so.
+fn with_namespace<F: InTable>(
+    memory: &Arc<TableMemory>,
+    name: &str,
+    shards: u16,
+    make: impl for<'m> FnOnce(Namespace<'m>) -> F::Of<'m>,
+) -> Result<WithTable<F>, NewError> {
+    let kept = memory.set_up(|| {
+        WithTable::new(memory.clone(), |table| {
+            let namespace = Namespace::new(name, table)?.sharing_sync(shards)?;
+            Ok::<_, RateLimitingError>(make(namespace))
+        })
+    });
+    Ok(kept??)
+}

@@ -1,0 +1,255 @@
+//! Limits that are asked by key, shaped like OpenResty's `resty.limit.*`.
+
+use core::time::Duration;
+
+use super::definition::DefinedNamespace;
+use super::error::{CallError, NewError};
+use super::system::Machine;
+use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::{AskedHits, Incoming, Limiter, Refund};
+use crate::policy::algorithm::{Algorithm, StoredKind};
+use crate::policy::hits::Hits;
+use crate::policy::limit::{Burst, Limit};
+use crate::policy::namespace::DEFAULT_NAMESPACE;
+use crate::policy::window::WindowSize;
+use crate::table::{InTable, WithTable};
+
+/// What a [`RateLimiter`] is to admit.
+#[derive(Clone, Debug)]
+pub struct LimiterOptions {
+    pub(super) namespace: String,
+    admits: Admits,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Admits {
+    Windows {
+        limit: f64,
+        window: Duration,
+        window_type: WindowType,
+    },
+    Rate {
+        rate: f64,
+        burst: f64,
+    },
+}
+
+/// How the hits of a window are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WindowType {
+    /// With a share of the window before, as of [`Instance::sliding_window`](super::Instance::sliding_window).
+    #[default]
+    Sliding,
+    /// Only those of the present window, of which each begins at a multiple of its size.
+    Fixed,
+    /// Exactly those of the last `window`.
+    Moving,
+    /// From the first hit on, until there were none for a whole window.
+    Elastic,
+}
+
+/// A limit in a namespace: what [`Instance::limiter`](super::Instance::limiter) returns.
+#[derive(Debug)]
+pub struct RateLimiter(WithTable<LimiterInTable>);
+
+#[derive(Debug)]
+struct LimiterInTable;
+
+impl InTable for LimiterInTable {
+    type Of<'m> = Limiter<'m>;
+
+    fn shorten<'a, 'm: 'a>(of: &'a Self::Of<'m>) -> &'a Self::Of<'a> {
+        of
+    }
+}
+
+/// What a [`RateLimiter`] says about hits.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Decision<'l> {
+    /// Whether the limit admits them.
+    pub is_admitted: bool,
+    /// After what time they are within the rate, for a limit by a rate; otherwise zero.
+    pub delay: Duration,
+    /// How many hits more would be admitted now, with a fraction.
+    pub remaining: f64,
+    /// What was counted, with these hits if they are admitted.
+    pub rate: f64,
+    /// After what time as many hits would be admitted if none came before; `None`: never.
+    pub retry_after: Option<Duration>,
+    refund: Option<Refund<'l>>,
+}
+
+impl LimiterOptions {
+    /// So many hits in a window of this size, which slides unless [`LimiterOptions::window_type`] says
+    /// otherwise.
+    pub fn window(limit: f64, window: Duration) -> LimiterOptions {
+        LimiterOptions {
+            namespace: DEFAULT_NAMESPACE.into(),
+            admits: Admits::Windows {
+                limit,
+                window,
+                window_type: WindowType::default(),
+            },
+        }
+    }
+
+    /// So many hits a second, and so many more at once: a leaky bucket, as nginx's `limit_req` has it.
+    pub fn rate(rate: f64, burst: f64) -> LimiterOptions {
+        LimiterOptions {
+            namespace: DEFAULT_NAMESPACE.into(),
+            admits: Admits::Rate { rate, burst },
+        }
+    }
+
+    /// How the hits of the window are counted; a limit by a rate has no window.
+    pub fn window_type(self, window_type: WindowType) -> Self {
+        let admits = match self.admits {
+            Admits::Windows { limit, window, .. } => Admits::Windows {
+                limit,
+                window,
+                window_type,
+            },
+            rate @ Admits::Rate { .. } => rate,
+        };
+        LimiterOptions { admits, ..self }
+    }
+
+    /// The namespace to count in, in place of [`DEFAULT_NAMESPACE`].
+    pub fn namespace(self, name: impl Into<String>) -> Self {
+        LimiterOptions {
+            namespace: name.into(),
+            ..self
+        }
+    }
+
+    /// The limiter in its namespace.
+    pub(super) fn make(&self, namespace: &DefinedNamespace) -> Result<RateLimiter, NewError> {
+        let (limit, hits) = match self.admits {
+            Admits::Windows {
+                limit,
+                window,
+                window_type,
+            } => {
+                let hits = arguments::some_hits("limit", limit)?;
+                let size = arguments::window_size("window", window.as_secs_f64())?;
+                namespace.check_size("window", size)?;
+                let limit = Limit {
+                    name: format!("{}-{size}", namespace.name).into(),
+                    size,
+                    algorithm: window_type.algorithm(),
+                    burst: Burst::default(),
+                };
+                (limit, hits)
+            }
+            Admits::Rate { rate, burst } => {
+                let hits = arguments::some_hits("rate", rate)?;
+                let burst = Burst {
+                    hits: arguments::hits("burst", burst)?,
+                    delay: Some(Hits::ZERO),
+                };
+                let limit = Limit {
+                    name: format!("{}-rate", namespace.name).into(),
+                    size: SECOND,
+                    algorithm: Algorithm::Bucket,
+                    burst,
+                };
+                (limit, hits)
+            }
+        };
+        check_algorithm(limit.algorithm, namespace)?;
+        let limiter = namespace.keep(|namespace| Limiter::new(&namespace, limit, hits))?;
+        Ok(RateLimiter(limiter))
+    }
+}
+
+/// What rates are told for.
+const SECOND: WindowSize = match WindowSize::from_millis(1000) {
+    Some(second) => second,
+    None => WindowSize::MIN,
+};
+
+/// Checks that a namespace counts so: what is synced has windows.
+fn check_algorithm(
+    algorithm: Algorithm,
+    namespace: &DefinedNamespace,
+) -> Result<(), ArgumentError> {
+    if algorithm.kind() == StoredKind::Windows || !namespace.is_synced() {
+        return Ok(());
+    }
+    let (argument, given) = match algorithm {
+        Algorithm::Bucket => ("rate", "a number".into()),
+        _ => ("window_type", format!("\"{}\"", algorithm.name())),
+    };
+    let name = &namespace.name;
+    let expected = format!("sliding or fixed windows in namespace \"{name}\", which is synced");
+    Err(ArgumentError::new(argument, &expected, given))
+}
+
+impl WindowType {
+    fn algorithm(self) -> Algorithm {
+        match self {
+            WindowType::Sliding => Algorithm::Sliding,
+            WindowType::Fixed => Algorithm::Fixed,
+            WindowType::Moving => Algorithm::Moving,
+            WindowType::Elastic => Algorithm::Elastic,
+        }
+    }
+}
+
+impl RateLimiter {
+    /// Decides on one hit of `key`, which is counted if it is admitted and `commit` is true.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Argument`]: the key is empty, or longer than 65535 bytes.
+    pub fn incoming(&self, key: impl AsRef<[u8]>, commit: bool) -> Result<Decision<'_>, CallError> {
+        self.incoming_hits(key, 1.0, commit)
+    }
+
+    /// Decides on so many hits of `key`, all or none: as [`RateLimiter::incoming`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RateLimiter::incoming`], or `cost` is no number of 0.001 or more.
+    pub fn incoming_hits(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: f64,
+        commit: bool,
+    ) -> Result<Decision<'_>, CallError> {
+        let key = arguments::key(key.as_ref())?;
+        let cost = arguments::some_hits("cost", cost)?;
+        let asked = AskedHits { key, cost, commit };
+        let (incoming, refund) = self.0.get().incoming(asked, &Machine);
+        let Incoming {
+            is_admitted,
+            rate,
+            remaining,
+            delay,
+            retry_after,
+        } = incoming;
+        Ok(Decision {
+            is_admitted,
+            delay: Duration::from_millis(delay),
+            remaining: number(remaining),
+            rate: number(rate),
+            retry_after: retry_after.map(Duration::from_millis),
+            refund,
+        })
+    }
+}
+
+impl Decision<'_> {
+    /// Gives the hits back that were counted, as if they had never come; returns whether it did: not if
+    /// none were counted, or their window has ended.
+    pub fn uncommit(self) -> bool {
+        self.refund.is_some_and(Refund::refund)
+    }
+}
+
+/// Hits as callers have them.
+pub(super) fn number(hits: Hits) -> f64 {
+    hits.thousandths() as f64 / 1000.0
+}

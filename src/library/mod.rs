@@ -1,0 +1,76 @@
+//! The rate-limiting library, for any Rust program: its functions, their arguments and defaults.
+//!
+//! An [`Instance`] has namespaces, each of which counts in a [`Memory`]: of this process, or shared with
+//! other processes of the machine. A namespace may be synced with a [`Datastore`], which nodes share.
+//!
+//! ```
+//! use std::time::Duration;
+//! use ngx_http_rate_limiting_module::library::{Memory, NewOptions, new_instance};
+//!
+//! let minute = Duration::from_secs(60);
+//! let ratelimiting = new_instance("shop")?;
+//! ratelimiting.new(&NewOptions::new(&Memory::heap(1 << 20)?).window_sizes([minute]))?;
+//!
+//! let rate = ratelimiting.increment("203.0.113.9", minute, 1.0, None, None)?;
+//! assert!(rate <= 10.0, "too many requests");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The specification's functions
+//!
+//! | specification | here |
+//! |---|---|
+//! | `new_instance(name)` | [`new_instance`] |
+//! | `new{ dict, sync_rate, strategy, strategy_opts, namespace, window_sizes }` | [`Instance::new`] with [`NewOptions`] |
+//! | `increment(key, window_size, value, namespace?, weight?)` | [`Instance::increment`] |
+//! | `sliding_window(key, window_size, cur_diff?, namespace?, weight?)` | [`Instance::sliding_window`] |
+//! | `sync(premature, namespace?)` | [`Instance::sync`] |
+//! | `fetch(premature, namespace, time, timeout?)` | [`Instance::fetch`] |
+//! | `limiter{ namespace, limit, window, window_type, rate, burst }` | [`Instance::limiter`] with [`LimiterOptions`] |
+//!
+//! Arguments have the specification's order and meaning, with these types:
+//!
+//! - times are a [`Duration`](core::time::Duration), to the millisecond, where the specification has
+//!   seconds with decimals; `time` is a [`SystemTime`](std::time::SystemTime);
+//! - hits are an `f64`, counted in thousandths;
+//! - what may be left out is an [`Option`]: without a namespace, [`DEFAULT_NAMESPACE`] is meant;
+//! - `weight` is the share of the window before that counts: left out or 1, it is that of a sliding
+//!   window; 0 makes a fixed one;
+//! - `sync_rate` is a time, or left out where the specification has a negative number; 0 is not in this
+//!   build;
+//! - `premature` is missing: it is what nginx tells its timers.
+//!
+//! What is wrong is an error that names the argument; no function panics.
+//!
+//! # Waiting
+//!
+//! Nothing waits but [`Instance::sync`] and [`Instance::fetch`]. Each has a twin that ends with `_async`,
+//! whose future any executor can run. Stores are talked to by a thread of the instance, which starts with
+//! the first namespace that has one.
+#![forbid(unsafe_code)]
+
+mod block_on;
+mod datastore;
+mod definition;
+mod error;
+mod instance;
+mod limiter;
+mod memory;
+mod options;
+mod store_thread;
+mod sync_task;
+mod system;
+#[cfg(test)]
+mod tests;
+
+pub use self::datastore::Datastore;
+pub use self::error::{CallError, NewError};
+pub use self::instance::{Instance, new_instance};
+pub use self::limiter::{Decision, LimiterOptions, RateLimiter, WindowType};
+pub use self::memory::Memory;
+pub use self::options::NewOptions;
+pub use crate::engine::arguments::ArgumentError;
+pub use crate::engine::{RateLimitingError, Report, SyncError};
+pub use crate::policy::namespace::DEFAULT_NAMESPACE;
+pub use crate::policy::options::OptionError;
+pub use crate::table::MemoryError;

@@ -1,0 +1,169 @@
+//! The sync of one namespace, in the thread that talks to stores: when asked, and again and again.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use super::definition::DefinedNamespace;
+use super::system::Machine;
+use crate::engine::{Report, Surroundings as _, SyncError, Syncer};
+use crate::store::strategy::Strategy;
+
+/// The longest time between two attempts while a store is away.
+const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+/// After how long it is looked again whether another user of the memory is done.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long what is left may take to be pushed when its instance is given up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a caller asks for.
+pub(super) struct SyncCommand {
+    pub(super) kind: SyncCall,
+    pub(super) reply: oneshot::Sender<Result<Report, SyncError>>,
+}
+
+/// The function that was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SyncCall {
+    /// `sync`, which starts the timer.
+    Sync,
+    /// `fetch`
+    Fetch,
+}
+
+/// What is to be served.
+pub(super) struct StoreTask {
+    pub(super) namespace: Arc<DefinedNamespace>,
+    pub(super) period: Duration,
+    pub(super) lease_lifetime: Duration,
+    pub(super) commands: UnboundedReceiver<SyncCommand>,
+}
+
+/// When the timer fires next, by the machine's uptime.
+struct SyncTimer {
+    period: Duration,
+    next: Option<Duration>,
+    /// How often the store failed in a row.
+    failures: u32,
+}
+
+impl StoreTask {
+    /// Serves until all callers are gone; then pushes what is left. `connect` makes a strategy, which
+    /// connects when it is used.
+    pub(super) async fn run<S: Strategy>(self, connect: impl Fn() -> S) {
+        let StoreTask {
+            namespace,
+            period,
+            lease_lifetime,
+            mut commands,
+        } = self;
+        let counters = &namespace.counters().namespace;
+        let Some(syncer) = Syncer::new(counters, &namespace.sizes, lease_lifetime) else {
+            return;
+        };
+        let mut store = connect();
+        let mut timer = SyncTimer {
+            period,
+            next: None,
+            failures: 0,
+        };
+        loop {
+            match timer.or(commands.recv()).await {
+                // The timer: another user of the memory may have synced it by now.
+                None if syncer.is_fresh(period, &Machine) => timer.set(Ok(())),
+                None => {
+                    let result = syncer.sync(&mut store, &Machine).await;
+                    timer.set(result.map(drop));
+                }
+                Some(Some(SyncCommand { kind, reply })) => {
+                    if kind == SyncCall::Sync {
+                        timer.start();
+                    } else {
+                        syncer.fetch_anew();
+                    }
+                    let result = sync_until_done(&syncer, &mut store, lease_lifetime).await;
+                    timer.note(&result);
+                    // A caller may be gone.
+                    let _ = reply.send(result);
+                }
+                Some(None) => break,
+            }
+        }
+        let last = sync_until_done(&syncer, &mut store, lease_lifetime);
+        // What fails now is lost, as that of a process that ends.
+        let _ = timeout(PATIENCE, last).await;
+    }
+}
+
+/// Syncs; if another user of the memory is at it, waits for that, since it may not push what was counted
+/// last. A user that was killed at it is waited for as long as its lease lasts.
+async fn sync_until_done(
+    syncer: &Syncer<'_, '_>,
+    store: &mut impl Strategy,
+    lease_lifetime: Duration,
+) -> Result<Report, SyncError> {
+    let begin = Machine.uptime();
+    let patience = lease_lifetime.saturating_mul(2);
+    loop {
+        match syncer.sync(store, &Machine).await {
+            Ok(Some(report)) => return Ok(report),
+            Ok(None) | Err(SyncError::LeaseLost) => {}
+            Err(error) => return Err(error),
+        }
+        let is_long = Machine.uptime().saturating_sub(begin) > patience;
+        // Or the namespace has another store by now.
+        if is_long || syncer.is_superseded() {
+            return Err(SyncError::LeaseLost);
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+impl SyncTimer {
+    /// What comes of `future`, unless the timer fires before.
+    async fn or<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        match self.next {
+            None => Some(future.await),
+            Some(next) => {
+                let left = next.saturating_sub(Machine.uptime());
+                timeout(left, future).await.ok()
+            }
+        }
+    }
+
+    /// From now on, it fires once in a period.
+    fn start(&mut self) {
+        self.next = Some(Machine.uptime().saturating_add(self.period));
+    }
+
+    /// Has it fire again after a cycle: later and later while the store is away.
+    fn set(&mut self, result: Result<(), SyncError>) {
+        self.start();
+        self.note(&result);
+    }
+
+    /// Notes what came of a cycle.
+    fn note<T>(&mut self, result: &Result<T, SyncError>) {
+        match result {
+            Ok(_) | Err(SyncError::LeaseLost) => self.failures = 0,
+            Err(SyncError::Store(_) | SyncError::NoProgress(_)) => {
+                self.failures = self.failures.saturating_add(1);
+                if self.next.is_some() {
+                    self.next = Some(Machine.uptime().saturating_add(self.back_off()));
+                }
+            }
+        }
+    }
+
+    /// How long to wait while the store is away.
+    fn back_off(&self) -> Duration {
+        let doubled = Duration::from_millis(50_u64 << self.failures.min(6)).min(MAX_BACK_OFF);
+        // Half of it at random, so that nodes do not come back all at once.
+        let half = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX) / 2;
+        let random = Machine.random().get().checked_rem(half).unwrap_or(0);
+        Duration::from_millis(half.saturating_add(random))
+    }
+}

@@ -1,0 +1,46 @@
+//! The clocks and the random numbers of the system.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::engine::Surroundings;
+use crate::policy::window::{Clock, UnixMillis};
+use crate::table::system::{random, uptime};
+
+/// The machine, and this process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Machine;
+
+impl Clock for Machine {
+    fn now(&self) -> UnixMillis {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        // Before 1970 time stands still.
+        let millis = since.unwrap_or_default().as_millis();
+        UnixMillis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+
+    fn fresh(&self) -> UnixMillis {
+        self.now()
+    }
+}
+
+impl Surroundings for Machine {
+    fn uptime(&self) -> Duration {
+        uptime()
+    }
+
+    fn random(&self) -> NonZeroU64 {
+        let bits = match random() {
+            Ok([bits, _]) => bits,
+            // They are to differ from those of other nodes.
+            Err(_) => RandomState::new().hash_one(()),
+        };
+        NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN)
+    }
+
+    fn process(&self) -> u32 {
+        std::process::id()
+    }
+}

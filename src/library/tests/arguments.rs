@@ -1,0 +1,173 @@
+//! Wrong arguments: each is named, and nothing else comes of them.
+
+use core::fmt;
+use core::time::Duration;
+use std::time::SystemTime;
+
+use super::super::{Datastore, LimiterOptions, NewOptions, WindowType, new_instance};
+use super::{WINDOW, instance, local, memory};
+
+#[track_caller]
+fn assert_names<T: fmt::Debug>(result: Result<T, impl fmt::Display>, argument: &str) {
+    let message = result.unwrap_err().to_string();
+    let start = format!("invalid argument \"{argument}\": expected ");
+    assert!(message.starts_with(&start), "{message}");
+}
+
+#[test]
+fn an_error_names_the_argument() {
+    let it = local();
+    let increment = |key: &str, size, value, name, weight| {
+        it.increment(key, Duration::from_millis(size), value, name, weight)
+    };
+    assert_names(increment("", 1000, 1.0, None, None), "key");
+    assert_names(increment(&"k".repeat(65_536), 1000, 1.0, None, None), "key");
+    assert_names(increment("k", 0, 1.0, None, None), "window_size");
+    assert_names(increment("k", u64::MAX, 1.0, None, None), "window_size");
+    for value in [-1.0, f64::NAN, f64::INFINITY, 1e300] {
+        assert_names(increment("k", 1000, value, None, None), "value");
+        assert_names(increment("k", 1000, 1.0, None, Some(value)), "weight");
+    }
+    for name in ["", "off", "a b", "unknown", "ä", "a\0", &"x".repeat(65)] {
+        assert_names(increment("k", 1000, 1.0, Some(name), None), "namespace");
+        assert_names(it.sync(Some(name)), "namespace");
+        assert_names(
+            it.fetch(Some(name), SystemTime::UNIX_EPOCH, None),
+            "namespace",
+        );
+    }
+    let diff = |diff| it.sliding_window("k", WINDOW, Some(diff), None, None);
+    assert_names(diff(f64::NAN), "cur_diff");
+    assert_names(diff(f64::NEG_INFINITY), "cur_diff");
+    let early = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+    assert_names(it.fetch(None, early, None), "time");
+    let fetch = it.fetch(None, SystemTime::UNIX_EPOCH, Some(Duration::MAX));
+    assert_names(fetch, "timeout");
+    assert_names(new_instance(""), "instance_name");
+    assert_names(new_instance(&"x".repeat(257)), "instance_name");
+    // It was never synced, and need not be.
+    assert!(it.sync(None).is_ok());
+}
+
+#[test]
+fn an_option_is_named() {
+    let it = instance();
+    let (memory, second) = (memory(), Duration::from_secs(1));
+    let store = || Datastore::new("redis", []).unwrap();
+    let options = || NewOptions::new(&memory);
+    assert_names(it.new(&options().namespace("off")), "namespace");
+    let sizes = options().window_sizes([second, Duration::ZERO]);
+    assert_names(it.new(&sizes), "window_sizes");
+    assert_names(it.new(&options().sync_rate(second)), "strategy");
+    assert_names(it.new(&options().strategy(store())), "sync_rate");
+    let synced = options().strategy(store()).sync_rate(second);
+    assert_names(it.new(&synced), "window_sizes");
+    for period in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+        let options = options().strategy(store()).window_sizes([second]);
+        assert_names(it.new(&options.sync_rate(period)), "sync_rate");
+    }
+    it.new(&options()).unwrap();
+    for limit in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert_names(it.limiter(&LimiterOptions::window(limit, second)), "limit");
+        assert_names(it.limiter(&LimiterOptions::rate(limit, 0.0)), "rate");
+    }
+    assert_names(it.limiter(&LimiterOptions::rate(1.0, -1.0)), "burst");
+    let window = LimiterOptions::window(1.0, Duration::ZERO);
+    assert_names(it.limiter(&window), "window");
+    let elsewhere = LimiterOptions::rate(1.0, 0.0).namespace("elsewhere");
+    assert_names(it.limiter(&elsewhere), "namespace");
+    let error = Datastore::new("redis", [("server", "a b")]).unwrap_err();
+    assert!(error.to_string().starts_with("invalid server"), "{error}");
+    let missing = [("tls", "on"), ("tls_trusted_certificate", "/no/such/file")];
+    let error = Datastore::new("redis", missing).unwrap_err();
+    assert!(error.to_string().contains("cannot be read"), "{error}");
+}
+
+/// A generator of anything, which a failed test can be repeated with: `SEED=... cargo test`.
+struct Anything(u64);
+
+impl Anything {
+    fn bits(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.bits() as usize % choices.len()].clone()
+    }
+
+    fn number(&mut self) -> f64 {
+        let usual = (self.bits() % 100) as f64 / 4.0;
+        let any = f64::from_bits(self.bits());
+        let edges = [usual, usual, any, f64::NAN, f64::INFINITY, -0.0, 1e18, -3.0];
+        self.of(&edges)
+    }
+
+    fn time(&mut self) -> Duration {
+        let any = Duration::new(self.bits(), (self.bits() % 1_000_000_000) as u32);
+        let usual = Duration::from_millis(self.bits() % 100_000);
+        self.of(&[usual, usual, any, Duration::ZERO, Duration::MAX, WINDOW])
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let len = self.bits() % 300;
+        let any = (0..len).map(|_| self.bits() as u8).collect();
+        self.of(&[any, b"k".to_vec(), Vec::new(), vec![b'k'; 70_000]])
+    }
+
+    fn name(&mut self) -> Option<&'static str> {
+        self.of(&[
+            None,
+            Some("default"),
+            Some("other"),
+            Some(""),
+            Some("\u{0}"),
+        ])
+    }
+}
+
+#[test]
+fn anything_is_an_error_or_a_number() {
+    let seed = std::env::var("SEED").ok().and_then(|it| it.parse().ok());
+    let seed = seed.unwrap_or_else(|| std::process::id().into());
+    println!("SEED={seed}");
+    let mut any = Anything(seed);
+    let it = local();
+    let is_fine = |rate: Result<f64, _>| rate.is_ok_and(|rate| rate.is_finite() && rate >= 0.0);
+    let mut fine = 0_u32;
+    for _ in 0..20_000 {
+        let (key, size, name) = (any.key(), any.time(), any.name());
+        let weight = any.bits().is_multiple_of(2).then(|| any.number());
+        let diff = any.bits().is_multiple_of(2).then(|| any.number());
+        let rates = [
+            it.increment(&key, size, any.number(), name, weight),
+            it.sliding_window(&key, size, diff, name, weight),
+        ];
+        for rate in rates {
+            match rate {
+                Err(error) => assert!(error.to_string().starts_with("invalid argument \"")),
+                rate => {
+                    assert!(is_fine(rate));
+                    fine += 1;
+                }
+            }
+        }
+        let window_type = any.of(&[WindowType::Fixed, WindowType::Elastic, WindowType::Moving]);
+        let options = match any.bits() % 2 {
+            0 => LimiterOptions::window(any.number(), size).window_type(window_type),
+            _ => LimiterOptions::rate(any.number(), any.number()),
+        };
+        let Ok(limiter) = it.limiter(&options) else {
+            continue;
+        };
+        let commit = any.bits().is_multiple_of(2);
+        if let Ok(decision) = limiter.incoming_hits(&key, any.number(), commit) {
+            assert!(decision.remaining >= 0.0 && decision.rate >= 0.0);
+            fine += 1;
+        }
+    }
+    assert!(fine > 1000, "{fine}");
+}

@@ -1,0 +1,76 @@
+//! Limiters of each kind.
+
+use core::time::Duration;
+
+use super::super::{LimiterOptions, NewOptions, WindowType};
+use super::{WINDOW, instance, local, memory};
+
+#[test]
+fn a_window_admits_so_many_hits() {
+    let instance = local();
+    for window_type in [
+        WindowType::Sliding,
+        WindowType::Fixed,
+        WindowType::Moving,
+        WindowType::Elastic,
+    ] {
+        let options = LimiterOptions::window(3.0, WINDOW).window_type(window_type);
+        let limiter = instance.limiter(&options).unwrap();
+        let key = format!("{window_type:?}");
+        let ask = |commit| {
+            let decision = limiter.incoming(&key, commit).unwrap();
+            (decision.is_admitted, decision.remaining, decision.delay)
+        };
+        assert_eq!(ask(false), (true, 2.0, Duration::ZERO), "{window_type:?}");
+        assert_eq!(ask(true), (true, 2.0, Duration::ZERO));
+        let two = limiter.incoming_hits(&key, 2.0, true).unwrap();
+        assert!(two.is_admitted && two.remaining == 0.0 && two.rate == 3.0);
+        let refused = limiter.incoming(&key, true).unwrap();
+        assert!(!refused.is_admitted && refused.retry_after.is_some());
+        assert!(!refused.uncommit(), "nothing was counted");
+        assert!(two.uncommit());
+        assert_eq!(ask(true), (true, 1.0, Duration::ZERO), "{window_type:?}");
+        let never = limiter.incoming_hits(&key, 4.0, true).unwrap();
+        assert!(!never.is_admitted && never.retry_after.is_none());
+    }
+}
+
+#[test]
+fn a_limiter_and_increment_share_counters() {
+    let instance = local();
+    let limiter = instance.limiter(&LimiterOptions::window(2.0, WINDOW));
+    let limiter = limiter.unwrap();
+    assert!(limiter.incoming("k", true).unwrap().is_admitted);
+    let rate = instance.increment("k", WINDOW, 1.0, None, None);
+    assert_eq!(rate.unwrap(), 2.0);
+    assert!(!limiter.incoming("k", true).unwrap().is_admitted);
+}
+
+#[test]
+fn a_rate_says_how_long_to_wait() {
+    // So slow that nothing leaks while the test runs.
+    let options = LimiterOptions::rate(0.001, 2.0);
+    let limiter = local().limiter(&options).unwrap();
+    let delays = [(); 3].map(|()| {
+        let decision = limiter.incoming("k", true).unwrap();
+        assert!(decision.is_admitted);
+        decision.delay.as_secs()
+    });
+    assert_eq!(delays[0], 0);
+    assert!((900..=1000).contains(&delays[1]), "{delays:?}");
+    assert!((1900..=2000).contains(&delays[2]), "{delays:?}");
+    let refused = limiter.incoming("k", true).unwrap();
+    assert!(!refused.is_admitted && refused.delay.is_zero());
+}
+
+#[test]
+fn a_limiter_outlives_its_instance() {
+    let limiter = {
+        let instance = instance();
+        instance.new(&NewOptions::new(&memory())).unwrap();
+        let options = LimiterOptions::window(1.0, WINDOW);
+        instance.limiter(&options).unwrap()
+    };
+    assert!(limiter.incoming("k", true).unwrap().is_admitted);
+    assert!(!limiter.incoming("k", true).unwrap().is_admitted);
+}

@@ -1,0 +1,32 @@
+//! The library as its callers use it.
+
+mod arguments;
+mod functions;
+mod limiters;
+mod stores;
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+
+use super::{Instance, Memory, NewOptions, new_instance};
+
+/// So long that no test crosses a window's end but with a chance of one in a million.
+const WINDOW: Duration = Duration::from_secs(366 * 86_400);
+
+/// An instance that no other test has.
+fn instance() -> Instance {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    new_instance(&format!("test {number}")).unwrap()
+}
+
+fn memory() -> Memory {
+    Memory::heap(256 << 10).unwrap()
+}
+
+/// An instance with the namespace `default`, which is local.
+fn local() -> Instance {
+    let instance = instance();
+    instance.new(&NewOptions::new(&memory())).unwrap();
+    instance
+}
