@@ -5,7 +5,7 @@ use std::error::Error;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ngx_http_rate_limiting_module::engine::{
     Namespace, RateLimiting, RateLimitingError, Report, Surroundings, SyncError, Syncer,
@@ -121,15 +121,6 @@ impl Time {
             now,
             seed: Cell::new(seed),
         }
-    }
-
-    /// That of the machine.
-    pub(crate) fn of_machine(seed: u64) -> Time {
-        let now = || {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH);
-            since.unwrap_or_default()
-        };
-        Time::new(now, seed)
     }
 }
 
