@@ -9,62 +9,22 @@
 //! know: who pushes does not wait for them, since adding to a count needs no order. Locks are taken in
 //! the order of their numbers, then rows as a push takes them, so that nobody waits in a circle.
 
-use core::num::NonZeroU64;
-use core::time::Duration;
-use std::collections::{BTreeSet, HashMap};
-
 use futures_util::future::{join, try_join_all};
 
+use super::asked::{Asked, Place};
 use super::connection::{Connection, Fault, Prepared};
 use super::levels::{self, LevelPlace};
 use super::push::{Addition, Columns};
+use super::read::Read;
 use super::{Postgres, row};
-use crate::policy::algorithm::{Level, Reading, StoredKind};
-use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
+use crate::policy::algorithm::{Level, Reading};
+use crate::store::decision::{Answer, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
 use crate::store::stored::StoredCount;
-use crate::store::strategy::{CLOCK_MARGIN, Epoch, NodeId, Shard};
+use crate::store::strategy::{Epoch, NodeId, Shard};
 
-/// What all locks begin with, in 32 bits: others may lock numbers in the same database.
-const LOCKS: i64 = 0x7261_7465 << 32;
-/// Into how many locks the keys of a shard are divided. A server has room for a few thousand.
-const LOCKS_OF_SHARD: u16 = 1024;
 /// How often it is looked whether all shards have an epoch, each time after it was given one.
 const ATTEMPTS: usize = 3;
-
-/// A counter, which several questions may be about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place<'q> {
-    /// The index of the shard.
-    shard: usize,
-    kind: StoredKind,
-    size: WindowSize,
-    key: &'q [u8],
-}
-
-/// Questions, as far as the server is asked about them.
-#[derive(Debug, Default)]
-struct Asked<'q> {
-    shards: Vec<&'q Shard>,
-    /// Each counter once.
-    places: Vec<Place<'q>>,
-    /// The indexes of the counters' places, in the order of questions.
-    slots: Vec<usize>,
-    /// What is locked, in order; nothing, if nothing can be charged.
-    locks: Vec<i64>,
-}
-
-/// What the server has of the counters.
-#[derive(Debug)]
-struct Read {
-    now: UnixMillis,
-    /// By place.
-    counts: Vec<StoredCount>,
-    /// By shard.
-    epochs: Vec<Option<Epoch>>,
-}
 
 impl Decider for Postgres {
     async fn decide(
@@ -95,113 +55,7 @@ impl Decider for Postgres {
     }
 }
 
-impl<'q> Asked<'q> {
-    fn new(questions: &'q [Question]) -> Asked<'q> {
-        let mut asked = Asked::default();
-        let mut shards: HashMap<&Shard, usize> = HashMap::new();
-        let mut places: HashMap<Place, usize> = HashMap::new();
-        let mut locks = BTreeSet::new();
-        let mut is_charged = false;
-        for counter in questions.iter().flat_map(|it| &it.counters) {
-            let AskedCounter {
-                shard,
-                key,
-                kind,
-                size,
-                ..
-            } = counter;
-            is_charged |= counter.cost != Hits::ZERO;
-            let place = Place {
-                shard: *shards.entry(shard).or_insert_with(|| {
-                    asked.shards.push(shard);
-                    asked.shards.len().saturating_sub(1)
-                }),
-                kind: *kind,
-                size: *size,
-                key,
-            };
-            let slot = *places.entry(place).or_insert_with(|| {
-                locks.insert(lock(shard, key));
-                asked.places.push(place);
-                asked.places.len().saturating_sub(1)
-            });
-            asked.slots.push(slot);
-        }
-        if is_charged {
-            asked.locks.extend(locks);
-        }
-        asked
-    }
-
-    /// Reads the counts; in a transaction, which is left open, if anything is to be locked.
-    async fn read(&self, connection: &Connection) -> Result<Read, Fault> {
-        let client = &connection.client;
-        let shards = self.shards.iter();
-        let (namespaces, numbers): (Vec<_>, Vec<_>) = shards.map(|it| row::name(it)).unzip();
-        let places = self.places.iter();
-        let shards: Vec<_> = places
-            .clone()
-            .map(|it| row::signed(it.shard).saturating_add(1))
-            .collect();
-        let sizes: Vec<_> = places
-            .clone()
-            .map(|it| it.size.millis().cast_signed())
-            .collect();
-        let keys: Vec<_> = places.map(|it| it.key).collect();
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&namespaces, &numbers, &shards, &sizes, &keys];
-        let levels: Vec<_> = (0..).zip(&self.places).filter_map(Place::level).collect();
-        let levels = levels::read(connection, (&namespaces, &numbers), &levels);
-        let read = client.query(connection.statement(Prepared::Read)?, &parameters);
-        let (rows, levels) = if self.locks.is_empty() {
-            join(read, levels).await
-        } else {
-            // On their way together.
-            let begin = client.batch_execute("BEGIN");
-            let locks: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&self.locks];
-            let lock = client.execute(connection.statement(Prepared::Lock)?, &locks);
-            let ((begun, locked), read) = join(join(begin, lock), join(read, levels)).await;
-            begun?;
-            locked?;
-            read
-        };
-        let rows = rows?;
-
-        let misunderstood = || Fault::Misunderstood("read.sql");
-        let now: i64 = rows.first().ok_or_else(misunderstood)?.try_get("now")?;
-        let mut read = Read {
-            now: UnixMillis(u64::try_from(now).map_err(|_| misunderstood())?),
-            counts: self
-                .places
-                .iter()
-                .map(|it| StoredCount::none(it.kind))
-                .collect(),
-            epochs: vec![None; self.shards.len()],
-        };
-        for row in &rows {
-            // There is none, if there are no counters.
-            let Some(place) = row.try_get::<_, Option<i64>>("place")? else {
-                break;
-            };
-            let place = usize::try_from(place.saturating_sub(1)).map_err(|_| misunderstood())?;
-            let shard = self.places.get(place).map(|it| it.shard);
-            let shard = shard.and_then(|it| read.epochs.get_mut(it));
-            *shard.ok_or_else(misunderstood)? = row
-                .try_get::<_, Option<i64>>("epoch")?
-                .and_then(|epoch| NonZeroU64::new(epoch.cast_unsigned()).map(Epoch));
-            let count = |name| Ok::<_, Fault>(row.try_get::<_, Option<i64>>(name)?.unwrap_or(0));
-            if let Some(StoredCount::Windows { current, previous }) = read.counts.get_mut(place) {
-                (*current, *previous) = (count("current")?, count("previous")?);
-            }
-        }
-        for (place, level) in levels? {
-            if let Some(count) = read.counts.get_mut(place) {
-                *count = level;
-            }
-        }
-        Ok(read)
-    }
-
+impl Asked<'_> {
     /// Gives an epoch to each shard that has none, and ends the transaction: what it sees is to be
     /// what all see.
     async fn open_epochs(
@@ -368,47 +222,10 @@ impl<'q> Asked<'q> {
             charge?;
             return commit.map_err(Fault::AfterPush);
         }
-        // There is nothing to commit.
-        Ok(client.batch_execute("COMMIT").await?)
+        // Of levels, or of nothing.
+        client
+            .batch_execute("COMMIT")
+            .await
+            .map_err(Fault::AfterPush)
     }
-}
-
-impl<'q> Place<'q> {
-    /// What tells a level from others, if it is one.
-    fn level((index, place): (usize, &Place<'q>)) -> Option<LevelPlace<'q>> {
-        let StoredKind::Level(kind) = place.kind else {
-            return None;
-        };
-        let Place {
-            shard, size, key, ..
-        } = *place;
-        Some(LevelPlace {
-            index,
-            shard,
-            kind,
-            size,
-            key,
-        })
-    }
-
-    fn addition(&self, now: UnixMillis, charge: i64) -> Addition<'_> {
-        let position = self.size.at(now);
-        let size = Duration::from_millis(self.size.millis());
-        let left = size.saturating_sub(Duration::from_millis(position.elapsed));
-        Addition {
-            key: self.key,
-            size: self.size,
-            window: position.number,
-            thousandths: charge,
-            life: left.saturating_add(size).saturating_add(CLOCK_MARGIN),
-        }
-    }
-}
-
-/// What is locked while it is decided about a key. All nodes must agree.
-pub(super) fn lock(shard: &Shard, key: &[u8]) -> i64 {
-    let mut name = shard.namespace.as_bytes().to_vec();
-    name.extend(shard.number.to_be_bytes());
-    let of_shard = i64::from(Shard::number_of(&name, u16::MAX)) << 16;
-    LOCKS | of_shard | i64::from(Shard::number_of(key, LOCKS_OF_SHARD))
 }

@@ -1,6 +1,6 @@
 //! PostgreSQL, 13 or newer: counts in a table, what changed in a log of batches, by statements.
 //!
-//! Four tables, which `schema.sql` describes. All are lost together, if at all: then there is no
+//! Five tables, which `schema.sql` describes. All are lost together, if at all: then there is no
 //! epoch, and the nodes restore what they know. A row of counters belongs to an epoch, so that a new
 //! epoch begins without counts; what is left of the old one is purged.
 //!
@@ -13,6 +13,7 @@
 //! back to the oldest that was open at its last look, which a long transaction of somebody else,
 //! even in another database, holds back for hours, and would be told everything since, each time.
 
+mod asked;
 mod connection;
 #[cfg(all(test, feature = "measure"))]
 mod cost_tests;
@@ -23,6 +24,7 @@ mod fixtures;
 mod levels;
 pub mod options;
 mod push;
+mod read;
 mod row;
 mod schema;
 #[cfg(test)]

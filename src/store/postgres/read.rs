@@ -1,0 +1,93 @@
+//! What the server has of counters that are asked about.
+
+use core::num::NonZeroU64;
+
+use futures_util::future::join;
+use tokio_postgres::types::ToSql;
+
+use super::asked::{Asked, Place};
+use super::connection::{Connection, Fault, Prepared};
+use super::{levels, row};
+use crate::policy::window::UnixMillis;
+use crate::store::stored::StoredCount;
+use crate::store::strategy::Epoch;
+
+/// What the server has of the counters.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) now: UnixMillis,
+    /// By place.
+    pub(super) counts: Vec<StoredCount>,
+    /// By shard.
+    pub(super) epochs: Vec<Option<Epoch>>,
+}
+
+impl Asked<'_> {
+    /// Reads the counts; in a transaction, which is left open, if anything is to be locked.
+    pub(super) async fn read(&self, connection: &Connection) -> Result<Read, Fault> {
+        let client = &connection.client;
+        let shards = self.shards.iter();
+        let (namespaces, numbers): (Vec<_>, Vec<_>) = shards.map(|it| row::name(it)).unzip();
+        let places = self.places.iter();
+        let shards: Vec<_> = places
+            .clone()
+            .map(|it| row::signed(it.shard).saturating_add(1))
+            .collect();
+        let sizes: Vec<_> = places
+            .clone()
+            .map(|it| it.size.millis().cast_signed())
+            .collect();
+        let keys: Vec<_> = places.map(|it| it.key).collect();
+        let parameters: [&(dyn ToSql + Sync); 5] = [&namespaces, &numbers, &shards, &sizes, &keys];
+        let levels: Vec<_> = (0..).zip(&self.places).filter_map(Place::level).collect();
+        let levels = levels::read(connection, (&namespaces, &numbers), &levels);
+        let read = client.query(connection.statement(Prepared::Read)?, &parameters);
+        let (rows, levels) = if self.locks.is_empty() {
+            join(read, levels).await
+        } else {
+            // On their way together.
+            let begin = client.batch_execute("BEGIN");
+            let locks: [&(dyn ToSql + Sync); 1] = [&self.locks];
+            let lock = client.execute(connection.statement(Prepared::Lock)?, &locks);
+            let ((begun, locked), read) = join(join(begin, lock), join(read, levels)).await;
+            begun?;
+            locked?;
+            read
+        };
+        let rows = rows?;
+
+        let misunderstood = || Fault::Misunderstood("read.sql");
+        let now: i64 = rows.first().ok_or_else(misunderstood)?.try_get("now")?;
+        let mut read = Read {
+            now: UnixMillis(u64::try_from(now).map_err(|_| misunderstood())?),
+            counts: self
+                .places
+                .iter()
+                .map(|it| StoredCount::none(it.kind))
+                .collect(),
+            epochs: vec![None; self.shards.len()],
+        };
+        for row in &rows {
+            // There is none, if there are no counters.
+            let Some(place) = row.try_get::<_, Option<i64>>("place")? else {
+                break;
+            };
+            let place = usize::try_from(place.saturating_sub(1)).map_err(|_| misunderstood())?;
+            let shard = self.places.get(place).map(|it| it.shard);
+            let shard = shard.and_then(|it| read.epochs.get_mut(it));
+            *shard.ok_or_else(misunderstood)? = row
+                .try_get::<_, Option<i64>>("epoch")?
+                .and_then(|epoch| NonZeroU64::new(epoch.cast_unsigned()).map(Epoch));
+            let count = |name| Ok::<_, Fault>(row.try_get::<_, Option<i64>>(name)?.unwrap_or(0));
+            if let Some(StoredCount::Windows { current, previous }) = read.counts.get_mut(place) {
+                (*current, *previous) = (count("current")?, count("previous")?);
+            }
+        }
+        for (place, level) in levels? {
+            if let Some(count) = read.counts.get_mut(place) {
+                *count = level;
+            }
+        }
+        Ok(read)
+    }
+}
