@@ -268,6 +268,12 @@ impl Session {
             .await
             .map_err(|error| match error {
                 SchemaError::Failed(error) => self.failure(&error),
+                SchemaError::NotCreated(table, error) => match self.failure(&error) {
+                    Failure::Denied(cause) => Failure::Denied(
+                        format!("table {table} is missing, and cannot be created ({cause})").into(),
+                    ),
+                    other => other,
+                },
                 SchemaError::OtherShape(table) => Failure::Unusable(
                     format!(
                         "table {table} has another shape than ours: drop it, or use another name"

@@ -18,6 +18,8 @@ pub(super) struct Tables([(&'static str, Box<str>); 5]);
 pub(super) enum SchemaError {
     /// There is one of this name that is something else.
     OtherShape(Box<str>),
+    /// There is none of this name, and it could not be created.
+    NotCreated(Box<str>, Error),
     /// They could not be looked at, or not be created.
     Failed(Error),
 }
@@ -89,12 +91,13 @@ impl Tables {
         let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK})");
         client.simple_query(&begin).await?;
         let missing = self.missing(client).await?;
-        let is_of_missing = |statement: &&str| {
-            let is_of = |table: &&str| statement.contains(&format!("{{{table}}}"));
-            missing.iter().any(is_of)
-        };
-        for statement in SCHEMA.split_inclusive(";\n").filter(is_of_missing) {
-            client.batch_execute(&self.fill(statement)).await?;
+        for statement in SCHEMA.split_inclusive(";\n") {
+            let mut tables = missing.iter().map(|table| format!("{{{table}}}"));
+            let Some(table) = tables.find(|it| statement.contains(it)) else {
+                continue;
+            };
+            let created = client.batch_execute(&self.fill(statement)).await;
+            created.map_err(|error| SchemaError::NotCreated(self.fill(&table).into(), error))?;
         }
         let is_lost = missing.iter().any(|table| *table != "levels");
         if is_lost && !missing.contains(&"epochs") {

@@ -90,6 +90,34 @@ fn each_of_the_grants_of_the_readme_is_needed() {
 }
 
 #[test]
+fn a_table_that_a_new_version_adds_is_named_if_it_cannot_be_created() {
+    let schema = Schema::new();
+    let user = new_user(&schema);
+    block_on(async {
+        let mut node = Node::join(schema.connect(), shard("api")).await;
+        schema.ask(&GRANTS.replace("{user}", &user));
+        node.push(vec![hits("a", 1)]).await;
+        // As the version before left it.
+        schema.ask("DROP TABLE {}.rl_counters_levels");
+        let error = open(&mut as_user(&schema, &user, "")).await.unwrap_err();
+        assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
+        let expected = format!(
+            "table \"{0}\".\"rl_counters_levels\" is missing, and cannot be created \
+             (permission denied for schema {0}, SQLSTATE 42501)",
+            schema.name
+        );
+        assert!(error.to_string().contains(&expected), "{error}");
+        assert!(!error.may_have_applied() && !error.is_transient());
+        // Whoever may create it does, and all else stays.
+        open(&mut schema.connect()).await.unwrap();
+        schema.ask(&GRANTS.replace("{user}", &user));
+        node.store = as_user(&schema, &user, "");
+        node.push(vec![hits("a", 1)]).await;
+        assert_eq!(total(&mut node, b"a").await, 2);
+    });
+}
+
+#[test]
 fn a_user_who_may_create_needs_nothing_else() {
     let schema = Schema::new();
     let user = new_user(&schema);
