@@ -152,7 +152,25 @@ Content-Length: [1-9]\d+
 --- error_code eval
 [200, 200, 200, 200, 429]
 --- response_body_like eval
-[qr/^\{"rate":2\.5,/, qr/^\{"rate":3\.5,/, qr/^\{"rate":3\.5,.*"remaining":6\}$/, qr/^\{"rate":3\.5,/, qr//]
+[qr/^\{"rate":2\.5,/, qr/^\{"rate":3\.5,/, qr/^\{"rate":3\.5,.*"remaining":6,"admitted":true,"reset":[\d.]+\}$/, qr/^\{"rate":3\.5,/, qr//]
+
+
+
+=== POST with a limit counts what that admits, and shares the counter with rules
+--- request eval
+["POST /rw/namespaces/api/keys/l?limit=2&window_type=fixed", "GET /t?key=l", "GET /t?key=l",
+ "POST /rw/namespaces/api/keys/l?limit=2&window_type=fixed", "POST /rw/namespaces/api/keys/l?limit=2&window_type=fixed&value=3",
+ "POST /rw/namespaces/api/keys/l?limit=1e9", "POST /rw/namespaces/api/keys/l?rate=1/1s&burst=1&value=2",
+ "POST /rw/namespaces/api/keys/l?rate=1/366d&burst=1&value=2", "GET /ro/namespaces/api/keys/l?window_type=fixed",
+ "GET /ro/namespaces/api"]
+--- error_code eval
+[200, 200, 429, 200, 200, 400, 200, 200, 200, 200]
+--- response_body_like eval
+[qr/^\{"rate":1,.*"remaining":1,"admitted":true,"reset":\d+(\.\d+)?\}$/, qr//, qr//,
+ qr/^\{"rate":2,.*"remaining":0,"admitted":false,"reset":\d+(\.\d+)?\}$/,
+ qr/^\{"rate":2,.*"remaining":0,"admitted":false,"reset":null\}$/, qr/^\{"error":"invalid parameter \\"limit\\"/,
+ qr/"remaining":0,"admitted":true,"reset":[\d.]+\}$/, qr/"admitted":true,"reset":[\d.]+\}$/,
+ qr/^\{"rate":2,"current":2,/, qr/"requests":\{"passed":4,"rejected":3,/]
 
 
 

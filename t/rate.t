@@ -307,7 +307,7 @@ my ($in, $out) = map {"X-Both: $_ $_"} qw(PASSED REJECTED_DRY_RUN);
         ratelimit_api write=on;
     }
 --- request eval
-["GET /t", "POST /rl/namespaces/default/keys/k?rate=1/366d&value=2",
+["GET /t", "POST /rl/namespaces/default/keys/k?rate=1/366d&burst=8&value=2",
  "GET /rl/namespaces/default/keys/k?rate=1/366d&burst=8", "GET /t",
  "GET /rl/namespaces/default/keys/k?rate=1/365d&burst=8",
  "GET /rl/namespaces/default/keys/k?burst=8"]
@@ -316,7 +316,7 @@ my ($in, $out) = map {"X-Both: $_ $_"} qw(PASSED REJECTED_DRY_RUN);
 --- response_headers_like eval
 ['RateLimit: "default-rate";r=8;t=\d+', '', '', 'RateLimit: "default-rate";r=5;t=\d+', '', '']
 --- response_body_like eval
-['', qr/"rate":(?:3|2\.99\d),"current":(?:3|2\.99\d),"previous":0,"diff":(?:3|2\.99\d),"sync":0,"window_start":\d{10}(?:\.\d+)?,"remaining":0/,
+['', qr/"rate":(?:3|2\.99\d),"current":(?:3|2\.99\d),"previous":0,"diff":(?:3|2\.99\d),"sync":0,"window_start":\d{10}(?:\.\d+)?,"remaining":6,"admitted":true,"reset":\d+/,
  qr/"rate":(?:3|2\.99\d),.*"remaining":6/, '',
  qr/"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":0,"remaining":9/,
  qr/expected rate beside it/]

@@ -2,23 +2,28 @@
 
 use serde::Serialize;
 
-use super::super::{Namespace, RateLimiting, RateLimitingError};
+use super::super::{BoundLimit, Evaluation, Namespace, RateLimiting, RateLimitingError};
 use super::error::ApiError;
 use super::json::{Thousandths, json};
 use super::request::KeyCall;
-use crate::policy::algorithm::{Algorithm, StoredKind};
+use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
+use crate::policy::key::{counted_name, is_accounted};
+use crate::policy::limit::{Burst, Limit};
+use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock, WindowSize};
+use crate::table::Outcome;
 
-/// Answers [`ApiCall::Key`](super::ApiCall::Key) for a counter of `namespace`, which counts in windows of `sizes`; other
-/// ones may be asked for only if `is_open`.
+/// Answers [`ApiCall::Key`](super::ApiCall::Key) for a counter of `namespace`, which is synced so, and counts in windows
+/// of `sizes`; other ones may be asked for only if `is_open`.
 ///
 /// # Errors
 ///
-/// 400 if the window or the key is none of the namespace's.
+/// 400 if the window or the key is none of the namespace's; 501 where its store is to decide.
 pub fn key(
     call: &KeyCall,
     namespace: &Namespace<'_>,
+    sync: SyncMode,
     sizes: &[WindowSize],
     is_open: bool,
     clock: &impl Clock,
@@ -32,6 +37,8 @@ pub fn key(
         sync: Thousandths,
         window_start: Thousandths,
         remaining: Option<Thousandths>,
+        #[serde(flatten)]
+        decided: Option<DecidedBody>,
     }
     let expected = || {
         let sizes: Vec<_> = sizes.iter().map(ToString::to_string).collect();
@@ -63,14 +70,25 @@ pub fn key(
     let not_accounted = |error: RateLimitingError| ApiError::new(400, error.to_string());
     let library = RateLimiting::new(namespace).in_counter(call.counter.as_deref());
     let library = library.at_rate(call.rate);
-    if let Some(value) = call.increment {
-        library
-            .increment(&call.key, size, value, call.algorithm, clock)
-            .map_err(not_accounted)?;
-    }
-    let reading = library
-        .reading(&call.key, call.algorithm.kind(), size, clock)
-        .map_err(not_accounted)?;
+    let (reading, decided) = match (call.increment, call.limit) {
+        (Some(value), Some(limit)) => {
+            check_mode(call.algorithm, sync)?;
+            if !is_accounted(&call.key) {
+                return Err(not_accounted(RateLimitingError::NotAccounted));
+            }
+            let (reading, decided) = decide(call, namespace, size, limit, value, clock);
+            (reading, Some(decided))
+        }
+        (increment, _) => {
+            if let Some(value) = increment {
+                library
+                    .increment(&call.key, size, value, call.algorithm, clock)
+                    .map_err(not_accounted)?;
+            }
+            let reading = library.reading(&call.key, call.algorithm.kind(), size, clock);
+            (reading.map_err(not_accounted)?, None)
+        }
+    };
     let rate = call.algorithm.rate(size, &reading);
     let (current, previous, diff) = match call.algorithm.kind() {
         StoredKind::Windows => {
@@ -102,151 +120,80 @@ pub fn key(
         window_start: Thousandths::of(call.algorithm.start(size, &reading).0),
         // Whole hits, as in headers.
         remaining: remaining.map(|hits| Thousandths(hits.whole().saturating_mul(1000))),
+        decided,
     }))
 }
 
-#[cfg(all(test, not(loom)))]
-pub(super) mod tests {
-    use super::*;
-    use crate::table::testing::{SharedTable, TestClock};
+/// What a limit said of hits.
+#[derive(Serialize)]
+struct DecidedBody {
+    admitted: bool,
+    reset: Option<Thousandths>,
+}
 
-    const MINUTE: u64 = 60_000;
-
-    pub(in super::super) fn key_call(key: &[u8]) -> KeyCall {
-        KeyCall {
-            namespace: b"api".into(),
-            key: key.into(),
-            counter: None,
-            window: None,
-            algorithm: Algorithm::Sliding,
-            rate: Hits::ZERO,
-            limit: None,
-            increment: None,
+/// Checks that this node is to decide by `algorithm`, as `nginx.conf` does of rules.
+fn check_mode(algorithm: Algorithm, sync: SyncMode) -> Result<(), ApiError> {
+    match sync {
+        SyncMode::Local => Ok(()),
+        SyncMode::Periodic(_) if algorithm.kind() == StoredKind::Windows => Ok(()),
+        SyncMode::Periodic(_) => {
+            let word = match algorithm {
+                Algorithm::Bucket => "rate".into(),
+                _ => format!("window_type={}", algorithm.name()),
+            };
+            let message = format!(
+                "{word} does not go with \"sync_rate {sync}\" of the namespace: expected a sliding or \
+                 fixed window"
+            );
+            Err(ApiError::new(400, message))
+        }
+        SyncMode::Synchronous => {
+            let message =
+                "a limit in a namespace with sync_rate 0 is not supported by this version";
+            Err(ApiError::new(501, message))
         }
     }
+}
 
-    #[test]
-    fn a_counter_is_told_of_in_json() {
-        let shared = SharedTable::new(1 << 20);
-        let namespace = Namespace::new("api", &shared.table).unwrap();
-        let size = WindowSize::from_millis(MINUTE).unwrap();
-        let clock = TestClock::at(28_000_000 * MINUTE);
-        let answer = |call: &KeyCall| key(call, &namespace, &[size], false, &clock);
-        assert_eq!(
-            answer(&key_call(b"k")).unwrap(),
-            r#"{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":1680000000,"remaining":null}"#
-        );
-        let posted = KeyCall {
-            increment: Some(Hits::from_thousandths(1_500)),
-            limit: Some(Hits::from_thousandths(10_000)),
-            ..key_call(b"k")
-        };
-        answer(&posted).unwrap();
-        let elsewhere = KeyCall {
-            counter: Some("login".into()),
-            ..key_call(b"k")
-        };
-        let body = answer(&elsewhere).unwrap();
-        assert!(body.contains("\"current\":0,"), "{body}");
-        clock.set(28_000_001 * MINUTE + MINUTE / 2);
-        assert_eq!(
-            answer(&posted).unwrap(),
-            r#"{"rate":2.25,"current":1.5,"previous":1.5,"diff":1.5,"sync":0,"window_start":1680000060,"remaining":7}"#
-        );
-        for (call, message) in [
-            (key_call(b""), "the key is empty"),
-            (
-                KeyCall {
-                    window: WindowSize::from_millis(1000),
-                    ..key_call(b"k")
-                },
-                "the window 1s is not one of the namespace's: expected 1m",
-            ),
-        ] {
-            let error = answer(&call).unwrap_err();
-            assert_eq!(error.status, 400);
-            assert!(error.message.contains(message), "{error}");
-        }
-        let none = key(&key_call(b"k"), &namespace, &[], true, &clock);
-        assert_eq!(
-            none.unwrap_err().message,
-            "no window: expected window=, such as 60"
-        );
+/// Has a limit decide about `value` hits, as rules do about requests, and counts them if it admits them.
+fn decide(
+    call: &KeyCall,
+    namespace: &Namespace<'_>,
+    size: WindowSize,
+    limit: Hits,
+    value: Hits,
+    clock: &impl Clock,
+) -> (Reading, DecidedBody) {
+    let algorithm = call.algorithm;
+    let (hits, burst) = match algorithm {
+        Algorithm::Bucket => (call.rate, limit.minus(Hits::ONE)),
+        _ => (limit.min(algorithm.max_limit()), Hits::ZERO),
+    };
+    let limit = Limit {
+        // No rule has this one: rejections are not those of a policy.
+        name: "".into(),
+        size,
+        algorithm,
+        burst: Burst {
+            hits: burst,
+            delay: None,
+        },
+    };
+    let bound = BoundLimit::new(limit, namespace, []);
+    let name = counted_name(&call.key, call.counter.as_deref());
+    let key = namespace.table().key(&name);
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    evaluation.charge(&bound, hits, &key, value, clock);
+    let (outcome, charges) = evaluation.finish(Outcome::Rejected);
+    if outcome == Outcome::Rejected {
+        bound.count_rejection();
     }
-
-    #[test]
-    fn a_moving_window_begins_with_its_oldest_hit() {
-        let shared = SharedTable::new(1 << 20);
-        let namespace = Namespace::new("api", &shared.table).unwrap();
-        let size = WindowSize::from_millis(MINUTE).unwrap();
-        let now = 28_000_000 * MINUTE;
-        let clock = TestClock::at(now);
-        let answer = |call: &KeyCall| key(call, &namespace, &[size], false, &clock).unwrap();
-        let asked = KeyCall {
-            algorithm: Algorithm::Moving,
-            limit: Some(Hits::from_thousandths(10_000)),
-            ..key_call(b"k")
-        };
-        let posted = KeyCall {
-            increment: Some(Hits::from_thousandths(1_500)),
-            ..asked.clone()
-        };
-        assert_eq!(
-            answer(&asked),
-            r#"{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":1680000000,"remaining":10}"#
-        );
-        answer(&posted);
-        clock.set(now + 1500);
-        assert_eq!(
-            answer(&posted),
-            r#"{"rate":3,"current":3,"previous":0,"diff":3,"sync":0,"window_start":1680000000,"remaining":7}"#
-        );
-        clock.set(now + MINUTE + 1);
-        assert_eq!(
-            answer(&asked),
-            r#"{"rate":1.5,"current":1.5,"previous":0,"diff":1.5,"sync":0,"window_start":1680000001.5,"remaining":8}"#
-        );
-        let unlimited = KeyCall {
-            limit: None,
-            ..asked.clone()
-        };
-        assert!(answer(&unlimited).ends_with(r#""remaining":null}"#));
-        let boundless = KeyCall {
-            limit: Some(Hits::MAX),
-            ..asked
-        };
-        assert!(answer(&boundless).ends_with(r#""remaining":99998}"#));
-    }
-
-    #[test]
-    fn a_rate_is_read_and_filled() {
-        let shared = SharedTable::new(1 << 20);
-        let namespace = Namespace::new("api", &shared.table).unwrap();
-        let size = WindowSize::from_millis(MINUTE).unwrap();
-        let now = 28_000_000 * MINUTE;
-        let clock = TestClock::at(now);
-        // Its time is none of the namespace's windows.
-        let answer = |call: &KeyCall| key(call, &namespace, &[size], false, &clock).unwrap();
-        let asked = KeyCall {
-            algorithm: Algorithm::Bucket,
-            window: WindowSize::from_millis(1000),
-            rate: Hits::from_thousandths(10_000),
-            limit: Some(Hits::from_thousandths(21_000)),
-            ..key_call(b"k")
-        };
-        assert_eq!(
-            answer(&asked),
-            r#"{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":0,"remaining":21}"#
-        );
-        let posted = KeyCall {
-            increment: Some(Hits::from_thousandths(5_000)),
-            ..asked.clone()
-        };
-        answer(&posted);
-        clock.set(now + 250);
-        assert_eq!(
-            answer(&asked),
-            r#"{"rate":2.5,"current":2.5,"previous":0,"diff":2.5,"sync":0,"window_start":1680000000,"remaining":18}"#
-        );
-    }
+    let verdict = charges.first().map(|charge| charge.verdict());
+    let reset = verdict.and_then(|verdict| verdict.reset(verdict.remaining()));
+    let decided = DecidedBody {
+        admitted: outcome == Outcome::Passed,
+        reset: reset.map(Thousandths::of),
+    };
+    let reading = verdict.map(|verdict| verdict.reading);
+    (reading.unwrap_or_default(), decided)
 }

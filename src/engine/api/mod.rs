@@ -8,6 +8,8 @@ mod error;
 mod health;
 mod json;
 mod key;
+#[cfg(all(test, not(loom)))]
+mod key_tests;
 mod namespace;
 mod namespaces;
 mod overview;

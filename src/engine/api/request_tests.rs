@@ -1,7 +1,7 @@
 //! Requests as they come, and what they ask for.
 
 use super::error::ApiError;
-use super::key::tests::key_call;
+use super::key_tests::key_call;
 use super::request::*;
 use super::site::Sender;
 use crate::policy::algorithm::Algorithm;

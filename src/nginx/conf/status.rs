@@ -16,6 +16,7 @@ use crate::engine::Namespace;
 use crate::engine::status::{
     Build, NamespaceStatus, PolicyStatus, Status, StoreStatus, ZoneStatus,
 };
+use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock as _, WindowSize};
 use crate::table::{CounterTable, LookedAt, Pending, SyncState};
 
@@ -147,17 +148,18 @@ impl MainConf {
         down.map(|(_, store)| &*store.name).collect()
     }
 
-    /// Calls `answer` with the namespace `name`, the windows that it counts in, and whether it may
-    /// count in others. `None`: there is no such namespace.
+    /// Calls `answer` with the namespace `name`, how it is synced, the windows that it counts in, and
+    /// whether it may count in others. `None`: there is no such namespace.
     pub(in super::super) fn with_namespace<T>(
         &self,
         name: &[u8],
-        answer: impl FnOnce(&Namespace<'static>, &[WindowSize], bool) -> T,
+        answer: impl FnOnce(&Namespace<'static>, SyncMode, &[WindowSize], bool) -> T,
     ) -> Option<T> {
         let (number, conf) = self.named(name)?;
         let namespace = self.namespace(number)?;
         // Of a synced namespace, the windows of rules are fetched, and no others.
-        Some(answer(namespace, &conf.window_sizes, conf.is_open()))
+        let (sync, sizes) = (conf.options.sync, &conf.window_sizes);
+        Some(answer(namespace, sync, sizes, conf.is_open()))
     }
 
     /// The namespace of this name, with its number.

@@ -125,8 +125,8 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
             Ok(namespace.map(|(status, sizes)| api::namespace(&status, &sizes)))
         }
         ApiCall::Key(call) => main
-            .with_namespace(&call.namespace, |namespace, sizes, is_open| {
-                api::key(call, namespace, sizes, is_open, &NgxClock)
+            .with_namespace(&call.namespace, |namespace, sync, sizes, is_open| {
+                api::key(call, namespace, sync, sizes, is_open, &NgxClock)
             })
             .transpose(),
     };
