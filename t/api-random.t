@@ -1,0 +1,114 @@
+# The API at random: whatever method, path and arguments it is sent, it answers in JSON, with one of the
+# statuses that its documentation has, and no worker ends or is held.
+#
+# A plain Perl test: what it sends is made of a seed, which it prints. SEED has it send the same again.
+
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP qw(decode_json);
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Node;
+
+my $requests = 12_000;
+my $seed     = $ENV{SEED} // int rand 2**31;
+srand $seed;
+diag("SEED=$seed");
+
+my $node = Node->new(a => ($ENV{TEST_NGINX_PORT} || 1984) + 2);
+$node->start(
+    http   => 'ratelimit_namespace api { window_sizes 1s 1m; } ratelimit_namespace open { }',
+    rules  => {hit => 'api limit=5/1m'},
+    server => 'location /rw/ { ratelimit off; ratelimit_api write=on; }',
+);
+my @workers = $node->workers;
+
+sub one_of { return $_[rand @_] }
+
+# A byte as it may stand in a path or in the arguments: nginx itself refuses NUL, blanks and control
+# characters that are sent as they are, and NUL in a path; there, dots may lead out of the API.
+sub bytes {
+    my ($least) = @_;
+    return join '', map {
+        my $byte = $least + int rand 256 - $least;
+        $byte = ord 'x' if $least && chr($byte) eq '.';
+        one_of(0, 1) && chr($byte) =~ /[A-Za-z0-9_.~-]/ ? chr $byte : sprintf '%%%02X', $byte;
+    } 1 .. rand 12;
+}
+
+sub number {
+    return one_of(
+        0, 1, 2, 0.5, '0.0001', 100, 100_000, '140737488355.327', '140737488355.328', '9' x 40, '1e9', 'NaN', 'nan',
+        'inf', 'Infinity', '-1', '-0', '%2B1', '0x10', '1.', '.5', '1..2', '%C2%B2', '+1', '', '1/1s',
+        int rand 10_000, -int rand 1000, bytes(0)
+    );
+}
+
+my %values = (
+    window      => sub { one_of(1, 60, '1s', '1m', '1ms', '366d', '367d', '1M', '0', '-1s', 'NaN', '9' x 30, number()) },
+    window_type => sub { one_of(qw(sliding fixed elastic moving rate Fixed), '', bytes(0)) },
+    limit       => \&number,
+    value       => \&number,
+    rate        => sub { one_of('10/1s', '0.5/1m', '0/1s', '1/0s', '$a/1s', '10', '/', number() . '/1s', '10/' . number()) },
+    burst       => \&number,
+    counter     => sub { one_of('login', 'default', '', 'a:b', 'x' x 65, bytes(0)) },
+    key         => sub { one_of('k', '', 'x' x 300, bytes(0)) },
+    other       => sub { bytes(0) },
+);
+
+sub path {
+    my $namespace = one_of(qw(api api open default none), bytes(1));
+    return one_of(
+        (map {"/namespaces/$namespace$_"} '', '/', '/sync', '/top', '/keys', '/keys/', '/x'),
+        ("/namespaces/$namespace/keys/" . one_of('k', 'k', 'a/b', 'x' x 300, bytes(1))) x 8,
+        '', '/', '/health', '/namespaces', '/' . bytes(1), '/namespaces/' . bytes(1) . '/' . bytes(1),
+    );
+}
+
+sub arguments {
+    my @names = map { one_of(sort keys %values) } 1 .. rand 5;
+    my @parts = map { rand 30 < 1 ? one_of($_, "$_=", '') : "$_=" . $values{$_}->() } @names;
+    return join '&', @parts;
+}
+
+# The status, the headers and the body of an answer.
+sub answer {
+    my ($method, $target) = @_;
+    my $socket = $node->connection or return;
+    print $socket "$method $target HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    local $/;
+    my ($head, $body) = split /\r\n\r\n/, <$socket> // '', 2;
+    return (($head // '') =~ m{^HTTP/1\.1 (\d+)} ? $1 : 'none', $head, $body);
+}
+
+# So that a worker that is held fails the test.
+local $SIG{ALRM} = sub { BAIL_OUT("seed $seed: a request was not answered") };
+alarm 500;
+
+my (%count, @wrong);
+for (1 .. $requests) {
+    my $method = one_of(qw(GET GET GET POST POST POST POST DELETE HEAD PUT PATCH OPTIONS X));
+    my $query  = arguments();
+    my $target = one_of('/rw', '/rw', '/rw', '/api') . path();
+    $target .= '/' if $target =~ m{^/(?:rw|api)$};
+    $target .= "?$query" if length $query;
+    my ($status, $head, $body) = answer($method, $target);
+    $count{$status}++;
+    my $is_known = $status =~ /^(?:200|400|403|404|405|501)$/;
+    my $is_json  = ($head // '') =~ m{\r\nContent-Type: application/json\r?$}m;
+    my $object   = eval { decode_json($body // '') };
+    my $is_right = $method eq 'HEAD'
+        || ref $object eq 'HASH' && ($status == 200) == !exists $object->{error};
+    next if $is_known && $is_json && $is_right;
+    push @wrong, "$method $target: $status " . ($body // '');
+}
+alarm 0;
+is(scalar @wrong, 0, "$requests requests") or diag(join "\n", @wrong[0 .. ($#wrong > 9 ? 9 : $#wrong)]);
+note(join ', ', map {"$_: $count{$_}"} sort keys %count);
+cmp_ok($count{$_} // 0, '>', $requests / 200, "some were answered with $_") for 200, 400, 403, 404, 405;
+is_deeply([$node->workers], \@workers, 'the workers are those of before');
+$node->stop;
+done_testing();
