@@ -54,7 +54,7 @@ pub fn write_ask(
         for counter in counters {
             words.extend([
                 counter.shard.number.into(),
-                counter.kind.wire_id().into(),
+                counter.kind.to_word(),
                 counter.size.millis(),
                 counter.cost.thousandths().cast_unsigned(),
             ]);
@@ -179,7 +179,7 @@ impl Reader {
                 number: u16::try_from(shard).ok()?,
             },
             key: KeyBytes::from_slice(words.bytes(&mut self.bytes)?),
-            kind: StoredKind::from_wire_id(kind)?,
+            kind: StoredKind::from_word(kind)?,
             size: WindowSize::from_millis(size)?,
             cost: hits(cost),
         })
@@ -254,7 +254,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::policy::algorithm::{StoredKind, WindowCounts};
+    use crate::policy::algorithm::{LevelKind, StoredKind, WindowCounts};
 
     fn counter(namespace: &str, key: &[u8], cost: i64) -> AskedCounter {
         AskedCounter {
@@ -266,6 +266,13 @@ mod tests {
             kind: StoredKind::Windows,
             size: WindowSize::from_millis(60_000).unwrap(),
             cost: Hits::from_thousandths(cost),
+        }
+    }
+
+    fn counter_of(kind: StoredKind) -> AskedCounter {
+        AskedCounter {
+            kind,
+            ..counter("default", b"k", 1000)
         }
     }
 
@@ -292,8 +299,15 @@ mod tests {
                 counter("default", b"k", -1000),
                 counter("ü", b"12345678", i64::MAX),
                 counter("default", &long, 0),
+                counter_of(StoredKind::Level(LevelKind::Bucket(Hits::MAX))),
+                counter_of(StoredKind::Log),
             ],
-            limits: smallvec![limit(2, Algorithm::Sliding), limit(0, Algorithm::Fixed)],
+            limits: smallvec![
+                limit(2, Algorithm::Sliding),
+                limit(0, Algorithm::Fixed),
+                limit(3, Algorithm::Bucket),
+                limit(4, Algorithm::Moving),
+            ],
         };
         let mut asks = vec![ask.clone()];
         asks.extend([(7, 0), (usize::MAX, u64::MAX)].map(|(decider, id)| Ask {

@@ -88,7 +88,7 @@ pub struct AskedCounter {
     pub shard: Shard,
     /// The key: 1 to 65535 bytes, any.
     pub key: KeyBytes,
-    /// What is kept of the key.
+    /// What is kept of the key; of a bucket, with the rate at which it leaks.
     pub kind: StoredKind,
     /// The size of the window.
     pub size: WindowSize,
@@ -104,7 +104,7 @@ pub struct AskedLimit {
     pub counter: usize,
     /// How its windows are read.
     pub algorithm: Algorithm,
-    /// The most hits.
+    /// The most hits; of a bucket, what it holds.
     pub hits: Hits,
     /// The cost that is to be admitted, as [`Algorithm::admits`] says.
     pub cost: Hits,
@@ -115,7 +115,8 @@ pub struct AskedLimit {
 pub struct Answer {
     /// Whether each limit admits the request.
     pub admitted: Few<bool>,
-    /// What each counter has counted after the decision, as of the store's clock.
+    /// What each counter has counted after the decision, as of the store's clock. One of a log tells when
+    /// all moving limits that are about the counter have room.
     pub readings: Few<Reading>,
 }
 

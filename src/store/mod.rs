@@ -52,6 +52,7 @@ mod servers;
 mod shard;
 #[cfg(not(loom))]
 mod stored;
+mod stored_log;
 pub mod strategy;
 #[cfg(not(loom))]
 mod syntax;

@@ -1,7 +1,8 @@
 //! What a datastore has of a counter, and what a question makes of it: for deciders that let this side
 //! compute what they need not.
 
-use super::decision::AskedCounter;
+use super::decision::{AskedCounter, Question};
+use super::stored_log::StoredLog;
 use crate::policy::algorithm::{Level, LevelKind, Reading, StoredKind, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -12,16 +13,18 @@ pub(super) enum StoredCount {
     /// In thousandths, of the present window and of the one before: more than there can be hits.
     Windows { current: i64, previous: i64 },
     /// What changed last at a moment.
-    Level(LevelKind, Level),
+    Level(Level),
+    /// The hits of the last `size`, each of which has a time.
+    Log(StoredLog),
 }
 
 impl StoredCount {
     /// That of a counter which a store has nothing of.
     pub(super) fn none(kind: StoredKind) -> StoredCount {
         match kind {
-            // No store keeps a log: nobody asks.
-            StoredKind::Windows | StoredKind::Log => StoredCount::windows(0, 0),
-            StoredKind::Level(kind) => StoredCount::Level(kind, Level::default()),
+            StoredKind::Windows => StoredCount::windows(0, 0),
+            StoredKind::Level(_) => StoredCount::Level(Level::default()),
+            StoredKind::Log => StoredCount::Log(StoredLog::default()),
         }
     }
 
@@ -30,17 +33,20 @@ impl StoredCount {
         StoredCount::Windows { current, previous }
     }
 
-    /// Thousandths, and milliseconds of Unix time: when they changed last, and when they began.
-    pub(super) fn level(kind: LevelKind, hits: i64, at: i64, first: i64) -> StoredCount {
-        let time = |millis: i64| UnixMillis(u64::try_from(millis).unwrap_or_default());
-        StoredCount::Level(
-            kind,
-            Level {
-                hits: Hits::from_thousandths(hits).max(Hits::ZERO),
-                at: time(at),
-                mark: time(first),
-            },
-        )
+    /// Thousandths, and milliseconds of Unix time: when they changed last, and when they began, which is
+    /// nothing of a bucket.
+    pub(super) fn level(hits: i64, at: i64, first: i64) -> StoredCount {
+        StoredCount::Level(Level {
+            hits: Hits::from_thousandths(hits).max(Hits::ZERO),
+            at: millis(at),
+            mark: millis(first),
+        })
+    }
+
+    /// Thousandths, and milliseconds of Unix time: the hits in the window that ends now, and when the
+    /// oldest of them was counted.
+    pub(super) fn log(hits: i64, oldest: i64) -> StoredCount {
+        StoredCount::Log(StoredLog::new(Hits::from_thousandths(hits), millis(oldest)))
     }
 
     /// A question was decided at `now`, which charges the counter, or not.
@@ -50,17 +56,39 @@ impl StoredCount {
             StoredCount::Windows { current, .. } => {
                 *current = current.saturating_add(charge.thousandths());
             }
-            StoredCount::Level(kind, level) if asked.cost > Hits::ZERO => {
-                *level = kind.after_hit(asked.size, *level, now, charge);
-            }
-            StoredCount::Level(_, level) => {
-                level.hits = level.hits.plus(charge).max(Hits::ZERO);
-            }
+            StoredCount::Level(level) => *level = after_question(asked, *level, charge, now),
+            StoredCount::Log(log) => log.charge(charge, now),
         }
     }
 
-    /// What is to be added to `before`, in thousandths, in the present window; none to a level, which
-    /// is replaced.
+    /// After a question was decided, if this is a log: how many thousandths of what the store has, from the
+    /// oldest hit on, have to leave until there is room for one more hit, by the question's moving limits of
+    /// its counter with this index. The store looks for the hit with which they have left, and its time is
+    /// [noted](StoredCount::note_obstacle).
+    ///
+    /// `None`: there is nothing to look for, since there is room, or never will be, or what is in the way
+    /// was counted just now.
+    pub(super) fn obstacle(&mut self, question: &Question, counter: usize) -> Option<i64> {
+        let StoredCount::Log(log) = self else {
+            return None;
+        };
+        let asked = question.counters.get(counter)?;
+        let limits = question.limits.iter();
+        let excess = limits
+            .filter(|limit| limit.counter == counter)
+            .filter_map(|limit| log.excess(limit))
+            .max();
+        log.obstacle(asked.size, excess?)
+    }
+
+    /// The hit that is in the way was counted at this moment, in milliseconds of Unix time.
+    pub(super) fn note_obstacle(&mut self, size: WindowSize, at: i64, now: UnixMillis) {
+        if let StoredCount::Log(log) = self {
+            log.note_obstacle(size, millis(at), now);
+        }
+    }
+
+    /// What is to be added to `before`, in thousandths, in the present window; none to what is replaced.
     pub(super) fn charged_since(&self, before: &StoredCount) -> i64 {
         match (self, before) {
             (
@@ -73,14 +101,124 @@ impl StoredCount {
         }
     }
 
-    /// What is read at `now`.
-    pub(super) fn reading(&self, size: WindowSize, now: UnixMillis) -> Reading {
+    /// What `asked` reads at `now`.
+    pub(super) fn reading(&self, asked: &AskedCounter, now: UnixMillis) -> Reading {
+        let size = asked.size;
         match *self {
             StoredCount::Windows { current, previous } => {
                 let [current, previous] = [current, previous].map(Hits::from_thousandths);
                 WindowCounts::of(size.at(now), current, previous).into()
             }
-            StoredCount::Level(kind, level) => kind.reading(size, level, now),
+            StoredCount::Level(level) => level_kind(asked).reading(size, level, now),
+            StoredCount::Log(log) => log.count(now).into(),
+        }
+    }
+}
+
+fn millis(millis: i64) -> UnixMillis {
+    UnixMillis(u64::try_from(millis).unwrap_or_default())
+}
+
+/// The kind of a counter that is a level.
+fn level_kind(asked: &AskedCounter) -> LevelKind {
+    match asked.kind {
+        StoredKind::Level(kind) => kind,
+        // Not so: what is stored is of the kind that is asked about.
+        StoredKind::Windows | StoredKind::Log => LevelKind::Elastic,
+    }
+}
+
+/// What a level becomes when a question was decided at `now` that charges it so much.
+fn after_question(asked: &AskedCounter, level: Level, charge: Hits, now: UnixMillis) -> Level {
+    if asked.cost > Hits::ZERO {
+        return level_kind(asked).after_hit(asked.size, level, now, charge);
+    }
+    Level {
+        hits: level.hits.plus(charge).max(Hits::ZERO),
+        ..level
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::policy::algorithm::{Algorithm, MovingCount};
+    use crate::policy::hits::hits;
+    use crate::store::decision::AskedLimit;
+    use crate::store::strategy::Shard;
+
+    const NOW: UnixMillis = UnixMillis(50_000);
+
+    fn question(kind: StoredKind, limits: &[(Algorithm, i64)]) -> Question {
+        let shard = Shard {
+            namespace: "api".into(),
+            number: 0,
+        };
+        let counter = AskedCounter {
+            shard,
+            key: b"k"[..].into(),
+            kind,
+            size: WindowSize::from_millis(1000).unwrap(),
+            cost: Hits::ONE,
+        };
+        let limits = limits.iter().map(|(algorithm, most)| AskedLimit {
+            counter: 0,
+            algorithm: *algorithm,
+            hits: hits(*most),
+            cost: Hits::ONE,
+        });
+        Question {
+            counters: smallvec![counter],
+            limits: limits.collect(),
+            counts_rejected: false,
+        }
+    }
+
+    #[test]
+    fn a_bucket_leaks_at_the_rate_that_is_asked_for() {
+        for (rate, left) in [(1, 4500), (2, 4000), (100, 1000)] {
+            let question = question(StoredKind::Level(LevelKind::Bucket(hits(rate))), &[]);
+            let [asked] = &question.counters[..] else {
+                unreachable!()
+            };
+            let mut count = StoredCount::level(4000, 49_500, 0);
+            count.ask(asked, true, NOW);
+            let hits = Algorithm::Bucket.rate(asked.size, &count.reading(asked, NOW));
+            assert_eq!(hits.thousandths(), left);
+        }
+    }
+
+    #[test]
+    fn a_log_is_in_the_way_of_its_strictest_limit() {
+        let log = StoredKind::Log;
+        for (limits, obstacle) in [
+            (&[(Algorithm::Moving, 5)][..], None),
+            (
+                &[(Algorithm::Moving, 4), (Algorithm::Moving, 3)],
+                Some(2000),
+            ),
+            (&[(Algorithm::Moving, 1)], None),
+        ] {
+            let question = question(log, limits);
+            let [asked] = &question.counters[..] else {
+                unreachable!()
+            };
+            let mut count = StoredCount::log(3000, 49_400);
+            count.ask(asked, true, NOW);
+            assert_eq!(count.obstacle(&question, 0), obstacle);
+            if obstacle.is_some() {
+                count.note_obstacle(asked.size, 49_600, NOW);
+            }
+            let read = MovingCount::from(count.reading(asked, NOW));
+            assert_eq!((read.hits, read.age), (hits(4), 600));
+            let wait = match (limits, obstacle) {
+                (_, Some(_)) => 601,
+                ([(_, 1)], None) => 1001,
+                _ => 0,
+            };
+            assert_eq!(read.wait, wait);
         }
     }
 }

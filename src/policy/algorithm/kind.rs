@@ -20,12 +20,20 @@ pub enum StoredKind {
 }
 
 impl StoredKind {
+    /// Each of them; of a bucket, at no rate.
+    const EACH: [StoredKind; 4] = [
+        StoredKind::Windows,
+        StoredKind::Level(LevelKind::Elastic),
+        StoredKind::Level(LevelKind::Bucket(Hits::ZERO)),
+        StoredKind::Log,
+    ];
+
     /// The same, at the rate that `reading` was read at.
     pub fn at_rate_of(self, reading: &Reading) -> StoredKind {
         self.at_rate(BucketLevel::from(*reading).rate)
     }
 
-    /// Its number in identities of counters, in messages between processes of one build, and in stores.
+    /// Its number in identities of counters, and in stores.
     pub const fn wire_id(self) -> u8 {
         match self {
             StoredKind::Windows => 0,
@@ -44,16 +52,21 @@ impl StoredKind {
         }
     }
 
-    /// The kind of this number; that of a bucket at no rate.
-    pub fn from_wire_id(id: u64) -> Option<StoredKind> {
-        let mut all = [
-            StoredKind::Windows,
-            StoredKind::Level(LevelKind::Elastic),
-            StoredKind::Log,
-            StoredKind::Level(LevelKind::Bucket(Hits::ZERO)),
-        ]
-        .into_iter();
-        all.find(|it| u64::from(it.wire_id()) == id)
+    /// As a word of messages between processes of one build: its number, and a bucket's rate.
+    pub fn to_word(self) -> u64 {
+        let rate = match self {
+            StoredKind::Level(LevelKind::Bucket(rate)) => rate.thousandths().unsigned_abs(),
+            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => 0,
+        };
+        rate << 8 | u64::from(self.wire_id())
+    }
+
+    /// What [`StoredKind::to_word`] made this of.
+    pub fn from_word(word: u64) -> Option<StoredKind> {
+        let rate = Hits::from_thousandths((word >> 8).cast_signed());
+        let mut all = Self::EACH.into_iter();
+        let kind = all.find(|it| u64::from(it.wire_id()) == word & 0xff)?;
+        Some(kind.at_rate(rate))
     }
 }
 

@@ -231,9 +231,11 @@ mod tests {
 
     #[test]
     fn an_algorithm_has_a_name_and_a_number() {
-        for algorithm in Algorithm::ALL {
+        for algorithm in Algorithm::ALL.into_iter().chain(Algorithm::UNNAMED) {
             let id = algorithm.wire_id().into();
             assert_eq!(Algorithm::from_wire_id(id), Some(algorithm));
+        }
+        for algorithm in Algorithm::ALL {
             assert_eq!(Algorithm::parse(algorithm.name().as_bytes()), Ok(algorithm));
         }
         assert_eq!(Algorithm::from_wire_id(256), None);

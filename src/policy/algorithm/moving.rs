@@ -24,6 +24,24 @@ pub struct MovingCount {
 impl MovingCount {
     /// The largest limit: memory grows with what a key uses of it.
     pub const MAX_LIMIT: Hits = Hits::from_thousandths(100_000_000);
+
+    /// The most that a store counts in a window: more than any limit.
+    pub const MOST: Hits = Hits::from_thousandths((1 << 27) - 1);
+
+    /// How many hits have to leave until `limit` has room for `cost`. `None`: it has, or never will have.
+    pub fn excess(&self, limit: Hits, cost: Hits) -> Option<Hits> {
+        let limit = limit.min(MovingCount::MAX_LIMIT);
+        // "Below" a limit is "at most" a thousandth less.
+        let most = limit.minus(cost.max(Hits::from_thousandths(1)));
+        let excess = self.hits.minus(most);
+        (most >= Hits::ZERO && excess > Hits::ZERO).then_some(excess)
+    }
+
+    /// Milliseconds until a hit of `at` has left.
+    pub fn time_until_left(size: WindowSize, at: UnixMillis, now: UnixMillis) -> u64 {
+        let end = size.millis().saturating_add(1);
+        end.saturating_sub(now.0.saturating_sub(at.0))
+    }
 }
 
 impl Method for Moving {
@@ -108,6 +126,50 @@ mod tests {
         assert_eq!(retry_after(3, 0), Some(250));
         assert_eq!(retry_after(3, 4), None);
         assert_eq!(retry_after(0, 0), None);
+    }
+
+    #[test]
+    fn so_much_has_to_leave_that_a_hit_is_admitted() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        for (count, limit, cost) in [
+            (3, 3, 1),
+            (3, 4, 1),
+            (9, 3, 2),
+            (5, 5, 0),
+            (4, 5, 0),
+            (1, 2, 3),
+        ] {
+            let count = MovingCount {
+                hits: hits(count),
+                ..MovingCount::default()
+            };
+            let admits = |left: Hits| {
+                let reading = MovingCount {
+                    hits: count.hits.minus(left),
+                    ..count
+                };
+                let reading = reading.into();
+                Algorithm::Moving.admits(size, &reading, hits(limit), hits(cost))
+            };
+            let least = Hits::from_thousandths(1);
+            match count.excess(hits(limit), hits(cost)) {
+                Some(excess) => assert!(admits(excess) && !admits(excess.minus(least))),
+                None => assert!(admits(Hits::ZERO) || !admits(count.hits)),
+            }
+        }
+        for (now, wait) in [
+            (5_000, 1001),
+            (4_999, 1001),
+            (5_400, 601),
+            (6_001, 0),
+            (9_000, 0),
+        ] {
+            let at = UnixMillis(5_000);
+            assert_eq!(
+                MovingCount::time_until_left(size, at, UnixMillis(now)),
+                wait
+            );
+        }
     }
 
     #[test]

@@ -97,9 +97,8 @@ impl Asked<'_> {
             let slots: Few<_> = slots.by_ref().take(question.counters.len()).collect();
             let readings = |counts: &[StoredCount]| -> Few<Reading> {
                 let counters = question.counters.iter().zip(&slots);
-                let readings = counters.filter_map(|(counter, slot)| {
-                    Some(counts.get(*slot)?.reading(counter.size, now))
-                });
+                let readings = counters
+                    .filter_map(|(counter, slot)| Some(counts.get(*slot)?.reading(counter, now)));
                 readings.collect()
             };
             let before = readings(&counts);
@@ -157,7 +156,7 @@ impl Asked<'_> {
         for place in places {
             let (before, after) = (read.counts.get(place.index), counts.get(place.index));
             let of_shard = levels.get_mut(place.shard).filter(|_| before != after);
-            if let (Some(of_shard), Some(StoredCount::Level(_, level))) = (of_shard, after) {
+            if let (Some(of_shard), Some(StoredCount::Level(level))) = (of_shard, after) {
                 of_shard.push((place, *level));
             }
         }

@@ -48,7 +48,7 @@ pub(super) async fn read(
         let place = place.and_then(|index| places.get(index));
         let place = place.ok_or(Fault::Misunderstood("read_levels.sql"))?;
         let (hits, at, first) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-        levels.push((place.index, StoredCount::level(place.kind, hits, at, first)));
+        levels.push((place.index, StoredCount::level(hits, at, first)));
     }
     Ok(levels)
 }

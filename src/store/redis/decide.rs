@@ -271,7 +271,7 @@ impl<'q> DecideArguments<'q> {
             for (counter, index) in question.counters.iter().zip(indexes.by_ref()) {
                 let count = counts.get_mut(index.group)?.get_mut(index.key)?;
                 count.ask(counter, is_charged, now);
-                of_question.push(count.reading(counter.size, now));
+                of_question.push(count.reading(counter, now));
             }
             answers.push(decision::Answer {
                 readings: of_question,
@@ -295,10 +295,9 @@ impl CounterGroup<'_> {
                     pairs.map(|(current, previous)| StoredCount::windows(current, previous));
                 Some(counts.collect())
             }
-            StoredKind::Level(kind) => {
+            StoredKind::Level(_) => {
                 let levels = first.zip(second).zip(list()?);
-                let counts =
-                    levels.map(|((hits, at), first)| StoredCount::level(kind, hits, at, first));
+                let counts = levels.map(|((hits, at), first)| StoredCount::level(hits, at, first));
                 Some(counts.collect())
             }
             // No store keeps one: nobody asks.
