@@ -11,7 +11,7 @@ use Postgres;
 
 use constant {
     USER   => 'locked',
-    TABLES => join(', ', map {"rl_counters$_"} '', qw(_epochs _nodes _changes _levels)),
+    TABLES => join(', ', map {"rl_counters$_"} '', qw(_epochs _nodes _changes _levels _logs)),
 };
 
 # The sessions of nodes.

@@ -199,7 +199,7 @@ sub be_away     { $_[0]->be_empty; $_[0]->stop }
 sub restart     { $_[0]->stop; $_[0]->start }
 sub flush       { $_[0]->overrule('TRUNCATE ' . $_[0]->tables) }
 sub credentials { "username locked; password $_[1];" }
-sub tables      { my ($self) = @_; return join ', ', map {"$self->{table}$_"} '', qw(_epochs _nodes _changes _levels) }
+sub tables      { my ($self) = @_; return join ', ', map {"$self->{table}$_"} '', qw(_epochs _nodes _changes _levels _logs) }
 
 # It always keeps what it has when it is restarted, and never when it has crashed.
 sub be_empty {

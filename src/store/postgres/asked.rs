@@ -20,6 +20,7 @@ const LOCKS_OF_SHARD: u16 = 1024;
 pub(super) struct Place<'q> {
     /// The index of the shard.
     pub(super) shard: usize,
+    /// Of a bucket, at no rate: each question tells its own.
     pub(super) kind: StoredKind,
     pub(super) size: WindowSize,
     pub(super) key: &'q [u8],
@@ -58,7 +59,7 @@ impl<'q> Asked<'q> {
                     asked.shards.push(shard);
                     asked.shards.len().saturating_sub(1)
                 }),
-                kind: *kind,
+                kind: kind.at_rate(Hits::ZERO),
                 size: *size,
                 key,
             };
@@ -74,9 +75,28 @@ impl<'q> Asked<'q> {
         }
         asked
     }
+
+    /// The questions, each with the indexes of its counters' places.
+    pub(super) fn with_slots<'a, 'b>(
+        &'a self,
+        questions: &'b [Question],
+    ) -> impl Iterator<Item = (&'b Question, &'a [usize])> {
+        let mut rest = self.slots.as_slice();
+        questions.iter().map(move |question| {
+            let (slots, others) = rest
+                .split_at_checked(question.counters.len())
+                .unwrap_or_default();
+            rest = others;
+            (question, slots)
+        })
+    }
 }
 
 impl<'q> Place<'q> {
+    pub(super) fn is_log(&self) -> bool {
+        self.kind == StoredKind::Log
+    }
+
     /// What tells a level from others, if it is one.
     pub(super) fn level((index, place): (usize, &Place<'q>)) -> Option<LevelPlace<'q>> {
         let StoredKind::Level(kind) = place.kind else {

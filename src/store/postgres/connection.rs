@@ -66,9 +66,13 @@ pub(super) enum Prepared {
     Charge,
     ReadLevels,
     SetLevels,
+    ReadLogs,
+    FindObstacles,
+    LowerLogs,
+    AddToLogs,
 }
 
-const STATEMENTS: [&str; 13] = [
+const STATEMENTS: [&str; 17] = [
     concat!(include_str!("push.sql"), include_str!("count.sql")),
     include_str!("ask.sql"),
     include_str!("end_epoch.sql"),
@@ -78,10 +82,14 @@ const STATEMENTS: [&str; 13] = [
     include_str!("total.sql"),
     include_str!("purge.sql"),
     include_str!("lock.sql"),
-    include_str!("read.sql"),
+    concat!(include_str!("read.sql"), include_str!("read_windows.sql")),
     concat!(include_str!("charge.sql"), include_str!("count.sql")),
     include_str!("read_levels.sql"),
     include_str!("set_levels.sql"),
+    concat!(include_str!("read.sql"), include_str!("read_logs.sql")),
+    include_str!("find_obstacles.sql"),
+    include_str!("lower_logs.sql"),
+    include_str!("add_to_logs.sql"),
 ];
 
 /// How a session differs from the server's defaults. Statements are planned once, and find rows by

@@ -9,22 +9,44 @@
 //! know: who pushes does not wait for them, since adding to a count needs no order. Locks are taken in
 //! the order of their numbers, then rows as a push takes them, so that nobody waits in a circle.
 
-use futures_util::future::{join, try_join_all};
+use futures_util::future::{join, join3, try_join_all};
 
 use super::asked::{Asked, Place};
 use super::connection::{Connection, Fault, Prepared};
 use super::levels::{self, LevelPlace};
+use super::log_block::{FoundLog, LogChange};
+use super::logs::{self, ChangedLog, Obstacles};
 use super::push::{Addition, Columns};
 use super::read::Read;
 use super::{Postgres, row};
 use crate::policy::algorithm::{Level, Reading};
-use crate::store::decision::{Answer, Decided, Decider, Few, Question};
+use crate::policy::hits::Hits;
+use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
 use crate::store::stored::StoredCount;
 use crate::store::strategy::{Epoch, NodeId, Shard};
 
 /// How often it is looked whether all shards have an epoch, each time after it was given one.
 const ATTEMPTS: usize = 3;
+
+/// What was decided, and is to be written.
+#[derive(Debug)]
+struct DecidedCounts<'q> {
+    decided: Decided,
+    /// By place.
+    counts: Vec<StoredCount>,
+    waits: Vec<Wait<'q>>,
+}
+
+/// A reading of a log that has no room: when it will have is to be looked up.
+#[derive(Debug)]
+struct Wait<'q> {
+    /// The indexes of the answer, and of the reading in it.
+    reading: (usize, usize),
+    asked: &'q AskedCounter,
+    count: StoredCount,
+    obstacle: logs::Obstacle,
+}
 
 impl Decider for Postgres {
     async fn decide(
@@ -36,14 +58,25 @@ impl Decider for Postgres {
         let asked = Asked::new(questions);
         let exchange = async |connection: &Connection| {
             for _ in 0..ATTEMPTS {
-                let read = asked.read(connection).await?;
+                let read = asked.read(connection, questions).await?;
                 let epochs: Option<Vec<Epoch>> = read.epochs.iter().copied().collect();
                 if let Some(epochs) = epochs {
-                    let (decided, counts) = asked.decide(questions, &read);
-                    asked
-                        .charge(connection, node, &epochs, &read, &counts)
-                        .await?;
-                    return Ok(decided);
+                    let outcome = asked.decide(questions, &read);
+                    let mut obstacles = outcome.obstacles();
+                    if asked.locks.is_empty() {
+                        obstacles = read.obstacles;
+                    } else {
+                        let limits = logs::largest_limits(&asked, questions);
+                        let logs = asked.changed_logs(&epochs, &read, &outcome.counts, &limits);
+                        let looked = logs::find_obstacles(connection, &asked, &mut obstacles);
+                        let changed = logs::change(connection, logs);
+                        let counts = &outcome.counts;
+                        let charged = asked.charge(connection, node, &epochs, &read, counts);
+                        // On their way together, in this order.
+                        let (looked, changed, charged) = join3(looked, changed, charged).await;
+                        looked.and(changed).and(charged)?;
+                    }
+                    return Ok(outcome.with_waits(&obstacles));
                 }
                 asked
                     .open_epochs(connection, &read.epochs, proposed)
@@ -55,7 +88,7 @@ impl Decider for Postgres {
     }
 }
 
-impl Asked<'_> {
+impl<'q> Asked<'q> {
     /// Gives an epoch to each shard that has none, and ends the transaction: what it sees is to be
     /// what all see.
     async fn open_epochs(
@@ -87,21 +120,18 @@ impl Asked<'_> {
         Ok(())
     }
 
-    /// Decides on questions in their order; what the counts are then, by place.
-    fn decide(&self, questions: &[Question], read: &Read) -> (Decided, Vec<StoredCount>) {
+    /// Decides on questions in their order.
+    fn decide(&self, questions: &'q [Question], read: &Read) -> DecidedCounts<'q> {
         let now = read.now;
         let mut counts = read.counts.clone();
-        let mut slots = self.slots.iter().copied();
         let mut answers = Vec::with_capacity(questions.len());
-        for question in questions {
-            let slots: Few<_> = slots.by_ref().take(question.counters.len()).collect();
-            let readings = |counts: &[StoredCount]| -> Few<Reading> {
-                let counters = question.counters.iter().zip(&slots);
-                let readings = counters
-                    .filter_map(|(counter, slot)| Some(counts.get(*slot)?.reading(counter, now)));
-                readings.collect()
-            };
-            let before = readings(&counts);
+        let mut waits = Vec::new();
+        for (question, slots) in self.with_slots(questions) {
+            let counters = question.counters.iter().zip(slots);
+            let readings = counters
+                .clone()
+                .filter_map(|(counter, slot)| Some(counts.get(*slot)?.reading(counter, now)));
+            let before: Few<Reading> = readings.collect();
             let admits = question.limits.iter().map(|limit| {
                 let counter = question.counters.get(limit.counter);
                 // What is about no counter admits nothing.
@@ -114,15 +144,31 @@ impl Asked<'_> {
             });
             let admitted: Few<bool> = admits.collect();
             let is_charged = question.counts_rejected || admitted.iter().all(|it| *it);
-            for (counter, slot) in question.counters.iter().zip(&slots) {
-                if let Some(count) = counts.get_mut(*slot) {
-                    count.ask(counter, is_charged, now);
+            let mut readings = Few::new();
+            for (index, (counter, slot)) in counters.enumerate() {
+                let Some(stored) = counts.get_mut(*slot) else {
+                    continue;
+                };
+                stored.ask(counter, is_charged, now);
+                let mut count = *stored;
+                if let Some(excess) = count.obstacle(question, index) {
+                    let hits = read.logs.get(slot).map_or(0, FoundLog::hits);
+                    waits.push(Wait {
+                        reading: (answers.len(), index),
+                        asked: counter,
+                        count,
+                        obstacle: (*slot, hits.saturating_sub(excess)),
+                    });
                 }
+                readings.push(count.reading(counter, now));
             }
-            let readings = readings(&counts);
             answers.push(Answer { admitted, readings });
         }
-        (Decided { now, answers }, counts)
+        DecidedCounts {
+            decided: Decided { now, answers },
+            counts,
+            waits,
+        }
     }
 
     /// Writes what the counts were in `read` and are now, and commits.
@@ -134,13 +180,34 @@ impl Asked<'_> {
         read: &Read,
         counts: &[StoredCount],
     ) -> Result<(), Fault> {
-        if self.locks.is_empty() {
-            return Ok(());
-        }
         let levels = self.set_levels(connection, epochs, read, counts);
         // On their way together, in this order.
         let (levels, added) = join(levels, self.add(connection, node, epochs, read, counts)).await;
         levels.and(added)
+    }
+
+    /// The logs that have changed.
+    fn changed_logs(
+        &self,
+        epochs: &[Epoch],
+        read: &Read,
+        counts: &[StoredCount],
+        limits: &[Hits],
+    ) -> Vec<ChangedLog<'q>> {
+        let logs = read.logs.iter().filter_map(|(index, found)| {
+            let place = *self.places.get(*index)?;
+            let StoredCount::Log(log) = counts.get(*index)? else {
+                return None;
+            };
+            let change = found.change_to(log, read.now, *limits.get(*index)?);
+            (change != LogChange::default()).then_some(ChangedLog {
+                epoch: *epochs.get(place.shard)?,
+                place,
+                found: *found,
+                change,
+            })
+        });
+        logs.collect()
     }
 
     /// Sets the levels that have changed.
@@ -226,5 +293,28 @@ impl Asked<'_> {
             .batch_execute("COMMIT")
             .await
             .map_err(Fault::AfterPush)
+    }
+}
+
+impl DecidedCounts<'_> {
+    /// What is to be looked up.
+    fn obstacles(&self) -> Obstacles {
+        let waits = self.waits.iter();
+        waits.map(|wait| (wait.obstacle, 0)).collect()
+    }
+
+    /// What was decided, with the times of `obstacles` in the readings.
+    fn with_waits(mut self, obstacles: &Obstacles) -> Decided {
+        let now = self.decided.now;
+        for wait in &mut self.waits {
+            let at = obstacles.get(&wait.obstacle).copied().unwrap_or_default();
+            wait.count.note_obstacle(wait.asked.size, at, now);
+            let (answer, index) = wait.reading;
+            let answer = self.decided.answers.get_mut(answer);
+            if let Some(reading) = answer.and_then(|it| it.readings.get_mut(index)) {
+                *reading = wait.count.reading(wait.asked, now);
+            }
+        }
+        self.decided
     }
 }

@@ -1,6 +1,6 @@
 //! PostgreSQL, 13 or newer: counts in a table, what changed in a log of batches, by statements.
 //!
-//! Five tables, which `schema.sql` describes. All are lost together, if at all: then there is no
+//! Six tables, which `schema.sql` describes. All are lost together, if at all: then there is no
 //! epoch, and the nodes restore what they know. A row of counters belongs to an epoch, so that a new
 //! epoch begins without counts; what is left of the old one is purged.
 //!
@@ -22,6 +22,8 @@ mod failure;
 #[cfg(test)]
 mod fixtures;
 mod levels;
+mod log_block;
+mod logs;
 pub mod options;
 mod push;
 mod read;

@@ -1,5 +1,5 @@
--- Removes some of what is not needed any more, of all namespaces: counts and levels that have expired, old
--- changes, nodes that are gone, and all of an epoch that has ended. Answers how much of each.
+-- Removes some of what is not needed any more, of all namespaces: what has expired of counts, levels
+-- and logs, old changes, nodes that are gone, and all of an epoch that has ended. Answers how much of each.
 --
 -- $1 the most of each, $2 how many changes of an epoch are kept
 --
@@ -40,6 +40,23 @@ WITH gone_counters AS (
         LIMIT $1
     ))
     RETURNING 1
+), gone_logs AS (
+    DELETE FROM {logs} WHERE ctid = ANY (ARRAY (
+        SELECT ctid FROM {logs} WHERE expires_at < now()
+        ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING 1
+), logs_gone_with_epoch AS (
+    DELETE FROM {logs} WHERE ctid = ANY (ARRAY (
+        SELECT old.ctid FROM {epochs} AS e CROSS JOIN LATERAL (
+            SELECT ctid FROM {logs}
+            WHERE epoch = e.epoch AND expires_at >= now()
+            ORDER BY size LIMIT $1 FOR UPDATE SKIP LOCKED
+        ) AS old
+        WHERE e.ended_at IS NOT NULL
+        LIMIT $1
+    ))
+    RETURNING 1
 ), gone_changes AS (
     DELETE FROM {changes} WHERE ctid = ANY (ARRAY (
         SELECT old.ctid FROM {epochs} AS e CROSS JOIN LATERAL (
@@ -69,12 +86,15 @@ WITH gone_counters AS (
         AND NOT EXISTS (SELECT FROM {changes} WHERE epoch = e.epoch)
         AND NOT EXISTS (SELECT FROM {nodes} WHERE epoch = e.epoch)
         AND NOT EXISTS (SELECT FROM {levels} WHERE epoch = e.epoch)
+        AND NOT EXISTS (SELECT FROM {logs} WHERE epoch = e.epoch)
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM gone_counters) AS expired,
     (SELECT count(*) FROM gone_with_epoch) AS counters,
     (SELECT count(*) FROM gone_levels) AS expired_levels,
     (SELECT count(*) FROM levels_gone_with_epoch) AS levels,
+    (SELECT count(*) FROM gone_logs) AS expired_logs,
+    (SELECT count(*) FROM logs_gone_with_epoch) AS logs,
     (SELECT count(*) FROM gone_changes) AS changes,
     (SELECT count(*) FROM gone_nodes) AS nodes,
     (SELECT count(*) FROM gone_epochs) AS epochs

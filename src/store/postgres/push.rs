@@ -14,7 +14,7 @@ use crate::store::strategy::{
 };
 
 /// The longest that anything is kept.
-const MAX_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+pub(super) const MAX_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 /// Sends a batch, to be applied. The outer errors are of this side.
 pub(super) async fn push(

@@ -1,14 +1,18 @@
 //! What the server has of counters that are asked about.
 
 use core::num::NonZeroU64;
+use std::collections::BTreeMap;
 
-use futures_util::future::join;
+use futures_util::future::{join, join3};
 use tokio_postgres::types::ToSql;
 
 use super::asked::{Asked, Place};
 use super::connection::{Connection, Fault, Prepared};
+use super::log_block::FoundLog;
+use super::logs::{self, Obstacles};
 use super::{levels, row};
 use crate::policy::window::UnixMillis;
+use crate::store::decision::Question;
 use crate::store::stored::StoredCount;
 use crate::store::strategy::Epoch;
 
@@ -18,13 +22,21 @@ pub(super) struct Read {
     pub(super) now: UnixMillis,
     /// By place.
     pub(super) counts: Vec<StoredCount>,
+    /// By place, of those that are logs.
+    pub(super) logs: BTreeMap<usize, FoundLog>,
     /// By shard.
     pub(super) epochs: Vec<Option<Epoch>>,
+    /// What is in the way of questions, if nothing can be charged.
+    pub(super) obstacles: Obstacles,
 }
 
 impl Asked<'_> {
     /// Reads the counts; in a transaction, which is left open, if anything is to be locked.
-    pub(super) async fn read(&self, connection: &Connection) -> Result<Read, Fault> {
+    pub(super) async fn read(
+        &self,
+        connection: &Connection,
+        questions: &[Question],
+    ) -> Result<Read, Fault> {
         let client = &connection.client;
         let shards = self.shards.iter();
         let (namespaces, numbers): (Vec<_>, Vec<_>) = shards.map(|it| row::name(it)).unzip();
@@ -38,12 +50,25 @@ impl Asked<'_> {
             .map(|it| it.size.millis().cast_signed())
             .collect();
         let keys: Vec<_> = places.map(|it| it.key).collect();
-        let parameters: [&(dyn ToSql + Sync); 5] = [&namespaces, &numbers, &shards, &sizes, &keys];
+        let logs = (1..).zip(&self.places).filter(|(_, it)| it.is_log());
+        let logs: Vec<i64> = logs.map(|(number, _)| number).collect();
+        let mut parameters: Vec<&(dyn ToSql + Sync)> =
+            vec![&namespaces, &numbers, &shards, &sizes, &keys];
+        let mut statement = Prepared::Read;
+        if !logs.is_empty() {
+            statement = Prepared::ReadLogs;
+            parameters.push(&logs);
+        }
         let levels: Vec<_> = (0..).zip(&self.places).filter_map(Place::level).collect();
         let levels = levels::read(connection, (&namespaces, &numbers), &levels);
-        let read = client.query(connection.statement(Prepared::Read)?, &parameters);
+        let read = client.query(connection.statement(statement)?, &parameters);
+        let mut obstacles = Obstacles::new();
         let (rows, levels) = if self.locks.is_empty() {
-            join(read, levels).await
+            obstacles = logs::rooms(self, questions);
+            let looked = logs::find_obstacles(connection, self, &mut obstacles);
+            let (rows, levels, looked) = join3(read, levels, looked).await;
+            looked?;
+            (rows, levels)
         } else {
             // On their way together.
             let begin = client.batch_execute("BEGIN");
@@ -65,7 +90,9 @@ impl Asked<'_> {
                 .iter()
                 .map(|it| StoredCount::none(it.kind))
                 .collect(),
+            logs: BTreeMap::new(),
             epochs: vec![None; self.shards.len()],
+            obstacles,
         };
         for row in &rows {
             // There is none, if there are no counters.
@@ -78,6 +105,13 @@ impl Asked<'_> {
             *shard.ok_or_else(misunderstood)? = row
                 .try_get::<_, Option<i64>>("epoch")?
                 .and_then(|epoch| NonZeroU64::new(epoch.cast_unsigned()).map(Epoch));
+            if let Some(asked) = self.places.get(place).filter(|it| it.is_log()) {
+                let log = FoundLog::of(row, asked.size, read.now)?;
+                if let Some(count) = read.counts.get_mut(place) {
+                    *count = log.count();
+                }
+                read.logs.insert(place, log);
+            }
             let count = |name| Ok::<_, Fault>(row.try_get::<_, Option<i64>>(name)?.unwrap_or(0));
             if let Some(StoredCount::Windows { current, previous }) = read.counts.get_mut(place) {
                 (*current, *previous) = (count("current")?, count("previous")?);

@@ -1,5 +1,6 @@
 -- What counters are in the present window and in the one before, by the server's clock, which is read
--- once. One row at least; the epoch is null where a shard has none, a count where there is no row.
+-- once. One row at least; the epoch is null where a shard has none, a count where there is no row. What
+-- follows says where the counters come from, and may add columns.
 --
 -- $1 namespaces and $2 numbers of shards; then for each counter: $3 its shard, numbered from 1,
 -- $4 size, $5 key
@@ -27,4 +28,3 @@ SELECT clock.now, asked.place, asked.epoch, (
         WHERE epoch = asked.epoch AND window_size = asked.size
             AND window_number = asked.number - 1 AND sha256(key) = asked.hash
     ) AS previous
-FROM clock LEFT JOIN counters AS asked ON true

@@ -12,7 +12,7 @@ const CREATE_LOCK: i64 = 0x7261_7465_6c69_6d69;
 
 /// The names of the tables, as SQL has them.
 #[derive(Debug)]
-pub(super) struct Tables([(&'static str, Box<str>); 5]);
+pub(super) struct Tables([(&'static str, Box<str>); 6]);
 
 /// What is wrong with the tables.
 pub(super) enum SchemaError {
@@ -24,8 +24,11 @@ pub(super) enum SchemaError {
     Failed(Error),
 }
 
+/// The tables that nodes restore nothing of, so that they may be lost without the others.
+const OF_NO_WINDOWS: [&str; 2] = ["levels", "logs"];
+
 /// What each table must be like: its kind, columns by name, and what is unique in it.
-const SHAPES: [(&str, &str); 5] = [
+const SHAPES: [(&str, &str); 6] = [
     (
         "epochs",
         "r: changes bigint, ended_at timestamp with time zone, epoch bigint, namespace text, shard \
@@ -52,6 +55,12 @@ const SHAPES: [(&str, &str); 5] = [
          key bytea, kind smallint, size bigint, thousandths bigint; \
          btree (epoch, kind, size, sha256(key))",
     ),
+    (
+        "logs",
+        "r: at bigint, base bigint, epoch bigint, expires_at timestamp with time zone, key bytea, \
+         log bigint, number bigint, size bigint, sums bigint[], times bigint[]; \
+         btree (epoch, size, sha256(key), log, at)",
+    ),
 ];
 
 impl Tables {
@@ -68,11 +77,12 @@ impl Tables {
             ("counters", name("")),
             ("changes", name("_changes")),
             ("levels", name("_levels")),
+            ("logs", name("_logs")),
         ])
     }
 
-    /// A statement with the tables' names in place of `{epochs}`, `{nodes}`, `{counters}`, `{changes}`
-    /// and `{levels}`.
+    /// A statement with the tables' names in place of `{epochs}`, `{nodes}`, `{counters}`, `{changes}`,
+    /// `{levels}` and `{logs}`.
     pub(super) fn fill(&self, statement: &str) -> String {
         let Tables(tables) = self;
         tables
@@ -99,7 +109,7 @@ impl Tables {
             let created = client.batch_execute(&self.fill(statement)).await;
             created.map_err(|error| SchemaError::NotCreated(self.fill(&table).into(), error))?;
         }
-        let is_lost = missing.iter().any(|table| *table != "levels");
+        let is_lost = missing.iter().any(|table| !OF_NO_WINDOWS.contains(table));
         if is_lost && !missing.contains(&"epochs") {
             // What was in the others is lost, so that the nodes are to restore it.
             let end = "UPDATE {epochs} SET ended_at = now() WHERE ended_at IS NULL";

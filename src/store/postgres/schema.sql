@@ -41,8 +41,9 @@ CREATE UNLOGGED TABLE {changes} (
     PRIMARY KEY (epoch, number)
 );
 
--- Levels of counters that are no windows: of which kind (1: elastic windows) and size, in milliseconds;
--- thousandths of a hit, and in milliseconds of Unix time when they changed last, and when they began.
+-- Levels of counters that are no windows: of which kind (1: elastic windows, 3: rates) and size, in
+-- milliseconds; thousandths of a hit, and in milliseconds of Unix time when they changed last, and when they
+-- began, or of a rate, when they are empty.
 CREATE UNLOGGED TABLE {levels} (
     epoch       bigint      NOT NULL,
     kind        smallint    NOT NULL,
@@ -55,3 +56,22 @@ CREATE UNLOGGED TABLE {levels} (
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX ON {levels} (epoch, kind, size, sha256(key));
 CREATE INDEX ON {levels} (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Logs of moving windows, in blocks: when hits were counted, in milliseconds of Unix time, and the sums of all
+-- hits up to then, in thousandths. Of a block, its first time, how many entries its log had before, and
+-- their last sum. A key's logs are numbered: one begins anew when the clock was set back.
+CREATE UNLOGGED TABLE {logs} (
+    epoch      bigint      NOT NULL,
+    size       bigint      NOT NULL,
+    key        bytea       NOT NULL,
+    log        bigint      NOT NULL,
+    at         bigint      NOT NULL,
+    number     bigint      NOT NULL,
+    base       bigint      NOT NULL,
+    times      bigint[]    NOT NULL,
+    sums       bigint[]    NOT NULL,
+    expires_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE UNIQUE INDEX ON {logs} (epoch, size, sha256(key), log, at);
+CREATE INDEX ON {logs} (epoch, size, sha256(key), log, base);
+CREATE INDEX ON {logs} (expires_at) WHERE expires_at IS NOT NULL;

@@ -81,7 +81,7 @@ impl Schema {
     pub(super) fn flush(&self) {
         self.ask(
             "TRUNCATE {}.rl_counters, {}.rl_counters_epochs, {}.rl_counters_nodes, \
-             {}.rl_counters_changes",
+             {}.rl_counters_changes, {}.rl_counters_levels, {}.rl_counters_logs",
         );
     }
 

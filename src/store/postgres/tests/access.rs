@@ -6,7 +6,8 @@ use super::*;
 const GRANTS: &str = "
     GRANT USAGE ON SCHEMA {} TO {user};
     GRANT SELECT, INSERT, UPDATE, DELETE ON {}.rl_counters, {}.rl_counters_epochs,
-        {}.rl_counters_nodes, {}.rl_counters_changes, {}.rl_counters_levels TO {user};";
+        {}.rl_counters_nodes, {}.rl_counters_changes, {}.rl_counters_levels,
+        {}.rl_counters_logs TO {user};";
 
 /// A user of the shared server, who owns nothing.
 fn new_user(schema: &Schema) -> String {
@@ -98,11 +99,11 @@ fn a_table_that_a_new_version_adds_is_named_if_it_cannot_be_created() {
         schema.ask(&GRANTS.replace("{user}", &user));
         node.push(vec![hits("a", 1)]).await;
         // As the version before left it.
-        schema.ask("DROP TABLE {}.rl_counters_levels");
+        schema.ask("DROP TABLE {}.rl_counters_logs");
         let error = open(&mut as_user(&schema, &user, "")).await.unwrap_err();
         assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
         let expected = format!(
-            "table \"{0}\".\"rl_counters_levels\" is missing, and cannot be created \
+            "table \"{0}\".\"rl_counters_logs\" is missing, and cannot be created \
              (permission denied for schema {0}, SQLSTATE 42501)",
             schema.name
         );

@@ -4,6 +4,7 @@ mod access;
 mod concurrency;
 mod decisions;
 mod failures;
+mod logs;
 mod servers;
 mod tables;
 mod tls;

@@ -17,9 +17,9 @@ fn nodes_that_create_the_tables_at_once_do_not_disturb_each_other() {
             }
         });
         let tables = schema.ask("SELECT count(*) FROM pg_tables WHERE schemaname = '{}'");
-        assert_eq!(tables, [["5"]]);
+        assert_eq!(tables, [["6"]]);
         let indexes = schema.ask("SELECT count(*) FROM pg_indexes WHERE schemaname = '{}'");
-        assert_eq!(indexes, [["9"]]);
+        assert_eq!(indexes, [["12"]]);
     }
 }
 
@@ -52,7 +52,7 @@ fn a_table_of_another_shape_is_an_error() {
 
 #[test]
 fn tables_may_be_logged_if_all_are() {
-    const TABLES: [&str; 5] = ["", "_epochs", "_nodes", "_changes", "_levels"];
+    const TABLES: [&str; 6] = ["", "_epochs", "_nodes", "_changes", "_levels", "_logs"];
     let schema = Schema::new();
     block_on(async {
         open(&mut schema.connect()).await.unwrap();

@@ -1,0 +1,175 @@
+//! The log of a counter, as the server has it, and what is written of it when questions were decided.
+//!
+//! Its entries are in blocks, each a row: a new entry is added to the last one, in place, until that is
+//! full. An entry is a time and the sum of all hits up to it: so the hits in a window are the difference of two
+//! sums.
+
+use tokio_postgres::{Error, Row};
+
+use crate::policy::algorithm::MovingCount;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+use crate::store::stored::StoredCount;
+use crate::store::stored_log::StoredLog;
+use crate::store::strategy::CLOCK_MARGIN;
+
+/// How many entries a block has at most: a row without its key is some 1100 bytes then.
+const MOST_IN_BLOCK: i32 = 64;
+/// Entries that are kept beside one for each hit of a limit.
+const BESIDE: i64 = 2;
+/// How long after its last hit has left nothing is added to a block any more, which might be purged
+/// meanwhile: milliseconds, half of what it is kept for.
+const ADDABLE: i64 = 30_000;
+const _: () = assert!(ADDABLE as u128 * 2 <= CLOCK_MARGIN.as_millis());
+/// How far a clock may go back without having been set back: milliseconds.
+const SKEW: i64 = 1000;
+
+/// The log of a counter, as it was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FoundLog {
+    /// Which of the key's logs it is.
+    pub(super) log: i64,
+    /// The last block; `None`: there is none to add to.
+    block: Option<LastBlock>,
+    /// The time of the last entry.
+    last: i64,
+    /// The sum of all hits.
+    sum: i64,
+    /// How many entries there were.
+    entries: i64,
+    /// How many of them have left, and their sum.
+    gone: i64,
+    base: i64,
+    /// All blocks before this one have left.
+    gone_block: Option<i64>,
+    /// The time of the oldest hit that has not left.
+    oldest: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LastBlock {
+    at: i64,
+    /// How many entries it has.
+    length: i32,
+}
+
+/// An entry that is added to a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NewEntry {
+    /// The block that it is added to, and after how many entries; `None`: a new one.
+    pub(super) block: Option<(i64, i32)>,
+    pub(super) at: i64,
+    pub(super) sum: i64,
+    /// How many entries all blocks before a new one have, and their sum.
+    pub(super) number: i64,
+    pub(super) base: i64,
+    pub(super) gone_block: Option<i64>,
+}
+
+/// What is written of a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LogChange {
+    /// The newest hits are taken away, down to this sum.
+    pub(super) lowered: Option<i64>,
+    pub(super) added: Option<NewEntry>,
+}
+
+impl FoundLog {
+    /// What `read_logs.sql` tells of a log of windows of this size at `now`.
+    pub(super) fn of(row: &Row, size: WindowSize, now: UnixMillis) -> Result<FoundLog, Error> {
+        let Some(log) = row.try_get("log")? else {
+            return Ok(FoundLog::default());
+        };
+        let (last, now) = (row.try_get::<_, i64>("last")?, now.0.cast_signed());
+        if last > now.saturating_add(SKEW) {
+            // The clock was set back.
+            return Ok(FoundLog {
+                log: i64::saturating_add(log, 1),
+                ..FoundLog::default()
+            });
+        }
+        let sum = row.try_get("sum")?;
+        let last_block = LastBlock {
+            at: row.try_get("block")?,
+            length: row.try_get("length")?,
+        };
+        let left_at = last.saturating_add(size.millis().cast_signed());
+        let is_kept = now < left_at.saturating_add(ADDABLE);
+        Ok(FoundLog {
+            log,
+            block: is_kept.then_some(last_block),
+            last,
+            sum,
+            entries: row.try_get("entries")?,
+            gone: row.try_get::<_, Option<_>>("gone")?.unwrap_or_default(),
+            base: row.try_get::<_, Option<_>>("base")?.unwrap_or(sum),
+            gone_block: row.try_get("gone_block")?,
+            oldest: row.try_get::<_, Option<_>>("oldest")?.unwrap_or(last),
+        })
+    }
+
+    /// The hits in the window, in thousandths.
+    pub(super) fn hits(&self) -> i64 {
+        self.sum.saturating_sub(self.base)
+    }
+
+    pub(super) fn count(&self) -> StoredCount {
+        StoredCount::log(self.hits(), self.oldest)
+    }
+
+    /// What is written when the log has become `log` by questions at `now`, of which the largest limit is
+    /// `most`.
+    pub(super) fn change_to(&self, log: &StoredLog, now: UnixMillis, most: Hits) -> LogChange {
+        let [kept, added] = [log.kept(), log.added()].map(|it| it.thousandths());
+        let sum = self.base.saturating_add(kept);
+        let is_lowered = sum < self.sum;
+        LogChange {
+            lowered: is_lowered.then_some(sum),
+            added: (added > 0).then(|| self.entry(sum, added, is_lowered, now, most)),
+        }
+    }
+
+    fn entry(
+        &self,
+        base: i64,
+        added: i64,
+        is_lowered: bool,
+        now: UnixMillis,
+        most: Hits,
+    ) -> NewEntry {
+        // Not before the last hit.
+        let at = now.0.cast_signed().max(self.last);
+        let is_full = self.entries.saturating_sub(self.gone) >= most_entries(most);
+        let new = NewEntry {
+            block: None,
+            at,
+            sum: base.saturating_add(added),
+            number: self.entries,
+            base,
+            gone_block: self.gone_block,
+        };
+        match self.block {
+            // What is left of the last block is not known: a new one begins later than all that.
+            _ if is_lowered => NewEntry {
+                at: at.max(self.last.saturating_add(1)),
+                ..new
+            },
+            // In place of the last entry, whose hits get this time.
+            Some(LastBlock { at: block, length }) if at == self.last || is_full => NewEntry {
+                block: Some((block, length.saturating_sub(1))),
+                ..new
+            },
+            Some(LastBlock { at: block, length }) if length < MOST_IN_BLOCK => NewEntry {
+                block: Some((block, length)),
+                ..new
+            },
+            _ => new,
+        }
+    }
+}
+
+/// The largest number of entries that a limit needs.
+fn most_entries(limit: Hits) -> i64 {
+    let whole = limit.min(MovingCount::MAX_LIMIT).max(Hits::ONE).whole();
+    whole.saturating_add(BESIDE)
+}

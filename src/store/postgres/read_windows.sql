@@ -1,0 +1,1 @@
+FROM clock LEFT JOIN counters AS asked ON true
