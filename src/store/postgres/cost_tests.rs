@@ -193,3 +193,35 @@ fn postgres_decides() {
         }
     });
 }
+
+/// `cargo test --release --no-default-features --features measure -- --nocapture postgres_keeps_logs`
+#[test]
+fn postgres_keeps_logs() {
+    const ROUNDS: usize = 2000;
+    let server = Server::start(&["shared_buffers=128MB"]);
+    block_on(async {
+        let mut node = Asking::new(connect(server.tcp(), "public"));
+        node.ask(&[]).await;
+        for algorithm in [Algorithm::Sliding, Algorithm::Moving] {
+            for limit in [100, 100_000] {
+                server.ask("TRUNCATE rl_counters, rl_counters_logs");
+                let asked = [question("00000000000000000001", algorithm, limit)];
+                let (cpu, start) = (server.cpu_nanos(), now(&server));
+                for _ in 0..ROUNDS {
+                    node.ask(&asked).await;
+                }
+                let (cpu, took) = (server.cpu_nanos() - cpu, now(&server) - start);
+                let entries = "SELECT coalesce(sum(cardinality(times)), 0) || ' entries, ' || count(*)
+                    || ' blocks of ' || coalesce(avg(pg_column_size(logs.*))::integer, 0) || ' bytes, '
+                    || pg_table_size('rl_counters_logs') || ' and indexes '
+                    || pg_indexes_size('rl_counters_logs') FROM rl_counters_logs AS logs";
+                println!(
+                    "{algorithm:?}, limit {limit}: server {:.0} us each, {:.2} ms; {}",
+                    cpu as f64 / 1000.0 / ROUNDS as f64,
+                    took * 1000.0 / ROUNDS as f64,
+                    server.value(entries)
+                );
+            }
+        }
+    });
+}
