@@ -74,7 +74,7 @@ impl Cluster<'_> {
         self
     }
 
-    /// Another worker of the first node takes over, and all is as if nobody had died.
+    /// Another worker of the first node takes over, and all is as if no worker had died.
     fn check(&self) {
         let time = &self.nodes[0].time;
         time.monotonic.set(time.monotonic.get() + LIFETIME);

@@ -35,7 +35,7 @@ impl Access {
         }
     }
 
-    /// The same for other servers, to whom we are somebody else.
+    /// The same with other credentials, for servers that know us by them.
     pub(super) fn with_credentials(&self, credentials: &Credentials) -> Access {
         Access {
             credentials: credentials.clone(),

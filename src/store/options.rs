@@ -116,8 +116,8 @@ impl fmt::Debug for PemFile {
 }
 
 impl StoreOptions {
-    /// The files that are to be read, each with its directive. The paths are as written: it is the
-    /// caller who resolves them, and who reads the files, both in place.
+    /// The files that are to be read, each with its directive. The paths are as written: the
+    /// caller resolves them and reads the files, both in place.
     pub fn files_mut(&mut self) -> impl Iterator<Item = (&'static str, &mut PemFile)> {
         let tls = self.tls.as_mut().map(|tls| {
             let (certificate, key) = match &mut tls.identity {

@@ -12,7 +12,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// The first one is used first. None at all are one that nobody is.
+    /// The first one is used first. Of an empty list, an address that no server has.
     pub(super) fn new(servers: &[ServerAddress]) -> Servers {
         match servers.split_first() {
             Some((first, others)) => Servers {

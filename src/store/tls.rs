@@ -38,7 +38,7 @@ impl TlsClient {
     /// # Errors
     ///
     /// [`TlsError`]: a file that holds no certificate or no key, a key that is not that of the
-    /// certificate, or a system that trusts nobody while no file says whom to trust.
+    /// certificate, or a system without trusted roots while no file names one.
     pub fn new(options: &TlsOptions) -> Result<TlsClient, TlsError> {
         // Nothing is installed for the whole process, which is not ours.
         let provider = Arc::new(ring::default_provider());
@@ -112,7 +112,7 @@ fn roots_of(file: &PemFile) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Those that the system trusts; of some hundred, one may be of a kind that nobody reads.
+/// The roots that the system trusts; of some hundred, a few may be malformed, and are passed over.
 fn roots_of_the_system() -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();

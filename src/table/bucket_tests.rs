@@ -444,7 +444,7 @@ proptest! {
         filled in 0..20_000_i64,
         passed in 0..5000_u64,
         later in prop::collection::vec(0..100_000_u64, 1..5),
-        // By how much the clock of who notes it is behind that by which it was read.
+        // By how much the clock that notes it is behind the one that read it.
         offset in -1_000_000..1_000_000_i64,
     ) {
         let size = WindowSize::from_millis(millis).unwrap();

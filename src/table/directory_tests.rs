@@ -1,5 +1,5 @@
 //! Configurations follow each other: places of namespaces that are not configured any more are used
-//! again, and nobody takes what is left there for its own.
+//! again, and no namespace takes what is left there for its own.
 
 use super::testing::{SharedTable, TestClock, die_everywhere};
 use super::*;

@@ -380,7 +380,7 @@ fn a_lease_has_one_holder_until_it_ends_or_is_given_back() {
     first.renew(MonotonicMillis(2000), LIFETIME).unwrap();
     assert!(lease(&fixture, 2000 + LIFETIME - 1).is_none());
 
-    // It was not given back: who takes it has to look for what its holder knew.
+    // It was not released: the next holder has to look for what the last one knew.
     let second = lease(&fixture, 2000 + LIFETIME).unwrap();
     assert_eq!(second.repair(), Repair::FindChanges);
     assert_eq!(first.renew(MonotonicMillis(9000), LIFETIME), Err(LeaseLost));
@@ -439,7 +439,7 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
         .iter()
         .map(|state| state.take_lease(now, LIFETIME).unwrap())
         .collect();
-    // Each shard has a batch on its way, for a store that is away: those who come late a small one.
+    // Each shard has a batch on its way, for a store that is away: the late ones have a small one.
     let mut sizes = Vec::new();
     for (lease, first) in leases.iter().zip(0..) {
         let size = lease.batch_capacity().unwrap();
@@ -454,7 +454,7 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
         let sealed = sent[first..first + 1].to_vec();
         assert_eq!(lease.sealed(table), Some((name(1, 7), sealed)));
     }
-    // Who takes over has it, whoever claims meanwhile.
+    // The next holder has it, whatever is claimed meanwhile.
     let later = MonotonicMillis(1000 + LIFETIME);
     let successor = states[0].take_lease(later, LIFETIME).unwrap();
     assert_eq!(
@@ -497,7 +497,7 @@ fn a_buffer_is_claimed_from_one_that_died_unless_its_batch_is_sealed() {
     let other = take(1, 1000).unwrap();
     assert_eq!(other.batch_capacity(), Ok(1));
     other.release();
-    // Until somebody else has the lease, the first one may be slow.
+    // Until another worker has the lease, the first one may be slow.
     let other = take(1, 8000).unwrap();
     assert_eq!(other.batch_capacity(), Ok(1));
     other.release();
@@ -656,7 +656,7 @@ fn epochs_in_which_something_was_pushed_are_remembered() {
     let lease = lease(&fixture, 1000).unwrap();
     for epoch in 1..=6 {
         lease.enter_epoch(epoch).unwrap();
-        // Not of the last one, of which nobody knows what became.
+        // Not of the last one, whose outcome is unknown.
         assert!(!lease.has_left(epoch));
         lease.seal(&records, 7).unwrap();
         if epoch != 5 {

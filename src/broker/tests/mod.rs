@@ -119,8 +119,8 @@ fn patient(queues: &Arc<SharedQueues>, with: impl AsyncFnOnce(&mut Worker)) {
 fn no_wakeup_is_lost() {
     let (queues, store) = (queues(), Store::default());
     let thread = BrokerThread::start(&queues, &store);
-    // One at a time: whoever asks finds the other about to sleep. Each waits for its answer alone, and
-    // nothing else wakes anybody.
+    // One at a time: a question finds the thread about to sleep, and an answer the worker. Each waits
+    // for the other alone: nothing else would wake it.
     patient(&queues, async |worker| {
         for burst in (0..2000).map(|it| 1 + it % 3) {
             (0..burst).for_each(|_| worker.ask());

@@ -1,6 +1,6 @@
 //! The API: what a request asks for, and what it is answered, in JSON.
 //!
-//! - [`request`]: what is asked for; [`site`]: by whom; [`error`]: why it is not answered
+//! - [`request`]: what is asked for; [`site`]: from which site; [`error`]: why it is not answered
 //! - [`overview`], [`health`](health()), [`namespaces`](Namespaces), [`namespace`](namespace()),
 //!   [`key`](key()): the answers; [`json`]: how they are written
 

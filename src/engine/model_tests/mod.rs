@@ -1,5 +1,4 @@
-//! Finds sequences of operations that nobody thought of: the table against a naive model of it,
-//! under a simulated clock. One caller at a time; the same sequences at every run.
+//! Random sequences of operations: the table against a naive model of it, under a simulated clock. One caller at a time; the same sequences at every run.
 
 mod model;
 mod ops;

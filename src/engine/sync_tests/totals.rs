@@ -23,8 +23,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever is lost on the way, whoever is stopped or killed, and whenever the store loses all:
-    /// in the end the total is what was counted, and all nodes know it.
+    /// Messages are lost, workers are stopped or killed, the store loses all: in the end the total is
+    /// what was counted, and all nodes know it.
     #[test]
     fn the_total_is_what_was_counted(
         steps in prop::collection::vec(step(), 1..100),

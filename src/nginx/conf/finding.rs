@@ -82,7 +82,7 @@ impl MainConf {
         }
         match number.and_then(|number| Some((number, namespaces.get(number)?))) {
             Some((number, conf)) => library.keep_found(self.found(number, conf)?),
-            // The default one is local, unless somebody says something else.
+            // The default one is local where no block defines it.
             None => {
                 let definition = NamespaceDefinition::local(name);
                 self.serve_own(&definition)

@@ -1,5 +1,5 @@
-//! What every datastore does that has servers: which of them is used, with whom it speaks by TLS, and
-//! what becomes of a batch when one ends, hangs or loses an answer.
+//! What every datastore with servers does: which of them it uses, which it trusts by TLS, and what
+//! becomes of a batch when one ends, hangs or loses an answer.
 
 pub(super) mod choice;
 pub(super) mod failures;
@@ -30,8 +30,8 @@ pub(super) trait Served: Sized {
     fn start_durable() -> Self {
         Self::start()
     }
-    /// One that wants TLS of who comes to its port, and shows this certificate; if it
-    /// `wants_certificates`, they show one of the same authority.
+    /// One whose port wants TLS and shows this certificate; if it `wants_certificates`, clients
+    /// show one of the same authority.
     fn start_with_tls(
         authority: &Authority,
         certificate: &Certificate,
@@ -52,7 +52,7 @@ pub(super) trait Served: Sized {
     fn restart(&mut self);
     /// Whether no strategy has left anything in it.
     fn is_untouched(&self) -> bool;
-    /// Whether it may say so to who shows no certificate.
+    /// Whether this may be its answer to a client that shows no certificate.
     fn is_of_missing_certificate(error: &StoreError) -> bool;
 }
 

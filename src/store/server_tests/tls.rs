@@ -1,4 +1,4 @@
-//! Servers with TLS: whom we trust, and who trusts us.
+//! Servers with TLS: which we trust, and which trust us.
 
 use super::*;
 use crate::store::options::TlsOptions;
