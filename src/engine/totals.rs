@@ -1,7 +1,7 @@
 //! What a store has counted of a key, noted in a node's table.
 
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, WindowSize};
+use crate::policy::window::Clock;
 use crate::table::{Counter, CounterTable, Key};
 
 /// Notes in the table what a store has counted of a key in a window, and with it what of that is not
@@ -20,7 +20,7 @@ pub(super) fn note_total(
     if window.saturating_add(1) < at.number {
         return true;
     }
-    if window > at.number && !is_near(size, at.elapsed) {
+    if window > at.number && !at.is_before_next(size) {
         return false;
     }
     // A full zone has no place for what only others count.
@@ -29,9 +29,4 @@ pub(super) fn note_total(
         table.set_remote(counter, window, total.minus(ours), now);
     }
     true
-}
-
-/// Whether the next window is so near that it is counted in: another clock is a little ahead.
-fn is_near(size: WindowSize, elapsed: u64) -> bool {
-    size.millis().saturating_sub(elapsed) <= (size.millis() / 10).min(1000)
 }

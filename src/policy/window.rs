@@ -3,6 +3,9 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
+/// How far the clocks of two processes may be apart without one having been set: milliseconds.
+pub const CLOCK_SKEW: u64 = 1000;
+
 /// A moment: milliseconds of Unix time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixMillis(pub u64);
@@ -88,6 +91,15 @@ pub struct WindowPosition {
     pub number: u64,
     /// Milliseconds since the window's start; less than its size.
     pub elapsed: u64,
+}
+
+impl WindowPosition {
+    /// Whether the next window of this size is so near that it is counted in, should another process, whose
+    /// clock is a little ahead, do so.
+    #[inline]
+    pub fn is_before_next(self, size: WindowSize) -> bool {
+        size.millis().saturating_sub(self.elapsed) <= (size.millis() / 10).min(CLOCK_SKEW)
+    }
 }
 
 const SECOND: u64 = 1000;

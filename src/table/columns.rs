@@ -11,7 +11,7 @@ use super::slot::{Occupant, Slot};
 use super::word::{Stamp, WindowCount};
 use crate::policy::algorithm::{Reading, WindowCounts};
 use crate::policy::hits::Hits;
-use crate::policy::window::{Clock, UnixMillis, WindowPosition, WindowSize};
+use crate::policy::window::{CLOCK_SKEW, Clock, UnixMillis, WindowPosition, WindowSize};
 
 /// A counter's columns at one moment.
 pub(super) struct WindowColumns<'m> {
@@ -72,8 +72,7 @@ impl<'m> WindowColumns<'m> {
     ) -> WindowColumns<'m> {
         let at = size.at(now);
         let columns = WindowColumns::read(occupant.slot, occupant.meta, at);
-        let lead = size.millis().saturating_sub(at.elapsed);
-        if !columns.is_behind || lead > (size.millis() / 10).min(Ticks::SKEW_MILLIS) {
+        if !columns.is_behind || !at.is_before_next(size) {
             return columns;
         }
         let next = WindowPosition {
@@ -282,7 +281,7 @@ impl<'m> Occupant<'m> {
     pub(super) fn touch(&self, now: UnixMillis) {
         let (used, now) = (Ticks(self.slot.used.load(Relaxed)), Ticks::at(now.0));
         // A little in the future is another process's look at the clock.
-        if used == now || (used.is_after(now) && !now.is_over(used, Ticks::SKEW_MILLIS)) {
+        if used == now || (used.is_after(now) && !now.is_over(used, CLOCK_SKEW)) {
             return;
         }
         // If this fails, another process has just noted the same.

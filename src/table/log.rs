@@ -36,7 +36,7 @@ use super::atomic::{
 };
 use super::slot::{Lost, Slot};
 use super::word::Generation;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{CLOCK_SKEW, UnixMillis, WindowSize};
 
 const SUM_BITS: u32 = 28;
 const SUM_MASK: u64 = (1 << SUM_BITS) - 1;
@@ -50,9 +50,6 @@ pub(super) const MOST: u64 = (1 << (SUM_BITS - 1)) - 1;
 
 // A window fits, with a month beside it in which a time is in the future.
 const _: () = assert!(WindowSize::MAX_MILLIS < TIME_MASK - 30 * 24 * 3_600_000);
-
-/// How far the clocks of two workers may be apart without one having been set back.
-const SKEW: u64 = 1000;
 
 /// A moment, in milliseconds modulo 2^35; 0: never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +80,7 @@ impl LogTime {
     /// Milliseconds since then; none of a time that another worker's clock is ahead.
     pub(super) fn age(self, now: UnixMillis) -> u64 {
         let now = LogTime::of(now);
-        if now.until(self) <= SKEW {
+        if now.until(self) <= CLOCK_SKEW {
             0
         } else {
             self.until(now)
@@ -115,7 +112,7 @@ impl LogTime {
     /// future since the clock was set back.
     pub(super) fn of_hit(self, now: UnixMillis) -> LogTime {
         let at = LogTime::of(now);
-        let is_skewed = self != LogTime::NEVER && at.until(self) <= SKEW;
+        let is_skewed = self != LogTime::NEVER && at.until(self) <= CLOCK_SKEW;
         if is_skewed { self } else { at }
     }
 }
@@ -234,7 +231,7 @@ mod tests {
             let has_left = |now| time.has_left(size, UnixMillis(now));
             assert!(!has_left(T) && !has_left(T + millis) && has_left(T + millis + 1));
             // Another worker's clock, and one that was set back.
-            assert!(!has_left(T - SKEW));
+            assert!(!has_left(T - CLOCK_SKEW));
             assert!(has_left(T - 3_600_000));
             assert!(LogTime::NEVER.has_left(size, UnixMillis(T)));
         }

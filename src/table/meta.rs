@@ -38,9 +38,6 @@ pub(super) struct Ticks(pub(super) u32);
 impl Ticks {
     const MILLIS: u64 = 16;
 
-    /// How far the times of two processes may be apart without a clock having been set.
-    pub(super) const SKEW_MILLIS: u64 = 1000;
-
     #[inline]
     pub(super) const fn at(millis: u64) -> Ticks {
         Ticks((millis / Self::MILLIS) as u32)

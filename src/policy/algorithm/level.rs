@@ -1,7 +1,7 @@
 //! A level: hits that changed last at a moment, and that mean less as time passes.
 
 use super::super::hits::Hits;
-use super::super::window::{UnixMillis, WindowSize};
+use super::super::window::{CLOCK_SKEW, UnixMillis, WindowSize};
 
 /// What is kept of a key for an algorithm that has a [`LevelKind`](super::LevelKind).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,9 +15,6 @@ pub struct Level {
 }
 
 impl Level {
-    /// How far the clocks of two workers may be apart without one having been set back.
-    const SKEW: u64 = 1000;
-
     /// Milliseconds since the hits changed. None of a time in the future.
     pub(super) fn age(&self, now: UnixMillis) -> u64 {
         now.0.saturating_sub(self.at.0)
@@ -39,7 +36,7 @@ impl Level {
     /// When a hit at `now` changes the level: not before the last one did, unless that was before the
     /// clock was set back.
     pub(super) fn time_of_hit(&self, now: UnixMillis) -> UnixMillis {
-        let is_skewed = self.at > now && self.at.0.saturating_sub(now.0) <= Self::SKEW;
+        let is_skewed = self.at > now && self.at.0.saturating_sub(now.0) <= CLOCK_SKEW;
         if is_skewed { self.at } else { now }
     }
 }

@@ -8,7 +8,7 @@ use tokio_postgres::{Error, Row};
 
 use crate::policy::algorithm::MovingCount;
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{CLOCK_SKEW, UnixMillis, WindowSize};
 use crate::store::stored::StoredCount;
 use crate::store::stored_log::StoredLog;
 use crate::store::strategy::CLOCK_MARGIN;
@@ -21,8 +21,6 @@ const BESIDE: i64 = 2;
 /// meanwhile: milliseconds, half of what it is kept for.
 const ADDABLE: i64 = 30_000;
 const _: () = assert!(ADDABLE as u128 * 2 <= CLOCK_MARGIN.as_millis());
-/// How far a clock may go back without having been set back: milliseconds.
-const SKEW: i64 = 1000;
 
 /// The log of a counter, as it was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +79,7 @@ impl FoundLog {
             return Ok(FoundLog::default());
         };
         let (last, now) = (row.try_get::<_, i64>("last")?, now.0.cast_signed());
-        if last > now.saturating_add(SKEW) {
+        if last > now.saturating_add_unsigned(CLOCK_SKEW) {
             // The clock was set back.
             return Ok(FoundLog {
                 log: i64::saturating_add(log, 1),

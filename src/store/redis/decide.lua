@@ -34,8 +34,6 @@ local node, proposed, tag, questions, at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5
 local SLIDING = 1
 -- The number of the kind of counters that are elastic windows, which are levels.
 local ELASTIC = 1
--- How far the clocks of two servers may be apart without one having been set back: milliseconds.
-local SKEW = 1000
 -- How many bytes are added to the stream until things are done that need not be done each time.
 local SELDOM = 65536
 -- Whole numbers below this are formatted the quick way, wherever the server runs.
@@ -254,7 +252,7 @@ local function set_levels(place)
     local charge = place.charged[i]
     if place.hit[i] or charge and charge ~= 0 then
       local time, hits = place.times[i] + 0, place.current[i] + 0
-      if place.hit[i] and (time < now or time > now + SKEW) then
+      if place.hit[i] and (time < now or time > now + CLOCK_SKEW) then
         time = now
       end
       sets[#sets + 1] = ARGV[place.offset + i]

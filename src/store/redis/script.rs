@@ -3,6 +3,7 @@
 use redis::{Cmd, Value};
 
 use super::connection::RedisLink;
+use crate::policy::window::CLOCK_SKEW;
 use crate::store::error::{Failure, Refusal, StoreError};
 
 /// A script, which is one atomic step. The files say what they are given and answer.
@@ -24,9 +25,11 @@ pub(super) struct RedisCall<'s> {
 }
 
 impl Script {
-    /// A script of this name, which begins with `changes.lua` and goes on with `code`.
+    /// A script of this name, which begins with constants of the library's and `changes.lua`, and goes on
+    /// with `code`.
     pub(super) fn new(name: &'static str, code: &str) -> Script {
-        let code = [include_str!("changes.lua"), code].concat();
+        let changes = include_str!("changes.lua");
+        let code = format!("local CLOCK_SKEW = {CLOCK_SKEW}\n{changes}{code}");
         let hash = redis::Script::new(&code).get_hash().into();
         Script {
             name,
