@@ -5,6 +5,7 @@ use super::counter::Counter;
 use super::word::Stamp;
 use crate::policy::algorithm::{Algorithm, Reading};
 use crate::policy::hits::Hits;
+use crate::policy::window::WindowSize;
 
 /// On what condition hits are counted.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,18 @@ pub enum Admission {
     Within(Hits, Algorithm),
     /// Never, since another limit refused: what is done with each hit is done. Only for levels.
     Refused,
+}
+
+impl Admission {
+    /// Whether `value` hits of a counter are counted, of which this is read before.
+    #[inline(always)]
+    pub(super) fn admits(self, size: WindowSize, before: &Reading, value: Hits) -> bool {
+        match self {
+            Admission::Within(limit, algorithm) => algorithm.admits(size, before, limit, value),
+            Admission::Unconditional | Admission::Regardless(_) => true,
+            Admission::Refused => false,
+        }
+    }
 }
 
 /// What is to be told of beside what was counted: when there will be room for a hit.
@@ -90,13 +103,7 @@ impl Counter {
     /// limit refuses them, or there is more to it than counting.
     #[inline]
     pub(super) fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
-        let is_admitted = match admission {
-            Admission::Within(limit, algorithm) => {
-                algorithm.admits(self.size, &Reading::default(), limit, value)
-            }
-            Admission::Unconditional | Admission::Regardless(_) => true,
-            Admission::Refused => false,
-        };
+        let is_admitted = admission.admits(self.size, &Reading::default(), value);
         if is_admitted && self.begins_with_hits {
             value
         } else {

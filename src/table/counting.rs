@@ -195,14 +195,7 @@ impl<'m> CounterTable<'m> {
                 columns = occupant.settle(counter.size, &mut now, clock)?;
             }
             let before = columns.reading();
-            let is_admitted = match admission {
-                Admission::Within(limit, algorithm) => {
-                    algorithm.admits(counter.size, &before, limit, value)
-                }
-                Admission::Unconditional | Admission::Regardless(_) => true,
-                Admission::Refused => false,
-            };
-            if !is_admitted {
+            if !admission.admits(counter.size, &before, value) {
                 return Some(Counted::refused(before));
             }
             let new = WindowCount::new(columns.stamp, columns.counted.plus_value(value));

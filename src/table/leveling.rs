@@ -42,13 +42,7 @@ impl<'m> CounterTable<'m> {
                 continue;
             };
             let before = kind.reading(size, state.level, now);
-            let admitted = match admission {
-                Admission::Within(limit, algorithm) => {
-                    algorithm.admits(size, &before, limit, value)
-                }
-                Admission::Unconditional | Admission::Regardless(_) => true,
-                Admission::Refused => false,
-            };
+            let admitted = admission.admits(size, &before, value);
             let counted = if admitted { value } else { Hits::ZERO };
             let level = kind.after_hit_on(size, state.level, before, now, counted);
             let is_done = level == state.level || state.replace(occupant, &level);

@@ -86,18 +86,11 @@ impl<'m> CounterTable<'m> {
                 relax();
                 continue;
             };
-            let admitted = match admission {
-                Admission::Within(limit, algorithm) => {
-                    let before = MovingCount {
-                        hits: to_hits(view.hits),
-                        ..MovingCount::default()
-                    };
-                    algorithm.admits(size, &before.into(), limit, value)
-                }
-                Admission::Unconditional | Admission::Regardless(_) => true,
-                Admission::Refused => false,
+            let before = MovingCount {
+                hits: to_hits(view.hits),
+                ..MovingCount::default()
             };
-            if !admitted {
+            if !admission.admits(size, &before.into(), value) {
                 let reading = self.reading_of_log(occupant, &view, asked, size, now);
                 return occupant.is_there().then(|| Counted::refused(reading));
             }
