@@ -16,6 +16,7 @@ mod model_tests;
 pub mod prometheus;
 mod ratelimiting;
 mod refusals;
+mod shard_sync;
 pub mod status;
 mod sync;
 mod sync_outcome;
@@ -35,7 +36,7 @@ pub use evaluation::{Evaluation, charge_deferred};
 pub use limiter::{AskedHits, Incoming, Limiter};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use refusals::Refusals;
-pub use sync::Surroundings;
+pub use shard_sync::Surroundings;
 pub use sync_outcome::{Report, SyncError};
 pub use syncer::Syncer;
 pub use synchronous::{

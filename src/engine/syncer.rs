@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::ratelimiting::Namespace;
-use super::sync::{ShardSync, Surroundings};
+use super::shard_sync::{ShardSync, Surroundings};
 use super::sync_outcome::{Report, SyncError};
 use crate::policy::window::WindowSize;
 use crate::store::strategy::Strategy;

@@ -1,0 +1,180 @@
+//! A shard of a namespace, as a sync cycle sees it: which counters of the table are its own, what is told
+//! of them, and where totals are noted.
+
+use core::cell::Cell;
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use super::ratelimiting::Namespace;
+use super::sync_search::Search;
+use super::totals::note_total;
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
+use crate::store::strategy::{CLOCK_MARGIN, Count, Diff, Occupancy, Shard};
+use crate::table::{BatchRecord, Counter, HasKey, MonotonicMillis, Part, SyncState};
+
+/// The surroundings of a sync: the shell has them from the system, tests from numbers.
+pub trait Surroundings: Clock {
+    /// The monotonic clock, from a moment that all processes of the machine share.
+    fn uptime(&self) -> Duration;
+    /// 64 unpredictable bits, not all zero.
+    fn random(&self) -> NonZeroU64;
+    /// The number of this process.
+    fn process(&self) -> u32;
+
+    /// The same time, as leases have it.
+    fn monotonic(&self) -> MonotonicMillis {
+        MonotonicMillis(u64::try_from(self.uptime().as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The sync of one shard of a namespace with its store.
+#[derive(Debug)]
+pub(super) struct ShardSync<'n, 'm> {
+    pub(super) namespace: &'n Namespace<'m>,
+    pub(super) shard: Shard,
+    /// The number of shards.
+    shards: u16,
+    pub(super) state: SyncState<'m>,
+    /// That of the first shard, with which is counted what concerns all.
+    pub(super) counts: SyncState<'m>,
+    /// The windows that are counted in, with their counters.
+    pub(super) counters: Vec<Counter>,
+    /// How long the lease is taken for, in milliseconds.
+    pub(super) lifetime: u64,
+    /// Whether it is of no use here what others counted.
+    pub(super) only_pushes: bool,
+    /// When this worker is to purge next.
+    pub(super) purge_at: Cell<MonotonicMillis>,
+}
+
+impl<'n, 'm> ShardSync<'n, 'm> {
+    /// The sync of each shard of `namespace`: none if it is not synced. The rest is as in
+    /// [`Syncer::new`](super::Syncer::new).
+    pub(super) fn of(
+        namespace: &'n Namespace<'m>,
+        sizes: &[WindowSize],
+        lifetime: Duration,
+    ) -> Vec<Self> {
+        let counters: Vec<_> = sizes.iter().map(|size| namespace.counter(*size)).collect();
+        let states = namespace.sync_states();
+        let shards = u16::try_from(states.len()).unwrap_or(u16::MAX);
+        let of_one = |(number, state): (u16, &SyncState<'m>)| ShardSync {
+            namespace,
+            shard: Shard {
+                namespace: namespace.name().clone(),
+                number,
+            },
+            shards,
+            state: *state,
+            counts: *states.first().unwrap_or(state),
+            counters: counters.clone(),
+            lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
+            only_pushes: false,
+            purge_at: Cell::new(MonotonicMillis(0)),
+        };
+        (0..shards).zip(states).map(of_one).collect()
+    }
+
+    /// The same, which fetches nothing.
+    pub(super) fn pushing_only(self) -> Self {
+        ShardSync {
+            only_pushes: true,
+            ..self
+        }
+    }
+
+    /// Where each shard of the namespace is to look for its changes: of several, each key is looked at
+    /// once to tell.
+    pub(super) fn searches(&self) -> Vec<Search> {
+        if self.shards == 1 {
+            return vec![Search::everywhere()];
+        }
+        let (table, namespace) = (self.namespace.table(), self.namespace.index());
+        let shard_of = |key: &[u8]| Shard::number_of(key, self.shards);
+        let divided = table.divide_changes(namespace, self.shards, shard_of);
+        let divided = divided.into_iter();
+        divided.map(Search::in_places).collect()
+    }
+
+    /// What is known of the sync.
+    pub(super) fn state(&self) -> SyncState<'m> {
+        self.state
+    }
+
+    /// Whether this node was synced less than most of `period` ago.
+    pub(super) fn is_fresh(&self, period: Duration, surroundings: &impl Surroundings) -> bool {
+        let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+        self.state.since_sync(surroundings.monotonic()) < period.saturating_sub(period / 4)
+    }
+
+    /// Ends the lease of its present holder: this worker may take it.
+    pub(super) fn take_over(&self, surroundings: &impl Surroundings) {
+        self.state.end_lease(surroundings.monotonic());
+    }
+
+    /// Counts how long an exchange with the store takes.
+    pub(super) async fn timed<T>(
+        &self,
+        exchange: impl Future<Output = T>,
+        surroundings: &impl Surroundings,
+    ) -> T {
+        let start = surroundings.uptime();
+        let result = exchange.await;
+        let took = surroundings.uptime().saturating_sub(start);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.counts.count_exchange(micros);
+        result
+    }
+
+    /// The counters of the shard.
+    pub(super) fn part<'p>(&self, has_key: HasKey<'p>) -> Part<'p> {
+        Part {
+            namespace: self.namespace.index(),
+            // Of one that is all, no key needs to be looked at.
+            has_key: (self.shards > 1).then_some(has_key),
+        }
+    }
+
+    /// Whether a key is counted in the shard.
+    pub(super) fn has_key(&self, key: &[u8]) -> bool {
+        Shard::number_of(key, self.shards) == self.shard.number
+    }
+
+    /// Notes what the rest of the cluster counted. Returns whether all of it could be noted: what
+    /// others count in windows that are still to come here has no place yet.
+    pub(super) fn apply(&self, counts: &[Count], clock: &impl Clock) -> bool {
+        let table = self.namespace.table();
+        let mut is_all = true;
+        for Count {
+            key,
+            size,
+            window,
+            total,
+        } in counts
+        {
+            if let Some(counter) = self.counters.iter().find(|it| it.size() == *size) {
+                is_all &= note_total(table, counter, table.key(key), *window, *total, clock);
+            }
+        }
+        is_all
+    }
+
+    /// What is pushed of a counter; `None` if it is gone.
+    pub(super) fn diff(&self, record: &BatchRecord, now: UnixMillis) -> Option<Diff> {
+        let (key, size) = self.namespace.table().key_of(record.counter)?;
+        let end = record
+            .window
+            .saturating_add(2)
+            .saturating_mul(size.millis());
+        let left = Duration::from_millis(end.saturating_sub(now.0));
+        Some(Diff {
+            key,
+            size,
+            window: record.window,
+            diff: record.diff,
+            local: record.up_to,
+            occupancy: Occupancy(record.counter.occupancy()),
+            expires_in: left.saturating_add(CLOCK_MARGIN),
+        })
+    }
+}
