@@ -104,7 +104,8 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     /// Whether this node was synced less than most of `period` ago.
     pub(super) fn is_fresh(&self, period: Duration, surroundings: &impl Surroundings) -> bool {
         let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
-        self.state.since_sync(surroundings.monotonic()) < period.saturating_sub(period / 4)
+        let since = self.state.since_sync(surroundings.monotonic());
+        since.is_some_and(|since| since < period.saturating_sub(period / 4))
     }
 
     /// Ends the lease of its present holder: this worker may take it.

@@ -56,8 +56,12 @@ impl<'m> SyncState<'m> {
         self.line.stats()
     }
 
-    /// How many milliseconds ago, at `now`, the last sync of this node that ended well began.
-    pub fn since_sync(&self, now: MonotonicMillis) -> u64 {
-        now.0.saturating_sub(self.slot.synced.load(Relaxed))
+    /// How many milliseconds ago, at `now`, the last sync of this node that ended well began; `None`: none
+    /// did in this configuration.
+    pub fn since_sync(&self, now: MonotonicMillis) -> Option<u64> {
+        match self.slot.synced.load(Relaxed) {
+            0 => None,
+            synced => Some(now.0.saturating_sub(synced)),
+        }
     }
 }

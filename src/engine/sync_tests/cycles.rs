@@ -54,6 +54,22 @@ fn a_new_node_begins_with_everything_that_matters() {
 }
 
 #[test]
+fn a_node_is_fresh_for_most_of_a_period_after_its_first_sync() {
+    let (_, nodes) = cluster(1);
+    let node = &nodes[0];
+    let lifetime = Duration::from_millis(LIFETIME);
+    let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
+    let is_fresh = || syncer.is_fresh(Duration::from_secs(4), node.time);
+    // The machine has been up for a second.
+    assert!(!is_fresh());
+    node.sync().unwrap();
+    for (later, expected) in [(0, true), (2999, true), (3000, false)] {
+        node.time.monotonic.set(1000 + later);
+        assert_eq!(is_fresh(), expected, "{later} ms later");
+    }
+}
+
+#[test]
 fn a_batch_whose_answer_was_lost_is_applied_once() {
     for fault in [Fault::Before, Fault::After] {
         let (store, nodes) = cluster(1);
