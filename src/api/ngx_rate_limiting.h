@@ -154,7 +154,10 @@ typedef struct {
         double window_size, const double *cur_diff, double weight, double *rate,
         char *error, size_t error_size);
 
-    /* Has the namespace synced now, in the background.  A local one needs no sync. */
+    /*
+     * Has the namespace synced, in the background: a cycle of this worker begins now, or when the one has
+     * ended that is under way in any worker.  A local one needs no sync.
+     */
     int (*sync)(ngx_rate_limiting_handle_t found, char *error, size_t error_size);
 
     /* The same: a sync fetches, too.  `time` is the Unix time, `timeout` seconds, or 0. */

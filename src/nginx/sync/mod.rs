@@ -68,6 +68,8 @@ struct Job {
     namespace: SyncedNamespace,
     timer: EventTimer<'static>,
     is_under_way: bool,
+    /// Whether a cycle was asked for that has not begun.
+    is_asked: bool,
     /// When to sync next, by nginx's monotonic clock.
     next: Duration,
     /// How often the store failed in a row.
@@ -144,8 +146,8 @@ pub(super) fn end() {
     }
 }
 
-/// Has a namespace synced now, or as soon as the sync has ended that is under way; returns whether this
-/// process syncs it.
+/// Has a namespace synced: a cycle of this worker begins now, or when the one has ended that is under way,
+/// here or in another worker. Returns whether this process syncs it.
 pub(super) fn sync_now(namespace: &str) -> bool {
     with_worker(|worker| worker.sync_now(namespace)).unwrap_or(false)
 }
@@ -278,8 +280,13 @@ impl Worker {
             return;
         };
         let now = monotonic();
-        if !job.is_under_way && now >= job.next {
-            job.is_under_way = self.thread.sync(number);
+        if !job.is_under_way && (job.is_asked || now >= job.next) {
+            job.is_under_way = match job.is_asked {
+                true => self.thread.sync_now(number),
+                false => self.thread.sync(number),
+            };
+            // A thread that is not there is started again.
+            job.is_asked &= !job.is_under_way;
             job.next = now.saturating_add(job.namespace.period);
         }
         job.set_timer_for_next(now);
@@ -292,7 +299,7 @@ impl Worker {
         let Some((number, job)) = job else {
             return false;
         };
-        job.next = Duration::ZERO;
+        job.is_asked = true;
         self.tick(number);
         true
     }
@@ -331,6 +338,8 @@ impl Worker {
         }
         let now = monotonic();
         for job in &mut self.jobs {
+            // It may have been asked for.
+            job.is_asked |= job.is_under_way;
             job.is_under_way = false;
             job.set_timer_for_next(now);
         }
@@ -380,6 +389,7 @@ impl Job {
             // A worker that is to end does not wait for it.
             timer: timer.cancelable(),
             is_under_way: false,
+            is_asked: false,
             next: Duration::ZERO,
             failures: 0,
         }
@@ -395,9 +405,10 @@ impl Job {
 
     /// Has the next cycle begin when it is time. While one is under way, its end is told.
     fn set_timer_for_next(&mut self, now: Duration) {
-        let pause = match self.is_under_way {
-            true => LOOK_AGAIN,
-            false => self.next.saturating_sub(now),
+        let pause = match (self.is_under_way, self.is_asked) {
+            (true, _) => LOOK_AGAIN,
+            (false, true) => Duration::ZERO,
+            (false, false) => self.next.saturating_sub(now),
         };
         self.set_timer(pause);
     }

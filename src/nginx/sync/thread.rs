@@ -11,6 +11,7 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::super::conf::SyncedNamespace;
 use super::super::random::random;
@@ -23,6 +24,9 @@ use crate::store::strategy::Strategy;
 
 /// After how many periods in which others synced a worker gives its connection up.
 const MAX_IDLE: u32 = 20;
+
+/// After how long it is looked again whether another worker is done with its cycle.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// The background thread of a worker.
 pub(super) struct Thread {
@@ -56,7 +60,10 @@ impl Drop for AtEnd {
 }
 
 enum Command {
+    /// Sync, unless this node was synced in this period.
     Sync,
+    /// Sync whatever others do: what was counted until now is pushed.
+    SyncNow,
     /// Push what is left until then, and end.
     Finish(Instant),
 }
@@ -134,10 +141,20 @@ impl Thread {
         })
     }
 
-    /// Asks for a cycle of namespace `number`; returns whether the thread is there to do it.
+    /// Asks for a cycle of namespace `number`, if it is time for one; returns whether the thread is there
+    /// to do it.
     pub(super) fn sync(&self, number: usize) -> bool {
+        self.command(number, Command::Sync)
+    }
+
+    /// Asks for a cycle in any case, which begins after this and after those of other workers.
+    pub(super) fn sync_now(&self, number: usize) -> bool {
+        self.command(number, Command::SyncNow)
+    }
+
+    fn command(&self, number: usize, command: Command) -> bool {
         let commands = self.commands.get(number);
-        commands.is_some_and(|commands| commands.send(Command::Sync).is_ok())
+        commands.is_some_and(|commands| commands.send(command).is_ok())
     }
 
     /// Whether the thread has ended, which it does by itself only if it panics.
@@ -249,10 +266,17 @@ async fn serve<S: Strategy>(
     };
     let mut store = connect();
     let mut turns_of_others: u32 = 0;
-    while let Some(command) = commands.recv().await {
-        match command {
+    let mut is_waiting = false;
+    loop {
+        // While another worker is at it, what was asked for waits.
+        let command = match is_waiting {
+            true => timeout(LOOK_AGAIN, commands.recv()).await,
+            false => Ok(commands.recv().await),
+        };
+        match command.unwrap_or(Some(Command::SyncNow)) {
+            None => return,
             // All workers have a timer: the node syncs once in a period.
-            Command::Sync if syncer.is_fresh(*period, &System) => {
+            Some(Command::Sync) if syncer.is_fresh(*period, &System) => {
                 turns_of_others = turns_of_others.saturating_add(1);
                 if turns_of_others == MAX_IDLE {
                     // Closes the connection, so that a node has few.
@@ -260,12 +284,22 @@ async fn serve<S: Strategy>(
                 }
                 note(Ok(None), &store);
             }
-            Command::Sync => {
+            Some(Command::Sync) => {
                 turns_of_others = 0;
                 let result = syncer.sync(&mut store, &System).await;
                 note(result, &store);
             }
-            Command::Finish(until) => {
+            Some(Command::SyncNow) => {
+                turns_of_others = 0;
+                let result = syncer.sync(&mut store, &System).await;
+                let is_others = matches!(result, Ok(None) | Err(SyncError::LeaseLost));
+                // Those of a newer configuration go on.
+                is_waiting = is_others && !syncer.is_superseded();
+                if !is_waiting {
+                    note(result, &store);
+                }
+            }
+            Some(Command::Finish(until)) => {
                 // The other half is for an exchange.
                 let begin = Instant::now();
                 let patience = until.saturating_duration_since(begin).mul_f32(0.5);
