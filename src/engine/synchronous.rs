@@ -12,7 +12,7 @@ use smallvec::smallvec;
 use super::bound_limit::BoundLimit;
 use super::charge::{Charge, Charges};
 use super::evaluation::Evaluation;
-use crate::policy::algorithm::Reading;
+use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;
 use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
@@ -77,15 +77,21 @@ impl Deciders {
         Shard::number_of(key, self.shards)
     }
 
-    /// A counter that is charged `cost`.
-    fn counter(&self, bound: &BoundLimit<'_>, key: Key<'_>, cost: Hits) -> AskedCounter {
+    /// A counter that is charged `cost`, of this kind.
+    fn counter(
+        &self,
+        bound: &BoundLimit<'_>,
+        kind: StoredKind,
+        key: Key<'_>,
+        cost: Hits,
+    ) -> AskedCounter {
         AskedCounter {
             shard: Shard {
                 namespace: bound.shared_namespace(),
                 number: self.shard_number(key.bytes()),
             },
             key: KeyBytes::from_slice(key.bytes()),
-            kind: bound.limit.algorithm.kind(),
+            kind,
             size: bound.limit.size,
             cost,
         }
@@ -146,19 +152,22 @@ fn question(
         let identity = check.identity();
         let known = identities.iter().position(|it| *it == identity);
         let counter = known.unwrap_or(counters.len());
+        let kind = bound.limit.algorithm.kind().at_rate(hits);
         match counters.get_mut(counter) {
-            // A counter that limits share is charged once, by the first that charges it.
-            Some(counter) if counter.cost == Hits::ZERO => counter.cost = cost,
+            // A counter that limits share is charged once, by the first that charges it, at its rate.
+            Some(counter) if counter.cost == Hits::ZERO => {
+                (counter.kind, counter.cost) = (kind, cost);
+            }
             Some(_) => {}
             None => {
                 identities.push(identity);
-                counters.push(deciders.counter(bound, *key, cost));
+                counters.push(deciders.counter(bound, kind, *key, cost));
             }
         }
         limits.push(AskedLimit {
             counter,
             algorithm: bound.limit.algorithm,
-            hits,
+            hits: bound.limit.most(hits),
             cost,
         });
         indices.push(index);
@@ -255,7 +264,8 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
                 }),
             ) => {
                 let most = bound.limit.most(hits);
-                evaluation.note(bound, most, key, cost, *reading, *admitted);
+                let reading = bound.limit.reading_at(hits, *reading);
+                evaluation.note(bound, most, key, cost, reading, *admitted);
             }
             (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
         }
@@ -293,7 +303,7 @@ pub fn deferred_charges<'a, 'c, 'm>(
             continue;
         }
         charged.push(identity);
-        let counter = deciders.counter(bound, asked.key(), value);
+        let counter = deciders.counter(bound, asked.counter().kind(), asked.key(), value);
         let decider = deciders.number_of(&counter.key);
         let known = questions
             .iter()

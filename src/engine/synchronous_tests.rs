@@ -474,3 +474,69 @@ fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
         (hits(3), hits(2), Hits::from_thousandths(10))
     );
 }
+
+#[test]
+fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let rate = |burst| {
+        let mut bound = fixture.limit(1, Algorithm::Bucket);
+        bound.limit.burst = Burst {
+            hits: hits(burst),
+            delay: Some(Hits::ZERO),
+        };
+        bound
+    };
+    let (few, many) = (rate(4), rate(9));
+    let asked = |checks: &[LimitCheck<'_, '_>]| {
+        let asked = questions(checks, false).remove(0);
+        let Question {
+            counters, limits, ..
+        } = &asked.question;
+        assert_eq!(asked.refund().counters[0].kind, counters[0].kind);
+        let StoredKind::Level(LevelKind::Bucket(rate)) = counters[0].kind else {
+            panic!("{counters:?}");
+        };
+        let most: Vec<_> = limits.iter().map(|it| it.hits.whole()).collect();
+        (counters.len(), rate.whole(), counters[0].cost.whole(), most)
+    };
+    let ask = |bound, told, cost| fixture.ask(bound, told, 0, cost, Some(0));
+    assert_eq!(asked(&[ask(&few, 10, 1)]), (1, 10, 1, vec![5]));
+    let closed = [ask(&few, 0, 1)];
+    assert_eq!(asked(&closed), (1, 0, 1, vec![0]), "nothing is admitted");
+    // Of rates that share a counter, the one that is charged.
+    let both = [ask(&few, 10, 0), ask(&many, 20, 2)];
+    assert_eq!(asked(&both), (1, 20, 2, vec![5, 10]));
+    let both = [ask(&few, 10, 2), ask(&many, 20, 3)];
+    assert_eq!(asked(&both), (1, 10, 2, vec![5, 10]));
+
+    // What an answer means to each is a matter of its own rate.
+    let level = Level {
+        hits: hits(3),
+        at: UnixMillis(T),
+        mark: UnixMillis(0),
+    };
+    let reading = LevelKind::Bucket(hits(10)).reading(size(1), level, UnixMillis(T));
+    let answer = Answer {
+        admitted: smallvec![true, true],
+        readings: smallvec![reading],
+    };
+    let mut answered = vec![None; 2];
+    questions(&both, false)[0].note(&answer, &both, &mut answered, &fixture.clock);
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    conclude(&mut evaluation, &both, &answered, &fixture.clock);
+    let charges = evaluation.end();
+    let of_each = |charge: &Charge<'_, '_>| (charge.verdict().remaining(), charge.verdict().delay());
+    let told: Vec<_> = charges.iter().map(of_each).collect();
+    assert_eq!(told, [(hits(2), 200), (hits(7), 100)]);
+
+    // Hits that are known with the response leak at that rate, too.
+    let checks = [ask(&few, 10, 0)];
+    let mut evaluation = Evaluation::new(Vec::new(), false);
+    conclude(&mut evaluation, &checks, &[None], &fixture.clock);
+    let charges = evaluation.end();
+    let deferred = deferred_charges(&charges, |_| hits(3), |_| Some(single(0)));
+    let counter = &deferred[0].question.counters[0];
+    let kind = StoredKind::Level(LevelKind::Bucket(hits(10)));
+    assert_eq!((counter.kind, counter.cost), (kind, hits(3)));
+}

@@ -41,6 +41,14 @@ impl Limit {
         }
     }
 
+    /// A reading of a counter that this limit may share with one of another rate, at the rate that is `told`.
+    pub fn reading_at(&self, told: Hits, reading: Reading) -> Reading {
+        match self.algorithm {
+            Algorithm::Bucket => BucketLevel::from(reading).at_rate(told).into(),
+            _ => reading,
+        }
+    }
+
     /// Milliseconds of the window that [`Limit::most`] is for, as of [`Verdict::window`].
     pub fn window(&self, told: Hits) -> Option<u64> {
         let reading = match self.algorithm {

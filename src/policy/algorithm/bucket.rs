@@ -90,6 +90,18 @@ impl BucketLevel {
         }
     }
 
+    /// The same, leaking from now on at another rate.
+    pub fn at_rate(self, rate: Hits) -> BucketLevel {
+        match self.rate == rate {
+            true => self,
+            false => BucketLevel {
+                rate,
+                part: 0,
+                ..self
+            },
+        }
+    }
+
     /// What `level` is at `now`, in a bucket with `rate`.
     #[inline]
     pub(super) fn of(rate: Hits, size: WindowSize, level: Level, now: UnixMillis) -> BucketLevel {
