@@ -2,17 +2,19 @@
 
 mod admission;
 mod elastic;
+mod list_of_hits;
 mod model;
 mod shared;
 mod values;
 
 pub use self::admission::*;
 pub use self::elastic::*;
+pub(crate) use self::list_of_hits::ListOfHits;
 pub use self::model::*;
 pub use self::shared::*;
 pub use self::values::*;
 use super::*;
-use crate::policy::algorithm::{Algorithm, Level, Reading, StoredKind, WindowCounts};
+use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
 use crate::store::decision::{
     Answer, AskedCounter, AskedLimit, Decided, Decider, KeyBytes, Question,
 };

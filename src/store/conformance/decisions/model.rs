@@ -1,6 +1,8 @@
 //! Whether decisions are those of a model: what `policy::algorithm` says of the same counts.
 
 use super::*;
+use crate::policy::algorithm::{Level, MovingCount, WindowCounts};
+use crate::policy::window::UnixMillis;
 
 /// Numbers that look random, the same in every run.
 struct Random(u64);
@@ -22,9 +24,10 @@ impl Random {
         for (key, namespace) in ["a", "b"].into_iter().zip(namespaces) {
             for size in [size(100), MINUTE, HOUR, LONGEST] {
                 if self.below(6) == 0 {
+                    let rate = self.one_of(&[1, 700, 40_000, 90_000_000, 7_000_000_000_000]);
                     counters.push(AskedCounter {
                         shard: shard(namespace),
-                        kind: self.one_of(kinds),
+                        kind: self.one_of(kinds).at_rate(Hits::from_thousandths(rate)),
                         ..counter(key, size, self.one_of(&[1000, 1000, 500, 1, 0, -300]))
                     });
                 }
@@ -37,8 +40,9 @@ impl Random {
         let counts_rejected = self.below(4) == 0;
         let limits = (0..limits).map(|_| {
             let counter = self.below(counters.len() as u64) as usize;
-            let algorithms = Algorithm::ALL.into_iter();
-            let algorithms = algorithms.filter(|it| it.kind() == counters[counter].kind);
+            let kind = counters[counter].kind.at_rate(Hits::ZERO);
+            let algorithms = Algorithm::ALL.into_iter().chain([Algorithm::Bucket]);
+            let algorithms = algorithms.filter(|it| it.kind() == kind);
             AskedLimit {
                 counter,
                 algorithm: self.one_of(&algorithms.collect::<Vec<_>>()),
@@ -62,14 +66,92 @@ pub async fn decisions_in_one_shard_follow_the_model<F: Fixture<Store: Decider>>
     follow_the_model(fixture, ["api", "api"]).await;
 }
 
+/// What is in the store.
+#[derive(Default)]
+struct Model {
+    /// By key, size and window.
+    windows: BTreeMap<(KeyBytes, WindowSize, u64), i64>,
+    /// By key and size; of each kind, whatever the rate.
+    levels: BTreeMap<(KeyBytes, WindowSize, u8), Level>,
+    logs: BTreeMap<(KeyBytes, WindowSize), ListOfHits>,
+}
+
+impl Model {
+    fn level(&mut self, asked: &AskedCounter) -> &mut Level {
+        let name = (asked.key.clone(), asked.size, asked.kind.wire_id());
+        self.levels.entry(name).or_default()
+    }
+
+    fn log(&mut self, asked: &AskedCounter, now: UnixMillis) -> &mut ListOfHits {
+        let name = (asked.key.clone(), asked.size);
+        let log = self.logs.entry(name).or_default();
+        log.leave(asked.size, now.0);
+        log
+    }
+
+    /// What is read of a counter, of which `limits` are asked.
+    fn read(&mut self, asked: &AskedCounter, limits: &[AskedLimit], now: UnixMillis) -> Reading {
+        match asked.kind {
+            StoredKind::Windows => {
+                let at = asked.size.at(now);
+                let hits = |window| {
+                    let name = (asked.key.clone(), asked.size, window);
+                    Hits::from_thousandths(self.windows.get(&name).copied().unwrap_or_default())
+                };
+                WindowCounts {
+                    window: at.number,
+                    elapsed: at.elapsed,
+                    current: hits(at.number),
+                    previous: hits(at.number - 1),
+                }
+                .into()
+            }
+            StoredKind::Level(kind) => kind.reading(asked.size, *self.level(asked), now),
+            StoredKind::Log => {
+                let log = self.log(asked, now);
+                let most = |it: &AskedLimit| {
+                    let cost = it.cost.thousandths().max(1);
+                    log.wait(asked.size, now.0, it.hits.thousandths() - cost)
+                };
+                let (wait, oldest) = (limits.iter().filter_map(most).max(), log.oldest(now.0));
+                MovingCount {
+                    hits: Hits::from_thousandths(log.sum()),
+                    oldest: UnixMillis(oldest),
+                    age: now.0 - oldest,
+                    wait: wait.unwrap_or_default(),
+                }
+                .into()
+            }
+        }
+    }
+
+    /// A question was decided, which charges the counter or not.
+    fn ask(&mut self, asked: &AskedCounter, is_charged: bool, now: UnixMillis) {
+        let charge = if is_charged { asked.cost } else { Hits::ZERO };
+        match asked.kind {
+            StoredKind::Windows => {
+                let name = (asked.key.clone(), asked.size, asked.size.at(now).number);
+                *self.windows.entry(name).or_default() += charge.thousandths();
+            }
+            StoredKind::Level(kind) if asked.cost > Hits::ZERO => {
+                let level = self.level(asked);
+                *level = kind.after_hit(asked.size, *level, now, charge);
+            }
+            StoredKind::Level(_) => {
+                let level = self.level(asked);
+                level.hits = level.hits.plus(charge).max(Hits::ZERO);
+            }
+            StoredKind::Log => self.log(asked, now).charge(now.0, charge.thousandths()),
+        }
+    }
+}
+
 /// Asks about two keys, which are in these namespaces.
 async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [&str; 2]) {
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let mut random = Random(7);
-    // What is in the store, by key, size and window.
-    let mut model: BTreeMap<(KeyBytes, WindowSize, u64), i64> = BTreeMap::new();
-    let mut levels: BTreeMap<(KeyBytes, WindowSize), Level> = BTreeMap::new();
+    let mut model = Model::default();
     let now = node.ask(&[]).await.now;
     for size in [MINUTE, HOUR, LONGEST] {
         for ago in 0..2 {
@@ -80,7 +162,9 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
                 ..thousandths(b"a", 25_000)
             };
             other.push(vec![diff]).await;
-            model.insert((b"a"[..].into(), size, window), 25_000);
+            model
+                .windows
+                .insert((b"a"[..].into(), size, window), 25_000);
         }
     }
     let (mut refusals, mut admissions, mut weights) = (0, 0, 0);
@@ -91,60 +175,30 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
         let decided = node.ask(&questions).await;
         assert_eq!(decided.answers.len(), questions.len());
         for (question, answer) in questions.iter().zip(&decided.answers) {
-            let of_model: Vec<_> = question
-                .counters
-                .iter()
-                .map(|it| {
-                    if let StoredKind::Level(kind) = it.kind {
-                        let level = levels.get(&(it.key.clone(), it.size)).copied();
-                        return kind.reading(it.size, level.unwrap_or_default(), decided.now);
-                    }
-                    let at = it.size.at(decided.now);
-                    let count = |window| model.get(&(it.key.clone(), it.size, window)).copied();
-                    let hits = |window| Hits::from_thousandths(count(window).unwrap_or_default());
-                    WindowCounts {
-                        window: at.number,
-                        elapsed: at.elapsed,
-                        current: hits(at.number),
-                        previous: hits(at.number - 1),
-                    }
-                    .into()
-                })
-                .collect();
+            let counters = question.counters.iter();
+            let before = counters.map(|it| model.read(it, &[], decided.now));
+            let before: Vec<_> = before.collect();
             let admits = |it: &AskedLimit| {
-                let (size, counts) = (question.counters[it.counter].size, of_model[it.counter]);
-                let previous = counts.windows().previous;
+                let (size, reading) = (question.counters[it.counter].size, before[it.counter]);
+                let previous = reading.windows().previous;
                 weights += u32::from(it.algorithm == Sliding && previous > Hits::ZERO);
-                it.algorithm.admits(size, &counts, it.hits, it.cost)
+                it.algorithm.admits(size, &reading, it.hits, it.cost)
             };
             let expected: Vec<_> = question.limits.iter().map(admits).collect();
-            assert_eq!(answer.admitted[..], expected, "{question:?} {of_model:?}");
+            assert_eq!(answer.admitted[..], expected, "{question:?} {before:?}");
             let is_admitted = expected.iter().all(|it| *it);
             refusals += u32::from(!is_admitted);
             admissions += u32::from(is_admitted);
             for (index, counter) in question.counters.iter().enumerate() {
-                let is_charged = is_admitted || question.counts_rejected;
-                if let StoredKind::Level(kind) = counter.kind {
-                    let level = levels
-                        .entry((counter.key.clone(), counter.size))
-                        .or_default();
-                    let charge = if is_charged { counter.cost } else { Hits::ZERO };
-                    if counter.cost > Hits::ZERO {
-                        *level = kind.after_hit(counter.size, *level, decided.now, charge);
-                    } else if !level.has_ended(counter.size, decided.now) {
-                        level.hits = level.hits.plus(charge).max(Hits::ZERO);
-                    }
-                    let reading = kind.reading(counter.size, *level, decided.now);
-                    assert_eq!(answer.readings[index], reading, "{question:?}");
-                    continue;
-                }
-                let mut counts = of_model[index].windows();
-                if is_charged {
-                    counts.current = counts.current.plus(counter.cost);
-                    let name = (counter.key.clone(), counter.size, counts.window);
-                    model.insert(name, counts.current.thousandths());
-                }
-                assert_eq!(answer.readings[index].windows(), counts, "{question:?}");
+                model.ask(
+                    counter,
+                    is_admitted || question.counts_rejected,
+                    decided.now,
+                );
+                let limits = question.limits.iter().copied();
+                let limits: Vec<_> = limits.filter(|it| it.counter == index).collect();
+                let reading = model.read(counter, &limits, decided.now);
+                assert_eq!(answer.readings[index], reading, "{question:?}");
             }
         }
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, MovingCount, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
-use crate::store::conformance::{Asking, question, size};
+use crate::store::conformance::{Asking, ListOfHits, question, size};
 use crate::store::decision::{AskedLimit, Question};
 
 fn thousandths(hits: i64) -> Hits {
@@ -30,50 +30,6 @@ impl Numbers {
     fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         values[(self.0 >> 33) as usize % values.len()]
-    }
-}
-
-/// The hits of a key with their times, oldest first: in thousandths and milliseconds.
-#[derive(Default)]
-struct ListOfHits(Vec<(u64, i64)>);
-
-impl ListOfHits {
-    fn leave(&mut self, size: WindowSize, now: u64) {
-        self.0.retain(|(at, _)| at + size.millis() >= now);
-    }
-
-    fn sum(&self) -> i64 {
-        self.0.iter().map(|(_, hits)| hits).sum()
-    }
-
-    fn charge(&mut self, now: u64, cost: i64) {
-        if cost > 0 {
-            self.0.push((now, cost));
-            return;
-        }
-        let mut back = -cost;
-        while let Some((_, hits)) = self.0.last_mut() {
-            let taken = back.min(*hits);
-            *hits -= taken;
-            back -= taken;
-            if *hits > 0 {
-                break;
-            }
-            self.0.pop();
-        }
-    }
-
-    /// Milliseconds until a limit has room for a hit: `None` where it has, or never will have.
-    fn wait(&self, size: WindowSize, now: u64, most: i64) -> Option<u64> {
-        if most < 0 {
-            return None;
-        }
-        let mut left = self.sum();
-        self.0.iter().find_map(|(at, hits)| {
-            let is_full = left > most;
-            left -= hits;
-            (is_full && left <= most).then(|| at + size.millis() + 1 - now)
-        })
     }
 }
 
@@ -122,7 +78,7 @@ fn logs_are_lists_of_hits() {
                 refused += u32::from(!is_admitted);
                 let read = MovingCount::from(answer.readings[0]);
                 assert_eq!(read.hits, thousandths(list.sum()), "{round}");
-                let oldest = list.0.first().map_or(now, |(at, _)| *at);
+                let oldest = list.oldest(now);
                 assert_eq!((read.oldest.0, read.age), (oldest, now - oldest), "{round}");
                 let wait = list.wait(size, now, most);
                 assert_eq!(read.wait, wait.unwrap_or(0), "{round}: {limit} {cost}");
