@@ -25,6 +25,8 @@ my %LOCKS = (
     changes  => 'LOCK TABLE rl_counters_changes IN SHARE ROW EXCLUSIVE MODE',
     rows     => 'SELECT FROM rl_counters_epochs FOR UPDATE',
     counts   => 'SELECT FROM rl_counters FOR UPDATE',
+    levels   => 'SELECT FROM rl_counters_levels FOR UPDATE',
+    logs     => 'LOCK TABLE rl_counters_logs',
 );
 
 sub kinds {

@@ -526,7 +526,8 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &both, &answered, &fixture.clock);
     let charges = evaluation.end();
-    let of_each = |charge: &Charge<'_, '_>| (charge.verdict().remaining(), charge.verdict().delay());
+    let of_each =
+        |charge: &Charge<'_, '_>| (charge.verdict().remaining(), charge.verdict().delay());
     let told: Vec<_> = charges.iter().map(of_each).collect();
     assert_eq!(told, [(hits(2), 200), (hits(7), 100)]);
 

@@ -119,6 +119,18 @@ fn a_rate_is_local() {
 }
 
 #[test]
+fn postgres_decides_by_all_algorithms() {
+    check(&[(
+        "moving and elastic windows and a rate in a synchronous namespace",
+        "ratelimit_zone zone=counters:1m;\nratelimit_store main { strategy postgres; }\n\
+         ratelimit_namespace api { store main; sync_rate 0; }\nserver {\n\
+         ratelimit api limit=5/1s window=moving;\nratelimit api limit=5/2s window=elastic;\n\
+         ratelimit api rate=$arg_r/1s burst=5 delay=all;\n}",
+        "server: \"api-1s\";q=5, \"api-2s\";q=5, \"api-rate\";q=$arg_r",
+    )]);
+}
+
+#[test]
 fn a_rate_has_a_policy_and_a_counter_of_its_own() {
     check_in_server(&[
         (

@@ -20,8 +20,8 @@ pub enum StoredKind {
 }
 
 impl StoredKind {
-    /// Each of them; of a bucket, at no rate.
-    const EACH: [StoredKind; 4] = [
+    /// All of them; of a bucket, at no rate.
+    pub const ALL: &[StoredKind] = &[
         StoredKind::Windows,
         StoredKind::Level(LevelKind::Elastic),
         StoredKind::Level(LevelKind::Bucket(Hits::ZERO)),
@@ -64,7 +64,7 @@ impl StoredKind {
     /// What [`StoredKind::to_word`] made this of.
     pub fn from_word(word: u64) -> Option<StoredKind> {
         let rate = Hits::from_thousandths((word >> 8).cast_signed());
-        let mut all = Self::EACH.into_iter();
+        let mut all = Self::ALL.iter();
         let kind = all.find(|it| u64::from(it.wire_id()) == word & 0xff)?;
         Some(kind.at_rate(rate))
     }

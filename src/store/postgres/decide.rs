@@ -19,7 +19,7 @@ use super::logs::{self, ChangedLog, Obstacles};
 use super::push::{Addition, Columns};
 use super::read::Read;
 use super::{Postgres, row};
-use crate::policy::algorithm::{Level, Reading};
+use crate::policy::algorithm::{Level, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
@@ -49,6 +49,8 @@ struct Wait<'q> {
 }
 
 impl Decider for Postgres {
+    const KINDS: &'static [StoredKind] = StoredKind::ALL;
+
     async fn decide(
         &mut self,
         node: NodeId,
