@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use ngx_http_rate_limiting_module::policy::headers;
+use ngx_http_rate_limiting_module::policy::headers::retry_after;
 
 use crate::limiter::{Answer, Limiter, Quota};
 
@@ -59,7 +59,7 @@ impl Limiter for Exact {
         let wait = (!admitted).then(|| trail.free_at(self.quota) - now);
         Answer {
             admitted,
-            retry_after: wait.map(headers::retry_after_seconds),
+            retry_after: wait.map(retry_after::whole_seconds),
             rate: trail.hits(now, self.quota) * 1000,
         }
     }

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use ngx_http_rate_limiting_module::engine::{BoundLimit, Evaluation, Namespace};
 use ngx_http_rate_limiting_module::policy::algorithm::Algorithm;
-use ngx_http_rate_limiting_module::policy::headers;
+use ngx_http_rate_limiting_module::policy::headers::retry_after;
 use ngx_http_rate_limiting_module::policy::hits::Hits;
 use ngx_http_rate_limiting_module::policy::limit::{Burst, Limit};
 use ngx_http_rate_limiting_module::policy::window::{Clock, UnixMillis, WindowSize};
@@ -95,11 +95,11 @@ impl Limiter for Engine<'_> {
         let wait = if admitted {
             None
         } else {
-            headers::retry_after([verdict])
+            retry_after::retry_after([verdict])
         };
         Answer {
             admitted,
-            retry_after: wait.map(headers::retry_after_seconds),
+            retry_after: wait.map(retry_after::whole_seconds),
             rate: verdict.rate().thousandths().unsigned_abs(),
         }
     }

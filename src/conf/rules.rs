@@ -2,7 +2,7 @@
 
 use super::sharing::WindowLimits;
 use super::text::{Amount, WrittenText};
-use crate::policy::headers::{self, PolicyItem};
+use crate::policy::headers::ietf::{self, PolicyItem};
 use crate::policy::limit::Limit;
 
 /// The rules of a level, all of which must admit a request. `ratelimit off` is none at all.
@@ -144,7 +144,7 @@ impl<T> Rules<T> {
             Amount::Variable(_) => None,
         });
         if let Some(policies) = constant.collect::<Option<Vec<_>>>() {
-            headers::policy(policies, |part| policy.extend_from_slice(part));
+            ietf::policy(policies, |part| policy.extend_from_slice(part));
         }
         self.policy = policy;
     }

@@ -2,6 +2,7 @@
 
 use super::message::ConfError;
 use super::words::{invalid, on_or_off, one_of, one_word, set_once};
+use crate::policy::headers::{HeaderFormat, HeaderFormats};
 use crate::policy::options::shown;
 use crate::policy::window::parse_time;
 use crate::table::Outcome;
@@ -13,7 +14,7 @@ pub(super) struct LevelOptions {
     status: Option<isize>,
     dry_run: Option<bool>,
     log_level: Option<LogLevel>,
-    headers: Option<Headers>,
+    headers: Option<HeaderFormats>,
     retry_after_jitter: Option<u64>,
     phase: Option<Phase>,
 }
@@ -30,7 +31,7 @@ pub struct Settings {
     /// The level at which rejections are logged.
     pub log_level: LogLevel,
     /// Which headers tell clients about limits.
-    pub headers: Headers,
+    pub headers: HeaderFormats,
     /// The most that is added to `Retry-After` at random, in milliseconds.
     pub retry_after_jitter: u64,
     /// When a request is decided on.
@@ -51,17 +52,6 @@ pub enum LogLevel {
     Info = 7,
     /// That of lines which no log takes.
     Off = u32::MAX,
-}
-
-/// Which headers tell clients about limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Headers {
-    /// `RateLimit-Policy` and `RateLimit`.
-    pub ietf: bool,
-    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
-    pub draft03: bool,
-    /// `X-RateLimit-Limit-...` and `X-RateLimit-Remaining-...`.
-    pub legacy: bool,
 }
 
 /// When a request is decided on.
@@ -123,7 +113,7 @@ impl LevelOptions {
 
     /// `ratelimit_headers off | [ietf] [draft03] [legacy]`
     pub(super) fn set_headers(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {
-        set_once(&mut self.headers, Headers::parse(words)?)
+        set_once(&mut self.headers, header_formats(words)?)
     }
 
     /// `ratelimit_retry_after_jitter time`
@@ -169,7 +159,9 @@ impl Settings {
                 _ => Outcome::Rejected,
             },
             log_level: options.log_level.unwrap_or(LogLevel::Error),
-            headers: options.headers.unwrap_or(Headers::IETF),
+            headers: options
+                .headers
+                .unwrap_or(HeaderFormats::default().with(HeaderFormat::Ietf)),
             retry_after_jitter: options.retry_after_jitter.unwrap_or(0),
             phase: options.phase.unwrap_or_default(),
         }
@@ -182,39 +174,30 @@ impl Default for Settings {
     }
 }
 
-impl Headers {
-    const IETF: Headers = Headers {
-        ietf: true,
-        draft03: false,
-        legacy: false,
-    };
-
-    /// Whether there are none.
-    #[inline]
-    pub fn is_off(self) -> bool {
-        !(self.ietf || self.draft03 || self.legacy)
-    }
-
-    fn parse(words: &[&[u8]]) -> Result<Headers, ConfError> {
-        const EXPECTED: &str = "expected off, or one or more of ietf, draft03 and legacy";
-        let mut headers = Headers::default();
-        for word in words {
-            let flag = match *word {
-                b"ietf" => &mut headers.ietf,
-                b"draft03" => &mut headers.draft03,
-                b"legacy" => &mut headers.legacy,
-                b"off" if words.len() == 1 => break,
-                b"off" => return Err(format!("\"off\" goes with nothing else: {EXPECTED}").into()),
-                _ => return Err(invalid("parameter", word, EXPECTED)),
-            };
-            if core::mem::replace(flag, true) {
+/// What `ratelimit_headers` says.
+fn header_formats(words: &[&[u8]]) -> Result<HeaderFormats, ConfError> {
+    let names = HeaderFormat::ALL.map(HeaderFormat::name);
+    let (last, others) = names.split_last().unwrap_or((&"", &[]));
+    let others = others.join(", ");
+    let expected = format!("expected off, or one or more of {others} and {last}");
+    let mut formats = HeaderFormats::default();
+    for word in words {
+        let mut known = HeaderFormat::ALL.into_iter();
+        match known.find(|format| format.name().as_bytes() == *word) {
+            Some(format) if formats.contains(format) => {
                 let word = shown(word);
-                return Err(format!("parameter \"{word}\" is duplicate: {EXPECTED}").into());
+                return Err(format!("parameter \"{word}\" is duplicate: {expected}").into());
             }
+            Some(format) => formats = formats.with(format),
+            None if *word == b"off" && words.len() == 1 => {}
+            None if *word == b"off" => {
+                return Err(format!("\"off\" goes with nothing else: {expected}").into());
+            }
+            None => return Err(invalid("parameter", word, &expected)),
         }
-        if words.is_empty() {
-            return Err(EXPECTED.into());
-        }
-        Ok(headers)
+    }
+    match words {
+        [] => Err(expected.into()),
+        _ => Ok(formats),
     }
 }

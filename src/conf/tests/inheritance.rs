@@ -2,7 +2,8 @@
 
 use super::nginx::TestLevel;
 use super::{check, resolved};
-use crate::conf::settings::{Headers, LogLevel, Phase, Settings};
+use crate::conf::settings::{LogLevel, Phase, Settings};
+use crate::policy::headers::{HeaderFormat, HeaderFormats};
 use crate::table::Outcome;
 
 /// The settings of each level in this one.
@@ -23,11 +24,7 @@ fn what_no_level_says_is_the_default() {
         status: 429,
         refusal: Outcome::Rejected,
         log_level: LogLevel::Error,
-        headers: Headers {
-            ietf: true,
-            draft03: false,
-            legacy: false,
-        },
+        headers: HeaderFormats::default().with(HeaderFormat::Ietf),
         retry_after_jitter: 0,
         phase: Phase::Preaccess,
     };
@@ -59,11 +56,9 @@ fn a_level_has_what_it_says_or_else_what_those_above_say() {
         status: 599,
         refusal: Outcome::RejectedDryRun,
         log_level: LogLevel::Off,
-        headers: Headers {
-            ietf: false,
-            draft03: true,
-            legacy: true,
-        },
+        headers: HeaderFormats::default()
+            .with(HeaderFormat::Draft03)
+            .with(HeaderFormat::Legacy),
         retry_after_jitter: 500,
         phase: Phase::Precontent,
     };
@@ -72,7 +67,7 @@ fn a_level_has_what_it_says_or_else_what_those_above_say() {
         status: 400,
         refusal: Outcome::Rejected,
         log_level: LogLevel::Info,
-        headers: Headers::default(),
+        headers: HeaderFormats::default(),
         retry_after_jitter: 0,
         phase: Phase::Preaccess,
     };

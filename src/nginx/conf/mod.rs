@@ -39,4 +39,4 @@ pub(super) use served::{SyncedNamespace, Synchronous};
 pub(super) use status::Look;
 pub(super) use text::{Amount, Evaluated, EvaluationError};
 
-pub(super) use crate::conf::settings::{Content, Headers, Phase, Settings};
+pub(super) use crate::conf::settings::{Content, Phase, Settings};

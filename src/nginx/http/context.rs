@@ -13,7 +13,7 @@ use super::super::module::Module;
 use super::super::request::{Request, RequestIdentity};
 use super::super::slot::{self, RequestSlot};
 use crate::engine::{Charge, Charges};
-use crate::policy::headers;
+use crate::policy::headers::retry_after::retry_after;
 use crate::policy::limit::Verdict;
 use crate::table::{Key, Outcome};
 
@@ -53,7 +53,7 @@ impl<'r> Context<'r> {
     #[inline]
     pub(super) fn has_headers(&self) -> bool {
         self.response == Response::Unavailable
-            || (self.is_accounted() && (!self.settings.headers.is_off() || self.is_rejected()))
+            || (self.is_accounted() && (!self.settings.headers.is_empty() || self.is_rejected()))
     }
 
     /// The limit that has the smallest share left, and what it was charged.
@@ -86,7 +86,7 @@ impl<'r> Context<'r> {
 
     /// How long the client is to wait, in milliseconds; `None` if it need not try again.
     pub(super) fn retry_after(&self) -> Option<u64> {
-        let wait = headers::retry_after(self.verdicts())?;
+        let wait = retry_after(self.verdicts())?;
         Some(wait.saturating_add(self.jitter))
     }
 }

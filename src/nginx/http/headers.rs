@@ -6,14 +6,13 @@ use nginx_sys::{
     ngx_http_top_header_filter, ngx_int_t,
 };
 
-use super::super::conf::Headers;
 use super::super::guard::guard;
 use super::super::memory::PoolText;
 use super::super::request::Request;
 use super::context::{self, Context, Response};
 use super::respond::{put, remove};
-use crate::policy::headers::{self, PolicyItem};
-use crate::policy::limit::{by_tightness, tightest};
+use crate::policy::headers::{HeaderSink, HeaderText, ToldLimits, retry_after};
+use crate::policy::limit::Verdict;
 
 /// The filter after ours.
 static mut NEXT: ngx_http_output_header_filter_pt = None;
@@ -61,106 +60,62 @@ fn add_guarded<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()
 }
 
 fn add<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
-    let Headers {
-        ietf,
-        draft03,
-        legacy,
-    } = context.settings.headers;
-    let is_accounted = context.is_accounted();
-    if ietf && is_accounted {
-        add_ietf(request, context)?;
-    }
-    if draft03 && is_accounted {
-        add_draft03(request, context)?;
-    }
-    if legacy && is_accounted {
-        add_legacy(request, context)?;
+    if context.is_accounted() {
+        context.settings.headers.add(&context, request)?;
     }
     if context.is_rejected() {
-        match context.retry_after() {
-            Some(wait) => {
-                let seconds = headers::retry_after_seconds(wait);
-                put(request, headers::RETRY_AFTER, number(request, seconds)?)?;
-            }
-            None => remove(request, headers::RETRY_AFTER),
-        }
+        retry_after::add(context.retry_after(), request)?;
     }
     if context.response == Response::Unavailable {
         // By then it is known whether the store is back.
-        let seconds = headers::retry_after_seconds(context.jitter);
-        put(request, headers::RETRY_AFTER, number(request, seconds)?)?;
+        retry_after::add(Some(context.jitter), request)?;
     }
     Some(())
 }
 
-fn add_ietf<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
-    // A name and two numbers of at most 20 digits, with what is between them.
-    let names = context.verdicts().map(|verdict| verdict.limit.name.len());
-    let numbers = context.charges.len().saturating_mul(52);
-    let capacity = names.sum::<usize>().saturating_add(numbers);
-
-    let policy = match context.rules.policy(context.charges.len()) {
-        Some(policy) => policy,
-        None => {
-            let mut value = PoolText::new(request, capacity)?;
-            let policies = context.verdicts().map(|verdict| PolicyItem {
-                name: &verdict.limit.name,
-                hits: verdict.hits,
-                window: verdict.window(),
-            });
-            headers::policy(policies, |part| value.put(part));
-            value.into_bytes()
-        }
-    };
-    put(request, headers::POLICY, policy)?;
-
-    let mut value = PoolText::new(request, capacity)?;
-    match context.charges {
-        [only] => headers::state([only.verdict()], |part| value.put(part)),
-        _ => headers::state(by_tightness(context.verdicts()), |part| value.put(part)),
+impl<'r> ToldLimits<'r> for &'r Context<'r> {
+    #[inline]
+    fn verdicts(&self) -> impl Iterator<Item = Verdict<'r>> + Clone {
+        Context::verdicts(self)
     }
-    put(request, headers::STATE, value.into_bytes())
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.charges.len()
+    }
+
+    #[inline]
+    fn policy(&self) -> Option<&'r [u8]> {
+        self.rules.policy(self.charges.len())
+    }
 }
 
-fn add_draft03<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
-    let verdict = tightest(context.verdicts())?;
-    let remaining = verdict.remaining();
-    let (limit, rest) = (headers::whole(verdict.hits), headers::whole(remaining));
-    put(request, headers::LIMIT, number(request, limit)?)?;
-    put(request, headers::REMAINING, number(request, rest)?)?;
-    match verdict.reset(remaining) {
-        Some(reset) => put(
-            request,
-            headers::RESET,
-            number(request, reset.div_ceil(1000))?,
-        )?,
-        None => remove(request, headers::RESET),
+impl<'r> HeaderSink<'r> for Request<'r> {
+    type Text = PoolText<'r>;
+
+    #[inline]
+    fn text(&self, capacity: usize) -> Option<PoolText<'r>> {
+        PoolText::new(self, capacity)
     }
-    Some(())
+
+    #[inline]
+    fn put(&self, name: &'r str, value: &'r [u8]) -> Option<()> {
+        put(self, name, value)
+    }
+
+    fn remove(&self, name: &str) {
+        remove(self, name);
+    }
 }
 
-fn add_legacy<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
-    // The least tight first: where two limits have one window, the tightest stays.
-    for verdict in by_tightness(context.verdicts()).into_iter().rev() {
-        for (start, value) in [
-            (headers::LEGACY_LIMIT, verdict.hits),
-            (headers::LEGACY_REMAINING, verdict.remaining()),
-        ] {
-            // The window in seconds may have 20 digits and a point.
-            let mut name = PoolText::new(request, start.len().saturating_add(24))?;
-            name.put(start.as_bytes());
-            let window = verdict.window().unwrap_or(verdict.limit.size.millis());
-            headers::legacy_window(window, |part| name.put(part));
-            let name = core::str::from_utf8(name.into_bytes()).ok()?;
-            put(request, name, number(request, headers::whole(value))?)?;
-        }
+impl<'r> HeaderText<'r> for PoolText<'r> {
+    #[inline]
+    fn put(&mut self, part: &[u8]) {
+        PoolText::put(self, part);
     }
-    Some(())
-}
 
-/// A number as text. `None`: no memory.
-fn number<'r>(request: &Request<'r>, number: u64) -> Option<&'r [u8]> {
-    let mut value = PoolText::new(request, 20)?;
-    headers::number(number, &mut |part| value.put(part));
-    Some(value.into_bytes())
+    #[inline]
+    fn into_bytes(self) -> &'r [u8] {
+        PoolText::into_bytes(self)
+    }
 }

@@ -168,6 +168,6 @@ fn text<'r>(request: &Request<'r>, value: impl fmt::Display) -> Value<'r> {
 /// A time as text, in seconds with up to three decimals.
 fn seconds<'r>(request: &Request<'r>, millis: u64) -> Value<'r> {
     let mut text = PoolText::new(request, 24).ok_or(NoValue::NoMemory)?;
-    headers::seconds(millis, &mut |part| text.put(part));
+    headers::text::seconds(millis, &mut |part| text.put(part));
     Ok(text.into_bytes())
 }

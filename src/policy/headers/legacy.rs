@@ -1,0 +1,63 @@
+//! `legacy`: what gateways sent before any draft, a pair of headers for each window.
+
+use super::super::limit::by_tightness;
+use super::response::{HeaderSink, HeaderText as _, ToldLimits};
+use super::text::{MAX_DIGITS, seconds, whole};
+
+const LIMIT: &str = "X-RateLimit-Limit-";
+const REMAINING: &str = "X-RateLimit-Remaining-";
+
+/// Whole hits; names end with the window.
+pub(super) fn add<'r>(told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>) -> Option<()> {
+    // The least tight first: where two limits have one window, the tightest stays.
+    for verdict in by_tightness(told.verdicts()).into_iter().rev() {
+        for (start, value) in [(LIMIT, verdict.hits), (REMAINING, verdict.remaining())] {
+            // A number, a point and three decimals.
+            let mut name = response.text(start.len().saturating_add(MAX_DIGITS + 4))?;
+            name.put(start.as_bytes());
+            let millis = verdict.window().unwrap_or(verdict.limit.size.millis());
+            window(millis, |part| name.put(part));
+            let name = core::str::from_utf8(name.into_bytes()).ok()?;
+            response.put_number(name, whole(value))?;
+        }
+    }
+    Some(())
+}
+
+/// Writes a window of so many milliseconds as the headers call it: a unit, or the number of seconds.
+fn window(millis: u64, mut put: impl FnMut(&[u8])) {
+    match millis {
+        1_000 => put(b"Second"),
+        60_000 => put(b"Minute"),
+        3_600_000 => put(b"Hour"),
+        86_400_000 => put(b"Day"),
+        _ => seconds(millis, &mut put),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::window::WindowSize;
+    use super::*;
+
+    #[test]
+    fn windows_have_names_or_are_seconds() {
+        for (text, name) in [
+            ("1s", "Second"),
+            ("60", "Minute"),
+            ("1h", "Hour"),
+            ("24h", "Day"),
+            ("10s", "10"),
+            ("30d", "2592000"),
+            ("500ms", "0.5"),
+            ("1.25", "1.25"),
+            ("1ms", "0.001"),
+            ("10.05", "10.05"),
+        ] {
+            let size = WindowSize::parse(text.as_bytes()).unwrap();
+            let mut written = Vec::new();
+            window(size.millis(), |part| written.extend_from_slice(part));
+            assert_eq!(written, name.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What clients are told of limits: header formats, a file each, and when to try again.
+
+mod draft03;
+pub mod ietf;
+mod legacy;
+mod response;
+pub mod retry_after;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+pub use response::{HeaderSink, HeaderText, ToldLimits};
+
+/// A format that tells clients of limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderFormat {
+    /// `RateLimit-Policy` and `RateLimit`.
+    Ietf,
+    /// `RateLimit-Limit`, `RateLimit-Remaining` and `RateLimit-Reset`.
+    Draft03,
+    /// `X-RateLimit-Limit-...` and `X-RateLimit-Remaining-...`.
+    Legacy,
+}
+
+/// Some of the formats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeaderFormats(u8);
+
+impl HeaderFormat {
+    /// All of them, in the order in which they are added to a response.
+    pub const ALL: [HeaderFormat; 3] = [
+        HeaderFormat::Ietf,
+        HeaderFormat::Draft03,
+        HeaderFormat::Legacy,
+    ];
+
+    /// What `ratelimit_headers` calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            HeaderFormat::Ietf => "ietf",
+            HeaderFormat::Draft03 => "draft03",
+            HeaderFormat::Legacy => "legacy",
+        }
+    }
+
+    /// Adds the headers of the format. `None`: no memory.
+    #[inline]
+    fn add<'r>(self, told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>) -> Option<()> {
+        match self {
+            HeaderFormat::Ietf => ietf::add(told, response),
+            HeaderFormat::Draft03 => draft03::add(told, response),
+            HeaderFormat::Legacy => legacy::add(told, response),
+        }
+    }
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+impl HeaderFormats {
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether a format is one of them.
+    #[inline]
+    pub fn contains(self, format: HeaderFormat) -> bool {
+        self.0 & format.bit() != 0
+    }
+
+    /// These and a format.
+    #[must_use]
+    pub fn with(self, format: HeaderFormat) -> HeaderFormats {
+        HeaderFormats(self.0 | format.bit())
+    }
+
+    /// Adds the headers of all of them. `None`: no memory.
+    #[inline]
+    pub fn add<'r>(self, told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>) -> Option<()> {
+        let mut formats = HeaderFormat::ALL.into_iter();
+        formats.try_for_each(|format| match self.contains(format) {
+            true => format.add(told, response),
+            false => Some(()),
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! `Retry-After`, which responses to rejected requests have in every format.
+
+use super::super::limit::{Verdict, tightest};
+use super::response::HeaderSink;
+
+const NAME: &str = "Retry-After";
+
+/// Adds the header: `millis` in seconds, rounded up, at least 1; removes it if it makes no sense to try
+/// again. `None`: no memory.
+pub fn add<'r>(millis: Option<u64>, response: &impl HeaderSink<'r>) -> Option<()> {
+    match millis {
+        Some(millis) => response.put_number(NAME, whole_seconds(millis)),
+        None => {
+            response.remove(NAME);
+            Some(())
+        }
+    }
+}
+
+/// What the header says of `millis`: seconds, rounded up, at least 1.
+pub fn whole_seconds(millis: u64) -> u64 {
+    millis.div_ceil(1000).max(1)
+}
+
+/// Milliseconds until every one of `verdicts` would admit the hit again, and not before the reset that
+/// is told of the tightest; `None` if one of them never will.
+///
+/// The tightest may be one that admits: of a limit that refuses a cost above 1, more may be left.
+pub fn retry_after<'a>(
+    verdicts: impl IntoIterator<Item = Verdict<'a>, IntoIter: Clone>,
+) -> Option<u64> {
+    let verdicts = verdicts.into_iter();
+    let tightest = tightest(verdicts.clone());
+    let reset = tightest.and_then(|verdict| verdict.reset(verdict.remaining()));
+    let refusals = verdicts.filter(|verdict| !verdict.admitted);
+    refusals
+        .map(|verdict| verdict.retry_after())
+        .try_fold(reset.unwrap_or(0), |latest, wait| Some(latest.max(wait?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_at_least_a_second_and_rounded_up() {
+        assert_eq!([0, 1, 1_000, 1_001].map(whole_seconds), [1, 1, 1, 2]);
+    }
+}
