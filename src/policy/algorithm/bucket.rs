@@ -102,6 +102,12 @@ impl BucketLevel {
         }
     }
 
+    /// How many thousandths leak from a bucket with `rate` in how many milliseconds.
+    pub(super) fn leak(rate: Hits, size: WindowSize) -> (u64, u64) {
+        let leak = Leak::of(rate, size);
+        (leak.parts, leak.parts_of_thousandth.get())
+    }
+
     /// What `level` is at `now`, in a bucket with `rate`.
     #[inline]
     pub(super) fn of(rate: Hits, size: WindowSize, level: Level, now: UnixMillis) -> BucketLevel {

@@ -52,6 +52,14 @@ impl StoredKind {
         }
     }
 
+    /// Of a bucket: how many thousandths leak from it in how many milliseconds, which both are whole numbers.
+    pub fn leak(self, size: WindowSize) -> Option<(u64, u64)> {
+        match self {
+            StoredKind::Level(LevelKind::Bucket(rate)) => Some(BucketLevel::leak(rate, size)),
+            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => None,
+        }
+    }
+
     /// As a word of messages between processes of one build: its number, and a bucket's rate.
     pub fn to_word(self) -> u64 {
         let rate = match self {

@@ -1,4 +1,4 @@
-//! Questions as `decide.lua` is asked them, and its answer as decisions.
+//! Questions as the script in `decide/` is asked them, and its answer as decisions.
 //!
 //! What questions have in common is sent once, since most of them differ in nothing but their keys;
 //! and what the script need not compute is left to this side, since all nodes share the server.
@@ -9,7 +9,8 @@ use redis::{Cmd, Value};
 
 use super::answer::RedisAnswer;
 use super::{Redis, Way, key};
-use crate::policy::algorithm::StoredKind;
+use crate::policy::algorithm::{LevelKind, StoredKind};
+use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::{Failure, StoreError};
@@ -22,6 +23,7 @@ use crate::store::strategy::{Epoch, NodeId, Shard};
 struct CounterGroup<'q> {
     /// The index of the shard.
     shard: usize,
+    /// Of buckets, at no rate: each form tells its own.
     kind: StoredKind,
     size: WindowSize,
     keys: Vec<&'q [u8]>,
@@ -126,7 +128,7 @@ impl<'q> DecideArguments<'q> {
             });
             let index = indexes
                 .entry((shard, kind.wire_id(), *size, key))
-                .or_insert_with(|| self.add_key(shard, *kind, *size, key));
+                .or_insert_with(|| self.add_key(shard, kind.at_rate(Hits::ZERO), *size, key));
             self.indexes.push(*index);
         }
     }
@@ -295,7 +297,12 @@ impl CounterGroup<'_> {
                     pairs.map(|(current, previous)| StoredCount::windows(current, previous));
                 Some(counts.collect())
             }
-            StoredKind::Level(_) => {
+            StoredKind::Level(LevelKind::Bucket(_)) => {
+                let levels = first.zip(second);
+                let counts = levels.map(|(hits, at)| StoredCount::level(hits, at, 0));
+                Some(counts.collect())
+            }
+            StoredKind::Level(LevelKind::Elastic) => {
                 let levels = first.zip(second).zip(list()?);
                 let counts = levels.map(|((hits, at), first)| StoredCount::level(hits, at, first));
                 Some(counts.collect())
@@ -319,7 +326,7 @@ fn has_form_of(
         && one.limits == other.limits
         && indexes.len() == other_indexes.len()
         && counters.all(|((one, index), (other, other_index))| {
-            one.cost == other.cost && index.group == other_index.group
+            (one.cost, one.kind, index.group) == (other.cost, other.kind, other_index.group)
         })
 }
 
@@ -339,6 +346,11 @@ fn form_of(question: &Question, indexes: &[CounterIndex], groups: &[i64]) -> Vec
     form.extend(counters);
     form.push(length(&question.limits));
     form.extend(limits);
+    let leaks = question.counters.iter().map(|it| it.kind.leak(it.size));
+    if leaks.clone().any(|leak| leak.is_some()) {
+        let leaks = leaks.flat_map(|leak| <[u64; 2]>::from(leak.unwrap_or_default()));
+        form.extend(leaks.map(u64::cast_signed));
+    }
     form
 }
 

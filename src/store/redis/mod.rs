@@ -50,6 +50,16 @@ use super::strategy::{
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
+/// The script that decides: a file for each kind of counters, between what it is given and what it does.
+const DECIDE: &str = concat!(
+    include_str!("decide/arguments.lua"),
+    include_str!("decide/windows.lua"),
+    include_str!("decide/elastic.lua"),
+    include_str!("decide/buckets.lua"),
+    include_str!("decide/decisions.lua"),
+    include_str!("decide/writes.lua"),
+);
+
 /// A Redis of one server, or of several of which only one can be written to, or a cluster.
 #[derive(Debug)]
 pub struct Redis {
@@ -116,7 +126,7 @@ impl Strategy for Redis {
             shards: own.shards(),
             prefix: own.prefix.clone(),
             push: Script::new("push.lua", include_str!("push.lua")),
-            decide: Script::new("decide.lua", include_str!("decide.lua")).finding_keys(),
+            decide: Script::new("decide", DECIDE).finding_keys(),
             open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
             get_window: Script::new("get_window.lua", include_str!("get_window.lua")),
             check_counts: Script::new("check_counts.lua", include_str!("check_counts.lua")),

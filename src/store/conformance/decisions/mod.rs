@@ -1,6 +1,7 @@
 //! What a store decides: what `decision.rs` says, against a real datastore.
 
 mod admission;
+mod bucket;
 mod elastic;
 mod list_of_hits;
 mod model;
@@ -8,6 +9,7 @@ mod shared;
 mod values;
 
 pub use self::admission::*;
+pub use self::bucket::*;
 pub use self::elastic::*;
 pub(crate) use self::list_of_hits::ListOfHits;
 pub use self::model::*;
@@ -52,6 +54,8 @@ macro_rules! decision_tests {
             decisions::each_hit_extends_an_elastic_window,
             decisions::an_elastic_window_that_was_not_hit_ends,
             decisions::hits_are_given_back_to_an_elastic_window,
+            decisions::a_bucket_leaks_at_the_rate_of_each_question,
+            decisions::hits_are_given_back_to_a_bucket,
             decisions::thousands_may_be_asked_about_at_once,
             decisions::the_largest_question_is_answered,
             decisions::no_questions_have_no_answers,

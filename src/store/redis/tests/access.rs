@@ -11,6 +11,8 @@ pub(super) const COMMANDS: &[&str] = &[
     "+select",
     "+evalsha",
     "+script|load",
+    "+set",
+    "+mget",
     "+hget",
     "+hset",
     "+hmget",
@@ -88,11 +90,15 @@ fn a_user_may_be_limited_to_what_is_needed() {
         assert_eq!(totals(&seen), pairs(&[("a", 2)]));
         assert_eq!(alice.read_all(&[(MINUTE, 7)]).await.len(), 1);
         for namespace in ["api", "new"] {
-            let mut question = question("a", Algorithm::Sliding, 1);
-            question.counters[0].shard = shard(namespace);
-            let (epoch, questions) = (new_epoch(), [question]);
-            let decided = alice.store.decide(alice.id, epoch, &questions);
-            assert_eq!(decided.await.unwrap().answers[0].admitted[..], [true]);
+            let questions = [Algorithm::Sliding, Algorithm::Elastic, Algorithm::Bucket];
+            let questions = questions.map(|algorithm| {
+                let mut question = question("a", algorithm, 1);
+                question.counters[0].shard = shard(namespace);
+                question
+            });
+            let decided = alice.store.decide(alice.id, new_epoch(), &questions);
+            let answers = decided.await.unwrap().answers;
+            assert!(answers.iter().all(|it| it.admitted[..] == [true]));
         }
 
         let error = open(&mut with_credentials(&server, "bob", "hunter2"))

@@ -1,7 +1,7 @@
 //! What only Redis does when it decides.
 
 use super::*;
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::{Algorithm, LevelKind, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::conformance::{Asking, HOUR, new_epoch, question};
@@ -221,6 +221,45 @@ fn what_was_charged_is_kept_for_two_windows_and_a_margin() {
         }
         let keys: Vec<String> = server.ask(&["KEYS", "*"]).unwrap();
         assert!(keys.iter().all(|key| key.starts_with(SHARD)), "{keys:?}");
+    });
+}
+
+/// A hit in a bucket that holds ten, from which so many thousandths leak in an hour.
+pub(super) fn in_a_bucket(key: &str, rate: i64) -> Question {
+    let mut question = question(key, Algorithm::Bucket, 10);
+    let rate = Hits::from_thousandths(rate);
+    question.counters[0].kind = StoredKind::Level(LevelKind::Bucket(rate));
+    question.counters[0].size = HOUR;
+    question
+}
+
+#[test]
+fn a_bucket_is_kept_until_it_is_empty_and_a_minute() {
+    let server = Server::start(&[]);
+    let hour = 3_600_000;
+    block_on(async {
+        let (mut node, epoch) = asking(&server).await;
+        let bucket = format!("{SHARD}:{epoch}:b3600000:a");
+        let left = |key: &str| server.ask::<i64>(&["PTTL", key]).unwrap();
+        for (rate, most) in [
+            (1000, hour + 60_000),
+            (2000, hour + 60_000),
+            (7_200_000, 61_500),
+            // Never empty.
+            (0, 100 * 366 * 24 * hour),
+        ] {
+            node.ask(&[in_a_bucket("a", rate)]).await;
+            let left_of_bucket = left(&bucket);
+            assert!((most - 20_000..=most).contains(&left_of_bucket), "{rate}");
+            let stream = format!("{SHARD}:{epoch}:s");
+            assert!(left(SHARD) > left_of_bucket && left(&stream) > left_of_bucket);
+        }
+        // What is refused writes nothing.
+        let full = in_a_bucket("a", 0);
+        while node.ask(core::slice::from_ref(&full)).await.answers[0].admitted[0] {}
+        let _: i64 = server.ask(&["PERSIST", &bucket]).unwrap();
+        node.ask(&[full]).await;
+        assert_eq!(left(&bucket), -1);
     });
 }
 

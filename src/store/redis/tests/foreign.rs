@@ -1,10 +1,10 @@
 //! What somebody else wrote over our keys: each is as if it had been deleted, and harms no other.
 
-use super::decisions::{asks, counted, open};
+use super::decisions::{asks, counted, in_a_bucket, open};
 use super::*;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::store::conformance::{Asking, question};
+use crate::store::conformance::{Asking, HOUR, question};
 use crate::store::decision::Question;
 use crate::store::strategy::{Epoch, MAX_TOTAL};
 
@@ -184,6 +184,45 @@ fn what_is_no_count_is_nothing_to_a_decision() {
             assert_eq!(before, Hits::from_thousandths(value), "{text}");
             assert_eq!(decided.answers[0].admitted[..], [value <= 10_000], "{text}");
         }
+        assert_eq!(open(&mut node).await, epoch);
+    });
+}
+
+#[test]
+fn what_is_no_bucket_is_replaced() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = Asking::new(connect(server.tcp()));
+        let epoch = open(&mut node).await;
+        let bucket = counts_of(epoch, "b3600000:a");
+        let texts = NO_COUNTS.into_iter().chain([
+            "5000",
+            "5000 6000 7000",
+            "-5000 1",
+            DIGITS,
+            "99999999999999999999 1",
+        ]);
+        let texts = texts.map(|text| vec!["SET", "key", text]);
+        for command in texts.chain(TYPES.map(<[_]>::to_vec)) {
+            overwrite(&server, &bucket, &command);
+            let asked = [in_a_bucket("a", 1000), in_a_bucket("b", 1000)];
+            let decided = node.ask(&asked).await;
+            assert_eq!(decided.answers[0].admitted[..], [true], "{command:?}");
+            let hits = Algorithm::Bucket.rate(HOUR, &decided.answers[0].readings[0]);
+            assert_eq!(hits, Hits::ONE, "{command:?}");
+            let now: String = server.ask(&["GET", &bucket]).unwrap();
+            assert_eq!(now, format!("1000 {}", decided.now.0));
+            let _: i64 = server
+                .ask(&["DEL", &counts_of(epoch, "b3600000:b")])
+                .unwrap();
+        }
+        // A bucket of a clock that was set back leaks anew from now.
+        let _: String = server
+            .ask(&["SET", &bucket, "5000 99999999999999"])
+            .unwrap();
+        let decided = node.ask(&[in_a_bucket("a", 1000)]).await;
+        let text: String = server.ask(&["GET", &bucket]).unwrap();
+        assert_eq!(text, format!("6000 {}", decided.now.0));
         assert_eq!(open(&mut node).await, epoch);
     });
 }

@@ -1,0 +1,112 @@
+-- Reads what is kept of all that is asked about, and decides. Follows the files of the kinds.
+
+-- Kinds that are rare, by their numbers: what makes their functions, and then these.
+local kinds = {[1] = elastic, [3] = buckets}
+
+local shards, places = {}, {}
+for i, key in ipairs(KEYS) do
+  local state = checked('HMGET', key, 'epoch', 'position')
+  if not state[1] then
+    state, written = open_epoch(key, proposed, tag), true
+  end
+  local base, first, of = key .. ':' .. state[1] .. ':', #places + 1, doubles()
+  for j = 1, #of, 3 do
+    local kind, size, keys = of[j], of[j + 1], of[j + 2]
+    local window, elapsed, last = math.floor(now / size), now % size, at + keys - 1
+    local name, before = window_name(size, window), window_name(size, window - 1)
+    -- By the numbers of keys. What questions so far were charged is in `current`, too.
+    local place = {
+      size = size, left = size - elapsed, name = name, before = before, offset = at - 1, charged = room(keys),
+    }
+    if kind == 0 then
+      place.current, answer[#answer + 1] = read_counts(base .. name, at, last)
+      place.previous, answer[#answer + 1] = read_counts(base .. before, at, last)
+    else
+      if type(kinds[kind]) == 'function' then
+        kinds[kind] = kinds[kind]()
+      end
+      place.kind = kinds[kind]
+      place.kind.read(place, base, at, last)
+    end
+    places[#places + 1] = place
+    at = last + 1
+  end
+  shards[i] = {key = key, base = base, position = state[2], first = first, last = #places}
+end
+
+local forms, refused, asked, next = {}, {}, 0, 1
+while ARGV[at] do
+  forms[#forms + 1] = doubles()
+end
+while next < #questions do
+  local number, count = struct.unpack('>HH', questions, next)
+  local form = forms[number]
+  local counts_rejected, counters = form[1] == 1, form[2]
+  -- After the counters come the limits.
+  local limits = 3 + 2 * counters
+  local keys = list('H', count * counters, questions, next + 4)
+  next = next + 4 + 2 * count * counters
+  -- A limit refuses if `previous * weight` is more than `(hits - to_admit - current) * size`, which are
+  -- whole numbers; or is that, if it is to admit nothing, which asks for a rate below the limit.
+  if counters == 1 and form[limits] == 1 and not places[form[3]].kind then
+    -- As most have.
+    local place, cost, algorithm, hits, to_admit = places[form[3]], form[4], form[7], form[8], form[9]
+    local current, previous, charged = place.current, place.previous, place.charged
+    local weight, size, strictly = 0, 1, to_admit == 0 and 1 or 0
+    if algorithm == SLIDING then
+      weight, size = place.left, place.size
+    end
+    hits = hits - to_admit
+    for i = 1, count do
+      local key = keys[i]
+      -- A text before anything was charged.
+      local counted = current[key] + 0
+      local refuses = previous[key] * weight > (hits - counted) * size - strictly
+      if refuses then
+        refused[#refused + 1] = asked + i
+      end
+      if counts_rejected or not refuses then
+        current[key], charged[key] = counted + cost, (charged[key] or 0) + cost
+      end
+    end
+    asked = asked + count
+  else
+    -- What leaks from buckets is after the limits.
+    local leaks = limits + 4 * form[limits] - 1
+    for i = 0, count - 1 do
+      local before = #refused
+      for limit = limits + 1, limits + 4 * form[limits], 4 do
+        local counter, algorithm, hits, to_admit = unpack(form, limit, limit + 3)
+        local place, key = places[form[1 + 2 * counter]], keys[i * counters + counter]
+        local kind, free, weighed = place.kind, hits - to_admit, 0
+        if kind and kind.rate then
+          local leak = leaks + 2 * counter
+          free = free - kind.rate(place, key, form[leak], form[leak + 1])
+        else
+          free = free - place.current[key]
+        end
+        if algorithm == SLIDING then
+          free, weighed = free * place.size, place.previous[key] * place.left
+        end
+        asked = asked + 1
+        if weighed > free - (to_admit == 0 and 1 or 0) then
+          refused[#refused + 1] = asked
+        end
+      end
+      local is_charged = counts_rejected or #refused == before
+      for counter = 1, counters do
+        local place, cost = places[form[1 + 2 * counter]], form[2 + 2 * counter]
+        local kind, key = place.kind, keys[i * counters + counter]
+        if kind then
+          local leak = leaks + 2 * counter
+          kind.charge(place, key, cost, is_charged, form[leak], form[leak + 1])
+        elseif is_charged then
+          local current, charged = place.current, place.charged
+          current[key], charged[key] = current[key] + cost, (charged[key] or 0) + cost
+        end
+      end
+    end
+  end
+end
+answer[#answer + 1] = refused
+

@@ -1,0 +1,91 @@
+-- Writes what was charged, and answers. Follows decisions.lua.
+
+-- Has a shard live for at least so long, and if not, then for as long as after any change.
+local function keep(shard, life)
+  if call('PTTL', shard.key) < life then
+    extend(shard.base .. 's', math.max(life, LIFE))
+    extend(shard.key, math.max(life, LIFE))
+  end
+end
+
+-- Does what push.lua does with a batch, whose changes are in the stream.
+local function apply(shard, last)
+  local life = LIFE / 2
+  -- Whether it is time for what need not be done each time.
+  local seldom = math.floor(shard.after / SELDOM) ~= math.floor(shard.before / SELDOM)
+  call('HSET', shard.key, 'position', last)
+  for j = shard.first, shard.last do
+    local place = places[j]
+    if place.is_changed then
+      local write = place.kind and place.kind.write or set_counts
+      life = math.max(life, write(place, shard.base, seldom) + MARGIN)
+    end
+  end
+  if seldom then
+    trim(shard.base .. 's', last)
+  end
+  keep(shard, life)
+end
+
+for _, shard in ipairs(shards) do
+  local changes, count, is_changed = {}, 0, false
+  for j = shard.first, shard.last do
+    local place = places[j]
+    if place.kind then
+      place.is_changed = place.kind.prepare(place)
+    else
+      local current, charged, offset = place.current, place.charged, place.offset
+      local keys, sets, changed, set = room(#current), room(2 * #current), 0, 0
+      for i = 1, #current do
+        local charge = charged[i]
+        if charge and charge ~= 0 then
+          local key, total = ARGV[offset + i], current[i]
+          changed = changed + 1
+          keys[changed] = key
+          if total < SMALL and total > -SMALL then
+            total = format('%d', total)
+          elseif total > MOST then
+            total = MOST
+          elseif total < -MOST then
+            total = -MOST
+          end
+          sets[set + 1], sets[set + 2] = key, total
+          set = set + 2
+        end
+      end
+      if changed > 0 then
+        -- Keys and their new counts, as HSET is given them.
+        place.sets, place.is_changed = sets, true
+        changes[#changes + 1] = place.name
+        changes[#changes + 1] = keys
+        count = count + changed
+      end
+    end
+    is_changed = is_changed or place.is_changed
+  end
+  if is_changed then
+    local packed = cmsgpack.pack(changes)
+    shard.before = sequence(shard.position)
+    shard.after = shard.before + #packed + OVERHEAD
+    -- The tag is the time: another server gives an entry this sequence at another microsecond.
+    local last = format('%.0f-%s%06d', shard.after, seconds, micros)
+    -- The first write, as one that needs memory, and of the only key that was not read: if it is
+    -- refused, nothing was done yet.
+    checked('XADD', shard.base .. 's', last, 'node', node, 'count', count, 'changes', packed)
+    written = true
+    local done, failure = pcall(apply, shard, last)
+    if not done then
+      -- Half of it cannot be taken back, so the epoch is given up, as in push.lua. With its code, the
+      -- error would say that nothing was done.
+      call('DEL', shard.key)
+      error('midway: ' .. string.gsub(failure.err or failure, '%-', ''), 0)
+    end
+  else
+    keep(shard, LIFE / 2)
+  end
+end
+if not written and KEYS[1] then
+  -- Does nothing, but a replica refuses it: what is read from one may be old.
+  call('HDEL', KEYS[1], '')
+end
+return answer
