@@ -129,13 +129,14 @@ impl<'m> Limiter<'m> {
         self.finish(evaluation, asked).0
     }
 
-    /// Decides on hits as `on_error` says, since their store does not answer; `None`: they are denied.
+    /// Decides on hits as `on_error` says, since their store does not answer; `None`: they are denied. Those
+    /// that are counted here can be given back.
     pub fn without_store(
         &self,
         asked: AskedHits<'_>,
         on_error: OnError,
         clock: &impl Clock,
-    ) -> Option<Incoming> {
+    ) -> Option<(Incoming, Option<Refund<'m>>)> {
         self.bound.count_fallback(on_error);
         let name = counted_name(asked.key, None);
         let key = self.bound.table().key(&name);
@@ -149,9 +150,9 @@ impl<'m> Limiter<'m> {
                 evaluation.ask(&self.bound, self.hits, &key, asked.cost, clock);
             }
         }
-        let mut incoming = self.incoming_of(evaluation.end(), asked)?.0;
+        let (mut incoming, refund) = self.incoming_of(evaluation.end(), asked)?;
         incoming.is_admitted |= on_error == OnError::Allow;
-        Some(incoming)
+        Some((incoming, refund))
     }
 
     fn check<'c>(

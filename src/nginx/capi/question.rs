@@ -248,11 +248,15 @@ fn without_store(
     asked: AskedHits<'_>,
 ) -> Result<Incoming, LibraryError> {
     let on_error = synchronous.on_error;
-    let incoming = limiter.limiter.without_store(asked, on_error, &NgxClock);
-    incoming.ok_or_else(|| {
+    let decided = limiter.limiter.without_store(asked, on_error, &NgxClock);
+    let (incoming, refund) = decided.ok_or_else(|| {
         let namespace = limiter.limiter.bound().namespace();
         LibraryError::Unavailable(namespace.into())
-    })
+    })?;
+    if let Some(refund) = refund {
+        limiter.remember(Committed::Here(refund));
+    }
+    Ok(incoming)
 }
 
 /// Answers the questions of callers; returns the replies to others.
