@@ -5,7 +5,9 @@ use core::pin::Pin;
 use core::time::Duration;
 use std::sync::Arc;
 
+use super::question_task::QuestionTasks;
 use super::sync_task::StoreTask;
+use crate::policy::algorithm::Algorithm;
 use crate::policy::options::OptionError;
 use crate::store::decision::Decider;
 use crate::store::registry::{StoreSettings, StoreVisitor};
@@ -18,7 +20,7 @@ pub struct Datastore(Arc<dyn StoreSource>);
 /// The shortest lease.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// What syncs namespaces with a store.
+/// What syncs namespaces with a store, and has it decide about hits.
 trait StoreSource: Send + Sync {
     /// Into how many shards the store divides a namespace.
     fn shards(&self) -> u16;
@@ -26,11 +28,17 @@ trait StoreSource: Send + Sync {
     /// How long a user that syncs and says nothing is thought to be alive.
     fn lease_lifetime(&self) -> Duration;
 
-    /// Serves a namespace, in the thread that talks to stores.
-    fn serve(&self, task: StoreTask) -> ServedTask;
+    /// Whether it decides about hits by this algorithm.
+    fn decides_by(&self, algorithm: Algorithm) -> bool;
+
+    /// Syncs a namespace, in the thread that talks to stores.
+    fn sync(&self, task: StoreTask) -> ServedTask;
+
+    /// Has the store decide, in that thread, if it decides at all.
+    fn decide(&self, tasks: QuestionTasks) -> ServedTask;
 }
 
-/// A namespace that is served.
+/// What serves a namespace.
 pub(super) type ServedTask = Pin<Box<dyn Future<Output = ()>>>;
 
 impl Datastore {
@@ -84,6 +92,18 @@ impl Datastore {
         Datastore(Arc::new(OwnSource { slowest, connect }))
     }
 
+    /// A store of the caller's own that decides about hits, too, where the [`NewOptions::sync_rate`] of a
+    /// namespace is zero: otherwise as [`Datastore::own`].
+    ///
+    /// [`NewOptions::sync_rate`]: super::NewOptions::sync_rate
+    pub fn own_deciding<S: Decider + 'static>(
+        slowest: Duration,
+        connect: impl Fn() -> S + Send + Sync + 'static,
+    ) -> Datastore {
+        let connect = Arc::new(connect);
+        Datastore(Arc::new(DecidingSource(OwnSource { slowest, connect })))
+    }
+
     pub(super) fn shards(&self) -> u16 {
         self.0.shards()
     }
@@ -92,8 +112,16 @@ impl Datastore {
         self.0.lease_lifetime()
     }
 
-    pub(super) fn serve(&self, task: StoreTask) -> ServedTask {
-        self.0.serve(task)
+    pub(super) fn decides_by(&self, algorithm: Algorithm) -> bool {
+        self.0.decides_by(algorithm)
+    }
+
+    pub(super) fn sync(&self, task: StoreTask) -> ServedTask {
+        self.0.sync(task)
+    }
+
+    pub(super) fn decide(&self, tasks: QuestionTasks) -> ServedTask {
+        self.0.decide(tasks)
     }
 }
 
@@ -112,12 +140,28 @@ impl StoreSource for StoreSettings {
         StoreSettings::lease_lifetime(self)
     }
 
-    fn serve(&self, task: StoreTask) -> ServedTask {
+    fn decides_by(&self, algorithm: Algorithm) -> bool {
+        self.kind().decides_by(algorithm)
+    }
+
+    fn sync(&self, task: StoreTask) -> ServedTask {
         self.visit(task)
+    }
+
+    fn decide(&self, tasks: QuestionTasks) -> ServedTask {
+        self.visit(tasks)
     }
 }
 
 impl StoreVisitor for StoreTask {
+    type Output = ServedTask;
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) -> ServedTask {
+        Box::pin(self.run(connect))
+    }
+}
+
+impl StoreVisitor for QuestionTasks {
     type Output = ServedTask;
 
     fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) -> ServedTask {
@@ -144,8 +188,46 @@ where
         self.slowest.saturating_mul(2).max(LEASE)
     }
 
-    fn serve(&self, task: StoreTask) -> ServedTask {
+    fn decides_by(&self, _: Algorithm) -> bool {
+        false
+    }
+
+    fn sync(&self, task: StoreTask) -> ServedTask {
         let connect = self.connect.clone();
         Box::pin(task.run(move || connect()))
+    }
+
+    fn decide(&self, _: QuestionTasks) -> ServedTask {
+        Box::pin(core::future::ready(()))
+    }
+}
+
+/// One that decides.
+struct DecidingSource<F>(OwnSource<F>);
+
+impl<S, F> StoreSource for DecidingSource<F>
+where
+    S: Decider + 'static,
+    F: Fn() -> S + Send + Sync + 'static,
+{
+    fn shards(&self) -> u16 {
+        self.0.shards()
+    }
+
+    fn lease_lifetime(&self) -> Duration {
+        self.0.lease_lifetime()
+    }
+
+    fn decides_by(&self, algorithm: Algorithm) -> bool {
+        S::KINDS.contains(&algorithm.kind())
+    }
+
+    fn sync(&self, task: StoreTask) -> ServedTask {
+        self.0.sync(task)
+    }
+
+    fn decide(&self, tasks: QuestionTasks) -> ServedTask {
+        let connect = self.0.connect.clone();
+        Box::pin(tasks.run(move || connect()))
     }
 }

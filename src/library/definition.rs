@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::error::NewError;
 use crate::engine::arguments::ArgumentError;
-use crate::engine::{Namespace, RateLimitingError, WindowCounters};
+use crate::engine::{Limiter, Namespace, RateLimitingError, WindowCounters};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::WindowSize;
 use crate::table::{InTable, TableMemory, WithTable};
 
@@ -23,6 +25,8 @@ pub(super) struct DefinedNamespace {
 pub(super) struct NamespaceCounters<'m> {
     pub(super) namespace: Namespace<'m>,
     windows: Vec<WindowCounters<'m>>,
+    /// What a store counts whatever comes, if it decides.
+    unlimited: Vec<Limiter<'m>>,
 }
 
 #[derive(Debug)]
@@ -37,18 +41,25 @@ impl InTable for CountersInTable {
 }
 
 impl DefinedNamespace {
-    /// The namespace `name` in `memory`, synced in so many shards (0: not at all) by one more user.
+    /// The namespace `name` in `memory`, synced in so many shards (0: not at all) by one more user; its store
+    /// may decide about hits.
     pub(super) fn new(
         name: Box<str>,
         sizes: Vec<WindowSize>,
         shards: u16,
+        is_synchronous: bool,
         memory: &Arc<TableMemory>,
     ) -> Result<DefinedNamespace, NewError> {
         let counters = with_namespace(memory, &name, shards, |namespace| {
             let windows = sizes.iter();
             let windows = windows.map(|size| WindowCounters::new(&namespace, *size));
-            let windows = windows.collect();
-            NamespaceCounters { namespace, windows }
+            let unlimited = sizes.iter().filter(|_| is_synchronous);
+            let unlimited = unlimited.flat_map(|size| unlimited_in(&namespace, *size));
+            NamespaceCounters {
+                windows: windows.collect(),
+                unlimited: unlimited.collect(),
+                namespace,
+            }
         });
         Ok(DefinedNamespace {
             counters: counters?,
@@ -83,12 +94,30 @@ impl DefinedNamespace {
         size: WindowSize,
         callback: impl FnOnce(&WindowCounters<'_>) -> T,
     ) -> Result<T, ArgumentError> {
-        let NamespaceCounters { namespace, windows } = self.counters();
+        let NamespaceCounters {
+            namespace, windows, ..
+        } = self.counters();
         if let Some(windows) = windows.iter().find(|it| it.size() == size) {
             return Ok(callback(windows));
         }
         self.check_size("window_size", size)?;
         Ok(callback(&WindowCounters::new(namespace, size)))
+    }
+
+    /// What counts whatever comes in windows of this size, by the store's decision.
+    pub(super) fn unlimited(
+        &self,
+        size: WindowSize,
+        algorithm: Algorithm,
+    ) -> Result<&Limiter<'_>, ArgumentError> {
+        self.check_size("window_size", size)?;
+        let mut unlimited = self.counters().unlimited.iter();
+        let found = unlimited.find(|it| {
+            let limit = &it.bound().limit;
+            limit.size == size && limit.algorithm == algorithm
+        });
+        // Each size has one.
+        found.ok_or_else(|| ArgumentError::new("window_size", "one of the window_sizes", size))
     }
 
     /// Checks that windows of this size are counted in.
@@ -101,6 +130,19 @@ impl DefinedNamespace {
         let expected = format!("one of the window_sizes of namespace \"{name}\" ({sizes})");
         Err(ArgumentError::new(argument, &expected, size))
     }
+}
+
+/// What counts whatever comes in windows of this size, read either way.
+fn unlimited_in<'m>(namespace: &Namespace<'m>, size: WindowSize) -> [Limiter<'m>; 2] {
+    [Algorithm::Sliding, Algorithm::Fixed].map(|algorithm| {
+        let limit = Limit {
+            name: format!("{}-{size}", namespace.name()).into(),
+            size,
+            algorithm,
+            burst: Burst::default(),
+        };
+        Limiter::unlimited(namespace, limit)
+    })
 }
 
 /// What `make` makes of a namespace in its memory. A namespace may get its place there; of several

@@ -28,6 +28,9 @@ pub enum CallError {
     Sync(SyncError),
     /// The thread that talks to stores has ended: a strategy has panicked.
     Ended,
+    /// The store did not decide in time, and [`OnError::Deny`](super::OnError::Deny) is what is to be done
+    /// then.
+    NoAnswer,
 }
 
 impl From<ArgumentError> for NewError {
@@ -75,6 +78,7 @@ impl fmt::Display for CallError {
         match self {
             CallError::Argument(error) => error.fmt(f),
             CallError::Sync(error) => write!(f, "the sync ended early ({error})"),
+            CallError::NoAnswer => f.write_str("the store does not answer"),
             CallError::Ended => f.write_str("the thread that talks to stores has ended"),
         }
     }

@@ -10,18 +10,19 @@ use std::time::SystemTime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::asking::StoreDecisions;
 use super::block_on::block_on;
+use super::counting::{AskedIncrement, Increment, IncrementOutcome, algorithm};
 use super::datastore::Datastore;
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use super::limiter::{LimiterOptions, RateLimiter, number};
-use super::options::{Checked, NewOptions};
+use super::options::{Checked, NewOptions, StoreUse};
 use super::store_thread::StoreThread;
 use super::sync_task::{StoreTask, SyncCall, SyncCommand};
 use super::system::Machine;
 use crate::engine::Report;
 use crate::engine::arguments::{self, ArgumentError};
-use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
 
 /// A set of namespaces, which no other instance sees. Clones are the same one.
@@ -42,6 +43,8 @@ struct InstanceNamespace {
     namespace: Arc<DefinedNamespace>,
     /// To what syncs it; `None`: it is local.
     commands: Option<UnboundedSender<SyncCommand>>,
+    /// Of its store, if that decides about each hit.
+    decisions: Option<Arc<StoreDecisions>>,
 }
 
 /// The instances that are in use.
@@ -88,11 +91,7 @@ impl Instance {
         reason = "the name that the specification gives it"
     )]
     pub fn new(&self, options: &NewOptions) -> Result<(), NewError> {
-        let Checked {
-            name,
-            sizes,
-            period,
-        } = options.check()?;
+        let Checked { name, sizes, store } = options.check()?;
         let mut namespaces = self.0.namespaces.write();
         let namespaces = namespaces
             .as_deref_mut()
@@ -102,44 +101,60 @@ impl Instance {
             let given = format_args!("\"{name}\"");
             return Err(ArgumentError::new("namespace", expected, given).into());
         };
-        let store = options.strategy.as_ref().zip(period);
         let shards = store.map_or(0, |(store, _)| store.shards());
-        let namespace = DefinedNamespace::new(name, sizes, shards, options.dict.table())?;
-        let namespace = Arc::new(namespace);
-        let commands = store.map(|(store, period)| self.serve(&namespace, store, period));
-        place.insert(InstanceNamespace {
-            namespace,
-            commands: commands.transpose()?,
-        });
+        let is_synchronous = matches!(store, Some((_, StoreUse::Synchronous(_))));
+        let memory = options.dict.table();
+        let namespace = DefinedNamespace::new(name, sizes, shards, is_synchronous, memory)?;
+        let mut served = InstanceNamespace {
+            namespace: Arc::new(namespace),
+            commands: None,
+            decisions: None,
+        };
+        if let Some((store, store_use)) = store {
+            self.serve(&mut served, store, store_use)?;
+        }
+        place.insert(served);
         Ok(())
     }
 
     /// Has a namespace served by the instance's thread.
     fn serve(
         &self,
-        namespace: &Arc<DefinedNamespace>,
+        served: &mut InstanceNamespace,
         store: &Datastore,
-        period: Duration,
-    ) -> io::Result<UnboundedSender<SyncCommand>> {
-        let (sender, commands) = unbounded_channel();
-        let task = StoreTask {
-            namespace: namespace.clone(),
-            period,
-            lease_lifetime: store.lease_lifetime(),
-            commands,
-        };
+        store_use: StoreUse,
+    ) -> io::Result<()> {
         let mut thread = lock(&self.0.thread);
         let thread = match &mut *thread {
             Some(thread) => thread,
             none => none.insert(StoreThread::start()?),
         };
-        match thread.serve(store.clone(), task) {
-            true => Ok(sender),
-            false => Err(io::Error::other("the thread has ended")),
-        }
+        let (sender, commands) = unbounded_channel();
+        let period = match store_use {
+            StoreUse::Periodic(period) => Some(period),
+            StoreUse::Synchronous(options) => {
+                let runtime = thread.runtime().clone();
+                let (decisions, tasks) =
+                    StoreDecisions::new(&served.namespace, store, options, runtime);
+                served.decisions = Some(Arc::new(decisions));
+                let store = store.clone();
+                thread.run(move || store.decide(tasks))?;
+                None
+            }
+        };
+        let task = StoreTask {
+            namespace: served.namespace.clone(),
+            period,
+            lease_lifetime: store.lease_lifetime(),
+            commands,
+        };
+        served.commands = Some(sender);
+        let store = store.clone();
+        thread.run(move || store.sync(task))
     }
 
-    /// Counts `value` hits of `key`, whatever the rate; returns the rate then.
+    /// Counts `value` hits of `key`, whatever the rate; returns the rate then. Where `sync_rate` is zero, the
+    /// store counts them, and this waits for it.
     ///
     /// `weight` is the share of the window before that counts: 1 or none, that of a sliding window; 0, none:
     /// a fixed one.
@@ -148,6 +163,7 @@ impl Instance {
     ///
     /// [`CallError::Argument`] names the argument: the key has 1 to 65535 bytes, `window_size` is one of those
     /// of the namespace, `value` is not negative, the namespace was defined, and `weight` is 0 or 1.
+    /// [`CallError::NoAnswer`]: the store is silent, and hits are denied then.
     pub fn increment(
         &self,
         key: impl AsRef<[u8]>,
@@ -156,15 +172,47 @@ impl Instance {
         namespace: Option<&str>,
         weight: Option<f64>,
     ) -> Result<f64, CallError> {
-        let key = arguments::key(key.as_ref())?;
-        let size = arguments::window_size("window_size", window_size.as_secs_f64())?;
-        let value = arguments::hits("value", value)?;
-        let algorithm = algorithm(weight)?;
-        let hits = self.with(namespace, |served| {
-            let namespace = &served.namespace;
-            namespace.with_windows(size, |it| it.increment(key, value, algorithm, &Machine))
-        })??;
-        Ok(number(hits))
+        let increment = Increment::check(key.as_ref(), window_size, value, weight)?;
+        match self.count(&increment, namespace)? {
+            IncrementOutcome::Here(hits) => Ok(number(hits)),
+            IncrementOutcome::ByStore(asked) => Ok(number(block_on(asked.count(&increment))?)),
+        }
+    }
+
+    /// As [`Instance::increment`], as a future that any executor can run. Hits may count if it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Instance::increment`].
+    pub async fn increment_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        window_size: Duration,
+        value: f64,
+        namespace: Option<&str>,
+        weight: Option<f64>,
+    ) -> Result<f64, CallError> {
+        let increment = Increment::check(key.as_ref(), window_size, value, weight)?;
+        match self.count(&increment, namespace)? {
+            IncrementOutcome::Here(hits) => Ok(number(hits)),
+            IncrementOutcome::ByStore(asked) => Ok(number(asked.count(&increment).await?)),
+        }
+    }
+
+    /// Counts, unless the store is to be asked.
+    #[inline]
+    fn count(
+        &self,
+        increment: &Increment<'_>,
+        namespace: Option<&str>,
+    ) -> Result<IncrementOutcome, ArgumentError> {
+        self.with(namespace, |served| match &served.decisions {
+            None => Ok(IncrementOutcome::Here(increment.here(&served.namespace)?)),
+            Some(decisions) => Ok(IncrementOutcome::ByStore(AskedIncrement {
+                namespace: served.namespace.clone(),
+                decisions: decisions.clone(),
+            })),
+        })?
     }
 
     /// The rate of `key` now; 0 if it was never seen. `cur_diff`, if it is told, takes the place of what was
@@ -198,10 +246,10 @@ impl Instance {
     /// # Errors
     ///
     /// [`NewError::Argument`]: an option is wrong; a namespace that is synced has sliding and fixed windows
-    /// only.
+    /// only, unless its store decides, and knows others.
     pub fn limiter(&self, options: &LimiterOptions) -> Result<RateLimiter, NewError> {
-        let namespace = self.with(Some(&options.namespace), |it| it.namespace.clone())?;
-        options.make(&namespace)
+        let served = self.with(Some(&options.namespace), Clone::clone)?;
+        options.make(&served.namespace, served.decisions)
     }
 
     /// Pushes what was counted here to the store, fetches what others counted, and waits for that. The
@@ -306,10 +354,6 @@ fn unknown(name: &str) -> ArgumentError {
         }
         Err(error) => error,
     }
-}
-
-fn algorithm(weight: Option<f64>) -> Result<Algorithm, ArgumentError> {
-    arguments::weight(weight.unwrap_or(1.0))
 }
 
 /// A sync that was asked for; `None`: there is nothing to do.

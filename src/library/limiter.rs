@@ -1,12 +1,15 @@
 //! Limits that are asked by key, shaped like OpenResty's `resty.limit.*`.
 
 use core::time::Duration;
+use std::sync::Arc;
 
+use super::asking::{CommittedHits, StoreDecisions};
+use super::block_on::block_on;
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use super::system::Machine;
 use crate::engine::arguments::{self, ArgumentError};
-use crate::engine::{AskedHits, Incoming, Limiter, Refund};
+use crate::engine::{AskedHits, Incoming, Limiter};
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};
@@ -51,7 +54,11 @@ pub enum WindowType {
 
 /// A limit in a namespace: what [`Instance::limiter`](super::Instance::limiter) returns.
 #[derive(Debug)]
-pub struct RateLimiter(WithTable<LimiterInTable>);
+pub struct RateLimiter {
+    limiter: WithTable<LimiterInTable>,
+    /// Of the store, if that decides.
+    decisions: Option<Arc<StoreDecisions>>,
+}
 
 #[derive(Debug)]
 struct LimiterInTable;
@@ -78,7 +85,7 @@ pub struct Decision<'l> {
     pub rate: f64,
     /// After what time as many hits would be admitted if none came before; `None`: never.
     pub retry_after: Option<Duration>,
-    refund: Option<Refund<'l>>,
+    committed: Option<CommittedHits<'l>>,
 }
 
 impl LimiterOptions {
@@ -125,7 +132,11 @@ impl LimiterOptions {
     }
 
     /// The limiter in its namespace.
-    pub(super) fn make(&self, namespace: &DefinedNamespace) -> Result<RateLimiter, NewError> {
+    pub(super) fn make(
+        &self,
+        namespace: &DefinedNamespace,
+        decisions: Option<Arc<StoreDecisions>>,
+    ) -> Result<RateLimiter, NewError> {
         let (limit, hits) = match self.admits {
             Admits::Windows {
                 limit,
@@ -158,9 +169,9 @@ impl LimiterOptions {
                 (limit, hits)
             }
         };
-        check_algorithm(limit.algorithm, namespace)?;
+        check_algorithm(limit.algorithm, namespace, decisions.as_deref())?;
         let limiter = namespace.keep(|namespace| Limiter::new(&namespace, limit, hits))?;
-        Ok(RateLimiter(limiter))
+        Ok(RateLimiter { limiter, decisions })
     }
 }
 
@@ -170,12 +181,17 @@ const SECOND: WindowSize = match WindowSize::from_millis(1000) {
     None => WindowSize::MIN,
 };
 
-/// Checks that a namespace counts so: what is synced has windows.
+/// Checks that a namespace counts so: one that is synced has windows; a store that decides may know more.
 fn check_algorithm(
     algorithm: Algorithm,
     namespace: &DefinedNamespace,
+    decisions: Option<&StoreDecisions>,
 ) -> Result<(), ArgumentError> {
-    if algorithm.kind() == StoredKind::Windows || !namespace.is_synced() {
+    let is_known = match decisions {
+        Some(decisions) => decisions.are_by(algorithm),
+        None => algorithm.kind() == StoredKind::Windows || !namespace.is_synced(),
+    };
+    if is_known {
         return Ok(());
     }
     let (argument, given) = match algorithm {
@@ -183,12 +199,15 @@ fn check_algorithm(
         _ => ("window_type", format!("\"{}\"", algorithm.name())),
     };
     let name = &namespace.name;
-    let expected = format!("sliding or fixed windows in namespace \"{name}\", which is synced");
+    let expected = match decisions {
+        Some(_) => format!("what the store of namespace \"{name}\" decides by"),
+        None => format!("sliding or fixed windows in namespace \"{name}\", which is synced"),
+    };
     Err(ArgumentError::new(argument, &expected, given))
 }
 
 impl WindowType {
-    fn algorithm(self) -> Algorithm {
+    pub(super) fn algorithm(self) -> Algorithm {
         match self {
             WindowType::Sliding => Algorithm::Sliding,
             WindowType::Fixed => Algorithm::Fixed,
@@ -199,11 +218,13 @@ impl WindowType {
 }
 
 impl RateLimiter {
-    /// Decides on one hit of `key`, which is counted if it is admitted and `commit` is true.
+    /// Decides on one hit of `key`, which is counted if it is admitted and `commit` is true. Where `sync_rate`
+    /// is zero, the store decides, and this waits for it.
     ///
     /// # Errors
     ///
-    /// [`CallError::Argument`]: the key is empty, or longer than 65535 bytes.
+    /// [`CallError::Argument`]: the key is empty, or longer than 65535 bytes. [`CallError::NoAnswer`]: the store
+    /// is silent, and hits are denied then.
     pub fn incoming(&self, key: impl AsRef<[u8]>, commit: bool) -> Result<Decision<'_>, CallError> {
         self.incoming_hits(key, 1.0, commit)
     }
@@ -219,10 +240,70 @@ impl RateLimiter {
         cost: f64,
         commit: bool,
     ) -> Result<Decision<'_>, CallError> {
-        let key = arguments::key(key.as_ref())?;
-        let cost = arguments::some_hits("cost", cost)?;
-        let asked = AskedHits { key, cost, commit };
-        let (incoming, refund) = self.0.get().incoming(asked, &Machine);
+        let asked = asked(key.as_ref(), cost, commit)?;
+        match &self.decisions {
+            None => Ok(self.decide_here(asked)),
+            Some(decisions) => block_on(self.decide_by(decisions, asked)),
+        }
+    }
+
+    /// As [`RateLimiter::incoming`], as a future that any executor can run. The hit may count if it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`RateLimiter::incoming`].
+    pub async fn incoming_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        commit: bool,
+    ) -> Result<Decision<'_>, CallError> {
+        self.incoming_hits_async(key, 1.0, commit).await
+    }
+
+    /// As [`RateLimiter::incoming_hits`], as a future that any executor can run. Hits may count if it is
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`RateLimiter::incoming_hits`].
+    pub async fn incoming_hits_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        cost: f64,
+        commit: bool,
+    ) -> Result<Decision<'_>, CallError> {
+        let asked = asked(key.as_ref(), cost, commit)?;
+        match &self.decisions {
+            None => Ok(self.decide_here(asked)),
+            Some(decisions) => self.decide_by(decisions, asked).await,
+        }
+    }
+
+    fn decide_here(&self, asked: AskedHits<'_>) -> Decision<'_> {
+        let (incoming, refund) = self.limiter.get().incoming(asked, &Machine);
+        Decision::new(incoming, refund.map(CommittedHits::Here))
+    }
+
+    async fn decide_by<'l>(
+        &'l self,
+        decisions: &'l StoreDecisions,
+        asked: AskedHits<'_>,
+    ) -> Result<Decision<'l>, CallError> {
+        let (incoming, committed) = decisions.incoming(self.limiter.get(), asked).await?;
+        Ok(Decision::new(incoming, committed))
+    }
+}
+
+fn asked(key: &[u8], cost: f64, commit: bool) -> Result<AskedHits<'_>, ArgumentError> {
+    Ok(AskedHits {
+        key: arguments::key(key)?,
+        cost: arguments::some_hits("cost", cost)?,
+        commit,
+    })
+}
+
+impl<'l> Decision<'l> {
+    fn new(incoming: Incoming, committed: Option<CommittedHits<'l>>) -> Decision<'l> {
         let Incoming {
             is_admitted,
             rate,
@@ -230,22 +311,21 @@ impl RateLimiter {
             delay,
             retry_after,
         } = incoming;
-        Ok(Decision {
+        Decision {
             is_admitted,
             delay: Duration::from_millis(delay),
             remaining: number(remaining),
             rate: number(rate),
             retry_after: retry_after.map(Duration::from_millis),
-            refund,
-        })
+            committed,
+        }
     }
-}
 
-impl Decision<'_> {
     /// Gives the hits back that were counted, as if they had never come; returns whether it did: not if
-    /// none were counted, or their window has ended.
+    /// none were counted, or their window has ended. A store that has counted them is told, and not waited
+    /// for.
     pub fn uncommit(self) -> bool {
-        self.refund.is_some_and(Refund::refund)
+        self.committed.is_some_and(CommittedHits::give_back)
     }
 }
 

@@ -36,20 +36,21 @@
 //! - what may be left out is an [`Option`]: without a namespace, [`DEFAULT_NAMESPACE`] is meant;
 //! - `weight` is the share of the window before that counts: left out or 1, it is that of a sliding
 //!   window; 0 makes a fixed one;
-//! - `sync_rate` is a time, or left out where the specification has a negative number; 0 is not in this
-//!   build;
+//! - `sync_rate` is a time, or left out where the specification has a negative number;
 //! - `premature` is missing: it is what nginx tells its timers.
 //!
 //! What is wrong is an error that names the argument; no function panics.
 //!
 //! # Waiting
 //!
-//! Nothing waits but [`Instance::sync`] and [`Instance::fetch`]. Each has a twin that ends with `_async`,
-//! whose future any executor can run. Stores are talked to by a thread of the instance, which starts with
-//! the first namespace that has one.
+//! [`Instance::sync`] and [`Instance::fetch`] wait, and where `sync_rate` is zero, [`Instance::increment`] does.
+//! Each has a twin that ends with `_async`, whose future any executor can run. Stores are talked to by a
+//! thread of the instance, which starts with the first namespace that has one.
 #![forbid(unsafe_code)]
 
+mod asking;
 mod block_on;
+mod counting;
 mod datastore;
 mod definition;
 mod error;
@@ -57,6 +58,7 @@ mod instance;
 mod limiter;
 mod memory;
 mod options;
+mod question_task;
 mod store_thread;
 mod sync_task;
 mod system;
@@ -71,6 +73,6 @@ pub use self::memory::Memory;
 pub use self::options::NewOptions;
 pub use crate::engine::arguments::ArgumentError;
 pub use crate::engine::{RateLimitingError, Report, SyncError};
-pub use crate::policy::namespace::DEFAULT_NAMESPACE;
+pub use crate::policy::namespace::{DEFAULT_NAMESPACE, OnError};
 pub use crate::policy::options::OptionError;
 pub use crate::table::MemoryError;

@@ -1,11 +1,13 @@
 //! What `new` is told of a namespace.
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use super::datastore::Datastore;
 use super::memory::Memory;
 use crate::engine::arguments::{self, ArgumentError};
-use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::namespace::{DEFAULT_NAMESPACE, OnError, SyncMode};
 use crate::policy::window::WindowSize;
 
 /// What [`Instance::new`](super::Instance::new) is told of a namespace: the specification's options.
@@ -15,16 +17,38 @@ pub struct NewOptions {
     namespace: String,
     window_sizes: Vec<Duration>,
     sync_rate: Option<Duration>,
-    pub(super) strategy: Option<Datastore>,
+    strategy: Option<Datastore>,
+    timeout: Option<Duration>,
+    on_error: Option<OnError>,
 }
 
 /// The options, as they were checked.
-pub(super) struct Checked {
+pub(super) struct Checked<'o> {
     pub(super) name: Box<str>,
     pub(super) sizes: Vec<WindowSize>,
-    /// The period; `None`: it is local.
-    pub(super) period: Option<Duration>,
+    /// `None`: it is local.
+    pub(super) store: Option<(&'o Datastore, StoreUse)>,
 }
+
+/// What a namespace has a store for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StoreUse {
+    /// It is synced with it, once in a period.
+    Periodic(Duration),
+    /// The store decides about each hit.
+    Synchronous(DecisionOptions),
+}
+
+/// How long a hit waits for a store's decision, and what becomes of it then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DecisionOptions {
+    pub(super) timeout: Duration,
+    pub(super) on_error: OnError,
+}
+
+/// For how long a hit may wait: as in nginx.
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 
 impl NewOptions {
     /// A namespace of the name [`DEFAULT_NAMESPACE`] that counts in `dict`, in windows of any size, and is
@@ -36,6 +60,8 @@ impl NewOptions {
             window_sizes: Vec::new(),
             sync_rate: None,
             strategy: None,
+            timeout: None,
+            on_error: None,
         }
     }
 
@@ -57,6 +83,10 @@ impl NewOptions {
     }
 
     /// After what time the namespace is synced with its store, again and again: 1 ms to 366 days.
+    ///
+    /// Zero: it is not, but the store decides about each hit before the call returns, in one step for all
+    /// nodes, so that never more is admitted than a limit says. What was decided without the store is
+    /// pushed when it is back.
     pub fn sync_rate(self, period: Duration) -> Self {
         NewOptions {
             sync_rate: Some(period),
@@ -72,45 +102,87 @@ impl NewOptions {
         }
     }
 
-    pub(super) fn check(&self) -> Result<Checked, ArgumentError> {
+    /// How long a hit waits for the store's decision, where `sync_rate` is zero: 1 ms to a minute; 50 ms if
+    /// it is not said.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        NewOptions {
+            timeout: Some(timeout),
+            ..self
+        }
+    }
+
+    /// What becomes of a hit then, and while the store is known to be away, which no hit waits for;
+    /// [`OnError::Local`] if it is not said.
+    pub fn on_error(self, on_error: OnError) -> Self {
+        NewOptions {
+            on_error: Some(on_error),
+            ..self
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<Checked<'_>, ArgumentError> {
         let name = arguments::name("namespace", self.namespace.as_bytes())?;
         let sizes = self.window_sizes.iter();
         let sizes = sizes.map(|size| arguments::window_size("window_sizes", size.as_secs_f64()));
         let mut sizes = sizes.collect::<Result<Vec<_>, _>>()?;
         sizes.sort_unstable();
         sizes.dedup();
-        let period = match (self.sync_rate, &self.strategy) {
+        let store = match (self.sync_rate, &self.strategy) {
             (None, None) => None,
             (None, Some(_)) => return Err(missing("sync_rate", "strategy")),
             (Some(_), None) => return Err(missing("strategy", "sync_rate")),
-            (Some(rate), Some(_)) => Some(period(rate)?),
+            (Some(rate), Some(store)) => Some((store, self.store_use(rate, store)?)),
         };
-        if period.is_some() && sizes.is_empty() {
+        if store.is_some() && sizes.is_empty() {
             return Err(missing("window_sizes", "sync_rate"));
+        }
+        if !matches!(store, Some((_, StoreUse::Synchronous(_)))) {
+            self.check_periodic()?;
         }
         Ok(Checked {
             name: name.into(),
             sizes,
-            period,
+            store,
         })
+    }
+
+    /// What the store is for, if it can do that.
+    fn store_use(&self, rate: Duration, store: &Datastore) -> Result<StoreUse, ArgumentError> {
+        match arguments::sync_rate(rate.as_secs_f64())? {
+            SyncMode::Periodic(period) => return Ok(StoreUse::Periodic(period)),
+            SyncMode::Synchronous | SyncMode::Local => {}
+        }
+        if !store.decides_by(Algorithm::Sliding) {
+            let expected = "a store that decides, beside a sync_rate of 0";
+            return Err(ArgumentError::new("strategy", expected, "one that syncs"));
+        }
+        let timeout = self.timeout.unwrap_or(DEFAULT_TIMEOUT);
+        if !TIMEOUTS.contains(&timeout) {
+            let (expected, given) = ("seconds from 0.001 to 60", timeout.as_secs_f64());
+            return Err(ArgumentError::new("timeout", expected, given));
+        }
+        Ok(StoreUse::Synchronous(DecisionOptions {
+            timeout,
+            on_error: self.on_error.unwrap_or_default(),
+        }))
+    }
+
+    /// Checks that nothing is said about a store's decisions.
+    fn check_periodic(&self) -> Result<(), ArgumentError> {
+        let expected = "none but beside a sync_rate of 0";
+        if let Some(timeout) = self.timeout {
+            let given = timeout.as_secs_f64();
+            return Err(ArgumentError::new("timeout", expected, given));
+        }
+        if let Some(on_error) = self.on_error {
+            let given = format_args!("{on_error:?}");
+            return Err(ArgumentError::new("on_error", expected, given));
+        }
+        Ok(())
     }
 }
 
 fn missing(argument: &str, beside: &str) -> ArgumentError {
     let expected = format!("some beside \"{beside}\"");
     ArgumentError::new(argument, &expected, "none")
-}
-
-fn period(rate: Duration) -> Result<Duration, ArgumentError> {
-    match arguments::sync_rate(rate.as_secs_f64())? {
-        SyncMode::Periodic(period) => Ok(period),
-        SyncMode::Synchronous | SyncMode::Local => {
-            let expected = "seconds from 0.001 to 31622400 (0 is not in this build)";
-            Err(ArgumentError::new(
-                "sync_rate",
-                expected,
-                rate.as_secs_f64(),
-            ))
-        }
-    }
 }

@@ -18,6 +18,8 @@ const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long what is left may take to be pushed when its instance is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked for what was decided without a store that decides.
+const PUSH_PERIOD: Duration = Duration::from_secs(1);
 
 /// What a caller asks for.
 pub(super) struct SyncCommand {
@@ -37,7 +39,8 @@ pub(super) enum SyncCall {
 /// What is to be served.
 pub(super) struct StoreTask {
     pub(super) namespace: Arc<DefinedNamespace>,
-    pub(super) period: Duration,
+    /// `None`: the store decides, and only what was decided without it is pushed.
+    pub(super) period: Option<Duration>,
     pub(super) lease_lifetime: Duration,
     pub(super) commands: UnboundedReceiver<SyncCommand>,
 }
@@ -61,19 +64,23 @@ impl StoreTask {
             mut commands,
         } = self;
         let counters = &namespace.counters().namespace;
-        let Some(syncer) = Syncer::new(counters, &namespace.sizes, lease_lifetime) else {
+        let Some(mut syncer) = Syncer::new(counters, &namespace.sizes, lease_lifetime) else {
             return;
         };
         let mut store = connect();
         let mut timer = SyncTimer {
-            period,
+            period: period.unwrap_or(PUSH_PERIOD),
             next: None,
             failures: 0,
         };
+        if period.is_none() {
+            syncer = syncer.pushing_only();
+            timer.start();
+        }
         loop {
             match timer.or(commands.recv()).await {
                 // The timer: another user of the memory may have synced it by now.
-                None if syncer.is_fresh(period, &Machine) => timer.set(Ok(())),
+                None if syncer.is_fresh(timer.period, &Machine) => timer.set(Ok(())),
                 None => {
                     let result = syncer.sync(&mut store, &Machine).await;
                     timer.set(result.map(drop));

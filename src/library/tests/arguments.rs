@@ -4,11 +4,11 @@ use core::fmt;
 use core::time::Duration;
 use std::time::SystemTime;
 
-use super::super::{Datastore, LimiterOptions, NewOptions, WindowType, new_instance};
+use super::super::{Datastore, LimiterOptions, NewOptions, OnError, WindowType, new_instance};
 use super::{WINDOW, instance, local, memory};
 
 #[track_caller]
-fn assert_names<T: fmt::Debug>(result: Result<T, impl fmt::Display>, argument: &str) {
+pub(super) fn assert_names<T: fmt::Debug>(result: Result<T, impl fmt::Display>, argument: &str) {
     let message = result.unwrap_err().to_string();
     let start = format!("invalid argument \"{argument}\": expected ");
     assert!(message.starts_with(&start), "{message}");
@@ -62,9 +62,17 @@ fn an_option_is_named() {
     assert_names(it.new(&options().strategy(store())), "sync_rate");
     let synced = options().strategy(store()).sync_rate(second);
     assert_names(it.new(&synced), "window_sizes");
-    for period in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
-        let options = options().strategy(store()).window_sizes([second]);
-        assert_names(it.new(&options.sync_rate(period)), "sync_rate");
+    let synced = || options().strategy(store()).window_sizes([second]);
+    for period in [Duration::from_nanos(1), Duration::MAX] {
+        assert_names(it.new(&synced().sync_rate(period)), "sync_rate");
+    }
+    let periodic = || synced().sync_rate(second);
+    assert_names(it.new(&periodic().timeout(second)), "timeout");
+    assert_names(it.new(&periodic().on_error(OnError::Deny)), "on_error");
+    assert_names(it.new(&options().timeout(second)), "timeout");
+    let synchronous = || synced().sync_rate(Duration::ZERO);
+    for timeout in [Duration::ZERO, Duration::from_micros(999), 61 * second] {
+        assert_names(it.new(&synchronous().timeout(timeout)), "timeout");
     }
     it.new(&options()).unwrap();
     for limit in [0.0, -1.0, f64::NAN, f64::INFINITY] {

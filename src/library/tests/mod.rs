@@ -1,6 +1,7 @@
 //! The library as its callers use it.
 
 mod arguments;
+mod decisions;
 mod functions;
 mod limiters;
 mod stores;

@@ -30,7 +30,7 @@ mod read;
 mod row;
 mod schema;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod tls;

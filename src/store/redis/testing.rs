@@ -171,19 +171,19 @@ impl Server {
         statistics.split(' ').next().unwrap().parse().unwrap()
     }
 
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
     /// Starts a killed server again, in the same place.
-    pub(super) fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         self.process = spawn(&self.dir, self.port, &self.arguments);
         assert!(self.becomes_ready());
     }
 
     /// Sends the process a signal: `STOP`, `CONT`.
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");
         kill.arg(format!("-{name}"))
             .arg(self.process.id().to_string());

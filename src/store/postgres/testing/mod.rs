@@ -5,7 +5,8 @@ mod server;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-pub(super) use self::server::{LOCKED, Server};
+pub(super) use self::server::LOCKED;
+pub(crate) use self::server::Server;
 use super::Postgres;
 use super::options::{PostgresOptions, TableName};
 use crate::store::options::{Credentials, Secret, StoreOptions, TlsOptions};

@@ -19,7 +19,7 @@ use crate::store::tls_testing::{Authority, Certificate};
 
 /// A server on a port and a socket of its own, in a directory of its own. It ends with the value,
 /// and with this process in any case.
-pub(in super::super) struct Server {
+pub(crate) struct Server {
     /// A shell that ends the server as it is told to, or when nobody can tell it anything any more.
     guard: Child,
     dir: PathBuf,
@@ -48,7 +48,7 @@ impl Server {
     }
 
     /// Starts a server, which is ready then. `settings` are `name=value`.
-    pub(in super::super) fn start(settings: &[&str]) -> Server {
+    pub(crate) fn start(settings: &[&str]) -> Server {
         let template = template();
         Server::start_in(new_dir(), settings, &plain_rules(), |data| {
             run("cp", &["-a".as_ref(), template.as_ref(), data.as_ref()]);
@@ -223,14 +223,14 @@ impl Server {
         &self.dir
     }
 
-    pub(in super::super) fn tcp(&self) -> ServerAddress {
+    pub(crate) fn tcp(&self) -> ServerAddress {
         let host = "127.0.0.1".into();
         let port = self.port;
         ServerAddress::Tcp { host, port }
     }
 
     /// Shuts the server down as its administrator does.
-    pub(in super::super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.tell("stop");
     }
 
@@ -247,13 +247,13 @@ impl Server {
     }
 
     /// Starts a server that has ended again, in the same place.
-    pub(in super::super) fn start_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         self.guard = spawn(&self.dir, self.port);
         assert!(self.becomes_ready());
     }
 
     /// Sends all of the server's processes a signal: `STOP`, `CONT`.
-    pub(in super::super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         // The first one is stopped first, so that it starts no others.
         send(name, &self.main_process());
         for process in self.sessions() {

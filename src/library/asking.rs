@@ -1,0 +1,167 @@
+//! How a namespace has its store decide about hits before a call returns.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::datastore::Datastore;
+use super::definition::DefinedNamespace;
+use super::error::CallError;
+use super::options::DecisionOptions;
+use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks, StoreCommand};
+use super::system::Machine;
+use crate::engine::{
+    AskedHits, Deciders, Incoming, Limiter, Refund, StoreQuestion, Surroundings as _,
+};
+use crate::policy::algorithm::Algorithm;
+use crate::store::decision::{Answer, Question};
+
+/// The store's decisions, for callers in any thread.
+#[derive(Debug)]
+pub(super) struct StoreDecisions {
+    store: Datastore,
+    deciders: Deciders,
+    /// Of each shard, by its number.
+    shards: Vec<ShardQuestions>,
+    options: DecisionOptions,
+    /// The thread that talks to stores, whose clock says when time is up.
+    thread: Handle,
+}
+
+#[derive(Debug)]
+struct ShardQuestions {
+    asked: UnboundedSender<StoreCommand>,
+    is_away: IsAway,
+}
+
+impl StoreDecisions {
+    /// Those of a namespace, and the tasks that ask the store for them.
+    pub(super) fn new(
+        namespace: &Arc<DefinedNamespace>,
+        store: &Datastore,
+        options: DecisionOptions,
+        thread: Handle,
+    ) -> (StoreDecisions, QuestionTasks) {
+        let count = store.shards();
+        let shards = (0..count).map(|shard| {
+            let ((asked, receiver), is_away) = (unbounded_channel(), IsAway::default());
+            let task = QuestionTask {
+                namespace: namespace.clone(),
+                shard,
+                asked: receiver,
+                is_away: is_away.clone(),
+            };
+            (ShardQuestions { asked, is_away }, task)
+        });
+        let (shards, tasks) = shards.unzip();
+        let decisions = StoreDecisions {
+            store: store.clone(),
+            // Each task asks about one namespace alone, so that the shard's number is the decider's.
+            deciders: Deciders {
+                first: 0,
+                shards: count,
+            },
+            shards,
+            options,
+            thread,
+        };
+        (decisions, QuestionTasks(tasks))
+    }
+
+    /// Whether the store decides by this algorithm.
+    pub(super) fn are_by(&self, algorithm: Algorithm) -> bool {
+        self.store.decides_by(algorithm)
+    }
+
+    /// Has the store decide on hits under a limit; without its answer, it is decided as `on_error` says.
+    pub(super) async fn incoming<'l>(
+        &'l self,
+        limiter: &'l Limiter<'l>,
+        asked: AskedHits<'_>,
+    ) -> Result<(Incoming, Option<CommittedHits<'l>>), CallError> {
+        let question = limiter.question(asked, self.deciders);
+        let answer = match &question {
+            Some(question) => self.answer(limiter, question).await,
+            None => None,
+        };
+        let Some(answer) = answer else {
+            let decided = limiter.without_store(asked, self.options.on_error, &Machine);
+            let (incoming, refund) = decided.ok_or(CallError::NoAnswer)?;
+            return Ok((incoming, refund.map(CommittedHits::Here)));
+        };
+        let incoming = limiter.answered(asked, self.deciders, &answer, &Machine);
+        let is_charged = asked.commit && incoming.is_admitted;
+        let committed = question.filter(|_| is_charged);
+        let committed = committed.map(|question| CommittedHits::InStore(self, question));
+        Ok((incoming, committed))
+    }
+
+    /// The store's answer, if it comes in time.
+    async fn answer(&self, limiter: &Limiter<'_>, asked: &StoreQuestion) -> Option<Answer> {
+        let shard = self.shards.get(asked.decider)?;
+        if shard.is_away.get() {
+            return None;
+        }
+        let begin = Machine.uptime();
+        let (reply, answer) = oneshot::channel();
+        if !shard.ask(asked.question.clone(), Some(reply)) {
+            return None;
+        }
+        let answer = self.in_time(answer).await;
+        let waited = Machine.uptime().saturating_sub(begin);
+        limiter.bound().count_wait(waited);
+        if answer.is_none() && !shard.is_away.set(true) {
+            // What notes that the store answers again. The task may have ended.
+            let _ = shard.asked.send(StoreCommand::Probe);
+        }
+        answer
+    }
+
+    /// Has the store give back what a question charged; returns whether it is asked to.
+    fn refund(&self, charged: &StoreQuestion) -> bool {
+        let shard = self.shards.get(charged.decider);
+        shard.is_some_and(|it| it.ask(charged.refund(), None))
+    }
+
+    /// What comes before time is up, or nothing at all can come any more.
+    fn in_time(
+        &self,
+        answer: oneshot::Receiver<Answer>,
+    ) -> impl Future<Output = Option<Answer>> + use<> {
+        // The timer is of this runtime, whatever runs the future. If that ends, so has the task that would
+        // answer, which is looked at first.
+        let _thread = self.thread.enter();
+        let answer = timeout(self.options.timeout, answer);
+        async move { answer.await.ok()?.ok() }
+    }
+}
+
+impl ShardQuestions {
+    /// Returns whether there is a task that asks.
+    fn ask(&self, question: Question, reply: Option<oneshot::Sender<Answer>>) -> bool {
+        let asked = AskedQuestion { question, reply };
+        self.asked.send(StoreCommand::Decide(asked)).is_ok()
+    }
+}
+
+/// Hits that were counted, and can be given back.
+#[derive(Debug)]
+pub(super) enum CommittedHits<'l> {
+    /// In the memory.
+    Here(Refund<'l>),
+    /// By the store, of which this was asked.
+    InStore(&'l StoreDecisions, StoreQuestion),
+}
+
+impl CommittedHits<'_> {
+    /// Gives them back; returns whether it did, or the store is asked to.
+    pub(super) fn give_back(self) -> bool {
+        match self {
+            CommittedHits::Here(refund) => refund.refund(),
+            CommittedHits::InStore(decisions, question) => decisions.refund(&question),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What a store is asked about hits, in the thread that talks to stores: what waits is asked at once.
+
+use core::hash::BuildHasher as _;
+use core::num::NonZeroU64;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::time::Duration;
+use std::hash::RandomState;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::definition::DefinedNamespace;
+use crate::store::decision::{Answer, Decided, Decider, Question};
+use crate::store::error::StoreError;
+use crate::store::strategy::{Epoch, NodeId, Shard};
+
+/// How long after a failure, and after each that follows, it is looked whether the store is back.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+];
+
+/// What a caller asks.
+pub(super) enum StoreCommand {
+    /// About hits.
+    Decide(AskedQuestion),
+    /// Whether there are answers.
+    Probe,
+}
+
+/// A question about hits.
+pub(super) struct AskedQuestion {
+    pub(super) question: Question,
+    /// To a caller that waits; `None`: no answer is needed. When it is dropped, there will be none.
+    pub(super) reply: Option<oneshot::Sender<Answer>>,
+}
+
+/// Whether the store is known not to answer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IsAway(Arc<AtomicBool>);
+
+impl IsAway {
+    // Relaxed, both: nothing else is read because of what it says.
+
+    pub(super) fn get(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    /// Returns whether it was known before.
+    pub(super) fn set(&self, is_away: bool) -> bool {
+        self.0.swap(is_away, Relaxed)
+    }
+}
+
+/// The questions about one shard of a namespace.
+pub(super) struct QuestionTask {
+    pub(super) namespace: Arc<DefinedNamespace>,
+    pub(super) shard: u16,
+    pub(super) asked: UnboundedReceiver<StoreCommand>,
+    pub(super) is_away: IsAway,
+}
+
+/// Those about all shards.
+pub(super) struct QuestionTasks(pub(super) Vec<QuestionTask>);
+
+impl QuestionTasks {
+    /// Answers until all callers are gone. `connect` makes a decider, which connects when it is used.
+    pub(super) async fn run<S: Decider>(self, connect: impl Fn() -> S) {
+        let store = connect();
+        let tasks = self.0.into_iter();
+        let tasks = tasks.map(|task| task.run(store.share().unwrap_or_else(&connect)));
+        join_all(tasks).await;
+    }
+}
+
+impl QuestionTask {
+    async fn run(mut self, mut store: impl Decider) {
+        let probe = [Question::probe(Shard {
+            namespace: self.namespace.name.as_ref().into(),
+            number: self.shard,
+        })];
+        // Connects before a hit waits for it.
+        if self.ask(&mut store, &probe).await.is_err() {
+            self.wait_for(&mut store, &probe).await;
+        }
+        let mut waiting = Vec::new();
+        while self.gather(&mut waiting).await {
+            let (questions, replies) = take(&mut waiting);
+            let asked = match &*questions {
+                // A probe, or what nothing waits for any more: is the store there?
+                [] => &probe,
+                questions => questions,
+            };
+            match self.ask(&mut store, asked).await {
+                Ok(Decided { answers, .. }) => {
+                    for (reply, answer) in replies.into_iter().zip(answers) {
+                        // The caller may be gone.
+                        let _ = reply.map(|reply| reply.send(answer));
+                    }
+                }
+                Err(_) => {
+                    drop(replies);
+                    self.wait_for(&mut store, &probe).await;
+                }
+            }
+        }
+    }
+
+    /// Adds what was asked to what waits; where nothing does, waits for something. Returns false if there
+    /// will be nothing more.
+    async fn gather(&mut self, waiting: &mut Vec<AskedQuestion>) -> bool {
+        let mut next = match waiting.is_empty() {
+            true => self.asked.recv().await,
+            false => None,
+        };
+        let is_more = next.is_some() || !waiting.is_empty();
+        while let Some(asked) = next {
+            if let StoreCommand::Decide(question) = asked {
+                waiting.push(question);
+            }
+            next = self.asked.try_recv().ok();
+        }
+        is_more
+    }
+
+    async fn ask(
+        &self,
+        store: &mut impl Decider,
+        questions: &[Question],
+    ) -> Result<Decided, StoreError> {
+        let node = self.namespace.counters().namespace.table().node();
+        let decided = store.decide(NodeId(node), proposal(), questions).await;
+        self.is_away.set(decided.is_err());
+        decided
+    }
+
+    /// Waits until there are answers again, or nobody is left to ask.
+    async fn wait_for(&self, store: &mut impl Decider, probe: &[Question]) {
+        let last = PAUSES.last().copied().unwrap_or_default();
+        for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
+            sleep(pause).await;
+            if self.asked.is_closed() || self.ask(store, probe).await.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// Takes so many questions as are asked at once, without those that nothing waits for any more: their hits
+/// were decided otherwise.
+fn take(waiting: &mut Vec<AskedQuestion>) -> (Vec<Question>, Vec<Option<oneshot::Sender<Answer>>>) {
+    let is_late = |it: &AskedQuestion| it.reply.as_ref().is_some_and(oneshot::Sender::is_closed);
+    waiting.retain(|it| !is_late(it));
+    let all = waiting.drain(..).map(|it| (it.question, it.reply));
+    let (mut questions, mut replies): (Vec<_>, Vec<_>) = all.unzip();
+    let count = Question::at_once(&questions);
+    let later = questions.drain(count..).zip(replies.drain(count..));
+    waiting.extend(later.map(|(question, reply)| AskedQuestion { question, reply }));
+    (questions, replies)
+}
+
+/// An epoch that no other node proposes. Asks the system for random numbers only once.
+fn proposal() -> Epoch {
+    let number = RandomState::new().hash_one(());
+    Epoch(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
+}
