@@ -4,7 +4,7 @@
 # 503, since the store, which is to decide, did not answer in time.
 #
 # Amounts are in thousandths of a hit. A counter is named by its namespace, its window and its key:
-# `api 366d hot`.
+# `api 366d hot`; one of an algorithm other than fixed and sliding windows by that, too: `now moving-366d hot`.
 
 package Load;
 
@@ -30,6 +30,15 @@ my %outcomes = (api => [qw(200 429 lost)], now => [qw(200 429 503 lost)]);
 # The limits of synchronous counters, in hits.
 my %limits = ('now 366d' => 1_000_000, 'now 360d' => 200, 'now 300d' => 2);
 
+# Of each algorithm whose counters are of its own, a rule of so many days that admits so many hits.
+my %algorithms = (
+    moving  => sub { my ($days, $limit) = @_; return "now limit=$limit/${days}d window=moving" },
+    elastic => sub { my ($days, $limit) = @_; return "now limit=$limit/${days}d window=elastic" },
+    rate    => sub { my ($days, $limit) = @_; return "now rate=1/${days}d burst=" . ($limit - 1) },
+);
+# Their limits, in hits, by days.
+my %limits_of_days = (366 => 20, 360 => 2);
+
 # The rules of the locations in which requests are made, with the counters that those charge.
 my %rules = (
     hit   => {rule => 'api limit=1000000/366d',                                 counts => ['api 366d']},
@@ -43,18 +52,51 @@ my %rules = (
 
 sub synchronous { my ($window) = @_; return "now limit=$limits{qq(now $window)}/$window window=fixed" }
 
-sub rules { return map { $_ => $rules{$_}{rule} } keys %rules }
+# Each algorithm has a rule; and all have one, which also has a fixed window.
+for my $algorithm (keys %algorithms) {
+    $rules{$algorithm} = {rule => rule_of($algorithm, 366), counts => ["now $algorithm-366d"]};
+}
+
+sub rule_of {
+    my ($algorithm, $days, $limit) = @_;
+    return $algorithms{$algorithm}->($days, $limit // $limits_of_days{$days});
+}
+
+# The rules of all locations, if the store decides by these algorithms.
+sub rules {
+    my (@algorithms) = @_;
+    my @mixed = map { rule_of($_, 360) } @algorithms;
+    $rules{mixed} = {
+        rule   => join('; ratelimit ', @mixed, synchronous('300d')),
+        counts => ['now 300d', map {"now $_-360d"} @algorithms],
+    };
+    my %lacking = (%algorithms, map { ($_ => undef) } @algorithms);
+    return map { $_ => $rules{$_}{rule} } grep { !$lacking{$_} } keys %rules;
+}
+
+# What asks for the counters of `now` that are of these algorithms: by the name that a window has in those.
+sub asks {
+    my (@algorithms) = @_;
+    return map {
+        my $algorithm = $_;
+        map { ("$algorithm-${_}d" => rule_of($algorithm, $_, 1000) . ' cost=0') } keys %limits_of_days;
+    } @algorithms;
+}
+
+# Whether the store itself tells the total of a counter: those of windows.
+sub has_total { my ($counter) = @_; return $counter =~ /^\w+ \d+d / }
 
 # The limit of a counter, in thousandths of a hit; undef, if it is not synchronous.
 sub limit {
     my ($counter) = @_;
     my ($namespace, $window) = split / /, $counter;
-    my $limit = $limits{"$namespace $window"};
+    my $limit = $window =~ /-(\d+)d\z/ ? $limits_of_days{$1} : $limits{"$namespace $window"};
     return defined $limit ? 1000 * $limit : undef;
 }
 
 # A process that makes requests to a node, on `connections` at once, altogether `rate` in a second,
-# for keys that begin with `prefix`, until it is told to end. file => where the ledger goes.
+# for keys that begin with `prefix`, until it is told to end. file => where the ledger goes; algorithms => by
+# which the store decides, apart from fixed and sliding windows.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self}, $class;
@@ -161,7 +203,7 @@ sub request {
     my $prefix = $self->{prefix};
     my $now    = time;
     my $second = int $now;
-    my $which  = int rand 125;
+    my $which  = int rand 145;
     return ('hit',   "$prefix-hot", 1000)                        if $which < 20;
     return ('hit',   $prefix . '-k' . int(rand 200), 1000)       if $which < 45;
     return ('both',  $prefix . '-k' . int(rand 200), 1 + int rand 5000) if $which < 80;
@@ -169,7 +211,10 @@ sub request {
     return ('short', 's' . int(rand 20), 1000)                   if $which < 100;
     return ('now',   "$prefix-$second-" . int(rand 10), 1 + int rand 5000) if $which < 112;
     return ('few',   $prefix . '-' . int(5 * $now), 1000)        if $which < 120;
-    return ('crowd', "$prefix-crowd", 1000);
+    return ('crowd', "$prefix-crowd", 1000)                      if $which < 125;
+    return ('mixed', $prefix . '-m' . int(5 * $now), 1000)       if $which < 135;
+    my @algorithms = @{$self->{algorithms}};
+    return ($algorithms[rand @algorithms], "$prefix-crowd", 1000);
 }
 
 # Takes what has come of an answer.

@@ -91,6 +91,7 @@ sub load {
     return Load->new(
         node => $cluster->{node}{$number}, prefix => "r$round", connections => 6, rate => 150,
         seed => $seed + 1000 * $round + $number, file => "$files/$round-$number",
+        algorithms => [$cluster->{store}->algorithms],
     );
 }
 
@@ -215,7 +216,8 @@ sub requests {
     return join ', ', map { defined $of{$_} ? "$of{$_} $_" : () } qw(200 429 503 lost);
 }
 
-# What the store and each node have of the counters of a round, in thousandths: by name.
+# What the store and each node have of the counters of a round, in thousandths: by name. Of those of which the
+# store tells no totals, what it told the first node.
 sub found {
     my ($round, $counters) = @_;
     my %found;
@@ -229,9 +231,9 @@ sub found {
     }
     for my $name (uniq keys %$counters, keys %found) {
         my ($namespace, $window, $key) = split / /, $name;
-        $found{$name}{store} //= 0;
         $found{$name}{$_} = thousandths(rate_on($cluster->{node}{$_}, "ask-$namespace-$window", $key))
             for $cluster->numbers;
+        $found{$name}{store} //= Load::has_total($name) ? 0 : $found{$name}{1};
     }
     return \%found;
 }
