@@ -91,7 +91,7 @@ fn of_those_that_find_a_breaker_half_open_one_is_told_unless_it_is_closed() {
         let is_told = |it: &&Circuit| **it == Circuit::HalfOpen;
         assert!(found.iter().filter(is_told).count() <= 1);
         closes.join().unwrap();
-        // Whoever was told, and made nothing of it: it is closed.
+        // A caller was told, and made nothing of it: it is closed.
         assert_eq!(breaker.look(now), Circuit::Closed);
     });
 }

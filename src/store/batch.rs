@@ -111,7 +111,7 @@ pub struct Diff {
 /// keys. A larger one is taken too, but holds the store's server for longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Who pushes.
+    /// The node that pushes.
     pub node: NodeId,
     /// The epoch that the node believes the shard to be in.
     pub epoch: Epoch,

@@ -130,7 +130,7 @@ pub struct Decided {
 }
 
 /// A datastore that decides. Each question is decided in one atomic step, so that just as many hits are
-/// admitted as a limit says, whoever asks at the same time.
+/// admitted as a limit says, however many ask at the same time.
 ///
 /// One that keeps [`Absolute`](super::strategy::Absolute) counts has no step in which it reads what others
 /// were charged and charges. It may charge, then read, and take the charge back: so never more is

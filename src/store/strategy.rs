@@ -43,7 +43,7 @@
 //!
 //! # Saturation
 //!
-//! Whoever sends requests may choose their costs, so that no sum may overflow: it would fail for all
+//! Clients may choose the costs of requests, so that no sum may overflow: it would fail for all
 //! whose hits travel with it. A total saturates at [`MAX_TOTAL`], up and down.
 
 use core::fmt;

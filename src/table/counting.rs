@@ -273,7 +273,7 @@ impl<'m> CounterTable<'m> {
         self.read_for(counter, key, asked, clock)
     }
 
-    /// The same, for who is about to say when there will be room for a hit.
+    /// The same, for a caller that is about to say when there will be room for a hit.
     pub fn read_for(
         &self,
         counter: &Counter,

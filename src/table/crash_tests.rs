@@ -139,7 +139,7 @@ fn dying_while_evicting() {
                 fixture.add("new", T).reading.windows().current.whole(),
                 counted + 2
             );
-            // Nobody got hits that were not his.
+            // No key got hits of another.
             assert!((0..CROWD).all(|n| fixture.counts(&format!("crowd {n}"), T).0 <= 1));
             assert_usable(fixture, T);
         },

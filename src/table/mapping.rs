@@ -17,13 +17,13 @@ pub(super) struct Mapping {
 enum MappingKind {
     /// Of the allocator.
     Heap(Layout),
-    /// Mapped, and shared by whoever maps the same file.
+    /// Mapped, and shared by all that map the same file.
     Shared,
 }
 
 // SAFETY: it is memory alone, and no thread owns it.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; whoever makes a reference of the pointer says why that is valid.
+// SAFETY: as above; the code that makes a reference of the pointer says why that is valid.
 unsafe impl Sync for Mapping {}
 
 /// What processes lock of a file that they share: the first bytes, which are never read for that.
@@ -83,7 +83,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was made so, and whoever made references of it has dropped them.
+        // SAFETY: it was made so, and all references of it were dropped.
         unsafe {
             match self.of {
                 MappingKind::Heap(layout) => dealloc(self.memory.as_ptr().cast(), layout),
@@ -107,7 +107,7 @@ pub(super) fn memory_file() -> io::Result<File> {
     }
 }
 
-/// Has a file of [`memory_file`] keep its length for good: nobody can take mapped memory away.
+/// Has a file of [`memory_file`] keep its length for good: no process can take mapped memory away.
 pub(super) fn seal_length(file: &File) -> io::Result<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: a system call that takes no pointer.

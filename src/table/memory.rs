@@ -12,7 +12,7 @@
 //! what was written of it when the machine stopped may be parts of several moments, and since leases
 //! are by a clock that begins again. A process that ends, however it does, leaves it as it is.
 //!
-//! Two locks, which the kernel takes back from a process that ends ([`FileLock`]): one for whoever
+//! Two locks, which the kernel takes back from a process that ends ([`FileLock`]): one for the process that
 //! divides the memory, be it to lay the table out or to give a namespace its place; and one that all
 //! users have. Nothing that counts takes a lock.
 

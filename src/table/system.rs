@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::io;
 
-/// The time since the machine started, which nobody sets, and which all of its processes share.
+/// The time since the machine started, which cannot be set, and which all of its processes share.
 pub fn uptime() -> Duration {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: the time is valid for writes, and zero is a valid one should the call fail.
@@ -17,7 +17,7 @@ pub fn uptime() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// 128 bits that nobody can predict.
+/// 128 unpredictable bits.
 ///
 /// # Errors
 ///

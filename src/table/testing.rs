@@ -35,7 +35,7 @@ impl SharedTable {
         };
         assert_ne!(start, libc::MAP_FAILED);
         let region = NonNull::slice_from_raw_parts(NonNull::new(start).unwrap().cast(), len);
-        // SAFETY: the memory is unmapped with the table only, and used by nobody else.
+        // SAFETY: the memory is unmapped with the table only, and not used otherwise.
         let table = unsafe { CounterTable::create(region, len, secret).unwrap() };
         SharedTable { region, table }
     }

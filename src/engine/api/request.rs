@@ -25,7 +25,7 @@ pub struct ApiRequest<'r> {
     pub query: &'r [u8],
     /// Whether requests may change counters.
     pub may_write: bool,
-    /// Who sends it.
+    /// The site that sends it.
     pub sender: Sender<'r>,
 }
 

@@ -21,7 +21,7 @@ pub(in super::super) struct FoundNamespace {
     /// Whether others are, too.
     pub(super) is_open: bool,
     pub(in super::super) sync: SyncMode,
-    /// Who decides, if not the node.
+    /// The store that decides, if not the node.
     pub(in super::super) synchronous: Option<Synchronous>,
     pub(super) windows: RefCell<Vec<WindowCounters<'static>>>,
     /// For increments about which a store is asked.

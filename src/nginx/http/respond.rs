@@ -140,8 +140,8 @@ pub(super) fn with_pieces<'r>(
 ) -> ngx_int_t {
     let mut chain: *mut ngx_chain_t = ptr::null_mut();
     for piece in pieces.iter().rev() {
-        // SAFETY: the request has not ended, and its memory lives as long; so do the pieces, which
-        // nobody changes any more, and nobody may write to what is in `memory`.
+        // SAFETY: the request has not ended, and its memory lives as long; so do the pieces, which are not
+        // changed any more; filters do not write to what is in `memory`.
         unsafe {
             let buffer = ngx_pcalloc(request.pool(), size_of::<ngx_buf_t>()).cast::<ngx_buf_t>();
             let link = ngx_alloc_chain_link(request.pool());

@@ -16,7 +16,7 @@ pub struct MovingCount {
     pub oldest: UnixMillis,
     /// Milliseconds since then; at most the window's size.
     pub age: u64,
-    /// Milliseconds until there is room for what was asked for: only who has the times of all hits can
+    /// Milliseconds until there is room for what was asked for: only what has the times of all hits can
     /// tell. 0 if there is, and if there never will be.
     pub wait: u64,
 }

@@ -199,7 +199,7 @@ impl Session {
             first: match self.access.has_tls() {
                 // Whether the server has TLS, or that it does not know the question.
                 true => b"SNE",
-                // How to say who we are, an error, a notice, another version.
+                // How to log in, an error, a notice, another version.
                 false => b"RENv",
             },
             has_tls: self.access.has_tls(),
@@ -237,7 +237,7 @@ impl Session {
         }
     }
 
-    /// Says who we are, finds out whether the server accepts writes, and makes everything ready.
+    /// Logs in, finds out whether the server accepts writes, and makes everything ready.
     async fn introduce<S, T>(&self, stream: S, mode: SslMode, tls: T) -> Result<Connection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -259,7 +259,7 @@ impl Session {
             statements: Vec::new(),
             version: String::new(),
             driver: Some(tokio::spawn(async move {
-                // Whoever waits for an answer is told.
+                // A caller that waits for an answer is told.
                 let _ = driver.await;
             })),
         };
@@ -289,7 +289,7 @@ impl Session {
                     .into(),
                 ),
             })?;
-        // nor to go on with what nobody waits for any more.
+        // nor to go on with what no caller waits for any more.
         let limit = format!("SET statement_timeout = {millis}");
         client.batch_execute(&limit).await.map_err(failure)?;
         let statements = STATEMENTS.map(|statement| self.tables.fill(statement));

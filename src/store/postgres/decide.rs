@@ -1,13 +1,13 @@
 //! Decisions: a transaction of two exchanges, between which this side decides.
 //!
 //! The first locks the keys, and reads the clock and the counts; the second adds what was charged,
-//! and commits. Who decides about a key has it locked until its charge is to be seen, and reads the
+//! and commits. A decider has a key locked until its charge is to be seen, and reads the
 //! clock when it has the lock: so decisions about a key have one order, in which the clock never goes
 //! back, and none misses what one before it charged, be it in the window before.
 //!
-//! What is locked are not rows, which there may not be yet, but numbers that only those who decide
-//! know: who pushes does not wait for them, since adding to a count needs no order. Locks are taken in
-//! the order of their numbers, then rows as a push takes them, so that nobody waits in a circle.
+//! What is locked are not rows, which there may not be yet, but numbers that only deciders
+//! know: a push does not wait for them, since adding to a count needs no order. Locks are taken in
+//! the order of their numbers, then rows as a push takes them, so that none waits in a circle.
 
 use futures_util::future::{join, join3, try_join_all};
 

@@ -98,7 +98,7 @@ fn words(answer: &DbError, credentials: &Credentials) -> Box<str> {
     format!("{message}, SQLSTATE {code}").into()
 }
 
-/// The server's words about who may not do what, with no name for the user.
+/// The server's words about missing rights, with no name for the user.
 fn without_name(words: &str, credentials: &Credentials) -> String {
     match &credentials.username {
         Some(name) => words.replace(&format!(" \"{}\"", name.expose()), ""),

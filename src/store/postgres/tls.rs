@@ -36,7 +36,7 @@ where
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> tls::TlsStream for Secured<S> {
-    /// None: who the server is, its certificate says. Where that is not verified, a password that is
+    /// None: its certificate names the server. Where that is not verified, a password that is
     /// bound to the channel would not help: an impostor would just ask for another way to give it.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()

@@ -1,7 +1,7 @@
 //! A Redis Cluster: which of its nodes has a shard, as the nodes themselves tell.
 //!
 //! A node that is asked for what another one has says where it is, and does nothing: so a shard is
-//! asked of whoever had it last, and a redirection is followed. Nothing else is tried anew here: what
+//! asked of the node that had it last, and a redirection is followed. Nothing else is tried anew here: what
 //! a node may have done is for the caller to find out.
 
 use core::cell::RefCell;
@@ -39,9 +39,9 @@ struct Known {
     /// At least the seed nodes, which come first and stay, then those that others told of.
     nodes: Vec<Rc<Node>>,
     seeds: usize,
-    /// The index of the node that is asked for what nobody is known to have.
+    /// The index of the node that is asked for what no node is known to have.
     guide: usize,
-    /// Who had a shard last, by its key.
+    /// The node that had a shard last, by its key.
     places: HashMap<String, ServerAddress>,
     /// How many connections have been made.
     connects: u64,
@@ -104,7 +104,7 @@ impl Cluster {
         StoreError::new(self.last.0.clone(), Failure::Misunderstood(what.into()))
     }
 
-    /// Makes a call to whoever has the shard with this key.
+    /// Makes a call to the node that has the shard with this key.
     pub(super) async fn call(
         &mut self,
         shard: &str,
@@ -136,7 +136,7 @@ impl Cluster {
                     Some(known.node(&to))
                 }
                 Some(Redirection::Ask(_)) => None,
-                // Nothing was sent: another node may know who has taken over.
+                // Nothing was sent: another node may know which one has taken over.
                 None if matches!(error.failure, Failure::Unreachable(_)) => {
                     unreachable.push(error.clone());
                     is_asking = false;
@@ -256,7 +256,7 @@ impl Known {
         self.node(&address.unwrap_or_else(nowhere))
     }
 
-    /// Another node to ask: the guide, or who takes its place.
+    /// Another node to ask: the guide, or the one that takes its place.
     fn other_than(&mut self, unreachable: &[StoreError]) -> Option<Rc<Node>> {
         let count = self.nodes.len();
         let after = (0..count).map(|step| {
@@ -280,7 +280,7 @@ impl Known {
         }
     }
 
-    /// Nobody is known to have the shard, and it is another one who is asked.
+    /// No node is known to have the shard, and another one is asked.
     fn forget_place(&mut self, shard: &str) {
         self.places.remove(shard);
         let next = self.guide.saturating_add(1);

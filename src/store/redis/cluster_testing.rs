@@ -228,7 +228,7 @@ pub(super) struct SharedCluster {
 }
 
 impl SharedCluster {
-    /// Runs commands on all keys of the test, whoever has them.
+    /// Runs commands on all keys of the test, wherever they are.
     fn for_each_key(&self, command: impl Fn(&str) -> Vec<String>) {
         for server in &self.servers.primaries {
             let pattern = format!("{}:*", self.prefix);

@@ -120,7 +120,7 @@ impl Connector {
         }
     }
 
-    /// Says who we are, and finds out whether the server is ready.
+    /// Logs in, and finds out whether the server is ready.
     async fn introduce<S>(&self, stream: S) -> Result<RedisConnection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -73,7 +73,7 @@ pub struct Redis {
     check_counts: Script,
 }
 
-/// The way to whoever has the counts.
+/// The way to the servers that have the counts.
 #[derive(Debug)]
 enum Way {
     One(Box<RedisLink>),
@@ -297,7 +297,7 @@ impl Redis {
 }
 
 impl Way {
-    /// Makes a call to whoever has the shard with this key.
+    /// Makes a call to the server that has the shard with this key.
     async fn call(&mut self, shard: &str, call: &RedisCall<'_>) -> Result<Value, StoreError> {
         match self {
             Way::One(link) => link.call(call, None).await,

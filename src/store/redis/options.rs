@@ -28,7 +28,7 @@ pub enum Topology {
     Sentinel {
         /// The name by which the sentinels know the primary.
         master: Box<str>,
-        /// Who we are to the sentinels.
+        /// The login for the sentinels.
         credentials: Credentials,
     },
 }

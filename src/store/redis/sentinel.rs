@@ -9,7 +9,7 @@ use crate::store::options::Credentials;
 use crate::store::server::ServerAddress;
 use crate::store::servers::Servers;
 
-/// Those who know the primary.
+/// The sentinels, which know the primary.
 #[derive(Debug)]
 pub(super) struct Sentinels {
     servers: Servers,

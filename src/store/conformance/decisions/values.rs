@@ -53,7 +53,7 @@ pub async fn a_count_that_saturates_harms_no_other<F: Fixture<Store: Decider>>(f
         );
     }
     assert_eq!(node.total(b"a").await, max);
-    // Nobody is admitted by it.
+    // It admits no hit.
     let cheap = question("a", Sliding, Hits::MAX.whole());
     assert_eq!(node.ask_one(&cheap).await, (vec![false], vec![max]));
     // It is the epoch of before, in which others push.

@@ -20,7 +20,7 @@ use crate::store::tls_testing::{Authority, Certificate};
 /// A server on a port and a socket of its own, in a directory of its own. It ends with the value,
 /// and with this process in any case.
 pub(crate) struct Server {
-    /// A shell that ends the server as it is told to, or when nobody can tell it anything any more.
+    /// A shell that ends the server as it is told to, or when its guard is gone.
     guard: Child,
     dir: PathBuf,
     pub(in super::super) port: u16,
@@ -37,7 +37,7 @@ wait $server
 [ -n "$word" ] || rm -rf "$dir"
 "#;
 
-/// Who must give a password to come in through the port; anybody else need not.
+/// The user that must give a password to come in through the port; others need not.
 pub(in super::super) const LOCKED: &str = "alice";
 
 impl Server {
@@ -55,7 +55,7 @@ impl Server {
         })
     }
 
-    /// Starts a server that only who speaks TLS may use, and whom the rule's `options` let in. It
+    /// Starts a server that only clients with TLS may use, if the rule's `options` let them in. It
     /// has this certificate, and looks at those of its clients by the same authority.
     pub(in super::super) fn start_with_tls(
         authority: &Authority,
@@ -116,7 +116,7 @@ impl Server {
         })
     }
 
-    /// Starts a server in a directory; `rules` say who may come in through the port.
+    /// Starts a server in a directory; `rules` say which clients may come in through the port.
     fn start_in(dir: PathBuf, settings: &[&str], rules: &str, fill: impl Fn(&Path)) -> Server {
         fill(&dir.join("data"));
         let rules = format!("local all all trust\n{rules}");
@@ -297,14 +297,14 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody can tell the guard anything any more.
+        // The guard is told nothing more.
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Who may come in without TLS.
+/// The clients that may come in without TLS.
 fn plain_rules() -> String {
     format!(
         "host all {LOCKED} 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n\

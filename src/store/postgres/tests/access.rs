@@ -1,4 +1,4 @@
-//! Who we are to a server, what that allows, and what of it is shown.
+//! Users and rights, and what of them is shown.
 
 use super::*;
 
@@ -9,7 +9,7 @@ const GRANTS: &str = "
         {}.rl_counters_nodes, {}.rl_counters_changes, {}.rl_counters_levels,
         {}.rl_counters_logs TO {user};";
 
-/// A user of the shared server, who owns nothing.
+/// A user of the shared server that owns nothing.
 fn new_user(schema: &Schema) -> String {
     let user = format!("user_of_{}", schema.name);
     schema.ask(&format!("CREATE ROLE {user} LOGIN"));
@@ -109,7 +109,7 @@ fn a_table_that_a_new_version_adds_is_named_if_it_cannot_be_created() {
         );
         assert!(error.to_string().contains(&expected), "{error}");
         assert!(!error.may_have_applied() && !error.is_transient());
-        // Whoever may create it does, and all else stays.
+        // A user that may create it does, and all else stays.
         open(&mut schema.connect()).await.unwrap();
         schema.ask(&GRANTS.replace("{user}", &user));
         node.store = as_user(&schema, &user, "");

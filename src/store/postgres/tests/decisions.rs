@@ -108,7 +108,7 @@ fn nodes_that_ask_and_nodes_that_push_the_same_keys_never_fail_and_totals_are_ex
         };
         join(join_all((0..6).map(ask)), join_all((6..10).map(push))).await;
         assert_eq!(counted(&schema), [(window, 10 * 30 * 20)].into());
-        // Who looks on is told of all keys, with what they are at last.
+        // A node that looks on is told of all keys, with what they are at last.
         let mut seen = BTreeMap::new();
         loop {
             let (counts, position, has_more) = since(reader.send(0, vec![]).await);

@@ -221,7 +221,7 @@ fn a_node_that_stops_while_it_creates_the_tables_is_not_waited_for() {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().unwrap()
     };
-    // Has whoever creates a table wait in the middle of that.
+    // Has a session that creates a table wait in the middle of that.
     let aside = runtime();
     let session = aside.block_on(server.session()).unwrap();
     let begin = format!("BEGIN; CREATE TABLE {PUBLIC}.rl_counters_epochs (x integer)");

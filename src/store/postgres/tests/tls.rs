@@ -1,4 +1,4 @@
-//! Servers with TLS: whom we trust, and who trusts us.
+//! Servers with TLS: certificates of servers and of clients.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Who we are to a server, and what of that is shown.
+//! Logins, and what of them is shown.
 
 use super::*;
 use crate::policy::algorithm::Algorithm;

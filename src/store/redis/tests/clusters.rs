@@ -1,4 +1,4 @@
-//! Redis Clusters: who has a shard, and what becomes of it when that changes.
+//! Redis Clusters: which node has a shard, and what becomes of it when that changes.
 
 use super::*;
 use crate::store::kind::KindOptions as _;

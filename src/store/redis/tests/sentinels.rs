@@ -150,7 +150,7 @@ fn a_primary_that_becomes_a_replica_is_left() {
             named.1 == new.port
         })
         .await;
-        // Nobody closes the connections to the old one.
+        // The connections to the old one stay open.
         let port = new.port.to_string();
         let _: String = old.ask(&["REPLICAOF", "127.0.0.1", &port]).unwrap();
         since(push_until_applied(&mut node, vec![hits("a", 1)]).await);

@@ -1,4 +1,4 @@
-//! Servers with TLS: whom we trust, and who trusts us.
+//! Servers with TLS: certificates of servers and of clients.
 
 use super::*;
 use crate::store::tls_testing::{Authority, trusting};
