@@ -132,12 +132,12 @@ Content-Length: [1-9]\d+
 --- request eval
 ["GET /rox", "GET /ro/x", "GET /ro/namespaces/none", "GET /ro/namespaces/none/keys/k",
  "PUT /ro/", "GET /ro/namespaces/api/sync", "POST /ro/namespaces/api/keys/k",
- "DELETE /ro/namespaces/api/keys/k", "DELETE /rw/namespaces/api/keys/k", "POST /rw/namespaces/api/sync",
+ "DELETE /ro/namespaces/api/keys/k", "DELETE /rw/namespaces/api/keys/", "POST /rw/namespaces/api/sync",
  "GET /ro/namespaces/api/keys", "GET /ro/namespaces/two/keys/k", "GET /ro/namespaces/api/keys/k?window=1m",
  "GET /ro/namespaces/api/keys/k?window=x", "GET /ro/namespaces/api/keys/k?window_type=x",
  "GET /ro/namespaces/api/keys?key="]
 --- error_code eval
-[404, 404, 404, 404, 405, 405, 403, 403, 501, 501, 400, 400, 400, 400, 400, 400]
+[404, 404, 404, 404, 405, 405, 403, 403, 400, 501, 400, 400, 400, 400, 400, 400]
 --- response_headers eval
 [("Content-Type: application/json") x 4, "Allow: GET, HEAD", "Allow: POST", ("Content-Type: application/json") x 10]
 --- response_body_like eval
@@ -171,6 +171,23 @@ Content-Length: [1-9]\d+
  qr/^\{"rate":2,.*"remaining":0,"admitted":false,"reset":null\}$/, qr/^\{"error":"invalid parameter \\"limit\\"/,
  qr/"remaining":0,"admitted":true,"reset":[\d.]+\}$/, qr/"admitted":true,"reset":[\d.]+\}$/,
  qr/^\{"rate":2,"current":2,/, qr/"requests":\{"passed":4,"rejected":3,/]
+
+
+
+=== DELETE sets a key to zero, in all windows or those that are named
+--- request eval
+["GET /t?key=d", "GET /t?key=d", "GET /t?key=d", "DELETE /rw/namespaces/api/keys/d", "GET /t?key=d",
+ "POST /rw/namespaces/two/keys/d?window=1h&value=3", "POST /rw/namespaces/two/keys/d?window=366d&window_type=moving&value=5",
+ "DELETE /rw/namespaces/two/keys/d?window=1h", "GET /ro/namespaces/two/keys/d?window=366d&window_type=moving",
+ "DELETE /rw/namespaces/two/keys/d?limit=4", "GET /ro/namespaces/two/keys/d?window=366d&window_type=moving",
+ "DELETE /rw/namespaces/two/keys/unseen", "DELETE /rw/namespaces/two/keys/d?window=1m", "DELETE /rw/namespaces/none/keys/d",
+ "GET /ro/namespaces/two"]
+--- error_code eval
+[200, 200, 429, 200, 200, (200) x 7, 400, 404, 200]
+--- response_body_like eval
+my $zeros = qr/^\{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":[\d.]+,"remaining":/;
+[qr//, qr//, qr//, qr/${zeros}null\}$/, qr//, qr/^\{"rate":3,/, qr/^\{"rate":5,/, qr/${zeros}null\}$/, qr/^\{"rate":5,/,
+ qr/${zeros}4\}$/, qr/^\{"rate":0,/, qr/${zeros}null\}$/, qr/the window 1m is not one/, qr/no such namespace/, qr/"keys":0,/]
 
 
 

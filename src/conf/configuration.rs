@@ -63,6 +63,8 @@ pub struct NamespaceConf {
     pub options: NamespaceOptions,
     /// The windows that are counted in, ascending: those that are listed, and those of rules.
     pub window_sizes: Vec<WindowSize>,
+    /// The times of the rates of rules, likewise.
+    pub rate_sizes: Vec<WindowSize>,
 }
 
 impl Configuration {

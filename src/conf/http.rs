@@ -185,13 +185,24 @@ impl NamespaceText {
     /// The windows that are counted in, ascending.
     pub(super) fn window_sizes(&self) -> Vec<WindowSize> {
         let listed = self.definition.as_ref().map(|it| &it.options.window_sizes);
-        let mut sizes = listed.cloned().unwrap_or_default();
+        let listed = listed.into_iter().flatten().copied();
         let windows = self.uses.iter().filter(|it| !it.is_rate());
-        sizes.extend(windows.map(|it| it.size));
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
+        ascending(listed.chain(windows.map(|it| it.size)))
     }
+
+    /// The times of the rates that are counted by, ascending.
+    pub(super) fn rate_sizes(&self) -> Vec<WindowSize> {
+        let rates = self.uses.iter().filter(|it| it.is_rate());
+        ascending(rates.map(|it| it.size))
+    }
+}
+
+/// Each size once, the smallest first.
+fn ascending(sizes: impl Iterator<Item = WindowSize>) -> Vec<WindowSize> {
+    let mut sizes: Vec<_> = sizes.collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
 }
 
 /// Has nginx read the block that follows, every directive of which is passed to `set`.

@@ -209,6 +209,29 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         Ok(table.read(&counter, table.key(&counted_name(key, self.counter)), clock))
     }
 
+    /// Sets what is counted of `key` to zero, for algorithms of this kind: here, and with the next sync in the
+    /// cluster, but for what other nodes have not pushed.
+    ///
+    /// # Errors
+    ///
+    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    pub fn reset(
+        &self,
+        key: &[u8],
+        kind: StoredKind,
+        window_size: WindowSize,
+        clock: &impl Clock,
+    ) -> Result<(), RateLimitingError> {
+        if !is_accounted(key) {
+            return Err(RateLimitingError::NotAccounted);
+        }
+        let Namespace { table, .. } = self.namespace;
+        let counter = self.counter_of(kind, window_size);
+        let name = counted_name(key, self.counter);
+        table.reset(&counter, table.key(&name), clock);
+        Ok(())
+    }
+
     /// What of its hits of `key` in window `number` this node has not sent to the store.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use core::time::Duration;
 use super::ratelimiting::Namespace;
 use super::sync_search::Search;
 use super::totals::note_total;
+use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::strategy::{CLOCK_MARGIN, Count, Diff, Occupancy, Shard};
 use crate::table::{BatchRecord, Counter, HasKey, MonotonicMillis, Part, SyncState};
@@ -158,6 +159,24 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             }
         }
         is_all
+    }
+
+    /// Counts again what a reset of this node took of a total that another node had set to zero before: the
+    /// later one of them has made it less than zero. After the batch is acknowledged, so at most once.
+    pub(super) fn undo_resets(&self, records: &[BatchRecord], counts: &[Count]) {
+        let table = self.namespace.table();
+        let resets = || records.iter().filter(|record| record.diff < Hits::ZERO);
+        for count in counts.iter().filter(|it| it.total < Hits::ZERO) {
+            let is_it = |record: &&BatchRecord| {
+                let key = table.key_of(record.counter);
+                record.window == count.window
+                    && key.is_some_and(|(key, size)| key == count.key && size == count.size)
+            };
+            if let Some(record) = resets().find(is_it) {
+                let excess = Hits::ZERO.minus(count.total.max(record.diff));
+                table.count_again(record.counter, record.window, excess);
+            }
+        }
     }
 
     /// What is pushed of a counter; `None` if it is gone.

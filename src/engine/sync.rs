@@ -304,6 +304,7 @@ impl<'m> ShardSync<'_, 'm> {
             } => {
                 report.fetched = report.fetched.saturating_add(counts.len());
                 let is_all = self.apply(&counts, surroundings);
+                self.undo_resets(&records, &counts);
                 lease.confirm_applied()?;
                 if is_all || has_more {
                     lease.set_position(Some(position.0))?;

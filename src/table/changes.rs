@@ -10,7 +10,6 @@ use super::atomic::{
 use super::columns::WindowColumns;
 use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
-use super::event_lines::NamespaceLine;
 use super::fail::fail_point;
 use super::meta::{Meta, NamespaceIndex};
 use super::part::Part;
@@ -203,10 +202,7 @@ impl<'m> CounterTable<'m> {
         };
         if !self.is_of_its_namespace(occupant, &key, size) {
             // A worker that still served a namespace of before made it.
-            let free = Meta::free(meta.generation().next());
-            if slot.replace_meta(meta, free).is_ok() {
-                self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
-            }
+            self.give_up(occupant);
             return None;
         }
         let windows =
@@ -289,7 +285,7 @@ impl<'m> CounterTable<'m> {
         })
     }
 
-    fn occupant_of(&self, counter: CounterRef) -> Option<Occupant<'m>> {
+    pub(super) fn occupant_of(&self, counter: CounterRef) -> Option<Occupant<'m>> {
         let slot = self.slot_at(counter.index as usize)?;
         let occupant = Occupant {
             slot,

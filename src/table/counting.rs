@@ -153,7 +153,7 @@ impl<'m> CounterTable<'m> {
 
     /// Sees to it that a counter which is about to change is synced, or is not, as `counter` says.
     #[cold]
-    fn prepare_sync(
+    pub(super) fn prepare_sync(
         &self,
         occupant: Occupant<'m>,
         counter: &Counter,
@@ -337,8 +337,11 @@ impl<'m> CounterTable<'m> {
         }
         let mut word = WindowCount::from_bits(receipt.column.load(Acquire));
         while word.stamp() == receipt.stamp {
-            // Not below zero: the window may have been forgotten, or have been full.
-            let left = word.hits().minus(receipt.value).max(Hits::ZERO);
+            let mut left = word.hits().minus(receipt.value);
+            if left < Hits::ZERO {
+                // The window may have been forgotten or reset, or have been full.
+                left = left.max(self.least_after(receipt).min(word.hits()));
+            }
             let new = WindowCount::new(receipt.stamp, left);
             match receipt
                 .column

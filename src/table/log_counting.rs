@@ -4,12 +4,11 @@ use super::admission::{Admission, AskedHit, Counted, Receipt};
 use super::atomic::Ordering::Relaxed;
 use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
-use super::event_lines::NamespaceLine;
 use super::fail::fail_point;
 use super::insertion::relax;
 use super::log::{LogEntry, LogTime, MOST, newest, newest_word};
 use super::log_blocks::{ENTRIES, End, LogPlace};
-use super::meta::{Meta, Ticks};
+use super::meta::Ticks;
 use super::slot::{Lost, Occupant};
 use super::word::Stamp;
 use crate::policy::algorithm::{MovingCount, Reading};
@@ -117,18 +116,9 @@ impl<'m> CounterTable<'m> {
                 }),
             });
         }
-        self.drop_log(occupant);
+        // It is never found whole.
+        self.give_up(occupant);
         None
-    }
-
-    /// Gives a counter up whose log is never found whole: the key begins anew.
-    #[cold]
-    fn drop_log(&self, occupant: Occupant<'m>) {
-        let Occupant { slot, meta } = occupant;
-        let free = Meta::free(meta.generation().next());
-        if slot.replace_meta(meta, free).is_ok() {
-            self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
-        }
     }
 
     /// What a window that ends at `now` sees of a log whose newest entry was read before.

@@ -388,6 +388,48 @@ fn two_keys_that_are_synced_are_both_found() {
     });
 }
 
+#[test]
+fn a_hit_that_meets_a_reset_is_counted_or_gone() {
+    explore(2, || {
+        let mut fixture = fixture_of(8);
+        fixture.counter = fixture.counter.synced(true);
+        let Fixture { table, counter } = fixture;
+        fixture.add(key(1), T);
+        let place = table.make_room_for(&counter, key(1), &At(T)).unwrap();
+        table.set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T));
+        both(
+            move || fixture.add(key(1), T),
+            move || table.reset(&counter, key(1), &At(T)),
+        );
+        let (rate, _) = fixture.counts(key(1), T);
+        assert!([0, 1].contains(&rate), "{rate}");
+        // What is pushed, if that is anything.
+        let mut diff = 0;
+        table.take_changes(0, NamespaceIndex(0), UnixMillis(T), |change| {
+            diff = change.windows.iter().map(|it| it.local.whole()).sum();
+        });
+        assert_eq!(diff, rate - 1);
+    });
+}
+
+#[test]
+fn a_refund_that_meets_a_reset_takes_no_more_than_there_is() {
+    explore(2, || {
+        let mut fixture = fixture_of(8);
+        fixture.counter = fixture.counter.synced(true);
+        let Fixture { table, counter } = fixture;
+        let receipt = fixture.add(key(1), T).receipt.unwrap();
+        let place = table.make_room_for(&counter, key(1), &At(T)).unwrap();
+        table.set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T));
+        both(
+            move || table.refund(&counter, &receipt),
+            move || table.reset(&counter, key(1), &At(T)),
+        );
+        fixture.add(key(1), T);
+        assert_eq!(fixture.counts(key(1), T).0, 1);
+    });
+}
+
 /// Two syncs that share a buffer of two records, and those of a batch.
 fn syncs() -> (Fixture, [SyncState<'static>; 2], [BatchRecord; 2]) {
     let mut fixture = fixture_with(8, 2);

@@ -16,7 +16,7 @@
 //! - [`probe`], [`claim`], [`insertion`]: finding a counter's slot, and making room for a new one
 //! - [`counting`]: what a request does, from top to bottom
 //! - [`level`], [`leveling`]: the same for counters that are a level; [`log`], [`log_blocks`], [`log_counting`]:
-//!   for those that are a log
+//!   for those that are a log; [`reset`]: setting either to zero
 //! - [`directory`]: namespaces and their entries; [`named`], [`store_state`]: words that are found by a name,
 //!   and what a node knows of a store
 //!
@@ -83,6 +83,9 @@ mod part;
 mod pending;
 mod probe;
 mod progress;
+mod reset;
+#[cfg(all(test, not(loom)))]
+mod reset_tests;
 mod slot;
 mod stats;
 mod store_state;

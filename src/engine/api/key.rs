@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::super::{BoundLimit, Evaluation, Namespace, RateLimiting, RateLimitingError};
+use super::counting::Counting;
 use super::error::ApiError;
 use super::json::{Thousandths, json};
 use super::request::KeyCall;
@@ -14,8 +15,7 @@ use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::Outcome;
 
-/// Answers [`ApiCall::Key`](super::ApiCall::Key) for a counter of `namespace`, which is synced so, and counts in windows
-/// of `sizes`; other ones may be asked for only if `is_open`.
+/// Answers [`ApiCall::Key`](super::ApiCall::Key) for a counter of `namespace`, which counts so.
 ///
 /// # Errors
 ///
@@ -23,9 +23,7 @@ use crate::table::Outcome;
 pub fn key(
     call: &KeyCall,
     namespace: &Namespace<'_>,
-    sync: SyncMode,
-    sizes: &[WindowSize],
-    is_open: bool,
+    counting: &Counting<'_>,
     clock: &impl Clock,
 ) -> Result<String, ApiError> {
     #[derive(Serialize)]
@@ -40,39 +38,12 @@ pub fn key(
         #[serde(flatten)]
         decided: Option<DecidedBody>,
     }
-    let expected = || {
-        let sizes: Vec<_> = sizes.iter().map(ToString::to_string).collect();
-        sizes.join(", ")
-    };
-    let size = match (call.window, sizes) {
-        // The time of a rate is no window.
-        (Some(size), _) if call.algorithm == Algorithm::Bucket => size,
-        (Some(size), sizes) if is_open || sizes.contains(&size) => size,
-        (Some(size), _) => {
-            let message = format!(
-                "the window {size} is not one of the namespace's: expected {}",
-                expected()
-            );
-            return Err(ApiError::new(400, message));
-        }
-        (None, [size]) => *size,
-        (None, []) => {
-            return Err(ApiError::new(
-                400,
-                "no window: expected window=, such as 60",
-            ));
-        }
-        (None, _) => {
-            let message = format!("no window: expected window=, one of {}", expected());
-            return Err(ApiError::new(400, message));
-        }
-    };
-    let not_accounted = |error: RateLimitingError| ApiError::new(400, error.to_string());
+    let size = counting.window_of(call)?;
     let library = RateLimiting::new(namespace).in_counter(call.counter.as_deref());
     let library = library.at_rate(call.rate);
     let (reading, decided) = match (call.increment, call.limit) {
         (Some(value), Some(limit)) => {
-            check_mode(call.algorithm, sync)?;
+            check_mode(call.algorithm, counting.sync)?;
             if !is_accounted(&call.key) {
                 return Err(not_accounted(RateLimitingError::NotAccounted));
             }
@@ -122,6 +93,11 @@ pub fn key(
         remaining: remaining.map(|hits| Thousandths(hits.whole().saturating_mul(1000))),
         decided,
     }))
+}
+
+/// A 400 for a key that is not accounted.
+pub(super) fn not_accounted(error: RateLimitingError) -> ApiError {
+    ApiError::new(400, error.to_string())
 }
 
 /// What a limit said of hits.

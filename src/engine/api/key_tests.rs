@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::super::Namespace;
+use super::counting::Counting;
 use super::key::key;
 use super::request::KeyCall;
 use crate::policy::algorithm::Algorithm;
@@ -26,13 +27,23 @@ pub(super) fn key_call(key: &[u8]) -> KeyCall {
     }
 }
 
+/// How a namespace without a store counts in windows of `sizes`.
+fn local(sizes: &[WindowSize]) -> Counting<'_> {
+    Counting {
+        sync: SyncMode::Local,
+        sizes,
+        rates: &[],
+        is_open: false,
+    }
+}
+
 #[test]
 fn a_counter_is_told_of_in_json() {
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();
     let size = WindowSize::from_millis(MINUTE).unwrap();
     let clock = TestClock::at(28_000_000 * MINUTE);
-    let answer = |call: &KeyCall| key(call, &namespace, SyncMode::Local, &[size], false, &clock);
+    let answer = |call: &KeyCall| key(call, &namespace, &local(&[size]), &clock);
     assert_eq!(
         answer(&key_call(b"k")).unwrap(),
         r#"{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":1680000000,"remaining":null}"#
@@ -68,14 +79,11 @@ fn a_counter_is_told_of_in_json() {
         assert_eq!(error.status, 400);
         assert!(error.message.contains(message), "{error}");
     }
-    let none = key(
-        &key_call(b"k"),
-        &namespace,
-        SyncMode::Local,
-        &[],
-        true,
-        &clock,
-    );
+    let open = Counting {
+        is_open: true,
+        ..local(&[])
+    };
+    let none = key(&key_call(b"k"), &namespace, &open, &clock);
     assert_eq!(
         none.unwrap_err().message,
         "no window: expected window=, such as 60"
@@ -89,8 +97,7 @@ fn a_moving_window_begins_with_its_oldest_hit() {
     let size = WindowSize::from_millis(MINUTE).unwrap();
     let now = 28_000_000 * MINUTE;
     let clock = TestClock::at(now);
-    let answer =
-        |call: &KeyCall| key(call, &namespace, SyncMode::Local, &[size], false, &clock).unwrap();
+    let answer = |call: &KeyCall| key(call, &namespace, &local(&[size]), &clock).unwrap();
     let asked = KeyCall {
         algorithm: Algorithm::Moving,
         limit: Some(Hits::from_thousandths(10_000)),
@@ -135,8 +142,7 @@ fn a_rate_is_read_and_filled() {
     let now = 28_000_000 * MINUTE;
     let clock = TestClock::at(now);
     // Its time is none of the namespace's windows.
-    let answer =
-        |call: &KeyCall| key(call, &namespace, SyncMode::Local, &[size], false, &clock).unwrap();
+    let answer = |call: &KeyCall| key(call, &namespace, &local(&[size]), &clock).unwrap();
     let asked = KeyCall {
         algorithm: Algorithm::Bucket,
         window: WindowSize::from_millis(1000),
@@ -171,7 +177,7 @@ fn decided(call: &KeyCall) -> [String; 4] {
             increment: Some(hits(value)),
             ..call.clone()
         };
-        let body = key(&call, &namespace, SyncMode::Local, &[size], false, &clock).unwrap();
+        let body = key(&call, &namespace, &local(&[size]), &clock).unwrap();
         let value: Value = serde_json::from_str(&body).unwrap();
         let fields = ["rate", "remaining", "admitted", "reset"];
         fields.map(|field| value[field].to_string()).join(" ")
@@ -257,7 +263,12 @@ fn a_limit_decides_where_this_node_does() {
             increment: Some(Hits::ONE),
             ..key_call(b"k")
         };
-        let answer = |call: &KeyCall| key(call, &namespace, sync, &[size], false, &clock);
+        let sizes = [size];
+        let counting = Counting {
+            sync,
+            ..local(&sizes)
+        };
+        let answer = |call: &KeyCall| key(call, &namespace, &counting, &clock);
         assert_eq!(answer(&call).err().map(|it| it.status), status, "{sync}");
         // Nothing was counted of what is an error.
         let read = KeyCall {
@@ -276,6 +287,6 @@ fn a_limit_decides_where_this_node_does() {
         ..key_call(b"")
     };
     let clock = TestClock::at(28_000_000 * MINUTE);
-    let error = key(&empty, &namespace, SyncMode::Local, &[size], false, &clock);
+    let error = key(&empty, &namespace, &local(&[size]), &clock);
     assert_eq!(error.unwrap_err().status, 400);
 }

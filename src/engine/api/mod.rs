@@ -2,8 +2,10 @@
 //!
 //! - [`request`]: what is asked for; [`site`]: from which site; [`error`]: why it is not answered
 //! - [`overview`], [`health`](health()), [`namespaces`](Namespaces), [`namespace`](namespace()),
-//!   [`key`](key()): the answers; [`json`]: how they are written
+//!   [`key`](key()), [`reset`](reset()): the answers; [`counting`]: what they depend on; [`json`]: how they
+//!   are written
 
+mod counting;
 mod error;
 mod health;
 mod json;
@@ -16,15 +18,18 @@ mod overview;
 mod request;
 #[cfg(all(test, not(loom)))]
 mod request_tests;
+mod reset;
 mod site;
 
+pub use counting::Counting;
 pub use error::{ApiError, no_namespace};
 pub use health::{Health, health};
 pub use key::key;
 pub use namespace::namespace;
 pub use namespaces::Namespaces;
 pub use overview::Overview;
-pub use request::{ApiCall, ApiRequest, KeyCall};
+pub use request::{ApiCall, ApiRequest, KeyCall, ResetCall};
+pub use reset::reset;
 pub use site::Sender;
 
 /// The media type of all answers.

@@ -42,6 +42,8 @@ pub enum ApiCall {
     Namespace(Vec<u8>),
     /// A counter.
     Key(KeyCall),
+    /// A key that is to be set to zero.
+    Reset(ResetCall),
 }
 
 /// A counter that is asked for.
@@ -63,6 +65,15 @@ pub struct KeyCall {
     pub limit: Option<Hits>,
     /// Hits that are counted before the counter is read.
     pub increment: Option<Hits>,
+}
+
+/// A key that is to be set to zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResetCall {
+    /// The counter that the answer tells of. Without a window, all of the namespace's are meant.
+    pub read: KeyCall,
+    /// The algorithm whose counters are meant; `None`: all are.
+    pub algorithm: Option<Algorithm>,
 }
 
 /// What a path names.
@@ -116,10 +127,13 @@ impl ApiRequest<'_> {
             Resource::Health => Ok(ApiCall::Health),
             Resource::Namespaces => Ok(ApiCall::Namespaces),
             Resource::Namespace(name) => Ok(ApiCall::Namespace(name)),
-            Resource::Keys(..) if self.method == b"DELETE" => Err(ApiError::new(
-                501,
-                "DELETE is not supported by this version",
-            )),
+            Resource::Keys(namespace, key) if self.method == b"DELETE" => {
+                let read = self.key_call(namespace, key)?;
+                let is_named = self.parameter("window_type")?.is_some();
+                let is_named = is_named || read.algorithm == Algorithm::Bucket;
+                let algorithm = is_named.then_some(read.algorithm);
+                Ok(ApiCall::Reset(ResetCall { read, algorithm }))
+            }
             Resource::Keys(namespace, key) => self.key_call(namespace, key).map(ApiCall::Key),
             Resource::Sync => Err(ApiError::new(501, "sync is not supported by this version")),
         }

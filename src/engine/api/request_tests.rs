@@ -92,6 +92,29 @@ fn a_path_names_what_is_asked_for() {
 }
 
 #[test]
+fn a_key_is_set_to_zero_where_it_is_said() {
+    let (minute, bucket) = (WindowSize::from_millis(MINUTE), Algorithm::Bucket);
+    for (query, window, algorithm) in [
+        ("", None, None),
+        ("window=1m", minute, None),
+        ("window_type=sliding", None, Some(Algorithm::Sliding)),
+        (
+            "window=1m&window_type=moving",
+            minute,
+            Some(Algorithm::Moving),
+        ),
+        ("rate=5/1m", minute, Some(bucket)),
+    ] {
+        let called = request("DELETE", "/namespaces/api/keys/k", query).call();
+        let Ok(ApiCall::Reset(call)) = called else {
+            panic!("{query}: {called:?}");
+        };
+        assert_eq!((call.read.window, call.algorithm), (window, algorithm));
+        assert_eq!((&*call.read.key, call.read.increment), (&b"k"[..], None));
+    }
+}
+
+#[test]
 fn a_key_in_a_path_is_the_bytes_that_were_sent() {
     for (raw_path, path, key) in [
         ("/rl/namespaces/api/keys/a%2f%2Fb+", "a/b+", &b"a//b+"[..]),
@@ -148,7 +171,7 @@ fn what_is_wrong_is_told() {
         ("DELETE", "/namespaces", "", 405, "expected GET, HEAD"),
         ("GET", "/namespaces/api/sync", "", 405, "expected POST"),
         ("PUT", "/namespaces/api/keys/k", "", 405, "POST, DELETE"),
-        ("DELETE", "/namespaces/api/keys/k", "", 501, "not supported"),
+        ("DELETE", "/namespaces/api/keys", "", 400, "no key"),
         ("POST", "/namespaces/api/sync", "", 501, "not supported"),
         ("POST", "/namespaces/api/sync/", "", 501, "not supported"),
         ("GET", "/namespaces/api/keys", "", 400, "no key"),

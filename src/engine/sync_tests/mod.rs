@@ -6,8 +6,8 @@
 //! - [`memory`]: what stores in memory have in common; [`log`]: one that keeps a log of changes, and adds;
 //!   [`rows`]: one that keeps absolute counts alone
 //! - [`node`]: nodes, and their workers
-//! - the tests: [`cycles`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`]; [`totals`] of
-//!   all at random
+//! - the tests: [`cycles`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`], [`resets`];
+//!   [`totals`] of all at random
 
 mod clones;
 mod cycles;
@@ -16,6 +16,7 @@ mod log;
 mod losses;
 mod memory;
 mod node;
+mod resets;
 mod rows;
 mod shards;
 mod snapshots;

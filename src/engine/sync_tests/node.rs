@@ -11,7 +11,7 @@ use super::log::Store;
 use super::memory::{Fault, Kept, Memory, Shards};
 use super::{LIFETIME, T, size};
 use crate::engine::{Namespace, RateLimiting, Report, Surroundings, SyncError, Syncer};
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::strategy::Strategy;
@@ -105,6 +105,12 @@ where
         let (table, admission) = (&self.shared.table, Admission::Unconditional);
         let key = table.key(key);
         table.add(&counter, key, self.time, value, admission);
+    }
+
+    pub(super) fn reset(&self, key: &[u8]) {
+        let library = RateLimiting::new(self.namespace);
+        let reset = library.reset(key, StoredKind::Windows, size(), self.time);
+        reset.unwrap();
     }
 
     pub(super) fn rate(&self, key: &[u8]) -> Hits {

@@ -13,10 +13,10 @@ use super::super::zone::Zone;
 use super::main::{MainConf, Policy};
 use crate::conf::configuration::{NamespaceConf, StoreConf};
 use crate::engine::Namespace;
+use crate::engine::api::Counting;
 use crate::engine::status::{
     Build, NamespaceStatus, PolicyStatus, Status, StoreStatus, ZoneStatus,
 };
-use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock as _, WindowSize};
 use crate::table::{CounterTable, LookedAt, Pending, SyncState};
 
@@ -148,18 +148,20 @@ impl MainConf {
         down.map(|(_, store)| &*store.name).collect()
     }
 
-    /// Calls `answer` with the namespace `name`, how it is synced, the windows that it counts in, and
-    /// whether it may count in others. `None`: there is no such namespace.
-    pub(in super::super) fn with_namespace<T>(
+    /// The namespace of this name, and how it counts. `None`: there is none.
+    pub(in super::super) fn counting_in(
         &self,
         name: &[u8],
-        answer: impl FnOnce(&Namespace<'static>, SyncMode, &[WindowSize], bool) -> T,
-    ) -> Option<T> {
+    ) -> Option<(&Namespace<'static>, Counting<'_>)> {
         let (number, conf) = self.named(name)?;
-        let namespace = self.namespace(number)?;
-        // Of a synced namespace, the windows of rules are fetched, and no others.
-        let (sync, sizes) = (conf.options.sync, &conf.window_sizes);
-        Some(answer(namespace, sync, sizes, conf.is_open()))
+        let counting = Counting {
+            sync: conf.options.sync,
+            sizes: &conf.window_sizes,
+            rates: &conf.rate_sizes,
+            // Of a synced namespace, the windows of rules are fetched, and no others.
+            is_open: conf.is_open(),
+        };
+        Some((self.namespace(number)?, counting))
     }
 
     /// The namespace of this name, with its number.

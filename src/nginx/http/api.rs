@@ -107,6 +107,7 @@ fn start_of_call(uri: &[u8]) -> usize {
 }
 
 fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError> {
+    let counting_in = |name: &[u8]| main.counting_in(name).ok_or_else(api::no_namespace);
     let body = match call {
         ApiCall::Overview => {
             let steps = pages::of_status(main.look(false), Overview::new);
@@ -122,15 +123,18 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
         }
         ApiCall::Namespace(name) => {
             let namespace = main.status_of(name);
-            Ok(namespace.map(|(status, sizes)| api::namespace(&status, &sizes)))
+            let (status, sizes) = namespace.ok_or_else(api::no_namespace)?;
+            api::namespace(&status, &sizes)
         }
-        ApiCall::Key(call) => main
-            .with_namespace(&call.namespace, |namespace, sync, sizes, is_open| {
-                api::key(call, namespace, sync, sizes, is_open, &NgxClock)
-            })
-            .transpose(),
+        ApiCall::Key(call) => {
+            let (namespace, counting) = counting_in(&call.namespace)?;
+            api::key(call, namespace, &counting, &NgxClock)?
+        }
+        ApiCall::Reset(call) => {
+            let (namespace, counting) = counting_in(&call.read.namespace)?;
+            api::reset(call, namespace, &counting, &NgxClock)?
+        }
     };
-    let body = body?.ok_or_else(api::no_namespace)?;
     Ok(ApiAnswer::Body(200, body))
 }
 

@@ -1,0 +1,48 @@
+//! How a namespace counts: of what the configuration says, what a counter that is asked for depends on.
+
+use super::error::ApiError;
+use super::request::KeyCall;
+use crate::policy::algorithm::Algorithm;
+use crate::policy::namespace::SyncMode;
+use crate::policy::window::WindowSize;
+
+/// How a namespace counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Counting<'c> {
+    /// How it is synced.
+    pub sync: SyncMode,
+    /// The windows that it counts in.
+    pub sizes: &'c [WindowSize],
+    /// The times of the rates of its rules.
+    pub rates: &'c [WindowSize],
+    /// Whether it may count in other windows, too.
+    pub is_open: bool,
+}
+
+impl Counting<'_> {
+    /// The window of a counter that is asked for.
+    ///
+    /// # Errors
+    ///
+    /// 400 if it is none of the namespace's, or is left out where there are others than one.
+    pub(super) fn window_of(&self, call: &KeyCall) -> Result<WindowSize, ApiError> {
+        let message = match (call.window, self.sizes) {
+            // The time of a rate is no window.
+            (Some(size), _) if call.algorithm == Algorithm::Bucket => return Ok(size),
+            (Some(size), sizes) if self.is_open || sizes.contains(&size) => return Ok(size),
+            (None, [size]) => return Ok(*size),
+            (Some(size), _) => format!(
+                "the window {size} is not one of the namespace's: expected {}",
+                self.expected()
+            ),
+            (None, []) => "no window: expected window=, such as 60".into(),
+            (None, _) => format!("no window: expected window=, one of {}", self.expected()),
+        };
+        Err(ApiError::new(400, message))
+    }
+
+    fn expected(&self) -> String {
+        let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
+        sizes.join(", ")
+    }
+}
