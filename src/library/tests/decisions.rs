@@ -13,13 +13,11 @@ use super::super::{
     CallError, Datastore, Instance, LimiterOptions, Memory, NewOptions, OnError, WindowType,
 };
 use super::arguments::assert_names;
-use super::{WINDOW, instance, memory};
+use super::{PATIENCE, WINDOW, instance, memory, wait_until};
 use crate::engine::Surroundings as _;
 use crate::policy::algorithm::Algorithm;
 use crate::store::{postgres, redis};
 
-/// How long anything may take before a test says that it never happens.
-const PATIENCE: Duration = Duration::from_secs(60);
 const LIMIT: u32 = 40;
 const WINDOW_TYPES: [WindowType; 4] = [
     WindowType::Fixed,
@@ -95,16 +93,6 @@ fn node(store: &Datastore) -> Instance {
 
 fn hit(node: &Instance, value: f64) -> Result<f64, CallError> {
     node.increment("k", WINDOW, value, None, Some(0.0))
-}
-
-/// Waits until `is_so`, which asks again and again.
-#[track_caller]
-fn wait_until(mut is_so: impl FnMut() -> bool) {
-    let begin = Machine.uptime();
-    while !is_so() {
-        assert!(Machine.uptime() - begin < PATIENCE, "it never happens");
-        thread::yield_now();
-    }
 }
 
 /// Has two nodes, in two threads each, ask for more hits of a key than a limiter admits.

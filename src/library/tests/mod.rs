@@ -1,18 +1,25 @@
 //! The library as its callers use it.
 
+mod anything;
 mod arguments;
 mod decisions;
 mod functions;
+mod killed;
 mod limiters;
 mod stores;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
+use super::system::Machine;
 use super::{Instance, Memory, NewOptions, new_instance};
+use crate::engine::Surroundings as _;
 
 /// So long that no test crosses a window's end but with a chance of one in a million.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);
+
+/// How long anything may take before a test says that it never happens.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An instance that no other test has.
 fn instance() -> Instance {
@@ -30,4 +37,14 @@ fn local() -> Instance {
     let instance = instance();
     instance.new(&NewOptions::new(&memory())).unwrap();
     instance
+}
+
+/// Waits until `is_so`, which asks again and again.
+#[track_caller]
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let begin = Machine.uptime();
+    while !is_so() {
+        assert!(Machine.uptime() - begin < PATIENCE, "it never happens");
+        std::thread::yield_now();
+    }
 }

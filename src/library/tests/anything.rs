@@ -1,0 +1,62 @@
+//! Arguments of any kind, at random.
+
+use core::time::Duration;
+
+use super::WINDOW;
+
+/// A generator of anything, which a failed test can be repeated with: `SEED=... cargo test`.
+pub(super) struct Anything(u64);
+
+impl Anything {
+    pub(super) fn new() -> Anything {
+        let seed = std::env::var("SEED").ok().and_then(|it| it.parse().ok());
+        let seed = seed.unwrap_or_else(|| std::process::id().into());
+        println!("SEED={seed}");
+        Anything(seed)
+    }
+
+    pub(super) fn bits(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    pub(super) fn below(&mut self, count: usize) -> usize {
+        self.bits() as usize % count
+    }
+
+    pub(super) fn of<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())].clone()
+    }
+
+    pub(super) fn number(&mut self) -> f64 {
+        let usual = (self.bits() % 100) as f64 / 4.0;
+        let any = f64::from_bits(self.bits());
+        let edges = [usual, usual, any, f64::NAN, f64::INFINITY, -0.0, 1e18, -3.0];
+        self.of(&edges)
+    }
+
+    pub(super) fn time(&mut self) -> Duration {
+        let any = Duration::new(self.bits(), (self.bits() % 1_000_000_000) as u32);
+        let usual = Duration::from_millis(self.bits() % 100_000);
+        self.of(&[usual, usual, any, Duration::ZERO, Duration::MAX, WINDOW])
+    }
+
+    pub(super) fn key(&mut self) -> Vec<u8> {
+        let len = self.bits() % 300;
+        let any = (0..len).map(|_| self.bits() as u8).collect();
+        self.of(&[any, b"k".to_vec(), Vec::new(), vec![b'k'; 70_000]])
+    }
+
+    pub(super) fn name(&mut self) -> Option<&'static str> {
+        self.of(&[
+            None,
+            Some("default"),
+            Some("other"),
+            Some(""),
+            Some("\u{0}"),
+        ])
+    }
+}
