@@ -1,5 +1,5 @@
 # Rates: what they admit, and what a client is told. That it is what limit_req admits is replayed in
-# src/table/bucket_tests.rs, without waiting; here both run in one nginx. Wrong words are in
+# limit-req.t, without waiting; here both run in one nginx. Wrong words are in
 # src/conf/rate.rs; what is held back, in rate-delay.t.
 #
 # A hit leaks in hours, or in a year, so that no test meets it. Every block has an nginx of its own, which
