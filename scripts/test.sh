@@ -65,6 +65,12 @@ loom() {
         cargo test --locked --release --no-default-features --lib "$@" loom_tests
 }
 
+# The library's pages, without any feature.
+library_pages() {
+    RUSTDOCFLAGS="-D warnings" patient \
+        cargo doc --locked --profile checked --no-default-features --no-deps
+}
+
 # Each file in nginx-conf/ is accepted.
 nginx_confs() {
     local binary=$1 module=$2 conf
@@ -163,7 +169,9 @@ check clippy build-tests \
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings
-check dynamic-second clippy-nginx patient dynamic "$second_tree" "${second[0]}"
+# What programs without nginx see.
+check rustdoc clippy-nginx library_pages
+check dynamic-second rustdoc patient dynamic "$second_tree" "${second[0]}"
 check static-second dynamic-second patient static "$second_tree"
 check dynamic-debian static-second patient dynamic "$debian_tree" "${debian[0]}"
 check static-debian "dynamic-debian nginx-debian-source" patient static "$debian_source"

@@ -20,6 +20,8 @@
 
 // The layouts of futures that wait for futures go deep: a sync's, in a test, in a store's.
 #![recursion_limit = "256"]
+// What a module says of its parts is for its readers, who have the source.
+#![allow(rustdoc::private_intra_doc_links)]
 #![cfg_attr(
     test,
     allow(
@@ -32,19 +34,27 @@
     )
 )]
 
+// To programs without nginx, the library is all that there is.
+#[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod broker;
 #[cfg(not(loom))]
+#[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod conf;
+#[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod engine;
 #[cfg(not(loom))]
 pub mod library;
 #[cfg(all(feature = "nginx", not(test)))]
 mod nginx;
+#[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod policy;
+#[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod store;
+#[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod table;
 
-/// The examples of docs/rust.md, which are run with those above.
+/// The examples of README.md and docs/rust.md, which are run with those above.
 #[cfg(doctest)]
+#[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/rust.md")]
-mod rust_page {}
+mod pages {}

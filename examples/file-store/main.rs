@@ -30,9 +30,8 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ngx_http_rate_limiting_module::library::store::{Credentials, StoreOptions, Strategy as _};
 use ngx_http_rate_limiting_module::library::{Datastore, Memory, NewOptions, new_instance};
-use ngx_http_rate_limiting_module::store::options::{Credentials, StoreOptions};
-use ngx_http_rate_limiting_module::store::strategy::Strategy as _;
 
 use self::store::{FileOptions, FileStore};
 

@@ -10,11 +10,10 @@ use std::time::Duration;
 use ngx_http_rate_limiting_module::engine::{
     Namespace, RateLimiting, RateLimitingError, Report, Surroundings, SyncError, Syncer,
 };
+use ngx_http_rate_limiting_module::library::store::{Credentials, StoreOptions, Strategy as _};
 use ngx_http_rate_limiting_module::policy::algorithm::Algorithm;
 use ngx_http_rate_limiting_module::policy::hits::Hits;
 use ngx_http_rate_limiting_module::policy::window::{Clock, UnixMillis, WindowSize};
-use ngx_http_rate_limiting_module::store::options::{Credentials, StoreOptions};
-use ngx_http_rate_limiting_module::store::strategy::Strategy as _;
 use ngx_http_rate_limiting_module::table::CounterTable;
 
 use crate::store::{FileOptions, FileStore};

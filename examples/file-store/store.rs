@@ -7,13 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ngx_http_rate_limiting_module::policy::hits::Hits;
-use ngx_http_rate_limiting_module::policy::window::{UnixMillis, WindowSize};
-use ngx_http_rate_limiting_module::store::error::{Failure, StoreError};
-use ngx_http_rate_limiting_module::store::options::StoreOptions;
-use ngx_http_rate_limiting_module::store::server::ServerAddress;
-use ngx_http_rate_limiting_module::store::strategy::{
-    Absolute, Batch, BatchId, Count, Diff, Epoch, NODE_LIFE, Pushed, Shard, Snapshots, Strategy,
+use ngx_http_rate_limiting_module::library::store::{
+    Absolute, Batch, BatchId, Count, Diff, Epoch, Failure, Hits, NODE_LIFE, Pushed, ServerAddress,
+    Shard, Snapshots, StoreError, StoreOptions, Strategy, UnixMillis, WindowSize,
 };
 
 use crate::file::{Contents, Counter, Known, Locked, Row};

@@ -32,9 +32,8 @@ mod suite {
     use super::Directory;
     use crate::store::{FileOptions, FileStore};
     use core::time::Duration;
-    use ngx_http_rate_limiting_module::store::conformance::{Fixture, conformance_tests};
-    use ngx_http_rate_limiting_module::store::options::{Credentials, StoreOptions};
-    use ngx_http_rate_limiting_module::store::strategy::Strategy as _;
+    use ngx_http_rate_limiting_module::library::store::conformance::{Fixture, conformance_tests};
+    use ngx_http_rate_limiting_module::library::store::{Credentials, StoreOptions, Strategy as _};
     use std::fs;
 
     impl Fixture for Directory {

@@ -260,6 +260,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
 
 /// Why a function of the library did nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RateLimitingError {
     /// The key is empty, or longer than 65535 bytes.
     NotAccounted,

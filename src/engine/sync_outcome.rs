@@ -7,6 +7,7 @@ use crate::table::LeaseLost;
 
 /// What a cycle did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Report {
     /// Counters (by window) of which diffs were pushed.
     pub pushed: usize,
@@ -18,6 +19,7 @@ pub struct Report {
 
 /// Why a cycle ended early. What it had begun goes on with the next one, here or in another worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SyncError {
     /// Another worker took over.
     LeaseLost,

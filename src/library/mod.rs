@@ -43,9 +43,9 @@
 //!
 //! # Waiting
 //!
-//! [`Instance::sync`] and [`Instance::fetch`] wait, and where `sync_rate` is zero, [`Instance::increment`] does.
-//! Each has a twin that ends with `_async`, whose future any executor can run. Stores are talked to by a
-//! thread of the instance, which starts with the first namespace that has one.
+//! [`Instance::sync`] and [`Instance::fetch`] wait; where `sync_rate` is zero, so do [`Instance::increment`] and
+//! [`RateLimiter::incoming`]. Each has a twin that ends with `_async`, whose future any executor can run.
+//! Stores are talked to by a thread of the instance, which starts with the first namespace that has one.
 #![forbid(unsafe_code)]
 
 mod asking;
@@ -59,6 +59,7 @@ mod limiter;
 mod memory;
 mod options;
 mod question_task;
+pub mod store;
 mod store_thread;
 mod sync_task;
 mod system;

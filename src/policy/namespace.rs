@@ -58,6 +58,7 @@ pub enum SyncMode {
 
 /// What is done with a request when a synchronous datastore does not answer in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnError {
     /// The node decides by what it knows.
     #[default]

@@ -147,7 +147,7 @@ impl Batch {
         lives.max().unwrap_or_default()
     }
 
-    /// The last batch of the node that the store has, once it has answered [`Pushed::Applied`].
+    /// The last batch of the node that the store has, once it has answered [`Pushed::Applied`](super::strategy::Pushed::Applied).
     pub fn last(&self) -> BatchId {
         self.id.unwrap_or(self.previous)
     }
