@@ -97,7 +97,7 @@ for (1 .. $requests) {
     $target .= "?$query" if length $query;
     my ($status, $head, $body) = answer($method, $target);
     $count{$status}++;
-    my $is_known = $status =~ /^(?:200|400|403|404|405|501)$/;
+    my $is_known = $status =~ /^(?:200|400|403|404|405)$/;
     my $is_json  = ($head // '') =~ m{\r\nContent-Type: application/json\r?$}m;
     my $object   = eval { decode_json($body // '') };
     my $is_right = $method eq 'HEAD'

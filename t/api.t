@@ -137,7 +137,7 @@ Content-Length: [1-9]\d+
  "GET /ro/namespaces/api/keys/k?window=x", "GET /ro/namespaces/api/keys/k?window_type=x",
  "GET /ro/namespaces/api/keys?key="]
 --- error_code eval
-[404, 404, 404, 404, 405, 405, 403, 403, 400, 501, 400, 400, 400, 400, 400, 400]
+[404, 404, 404, 404, 405, 405, 403, 403, 400, 400, 400, 400, 400, 400, 400, 400]
 --- response_headers eval
 [("Content-Type: application/json") x 4, "Allow: GET, HEAD", "Allow: POST", ("Content-Type: application/json") x 10]
 --- response_body_like eval

@@ -19,7 +19,9 @@ use super::capi;
 use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf};
 use super::cycle::{self, Cycle};
 use super::guard::guard;
-use super::http::{api, context, handler, headers, metrics, suspensions, synchronous, variables};
+use super::http::{
+    api, awaited_sync, context, handler, headers, metrics, suspensions, synchronous, variables,
+};
 use super::log::{self, Log};
 use super::module::Module;
 use super::sync;
@@ -265,6 +267,7 @@ fn end_sync() {
         // No answer will come to the requests that wait.
         synchronous::fail_all();
         capi::fail_all();
+        awaited_sync::fail_all();
     }
     sync::end();
 }

@@ -44,6 +44,8 @@ pub enum ApiCall {
     Key(KeyCall),
     /// A key that is to be set to zero.
     Reset(ResetCall),
+    /// A sync of the namespace of this name.
+    Sync(Vec<u8>),
 }
 
 /// A counter that is asked for.
@@ -84,7 +86,7 @@ enum Resource {
     Namespace(Vec<u8>),
     /// The key, if the path has it.
     Keys(Vec<u8>, Option<Vec<u8>>),
-    Sync,
+    Sync(Vec<u8>),
 }
 
 impl ApiRequest<'_> {
@@ -93,8 +95,7 @@ impl ApiRequest<'_> {
     /// # Errors
     ///
     /// 404 if the path names nothing, 405 for a method that it has not, 403 for one that writes
-    /// where that is off or at another site's behest, 501 for what this version lacks, 400 for wrong
-    /// parameters.
+    /// where that is off or at another site's behest, 400 for wrong parameters.
     pub fn call(&self) -> Result<ApiCall, ApiError> {
         let resource = self.resource();
         let resource = resource.ok_or_else(|| ApiError::new(404, "there is nothing here"))?;
@@ -104,7 +105,7 @@ impl ApiRequest<'_> {
             | Resource::Namespaces
             | Resource::Namespace(_) => "GET, HEAD",
             Resource::Keys(..) => "GET, HEAD, POST, DELETE",
-            Resource::Sync => "POST",
+            Resource::Sync(_) => "POST",
         };
         let mut methods = allow.split(", ");
         if !methods.any(|method| method.as_bytes() == self.method) {
@@ -135,7 +136,7 @@ impl ApiRequest<'_> {
                 Ok(ApiCall::Reset(ResetCall { read, algorithm }))
             }
             Resource::Keys(namespace, key) => self.key_call(namespace, key).map(ApiCall::Key),
-            Resource::Sync => Err(ApiError::new(501, "sync is not supported by this version")),
+            Resource::Sync(name) => Ok(ApiCall::Sync(name)),
         }
     }
 
@@ -164,7 +165,7 @@ impl ApiRequest<'_> {
                     Some(raw.unwrap_or_else(|| key.to_vec())),
                 ))
             }
-            (Some(b"sync"), None | Some(b"")) => Some(Resource::Sync),
+            (Some(b"sync"), None | Some(b"")) => Some(Resource::Sync(name)),
             _ => None,
         }
     }

@@ -92,6 +92,14 @@ fn a_path_names_what_is_asked_for() {
 }
 
 #[test]
+fn a_namespace_is_synced() {
+    for path in ["/namespaces/api/sync", "/namespaces/api/sync/"] {
+        let called = request("POST", path, "").call();
+        assert_eq!(called, Ok(ApiCall::Sync(b"api".into())));
+    }
+}
+
+#[test]
 fn a_key_is_set_to_zero_where_it_is_said() {
     let (minute, bucket) = (WindowSize::from_millis(MINUTE), Algorithm::Bucket);
     for (query, window, algorithm) in [
@@ -172,8 +180,6 @@ fn what_is_wrong_is_told() {
         ("GET", "/namespaces/api/sync", "", 405, "expected POST"),
         ("PUT", "/namespaces/api/keys/k", "", 405, "POST, DELETE"),
         ("DELETE", "/namespaces/api/keys", "", 400, "no key"),
-        ("POST", "/namespaces/api/sync", "", 501, "not supported"),
-        ("POST", "/namespaces/api/sync/", "", 501, "not supported"),
         ("GET", "/namespaces/api/keys", "", 400, "no key"),
         ("GET", "/namespaces/api/keys/k", "key=l", 400, "already"),
         (

@@ -2,6 +2,7 @@
 //! steps, since a look at everything would hold the worker for too long.
 
 use core::slice;
+use core::time::Duration;
 use std::collections::HashMap;
 use std::iter::Enumerate;
 use std::rc::Rc;
@@ -162,6 +163,16 @@ impl MainConf {
             is_open: conf.is_open(),
         };
         Some((self.namespace(number)?, counting))
+    }
+
+    /// The name of a namespace that is synced, and how long its store has for an exchange; `None`: it is
+    /// not synced, or there is none.
+    pub(in super::super) fn synced_of(&self, name: &[u8]) -> Option<(&str, Duration)> {
+        let (_, namespace) = self.named(name)?;
+        let store = namespace
+            .period()
+            .and(self.configuration().store(namespace))?;
+        Some((&namespace.name, store.settings.common.timeout))
     }
 
     /// The namespace of this name, with its number.

@@ -1,5 +1,7 @@
 //! `ratelimit_api`: zones, namespaces and counters, in JSON.
 
+use core::time::Duration;
+
 use nginx_sys::{
     NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_http_core_loc_conf_t, ngx_http_request_t, ngx_int_t,
 };
@@ -11,6 +13,7 @@ use super::super::hold::measured;
 use super::super::module::Module;
 use super::super::request::{Request, bytes};
 use super::super::time::NgxClock;
+use super::awaited_sync;
 use super::pages::{self, Steps};
 use super::respond::{self, put};
 use crate::engine::api::{
@@ -33,6 +36,8 @@ enum ApiAnswer {
     Body(u16, String),
     /// What may be long.
     Steps(Steps),
+    /// What is known when this namespace is synced, or has not been for so long.
+    Synced(&'static str, Duration),
 }
 
 fn respond_to(request: &Request<'_>) -> ngx_int_t {
@@ -51,6 +56,9 @@ fn respond_to(request: &Request<'_>) -> ngx_int_t {
     match answer {
         Ok(ApiAnswer::Body(status, body)) => with_json(request, status, &body),
         Ok(ApiAnswer::Steps(steps)) => pages::answer(request, table, MEDIA_TYPE, steps),
+        Ok(ApiAnswer::Synced(namespace, timeout)) => {
+            awaited_sync::answer(request, namespace, timeout)
+        }
         Err(error) => refuse(request, &error),
     }
 }
@@ -133,6 +141,11 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
         ApiCall::Reset(call) => {
             let (namespace, counting) = counting_in(&call.read.namespace)?;
             api::reset(call, namespace, &counting, &NgxClock)?
+        }
+        ApiCall::Sync(name) => {
+            counting_in(name)?;
+            let (namespace, timeout) = main.synced_of(name).ok_or_else(api::no_store)?;
+            return Ok(ApiAnswer::Synced(namespace, timeout));
         }
     };
     Ok(ApiAnswer::Body(200, body))

@@ -10,6 +10,7 @@
 
 mod answer;
 pub(super) mod api;
+pub(super) mod awaited_sync;
 pub(super) mod context;
 mod deferred;
 mod delayed;

@@ -5,11 +5,12 @@
 //! has done something. All workers do the same: which of them syncs is decided by a lease in shared
 //! memory, with every cycle anew; which of them asks stores about the requests of all, by a lock.
 //!
-//! - [`thread`]: the thread; [`wake`]: how it wakes the loop
+//! - [`thread`]: the thread; [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle
 //!
 //! The exchange itself is in [`crate::broker`].
 
 mod thread;
+mod waiter;
 mod wake;
 
 use core::cell::{Cell, RefCell};
@@ -31,6 +32,8 @@ use crate::engine::{Report, Surroundings as _, SyncError};
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
 use thread::{Done, System, Thread};
+pub(super) use waiter::SyncWaiter;
+use waiter::SyncWaiters;
 use wake::Wake;
 
 /// The longest time between two attempts while a store is away.
@@ -60,6 +63,8 @@ struct Worker {
     asked: Cell<usize>,
     /// What takes what stores reply about requests.
     go_on: fn(Vec<Reply>),
+    /// What is to be told what came of its cycle.
+    ended: Vec<(SyncWaiter, Option<Report>)>,
     log: Log<'static>,
 }
 
@@ -74,6 +79,7 @@ struct Job {
     next: Duration,
     /// How often the store failed in a row.
     failures: u32,
+    waiters: SyncWaiters,
 }
 
 /// Starts to sync `namespaces`, and to ask `stores`, in this worker, which begins to serve; what it
@@ -124,6 +130,7 @@ pub(super) fn start(
         turns: Cell::new(0),
         asked: Cell::new(0),
         go_on,
+        ended: Vec::new(),
         log,
     };
     for job in &mut worker.jobs {
@@ -152,6 +159,22 @@ pub(super) fn sync_now(namespace: &str) -> bool {
     with_worker(|worker| worker.sync_now(namespace)).unwrap_or(false)
 }
 
+/// The same; `waiter` is told when the cycle has ended.
+pub(super) fn sync_for(namespace: &str, waiter: SyncWaiter) -> bool {
+    let is_asked = with_worker(|worker| {
+        if let Some((_, job)) = worker.job_of(namespace) {
+            job.waiters.add(waiter);
+        }
+        let is_asked = worker.sync_now(namespace);
+        if !worker.ended.is_empty() {
+            // Not by who asks, which may be a request.
+            worker.wake.eventfd().wake();
+        }
+        is_asked
+    });
+    is_asked.unwrap_or(false)
+}
+
 /// Pushes what is left, for a bounded time, and ends the thread, if it does not take too long: this
 /// process ends.
 pub(super) fn stop() {
@@ -172,6 +195,15 @@ fn leave() -> Option<Worker> {
 /// It may be time for a cycle of job `number`.
 fn tick(number: u64) {
     with_worker(|worker| worker.tick(usize::try_from(number).unwrap_or(usize::MAX)));
+    tell_waiters();
+}
+
+/// Tells those whose cycles have ended.
+fn tell_waiters() {
+    let ended = with_worker(|worker| core::mem::take(&mut worker.ended));
+    for (waiter, report) in ended.into_iter().flatten() {
+        (waiter.done)(waiter.id, report);
+    }
 }
 
 /// nginx's callback when the thread has done something.
@@ -191,6 +223,7 @@ unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
         if let Some((go_on, replies)) = replies.flatten() {
             go_on(replies);
         }
+        tell_waiters();
     });
 }
 
@@ -285,6 +318,9 @@ impl Worker {
                 true => self.thread.sync_now(number),
                 false => self.thread.sync(number),
             };
+            if job.is_under_way {
+                job.waiters.begin();
+            }
             // A thread that is not there is started again.
             job.is_asked &= !job.is_under_way;
             job.next = now.saturating_add(job.namespace.period);
@@ -294,14 +330,18 @@ impl Worker {
 
     /// Has a namespace synced as soon as may be; returns whether it is there.
     fn sync_now(&mut self, namespace: &str) -> bool {
-        let mut jobs = self.jobs.iter_mut().enumerate();
-        let job = jobs.find(|(_, job)| *job.namespace.name == *namespace);
-        let Some((number, job)) = job else {
+        let Some((number, job)) = self.job_of(namespace) else {
             return false;
         };
         job.is_asked = true;
         self.tick(number);
         true
+    }
+
+    /// The sync of a namespace, with its number.
+    fn job_of(&mut self, namespace: &str) -> Option<(usize, &mut Job)> {
+        let mut jobs = self.jobs.iter_mut().enumerate();
+        jobs.find(|(_, job)| *job.namespace.name == *namespace)
     }
 
     /// Takes what the thread has done, which decides when it is time again.
@@ -352,6 +392,9 @@ impl Worker {
         };
         let now = monotonic();
         job.is_under_way = false;
+        let report = done.result.as_ref().ok().copied().flatten();
+        let ended = job.waiters.take_ended();
+        self.ended.extend(ended.map(|waiter| (waiter, report)));
         match &done.result {
             Ok(Some(report)) => {
                 job.failures = 0;
@@ -392,6 +435,7 @@ impl Job {
             is_asked: false,
             next: Duration::ZERO,
             failures: 0,
+            waiters: SyncWaiters::default(),
         }
     }
 

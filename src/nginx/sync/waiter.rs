@@ -1,0 +1,40 @@
+//! What waits for a cycle that begins after it was asked for.
+
+use crate::engine::Report;
+
+/// What is told when its cycle has ended.
+pub(in super::super) struct SyncWaiter {
+    /// Called by the event loop with the number, and with what the cycle did; `None`: it did not sync.
+    pub(in super::super) done: fn(u64, Option<Report>),
+    pub(in super::super) id: u64,
+}
+
+/// All that wait for cycles of a namespace.
+#[derive(Default)]
+pub(super) struct SyncWaiters {
+    /// How many cycles have begun.
+    begun: u64,
+    /// With the number of its cycle, each.
+    waiting: Vec<(u64, SyncWaiter)>,
+}
+
+impl SyncWaiters {
+    /// One that waits for the next cycle.
+    pub(super) fn add(&mut self, waiter: SyncWaiter) {
+        self.waiting.push((self.begun.wrapping_add(1), waiter));
+    }
+
+    /// A cycle has begun.
+    pub(super) fn begin(&mut self) {
+        self.begun = self.begun.wrapping_add(1);
+    }
+
+    /// Takes those that wait for no later cycle than the one that has just ended.
+    pub(super) fn take_ended(&mut self) -> impl Iterator<Item = SyncWaiter> {
+        let begun = self.begun;
+        let ended = self
+            .waiting
+            .extract_if(.., move |(cycle, _)| *cycle <= begun);
+        ended.map(|(_, waiter)| waiter)
+    }
+}

@@ -1,0 +1,133 @@
+# The API of nodes that share a store: what one is told, the others follow; with each kind of store.
+#
+# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to + 4.
+# Nothing here waits for a period: it is an hour, and a sync is asked for.
+
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP qw(decode_json);
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Node;
+use Postgres;
+use Redis;
+use TwoNodes;
+
+my ($a, $b) = @nodes;
+
+sub api_conf {
+    return conf(sync_rate => '1h', @_), server => <<'    END';
+        location /rw/ { ratelimit off; ratelimit_api write=on; }
+    END
+}
+
+# The status of an answer of the API, and the object that it is.
+sub api {
+    my ($node, $method, $path) = @_;
+    my $socket = $node->connection or return ('no connection', {});
+    print $socket "$method /rw/namespaces/$path HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    local $/;
+    my ($head, $body) = split /\r\n\r\n/, <$socket> // '', 2;
+    return ($1, decode_json($body)) if ($head // '') =~ m{^HTTP/1\.1 (\d+)};
+    return ('no answer', {});
+}
+
+# Has nodes sync, one after the other.
+sub sync_all {
+    for my $node (@_) {
+        my ($status, $answer) = api($node, POST => 'api/sync');
+        is($status, 200, "$node->{name} is synced") or diag($answer->{error});
+    }
+}
+
+sub rates { return [map { $_->rate(ask => 'k') } @nodes] }
+
+sub api_tests {
+    my $label = $store->label;
+
+    subtest "$label: POST sync" => sub {
+        $store->be_empty;
+        $_->start(api_conf()) for @nodes;
+        $_->wait_for_first_sync for @nodes;
+        $_->hit(hit => 'k') for $a, $a, $b;
+        is_deeply(rates(), [2, 1], 'the period is long');
+        my ($status, $answer) = api($a, POST => 'api/sync');
+        is_deeply([$status, $answer], [200, {status => 'ok', pushed_keys => 1, fetched_keys => 0}], 'it has pushed');
+        is($store->total(api => 'k'), 2, 'when it has answered');
+        sync_all($b, $a);
+        is_deeply(rates(), [3, 3], 'all know all');
+        # At once, by both workers: each answer comes after a sync that began after it was asked for.
+        for (1 .. 20) {
+            $a->hit(hit => 'many');
+            api($a, POST => 'api/sync/');
+            is($store->total(api => 'many'), $_, 'what was counted before is there') if $_ % 10 == 0;
+        }
+        stop();
+    };
+
+    subtest "$label: DELETE" => sub {
+        $store->be_empty;
+        $_->start(api_conf()) for @nodes;
+        $_->wait_for_first_sync for @nodes;
+        $_->hit(hit => 'k') for $a, $a, $b;
+        sync_all($a, $b, $a);
+        $_->hit(hit => 'k') for $a, $b, $b, $b;
+        my ($status, $answer) = api($a, DELETE => 'api/keys/k');
+        is_deeply([$status, @$answer{qw(rate current previous diff sync)}], [200, 0, 0, 0, -3, 3], 'it is zero here');
+        $a->hit(hit => 'k');
+        is_deeply(rates(), [1, 6], 'and will be elsewhere');
+        sync_all($a, $b, $a);
+        is_deeply(rates(), [4, 4], 'but for what others had not pushed, and what came after');
+        is($store->total(api => 'k'), 4, "as in $label");
+        api($_, DELETE => 'api/keys/k') for @nodes;
+        sync_all($a, $b, $a, $b);
+        is_deeply(rates(), [0, 0], 'two nodes at once set it to zero once');
+        is($store->total(api => 'k'), 0, "as in $label");
+        $b->hit(hit => 'k');
+        sync_all($b, $a);
+        is_deeply(rates(), [1, 1], 'and a hit counts');
+        stop();
+    };
+
+    subtest "$label: a store that is away" => sub {
+        $store->be_empty;
+        $a->start(api_conf(times => 'timeout 250ms; connect_timeout 250ms;'));
+        $a->wait_for_first_sync;
+        $a->hit(hit => 'k') for 1 .. 3;
+        sync_all($a);
+        $store->pause;
+        my ($status, $answer) = api($a, POST => 'api/sync');
+        is($status, 503, 'is told of in time');
+        like($answer->{error}, qr/^the store has not answered in time/, 'as it is');
+        ($status, $answer) = api($a, DELETE => 'api/keys/k');
+        is_deeply([$status, $answer->{rate}], [200, 0], 'DELETE does without it');
+        $store->go_on;
+        eventually(sub { (api($a, POST => 'api/sync'))[0] }, 200, 'until it is back');
+        is($store->total(api => 'k'), 0, 'with the next sync');
+        stop($lost);
+    };
+}
+
+for my $kind (grep { $_->is_there } qw(Redis Postgres)) {
+    $store = $kind->new(port => $port + 4);
+    api_tests();
+    $store->kill;
+}
+
+subtest 'without a store' => sub {
+    $a->start(
+        http   => 'ratelimit_namespace api { window_sizes 1m; }',
+        rules  => {hit => 'api limit=5/1m'},
+        server => 'location /rw/ { ratelimit off; ratelimit_api write=on; }',
+    );
+    my ($status, $answer) = api($a, POST => 'api/sync');
+    is_deeply([$status, $answer->{error}], [400, 'the namespace is not synced: expected one with a store and a sync_rate'],
+        'there is nothing to sync with');
+    is((api($a, POST => 'none/sync'))[0], 404, 'nor is there another namespace');
+    stop();
+};
+
+done_testing();
