@@ -20,7 +20,7 @@ BEGIN {
 use OwnNginx;
 
 use constant {
-    INVALID => -1, UNKNOWN => -2, DEFINED => -3, PHASE => -4, NOT_HERE => -5, STALE => -8,
+    INVALID => -1, UNKNOWN => -2, PHASE => -4, STALE => -8,
 };
 
 my $year   = 366 * 24 * 3600;
@@ -108,8 +108,13 @@ subtest 'namespaces of an instance' => sub {
     is(logged(qr/\[warn\] .*ratelimit: namespace "mine" is defined in another instance, too/), 1, 'and another');
     is(handle('find', h => $one, n => 'listed'), $listed, 'all instances find it');
     for ([{n => 'p', sync_rate => 1}, INVALID, 'sync_rate'], [{n => 'p', sync_rate => 0}, INVALID, 'sync_rate'],
-        [{n => 'p', sync_rate => 1, store => 'main'}, NOT_HERE, 'this build'],
-        [{n => 'p', sync_rate => 0, strategy => 'redis'}, NOT_HERE, 'this build'],
+        [{n => 'p', sync_rate => 1, store => 'main'}, INVALID, 'window_sizes'],
+        [{n => 'p', sync_rate => 1, store => 'main', w => 60}, PHASE, 'postconfiguration'],
+        [{n => 'p', sync_rate => 0, strategy => 'redis', w => 60}, PHASE, 'postconfiguration'],
+        [{n => 'p', sync_rate => 1, strategy => 'none'}, INVALID, 'strategy'],
+        [{n => 'p', sync_rate => 1, strategy => 'redis', store => 'main'}, INVALID, 'store'],
+        [{n => 'p', sync_rate => 1, opts => 1}, INVALID, 'strategy_opts'],
+        [{n => 'p', sync_rate => 1, strategy => 'redis', opts => 1}, INVALID, 'strategy_opts'],
         [{n => 'p', sync_rate => 'nan'}, INVALID, 'sync_rate'], [{n => 'p', dict => 'none'}, UNKNOWN, 'dict'],
         [{n => 'p', dict => 'a b'}, INVALID, 'dict'], [{n => 'p', w => 0}, INVALID, 'window_sizes'],
         [{n => 'off'}, INVALID, 'namespace'], [{n => 'x' x 65}, INVALID, 'namespace'],
@@ -195,6 +200,7 @@ subtest 'before workers start, and after a reload' => sub {
     start(%conf, workers => 2);
     my $here = qr/there is no configuration/;
     is(logged(qr/c_api postconfiguration: new -4, find -4, increment -4 \($here/), 1, 'while it is read');
+    is(logged(qr/c_api its own cycle: new 0, find -4, increment -8/), 1, 'but it defines namespaces in that');
     is(logged(qr/c_api init_module: new -4, find -4, increment -4/), 1, 'before it is served');
     begun(2);
     my $h = handle('find', n => 'default');
@@ -209,6 +215,8 @@ subtest 'before workers start, and after a reload' => sub {
     start(%conf, single => 1);
     $h = handle('find', n => 'default');
     is(c('increment', h => $h, k => 'a', w => $year), '0 rate=1', 'a process that is master and worker');
+    $h = handle('find', n => 'of-c');
+    is(c('increment', h => $h, k => 'a', w => $year), '0 rate=1', 'what was defined while it was read');
     stop();
     start(%conf, rule => 'limit=5/366d', http => 'ratelimit_zone zone=other:1m; ratelimit_namespace default { zone counters; }');
     is(c('new_namespace', n => 'x'), '-2 namespace "x" names no zone, and there are 2: expected "dict"', 'two zones');

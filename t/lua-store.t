@@ -18,6 +18,7 @@ BEGIN {
     $has_lua = LuaNode::is_there();
 }
 use Node;
+use Postgres;
 use Redis;
 use TwoNodes;
 
@@ -28,6 +29,7 @@ if (!$has_lua) {
 }
 
 die "redis-server is not installed\n" if !Redis::is_there();
+die "postgres is not installed\n" if !Postgres::is_there();
 
 my ($a, $b) = @nodes;
 
@@ -58,7 +60,147 @@ subtest 'no sync is skipped, whatever is under way' => sub {
     stop();
 };
 
+use constant YEAR => 366 * 24 * 3600;
+
+# Namespaces that Lua defines in `init_by_lua`, with a store that it describes, or of nginx.conf.
+sub defined_in_lua {
+    my ($label, $strategy) = ($store->label, $store->strategy);
+    my $new = "namespace = 'mine', sync_rate = 0.05, window_sizes = { @{[YEAR]} }";
+    subtest "$label: nodes share a namespace that Lua defines, once it is synced" => sub {
+        my $init = "rl.new { $new, strategy = '$strategy', strategy_opts = { server = '127.0.0.1:$store->{port}' } }";
+        $_->start(lua_conf(init => $init)) for @nodes;
+        for my $number (1 .. 3) {
+            is(lua($_, count('mine')), "true $number", 'it counts') for @nodes;
+        }
+        is(total('mine'), 0, 'in the node alone, as nothing syncs it');
+        is(lua($a, 'return rl.sync(true, "mine")'), 'true', 'nor does a premature one');
+        is(lua($a, 'return rl.fetch(false, "mine", ngx.time(), 5)'), 'true true', 'a fetch');
+        eventually(sub { total('mine') }, 3, 'pushes, too');
+        is(lua($b, 'return rl.sync(false, "mine")'), 'true true', 'the first sync of the other');
+        eventually(sub { rate($b, 'mine') }, 'true 6', 'fetches and pushes');
+        eventually(sub { total('mine') }, 6, 'once');
+        is(lua($b, count('mine')), 'true 7', 'one more hit');
+        eventually(sub { total('mine') }, 7, 'is pushed by its timer');
+        is(lua($a, 'return rl.sync(false, "mine")'), 'true true', 'a sync of the node that has none');
+        eventually(sub { rate($a, 'mine') }, 'true 7', 'fetches it');
+        is(lua($b, count('mine')), 'true 8', 'a hit of the other');
+        eventually(sub { rate($a, 'mine') }, 'true 8', 'by its timer, too');
+        stop();
+    };
+    subtest "$label: from init_worker_by_lua on, and after a reload" => sub {
+        my $init = "rl.new { $new, store = 'main' } rl.new_instance('other').new { $new, strategy = '$strategy' }";
+        # With a shared dictionary, lua-nginx-module runs `init_by_lua` later.
+        my %conf = lua_conf(init => $init, init_worker => 'rl.sync(false, "mine")');
+        $a->start(%conf, http => "lua_shared_dict dict 64k; $conf{http}");
+        my $before = total('mine');
+        eventually(sub { rate($a, 'mine') }, "true $before", 'what the store has');
+        lua($a, count('mine'));
+        eventually(sub { total('mine') }, $before + 1, 'a hit');
+        $a->reload;
+        lua($a, count('mine'));
+        eventually(sub { total('mine') }, $before + 2, 'and one after a reload');
+        lua($a, count('mine')) for 1 .. 5;
+        $a->stop(qr/"mine" is defined in another instance, too/);
+        is(total('mine'), $before + 7, 'what is left is pushed at the end');
+    };
+    subtest "$label: the store decides in a namespace that Lua defines" => sub {
+        my $init = "rl.new { namespace = 'asked', sync_rate = 0, window_sizes = { @{[YEAR]} }, store = 'main' }";
+        $_->start(lua_conf(init => $init)) for @nodes;
+        # Where an answer is late, a node decides: then they try again, with another key.
+        my $tries = 0;
+        my $try   = sub {
+            my $call = sprintf "('k%d', %d, %%s 'asked')", ++$tries, YEAR;
+            my @counted = map { lua($_, 'return rl.increment' . sprintf $call, '1,') } @nodes, @nodes;
+            return join ' ', @counted, map { lua($_, 'return rl.sliding_window' . sprintf $call, 'nil,') } @nodes;
+        };
+        eventually($try, 'true 1 true 2 true 3 true 4 true 4 true 4', 'each node is told of all hits');
+        stop();
+    };
+}
+
+subtest 'what a namespace with a store cannot be' => sub {
+    $a->start(lua_conf(init => <<'    END'));
+        t.wrong = {}
+        function t.try(options)
+            options.namespace = options.namespace or "x"
+            options.window_sizes = options.window_sizes or { 60 }
+            local ok, err = pcall(rl.new, options)
+            return (ok and "done: " or "") .. tostring(err)
+        end
+        for _, options in ipairs {
+            { sync_rate = 1 }, { sync_rate = 0 }, { strategy = "redis" }, { sync_rate = 1, strategy = "oracle" },
+            { sync_rate = 1, strategy = "redis", strategy_opts = { tabel = 1 } },
+            { sync_rate = 1, strategy = "redis", strategy_opts = { table = "x" } },
+            { sync_rate = 1, strategy = "redis", strategy_opts = { server = {} , database = {} , timeout = "x" } },
+            { sync_rate = 1, strategy = "redis", strategy_opts = { password_file = "no/such/file" } },
+            { sync_rate = 1, strategy = "redis", strategy_opts = { server = print } },
+            { sync_rate = 1, strategy = "redis", strategy_opts = { "server" } },
+            { sync_rate = 1, strategy_opts = { database = 1 } },
+            { sync_rate = 1, strategy = "redis", store = "main" },
+            { sync_rate = 1, strategy = "redis", strategy_opts = { store = "main" } },
+            { sync_rate = 1, store = "none" }, { sync_rate = 1, strategy_opts = { store = "no ne" } },
+            { sync_rate = 1, store = "main", window_sizes = {} }, { sync_rate = 1, store = "main", dict = "none" },
+            { sync_rate = 1, store = "main" }, { sync_rate = 1, store = "main" },
+            { namespace = "y", sync_rate = -1, strategy = "redis" },
+            { namespace = "z", sync_rate = 1, strategy = "redis", strategy_opts = { server = { "127.0.0.1:1", "a:2" }, database = 3, tls = false } },
+        } do
+            t.wrong[#t.wrong + 1] = t.try(options)
+        end
+    END
+    my @expected = (
+        'invalid argument "sync_rate": expected a negative number without "strategy" or "store"',
+        'invalid argument "sync_rate": expected a negative number without "strategy" or "store"',
+        'invalid argument "sync_rate": expected a number beside "strategy" or "store", not nil',
+        'invalid argument "strategy": invalid strategy "oracle"', 'invalid argument "strategy_opts": unknown directive "tabel"',
+        'invalid argument "strategy_opts": "table" is an option', 'invalid argument "strategy_opts": invalid timeout "x"',
+        'invalid argument "strategy_opts": ', 'invalid argument "strategy_opts": expected a string, number, boolean or list of them as "server"',
+        'invalid argument "strategy_opts": expected names of options', 'invalid argument "strategy_opts": expected none without "strategy"',
+        'invalid argument "store": expected none with "strategy"', 'invalid argument "store": expected none with "strategy"',
+        'invalid argument "store": expected the name of a ratelimit_store', 'invalid argument "store": expected 1 to 64',
+        'invalid argument "window_sizes": expected some', 'invalid argument "dict": expected the name of a ratelimit_zone',
+        'done: true', 'namespace "x" is defined already', 'done: true', 'done: true',
+    );
+    my $number = 0;
+    for my $text (@expected) {
+        $number++;
+        like(lua($a, "return t.wrong[$number]"), qr/^true (?:\S+: )?\Q$text\E/, $text);
+    }
+    is(lua($a, 'return #t.wrong'), 'true ' . @expected, 'these were all');
+    like(lua($a, 'return t.try { namespace = "w", sync_rate = 1, store = "main" }'),
+        qr/^true .*cannot be defined any more in workers: expected init_by_lua/, 'in workers, it is too late');
+    like($a->body('/api/namespaces'), qr/"x".*"y".*"z"/s, 'the API knows them');
+    stop();
+};
+
+$store->kill;
+for my $each (Redis->new(port => $port + 4), Postgres->new(port => $port + 4)) {
+    $store = $each;
+    $store->be_empty;
+    defined_in_lua();
+    $store->kill;
+}
+
 done_testing();
+
+# What the store counts of the key.
+sub total {
+    my ($namespace) = @_;
+    return eval { $store->total($namespace => 'k') } || 0;
+}
+
+sub count { my ($namespace) = @_; return "return rl.increment('k', @{[YEAR]}, 1, '$namespace')" }
+
+sub rate {
+    my ($node, $namespace) = @_;
+    return lua($node, "return rl.sliding_window('k', @{[YEAR]}, nil, '$namespace')");
+}
+
+# A node that has Lua, and the store without a namespace.
+sub lua_conf {
+    my %conf = conf();
+    my %lua  = LuaNode::conf(@_);
+    return (%lua, rules => {rule => 'limit=1000/366d'}, http => $conf{http} =~ s/ratelimit_namespace.*//r . $lua{http});
+}
 
 # The configuration of a node that has Lua, too.
 sub with_lua {

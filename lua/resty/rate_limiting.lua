@@ -300,6 +300,49 @@ local limiter_options = {
     namespace = true, limit = true, window = true, window_type = true, rate = true, burst = true,
 }
 
+-- A value of a store's option, as nginx.conf would say it.
+local function word_of(name, value)
+    if value == true then
+        return "on"
+    end
+    if value == false then
+        return "off"
+    end
+    if type(value) ~= "string" and type(value) ~= "number" then
+        error(wrong("strategy_opts", "a string, number, boolean or list of them as \"" .. name .. "\"", value), 5)
+    end
+    return tostring(value)
+end
+
+-- What `new` refers to until its call is over.
+local kept = {}
+
+local function set_strategy_opts(given, opts)
+    if type(opts) ~= "table" then
+        error(wrong("strategy_opts", "a table", opts), 4)
+    end
+    local words = {}
+    for name, value in pairs(opts) do
+        if type(name) ~= "string" then
+            error(wrong("strategy_opts", "names of options", name), 4)
+        end
+        if name == "store" then
+            set_string(given.store, opts, name)
+        else
+            for _, each in ipairs(type(value) == "table" and value or { value }) do
+                words[#words + 1] = name
+                words[#words + 1] = word_of(name, each)
+            end
+        end
+    end
+    local places = ffi.new("ngx_rate_limiting_str_t[?]", #words)
+    for index, word in ipairs(words) do
+        places[index - 1].data, places[index - 1].len = ffi.cast("const char *", word), #word
+    end
+    given.strategy_opts, given.strategy_opts_n = places, #words
+    kept.words, kept.places = words, places
+end
+
 local function new_namespace(instance, options)
     check_options(options, namespace_options)
     local given = ffi.new("ngx_rate_limiting_options_t")
@@ -310,21 +353,18 @@ local function new_namespace(instance, options)
     set_string(given.strategy, options, "strategy")
     set_string(given.store, options, "store")
     set_number(given, options, "sync_rate")
-    local opts = options.strategy_opts
-    if opts ~= nil then
-        if type(opts) ~= "table" then
-            error(wrong("strategy_opts", "a table", opts), 3)
-        end
-        if opts.store ~= nil then
-            set_string(given.store, opts, "store")
-        end
+    if options.sync_rate == nil and (options.strategy ~= nil or options.store ~= nil) then
+        error(wrong("sync_rate", "a number beside \"strategy\" or \"store\"", nil), 3)
     end
-    local sizes, list = options.window_sizes
+    if options.strategy_opts ~= nil then
+        set_strategy_opts(given, options.strategy_opts)
+    end
+    local sizes = options.window_sizes
     if sizes ~= nil then
         if type(sizes) ~= "table" then
             error(wrong("window_sizes", "a table", sizes), 3)
         end
-        list = ffi.new("double[?]", #sizes)
+        local list = ffi.new("double[?]", #sizes)
         for index = 1, #sizes do
             if type(sizes[index]) ~= "number" then
                 error(wrong("window_sizes", "numbers", sizes[index]), 3)
@@ -332,8 +372,10 @@ local function new_namespace(instance, options)
             list[index - 1] = sizes[index]
         end
         given.window_sizes, given.window_sizes_n = list, #sizes
+        kept.sizes = list
     end
     local code = api.new_namespace(instance, given, error_text, ERROR_SIZE)
+    kept = {}
     if code ~= OK then
         return failed(code, 3)
     end

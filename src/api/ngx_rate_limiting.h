@@ -128,8 +128,9 @@ typedef struct {
         ngx_rate_limiting_handle_t *instance, char *error, size_t error_size);
 
     /*
-     * Defines a namespace in an instance (0: the default one).  This version makes no other than local
-     * ones.  What nginx.conf says of a namespace of this name wins, with a warning.
+     * Defines a namespace in an instance (0: the default one).  What nginx.conf says of a namespace of this
+     * name wins, with a warning.  One with a store is defined before the zones are mapped, and has sizes of
+     * windows: see docs/c.md.
      */
     int (*new_namespace)(ngx_rate_limiting_handle_t instance,
         const ngx_rate_limiting_options_t *options, char *error, size_t error_size);
@@ -156,7 +157,8 @@ typedef struct {
 
     /*
      * Has the namespace synced, in the background: a cycle of this worker begins now, or when the one has
-     * ended that is under way in any worker.  A local one needs no sync.
+     * ended that is under way in any worker.  Of a namespace that `new_namespace` has defined, the first
+     * call starts the timer of this worker.  A local one needs no sync.
      */
     int (*sync)(ngx_rate_limiting_handle_t found, char *error, size_t error_size);
 

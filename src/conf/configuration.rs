@@ -10,7 +10,7 @@ use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
 
 /// What `http` says. Zones, stores and namespaces are named by their numbers here, from 0 on.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Configuration {
     /// The zones, in the order of the configuration.
     pub zones: Vec<ZoneConf>,

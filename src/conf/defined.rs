@@ -2,9 +2,12 @@
 
 use core::fmt;
 
-use super::configuration::Configuration;
+use super::configuration::{Configuration, NamespaceConf, StoreConf};
+use super::message::Origin;
+use super::namespace::NamespaceOptions;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
+use crate::store::registry::StoreSettings;
 
 /// What a caller says of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +18,19 @@ pub struct NamespaceDefinition {
     pub zone: Option<Box<str>>,
     /// When its store is talked to.
     pub sync: SyncMode,
-    /// The windows that are counted in; none, if it is local: any.
+    /// The store: there is one unless `sync` is [`SyncMode::Local`].
+    pub store: Option<DefinedStore>,
+    /// The windows that are counted in, ascending; none, if it is local: any.
     pub window_sizes: Vec<WindowSize>,
+}
+
+/// The store of a namespace that a caller defines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DefinedStore {
+    /// A `ratelimit_store` of nginx.conf.
+    Named(Box<str>),
+    /// One that the caller describes.
+    Own(Box<StoreSettings>),
 }
 
 /// Why a namespace cannot be defined.
@@ -49,12 +63,82 @@ impl NamespaceDefinition {
             name: name.into(),
             zone: None,
             sync: SyncMode::Local,
+            store: None,
             window_sizes: Vec::new(),
         }
     }
 }
 
 impl Configuration {
+    /// This configuration with one more namespace, of a name that none has.
+    ///
+    /// # Errors
+    ///
+    /// It names what is not there, or its zone has no room for it.
+    pub fn with_defined(&self, definition: &NamespaceDefinition) -> Result<Self, DefineError> {
+        let mut extended = self.clone();
+        let zone = self.zone_of(definition)?;
+        let store = match (definition.sync, &definition.store) {
+            (SyncMode::Local, _) => None,
+            (_, Some(DefinedStore::Named(name))) => Some(self.find_store(name)?),
+            (_, Some(DefinedStore::Own(settings))) => {
+                Some(extended.add_store(&definition.name, settings))
+            }
+            (_, None) => None,
+        };
+        let its_store = store.and_then(|it| extended.stores.get(it));
+        let options = NamespaceOptions {
+            zone: self.zones.get(zone).map(|zone| zone.name.clone()),
+            store: its_store.map(|store| store.name.clone()),
+            sync: definition.sync,
+            window_sizes: definition.window_sizes.clone(),
+            ..NamespaceOptions::default()
+        };
+        extended.namespaces.push(NamespaceConf {
+            name: definition.name.clone(),
+            origin: Origin::library(),
+            zone,
+            store,
+            options,
+            window_sizes: definition.window_sizes.clone(),
+            rate_sizes: Vec::new(),
+        });
+        match extended.check_room() {
+            Ok(()) => Ok(extended),
+            Err((_, message)) => Err(DefineError::NoRoom(message)),
+        }
+    }
+
+    /// The number of the store of this name.
+    fn find_store(&self, name: &str) -> Result<usize, DefineError> {
+        let number = self.stores.iter().position(|store| *store.name == *name);
+        number.ok_or_else(|| {
+            let message = format!(
+                "invalid argument \"store\": expected the name of a ratelimit_store, not \"{name}\""
+            );
+            DefineError::Unknown(message)
+        })
+    }
+
+    /// The number of the store with these settings, which is added if there is none: it is called as the
+    /// `namespace` then, or with a number behind that.
+    fn add_store(&mut self, namespace: &str, settings: &StoreSettings) -> usize {
+        let mut stores = self.stores.iter();
+        if let Some(known) = stores.position(|store| store.settings == *settings) {
+            return known;
+        }
+        let is_free = |name: &String| self.stores.iter().all(|store| *store.name != **name);
+        let mut names = (2_u32..).map(|number| format!("{namespace}-{number}"));
+        let name = Some(namespace.to_owned()).filter(is_free);
+        let name = name.or_else(|| names.find(is_free)).unwrap_or_default();
+        self.stores.push(StoreConf {
+            name: name.into(),
+            origin: Origin::library(),
+            settings: settings.clone(),
+        });
+        self.stores.len().saturating_sub(1)
+    }
+
     /// The number of the zone that a definition names.
     ///
     /// # Errors
@@ -99,6 +183,79 @@ mod tests {
             zones: zones.collect(),
             ..Configuration::default()
         }
+    }
+
+    /// A namespace that is synced once in a second.
+    fn synced(name: &str, store: DefinedStore) -> NamespaceDefinition {
+        NamespaceDefinition {
+            sync: SyncMode::Periodic(core::time::Duration::from_secs(1)),
+            store: Some(store),
+            window_sizes: vec![WindowSize::MIN],
+            ..NamespaceDefinition::local(name)
+        }
+    }
+
+    fn own(server: &[u8]) -> DefinedStore {
+        let mut block = StoreSettings::builder(|_| Ok(Vec::new()));
+        block.set(b"strategy", &[b"redis"]).unwrap();
+        block.set(b"server", &[server]).unwrap();
+        DefinedStore::Own(Box::new(block.finish().unwrap()))
+    }
+
+    #[test]
+    fn a_store_is_that_of_the_configuration_or_its_own() {
+        let mut all = configuration(&["a"]);
+        for definition in [
+            synced("one", own(b"10.0.0.1")),
+            synced("two", own(b"10.0.0.2")),
+            // The same server is the same store.
+            synced("three", own(b"10.0.0.1")),
+            synced("four", DefinedStore::Named("two".into())),
+            NamespaceDefinition::local("five"),
+        ] {
+            all = all.with_defined(&definition).unwrap();
+        }
+        // Another one has the name.
+        all.stores[0].name = "six".into();
+        all = all.with_defined(&synced("six", own(b"10.0.0.3"))).unwrap();
+        let stores: Vec<_> = all.stores.iter().map(|it| &*it.name).collect();
+        assert_eq!(stores, ["six", "two", "six-2"]);
+        let of = all.namespaces.iter().map(|it| (&*it.name, it.store));
+        let expected = [
+            ("one", Some(0)),
+            ("two", Some(1)),
+            ("three", Some(0)),
+            ("four", Some(1)),
+            ("five", None),
+            ("six", Some(2)),
+        ];
+        assert_eq!(of.collect::<Vec<_>>(), expected);
+        let is_open = all.namespaces.iter().map(NamespaceConf::is_open);
+        let expected = [false, false, false, false, true, false];
+        assert_eq!(is_open.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_namespace_that_cannot_be_changes_nothing() {
+        let mut all = configuration(&["a"]);
+        let missing = synced("x", DefinedStore::Named("none".into()));
+        assert_eq!(
+            all.with_defined(&missing).unwrap_err().to_string(),
+            "invalid argument \"store\": expected the name of a ratelimit_store, not \"none\""
+        );
+        let full = (0..10_000).find_map(|number| {
+            let definition = NamespaceDefinition::local(&number.to_string());
+            match all.with_defined(&definition) {
+                Ok(more) => {
+                    all = more;
+                    None
+                }
+                Err(error) => Some((number, error)),
+            }
+        });
+        let (number, error) = full.unwrap();
+        assert!(matches!(error, DefineError::NoRoom(_)), "{error}");
+        assert_eq!((number >= 64, all.namespaces.len()), (true, number));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::message::{ConfError, Origin};
 use super::namespace::NamespaceOptions;
 use super::namespace_block::NamespaceOptionsBuilder;
 use super::nginx::{Files as _, Nginx};
+use super::store_options::read_files;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::limit::Quota;
 use crate::policy::options::shown;
@@ -72,21 +73,8 @@ impl HttpConf {
         let mut settings = builder
             .finish()
             .map_err(|error| block.error(error.directive(), &error))?;
-        for (directive, file) in settings.common.files_mut() {
-            file.path = files.path(&file.path);
-            let content = files.read(&file.path).map_err(|error| {
-                let path = file.path.display();
-                let message =
-                    format_args!("cannot read the file \"{path}\" of {directive} ({error})");
-                block.error(Some(directive.into()), message)
-            })?;
-            file.content = content.into();
-        }
-        if let Some(tls) = &settings.common.tls {
-            // Workers make the same of it: what they could not do is said now.
-            let result = files.check_tls(tls);
-            result.map_err(|error| block.error(Some(error.directive().into()), &error))?;
-        }
+        read_files(&mut settings, &files)
+            .map_err(|error| block.error(error.directive(), &error))?;
         self.stores.push(StoreConf {
             name: name.into(),
             origin: block.origin().clone(),

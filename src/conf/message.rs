@@ -23,6 +23,16 @@ impl Origin {
     }
 }
 
+impl Origin {
+    /// What a caller of the library defines stands in no file of nginx's.
+    pub(super) fn library() -> Origin {
+        Origin {
+            file: "the library's \"new\"".into(),
+            line: 0,
+        }
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)

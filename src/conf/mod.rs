@@ -35,6 +35,7 @@ pub mod rule;
 pub mod rules;
 pub mod settings;
 pub mod sharing;
+pub mod store_options;
 pub mod text;
 mod words;
 mod zone;

@@ -2,7 +2,7 @@
 
 use super::configuration::{Configuration, NamespaceConf, ZoneConf};
 use super::http::{Definition, HttpConf, NamespaceText, NamespaceUse};
-use super::message::{ConfError, Message};
+use super::message::{ConfError, Message, Origin};
 use super::namespace::NamespaceOptions;
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
@@ -27,8 +27,10 @@ impl HttpConf {
             has_precontent: self.has_precontent,
             has_deferred: self.has_deferred,
         };
-        configuration.check_room()?;
-        Ok(configuration)
+        match configuration.check_room() {
+            Ok(()) => Ok(configuration),
+            Err((origin, message)) => Err(ConfError::at(&origin, message)),
+        }
     }
 
     fn resolve_namespace(
@@ -184,7 +186,11 @@ fn check_algorithms(
 impl Configuration {
     /// Checks that each zone has room for its namespaces: a matter of its size alone, so that it is
     /// known before any zone is mapped.
-    fn check_room(&self) -> Result<(), ConfError> {
+    ///
+    /// # Errors
+    ///
+    /// Where the namespace stands that has none, and what is to be said.
+    pub(super) fn check_room(&self) -> Result<(), (Origin, String)> {
         for (
             number,
             ZoneConf {
@@ -216,7 +222,7 @@ impl Configuration {
                      larger zone",
                     namespace.name
                 );
-                return Err(ConfError::at(&namespace.origin, message));
+                return Err((namespace.origin.clone(), message));
             }
         }
         Ok(())

@@ -3,6 +3,9 @@
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use nginx_sys::{
     ngx_core_conf_t, ngx_core_module, ngx_cycle, ngx_cycle_t, ngx_module_t, ngx_process,
@@ -54,6 +57,16 @@ impl<'c> Cycle<'c> {
     pub(super) fn log(&self) -> Log<'c> {
         // SAFETY: a cycle has a log, which lives as long.
         unsafe { Log::new((*self.raw()).log) }
+    }
+
+    /// The directory of the configuration, to which the paths in it are relative.
+    pub(super) fn prefix(&self) -> PathBuf {
+        // SAFETY: a cycle has a path, of so many bytes, that lives as long.
+        let prefix = unsafe {
+            let prefix = (*self.raw()).conf_prefix;
+            core::slice::from_raw_parts(prefix.data, prefix.len)
+        };
+        Path::new(OsStr::from_bytes(prefix)).into()
     }
 
     /// The cycle before this one, which nginx keeps until this one serves.

@@ -258,6 +258,11 @@ c_api_handler(ngx_http_request_t *r)
             options.strategy.data = opt.data;
             options.strategy.len = opt.len;
         }
+        if (arg(r, "opts", &opt) == NGX_OK) {
+            /* The first is a name without a value. */
+            options.strategy_opts = (ngx_rate_limiting_str_t *) &opt;
+            options.strategy_opts_n = 1;
+        }
         options.sync_rate = number(r, "sync_rate", -1);
         options.size = number(r, "size", sizeof(options));
         sizes[0] = window;
@@ -366,7 +371,7 @@ c_api_test(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 static void
-try(ngx_log_t *log, char *when)
+try(ngx_log_t *log, char *when, char *name)
 {
     int                          code, found, incremented;
     char                         error[256] = "";
@@ -374,8 +379,8 @@ try(ngx_log_t *log, char *when)
     ngx_rate_limiting_handle_t   h = 0;
     ngx_rate_limiting_options_t  options = NGX_RATE_LIMITING_OPTIONS;
 
-    options.name.data = "early";
-    options.name.len = 5;
+    options.name.data = name;
+    options.name.len = ngx_strlen(name);
     code = api->new_namespace(0, &options, error, sizeof(error));
     found = api->find(0, "default", 7, &h, NULL, 0);
     incremented = api->increment(h, "k", 1, 31622400, 1, 1, &rate, NULL, 0);
@@ -387,13 +392,19 @@ try(ngx_log_t *log, char *when)
 static ngx_int_t
 c_api_postconfiguration(ngx_conf_t *cf)
 {
+    ngx_cycle_t  *cycle;
+
     api = dlsym(RTLD_DEFAULT, NGX_RATE_LIMITING_API);
     if (api == NULL || api->version != NGX_RATE_LIMITING_API_VERSION) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "no %s", NGX_RATE_LIMITING_API);
         return NGX_ERROR;
     }
 
-    try(cf->log, "postconfiguration");
+    try(cf->log, "postconfiguration", "early");
+    cycle = (ngx_cycle_t *) ngx_cycle;
+    ngx_cycle = cf->cycle;
+    try(cf->log, "its own cycle", "of-c");
+    ngx_cycle = cycle;
     return NGX_OK;
 }
 
@@ -401,7 +412,7 @@ c_api_postconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 c_api_init_module(ngx_cycle_t *cycle)
 {
-    try(cycle->log, "init_module");
+    try(cycle->log, "init_module", "early");
     return NGX_OK;
 }
 
@@ -409,6 +420,6 @@ c_api_init_module(ngx_cycle_t *cycle)
 static ngx_int_t
 c_api_init_process(ngx_cycle_t *cycle)
 {
-    try(cycle->log, "init_process");
+    try(cycle->log, "init_process", "early");
     return NGX_OK;
 }

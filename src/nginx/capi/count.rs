@@ -98,7 +98,13 @@ pub(super) unsafe extern "C" fn sync(
     error: *mut c_char,
     error_size: usize,
 ) -> c_int {
-    let sync = |main: &'static MainConf| main.library().with_found(found, sync_now);
+    let sync = |main: &'static MainConf| {
+        main.library().with_found(found, |found| {
+            let code = sync_now(found)?;
+            syncs::start_timer(&found.name);
+            Ok(code)
+        })
+    };
     // SAFETY: as the header says.
     unsafe { call(error, error_size, sync) }
 }

@@ -1,23 +1,19 @@
-//! Instances, namespaces and limiters: what is made once, and found by a handle then.
+//! Instances and namespaces: what is made once, and found by a handle then.
 
 use core::ffi::{c_char, c_int, c_void};
 
 use nginx_sys::NGX_LOG_WARN;
 
-use super::super::conf::{
-    Defined, FoundNamespace, LibraryError, LibraryLimiter, MainConf, Synchronous,
-};
+use super::super::conf::{ConfFiles, Defined, LibraryError, MainConf, Synchronous};
 use super::super::cycle::Cycle;
 use super::super::log;
 use super::call::{bytes, call, list, text};
-use super::types::{Handle, OK, RawLimit, RawOptions, WAIT};
-use crate::conf::defined::NamespaceDefinition;
-use crate::engine::Limiter;
+use super::types::{Handle, OK, RawOptions, WAIT};
+use crate::conf::defined::{DefineError, DefinedStore, NamespaceDefinition};
+use crate::conf::store_options::store_of_options;
 use crate::engine::arguments::{self, ArgumentError};
-use crate::policy::algorithm::{Algorithm, StoredKind};
-use crate::policy::hits::Hits;
-use crate::policy::limit::{Burst, Limit};
 use crate::policy::namespace::SyncMode;
+use crate::policy::options::{DirectiveName, OptionError};
 use crate::policy::printable::Quoted;
 use crate::policy::window::WindowSize;
 
@@ -71,8 +67,12 @@ pub(super) unsafe extern "C" fn new_namespace(
             name: text(raw.name),
             dict: text(raw.dict),
             sync_rate: raw.sync_rate,
-            has_store: raw.store.len > 0 || raw.strategy.len > 0,
-            has_strategy: raw.strategy.len > 0,
+            store: text(raw.store),
+            strategy: text(raw.strategy),
+            strategy_opts: list(raw.strategy_opts, raw.strategy_opts_n)
+                .iter()
+                .map(|it| text(*it))
+                .collect(),
             window_sizes: list(raw.window_sizes, raw.window_sizes_n),
         })
     };
@@ -103,8 +103,9 @@ struct GivenOptions<'a> {
     name: &'a [u8],
     dict: &'a [u8],
     sync_rate: f64,
-    has_store: bool,
-    has_strategy: bool,
+    store: &'a [u8],
+    strategy: &'a [u8],
+    strategy_opts: Vec<&'a [u8]>,
     window_sizes: &'a [f64],
 }
 
@@ -122,30 +123,76 @@ impl GivenOptions<'_> {
         let mut window_sizes = sizes.collect::<Result<Vec<WindowSize>, _>>()?;
         window_sizes.sort_unstable();
         window_sizes.dedup();
-        match (sync, self.has_store) {
-            (SyncMode::Local, _) | (_, true) => {}
-            (_, false) => {
-                let expected = "a negative number without \"strategy\" or \"store\"";
-                return Err(ArgumentError::new("sync_rate", expected, self.sync_rate).into());
-            }
+        let store = self.store()?;
+        if sync != SyncMode::Local && store.is_none() {
+            let expected = "a negative number without \"strategy\" or \"store\"";
+            return Err(ArgumentError::new("sync_rate", expected, self.sync_rate).into());
         }
-        if self.has_strategy && sync != SyncMode::Local {
-            return Err(LibraryError::NotHere(
-                "this build takes no \"strategy\": expected a \"ratelimit_store\" in nginx.conf"
-                    .into(),
-            ));
+        if sync != SyncMode::Local && window_sizes.is_empty() {
+            let expected = "some, of a namespace with a store";
+            return Err(ArgumentError::new("window_sizes", expected, "none").into());
         }
         Ok(NamespaceDefinition {
             name: name.into(),
             zone,
             sync,
+            store,
             window_sizes,
         })
     }
+
+    fn store(&self) -> Result<Option<DefinedStore>, LibraryError> {
+        let mut pairs = self.strategy_opts.chunks_exact(2);
+        let options = pairs.by_ref().filter_map(|pair| match pair {
+            [name, word] => Some((*name, *word)),
+            _ => None,
+        });
+        let options: Vec<_> = options.collect();
+        if !pairs.remainder().is_empty() {
+            let given = self.strategy_opts.len();
+            return Err(ArgumentError::new("strategy_opts", "pairs", given).into());
+        }
+        match (self.store, self.strategy) {
+            ([], []) if options.is_empty() => Ok(None),
+            ([], []) => {
+                let expected = "none without \"strategy\"";
+                Err(ArgumentError::new("strategy_opts", expected, options.len()).into())
+            }
+            (name, []) if options.is_empty() => {
+                let name = arguments::name("store", name)?;
+                Ok(Some(DefinedStore::Named(name.into())))
+            }
+            ([], strategy) => {
+                let files = ConfFiles {
+                    prefix: Cycle::with_current(|cycle| cycle.prefix()),
+                };
+                let settings = store_of_options(strategy, &options, &files);
+                let settings = settings.map_err(|error| wrong_store(&error))?;
+                Ok(Some(DefinedStore::Own(settings.into())))
+            }
+            (name, _) => {
+                let expected = "none with \"strategy\" or its options";
+                let given = format_args!("\"{}\"", Quoted(name.get(..100).unwrap_or(name)));
+                Err(ArgumentError::new("store", expected, given).into())
+            }
+        }
+    }
+}
+
+/// What is wrong with a store that a caller describes.
+#[cold]
+fn wrong_store(error: &OptionError) -> LibraryError {
+    let argument = match error.directive() {
+        Some(DirectiveName {
+            name: "strategy", ..
+        }) => "strategy",
+        _ => "strategy_opts",
+    };
+    DefineError::Wrong(format!("invalid argument \"{argument}\": {error}")).into()
 }
 
 /// Checks the size of a structure: a caller that was compiled with another one has other fields.
-fn check_size(name: &str, given: usize, expected: usize) -> Result<(), ArgumentError> {
+pub(super) fn check_size(name: &str, given: usize, expected: usize) -> Result<(), ArgumentError> {
     if given >= expected {
         return Ok(());
     }
@@ -177,146 +224,9 @@ pub(super) unsafe extern "C" fn find(
 }
 
 /// What is said of something that was found: whether its store decides.
-fn code_of(synchronous: Option<Synchronous>) -> c_int {
+pub(super) fn code_of(synchronous: Option<Synchronous>) -> c_int {
     match synchronous {
         Some(_) => WAIT,
         None => OK,
     }
-}
-
-/// `new_limiter`
-pub(super) unsafe extern "C" fn new_limiter(
-    instance: Handle,
-    limit: *const RawLimit,
-    limiter: *mut Handle,
-    error: *mut c_char,
-    error_size: usize,
-) -> c_int {
-    // SAFETY: as the header says.
-    let (given, limiter) = unsafe {
-        let given = limit.as_ref().map(|raw| GivenLimit {
-            size: raw.size,
-            name: text(raw.name),
-            limit: raw.limit,
-            window: raw.window,
-            window_type: text(raw.window_type),
-            rate: raw.rate,
-            burst: raw.burst,
-        });
-        (given, limiter.as_mut())
-    };
-    let make = |main: &'static MainConf| {
-        let given = given.ok_or_else(|| no_place("limit"))?;
-        let place = limiter.ok_or_else(|| no_place("limiter"))?;
-        check_size("limit", given.size, size_of::<RawLimit>())?;
-        let found = main.find(instance, arguments::namespace(given.name)?)?;
-        let library = main.library();
-        let limiter = library.with_found(found, |found| given.limiter(found))?;
-        let code = code_of(limiter.synchronous);
-        *place = library.keep_limiter(limiter)?;
-        Ok(code)
-    };
-    // SAFETY: as above.
-    unsafe { call(error, error_size, make) }
-}
-
-/// What a caller says of a limiter.
-struct GivenLimit<'a> {
-    size: usize,
-    name: &'a [u8],
-    limit: f64,
-    window: f64,
-    window_type: &'a [u8],
-    rate: f64,
-    burst: f64,
-}
-
-impl GivenLimit<'_> {
-    fn limiter(&self, found: &FoundNamespace) -> Result<LibraryLimiter, LibraryError> {
-        let (limit, hits) = match self.rate == 0.0 {
-            true => self.of_window(found)?,
-            false => self.of_rate(found)?,
-        };
-        check_algorithm(limit.algorithm, found)?;
-        Ok(LibraryLimiter::new(
-            Limiter::new(found.namespace(), limit, hits),
-            found.synchronous,
-        ))
-    }
-
-    fn of_window(&self, found: &FoundNamespace) -> Result<(Limit, Hits), LibraryError> {
-        let algorithm = match self.window_type {
-            [] => Algorithm::default(),
-            name => Algorithm::parse(name).map_err(|error| {
-                let error = error.to_string();
-                let expected = error.strip_prefix("expected ").unwrap_or(&error);
-                let given = format_args!("\"{}\"", Quoted(name.get(..100).unwrap_or(name)));
-                ArgumentError::new("window_type", expected, given)
-            })?,
-        };
-        let hits = arguments::some_hits("limit", self.limit)?;
-        let size = arguments::window_size("window", self.window)?;
-        found.check_size("window", size)?;
-        if self.burst != 0.0 {
-            return Err(ArgumentError::new("burst", "0 without \"rate\"", self.burst).into());
-        }
-        let limit = Limit {
-            name: format!("{}-{size}", found.name).into(),
-            size,
-            algorithm,
-            burst: Burst::default(),
-        };
-        Ok((limit, hits))
-    }
-
-    fn of_rate(&self, found: &FoundNamespace) -> Result<(Limit, Hits), LibraryError> {
-        let rate = arguments::some_hits("rate", self.rate)?;
-        let burst = arguments::hits("burst", self.burst)?;
-        for (name, given) in [("limit", self.limit), ("window", self.window)] {
-            if given != 0.0 {
-                return Err(ArgumentError::new(name, "0 with \"rate\"", given).into());
-            }
-        }
-        if !self.window_type.is_empty() {
-            let given = format_args!("\"{}\"", Quoted(self.window_type));
-            return Err(ArgumentError::new("window_type", "none with \"rate\"", given).into());
-        }
-        let limit = Limit {
-            name: format!("{}-rate", found.name).into(),
-            size: SECOND,
-            algorithm: Algorithm::Bucket,
-            burst: Burst {
-                hits: burst,
-                delay: Some(Hits::ZERO),
-            },
-        };
-        Ok((limit, rate))
-    }
-}
-
-/// What rates are told for.
-const SECOND: WindowSize = match WindowSize::from_millis(1000) {
-    Some(second) => second,
-    None => WindowSize::MIN,
-};
-
-/// Checks that a namespace counts so, as nginx.conf does.
-fn check_algorithm(algorithm: Algorithm, found: &FoundNamespace) -> Result<(), LibraryError> {
-    let is_wrong = match found.sync {
-        SyncMode::Local => false,
-        SyncMode::Periodic(_) => algorithm.kind() != StoredKind::Windows,
-        SyncMode::Synchronous => algorithm == Algorithm::Bucket,
-    };
-    if !is_wrong {
-        return Ok(());
-    }
-    let (argument, given) = match algorithm {
-        Algorithm::Bucket => ("rate", "a number".into()),
-        _ => ("window_type", format!("\"{}\"", algorithm.name())),
-    };
-    let expected = format!(
-        "something else in namespace \"{}\", which has sync_rate {}",
-        found.name, found.sync
-    );
-    Err(ArgumentError::new(argument, &expected, given).into())
 }

@@ -2,7 +2,8 @@
 //! `src/api/ngx_rate_limiting.h` declares.
 //!
 //! - [`types`]: what the header declares; [`call`]: where raw pointers stop, and errors
-//! - [`define`]: instances, namespaces and limiters; [`count`]: what counts, and reads
+//! - [`define`]: instances and namespaces; [`new_limiter`]: limiters
+//! - [`count`]: what counts, and reads
 //! - [`question`]: what a store is asked; [`answer`]: what is said of hits
 //!
 //! Each function makes references of the pointers that it is passed, once. What it is passed is used
@@ -12,6 +13,7 @@ mod answer;
 mod call;
 mod count;
 mod define;
+mod new_limiter;
 mod question;
 mod types;
 
@@ -33,7 +35,7 @@ static ngx_rate_limiting_api: RawApi = RawApi {
     sliding_window: count::sliding_window,
     sync: count::sync,
     fetch: count::fetch,
-    new_limiter: define::new_limiter,
+    new_limiter: new_limiter::new_limiter,
     incoming: count::incoming,
     uncommit: count::uncommit,
     increment_async: question::increment_async,

@@ -10,8 +10,8 @@ use crate::store::tls::{TlsClient, TlsError};
 
 /// Those of a configuration in this directory.
 #[derive(Debug)]
-pub(super) struct ConfFiles {
-    pub(super) prefix: PathBuf,
+pub(in super::super) struct ConfFiles {
+    pub(in super::super) prefix: PathBuf,
 }
 
 impl Files for ConfFiles {

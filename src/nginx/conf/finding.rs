@@ -38,19 +38,15 @@ impl MainConf {
         };
         if before.is_none() {
             if !self.is_attached() {
-                return Err(LibraryError::NotHere(
-                    "this build defines no namespaces before workers start: expected nginx.conf to \
-                     define it, or init_worker_by_lua"
-                        .into(),
+                self.extend(definition)?;
+            } else if definition.sync == SyncMode::Local {
+                self.serve_own(definition)?;
+            } else {
+                return Err(LibraryError::Phase(
+                    "a namespace with a store cannot be defined any more in workers: expected \
+                     init_by_lua (in C, postconfiguration), or nginx.conf",
                 ));
             }
-            if definition.sync != SyncMode::Local {
-                return Err(LibraryError::NotHere(format!(
-                    "this build defines no namespaces with a store in workers: expected nginx.conf to \
-                     define \"{name}\", or sync_rate -1"
-                )));
-            }
-            self.serve_own(definition)?;
         }
         library.note_definition(instance, name, before.is_none())?;
         Ok(before.map_or(Defined::Made, Defined::Before))
@@ -105,6 +101,10 @@ impl MainConf {
             sizes: conf.window_sizes.clone(),
             is_open: conf.is_open(),
             sync: conf.options.sync,
+            store: self
+                .configuration()
+                .store(conf)
+                .map(|it| it.settings.kind()),
             synchronous: self.synchronous(number),
             windows: RefCell::default(),
             unlimited: RefCell::default(),
@@ -126,6 +126,7 @@ impl MainConf {
             sizes: definition.window_sizes.clone(),
             is_open: definition.window_sizes.is_empty(),
             sync: SyncMode::Local,
+            store: None,
             synchronous: None,
             windows: RefCell::default(),
             unlimited: RefCell::default(),

@@ -10,6 +10,7 @@ use crate::engine::{Limiter, Namespace, Refund, WindowCounters};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
+use crate::store::registry::StoreKind;
 
 /// A namespace that a caller has found.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(in super::super) struct FoundNamespace {
     /// Whether others are, too.
     pub(super) is_open: bool,
     pub(in super::super) sync: SyncMode,
+    /// The kind of its store, if it has one.
+    pub(in super::super) store: Option<StoreKind>,
     /// The store that decides, if not the node.
     pub(in super::super) synchronous: Option<Synchronous>,
     pub(super) windows: RefCell<Vec<WindowCounters<'static>>>,

@@ -24,6 +24,7 @@ use super::text::Text;
 use crate::broker::{SharedQueues, WatchedStore};
 use crate::conf::applied::AppliedRules;
 use crate::conf::configuration::{Configuration, NamespaceConf};
+use crate::conf::defined::{DefineError, NamespaceDefinition};
 use crate::conf::http::HttpConf;
 use crate::conf::message::ConfError;
 use crate::conf::rules::Rules;
@@ -39,6 +40,10 @@ pub(in super::super) struct MainConf {
     http: HttpConf,
     /// What became of it: nothing yet before it is resolved.
     configuration: Configuration,
+    /// The same with what callers of the library have defined since, while nginx.conf was read.
+    extended: RefCell<Option<Configuration>>,
+    /// What is served, once the zones are mapped.
+    served: OnceCell<Configuration>,
     /// The zones, in the order of the configuration.
     zones: Vec<Rc<Zone>>,
     /// Where rules apply, and by which keys.
@@ -116,9 +121,17 @@ impl MainConf {
         Ok(())
     }
 
-    /// What was resolved.
+    /// What was resolved, and is served once the zones are mapped.
     pub(super) fn configuration(&self) -> &Configuration {
-        &self.configuration
+        self.served.get().unwrap_or(&self.configuration)
+    }
+
+    /// Adds a namespace that a caller of the library defines, before the zones are mapped.
+    pub(super) fn extend(&self, definition: &NamespaceDefinition) -> Result<(), DefineError> {
+        let mut extended = self.extended.borrow_mut();
+        let before = extended.as_ref().unwrap_or(&self.configuration);
+        *extended = Some(before.with_defined(definition)?);
+        Ok(())
     }
 
     /// Notes the rules that apply on a level, and their key; gives the level these rules as they are
@@ -140,7 +153,7 @@ impl MainConf {
 
     /// Warns of rules of different limits that share a counter, once all levels were noted.
     pub(in super::super) fn warn_of_sharing(&self, conf: &mut Conf<'_>) {
-        for warning in self.applied.take().warnings(&self.configuration) {
+        for warning in self.applied.take().warnings(self.configuration()) {
             conf.warn(warning);
         }
     }
@@ -159,33 +172,37 @@ impl MainConf {
 
     /// Whether any level has a rule.
     pub(in super::super) fn has_rules(&self) -> bool {
-        !self.configuration.rules.is_empty()
+        !self.configuration().rules.is_empty()
     }
 
     /// Whether any level decides after access control.
     pub(in super::super) fn has_precontent(&self) -> bool {
-        self.configuration.has_precontent
+        self.configuration().has_precontent
     }
 
     /// Whether any rule charges hits when the response is known.
     pub(in super::super) fn has_deferred(&self) -> bool {
-        self.configuration.has_deferred
+        self.configuration().has_deferred
     }
 
     /// The name of the store of a namespace, if it has one.
     pub(in super::super) fn store_of(&self, namespace: &str) -> Option<&str> {
-        let mut namespaces = self.configuration.namespaces.iter();
+        let mut namespaces = self.configuration().namespaces.iter();
         let namespace = namespaces.find(|it| *it.name == *namespace)?;
-        let store = self.configuration.store(namespace);
+        let store = self.configuration().store(namespace);
         store.map(|store| &*store.name)
     }
 
     /// Finds every namespace in its zone, once the zones are mapped. That there is room was checked;
     /// nor would the lack of it be a reason for a running nginx to end: what has none is not limited.
     pub(in super::super) fn attach(&'static self, log: Log<'_>) {
+        if let Some(extended) = self.extended.take() {
+            // Zones are mapped once in a cycle.
+            let _ = self.served.set(extended);
+        }
         self.begin_configuration();
-        let (deciders, _) = self.configuration.number_deciders();
-        let namespaces = self.configuration.namespaces.iter().zip(deciders);
+        let (deciders, _) = self.configuration().number_deciders();
+        let namespaces = self.configuration().namespaces.iter().zip(deciders);
         let namespaces = namespaces.map(|(namespace, first)| {
             let served = self.serve(namespace, first);
             served.unwrap_or_else(|error| {
@@ -206,9 +223,9 @@ impl MainConf {
     fn begin_configuration(&self) {
         for (number, zone) in self.zones.iter().enumerate() {
             if let Some(table) = zone.table() {
-                let namespaces = self.configuration.namespaces_in(number);
+                let namespaces = self.configuration().namespaces_in(number);
                 let namespaces =
-                    namespaces.map(|it| (it.name.as_bytes(), self.configuration.shards(it)));
+                    namespaces.map(|it| (it.name.as_bytes(), self.configuration().shards(it)));
                 table.begin_configuration(namespaces);
             }
         }
@@ -223,7 +240,7 @@ impl MainConf {
         let Some(table) = self.zones.get(namespace.zone).and_then(|zone| zone.table()) else {
             return Ok(None);
         };
-        let shards = self.configuration.shards(namespace);
+        let shards = self.configuration().shards(namespace);
         Ok(Some(ServedNamespace {
             namespace: Namespace::new(&namespace.name, table)?.synced(shards)?,
             synchronous: first.map(|first| Synchronous {
@@ -236,7 +253,7 @@ impl MainConf {
 
     /// Has stores and policies find what is known of them in the zones of their namespaces.
     fn claim_words(&'static self) {
-        let configuration = &self.configuration;
+        let configuration = self.configuration();
         let mut counted = Vec::new();
         let mut watched = vec![None; configuration.stores.len()];
         let policies = self.named_policies();
@@ -291,7 +308,7 @@ impl MainConf {
         let named = named.map(|(namespace, name)| (namespace, Box::from(name)));
         let new = named.filter(|policy: &(usize, Box<str>)| known.insert(policy.clone()));
         let policies = new.take(MAX_POLICIES).filter_map(|(namespace, name)| {
-            Some((self.configuration.namespaces.get(namespace)?, name))
+            Some((self.configuration().namespaces.get(namespace)?, name))
         });
         policies.collect()
     }
@@ -300,8 +317,8 @@ impl MainConf {
     /// zone: they start anew.
     pub(in super::super) fn warn_of_new_starts(&self, old: &MainConf, log: Log<'_>) {
         let warn = |message: core::fmt::Arguments<'_>| log::error(NGX_LOG_WARN, log, message);
-        for zone in &self.configuration.zones {
-            let mut zones = old.configuration.zones.iter();
+        for zone in &self.configuration().zones {
+            let mut zones = old.configuration().zones.iter();
             let known = zones.find(|known| known.name == zone.name);
             if let Some(known) = known.filter(|known| known.size != zone.size) {
                 warn(format_args!(
@@ -311,11 +328,11 @@ impl MainConf {
                 ));
             }
         }
-        for namespace in &self.configuration.namespaces {
-            let mut known = old.configuration.namespaces.iter();
+        for namespace in &self.configuration().namespaces {
+            let mut known = old.configuration().namespaces.iter();
             let known = known.find(|known| known.name == namespace.name);
-            let from = known.and_then(|known| old.configuration.zones.get(known.zone));
-            let zones = from.zip(self.configuration.zones.get(namespace.zone));
+            let from = known.and_then(|known| old.configuration().zones.get(known.zone));
+            let zones = from.zip(self.configuration().zones.get(namespace.zone));
             if let Some((from, to)) = zones.filter(|(from, to)| from.name != to.name) {
                 warn(format_args!(
                     "ratelimit_namespace \"{}\" moves from zone \"{}\" to \"{}\": its counters \

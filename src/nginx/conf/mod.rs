@@ -28,6 +28,7 @@ mod variable;
 
 pub(super) use content::ContentHandlers;
 pub(super) use directives::COMMANDS;
+pub(super) use files::ConfFiles;
 pub(super) use finding::Defined;
 pub(super) use found::{Committed, FoundNamespace, LibraryLimiter};
 pub(super) use library_error::LibraryError;

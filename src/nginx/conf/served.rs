@@ -51,6 +51,8 @@ pub(in super::super) struct SyncedNamespace {
     pub(in super::super) options: StoreSettings,
     /// Whether the store decides: only what was counted without it is pushed.
     pub(in super::super) is_synchronous: bool,
+    /// Whether the timer starts when a caller of the library syncs for the first time.
+    pub(in super::super) waits_for_caller: bool,
     /// Keeps the configuration's `namespace` and its table as long as there is this.
     pub(super) _lent: Arc<Lent>,
 }

@@ -75,6 +75,8 @@ struct Job {
     is_under_way: bool,
     /// Whether a cycle was asked for that has not begun.
     is_asked: bool,
+    /// Whether cycles recur.
+    recurs: bool,
     /// When to sync next, by nginx's monotonic clock.
     next: Duration,
     /// How often the store failed in a row.
@@ -134,8 +136,10 @@ pub(super) fn start(
         log,
     };
     for job in &mut worker.jobs {
-        // At once: a new node begins with everything that still matters.
-        job.set_timer(Duration::from_millis(1));
+        if job.recurs {
+            // At once: a new node begins with everything that still matters.
+            job.set_timer(Duration::from_millis(1));
+        }
     }
     WORKER.0.replace(Some(worker));
 }
@@ -173,6 +177,11 @@ pub(super) fn sync_for(namespace: &str, waiter: SyncWaiter) -> bool {
         is_asked
     });
     is_asked.unwrap_or(false)
+}
+
+/// Has a namespace synced again and again, if it is not yet; returns whether this process syncs it.
+pub(super) fn start_timer(namespace: &str) -> bool {
+    with_worker(|worker| worker.start_timer(namespace)).unwrap_or(false)
 }
 
 /// Pushes what is left, for a bounded time, and ends the thread, if it does not take too long: this
@@ -313,7 +322,7 @@ impl Worker {
             return;
         };
         let now = monotonic();
-        if !job.is_under_way && (job.is_asked || now >= job.next) {
+        if !job.is_under_way && (job.is_asked || job.recurs && now >= job.next) {
             job.is_under_way = match job.is_asked {
                 true => self.thread.sync_now(number),
                 false => self.thread.sync(number),
@@ -335,6 +344,17 @@ impl Worker {
         };
         job.is_asked = true;
         self.tick(number);
+        true
+    }
+
+    /// Has cycles of a namespace recur; returns whether it is there.
+    fn start_timer(&mut self, namespace: &str) -> bool {
+        let Some((number, job)) = self.job_of(namespace) else {
+            return false;
+        };
+        if !core::mem::replace(&mut job.recurs, true) {
+            self.tick(number);
+        }
         true
     }
 
@@ -427,12 +447,14 @@ fn now_millis() -> MonotonicMillis {
 impl Job {
     fn new(number: usize, namespace: SyncedNamespace, log: Log<'static>) -> Job {
         let timer = EventTimer::new(log, tick, number as u64);
+        let recurs = !namespace.waits_for_caller;
         Job {
             namespace,
             // A worker that is to end does not wait for it.
             timer: timer.cancelable(),
             is_under_way: false,
             is_asked: false,
+            recurs,
             next: Duration::ZERO,
             failures: 0,
             waiters: SyncWaiters::default(),
@@ -449,10 +471,14 @@ impl Job {
 
     /// Has the next cycle begin when it is time. While one is under way, its end is told.
     fn set_timer_for_next(&mut self, now: Duration) {
-        let pause = match (self.is_under_way, self.is_asked) {
-            (true, _) => LOOK_AGAIN,
-            (false, true) => Duration::ZERO,
-            (false, false) => self.next.saturating_sub(now),
+        let pause = if self.is_under_way {
+            LOOK_AGAIN
+        } else if self.is_asked {
+            Duration::ZERO
+        } else if self.recurs {
+            self.next.saturating_sub(now)
+        } else {
+            return;
         };
         self.set_timer(pause);
     }

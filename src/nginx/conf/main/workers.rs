@@ -13,7 +13,7 @@ impl MainConf {
     /// The namespaces that are synced, once the zones are mapped.
     pub(in crate::nginx) fn synced(&'static self) -> Vec<SyncedNamespace> {
         let mut synced: Vec<SyncedNamespace> = Vec::new();
-        for (number, namespace) in self.configuration.namespaces.iter().enumerate() {
+        for (number, namespace) in self.configuration().namespaces.iter().enumerate() {
             let Some(mut namespace) = self.synced_namespace(number, namespace) else {
                 continue;
             };
@@ -31,7 +31,7 @@ impl MainConf {
         conf: &NamespaceConf,
     ) -> Option<SyncedNamespace> {
         let (period, namespace) = (conf.period()?, self.namespace(number)?);
-        let store = self.configuration.store(conf)?;
+        let store = self.configuration().store(conf)?;
         Some(SyncedNamespace {
             name: conf.name.clone(),
             namespace,
@@ -42,6 +42,7 @@ impl MainConf {
             number: 0,
             options: store.settings.clone(),
             is_synchronous: conf.is_synchronous(),
+            waits_for_caller: !conf.is_synchronous() && self.library().is_defined(&conf.name),
             _lent: self.lent.clone(),
         })
     }
@@ -49,10 +50,10 @@ impl MainConf {
     /// The stores that decide about requests, once the zones are mapped.
     pub(in crate::nginx) fn deciding(&'static self) -> Vec<DecidingStore> {
         let mut deciding: Vec<DecidingStore> = Vec::new();
-        for (number, store) in self.configuration.deciding_stores() {
-            let mut namespaces = self.configuration.decided_by(number);
+        for (number, store) in self.configuration().deciding_stores() {
+            let mut namespaces = self.configuration().decided_by(number);
             let node = namespaces.find_map(|(it, _)| Some(self.namespace(it)?.table().node()));
-            let namespaces = self.configuration.decided_by(number);
+            let namespaces = self.configuration().decided_by(number);
             let shards = namespaces.flat_map(|(_, namespace)| {
                 let namespace: Arc<str> = namespace.name.as_ref().into();
                 (0..store.settings.shards()).map(move |number| Shard {
@@ -83,7 +84,7 @@ impl MainConf {
     ///
     /// There is too little memory, or there are too many open files. Then no store can be asked.
     pub(in crate::nginx) fn share(&self, workers: usize) -> io::Result<()> {
-        let (_, deciders) = self.configuration.number_deciders();
+        let (_, deciders) = self.configuration().number_deciders();
         if deciders > 0 {
             let queues = SharedQueues::new(workers, deciders)?;
             // Zones are mapped once in a cycle.
