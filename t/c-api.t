@@ -150,7 +150,7 @@ subtest 'wrong arguments are named' => sub {
     for ([limit => {}], [limit => {limit => -1, w => 60}], [window => {limit => 1}], [window => {limit => 1, rate => 1, w => 5}],
         [limit => {limit => 1, rate => 1}], [burst => {rate => 1, burst => -1}], [burst => {limit => 1, w => 60, burst => 1}],
         [window_type => {limit => 1, w => 60, type => 'none'}], [window_type => {rate => 1, type => 'fixed'}],
-        [rate => {rate => 'inf'}], [limit => {limit => 1, w => 60, size => 0}], [namespace => {n => '-/-', limit => 1, w => 60}]) {
+        [rate => {rate => 'inf'}], [limit => {limit => 1, w => 60, size => 0}], [limit => {limit => 100000.001, w => 60, type => 'moving'}], [namespace => {n => '-/-', limit => 1, w => 60}]) {
         my ($word, $arguments) = @$_;
         # Of two that do not go together, either may be named.
         like(c('new_limiter', n => 'default', %$arguments), qr/^-1 0 invalid argument "(?:$word|limit)"/,

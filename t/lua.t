@@ -151,7 +151,8 @@ subtest 'what is wrong is thrown, and names the argument' => sub {
         ['new { strategy_opts = "x" }', 'strategy_opts'], ['limiter()', 'options'], ['limiter {}', 'limit'],
         ['limiter { limit = 5 }', 'window'], ['limiter { limit = "5", window = 60 }', 'limit'],
         ['limiter { limit = 5, window = 60, window_type = "x" }', 'window_type'], ['limiter { rate = -1 }', 'rate'],
-        ['limiter { rate = 5, burst = 0/0 }', 'burst'], ['limiter { limit = 1, window = 1, namespace = "none" }', 'unknown namespace']) {
+        ['limiter { rate = 5, burst = 0/0 }', 'burst'],
+        ['limiter { limit = 100000.001, window = 60, window_type = "moving" }', 'limit'], ['limiter { limit = 1, window = 1, namespace = "none" }', 'unknown namespace']) {
         my ($call, $word) = @$_;
         like(lua("return rl.$call"), qr/^false (?:\S+: )?(?:invalid argument "$word"|$word)/, $call);
     }

@@ -73,6 +73,14 @@ impl GivenLimit<'_> {
             false => self.of_rate(found)?,
         };
         check_algorithm(limit.algorithm, found)?;
+        if hits > limit.algorithm.max_limit() {
+            let most = limit.algorithm.max_limit();
+            let expected = format!(
+                "at most {most} with window_type \"{}\"",
+                limit.algorithm.name()
+            );
+            return Err(ArgumentError::new("limit", &expected, hits).into());
+        }
         Ok(LibraryLimiter::new(
             Limiter::new(found.namespace(), limit, hits),
             found.synchronous,
