@@ -4,14 +4,14 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use super::synchronous::{Answered, LimitCheck};
-use crate::policy::algorithm::{Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
-use crate::policy::window::WindowSize;
+use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::Few;
 use crate::table::Identity;
 
-/// Counters that were over a limit a moment ago. Counts only rise until a window ends: what would be
-/// refused by the counts of then is refused now.
+/// Counters that were over a limit a moment ago: windows, of which counts only rise until they end, and buckets, of
+/// which it is known how fast they leak. What would be refused by what is left of then is refused now.
 #[derive(Debug, Default)]
 pub struct Refusals {
     known: HashMap<Identity, RecentRefusal>,
@@ -20,8 +20,18 @@ pub struct Refusals {
 #[derive(Debug)]
 struct RecentRefusal {
     at: Duration,
+    kind: StoredKind,
     size: WindowSize,
     reading: Reading,
+}
+
+/// Whether it can be told later what is left of a counter's hits.
+fn is_foreseeable(kind: StoredKind) -> bool {
+    match kind {
+        StoredKind::Windows | StoredKind::Level(LevelKind::Bucket(_)) => true,
+        // A hit that is refused extends it; nobody here has the times of its hits.
+        StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => false,
+    }
 }
 
 impl Refusals {
@@ -38,18 +48,22 @@ impl Refusals {
         now: Duration,
     ) {
         for (check, answered) in checks.iter().zip(answered) {
-            let is_window = check.bound.limit.algorithm.kind() == StoredKind::Windows;
-            let refused = answered.filter(|answered| is_window && !answered.admitted);
-            let Some(Answered { reading, .. }) = refused else {
+            let limit = &check.bound.limit;
+            let Some(Answered { reading, .. }) = answered.filter(|it| !it.admitted) else {
                 continue;
             };
+            let kind = limit.algorithm.kind().at_rate_of(&reading);
+            if !is_foreseeable(kind) {
+                continue;
+            }
             if self.known.len() >= Self::CAPACITY {
                 self.known.retain(|_, known| known.is_fresh(now));
             }
             if self.known.len() < Self::CAPACITY {
                 let known = RecentRefusal {
                     at: now,
-                    size: check.bound.limit.size,
+                    kind,
+                    size: limit.size,
                     reading,
                 };
                 self.known.insert(check.identity(), known);
@@ -63,21 +77,24 @@ impl Refusals {
         checks: &[LimitCheck<'_, '_>],
         now: Duration,
     ) -> Option<Few<Option<Answered>>> {
-        // A hit that is refused changes a level, which the store has.
-        let is_level = |check: &LimitCheck<'_, '_>| {
-            check.store.is_some() && check.bound.limit.algorithm.kind() != StoredKind::Windows
+        // A hit that is refused extends it in the store.
+        let is_extended = |check: &LimitCheck<'_, '_>| {
+            check.store.is_some() && check.bound.limit.algorithm == Algorithm::Elastic
         };
-        if self.known.is_empty() || checks.iter().any(is_level) {
+        if self.known.is_empty() || checks.iter().any(is_extended) {
             return None;
         }
         let known = checks.iter().map(|check| {
             let known = check.store.and(self.known.get(&check.identity()))?;
-            let reading = known.at(now)?;
             let LimitCheck {
                 bound, hits, cost, ..
             } = check;
             let limit = &bound.limit;
-            let admitted = limit.algorithm.admits(limit.size, &reading, *hits, *cost);
+            // At another rate, more may have leaked.
+            let is_at_rate = known.kind == limit.algorithm.kind().at_rate(*hits);
+            let reading = known.at(now).filter(|_| is_at_rate)?;
+            let most = limit.most(*hits);
+            let admitted = limit.algorithm.admits(limit.size, &reading, most, *cost);
             Some(Answered {
                 admitted,
                 reading,
@@ -90,6 +107,9 @@ impl Refusals {
     }
 }
 
+/// What has passed since a refusal is all that matters of the store's time: this is long after levels begin.
+const SOME_TIME: UnixMillis = UnixMillis(1 << 44);
+
 impl RecentRefusal {
     fn is_fresh(&self, now: Duration) -> bool {
         now.saturating_sub(self.at) <= Refusals::LIFETIME
@@ -101,7 +121,17 @@ impl RecentRefusal {
             return None;
         }
         let passed = u64::try_from(now.saturating_sub(self.at).as_millis()).ok()?;
-        let later = self.reading.windows().later(self.size, passed)?;
-        Some(later.into())
+        match self.kind {
+            StoredKind::Windows => {
+                let later = self.reading.windows().later(self.size, passed)?;
+                Some(later.into())
+            }
+            StoredKind::Level(kind) => {
+                let level = kind.level_of(self.size, self.reading, SOME_TIME);
+                let now = UnixMillis(SOME_TIME.0.saturating_add(passed));
+                Some(kind.reading(self.size, level, now))
+            }
+            StoredKind::Log => None,
+        }
     }
 }

@@ -139,6 +139,28 @@ fn limits_that_share_a_counter_charge_it_once() {
 }
 
 #[test]
+fn limits_of_all_algorithms_are_asked_about_at_once() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let algorithms = Algorithm::ALL.into_iter().chain([Algorithm::Bucket]);
+    let limits: Vec<_> = algorithms.map(|it| fixture.limit(60, it)).collect();
+    let checks: Vec<_> = limits
+        .iter()
+        .map(|bound| fixture.ask(bound, 10, 0, 1, Some(0)))
+        .collect();
+    let asked = questions(&checks, false);
+    let [StoreQuestion { question, .. }] = &asked[..] else {
+        panic!("{asked:?}");
+    };
+    let asked: Vec<_> = question.limits.iter().map(|it| it.algorithm).collect();
+    let of_checks: Vec<_> = limits.iter().map(|it| it.limit.algorithm).collect();
+    assert_eq!(asked, of_checks);
+    // Sliding and fixed windows are two readings of one counter.
+    let counters: Vec<_> = question.limits.iter().map(|it| it.counter).collect();
+    assert_eq!(counters, [0, 0, 1, 2, 3]);
+}
+
+#[test]
 fn limits_in_one_shard_of_a_cluster_are_one_part() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
@@ -326,6 +348,59 @@ fn who_is_over_a_limit_is_known_for_a_second() {
             assert!(refusals.recall(&[other], at(0)).is_none());
         }
     }
+}
+
+#[test]
+fn what_is_in_a_full_bucket_is_known_for_a_second() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let at = Duration::from_millis;
+    let mut rate = fixture.limit(1, Algorithm::Bucket);
+    rate.limit.burst.hits = hits(2);
+    let kind = LevelKind::Bucket(hits(10));
+    let level = Level {
+        hits: hits(3),
+        at: UnixMillis(T - 30),
+        mark: UnixMillis(0),
+    };
+    let refused = Answered {
+        admitted: false,
+        reading: kind.reading(size(1), level, UnixMillis(T)),
+        charged: Hits::ZERO,
+    };
+    let (moving, elastic) = (
+        fixture.limit(1, Algorithm::Moving),
+        fixture.limit(1, Algorithm::Elastic),
+    );
+    let checks = [fixture.ask(&rate, 10, 0, 1, Some(0))];
+    let mut refusals = Refusals::default();
+    refusals.remember(&checks, &[Some(refused)], at(0));
+    let is_refused = |checks: &[LimitCheck<'_, '_>], time| {
+        let known = refusals.recall(checks, at(time));
+        known.is_some_and(|known| known.iter().flatten().any(|it| !it.admitted))
+    };
+    // A hit leaks in 100 milliseconds, of which 30 had passed.
+    assert!(is_refused(&checks, 0) && is_refused(&checks, 69));
+    assert!(!is_refused(&checks, 70) && !is_refused(&checks, 1001));
+    let costly = [fixture.ask(&rate, 10, 0, 2, Some(0))];
+    assert!(is_refused(&costly, 169) && !is_refused(&costly, 170));
+    // At another rate, more may have leaked.
+    for told in [0, 1, 100] {
+        assert!(!is_refused(&[fixture.ask(&rate, told, 0, 1, Some(0))], 0));
+    }
+    let beside = |bound| {
+        [
+            fixture.ask(&rate, 10, 0, 1, Some(0)),
+            fixture.ask(bound, 10, 0, 1, Some(0)),
+        ]
+    };
+    assert!(is_refused(&beside(&moving), 0), "it is charged nothing");
+    assert!(!is_refused(&beside(&elastic), 0), "it is extended");
+    // What is refused by a log, only who has that knows.
+    let checks = [fixture.ask(&moving, 1, 0, 1, Some(0))];
+    let mut refusals = Refusals::default();
+    refusals.remember(&checks, &[Some(refused)], at(0));
+    assert!(refusals.recall(&checks, at(0)).is_none());
 }
 
 #[test]
