@@ -11,12 +11,13 @@ use warnings;
 use Exporter qw(import);
 use IO::Select;
 use List::Util qw(sum0);
+use Nginx qw($binary);
 use Node;
 use Test::More;
 use Time::HiRes qw(time);
 use TwoNodes;
 
-our @EXPORT = qw(window_tests);
+our @EXPORT = qw(window_tests decided);
 
 my ($a, $b) = @nodes;
 
@@ -189,6 +190,28 @@ sub window_tests {
         is($a->hit(part => 'other'), 200, 'clients may leave');
         is_deeply([$a->workers], \@workers, 'the worker lives');
         # A graceful stop waits for requests.
+        stop();
+    };
+
+    subtest "$label: streams of HTTP/2 that a rate holds back" => sub {
+        $store->be_empty;
+        my ($minor, $patch) = qx('$binary' -v 2>&1) =~ m{nginx/1\.(\d+)\.(\d+)} or die "no version of nginx\n";
+        my $is_directive = $minor > 25 || $minor == 25 && $patch >= 1;
+        my $address      = '127.0.0.1:' . ($port + 5);
+        $a->start(
+            decided({hit => 'api rate=20/1s burst=9 delay=all', few => 'api limit=3/366d window=moving'}),
+            server  => $is_directive ? "listen $address; http2 on;" : "listen $address http2;",
+            workers => 1,
+        );
+        my $exchange = sub {
+            my $urls   = join ' ', map {"'http://$address$_'"} @_;
+            my $output = qx(nghttp --null-out --verbose --timeout=20 --no-dep $urls 2>&1);
+            return join ' ', sort $output =~ /:status: (\d+)/g;
+        };
+        my $begin = time;
+        is($exchange->(map {"/hit/k?n=$_"} 1 .. 8), join(' ', (200) x 8), 'all are admitted');
+        cmp_ok(time - $begin, '>=', 0.3, 'the last not before its time');
+        is($exchange->(map {"/few/k?n=$_"} 1 .. 5), '200 200 200 429 429', 'others, at once');
         stop();
     };
 
