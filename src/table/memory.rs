@@ -107,6 +107,7 @@ impl TableMemory {
     ///
     /// As [`TableMemory::heap`].
     pub fn memory_file(bytes: usize) -> Result<TableMemory, MemoryError> {
+        check_room(bytes)?;
         let memory = Self::in_file(memory_file()?, bytes)?;
         if let Some(file) = &memory.file {
             seal_length(file)?;
@@ -266,6 +267,16 @@ fn make(file: &File, length: u64) -> Result<Mapping, MemoryError> {
     reserve(file, length)?;
     fail_point!("file.reserved");
     Ok(Mapping::of_file(file, bytes)?)
+}
+
+/// Checks that the system has so much memory at all. A file in memory is never refused any: it would take
+/// all that there is, and then the system ends processes.
+fn check_room(bytes: usize) -> io::Result<()> {
+    let mut room: Vec<u8> = Vec::new();
+    let reserved = room.try_reserve_exact(bytes);
+    // Nothing is written there; but it has to be asked for.
+    core::hint::black_box(&mut room);
+    reserved.map_err(|_| io::ErrorKind::OutOfMemory.into())
 }
 
 /// Whether a file has a table of this length in it, as far as its first page tells.
