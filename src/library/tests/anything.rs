@@ -31,6 +31,11 @@ impl Anything {
         choices[self.below(choices.len())].clone()
     }
 
+    /// Now and then.
+    pub(super) fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.bits().is_multiple_of(2).then(|| make(self))
+    }
+
     pub(super) fn number(&mut self) -> f64 {
         let usual = (self.bits() % 100) as f64 / 4.0;
         let any = f64::from_bits(self.bits());
@@ -50,13 +55,15 @@ impl Anything {
         self.of(&[any, b"k".to_vec(), Vec::new(), vec![b'k'; 70_000]])
     }
 
-    pub(super) fn name(&mut self) -> Option<&'static str> {
-        self.of(&[
-            None,
-            Some("default"),
-            Some("other"),
-            Some(""),
-            Some("\u{0}"),
-        ])
+    /// The name of a namespace, or what is none.
+    pub(super) fn name(&mut self) -> String {
+        let len = self.below(80);
+        let any: Vec<u8> = (0..len).map(|_| self.bits() as u8).collect();
+        let any = String::from_utf8_lossy(&any).into_owned();
+        match self.below(4) {
+            0 => any,
+            1 => ["", "off", "a b", "\u{0}", "ä"][self.below(5)].into(),
+            _ => ["default", "other", "third"][self.below(3)].into(),
+        }
     }
 }

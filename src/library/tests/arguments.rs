@@ -4,8 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::time::SystemTime;
 
-use super::super::{Datastore, LimiterOptions, NewOptions, OnError, WindowType, new_instance};
-use super::anything::Anything;
+use super::super::{Datastore, LimiterOptions, NewOptions, OnError, new_instance};
 use super::{WINDOW, instance, local, memory};
 
 #[track_caller]
@@ -90,44 +89,4 @@ fn an_option_is_named() {
     let missing = [("tls", "on"), ("tls_trusted_certificate", "/no/such/file")];
     let error = Datastore::new("redis", missing).unwrap_err();
     assert!(error.to_string().contains("cannot be read"), "{error}");
-}
-
-#[test]
-fn anything_is_an_error_or_a_number() {
-    let mut any = Anything::new();
-    let it = local();
-    let is_fine = |rate: Result<f64, _>| rate.is_ok_and(|rate| rate.is_finite() && rate >= 0.0);
-    let mut fine = 0_u32;
-    for _ in 0..20_000 {
-        let (key, size, name) = (any.key(), any.time(), any.name());
-        let weight = any.bits().is_multiple_of(2).then(|| any.number());
-        let diff = any.bits().is_multiple_of(2).then(|| any.number());
-        let rates = [
-            it.increment(&key, size, any.number(), name, weight),
-            it.sliding_window(&key, size, diff, name, weight),
-        ];
-        for rate in rates {
-            match rate {
-                Err(error) => assert!(error.to_string().starts_with("invalid argument \"")),
-                rate => {
-                    assert!(is_fine(rate));
-                    fine += 1;
-                }
-            }
-        }
-        let window_type = any.of(&[WindowType::Fixed, WindowType::Elastic, WindowType::Moving]);
-        let options = match any.bits() % 2 {
-            0 => LimiterOptions::window(any.number(), size).window_type(window_type),
-            _ => LimiterOptions::rate(any.number(), any.number()),
-        };
-        let Ok(limiter) = it.limiter(&options) else {
-            continue;
-        };
-        let commit = any.bits().is_multiple_of(2);
-        if let Ok(decision) = limiter.incoming_hits(&key, any.number(), commit) {
-            assert!(decision.remaining >= 0.0 && decision.rate >= 0.0);
-            fine += 1;
-        }
-    }
-    assert!(fine > 1000, "{fine}");
 }

@@ -6,6 +6,7 @@ mod decisions;
 mod functions;
 mod killed;
 mod limiters;
+mod random;
 mod stores;
 
 use core::sync::atomic::{AtomicU32, Ordering};
