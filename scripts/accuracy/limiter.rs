@@ -18,6 +18,12 @@ pub(crate) struct Quota {
     pub(crate) window: u64,
 }
 
+/// All algorithms.
+pub(crate) const ALGORITHMS: [Algorithm; 5] = {
+    let [sliding, fixed, elastic, moving] = Algorithm::ALL;
+    [sliding, fixed, elastic, moving, Algorithm::Bucket]
+};
+
 /// What came of a request.
 #[derive(Default)]
 pub(crate) struct Answer {
@@ -43,7 +49,8 @@ pub(crate) struct Engine<'m> {
     clock: StoppedClock,
 }
 
-/// What `run` returns of an engine that has counted nothing so far.
+/// What `run` returns of an engine that has counted nothing so far. By a rate, as many hits are admitted in the
+/// window's time, and as many at once.
 pub(crate) fn with_engine<T>(
     algorithm: Algorithm,
     quota: Quota,
@@ -61,16 +68,20 @@ pub(crate) fn with_engine<T>(
     // SAFETY: the memory is all zero, lives longer than the table, and is used by it only.
     let table = unsafe { CounterTable::create(region, region.len(), [1, 2]) }.expect("a table");
     let namespace = Namespace::new("default", &table).expect("a namespace");
+    let hits = Hits::from_thousandths(quota.hits.cast_signed() * 1000);
     let limit = Limit {
         name: "default".into(),
         size: WindowSize::from_millis(quota.window).expect("a window"),
         algorithm,
-        burst: Burst::default(),
+        burst: Burst {
+            hits: hits.minus(Hits::ONE),
+            delay: None,
+        },
     };
     let mut engine = Engine {
         table: &table,
         limit: BoundLimit::new(limit, &namespace, []),
-        hits: Hits::from_thousandths(quota.hits.cast_signed() * 1000),
+        hits,
         counts_rejected,
         clock: StoppedClock(Cell::new(0)),
     };

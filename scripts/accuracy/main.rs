@@ -30,8 +30,7 @@ use std::process::ExitCode;
 
 use bounds::Measured;
 use exact::Exact;
-use limiter::{Quota, with_engine};
-use ngx_http_rate_limiting_module::policy::algorithm::Algorithm;
+use limiter::{ALGORITHMS, Quota, with_engine};
 use report::Report;
 use simulation::run;
 use traffic::{Pattern::*, Traffic};
@@ -190,7 +189,7 @@ fn measure(row: &Row, report: &mut Report) {
     let exact = run(traffic, *quota, &mut exact);
     let is_exact = exact.wrong() == 0 && exact.rate_off == 0 && exact.worst <= quota.hits;
     assert!(is_exact, "{exact:?}");
-    for algorithm in Algorithm::ALL {
+    for algorithm in ALGORITHMS {
         let tally = with_engine(algorithm, *quota, counts_rejected, |engine| {
             run(traffic, *quota, engine)
         });

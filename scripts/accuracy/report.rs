@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Row;
 use crate::bounds::Bounds;
+use crate::limiter::ALGORITHMS;
 use crate::simulation::Tally;
 
 const WIDTHS: [usize; 11] = [26, 9, 9, 9, 10, 10, 10, 8, 6, 10, 7];
@@ -45,7 +46,7 @@ pub(crate) struct Report {
 impl Report {
     /// Adds what came of a row's traffic with an algorithm, and with an exact window of its own.
     pub(crate) fn row(&mut self, row: &Row, algorithm: Algorithm, tally: &Tally, exact: &Tally) {
-        let place = Algorithm::ALL.iter().position(|it| *it == algorithm);
+        let place = ALGORITHMS.iter().position(|it| *it == algorithm);
         let colour = COLOURS.iter().cycle().nth(place.unwrap_or_default());
         let algorithm = algorithm.name();
         let (name, limit) = (row.traffic.name.as_str(), row.quota.hits as f64);
