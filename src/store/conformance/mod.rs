@@ -54,7 +54,7 @@ use std::collections::BTreeMap;
 #[doc(inline)]
 pub use self::decisions::decision_tests;
 #[cfg(test)]
-pub(crate) use self::decisions::{Asking, ListOfHits, question};
+pub(crate) use self::decisions::{Asking, ListOfHits, moving, question};
 pub(crate) use self::node::{Node, behind, hits, new_epoch, pairs, shard, since, totals};
 use self::node::{applied, new_node, occupancy, thousandths, told};
 use super::strategy::{

@@ -9,6 +9,7 @@ use redis::Value;
 use super::testing::{Server, connect};
 use super::{Redis, RedisStep};
 use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::conformance::{
     Asking, HOUR, MINUTE, all_at_once, block_on, hits, question as question_of, shard, since,
@@ -234,6 +235,45 @@ fn decisions_cost() {
                     "{what}, {count} at once: {:.2} and {:.2} µs each",
                     each[0], each[1]
                 );
+            }
+        }
+    });
+}
+
+/// `cargo test --release --no-default-features --features measure -- --nocapture kinds_cost`
+///
+/// By each algorithm, with keys whose windows are full of hits, of which some leave in each exchange.
+#[test]
+fn kinds_cost() {
+    const ROUNDS: usize = 400;
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut nodes: Vec<_> = (0..8).map(|_| Asking::new(connect(server.tcp()))).collect();
+        for limit in [100, 100_000] {
+            for count in [1, 16, 128] {
+                for algorithm in [
+                    Algorithm::Sliding,
+                    Algorithm::Elastic,
+                    Algorithm::Bucket,
+                    Algorithm::Moving,
+                ] {
+                    let _: String = server.ask(&["FLUSHALL"]).unwrap();
+                    let of_key = |index: usize| {
+                        let mut question = question_of(&format!("{index:020}"), algorithm, limit);
+                        let counter = &mut question.counters[0];
+                        counter.kind = counter.kind.at_rate(Hits::from_thousandths(limit * 1000));
+                        counter.size = WindowSize::from_millis(200).unwrap();
+                        question
+                    };
+                    let asked: Vec<Question> = (0..count).map(of_key).collect();
+                    let asked = vec![asked; ROUNDS];
+                    ask_for_a_while(&mut nodes, &asked[..ROUNDS / 2]).await;
+                    let before = server.cpu_nanos();
+                    ask_for_a_while(&mut nodes, &asked).await;
+                    let spent = (server.cpu_nanos() - before) as f64 / 1000.0;
+                    let each = spent / (nodes.len() * ROUNDS * count) as f64;
+                    println!("{algorithm:?}, limit {limit}, {count} at once: {each:.2} µs each");
+                }
             }
         }
     });

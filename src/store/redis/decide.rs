@@ -256,8 +256,11 @@ impl<'q> DecideArguments<'q> {
             let group = self.groups.get(index)?;
             *counts.get_mut(index)? = group.counts(|| parts.next()?.totals())?;
         }
-        let refused = parts.next()?.list()?.into_iter();
-        let mut refused = refused.map(|it| RedisAnswer(it).number()).peekable();
+        let mut numbers = || {
+            let list = parts.next()?.list()?.into_iter();
+            Some(list.map(|it| RedisAnswer(it).number()))
+        };
+        let (mut refused, mut obstacles) = (numbers()?.peekable(), numbers()?);
 
         let mut limits = 1_i64..;
         let mut indexes = self.indexes.iter();
@@ -270,9 +273,14 @@ impl<'q> DecideArguments<'q> {
                 admitted.push(!is_refused);
             }
             let mut of_question = Few::new();
-            for (counter, index) in question.counters.iter().zip(indexes.by_ref()) {
-                let count = counts.get_mut(index.group)?.get_mut(index.key)?;
-                count.ask(counter, is_charged, now);
+            let counters = question.counters.iter().zip(indexes.by_ref());
+            for (number, (counter, index)) in counters.enumerate() {
+                let stored = counts.get_mut(index.group)?.get_mut(index.key)?;
+                stored.ask(counter, is_charged, now);
+                let mut count = *stored;
+                if count.obstacle(question, number).is_some() {
+                    count.note_obstacle(counter.size, obstacles.next()??, now);
+                }
                 of_question.push(count.reading(counter, now));
             }
             answers.push(decision::Answer {
@@ -280,8 +288,9 @@ impl<'q> DecideArguments<'q> {
                 admitted,
             });
         }
-        // All refusals are of limits.
-        refused.next().is_none().then_some(Decided { now, answers })
+        // All refusals are of limits, and all obstacles of logs.
+        let is_all = refused.next().is_none() && obstacles.next().is_none();
+        is_all.then_some(Decided { now, answers })
     }
 }
 
@@ -307,8 +316,11 @@ impl CounterGroup<'_> {
                 let counts = levels.map(|((hits, at), first)| StoredCount::level(hits, at, first));
                 Some(counts.collect())
             }
-            // No store keeps one: nobody asks.
-            StoredKind::Log => None,
+            StoredKind::Log => {
+                let logs = first.zip(second);
+                let counts = logs.map(|(hits, oldest)| StoredCount::log(hits, oldest));
+                Some(counts.collect())
+            }
         }
     }
 }
@@ -339,7 +351,8 @@ fn form_of(question: &Question, indexes: &[CounterIndex], groups: &[i64]) -> Vec
     });
     let limits = question.limits.iter().flat_map(|limit| {
         let algorithm = limit.algorithm.wire_id().into();
-        let (hits, cost) = (limit.hits.thousandths(), limit.cost.thousandths());
+        let hits = limit.hits.min(limit.algorithm.max_limit());
+        let (hits, cost) = (hits.thousandths(), limit.cost.thousandths());
         [number(limit.counter), algorithm, hits, cost]
     });
     let mut form = vec![i64::from(question.counts_rejected), length(indexes)];

@@ -56,6 +56,7 @@ const DECIDE: &str = concat!(
     include_str!("decide/windows.lua"),
     include_str!("decide/elastic.lua"),
     include_str!("decide/buckets.lua"),
+    include_str!("decide/logs.lua"),
     include_str!("decide/decisions.lua"),
     include_str!("decide/writes.lua"),
 );

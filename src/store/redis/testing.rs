@@ -132,21 +132,31 @@ impl Server {
         self.ask_as("", command)
     }
 
+    /// Writes a string of any bytes.
+    pub(super) fn set(&self, key: &str, value: &[u8]) {
+        let mut connection = self.connection("").unwrap();
+        let command = redis::cmd("SET").arg(key).arg(value).to_owned();
+        command.exec(&mut connection).unwrap();
+    }
+
     /// The same from a connection that gives a password, unless it is empty.
     pub(super) fn ask_as<T: FromRedisValue>(
         &self,
         password: &str,
         command: &[&str],
     ) -> RedisResult<T> {
+        redis::cmd(command[0])
+            .arg(&command[1..])
+            .query(&mut self.connection(password)?)
+    }
+
+    fn connection(&self, password: &str) -> RedisResult<redis::Connection> {
         let mut info = ConnectionAddr::Unix(self.socket()).into_connection_info()?;
         if !password.is_empty() {
             let settings = info.redis_settings().clone().set_password(password);
             info = info.set_redis_settings(settings);
         }
-        let mut connection = redis::Client::open(info)?.get_connection()?;
-        redis::cmd(command[0])
-            .arg(&command[1..])
-            .query(&mut connection)
+        redis::Client::open(info)?.get_connection()
     }
 
     pub(super) fn socket(&self) -> PathBuf {

@@ -5,6 +5,7 @@ mod bucket;
 mod elastic;
 mod list_of_hits;
 mod model;
+mod moving;
 mod shared;
 mod values;
 
@@ -12,11 +13,13 @@ pub use self::admission::*;
 pub use self::bucket::*;
 pub use self::elastic::*;
 pub(crate) use self::list_of_hits::ListOfHits;
-pub use self::model::*;
+pub use self::model::{decisions_follow_the_model, decisions_in_one_shard_follow_the_model};
+pub use self::moving::*;
 pub use self::shared::*;
 pub use self::values::*;
 use super::*;
 use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
+use crate::policy::window::UnixMillis;
 use crate::store::decision::{
     Answer, AskedCounter, AskedLimit, Decided, Decider, KeyBytes, Question,
 };
@@ -56,6 +59,9 @@ macro_rules! decision_tests {
             decisions::hits_are_given_back_to_an_elastic_window,
             decisions::a_bucket_leaks_at_the_rate_of_each_question,
             decisions::hits_are_given_back_to_a_bucket,
+            decisions::logs_are_lists_of_hits,
+            decisions::all_counters_are_charged_or_none_whatever_their_algorithms,
+            decisions::of_many_that_ask_at_once_no_window_has_one_too_many,
             decisions::thousands_may_be_asked_about_at_once,
             decisions::the_largest_question_is_answered,
             decisions::no_questions_have_no_answers,

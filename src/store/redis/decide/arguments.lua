@@ -19,8 +19,9 @@
 -- A place is for counters of one shard and kind with windows of one size. A form is what questions may have
 -- in common: all but keys. Whatever has a number is numbered from 1. Hits are thousandths.
 --
--- Answers TIME; for each place lists of what was kept of its keys, which the file of its kind says; and
--- which limits refused, numbered through all questions.
+-- Answers TIME; for each place lists of what was kept of its keys, which the file of its kind says; which
+-- limits refused, numbered through all questions; and for each counter of each question that is a log, and
+-- whose limits have no room when it was decided, the time of the hit with which there will be, unless that is now.
 --
 -- Lua takes long here: 40 to 200 instructions for a step, and 400 more to call a function or to make one. So
 -- lists are read and answered as one text, each; a table has room from the beginning for what it will hold;
@@ -34,6 +35,9 @@
 --   charge(place, key, cost, is_charged, leaked, millis)
 --   prepare(place)                                what is to be written, before anything is; whether there is any
 --   write(place, base, seldom)                    writes it; for how long it is kept
+--   limits(form, first, counter)                  of logs: what the limits of a form say about a counter
+--   obstacle(place, key, limits)                  of logs: after a question was decided, the time of the hit that is
+--                                                 in the way of these limits
 
 local call, format, ARGV = redis.call, string.format, ARGV
 local node, proposed, tag, questions, at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], 5

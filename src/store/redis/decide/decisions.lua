@@ -1,7 +1,7 @@
 -- Reads what is kept of all that is asked about, and decides. Follows the files of the kinds.
 
 -- Kinds that are rare, by their numbers: what makes their functions, and then these.
-local kinds = {[1] = elastic, [3] = buckets}
+local kinds = {[1] = elastic, [2] = logs, [3] = buckets}
 
 local shards, places = {}, {}
 for i, key in ipairs(KEYS) do
@@ -34,7 +34,7 @@ for i, key in ipairs(KEYS) do
   shards[i] = {key = key, base = base, position = state[2], first = first, last = #places}
 end
 
-local forms, refused, asked, next = {}, {}, 0, 1
+local forms, refused, obstacles, asked, next = {}, {}, {}, 0, 1
 while ARGV[at] do
   forms[#forms + 1] = doubles()
 end
@@ -73,6 +73,13 @@ while next < #questions do
   else
     -- What leaks from buckets is after the limits.
     local leaks = limits + 4 * form[limits] - 1
+    local logged = {}
+    for counter = 1, counters do
+      local kind = places[form[1 + 2 * counter]].kind
+      if kind and kind.limits then
+        logged[#logged + 1] = kind.limits(form, limits, counter)
+      end
+    end
     for i = 0, count - 1 do
       local before = #refused
       for limit = limits + 1, limits + 4 * form[limits], 4 do
@@ -105,8 +112,12 @@ while next < #questions do
           current[key], charged[key] = current[key] + cost, (charged[key] or 0) + cost
         end
       end
+      for _, of in ipairs(logged) do
+        local place, key = places[form[1 + 2 * of.counter]], keys[i * counters + of.counter]
+        obstacles[#obstacles + 1] = place.kind.obstacle(place, key, of)
+      end
     end
   end
 end
-answer[#answer + 1] = refused
+answer[#answer + 1], answer[#answer + 2] = refused, obstacles
 

@@ -8,12 +8,14 @@ local function keep(shard, life)
   end
 end
 
--- Does what push.lua does with a batch, whose changes are in the stream.
+-- Does what push.lua does with a batch, whose changes are in the stream up to this position.
 local function apply(shard, last)
   local life = LIFE / 2
   -- Whether it is time for what need not be done each time.
   local seldom = math.floor(shard.after / SELDOM) ~= math.floor(shard.before / SELDOM)
-  call('HSET', shard.key, 'position', last)
+  if last ~= shard.position then
+    call('HSET', shard.key, 'position', last)
+  end
   for j = shard.first, shard.last do
     local place = places[j]
     if place.is_changed then
@@ -28,7 +30,8 @@ local function apply(shard, last)
 end
 
 for _, shard in ipairs(shards) do
-  local changes, count, is_changed = {}, 0, false
+  -- What is in hashes of windows is told of in the stream, by whose length it is known when these are seen to.
+  local changes, count, is_changed, is_told = {}, 0, false, false
   for j = shard.first, shard.last do
     local place = places[j]
     if place.kind then
@@ -61,17 +64,23 @@ for _, shard in ipairs(shards) do
         count = count + changed
       end
     end
-    is_changed = is_changed or place.is_changed
+    is_changed, is_told = is_changed or place.is_changed, is_told or place.sets
   end
   if is_changed then
-    local packed = cmsgpack.pack(changes)
-    shard.before = sequence(shard.position)
-    shard.after = shard.before + #packed + OVERHEAD
-    -- The tag is the time: another server gives an entry this sequence at another microsecond.
-    local last = format('%.0f-%s%06d', shard.after, seconds, micros)
-    -- The first write, as one that needs memory, and of the only key that was not read: if it is
-    -- refused, nothing was done yet.
-    checked('XADD', shard.base .. 's', last, 'node', node, 'count', count, 'changes', packed)
+    local last = shard.position
+    shard.before = sequence(last)
+    shard.after = shard.before
+    -- The first write is one that needs memory: if it is refused, nothing was done yet.
+    if is_told then
+      local packed = cmsgpack.pack(changes)
+      shard.after = shard.before + #packed + OVERHEAD
+      -- The tag is the time: another server gives an entry this sequence at another microsecond.
+      last = format('%.0f-%s%06d', shard.after, seconds, micros)
+      -- Of the only key that was not read.
+      checked('XADD', shard.base .. 's', last, 'node', node, 'count', count, 'changes', packed)
+    else
+      call('HSET', shard.key, 'position', last)
+    end
     written = true
     local done, failure = pcall(apply, shard, last)
     if not done then

@@ -13,6 +13,9 @@ pub(super) const COMMANDS: &[&str] = &[
     "+script|load",
     "+set",
     "+mget",
+    "+getrange",
+    "+setrange",
+    "+strlen",
     "+hget",
     "+hset",
     "+hmget",
@@ -90,15 +93,22 @@ fn a_user_may_be_limited_to_what_is_needed() {
         assert_eq!(totals(&seen), pairs(&[("a", 2)]));
         assert_eq!(alice.read_all(&[(MINUTE, 7)]).await.len(), 1);
         for namespace in ["api", "new"] {
-            let questions = [Algorithm::Sliding, Algorithm::Elastic, Algorithm::Bucket];
-            let questions = questions.map(|algorithm| {
-                let mut question = question("a", algorithm, 1);
+            let algorithms = [
+                Algorithm::Sliding,
+                Algorithm::Elastic,
+                Algorithm::Bucket,
+                Algorithm::Moving,
+            ];
+            let questions = algorithms.map(|algorithm| {
+                let mut question = question("a", algorithm, 2);
                 question.counters[0].shard = shard(namespace);
                 question
             });
-            let decided = alice.store.decide(alice.id, new_epoch(), &questions);
-            let answers = decided.await.unwrap().answers;
-            assert!(answers.iter().all(|it| it.admitted[..] == [true]));
+            for _ in 0..2 {
+                let decided = alice.store.decide(alice.id, new_epoch(), &questions);
+                let answers = decided.await.unwrap().answers;
+                assert!(answers.iter().all(|it| it.admitted[..] == [true]));
+            }
         }
 
         let error = open(&mut with_credentials(&server, "bob", "hunter2"))

@@ -17,7 +17,7 @@ const NO_COUNTS: [&str; 19] = [
 const DIGITS: &str = "99999999999999999999";
 
 /// The types that a key may have other than its own: the command that writes it.
-const TYPES: [&[&str]; 5] = [
+pub(super) const TYPES: [&[&str]; 5] = [
     &["SET", "key", "value"],
     &["RPUSH", "key", "value"],
     &["SADD", "key", "value"],
@@ -26,7 +26,7 @@ const TYPES: [&[&str]; 5] = [
 ];
 
 /// Has the key be of this type, and of no other.
-fn overwrite(server: &Server, key: &str, command: &[&str]) {
+pub(super) fn overwrite(server: &Server, key: &str, command: &[&str]) {
     let _: i64 = server.ask(&["DEL", key]).unwrap();
     let mut command = command.to_vec();
     command[1] = key;
@@ -228,7 +228,7 @@ fn what_is_no_bucket_is_replaced() {
 }
 
 /// What fails, once.
-fn is_of_wrong_type(error: &StoreError) {
+pub(super) fn is_of_wrong_type(error: &StoreError) {
     assert!(
         matches!(&error.failure, Failure::Failed(words) if words.contains("WRONGTYPE")),
         "{error}"

@@ -7,6 +7,7 @@ mod decisions;
 mod failures;
 mod foreign;
 mod keys;
+mod logs;
 mod sentinels;
 mod servers;
 mod tls;

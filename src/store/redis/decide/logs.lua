@@ -1,0 +1,237 @@
+-- Logs of moving windows. Follows windows.lua.
+--
+-- One is a string of entries, oldest first, each of ten bytes: a time in milliseconds, and the sum of all hits
+-- up to it, modulo 2^32. So the hits in a window are the difference of two sums, that of the last entry and
+-- that of the last one that has left. The first entry may be of no hits and no time: the sum of those that were
+-- removed. It expires a minute after all have left.
+--
+-- Entries that hits were refunded of are made to repeat the one before them; the next hits take their places.
+-- The string is rewritten when much of it has left.
+--
+-- Answers the hits of keys in the window, as they were, and the time of the oldest.
+
+local function logs()
+  local kind = {}
+  local unpack_entry, FORMAT, BYTES, SUMS = struct.unpack, '>I6I4', 10, 4294967296
+  -- How many of the last entries are read at once, which a log may have whatever its limit; and of others. A byte
+  -- takes Lua as long as it takes to copy several.
+  local TAIL, CHUNK = 256, 32
+  -- The most thousandths in a window, which is more than any limit; the largest limit; and how many entries there
+  -- may be beside one for each hit of a limit.
+  local MOST_HITS, LARGEST, BESIDE = 134217727, 100000000, 2
+  -- So many entries may be of no use until the string is rewritten, or as many as are; but those of no more than
+  -- so many bytes in one call.
+  local SPARE, REWRITTEN = 64, 1048576
+  -- In each stretch of so many milliseconds, the life of a log is extended once.
+  local STRETCH = MARGIN / 2
+  local rewritten = 0
+
+  local function pack(time, sum)
+    return struct.pack(FORMAT, time, sum % SUMS)
+  end
+
+  -- The time and the sum of an entry; the first has the index 0.
+  local function entry(log, index)
+    if index >= log.first then
+      return unpack_entry(FORMAT, log.tail, (index - log.first) * BYTES + 1)
+    end
+    local chunk = index - index % CHUNK
+    if chunk ~= log.chunk then
+      log.chunk, log.text = chunk, call('GETRANGE', log.name, chunk * BYTES, (chunk + CHUNK) * BYTES - 1)
+    end
+    return unpack_entry(FORMAT, log.text, (index - chunk) * BYTES + 1)
+  end
+
+  -- The log with this name, unless all of it has left: so have times in the future, since the clock was set back.
+  local function find(name, size)
+    local tail = checked('GETRANGE', name, -TAIL * BYTES, -1)
+    local length = #tail
+    if length == TAIL * BYTES then
+      length = call('STRLEN', name)
+    end
+    if length == 0 or length % BYTES ~= 0 then
+      return nil
+    end
+    local time, sum = unpack_entry(FORMAT, tail, #tail - BYTES + 1)
+    local since = now - size
+    if time < since or time > now + CLOCK_SKEW then
+      return nil
+    end
+    local count, first = length / BYTES, (length - #tail) / BYTES
+    local log = {
+      name = name, tail = tail, first = first, count = count, time = time, sum = sum, gone = 0, base = 0, hits = 0,
+    }
+    -- What is before `low` has left, and what is at `high` has not.
+    local low, high = first, count - 1
+    if first > 0 and unpack_entry(FORMAT, tail, 1) >= since then
+      low, high = 0, first
+    end
+    while low < high do
+      local middle = (low + high - (low + high) % 2) / 2
+      if entry(log, middle) < since then
+        low = middle + 1
+      else
+        high = middle
+      end
+    end
+    log.gone = low
+    if low > 0 then
+      local _, base = entry(log, low - 1)
+      log.base = base
+    end
+    log.hits = math.min((sum - log.base) % SUMS, MOST_HITS)
+    return log
+  end
+
+  -- The first entry with which so many hits are counted, of which there are so many in the window.
+  local function entry_of(log, hits)
+    -- Mostly it is the first one.
+    local low, high, middle = log.gone, log.count - 1, log.gone
+    while low < high do
+      local _, sum = entry(log, middle)
+      if (sum - log.base) % SUMS < hits then
+        low = middle + 1
+      else
+        high = middle
+      end
+      middle = (low + high - (low + high) % 2) / 2
+    end
+    return low
+  end
+
+  function kind.read(place, base, first, last)
+    local count, prefix = last - first + 1, base .. format('m%.0f:', place.size)
+    local hits, oldest, found, kept = room(count), room(count), room(count), room(count)
+    for i = 1, count do
+      local log = find(prefix .. ARGV[first + i - 1], place.size)
+      found[i], hits[i], kept[i], oldest[i] = log or false, 0, 0, 0
+      if log then
+        hits[i], kept[i], oldest[i] = log.hits, log.hits, (entry(log, log.gone))
+      end
+    end
+    -- Numbers of up to 14 digits are written as such.
+    answer[#answer + 1], answer[#answer + 2] = table.concat(hits, ' '), table.concat(oldest, ' ')
+    place.prefix, place.current, place.kept, place.logs = prefix, hits, kept, found
+    place.largest, place.is_charged = room(count), room(count)
+  end
+
+  function kind.charge(place, key, cost, is_charged)
+    if is_charged and cost ~= 0 then
+      local hits = math.min(math.max(place.current[key] + cost, 0), MOST_HITS)
+      place.current[key], place.kept[key] = hits, math.min(place.kept[key], hits)
+      place.is_charged[key] = true
+    end
+  end
+
+  -- What the limits of a form say about a counter: the largest one; and how many hits there may be so that all
+  -- that can have room have it, if there are any.
+  function kind.limits(form, first, counter)
+    local of = {counter = counter}
+    for limit = first + 1, first + 4 * form[first], 4 do
+      if form[limit] == counter then
+        local hits, to_admit = form[limit + 2], form[limit + 3]
+        local most = hits - math.max(to_admit, 1)
+        of.largest = math.max(of.largest or 0, hits)
+        if most >= 0 then
+          of.most = math.min(of.most or most, most)
+        end
+      end
+    end
+    of.largest = of.largest or LARGEST
+    return of
+  end
+
+  -- The time of the hit that is in the way, if there is no room; nothing if that is now.
+  function kind.obstacle(place, key, of)
+    place.largest[key] = math.max(place.largest[key] or 0, of.largest)
+    local excess = of.most and place.current[key] - of.most or 0
+    if excess <= 0 or excess > place.kept[key] then
+      return nil
+    end
+    local log = place.logs[key]
+    if log.excess ~= excess then
+      log.excess, log.obstacle = excess, entry(log, entry_of(log, excess))
+    end
+    return log.obstacle
+  end
+
+  function kind.prepare(place)
+    return next(place.is_charged) ~= nil
+  end
+
+  -- Begins a log anew, or has none.
+  local function begin(name, hits, life)
+    if hits > 0 then
+      call('SET', name, pack(now, hits), 'PX', life)
+    else
+      call('DEL', name)
+    end
+  end
+
+  local function change(log, kept, added, largest, life)
+    -- The last entry that stays, and from which one on what is written.
+    local last, time, sum, from, data = log.count - 1, log.time, log.sum, log.count, ''
+    if kept < log.hits then
+      last, sum = entry_of(log, kept), log.base + kept
+      time = entry(log, last)
+      from, data = last, pack(time, sum)
+    elseif added > 0 then
+      -- Those after it repeat it.
+      while last > log.gone and select(2, entry(log, last - 1)) == sum do
+        last = last - 1
+      end
+      from = last + 1
+    else
+      return
+    end
+    if added > 0 then
+      local at = math.max(now, time)
+      local new, most = pack(at, sum + added), math.max(largest / 1000 + BESIDE, TAIL)
+      if at == time or last + 1 - log.gone >= most then
+        -- In its place: its hits get this time, and leave later.
+        from, data = last, new
+      else
+        data = data .. new
+      end
+    end
+    local spare = log.count - from - #data / BYTES
+    local is_idle = log.gone > math.max(SPARE, log.count / 2) and rewritten < REWRITTEN
+    if spare > SPARE or is_idle then
+      -- From the last one that has left, whose time goes, so that it stays so.
+      local first = math.max(log.gone - 1, 0)
+      local stays = from > first and call('GETRANGE', log.name, first * BYTES, from * BYTES - 1) or ''
+      call('SET', log.name, stays, 'PX', life)
+      if log.gone > 0 then
+        call('SETRANGE', log.name, 0, pack(0, log.base))
+      end
+      call('SETRANGE', log.name, #stays, data)
+      rewritten = rewritten + #stays
+      return
+    end
+    if spare > 0 then
+      data = data .. string.rep(string.sub(data, -BYTES), spare)
+    end
+    call('SETRANGE', log.name, from * BYTES, data)
+    if math.floor(log.time / STRETCH) ~= math.floor(now / STRETCH) then
+      call('PEXPIRE', log.name, life)
+    end
+  end
+
+  function kind.write(place)
+    local life = place.size + MARGIN
+    local text = format('%.0f', life)
+    for key in pairs(place.is_charged) do
+      local log, kept = place.logs[key], place.kept[key]
+      local added = place.current[key] - kept
+      if kept == 0 then
+        begin(place.prefix .. ARGV[place.offset + key], added, text)
+      else
+        change(log, kept, added, place.largest[key], text)
+      end
+    end
+    return life
+  end
+
+  return kind
+end
+
