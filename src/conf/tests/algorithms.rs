@@ -48,7 +48,7 @@ fn an_elastic_window_is_local_or_synchronous() {
 }
 
 #[test]
-fn a_moving_window_is_local() {
+fn a_moving_window_is_local_or_synchronous() {
     check(&[
         (
             "a moving window in a periodic namespace",
@@ -62,8 +62,7 @@ fn a_moving_window_is_local() {
                 "0",
                 "ratelimit api limit=5/10s;\nratelimit api limit=5/10s window=moving;"
             ),
-            "[emerg] ratelimit: window=moving in namespace \"api\" is not in this build with \
-             sync_rate 0 and strategy redis: expected sync_rate off in http.conf:6",
+            "server: \"api-10s\";q=5;w=10, \"api-10s-2\";q=5;w=10",
         ),
         (
             "a moving window in a local namespace, with the largest limit",
@@ -90,7 +89,7 @@ fn a_moving_window_is_local() {
 }
 
 #[test]
-fn a_rate_is_local() {
+fn a_rate_is_local_or_synchronous() {
     check(&[
         (
             "a rate in a periodic namespace",
@@ -101,8 +100,7 @@ fn a_rate_is_local() {
         (
             "a rate in a synchronous namespace",
             namespace!("0", "ratelimit api limit=5/1s;\nratelimit api rate=10/1s;"),
-            "[emerg] ratelimit: rate= in namespace \"api\" is not in this build with sync_rate 0 \
-             and strategy redis: expected sync_rate off in http.conf:6",
+            "server: \"api-1s\";q=5;w=1, \"api-rate\";q=1",
         ),
         (
             "a rate in a local namespace",
@@ -118,16 +116,26 @@ fn a_rate_is_local() {
     ]);
 }
 
+/// Rules of all algorithms in a synchronous namespace.
+macro_rules! all_algorithms {
+    ($store:literal) => {
+        (
+            $store,
+            concat!(
+                "ratelimit_zone zone=counters:1m;\nratelimit_store main { strategy ",
+                $store,
+                "; }\nratelimit_namespace api { store main; sync_rate 0; }\nserver {\n\
+                 ratelimit api limit=5/1s window=moving;\nratelimit api limit=5/2s window=elastic;\n\
+                 ratelimit api rate=$arg_r/1s burst=5 delay=all;\n}"
+            ),
+            "server: \"api-1s\";q=5, \"api-2s\";q=5, \"api-rate\";q=$arg_r",
+        )
+    };
+}
+
 #[test]
-fn postgres_decides_by_all_algorithms() {
-    check(&[(
-        "moving and elastic windows and a rate in a synchronous namespace",
-        "ratelimit_zone zone=counters:1m;\nratelimit_store main { strategy postgres; }\n\
-         ratelimit_namespace api { store main; sync_rate 0; }\nserver {\n\
-         ratelimit api limit=5/1s window=moving;\nratelimit api limit=5/2s window=elastic;\n\
-         ratelimit api rate=$arg_r/1s burst=5 delay=all;\n}",
-        "server: \"api-1s\";q=5, \"api-2s\";q=5, \"api-rate\";q=$arg_r",
-    )]);
+fn each_store_decides_by_all_algorithms() {
+    check(&[all_algorithms!("redis"), all_algorithms!("postgres")]);
 }
 
 #[test]

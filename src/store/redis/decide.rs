@@ -65,6 +65,8 @@ struct DecideArguments<'q> {
 }
 
 impl Decider for Redis {
+    const KINDS: &'static [StoredKind] = StoredKind::ALL;
+
     async fn decide(
         &mut self,
         node: NodeId,
