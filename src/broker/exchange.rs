@@ -1,12 +1,9 @@
 //! A task for each decider: connects, asks it one exchange after another, and probes it while it is
 //! away.
 
-use core::hash::BuildHasher as _;
-use core::num::NonZeroU64;
 use core::ops::Range;
 use core::pin::pin;
 use core::time::Duration;
-use std::hash::RandomState;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,13 +21,13 @@ use crate::store::error::StoreError;
 use crate::store::registry::StoreVisitor;
 use crate::store::strategy::{Epoch, NodeId};
 
-/// How long after a failure, and after each that follows, it is looked whether the store is back.
-const PAUSES: [Duration; 4] = [
-    Duration::from_millis(50),
-    Duration::from_millis(100),
-    Duration::from_millis(200),
-    Duration::from_millis(400),
-];
+/// How long after a failure, and after each that follows, it is looked whether the store is back: for ever.
+pub fn pauses() -> impl Iterator<Item = Duration> {
+    [50, 100, 200]
+        .into_iter()
+        .chain(core::iter::repeat(400))
+        .map(Duration::from_millis)
+}
 
 /// Asks one decider, for all workers.
 pub(super) struct DeciderTask {
@@ -99,7 +96,7 @@ impl DeciderTask {
                 questions.clone_from(&self.probe);
             }
             pauses.delay.note(questions.len());
-            match store.decide(node, proposal(), &questions).await {
+            match store.decide(node, Epoch::proposed(), &questions).await {
                 Ok(decided) => {
                     self.note(None, state, &store);
                     let answers = decided.answers.into_iter().map(Some);
@@ -181,8 +178,7 @@ impl DeciderTask {
 
     /// Waits until there are answers again: what is to be asked meanwhile finds the circuit open.
     async fn wait_for(&self, store: &mut impl Decider, node: NodeId, state: DeciderState<'_>) {
-        let last = PAUSES.last().copied().unwrap_or_default();
-        for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
+        for pause in pauses() {
             state.breaker.open(self.dispatcher.now());
             if self.dispatcher.is_closed.get() {
                 return;
@@ -196,7 +192,7 @@ impl DeciderTask {
 
     /// Finds out whether there are answers.
     async fn probe(&self, store: &mut impl Decider, node: NodeId) -> Result<(), StoreError> {
-        let probe = store.decide(node, proposal(), &self.probe);
+        let probe = store.decide(node, Epoch::proposed(), &self.probe);
         probe.await.map(drop)
     }
 }
@@ -225,10 +221,4 @@ impl Pauses {
         let pause = self.timer.as_ref()?.sleep(BatchingDelay::PAUSE).map(drop);
         Some((questions, pause))
     }
-}
-
-/// An epoch that no other node proposes. Asks the system for random numbers only once.
-fn proposal() -> Epoch {
-    let number = RandomState::new().hash_one(());
-    Epoch(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
 }

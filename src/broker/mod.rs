@@ -61,7 +61,7 @@ pub use event_loop_queue::EventLoopQueue;
 #[cfg(not(loom))]
 pub use eventfd::EventFd;
 #[cfg(not(loom))]
-pub use exchange::DeciderTasks;
+pub use exchange::{DeciderTasks, pauses};
 pub use ring::{CACHE_LINE, Ring};
 #[cfg(not(loom))]
 pub use serve::{Broker, DecidingStore};

@@ -1,10 +1,6 @@
 //! What a store is asked about hits, in the thread that talks to stores: what waits is asked at once.
 
-use core::hash::BuildHasher as _;
-use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use core::time::Duration;
-use std::hash::RandomState;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -13,17 +9,10 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::definition::DefinedNamespace;
+use crate::broker::pauses;
 use crate::store::decision::{Answer, Decided, Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::strategy::{Epoch, NodeId, Shard};
-
-/// How long after a failure, and after each that follows, it is looked whether the store is back.
-const PAUSES: [Duration; 4] = [
-    Duration::from_millis(50),
-    Duration::from_millis(100),
-    Duration::from_millis(200),
-    Duration::from_millis(400),
-];
 
 /// What a caller asks.
 pub(super) enum StoreCommand {
@@ -116,7 +105,7 @@ impl QuestionTask {
     async fn gather(&mut self, waiting: &mut Vec<AskedQuestion>) -> bool {
         let mut next = match waiting.is_empty() {
             true => self.asked.recv().await,
-            false => None,
+            false => self.asked.try_recv().ok(),
         };
         let is_more = next.is_some() || !waiting.is_empty();
         while let Some(asked) = next {
@@ -134,15 +123,16 @@ impl QuestionTask {
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
         let node = self.namespace.counters().namespace.table().node();
-        let decided = store.decide(NodeId(node), proposal(), questions).await;
+        let decided = store
+            .decide(NodeId(node), Epoch::proposed(), questions)
+            .await;
         self.is_away.set(decided.is_err());
         decided
     }
 
     /// Waits until there are answers again, or nobody is left to ask.
     async fn wait_for(&self, store: &mut impl Decider, probe: &[Question]) {
-        let last = PAUSES.last().copied().unwrap_or_default();
-        for pause in PAUSES.into_iter().chain(core::iter::repeat(last)) {
+        for pause in pauses() {
             sleep(pause).await;
             if self.asked.is_closed() || self.ask(store, probe).await.is_ok() {
                 return;
@@ -162,10 +152,4 @@ fn take(waiting: &mut Vec<AskedQuestion>) -> (Vec<Question>, Vec<Option<oneshot:
     let later = questions.drain(count..).zip(replies.drain(count..));
     waiting.extend(later.map(|(question, reply)| AskedQuestion { question, reply }));
     (questions, replies)
-}
-
-/// An epoch that no other node proposes. Asks the system for random numbers only once.
-fn proposal() -> Epoch {
-    let number = RandomState::new().hash_one(());
-    Epoch(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
 }

@@ -1,8 +1,10 @@
 //! What a node pushes, and by what names a store knows it.
 
 use core::fmt;
+use core::hash::BuildHasher as _;
 use core::num::NonZeroU64;
 use core::time::Duration;
+use std::hash::RandomState;
 
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
@@ -28,6 +30,14 @@ impl fmt::Display for NodeId {
 /// The name of a shard's counts from their birth to their loss: 64 random bits, not all zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(pub NonZeroU64);
+
+impl Epoch {
+    /// One that no other node proposes. Asks the system for random numbers only once.
+    pub fn proposed() -> Epoch {
+        let number = RandomState::new().hash_one(());
+        Epoch(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
+    }
+}
 
 /// 16 hexadecimal digits.
 impl fmt::Display for Epoch {

@@ -159,6 +159,30 @@ fn each_hit_that_is_counted_is_told_of_a_rate_of_its_own() {
 }
 
 #[test]
+fn the_shards_of_a_cluster_decide_each_for_itself() {
+    let cluster = redis::cluster_testing::Servers::start();
+    let address = cluster.primaries[0].tcp().to_string();
+    let options = [
+        ("server", address.as_str()),
+        ("cluster", "on"),
+        ("timeout", "60s"),
+    ];
+    let store = Datastore::new("redis", options).unwrap();
+    let nodes = [(); 2].map(|()| node(&store));
+    let limit = LimiterOptions::window(3.0, WINDOW).window_type(WindowType::Fixed);
+    let limiters = nodes.each_ref().map(|node| node.limiter(&limit).unwrap());
+    // In all shards, nearly for certain.
+    for key in (0..100).map(|number| number.to_string()) {
+        let decisions = [0, 1, 0, 1].map(|node| limiters[node].incoming(&key, true).unwrap());
+        let admitted = decisions.each_ref().map(|it| it.is_admitted);
+        assert_eq!(admitted, [true, true, true, false], "{key}");
+        let [first, ..] = decisions;
+        assert!(first.uncommit());
+        wait_until(|| limiters[1].incoming(&key, false).unwrap().is_admitted);
+    }
+}
+
+#[test]
 fn futures_wait_for_decisions_in_any_executor() {
     let server = Server::redis();
     let node = node(&server.store());

@@ -64,6 +64,22 @@ fn a_rate_says_how_long_to_wait() {
 }
 
 #[test]
+fn any_thread_may_have_them() {
+    fn check<T: Send + Sync>(_: &T) {}
+    let instance = local();
+    let limiter = instance.limiter(&LimiterOptions::rate(1.0, 0.0)).unwrap();
+    check(&instance);
+    check(&memory());
+    check(&limiter);
+    check(&limiter.incoming("k", true));
+    let future = limiter.incoming_async("k", true);
+    fn check_future<T: Send>(_: &T) {}
+    check_future(&future);
+    check_future(&instance.increment_async("k", WINDOW, 1.0, None, None));
+    check_future(&instance.sync_async(None));
+}
+
+#[test]
 fn a_limiter_outlives_its_instance() {
     let limiter = {
         let instance = instance();

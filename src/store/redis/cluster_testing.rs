@@ -16,8 +16,8 @@ use crate::store::server::ServerAddress;
 use crate::store::strategy::{Position, Shard, Strategy};
 
 /// Primaries that have all slots between them, each with as many replicas.
-pub(super) struct Servers {
-    pub(super) primaries: Vec<Server>,
+pub(crate) struct Servers {
+    pub(crate) primaries: Vec<Server>,
     pub(super) replicas: Vec<Server>,
 }
 
@@ -25,7 +25,7 @@ const SLOTS: usize = 16384;
 
 impl Servers {
     /// Starts three primaries. They are ready then.
-    pub(super) fn start() -> Servers {
+    pub(crate) fn start() -> Servers {
         // None is taken for lost only because the machine is busy.
         Servers::start_with(false, || start_node("15000"))
     }

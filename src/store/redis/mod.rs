@@ -9,7 +9,7 @@
 mod answer;
 mod cluster;
 #[cfg(test)]
-mod cluster_testing;
+pub(crate) mod cluster_testing;
 mod connection;
 mod connector;
 #[cfg(all(test, feature = "measure"))]
