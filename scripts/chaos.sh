@@ -34,14 +34,15 @@
 #
 #     answered with 200 <= total in the store <= that + answered with 503 + never answered
 #
-# and the total is never more than the limit; it is exactly the limit if a request was rejected. Each
-# node finds that total, too. Some keys have a limit of 2, for which all nodes ask at the same time,
-# and one has a limit of 200 for a whole round. So it is with moving and elastic windows and rates, if the store
-# decides by them: each has a key with a limit of 20 for a whole round, and some keys have limits of 2 of each
-# algorithm, which admit a request all or none. Of these, what nodes are told is compared. If the store loses its data, the counters of `now` start
-# anew: in such rounds it is only compared what a total is at most. When all faults are undone,
-# requests go on until there was no 503 for a second, which must come true within a minute. (It takes
-# a second or two, but more on a machine that is too busy for a timeout of 100 ms.)
+# and the total is never more than the limit; it is exactly the limit if a request was rejected.
+# Each node finds that total, too. Some keys have a limit of 2, for which all nodes ask at the same
+# time, and one has a limit of 200 for a whole round. So it is with moving and elastic windows and
+# rates: each has a key with a limit of 20 for a whole round, and some keys have limits of 2 of each
+# algorithm, which admit a request all or none. Of these, what nodes are told is compared. If the
+# store loses its data, the counters of `now` start anew: in such rounds it is only compared what a
+# total is at most. When all faults are undone, requests go on until there was no 503 for a second,
+# which must come true within a minute. (It takes a second or two, but more on a machine that is too
+# busy for a timeout of 100 ms.)
 #
 # Rounds. What the contract allows to be lost must not happen, or totals would say nothing: if the
 # store loses its data, the living nodes restore what they counted, but hits of nodes that are gone

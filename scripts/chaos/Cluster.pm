@@ -34,7 +34,6 @@ our @DAYS = (366, 360, 300);
 #   has_way           whether there are proxies between each node and the store
 #   way               what those need to know of the store; see Proxy.pm
 #   totals, total     as those of Redis.pm
-#   algorithms        those by which it decides, apart from fixed and sliding windows
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
@@ -68,8 +67,7 @@ sub configuration {
         my $ask = "limit=1000000/${_}d cost=0";
         ("ask-api-${_}d" => "api $ask", "ask-now-${_}d" => "now $ask window=fixed");
     } @DAYS;
-    my @algorithms = $self->{store}->algorithms;
-    my %others     = Load::asks(@algorithms);
+    my %others = Load::asks();
     $asks{"ask-now-$_"} = $others{$_} for keys %others;
     return (
         http => <<"        END",
@@ -79,7 +77,7 @@ sub configuration {
         END
         zone  => '32m',
         rules => {
-            Load::rules(@algorithms), %asks, mark => 'api limit=1000000/366d',
+            Load::rules(), %asks, mark => 'api limit=1000000/366d',
             askshort => 'api limit=1000000/5s cost=0',
         },
     );

@@ -159,8 +159,6 @@ sub has_way { 0 }
 sub totals { my ($self, @of) = @_; return $self->{cluster}->totals(@of) }
 sub total  { my ($self, @of) = @_; return $self->{cluster}->total(@of) }
 
-sub algorithms { return 'elastic' }
-
 sub conf {
     my ($self) = @_;
     my $servers = join ' ', map {"server 127.0.0.1:$_->{port};"} @{$self->{cluster}{primaries}};

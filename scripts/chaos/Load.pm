@@ -56,31 +56,25 @@ sub synchronous { my ($window) = @_; return "now limit=$limits{qq(now $window)}/
 for my $algorithm (keys %algorithms) {
     $rules{$algorithm} = {rule => rule_of($algorithm, 366), counts => ["now $algorithm-366d"]};
 }
+my @algorithms = sort keys %algorithms;
+$rules{mixed} = {
+    rule   => join('; ratelimit ', synchronous('300d'), map { rule_of($_, 360) } @algorithms),
+    counts => ['now 300d', map {"now $_-360d"} @algorithms],
+};
 
 sub rule_of {
     my ($algorithm, $days, $limit) = @_;
     return $algorithms{$algorithm}->($days, $limit // $limits_of_days{$days});
 }
 
-# The rules of all locations, if the store decides by these algorithms.
-sub rules {
-    my (@algorithms) = @_;
-    my @mixed = map { rule_of($_, 360) } @algorithms;
-    $rules{mixed} = {
-        rule   => join('; ratelimit ', @mixed, synchronous('300d')),
-        counts => ['now 300d', map {"now $_-360d"} @algorithms],
-    };
-    my %lacking = (%algorithms, map { ($_ => undef) } @algorithms);
-    return map { $_ => $rules{$_}{rule} } grep { !$lacking{$_} } keys %rules;
-}
+sub rules { return map { $_ => $rules{$_}{rule} } keys %rules }
 
 # What asks for the counters of `now` that are of these algorithms: by the name that a window has in those.
 sub asks {
-    my (@algorithms) = @_;
     return map {
         my $algorithm = $_;
         map { ("$algorithm-${_}d" => rule_of($algorithm, $_, 1000) . ' cost=0') } keys %limits_of_days;
-    } @algorithms;
+    } keys %algorithms;
 }
 
 # Whether the store itself tells the total of a counter: those of windows.
@@ -95,8 +89,7 @@ sub limit {
 }
 
 # A process that makes requests to a node, on `connections` at once, altogether `rate` in a second,
-# for keys that begin with `prefix`, until it is told to end. file => where the ledger goes; algorithms => by
-# which the store decides, apart from fixed and sliding windows.
+# for keys that begin with `prefix`, until it is told to end. file => where the ledger goes.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {%self}, $class;
@@ -213,7 +206,6 @@ sub request {
     return ('few',   $prefix . '-' . int(5 * $now), 1000)        if $which < 120;
     return ('crowd', "$prefix-crowd", 1000)                      if $which < 125;
     return ('mixed', $prefix . '-m' . int(5 * $now), 1000)       if $which < 135;
-    my @algorithms = @{$self->{algorithms}};
     return ($algorithms[rand @algorithms], "$prefix-crowd", 1000);
 }
 

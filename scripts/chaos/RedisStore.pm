@@ -83,8 +83,6 @@ sub ready  { }
 sub totals { my ($self, @of) = @_; return $self->{present}->totals(@of) }
 sub total  { my ($self, @of) = @_; return $self->{present}->total(@of) }
 
-sub algorithms { return 'elastic' }
-
 sub conf {
     my ($self, $port) = @_;
     return "strategy redis; server 127.0.0.1:$port; password $self->{password};";

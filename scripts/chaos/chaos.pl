@@ -91,7 +91,6 @@ sub load {
     return Load->new(
         node => $cluster->{node}{$number}, prefix => "r$round", connections => 6, rate => 150,
         seed => $seed + 1000 * $round + $number, file => "$files/$round-$number",
-        algorithms => [$cluster->{store}->algorithms],
     );
 }
 
