@@ -138,7 +138,7 @@ subtest 'wrong arguments are named' => sub {
         ['increment', {weight => 0.5}, 'weight'], ['sliding_window', {weight => 'nan'}, 'weight'],
         ['sliding_window', {diff => '-inf'}, 'cur_diff'], ['sliding_window', {w => -1}, 'window_size'],
         ['fetch', {time => -1}, 'time'], ['fetch', {timeout => 'nan'}, 'timeout'],
-        ['increment_async', {v => 'nan'}, 'value'], ['take', {v => 1}, 'ticket']) {
+        ['increment_async', {v => 'nan'}, 'value'], ['take', {ticket => 1}, 'ticket']) {
         my ($function, $arguments, $word) = @$_;
         like(c($function, h => $h, k => 'a', w => $year, %$arguments), qr/^-1 (?:\S+=\S+ )*invalid argument "$word": expected /,
             join ' ', $function, %$arguments);

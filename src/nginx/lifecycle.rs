@@ -25,6 +25,7 @@ use super::http::{
 use super::log::{self, Log};
 use super::module::Module;
 use super::sync;
+use super::waiters::Asker;
 use crate::broker::message::Reply;
 
 static CONTEXT: ngx_http_module_t = ngx_http_module_t {
@@ -258,12 +259,16 @@ fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
 
 /// Takes what stores reply: to callers of the library, and about requests.
 fn go_on(replies: Vec<Reply>) {
-    synchronous::go_on(capi::take_replies(replies));
+    let is_of_caller = |(id, _): &Reply| Asker::of(*id) == Asker::Caller;
+    let (of_callers, of_requests) = replies.into_iter().partition(is_of_caller);
+    capi::take_replies(of_callers);
+    synchronous::go_on(of_requests);
 }
 
 /// Ends what this process syncs.
 fn end_sync() {
     if sync::is_started() {
+        sync::end_questions();
         // No answer will come to the requests that wait.
         synchronous::fail_all();
         capi::fail_all();
@@ -274,7 +279,10 @@ fn end_sync() {
 
 /// When a worker ends.
 unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
-    guard((), sync::stop);
+    guard((), || {
+        capi::end();
+        sync::stop();
+    });
 }
 
 /// What nginx looks up in a module's file. nginx's own configure generates it where it builds us.

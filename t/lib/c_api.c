@@ -18,9 +18,10 @@
 static const ngx_rate_limiting_api_t  *api;
 
 typedef struct {
-    ngx_http_request_t        *request;
-    ngx_rate_limiting_wait_t   wait;
-    ngx_flag_t                 asked;
+    ngx_http_request_t         *request;
+    ngx_rate_limiting_wait_t    wait;
+    /* Where `ready` asks again, or 0. */
+    ngx_rate_limiting_handle_t  again;
 } c_api_ctx_t;
 
 /* The sentinel that says that nothing was written. */
@@ -142,9 +143,16 @@ c_api_forget(void *data)
 
 
 static int
+c_api_ignore(void *data, int n)
+{
+    return 0;
+}
+
+
+static int
 c_api_ready(void *data, int n)
 {
-    int                          code;
+    int                          code, again;
     char                         error[256] = "", text[256] = "";
     c_api_ctx_t                 *ctx = data;
     ngx_connection_t            *c;
@@ -157,6 +165,13 @@ c_api_ready(void *data, int n)
     print_result(text, sizeof(text), &result);
     if (n != 1 || api->take(ctx->wait.ticket, &result, NULL, 0) != NGX_RATE_LIMITING_INVALID) {
         code = 99;
+    }
+
+    if (ctx->again) {
+        ngx_rate_limiting_wait_t  wait = { c_api_ignore, NULL, 0 };
+
+        again = api->increment_async(ctx->again, "again", 5, 31622400, 1, 0, &wait, &result, NULL, 0);
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), " again=%d", again);
     }
 
     ngx_http_finalize_request(r, answer(r, code, text, error));
@@ -232,6 +247,7 @@ c_api_handler(ngx_http_request_t *r)
     ctx->request = r;
     ctx->wait.ready = c_api_ready;
     ctx->wait.data = ctx;
+    ctx->again = number(r, "again", 0);
 
 #define IS(function)  (f.len == sizeof(function) - 1 && ngx_strncmp(f.data, function, f.len) == 0)
 
@@ -330,7 +346,19 @@ c_api_handler(ngx_http_request_t *r)
         print_result(text, sizeof(text), &result);
 
     } else if (IS("take")) {
-        code = api->take((uint64_t) value, &result, message, size);
+        arg(r, "ticket", &opt);
+        code = api->take(opt.len ? strtoull((char *) opt.data, NULL, 10) : 1, &result, message, size);
+        print_result(text, sizeof(text), &result);
+
+    } else if (IS("leak")) {
+        /* Questions whose answers are not taken. */
+        ngx_rate_limiting_wait_t  wait = { c_api_ignore, NULL, 0 };
+
+        times = number(r, "times", 1);
+        for (i = 0; i < times; i++) {
+            code = api->increment_async(h, "leak", 4, window, 1, 0, &wait, &result, message, size);
+        }
+        snprintf(text, sizeof(text), "%llu", (unsigned long long) wait.ticket);
 
     } else if (IS("null")) {
         /* Whatever is a pointer is none. */

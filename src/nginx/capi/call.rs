@@ -72,6 +72,9 @@ fn configuration() -> Result<&'static MainConf, LibraryError> {
 
 #[cold]
 fn find_configuration(address: usize) -> Result<&'static MainConf, LibraryError> {
+    if HAS_ENDED.0.get() {
+        return Err(LibraryError::Phase("this process has ended its work"));
+    }
     let main = Cycle::with_current(|cycle| match cycle.has(Module::module()) {
         true => Module::main_conf(cycle),
         false => None,
@@ -87,6 +90,15 @@ fn find_configuration(address: usize) -> Result<&'static MainConf, LibraryError>
         KNOWN.0.set((address, Some(main)));
     }
     Ok(main)
+}
+
+/// Whether nothing is served any more.
+static HAS_ENDED: OfEventLoop<Cell<bool>> = OfEventLoop(Cell::new(false));
+
+/// This process ends, and pushes nothing more.
+pub(in super::super) fn end() {
+    HAS_ENDED.0.set(true);
+    forget_configuration();
 }
 
 /// Another configuration begins: what is known of the present one may end.

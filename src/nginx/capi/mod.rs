@@ -44,6 +44,8 @@ static ngx_rate_limiting_api: RawApi = RawApi {
     forget: question::forget,
 };
 
+pub(super) use call::end;
+
 /// A configuration begins.
 pub(super) fn begin() {
     call::forget_configuration();

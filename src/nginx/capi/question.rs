@@ -3,7 +3,6 @@
 use core::cell::RefCell;
 use core::ffi::{c_char, c_int, c_void};
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -14,9 +13,9 @@ use super::super::cycle::Cycle;
 use super::super::event_loop::{EventTimer, OfEventLoop, monotonic_millis};
 use super::super::guard::guard;
 use super::super::log::Log;
-use super::super::random::random;
 use super::super::sync;
 use super::super::time::NgxClock;
+use super::super::waiters::{Asker, Waiters};
 use super::answer::{asked, tell};
 use super::call::{bytes, call};
 use super::define::no_place;
@@ -30,20 +29,16 @@ use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::WindowSize;
 use crate::store::decision::Answer;
 
-/// All questions that have no answer, or whose answer was not taken.
-static TICKETS: OfEventLoop<RefCell<Tickets>> = OfEventLoop(RefCell::new(Tickets {
-    next: None,
-    open: BTreeMap::new(),
-}));
+/// All questions that have no answer, or whose answer was not taken. So many may come after one before its
+/// answer is forgotten.
+static TICKETS: OfEventLoop<RefCell<Waiters<Ticket>>> =
+    OfEventLoop(RefCell::new(Waiters::of(Asker::Caller)));
 
-struct Tickets {
-    /// The number of the next one; `None` before the first.
-    next: Option<u64>,
-    open: BTreeMap<u64, Ticket>,
-}
+/// The most questions between the oldest one that was not taken and the next.
+const MOST: usize = 1 << 16;
 
 enum Ticket {
-    Asked(Box<AskedTicket>),
+    Asked(Rc<AskedTicket>),
     Answered(Result<Incoming, LibraryError>),
 }
 
@@ -200,7 +195,7 @@ fn ask(
     let Some(question) = question else {
         return Ok(tell(&without_store(limiter, synchronous, asked)?, result));
     };
-    let id = next_id();
+    let id = next_id()?;
     let millis = millis(synchronous.timeout);
     let deadline = monotonic_millis().saturating_add(millis);
     if !sync::ask(question.decider, Some(id), deadline, &question.question) {
@@ -224,21 +219,22 @@ fn ask(
         },
         _deadline: timer,
     };
-    let mut tickets = TICKETS.0.borrow_mut();
-    tickets.open.insert(id, Ticket::Asked(Box::new(ticket)));
+    TICKETS.0.borrow_mut().add(Ticket::Asked(Rc::new(ticket)));
     wait.ticket = id;
     Ok(WAIT)
 }
 
-/// A number that no other question has had, of this worker or another one.
-fn next_id() -> u64 {
+/// The number of the next question. If there are too many, the answer that was not taken for longest is
+/// forgotten; there may be none.
+fn next_id() -> Result<u64, LibraryError> {
     let mut tickets = TICKETS.0.borrow_mut();
-    let id = *tickets.next.get_or_insert_with(|| {
-        let [_, first] = random().unwrap_or_default();
-        first
-    });
-    tickets.next = Some(id.wrapping_add(1));
-    id
+    if tickets.len() >= MOST {
+        let oldest = tickets.oldest();
+        let answered = oldest.filter(|(_, ticket)| matches!(ticket, Ticket::Answered(_)));
+        let id = answered.map(|(id, _)| id).ok_or(LibraryError::TooMany)?;
+        tickets.remove(id);
+    }
+    Ok(tickets.next_id())
 }
 
 /// Decides as `on_error` says.
@@ -259,22 +255,17 @@ fn without_store(
     Ok(incoming)
 }
 
-/// Answers the questions of callers; returns the replies to others.
-pub(in super::super) fn take_replies(replies: Vec<Reply>) -> Vec<Reply> {
-    let others = replies.into_iter().filter_map(|(id, answer)| {
-        let is_here = TICKETS.0.borrow().open.contains_key(&id);
-        if is_here {
-            finish(id, answer);
-            return None;
-        }
-        Some((id, answer))
-    });
-    others.collect()
+/// Answers the questions of callers.
+pub(in super::super) fn take_replies(replies: Vec<Reply>) {
+    for (id, answer) in replies {
+        // One that was forgotten, or decided without the store, is not there any more.
+        finish(id, answer);
+    }
 }
 
 /// Decides about all questions without their stores: nobody will answer them any more.
 pub(in super::super) fn fail_all() {
-    let ids: Vec<u64> = TICKETS.0.borrow().open.keys().copied().collect();
+    let ids = TICKETS.0.borrow().ids();
     for id in ids {
         finish(id, None);
     }
@@ -282,7 +273,7 @@ pub(in super::super) fn fail_all() {
 
 /// The store has not answered in time.
 fn time_out(id: u64) {
-    let decider = match TICKETS.0.borrow().open.get(&id) {
+    let decider = match TICKETS.0.borrow().get(id) {
         Some(Ticket::Asked(ticket)) => Some(ticket.decider),
         _ => None,
     };
@@ -294,14 +285,10 @@ fn time_out(id: u64) {
 
 /// Decides about a question by its answer, or without one; and says that it is decided.
 fn finish(id: u64, answer: Option<Answer>) {
-    let ticket = match TICKETS.0.borrow_mut().open.remove(&id) {
-        Some(Ticket::Asked(ticket)) => ticket,
-        Some(answered) => {
-            // It was decided before.
-            TICKETS.0.borrow_mut().open.insert(id, answered);
-            return;
-        }
-        None => return,
+    // One that was decided before stays as it is.
+    let ticket = match TICKETS.0.borrow().get(id) {
+        Some(Ticket::Asked(ticket)) => ticket.clone(),
+        _ => return,
     };
     let (limiter, store) = (&ticket.limiter, ticket.synchronous.store);
     limiter.limiter.bound().count_wait(ticket.since.elapsed());
@@ -316,8 +303,9 @@ fn finish(id: u64, answer: Option<Answer>) {
         }
         None => without_store(limiter, ticket.synchronous, ticket.asked()),
     };
-    let answered = Ticket::Answered(incoming);
-    TICKETS.0.borrow_mut().open.insert(id, answered);
+    if let Some(place) = TICKETS.0.borrow_mut().get_mut(id) {
+        *place = Ticket::Answered(incoming);
+    }
     // The caller may call us again.
     ticket.ready.call();
 }
@@ -348,13 +336,12 @@ pub(super) unsafe extern "C" fn take(
     let take = |_: &'static MainConf| {
         let result = result.ok_or_else(|| no_place("result"))?;
         let mut tickets = TICKETS.0.borrow_mut();
-        match tickets.open.remove(&ticket) {
+        if let Some(Ticket::Asked(_)) = tickets.get(ticket) {
+            return Err(LibraryError::Phase("the store has not answered yet"));
+        }
+        match tickets.remove(ticket) {
             Some(Ticket::Answered(incoming)) => Ok(tell(&incoming?, result)),
-            Some(asked) => {
-                tickets.open.insert(ticket, asked);
-                Err(LibraryError::Phase("the store has not answered yet"))
-            }
-            None => {
+            _ => {
                 let expected = "one whose answer was not taken";
                 Err(ArgumentError::new("ticket", expected, ticket).into())
             }
@@ -367,7 +354,7 @@ pub(super) unsafe extern "C" fn take(
 /// `forget`
 pub(super) unsafe extern "C" fn forget(ticket: u64) {
     guard((), || {
-        let forgotten = TICKETS.0.borrow_mut().open.remove(&ticket);
+        let forgotten = TICKETS.0.borrow_mut().remove(ticket);
         // What it has may call us.
         drop(forgotten);
     });

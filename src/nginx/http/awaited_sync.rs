@@ -18,7 +18,7 @@ use crate::engine::api::{self, MEDIA_TYPE};
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
 /// Those of this worker.
-static AWAITED: OfEventLoop<RefCell<Waiters<AwaitedSync<'static>>>> =
+static AWAITED: OfEventLoop<RefCell<Waiters<NonNull<AwaitedSync<'static>>>>> =
     OfEventLoop(RefCell::new(Waiters::new()));
 
 /// A sync that a request waits for, which owns this.
@@ -76,7 +76,7 @@ fn time_out(id: u64) {
 
 /// Answers request `id`, if that waits: its sync has ended, or not in time.
 fn done(id: u64, report: Option<Report>) {
-    let awaited = AWAITED.0.borrow().get(id);
+    let awaited = AWAITED.0.borrow().get(id).copied();
     let held = awaited.and_then(|awaited| {
         // SAFETY: those that are registered were not dropped; nothing in here ends a request.
         let awaited = unsafe { awaited.as_ref() };

@@ -23,7 +23,7 @@ use crate::table::Outcome;
 const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 
 /// Those that are held back.
-static DELAYED: OfEventLoop<RefCell<Waiters<Delayed<'static>>>> =
+static DELAYED: OfEventLoop<RefCell<Waiters<NonNull<Delayed<'static>>>>> =
     OfEventLoop(RefCell::new(Waiters::new()));
 
 /// A request that is held back, which owns this.
@@ -85,7 +85,7 @@ fn hold<'r>(request: &Request<'r>, context: &'r Context<'r>, delay: u64) -> Opti
 
 /// Has a request go on that was held back long enough.
 fn go_on(id: u64) {
-    let delayed = DELAYED.0.borrow().get(id);
+    let delayed = DELAYED.0.borrow().get(id).copied();
     let waiting = delayed.and_then(|delayed| {
         // SAFETY: those that are registered were not dropped; nothing in here ends a request.
         let delayed = unsafe { delayed.as_ref() };

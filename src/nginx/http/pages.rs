@@ -27,7 +27,7 @@ pub(super) type Steps = Box<dyn Iterator<Item = String>>;
 const TURN: Duration = Duration::from_micros(250);
 
 /// All answers of this worker that are not whole.
-static PAGES: OfEventLoop<RefCell<Waiters<UnfinishedPage<'static>>>> =
+static PAGES: OfEventLoop<RefCell<Waiters<NonNull<UnfinishedPage<'static>>>>> =
     OfEventLoop(RefCell::new(Waiters::new()));
 
 /// What is written of a request's answer.
@@ -161,7 +161,7 @@ impl Drop for UnfinishedPage<'_> {
 
 /// Goes on with page `id` in a later turn of the event loop.
 fn take_turn(id: u64) {
-    let page = PAGES.0.borrow().get(id);
+    let page = PAGES.0.borrow().get(id).copied();
     // SAFETY: those that are registered were not dropped.
     let Some((held, page)) = page.and_then(|page| unsafe { page.as_ref() }.go_on()) else {
         return;

@@ -17,7 +17,7 @@ use super::super::waiters::Waiters;
 use super::suspension::Suspension;
 
 /// Those that wait.
-static WAITING: OfEventLoop<RefCell<Waiters<Suspended<'static>>>> =
+static WAITING: OfEventLoop<RefCell<Waiters<NonNull<Suspended<'static>>>>> =
     OfEventLoop(RefCell::new(Waiters::new()));
 
 /// A main request that is suspended, which owns this.
@@ -76,7 +76,7 @@ pub(super) fn unset_deadline(id: u64) {
 }
 
 fn find<T>(id: u64, callback: impl FnOnce(&Suspended<'_>) -> T) -> Option<T> {
-    let suspended = WAITING.0.borrow().get(id)?;
+    let suspended = WAITING.0.borrow().get(id).copied()?;
     // SAFETY: those that are registered were not dropped; nothing in here ends a request.
     Some(callback(unsafe { suspended.as_ref() }))
 }

@@ -56,6 +56,8 @@ struct Worker {
     client: Option<Client>,
     /// What asks them for all workers, in the thread of this one or of another.
     broker: Option<Broker>,
+    /// Whether stores are asked about requests.
+    asks: Cell<bool>,
     /// Posted where something is asked.
     end_of_turn: EndOfTurn<'static>,
     /// For how many turns questions have been gathered, and how much there was at the end of the last.
@@ -128,6 +130,7 @@ pub(super) fn start(
         jobs: jobs.collect(),
         client,
         broker,
+        asks: Cell::new(true),
         end_of_turn: EndOfTurn::new(log, end_turn),
         turns: Cell::new(0),
         asked: Cell::new(0),
@@ -147,6 +150,14 @@ pub(super) fn start(
 /// Whether this process syncs.
 pub(super) fn is_started() -> bool {
     WORKER.0.borrow().is_some()
+}
+
+/// Asks no store about requests any more, but to give back: this process goes on with another
+/// configuration.
+pub(super) fn end_questions() {
+    if let Some(worker) = &*WORKER.0.borrow() {
+        worker.asks.set(false);
+    }
 }
 
 /// Ends what this process syncs, which goes on with another configuration. No request waits any more.
@@ -248,6 +259,9 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
 /// of nginx's monotonic clock. Returns whether it can be asked.
 pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
     with_client(|worker, client| {
+        if id.is_some() && !worker.asks.get() {
+            return false;
+        }
         worker.end_of_turn.post();
         let is_asked = client.ask(decider, id, deadline, question);
         if !is_asked {

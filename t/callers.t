@@ -1,0 +1,230 @@
+# Callers of the library that wait for a store, in Lua and in C: what becomes of those that leave, that are
+# killed, whose worker exits or gets another configuration; and of answers that are never taken.
+#
+# A plain Perl test; its environment is told in lib/OwnNginx.pm. It takes the ports TEST_NGINX_PORT + 2 and
+# + 4. Without a lua-nginx-module for this nginx, it has the parts in C.
+
+use strict;
+use warnings;
+
+use FindBin;
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+
+my $has_lua;
+
+BEGIN {
+    require CModule;
+    require LuaNode;
+    $ENV{TEST_NGINX_LOAD_MODULES} = join ' ', $ENV{TEST_NGINX_LOAD_MODULES} // (),
+        CModule::compile('c_api');
+    $has_lua = LuaNode::is_there();
+}
+use Node;
+use Redis;
+use TwoNodes;
+
+die "redis-server is not installed\n" if !Redis::is_there();
+
+my $year = 366 * 24 * 3600;
+my ($node) = @nodes;
+$store = Redis->new(port => $port + 4);
+$store->be_empty;
+
+subtest 'in C: an answer is taken once, and nothing is asked while another configuration begins' => sub {
+    # A process that is master and worker in one.
+    $node->start(with_c(single => 1));
+    my $h = handle('find', n => 'asked');
+    is(c('increment_async', h => $h, k => 'c', w => $year), "0 rate=1 remaining=0 delay=0 retry_after=0", 'the store answers');
+    like(c('increment_async', h => $h, k => 'c', w => $year, again => $h), qr/^0 rate=2 .* again=2$/, 'and is asked again');
+    eventually(sub { $store->total(asked => 'again') }, 1, 'which counts');
+    $store->pause;
+    my $waiting = c_begin('increment_async', h => $h, k => 'c', w => $year, again => $h);
+    comes_after();
+    $node->begin_reload;
+    like($waiting->(), qr/^0 rate=\S+ .* again=0$/, 'one that waited was decided here, and so was what it asked then');
+    $store->go_on;
+    # Such a process takes no new connections after a reload.
+    $node->stop(qr/worker_connections are not enough/);
+};
+
+subtest 'in C: a request that ends while it waits is forgotten' => sub {
+    $node->start(with_c(workers => 1));
+    my ($worker) = $node->workers;
+    my $h = handle('find', n => 'asked');
+    $store->pause;
+    for (1 .. 20) {
+        my $socket = c_send('increment_async', h => $h, k => 'left', w => $year);
+        close $socket;
+    }
+    $store->go_on;
+    eventually(sub { $store->total(asked => 'left') }, 20, 'the hits were counted');
+    is_deeply([$node->workers], [$worker], 'the worker lives');
+    $node->stop;
+};
+
+subtest 'in C: answers that are never taken are forgotten one day' => sub {
+    $node->start(with_c(workers => 1));
+    my $h = handle('find', n => 'asked');
+    my ($first) = c('leak', h => $h, w => $year, times => 1) =~ /^2 (\d+)$/;
+    my $last = $first;
+    my $asked = 1;
+    while ($asked < 65536) {
+        ($last) = c('leak', h => $h, w => $year, times => 64) =~ /^2 (\d+)$/ or last;
+        $asked += 64;
+        eventually(sub { $store->total(asked => 'leak') >= $asked ? 'all' : '' }, 'all', 'counted') if $asked % 8192 == 1;
+    }
+    cmp_ok($asked, '>=', 65536, 'so many were asked');
+    like(c('take', ticket => $first), qr/^-1 rate=-77 .*invalid argument "ticket"/, 'the first answer is gone');
+    eventually(sub { c('take', ticket => $last) }, sub { $_[0] =~ /^0 rate=\d+ / }, 'the last is there');
+    like(c('take', ticket => $last), qr/^-1 /, 'once');
+    $node->stop;
+};
+
+if ($has_lua) {
+    in_lua();
+}
+
+done_testing();
+
+sub in_lua {
+    my $wait = "rl.increment('k', $year, 1, 'asked')";
+    my %more = (
+        server => <<"        END",
+        location /left   { content_by_lua_block { rl.increment('left', $year, 1, 'asked') } }
+        location /killed {
+            content_by_lua_block {
+                local threads = {}
+                for number = 1, 10 do
+                    threads[number] = ngx.thread.spawn(function() rl.increment('killed', $year, 1, 'asked') end)
+                end
+                for number = 1, 10 do
+                    assert(ngx.thread.kill(threads[number]))
+                end
+                threads = nil
+                collectgarbage()
+                collectgarbage()
+                ngx.print("killed")
+            }
+        }
+        location /waits  { content_by_lua_block { ngx.print(rl.increment('waits', $year, 1, 'asked')) } }
+        END
+    );
+    subtest 'in Lua: requests that end, and threads that are killed' => sub {
+        $node->start(with_lua(%more, workers => 1));
+        my ($worker) = $node->workers;
+        $store->flush;
+        is(LuaNode::run($node, "return $wait"), 'true 1', 'the store answers');
+        $store->pause;
+        for (1 .. 10) {
+            my $socket = $node->connection;
+            print $socket "GET /left HTTP/1.0\r\n\r\n";
+            close $socket;
+        }
+        is($node->body('/killed'), 'killed', 'threads');
+        is(LuaNode::run($node, 'collectgarbage() return "lives"'), 'true lives', 'the worker goes on');
+        $store->go_on;
+        eventually(sub { $store->total(asked => 'killed') }, 10, 'the hits of threads were counted');
+        eventually(sub { $store->total(asked => 'left') }, 10, 'and those of requests');
+        is(LuaNode::run($node, "return $wait"), 'true 2', 'others are answered');
+        is_deeply([$node->workers], [$worker], 'by the same worker');
+        $node->stop;
+    };
+    subtest 'in Lua: a reload, and the end of a worker' => sub {
+        $node->start(with_lua(%more, workers => 1));
+        $store->flush;
+        is($node->body('/waits'), 1, 'the store answers');
+        $store->pause;
+        my $waiting = begin('/waits');
+        comes_after();
+        my @before = $node->workers;
+        my $reloaded = $node->begin_reload;
+        $node->wait_for('a new worker', sub { my @now = $node->workers; "@now" ne "@before" });
+        $store->go_on;
+        is($waiting->(), 2, 'one that waited through a reload was answered by the store');
+        $reloaded->();
+        $store->pause;
+        $waiting = begin('/waits');
+        comes_after();
+        kill QUIT => $node->{master};
+        $node->wait_for('a worker that exits', sub { $node->logged(qr/gracefully shutting down/) == 2 });
+        $store->go_on;
+        is($waiting->(), 3, 'and one that waited when its worker was told to exit');
+        $node->stop;
+        $node->start(with_lua(%more, workers => 2));
+        $store->pause;
+        my @waiting = map { begin('/waits') } 1 .. 5;
+        comes_after();
+        $node->stop(undef, 'TERM');
+        $store->go_on;
+        is(join('', map { $_->() } @waiting), '', 'those of a worker that ends at once have no answer');
+    };
+    subtest 'in Lua: at the end of a worker' => sub {
+        my $exit = 'exit_worker_by_lua_block { local ok, err = pcall(rl.increment, "k", 60, 1) ngx.log(ngx.NOTICE, "exit: ", tostring(err)) }';
+        my %conf = with_lua(%more, workers => 1);
+        $node->start(%conf, http => $conf{http} . $exit);
+        is($node->body('/waits') > 0, 1, 'a worker');
+        $node->stop;
+        is($node->logged(qr/exit: .*this process has ended its work/), 1, 'that has ended counts nothing more');
+    };
+}
+
+# A node whose namespace `asked` has the store decide.
+sub with_c {
+    my %conf = (server => '', @_);
+    return (
+        conf(name => 'asked', sync_rate => 0, namespace => 'timeout 30s;', limit => 1000),
+        %conf, server => $conf{server} . 'location /c { c_api_test; }'
+    );
+}
+
+sub with_lua {
+    my %conf = with_c(@_);
+    my %lua  = LuaNode::conf();
+    return (%conf, http => $conf{http} . $lua{http}, server => $conf{server} . $lua{server});
+}
+
+# A function in C, as in c-api.t.
+sub c { return received(c_send(@_)) }
+
+# The same, but it waits for the answer when its result is called.
+sub c_begin {
+    my $socket = c_send(@_);
+    return sub { received($socket) };
+}
+
+sub c_send {
+    my ($function, %arguments) = @_;
+    return sent('/c?' . join '&', "f=$function", map {"$_=$arguments{$_}"} sort keys %arguments);
+}
+
+# A request whose answer is waited for when the result is called.
+sub begin {
+    my ($path) = @_;
+    my $socket = sent($path);
+    return sub { received($socket) };
+}
+
+sub sent {
+    my ($path) = @_;
+    my $socket = $node->connection or die "no connection: $!\n";
+    print $socket "GET $path HTTP/1.0\r\n\r\n";
+    return $socket;
+}
+
+sub received {
+    my ($socket) = @_;
+    local $/;
+    my ($body) = (<$socket> // '') =~ m{^HTTP/1\.1 200.*?\r\n\r\n(.*)}s or return '';
+    $body =~ s/ +\z//;
+    return $body;
+}
+
+# A request that came later was answered: those before wait.
+sub comes_after { c('version') =~ /^1 / or fail('a request that comes after') }
+
+sub handle {
+    my ($handle) = c(@_) =~ /^[02] ([1-9]\d*)$/ or fail("@_");
+    return $handle;
+}
