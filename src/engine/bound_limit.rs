@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ratelimiting::Namespace;
 use super::totals::note_total;
-use crate::policy::algorithm::{Reading, StoredKind};
+use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::OnError;
@@ -23,12 +23,22 @@ pub struct BoundLimit<'m> {
     pub(super) counter: Counter,
     /// How often it rejected; `None`: that is counted with others.
     rejections: Option<Named<'m>>,
-    /// Whether a request may be asked for an earlier limit that has the same counter.
-    pub(super) may_share: bool,
-    /// Whether there is more to it than counting in windows that no earlier limit has.
-    pub(super) is_special: bool,
-    /// Whether it counts in a level, which no earlier limit has.
-    pub(super) is_level: bool,
+    pub(super) path: ChargePath,
+}
+
+/// How requests are charged under a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChargePath {
+    /// In windows.
+    Windows,
+    /// In an elastic window.
+    Elastic,
+    /// In a bucket.
+    Bucket,
+    /// In a log.
+    Log,
+    /// In a counter in which a request may have been charged already: under an earlier limit.
+    Shared,
 }
 
 impl<'m> BoundLimit<'m> {
@@ -43,9 +53,16 @@ impl<'m> BoundLimit<'m> {
     {
         let kind = limit.algorithm.kind();
         let (table, counter) = (namespace.table(), namespace.counter_of(kind, limit.size));
-        let may_share = earlier
+        let is_shared = earlier
             .into_iter()
             .any(|other| ptr::eq(other.table, table) && other.counter.is_same(&counter));
+        let path = match kind {
+            _ if is_shared => ChargePath::Shared,
+            StoredKind::Windows => ChargePath::Windows,
+            StoredKind::Level(LevelKind::Elastic) => ChargePath::Elastic,
+            StoredKind::Level(LevelKind::Bucket(_)) => ChargePath::Bucket,
+            StoredKind::Log => ChargePath::Log,
+        };
         let policy = [&**namespace.name(), &*limit.name];
         BoundLimit {
             rejections: table.named(NameKind::Policy, policy),
@@ -53,9 +70,7 @@ impl<'m> BoundLimit<'m> {
             namespace: namespace.name().clone(),
             table,
             counter,
-            may_share,
-            is_special: may_share || kind != StoredKind::Windows,
-            is_level: !may_share && matches!(kind, StoredKind::Level(_)),
+            path,
         }
     }
 

@@ -1,8 +1,8 @@
 //! The decision on one request (or another user's hit) under several limits.
 
-use super::bound_limit::BoundLimit;
+use super::bound_limit::{BoundLimit, ChargePath};
 use super::charge::{Charge, Charges};
-use crate::policy::algorithm::{Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::Clock;
@@ -32,8 +32,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     /// Asks a limit of so many `hits`, or of a rate of so many, to admit `cost` hits of `key`, and charges them if it does,
     /// unless a limit refused before. A cost of zero asks without charging. A counter that several
     /// limits share is charged once, by the first that charges it.
-    // A function of its own, so that the counting in it has all registers.
-    #[inline(never)]
+    // Each path is a function of its own, so that the counting in it has all registers.
+    #[inline]
     pub fn charge(
         &mut self,
         bound: &'c BoundLimit<'m>,
@@ -42,24 +42,21 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let is_special = bound.is_special | self.is_refused | self.counts_rejected;
-        if !is_special && cost > Hits::ZERO {
-            let BoundLimit { table, counter, .. } = bound;
-            let algorithm = bound.limit.algorithm;
-            match table.add_at_home(counter, key, clock, cost, hits, algorithm) {
-                Some(counted) => self.push(bound, hits, key, cost, counted),
-                None => self.charge_elsewhere(bound, hits, key, cost, clock),
+        if self.is_refused | self.counts_rejected || cost <= Hits::ZERO {
+            return self.charge_otherwise(bound, hits, key, cost, clock);
+        }
+        match bound.path {
+            ChargePath::Windows => self.charge_windows(bound, hits, key, cost, clock),
+            ChargePath::Elastic => self.charge_elastic(bound, hits, key, cost, clock),
+            ChargePath::Bucket => self.charge_bucket(bound, hits, key, cost, clock),
+            ChargePath::Log | ChargePath::Shared => {
+                self.charge_otherwise(bound, hits, key, cost, clock);
             }
-        } else if bound.is_level & !self.is_refused & !self.counts_rejected && cost > Hits::ZERO {
-            self.charge_level(bound, hits, key, cost, clock);
-        } else {
-            self.charge_otherwise(bound, hits, key, cost, clock);
         }
     }
 
-    /// [`Evaluation::charge`] of a counter that is a level, and of no earlier limit.
     #[inline(never)]
-    fn charge_level(
+    fn charge_windows(
         &mut self,
         bound: &'c BoundLimit<'m>,
         hits: Hits,
@@ -68,12 +65,45 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         clock: &impl Clock,
     ) {
         let BoundLimit { table, counter, .. } = bound;
-        // Not a counter at this rate, which would be a copy.
-        let (kind, most) = (counter.kind().at_rate(hits), bound.limit.most(hits));
-        let admission = Admission::Within(most, bound.limit.algorithm);
-        match table.add_to_level_at_home(counter, kind, key, clock, cost, admission) {
-            Some(counted) => self.push(bound, most, key, cost, counted),
+        let algorithm = bound.limit.algorithm;
+        match table.add_at_home(counter, key, clock, cost, hits, algorithm) {
+            Some(counted) => self.push(bound, hits, key, cost, counted),
+            None => self.charge_elsewhere(bound, hits, key, cost, clock),
+        }
+    }
+
+    #[inline(never)]
+    fn charge_elastic(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) {
+        let BoundLimit { table, counter, .. } = bound;
+        let (kind, within) = (LevelKind::Elastic, (hits, Algorithm::Elastic));
+        match table.add_to_level_at_home(counter, kind, key, clock, cost, within) {
+            Some(counted) => self.push(bound, hits, key, cost, counted),
             None => self.charge_otherwise(bound, hits, key, cost, clock),
+        }
+    }
+
+    #[inline(never)]
+    fn charge_bucket(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        rate: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) {
+        let BoundLimit { table, counter, .. } = bound;
+        let (kind, most) = (LevelKind::Bucket(rate), bound.limit.burst.most(rate));
+        let within = (most, Algorithm::Bucket);
+        match table.add_to_level_at_home(counter, kind, key, clock, cost, within) {
+            Some(counted) => self.push(bound, most, key, cost, counted),
+            None => self.charge_otherwise(bound, rate, key, cost, clock),
         }
     }
 
@@ -106,12 +136,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         cost: Hits,
         clock: &impl Clock,
     ) {
-        let BoundLimit {
-            limit,
-            table,
-            may_share,
-            ..
-        } = bound;
+        let BoundLimit { limit, table, .. } = bound;
         let (counter, hits) = bound.at(hits);
         let counter = &counter;
         // What this request has been charged there already.
@@ -151,7 +176,11 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             let admission = Admission::Within(hits, limit.algorithm);
             table.add(counter, *key, clock, cost, admission)
         };
-        if let Some(receipt) = counted.receipt.as_ref().filter(|_| *may_share) {
+        if let Some(receipt) = counted
+            .receipt
+            .as_ref()
+            .filter(|_| bound.path == ChargePath::Shared)
+        {
             // What limits say is of after the request: those that asked before, too.
             let earlier = self.charges.as_mut_slice().iter_mut();
             for charge in earlier.filter(|charge| charge.has_counter_of(bound, *key)) {

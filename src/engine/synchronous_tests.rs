@@ -9,7 +9,7 @@ use crate::policy::algorithm::{
 };
 use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::{Burst, Limit};
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, Question};
 use crate::store::strategy::Shard;
 use crate::table::testing::{SharedTable, TestClock};
@@ -361,7 +361,7 @@ fn what_is_in_a_full_bucket_is_known_for_a_second() {
     let level = Level {
         hits: hits(3),
         at: UnixMillis(T - 30),
-        mark: UnixMillis(0),
+        mark: UnixSeconds(0),
     };
     let refused = Answered {
         admitted: false,
@@ -519,7 +519,7 @@ fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
     let level = Level {
         hits: hits(3),
         at: UnixMillis(T),
-        mark: UnixMillis(0),
+        mark: UnixSeconds(0),
     };
     let kind = LevelKind::Bucket(hits(10));
     let reading = kind.reading(size(1), level, UnixMillis(T));
@@ -589,7 +589,7 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     let level = Level {
         hits: hits(3),
         at: UnixMillis(T),
-        mark: UnixMillis(0),
+        mark: UnixSeconds(0),
     };
     let reading = LevelKind::Bucket(hits(10)).reading(size(1), level, UnixMillis(T));
     let answer = Answer {

@@ -84,6 +84,13 @@ impl Hits {
         }
     }
 
+    /// `self` without so many thousandths, at least zero, of hits of at least zero.
+    #[inline]
+    pub const fn without_thousandths(self, thousandths: u64) -> Hits {
+        let left = self.0.cast_unsigned().saturating_sub(thousandths);
+        Hits(left.cast_signed())
+    }
+
     /// `self - other`, saturated.
     #[inline]
     pub const fn minus(self, other: Hits) -> Hits {

@@ -30,13 +30,24 @@ pub struct Burst {
     pub delay: Option<Hits>,
 }
 
+impl Burst {
+    /// The most hits in a bucket that leaks at this rate.
+    #[inline]
+    pub fn most(&self, rate: Hits) -> Hits {
+        match rate {
+            // At no rate, nothing is admitted.
+            Hits::ZERO => Hits::ZERO,
+            _ => self.hits.plus_value(Hits::ONE),
+        }
+    }
+}
+
 impl Limit {
     /// The most hits, where `told` are: those, or where a rate is told, what a bucket holds.
     #[inline]
     pub fn most(&self, told: Hits) -> Hits {
         match self.algorithm {
-            // At no rate, nothing is admitted.
-            Algorithm::Bucket if told != Hits::ZERO => self.burst.hits.plus_value(Hits::ONE),
+            Algorithm::Bucket => self.burst.most(told),
             _ => told,
         }
     }

@@ -10,6 +10,22 @@ pub const CLOCK_SKEW: u64 = 1000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixMillis(pub u64);
 
+/// A moment in whole seconds of Unix time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnixSeconds(pub u64);
+
+impl UnixSeconds {
+    /// The second that a moment is in.
+    pub const fn of(at: UnixMillis) -> UnixSeconds {
+        UnixSeconds(at.0 / SECOND)
+    }
+
+    /// When it begins.
+    pub const fn millis(self) -> UnixMillis {
+        UnixMillis(self.0.saturating_mul(SECOND))
+    }
+}
+
 /// The time as its user sees it. The shell implements it over nginx's clock, tests over a number.
 pub trait Clock {
     /// The time of the caller's last look at the clock: cheap, and late by at most the time
@@ -41,6 +57,12 @@ impl WindowSize {
     /// The size in milliseconds.
     pub const fn millis(self) -> u64 {
         self.0.get()
+    }
+
+    /// The same: never 0.
+    #[inline]
+    pub const fn nonzero_millis(self) -> NonZeroU64 {
+        self.0
     }
 
     /// The size in seconds, if that is a whole number.

@@ -5,7 +5,7 @@ use super::decision::{AskedCounter, Question};
 use super::stored_log::StoredLog;
 use crate::policy::algorithm::{Level, LevelKind, Reading, StoredKind, WindowCounts};
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 
 /// What is kept of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl StoredCount {
         StoredCount::Level(Level {
             hits: Hits::from_thousandths(hits).max(Hits::ZERO),
             at: millis(at),
-            mark: millis(first),
+            mark: UnixSeconds::of(millis(first)),
         })
     }
 

@@ -145,7 +145,7 @@ impl<'m> CounterTable<'m> {
         match counter.kind {
             StoredKind::Windows => None,
             StoredKind::Level(kind) => {
-                self.add_to_found_level(kind, occupant, size, clock, value, admission)
+                self.add_to_level(kind, occupant, size, clock, value, admission)
             }
             StoredKind::Log => self.add_to_log(occupant, size, clock, value, admission),
         }

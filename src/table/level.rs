@@ -20,8 +20,7 @@ use super::fail::fail_point;
 use super::slot::{Occupant, Slot};
 use super::word::{Stamp, WindowCount};
 use crate::policy::algorithm::Level;
-use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 
 /// A state of a counter, as it was read.
 pub(super) struct LevelState<'m> {
@@ -32,17 +31,15 @@ pub(super) struct LevelState<'m> {
     stamp: Stamp,
 }
 
-/// The mark of `level`, as a counter notes it: in seconds, until 2106.
-fn mark_second(level: &Level) -> u32 {
-    u32::try_from(level.mark.0 / 1000).unwrap_or(u32::MAX)
-}
-
-fn time(at: UnixMillis) -> Hits {
-    Hits::from_thousandths(i64::try_from(at.0).unwrap_or(i64::MAX))
+/// A mark as a counter notes it: until 2106.
+#[inline]
+fn mark_word(mark: UnixSeconds) -> u32 {
+    u32::try_from(mark.0).unwrap_or(u32::MAX)
 }
 
 impl<'m> LevelState<'m> {
     /// The present state of the counter in `occupant`. `None` if it changed while it was read.
+    #[inline]
     pub(super) fn read(occupant: Occupant<'m>) -> Option<LevelState<'m>> {
         let Slot { local, remote, .. } = occupant.slot;
         let ([even, odd], [even_time, odd_time]) = (local, remote);
@@ -64,8 +61,8 @@ impl<'m> LevelState<'m> {
         };
         let level = Level {
             hits: word.hits(),
-            at: UnixMillis(at.hits().thousandths().unsigned_abs()),
-            mark: UnixMillis(u64::from(occupant.slot.extension.load(Relaxed)).saturating_mul(1000)),
+            at: at.time(),
+            mark: UnixSeconds(occupant.slot.extension.load(Relaxed).into()),
         };
         let (_, before) = next;
         let state = LevelState {
@@ -81,23 +78,27 @@ impl<'m> LevelState<'m> {
         let [(_, hits), (_, at)] = self.next;
         (hits.stamp() == at.stamp()).then(|| Level {
             hits: hits.hits(),
-            at: UnixMillis(at.hits().thousandths().unsigned_abs()),
+            at: at.time(),
             mark: self.level.mark,
         })
     }
 
     /// Makes `level` the next state; returns whether it is. Nothing has changed otherwise.
+    #[inline]
     pub(super) fn replace(&self, occupant: Occupant<'m>, level: &Level) -> bool {
         let [(hits, old_hits), (at, old_at)] = self.next;
         if self.level.mark != level.mark {
             // One of two that begin a window at once suffices.
-            let (mark, old) = (&occupant.slot.extension, mark_second(&self.level));
-            let _ = mark.compare_exchange(old, mark_second(level), Relaxed, Relaxed);
+            let (word, [old, new]) = (
+                &occupant.slot.extension,
+                [self.level, *level].map(|level| mark_word(level.mark)),
+            );
+            let _ = word.compare_exchange(old, new, Relaxed, Relaxed);
         }
         // AcqRel, each: a reader that sees the hits sees their time, and the slot as this process saw it.
-        let new_at = WindowCount::new(self.stamp, time(level.at));
+        let new_at = WindowCount::of_time(self.stamp, level.at);
         // The later of two looks at the clock, whichever process is first to change the hits.
-        let is_prepared = old_at.stamp() == self.stamp && old_at.hits() >= new_at.hits();
+        let is_prepared = old_at.stamp() == self.stamp && old_at.time() >= new_at.time();
         let is_prepared = is_prepared || swap(at, old_at, new_at);
         fail_point!("level.prepared");
         is_prepared && swap(hits, old_hits, WindowCount::new(self.stamp, level.hits))

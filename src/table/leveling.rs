@@ -8,7 +8,7 @@ use super::insertion::relax;
 use super::level::LevelState;
 use super::slot::Occupant;
 use super::word::Stamp;
-use crate::policy::algorithm::{Level, LevelKind, Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, Level, LevelKind, Reading};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowSize};
 
@@ -18,11 +18,70 @@ fn stamp(kind: LevelKind, level: &Level, occupant: Occupant<'_>) -> Stamp {
     Stamp::new(era.wrapping_mul(2), occupant.meta.generation())
 }
 
+/// Makes `level` what a counter is after `state`; returns whether it is. If not, another process was in the
+/// way: it changed the counter, or the slot has another occupant, and what was changed went with the old one.
+#[inline(always)]
+fn change_level(occupant: Occupant<'_>, state: &LevelState<'_>, level: &Level) -> bool {
+    let is_changed = state.replace(occupant, level);
+    fail_point!("level.changed");
+    is_changed && occupant.is_there()
+}
+
+/// Where hits were counted that made `level` of a counter.
+#[inline]
+fn receipt<'m>(kind: LevelKind, occupant: Occupant<'m>, level: &Level, value: Hits) -> Receipt<'m> {
+    let [column, _] = &occupant.slot.local;
+    Receipt {
+        column,
+        stamp: stamp(kind, level, occupant),
+        value,
+    }
+}
+
 impl<'m> CounterTable<'m> {
-    /// Counts `value` hits in a level, if `admission` allows it, and does what is done with each hit.
-    /// `None` if the slot has another occupant by now: then nothing was counted.
+    /// Counts `value` (above zero) hits of `key` in a level within `limit` of an algorithm, in the case that most
+    /// requests are: the counter is at home, and no process is in the way. Its `kind` is given at the rate of
+    /// the limit. `None` if it is another case: then nothing was counted.
+    // Always inline: of each kind of level, there is as much code as that needs.
     #[inline(always)]
-    fn add_to_level(
+    pub fn add_to_level_at_home(
+        &self,
+        counter: &Counter,
+        kind: LevelKind,
+        key: &Key<'_>,
+        clock: &impl Clock,
+        value: Hits,
+        (limit, algorithm): (Hits, Algorithm),
+    ) -> Option<Counted<'m>> {
+        let id = counter.identity(*key);
+        let occupant = self.home(id)?;
+        if !occupant.meta.is_level() || !occupant.slot.has_identity(id) {
+            return None;
+        }
+        let (size, now) = (counter.size, clock.now());
+        let state = LevelState::read(occupant)?;
+        let before = kind.reading(size, state.level, now);
+        if !algorithm.admits(size, &before, limit, value) {
+            return self.add_to_level(kind, occupant, size, clock, Hits::ZERO, Admission::Refused);
+        }
+        let (level, reading) = kind.after_hit_on(size, state.level, before, now, value);
+        if !change_level(occupant, &state, &level) {
+            return None;
+        }
+        occupant.touch(now);
+        let receipt = receipt(kind, occupant, &level, value);
+        Some(Counted {
+            reading,
+            admitted: true,
+            receipt: Some(receipt),
+        })
+    }
+
+    /// Counts `value` hits in a level, if `admission` allows it, and does what is done with each hit. `None` if
+    /// the slot has another occupant by now: then nothing was counted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn add_to_level(
         &self,
         kind: LevelKind,
         occupant: Occupant<'m>,
@@ -31,80 +90,30 @@ impl<'m> CounterTable<'m> {
         value: Hits,
         admission: Admission,
     ) -> Option<Counted<'m>> {
-        loop {
+        while occupant.is_there() {
             let now = clock.now();
             let Some(state) = LevelState::read(occupant) else {
-                // Another process is changing it, or the slot has another occupant.
-                if !occupant.is_there() {
-                    return None;
-                }
                 relax();
                 continue;
             };
             let before = kind.reading(size, state.level, now);
             let admitted = admission.admits(size, &before, value);
             let counted = if admitted { value } else { Hits::ZERO };
-            let level = kind.after_hit_on(size, state.level, before, now, counted);
-            let is_done = level == state.level || state.replace(occupant, &level);
-            fail_point!("level.changed");
-            if !occupant.is_there() {
-                // The hit went with the old counter.
-                return None;
+            let (level, reading) = kind.after_hit_on(size, state.level, before, now, counted);
+            let is_done = match level == state.level {
+                true => occupant.is_there(),
+                false => change_level(occupant, &state, &level),
+            };
+            if is_done {
+                occupant.touch(now);
+                return Some(Counted {
+                    reading,
+                    admitted,
+                    receipt: admitted.then(|| receipt(kind, occupant, &level, value)),
+                });
             }
-            if !is_done {
-                continue;
-            }
-            occupant.touch(now);
-            let [column, _] = &occupant.slot.local;
-            return Some(Counted {
-                reading: kind.reading(size, level, now),
-                admitted,
-                receipt: admitted.then(|| Receipt {
-                    column,
-                    stamp: stamp(kind, &level, occupant),
-                    value,
-                }),
-            });
         }
-    }
-
-    /// [`CounterTable::add_to_level`] in any case.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn add_to_found_level(
-        &self,
-        kind: LevelKind,
-        occupant: Occupant<'m>,
-        size: WindowSize,
-        clock: &impl Clock,
-        value: Hits,
-        admission: Admission,
-    ) -> Option<Counted<'m>> {
-        self.add_to_level(kind, occupant, size, clock, value, admission)
-    }
-
-    /// Counts `value` (above zero) hits of `key` in a level, if `admission` allows it, in the case that most
-    /// requests are: the counter is at home. Its `kind` is given at the rate of the limit. `None` if it is
-    /// another case: then nothing was counted.
-    #[inline(always)]
-    pub fn add_to_level_at_home(
-        &self,
-        counter: &Counter,
-        kind: StoredKind,
-        key: &Key<'_>,
-        clock: &impl Clock,
-        value: Hits,
-        admission: Admission,
-    ) -> Option<Counted<'m>> {
-        let StoredKind::Level(kind) = kind else {
-            return None;
-        };
-        let id = counter.identity(*key);
-        let occupant = self.home(id)?;
-        if !occupant.meta.is_level() || !occupant.slot.has_identity(id) {
-            return None;
-        }
-        self.add_to_level(kind, occupant, counter.size, clock, value, admission)
+        None
     }
 
     /// Notes what a store has of `key`, unless another process changes it in this moment; a full table has

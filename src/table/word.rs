@@ -12,6 +12,9 @@
 //! holds an older one, and counts. A word with another stamp than the expected one reads as 0.
 
 use crate::policy::hits::Hits;
+use crate::policy::window::UnixMillis;
+
+const STAMP_BITS: u32 = 16;
 
 /// Which occupancy of a slot a word belongs to. Successive occupancies are [`Generation::next`] apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,20 @@ impl WindowCount {
     #[inline]
     pub(super) const fn new(stamp: Stamp, hits: Hits) -> WindowCount {
         WindowCount(hits.to_upper_bits() | stamp.0 as u64)
+    }
+
+    /// A word that holds a time instead of hits.
+    #[inline]
+    pub(super) const fn of_time(stamp: Stamp, at: UnixMillis) -> WindowCount {
+        let last = u64::MAX >> STAMP_BITS;
+        let at = if at.0 > last { last } else { at.0 };
+        WindowCount(at << STAMP_BITS | stamp.0 as u64)
+    }
+
+    /// The time that a word holds.
+    #[inline]
+    pub(super) const fn time(self) -> UnixMillis {
+        UnixMillis(self.0 >> STAMP_BITS)
     }
 
     /// No hits in an occupancy: what a column holds before the first hit. No two occupancies

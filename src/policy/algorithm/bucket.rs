@@ -7,7 +7,7 @@
 use core::num::{NonZeroU64, NonZeroU128};
 
 use super::super::hits::Hits;
-use super::super::window::{UnixMillis, WindowSize};
+use super::super::window::{UnixMillis, UnixSeconds, WindowSize};
 use super::level::Level;
 use super::method::{Method, has_room};
 use super::reading::Reading;
@@ -35,23 +35,35 @@ struct Leak {
 }
 
 impl Leak {
-    const MINUTE: u64 = 60_000;
+    const MINUTE: NonZeroU64 = NonZeroU64::new(60_000).unwrap();
     const SECOND: NonZeroU64 = NonZeroU64::new(1000).unwrap();
 
     /// The leak of a bucket with `rate` hits in `size`. As in `limit_req`, a whole number for a minute is
     /// one of thousandths for a second, rounded down; what `limit_req` cannot say is exact.
     #[inline]
     fn of(rate: Hits, size: WindowSize) -> Leak {
-        let rate = rate.thousandths().unsigned_abs();
-        match NonZeroU64::new(size.millis()) {
-            Some(size) if size.get() != Self::MINUTE || !rate.is_multiple_of(1000) => Leak {
+        let rate = rate.thousandths().cast_unsigned();
+        match size.nonzero_millis() {
+            Self::MINUTE => Leak::of_minute(rate),
+            size => Leak {
                 parts: rate,
                 parts_of_thousandth: size,
             },
-            _ => Leak {
-                parts: rate / 60,
-                parts_of_thousandth: Self::SECOND,
-            },
+        }
+    }
+
+    /// The leak of `rate` thousandths in a minute.
+    // A function of its own: others need no division.
+    #[cold]
+    #[inline(never)]
+    fn of_minute(rate: u64) -> Leak {
+        let (parts, parts_of_thousandth) = match rate.is_multiple_of(1000) {
+            true => (rate / 60, Self::SECOND),
+            false => (rate, Self::MINUTE),
+        };
+        Leak {
+            parts,
+            parts_of_thousandth,
         }
     }
 
@@ -72,6 +84,29 @@ impl Leak {
         let parts = u128::from(self.parts).saturating_mul(millis.into());
         let whole = |parts| u64::try_from(parts).unwrap_or(u64::MAX);
         (whole(parts / of), whole(parts % of))
+    }
+
+    /// Milliseconds in which so many thousandths leak, when `part` of the first has leaked; `None`: they
+    /// never do.
+    #[inline]
+    fn time_of(self, thousandths: u64, part: u64) -> Option<u64> {
+        if thousandths == 0 {
+            return Some(0);
+        }
+        let leaking = NonZeroU64::new(self.parts)?;
+        match thousandths.checked_mul(self.parts_of_thousandth.get()) {
+            Some(parts) => Some(parts.saturating_sub(part).div_ceil(leaking.get())),
+            None => Some(self.long_time_of(thousandths, part)),
+        }
+    }
+
+    /// The same with more bits, which takes longer.
+    #[cold]
+    fn long_time_of(self, thousandths: u64, part: u64) -> u64 {
+        let millis = self
+            .parts_of(thousandths, part)
+            .div_ceil(u128::from(self.parts.max(1)));
+        u64::try_from(millis).unwrap_or(u64::MAX)
     }
 
     /// Parts of so many thousandths, when `part` of the first has leaked.
@@ -111,17 +146,13 @@ impl BucketLevel {
     /// What `level` is at `now`, in a bucket with `rate`.
     #[inline]
     pub(super) fn of(rate: Hits, size: WindowSize, level: Level, now: UnixMillis) -> BucketLevel {
-        let held = level.hits.thousandths().unsigned_abs();
-        let (leaked, part) = match (held, level.age(now)) {
-            (0, _) | (_, 0) => (0, 0),
-            (_, age) => Leak::of(rate, size).in_millis(age),
-        };
-        let left = held.saturating_sub(leaked);
+        let (leaked, part) = Leak::of(rate, size).in_millis(level.age(now));
+        let hits = level.hits.without_thousandths(leaked);
         BucketLevel {
-            hits: Hits::from_thousandths(left.cast_signed()),
+            hits,
             rate,
             at: level.at,
-            part: if left == 0 { 0 } else { part },
+            part: if hits == Hits::ZERO { 0 } else { part },
         }
     }
 
@@ -137,18 +168,20 @@ impl BucketLevel {
     /// The level of the bucket that holds this at a moment, when no part has leaked.
     #[inline]
     fn filled(self, size: WindowSize, at: UnixMillis) -> Level {
-        let empty_after = self.time_until(size, Hits::ZERO).unwrap_or(u64::MAX);
-        let seconds = at.0.saturating_add(empty_after) / 1000;
+        let leak = Leak::of(self.rate, size);
+        let empty_after = leak.time_of(self.hits.thousandths().cast_unsigned(), self.part);
+        let empty_after = empty_after.unwrap_or(u64::MAX);
+        let UnixSeconds(second) = UnixSeconds::of(UnixMillis(at.0.saturating_add(empty_after)));
         Level {
             hits: self.hits,
             at,
             // After it is empty.
-            mark: UnixMillis(seconds.saturating_add(1).saturating_mul(1000)),
+            mark: UnixSeconds(second.saturating_add(1)),
         }
     }
 
-    /// The level of the bucket that `counted` hits were added to at `now`. A hit that is refused changes
-    /// nothing, unless the clock was set back, when what is in the bucket begins to leak anew.
+    /// The level of the bucket that `counted` hits were added to at `now`, and what it is then. A hit that is
+    /// refused changes nothing, unless the clock was set back, when what is in the bucket begins to leak anew.
     #[inline]
     pub(super) fn after_hit(
         self,
@@ -156,45 +189,28 @@ impl BucketLevel {
         before: Level,
         now: UnixMillis,
         counted: Hits,
-    ) -> Level {
+    ) -> (Level, BucketLevel) {
         let at = before.time_of_hit(now);
         if counted == Hits::ZERO && at >= before.at {
-            return before;
+            return (before, self);
         }
         let filled = BucketLevel {
             hits: self.hits.plus_value(counted),
+            at,
             part: 0,
             ..self
         };
-        filled.filled(size, at)
+        (filled.filled(size, at), filled)
     }
 
     /// Milliseconds until no more than `most` hits are in it; `None`: that is never so.
     #[inline]
     fn time_until(&self, size: WindowSize, most: Hits) -> Option<u64> {
-        let leak = Leak::of(self.rate, size);
         let above = u64::try_from(self.hits.minus(most).thousandths()).unwrap_or(0);
         if most < Hits::ZERO {
             return None;
         }
-        if above == 0 {
-            return Some(0);
-        }
-        if leak.parts == 0 {
-            return None;
-        }
-        match above.checked_mul(leak.parts_of_thousandth.get()) {
-            Some(parts) => Some(parts.saturating_sub(self.part).div_ceil(leak.parts)),
-            None => Some(self.long_time(leak, above)),
-        }
-    }
-
-    /// Milliseconds until `above` thousandths have leaked, with more bits, which takes longer.
-    #[cold]
-    fn long_time(&self, leak: Leak, above: u64) -> u64 {
-        let leaking = u128::from(leak.parts.max(1));
-        let millis = leak.parts_of(above, self.part).div_ceil(leaking);
-        u64::try_from(millis).unwrap_or(u64::MAX)
+        Leak::of(self.rate, size).time_of(above, self.part)
     }
 
     /// The parts above `most` hits, and how many leak in a millisecond.
@@ -226,6 +242,7 @@ impl Method for LeakyBucket {
         level.hits
     }
 
+    #[inline]
     fn admits(_: WindowSize, level: &BucketLevel, limit: Hits, cost: Hits) -> bool {
         has_room(level.hits, limit, cost)
     }
@@ -260,6 +277,7 @@ impl Method for LeakyBucket {
 }
 
 impl From<BucketLevel> for Reading {
+    #[inline]
     fn from(level: BucketLevel) -> Reading {
         Reading {
             start: level.at.0,
@@ -271,6 +289,7 @@ impl From<BucketLevel> for Reading {
 }
 
 impl From<Reading> for BucketLevel {
+    #[inline]
     fn from(reading: Reading) -> BucketLevel {
         BucketLevel {
             hits: reading.hits,

@@ -1,7 +1,7 @@
 //! The elastic window: it starts with the first hit, and each hit extends it to its full size.
 
 use super::super::hits::Hits;
-use super::super::window::{UnixMillis, WindowSize};
+use super::super::window::{UnixMillis, UnixSeconds, WindowSize};
 use super::level::Level;
 use super::method::{Method, has_room};
 use super::reading::Reading;
@@ -21,6 +21,7 @@ pub struct ElasticCount {
 
 impl ElasticCount {
     /// What `level` is at `now`.
+    #[inline]
     pub(super) fn of(size: WindowSize, level: Level, now: UnixMillis) -> ElasticCount {
         if level.has_ended(size, now) {
             return ElasticCount {
@@ -29,7 +30,7 @@ impl ElasticCount {
             };
         }
         ElasticCount {
-            first: level.mark,
+            first: level.mark.millis(),
             hits: level.hits,
             idle: level.age(now),
         }
@@ -37,21 +38,36 @@ impl ElasticCount {
 
     /// The level that this was read of at `now`.
     pub(super) fn level(self, now: UnixMillis) -> Level {
-        let seconds = self.first.0 / 1000;
         Level {
             hits: self.hits,
             at: UnixMillis(now.0.saturating_sub(self.idle)),
-            mark: UnixMillis(seconds.saturating_mul(1000)),
+            mark: UnixSeconds::of(self.first),
         }
     }
 
-    /// The level of the window that a hit extends.
-    pub(super) fn after_hit(self, before: Level, now: UnixMillis, counted: Hits) -> Level {
-        Level {
+    /// The level of the window that a hit at `now` extends, and what it is then: this is what it was `before`.
+    #[inline]
+    pub(super) fn after_hit(
+        self,
+        size: WindowSize,
+        before: Level,
+        now: UnixMillis,
+        counted: Hits,
+    ) -> (Level, ElasticCount) {
+        let level = Level {
             hits: self.hits.plus_value(counted),
             at: before.time_of_hit(now),
-            ..self.level(now)
-        }
+            mark: match before.has_ended(size, now) {
+                true => UnixSeconds::of(now),
+                false => before.mark,
+            },
+        };
+        let count = ElasticCount {
+            first: level.mark.millis(),
+            hits: level.hits,
+            idle: 0,
+        };
+        (level, count)
     }
 }
 
@@ -62,6 +78,7 @@ impl Method for Elastic {
         count.hits
     }
 
+    #[inline]
     fn admits(_: WindowSize, count: &ElasticCount, limit: Hits, cost: Hits) -> bool {
         has_room(count.hits, limit, cost)
     }
@@ -84,6 +101,7 @@ impl Method for Elastic {
 }
 
 impl From<ElasticCount> for Reading {
+    #[inline]
     fn from(count: ElasticCount) -> Reading {
         Reading {
             start: count.first.0,
@@ -95,6 +113,7 @@ impl From<ElasticCount> for Reading {
 }
 
 impl From<Reading> for ElasticCount {
+    #[inline]
     fn from(reading: Reading) -> ElasticCount {
         ElasticCount {
             first: UnixMillis(reading.start),

@@ -115,10 +115,10 @@ impl LevelKind {
         counted: Hits,
     ) -> Level {
         let read = self.reading(size, level, now);
-        self.after_hit_on(size, level, read, now, counted)
+        self.after_hit_on(size, level, read, now, counted).0
     }
 
-    /// The same, where `read` is what was read of the level at `now`.
+    /// The same, where `read` is what was read of the level at `now`; and what is read of it then.
     #[inline]
     pub fn after_hit_on(
         self,
@@ -127,10 +127,18 @@ impl LevelKind {
         read: Reading,
         now: UnixMillis,
         counted: Hits,
-    ) -> Level {
+    ) -> (Level, Reading) {
         match self {
-            LevelKind::Elastic => ElasticCount::from(read).after_hit(level, now, counted),
-            LevelKind::Bucket(_) => BucketLevel::from(read).after_hit(size, level, now, counted),
+            LevelKind::Elastic => {
+                let read = ElasticCount::from(read);
+                let (level, after) = read.after_hit(size, level, now, counted);
+                (level, after.into())
+            }
+            LevelKind::Bucket(_) => {
+                let read = BucketLevel::from(read);
+                let (level, after) = read.after_hit(size, level, now, counted);
+                (level, after.into())
+            }
         }
     }
 
@@ -157,9 +165,10 @@ impl LevelKind {
 
     /// What tells a level from those that the counter has had: hits that were counted in one are not
     /// taken back from another.
+    #[inline]
     pub fn era(self, level: &Level) -> u64 {
         match self {
-            LevelKind::Elastic => level.mark.0 / 1000,
+            LevelKind::Elastic => level.mark.0,
             LevelKind::Bucket(_) => 0,
         }
     }

@@ -1,7 +1,7 @@
 //! A level: hits that changed last at a moment, and that mean less as time passes.
 
 use super::super::hits::Hits;
-use super::super::window::{CLOCK_SKEW, UnixMillis, WindowSize};
+use super::super::window::{CLOCK_SKEW, UnixMillis, UnixSeconds, WindowSize};
 
 /// What is kept of a key for an algorithm that has a [`LevelKind`](super::LevelKind).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,31 +10,35 @@ pub struct Level {
     pub hits: Hits,
     /// When they changed last.
     pub at: UnixMillis,
-    /// Another moment, in whole seconds: when an elastic window began, or by when a bucket is empty.
-    pub mark: UnixMillis,
+    /// Another moment: when an elastic window began, or by when a bucket is empty.
+    pub mark: UnixSeconds,
 }
 
 impl Level {
     /// Milliseconds since the hits changed. None of a time in the future.
+    #[inline]
     pub(super) fn age(&self, now: UnixMillis) -> u64 {
         now.0.saturating_sub(self.at.0)
     }
 
     /// Whether the hits changed at least `size` ago.
+    #[inline]
     pub fn has_ended(&self, size: WindowSize, now: UnixMillis) -> bool {
         self.age(now) >= size.millis()
     }
 
     /// Whether nothing of the hits matters any more, whatever the [`LevelKind`](super::LevelKind).
     pub fn is_over(&self, size: WindowSize, now: UnixMillis) -> bool {
-        match self.mark > self.at {
-            true => self.mark <= now,
+        let mark = self.mark.millis();
+        match mark > self.at {
+            true => mark <= now,
             false => self.has_ended(size, now),
         }
     }
 
-    /// When a hit at `now` changes the level: not before the last one did, unless that was before the
-    /// clock was set back.
+    /// When a hit at `now` changes the level, `now` or later: not before the last one did, unless that was
+    /// before the clock was set back.
+    #[inline]
     pub(super) fn time_of_hit(&self, now: UnixMillis) -> UnixMillis {
         let is_skewed = self.at > now && self.at.0.saturating_sub(now.0) <= CLOCK_SKEW;
         if is_skewed { self.at } else { now }

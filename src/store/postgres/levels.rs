@@ -67,12 +67,12 @@ pub(super) async fn set(
     let (hits, changed, began, lives) = (
         column(|(_, level)| level.hits.thousandths()),
         column(|(_, level)| level.at.0.cast_signed()),
-        column(|(_, level)| i64::try_from(level.mark.0).unwrap_or(i64::MAX)),
+        column(|(_, level)| i64::try_from(level.mark.millis().0).unwrap_or(i64::MAX)),
         column(|(place, level)| {
             let life = match place.kind {
                 LevelKind::Elastic => place.size.millis(),
                 // Until it is empty.
-                LevelKind::Bucket(_) => level.mark.0.saturating_sub(level.at.0),
+                LevelKind::Bucket(_) => level.mark.millis().0.saturating_sub(level.at.0),
             };
             let life = Duration::from_millis(life).saturating_add(CLOCK_MARGIN);
             i64::try_from(life.min(MAX_LIFE).as_millis()).unwrap_or(i64::MAX)
