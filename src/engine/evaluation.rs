@@ -49,9 +49,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             ChargePath::Windows => self.charge_windows(bound, hits, key, cost, clock),
             ChargePath::Elastic => self.charge_elastic(bound, hits, key, cost, clock),
             ChargePath::Bucket => self.charge_bucket(bound, hits, key, cost, clock),
-            ChargePath::Log | ChargePath::Shared => {
-                self.charge_otherwise(bound, hits, key, cost, clock);
-            }
+            ChargePath::Log => self.charge_log(bound, hits, key, cost, clock),
+            ChargePath::Shared => self.charge_otherwise(bound, hits, key, cost, clock),
         }
     }
 
@@ -104,6 +103,22 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         match table.add_to_level_at_home(counter, kind, key, clock, cost, within) {
             Some(counted) => self.push(bound, most, key, cost, counted),
             None => self.charge_otherwise(bound, rate, key, cost, clock),
+        }
+    }
+
+    #[inline(never)]
+    fn charge_log(
+        &mut self,
+        bound: &'c BoundLimit<'m>,
+        hits: Hits,
+        key: &'c Key<'c>,
+        cost: Hits,
+        clock: &impl Clock,
+    ) {
+        let BoundLimit { table, counter, .. } = bound;
+        match table.add_to_log_at_home(counter, key, clock, cost, hits) {
+            Some(counted) => self.push(bound, hits, key, cost, counted),
+            None => self.charge_otherwise(bound, hits, key, cost, clock),
         }
     }
 

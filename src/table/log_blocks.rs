@@ -57,17 +57,16 @@ pub(super) struct LogPlace<'m> {
     block: &'m Slot,
     /// That of the block when it was come to.
     meta: Meta,
-    number: u32,
     offset: usize,
 }
 
 impl<'m> LogPlace<'m> {
     pub(super) fn word(&self) -> Result<&'m AtomicU64, Lost> {
-        let Slot {
-            id, local, remote, ..
-        } = self.block;
-        let pair = [id, local, remote].into_iter().nth(self.offset / 2);
-        pair.and_then(|pair| pair.get(self.offset % 2)).ok_or(Lost)
+        self.block.words().get(self.offset).ok_or(Lost)
+    }
+
+    fn number(&self) -> u32 {
+        self.meta.block_number()
     }
 
     /// The entry; `None`: it is empty still.
@@ -87,14 +86,14 @@ impl<'m> LogPlace<'m> {
 
     /// How many entries this is after `other`.
     pub(super) fn distance_from(&self, other: &LogPlace<'_>) -> usize {
-        let blocks = number_after(other.number, self.number) as usize;
+        let blocks = number_after(other.number(), self.number()) as usize;
         let entries = blocks.saturating_mul(ENTRIES).saturating_add(self.offset);
         entries.saturating_sub(other.offset)
     }
 
     /// Whether this is after `other`, in a chain that has both.
     pub(super) fn is_after(&self, other: &LogPlace<'_>) -> bool {
-        let blocks = number_after(other.number, self.number);
+        let blocks = number_after(other.number(), self.number());
         match blocks {
             0 => self.offset > other.offset,
             _ => blocks <= NUMBER_MASK / 2,
@@ -112,7 +111,10 @@ fn number_after(before: u32, number: u32) -> u32 {
 }
 
 /// The end of a chain.
+#[derive(Clone, Copy)]
 pub(super) struct End<'m> {
+    /// The hint that led there.
+    hint: u64,
     /// The last entry, and where it is.
     pub(super) last: LogEntry,
     pub(super) at: LogPlace<'m>,
@@ -127,7 +129,7 @@ fn tail_word(slot: &Slot) -> &AtomicU64 {
     word
 }
 
-/// A block near the end. A hint.
+/// An entry near the end. A hint.
 fn head_word(slot: &Slot) -> &AtomicU64 {
     let [_, word] = &slot.remote;
     word
@@ -142,7 +144,7 @@ fn obstacle_word(slot: &Slot) -> &AtomicU64 {
 impl<'m> CounterTable<'m> {
     fn cursor(&self, place: &LogPlace<'_>) -> Cursor {
         let index = (self.index_of(place.block) as u64).saturating_add(1);
-        let number = u64::from(place.number) << OFFSET_BITS;
+        let number = u64::from(place.number()) << OFFSET_BITS;
         Cursor(index << 32 | number | place.offset as u64)
     }
 
@@ -162,7 +164,6 @@ impl<'m> CounterTable<'m> {
         is_ours.then_some(LogPlace {
             block,
             meta,
-            number,
             offset: 0,
         })
     }
@@ -194,7 +195,7 @@ impl<'m> CounterTable<'m> {
                 Err(Lost)
             };
         };
-        let number = place.number.wrapping_add(1) & NUMBER_MASK;
+        let number = place.number().wrapping_add(1) & NUMBER_MASK;
         if let Some(next) = self.block_at(occupant, index, number) {
             return Ok(Some(next));
         }
@@ -210,41 +211,52 @@ impl<'m> CounterTable<'m> {
 
     /// The end of a log's chain; `None` if it has none yet.
     pub(super) fn end(&self, occupant: Occupant<'m>) -> Result<Option<End<'m>>, Lost> {
-        let Some(tail) = self.tail(occupant)? else {
-            return Ok(None);
-        };
-        let hint = self.place_of(occupant, head_word(occupant.slot).load(Acquire));
-        let mut at = hint.filter(|hint| hint.is_after(&tail)).unwrap_or(tail);
-        // The hint leads to a block that has entries, and the tail to an entry.
+        let tail = self.tail(occupant)?;
+        tail.map(|tail| self.end_after(occupant, tail)).transpose()
+    }
+
+    /// The end of a log's chain, as it begins with `base`.
+    #[inline]
+    fn end_after(&self, occupant: Occupant<'m>, base: LogPlace<'m>) -> Result<End<'m>, Lost> {
+        let hint = head_word(occupant.slot).load(Acquire);
+        let near = self.place_of(occupant, hint);
+        let mut at = near.filter(|near| near.is_after(&base)).unwrap_or(base);
+        // Both lead to an entry.
         let mut last = at.entry()?.ok_or(Lost)?;
         loop {
             let free = self.next_place(occupant, at)?;
             match free.map_or(Ok(None), |place| place.entry())? {
                 Some(entry) => (last, at) = (entry, free.unwrap_or(at)),
                 None => {
-                    let len = at.distance_from(&tail).saturating_add(1);
-                    return Ok(Some(End {
+                    let len = at.distance_from(&base).saturating_add(1);
+                    return Ok(End {
+                        hint,
                         last,
                         at,
                         free,
                         len,
-                    }));
+                    });
                 }
             }
         }
     }
 
-    /// Sees to it that there is a place for the next entry, unless the chain has `most` entries, or no slot
-    /// can be had. Returns the end; `None`: there is no place.
+    /// Sees to it that there is a place for the next entry, unless the chain, as it begins with `base`, has
+    /// `most` entries, or no slot can be had. Returns the end; `None`: there is no place.
+    #[inline(always)]
     pub(super) fn with_room(
         &self,
         occupant: Occupant<'m>,
+        base: Option<LogPlace<'m>>,
         most: usize,
         clock: &impl Clock,
     ) -> Result<Option<End<'m>>, Lost> {
+        let mut end = match base {
+            Some(base) => Some(self.end_after(occupant, base)?),
+            None => self.end(occupant)?,
+        };
         let mut attempts = ATTEMPTS;
         loop {
-            let end = self.end(occupant)?;
             match end {
                 Some(end) if end.len >= most => return Ok(None),
                 Some(end) if end.free.is_some() => return Ok(Some(end)),
@@ -259,26 +271,31 @@ impl<'m> CounterTable<'m> {
             attempts = attempts.saturating_sub(1);
             // What was lost, somebody else has.
             let _ = self.lengthen(occupant, end.map(|end| end.at), clock);
+            end = self.end(occupant)?;
         }
     }
 
-    /// Appends a closed entry, if that was not done, unless there is no place. Returns where it is.
+    /// Appends a closed entry, if that was not done, unless there is no place. Returns where it is. The end
+    /// may be `known` since before the entry was closed.
     pub(super) fn append(
         &self,
         occupant: Occupant<'m>,
         closed: LogEntry,
+        mut known: Option<End<'m>>,
         most: usize,
         clock: &impl Clock,
     ) -> Result<Option<LogPlace<'m>>, Lost> {
+        let is_done = |end: &End<'m>| end.last.time() == closed.time();
+        let is_of_use = |end: &End<'m>| is_done(end) || end.free.is_some();
         loop {
-            let mut end = self.end(occupant)?;
-            let is_done = |end: &End<'m>| end.last.time() == closed.time();
-            if !end
-                .as_ref()
-                .is_some_and(|end| is_done(end) || end.free.is_some())
-            {
-                end = self.with_room(occupant, most, clock)?;
-            }
+            let end = match known.take() {
+                Some(end) => Some(end),
+                None => self.end(occupant)?,
+            };
+            let end = match end.filter(is_of_use) {
+                Some(end) => Some(end),
+                None => self.with_room(occupant, None, most, clock)?,
+            };
             let Some(end) = end else {
                 return Ok(None);
             };
@@ -293,9 +310,9 @@ impl<'m> CounterTable<'m> {
             let appended = place.empty().replace(place.word()?, closed);
             fail_point!("log.appended");
             if appended.is_ok() {
-                if place.number != end.at.number {
-                    self.note(occupant, head_word(occupant.slot), &place);
-                }
+                let (hint, new) = (head_word(occupant.slot), self.cursor(&place));
+                // If this fails, another process has noted one that is further.
+                let _ = hint.compare_exchange(end.hint, new.0, AcqRel, Relaxed);
                 return Ok(Some(place));
             }
         }
@@ -319,7 +336,8 @@ impl<'m> CounterTable<'m> {
         Ok(true)
     }
 
-    /// A place near the end of a chain, after its tail, whose entry is before `time`.
+    /// The first place of a block near the end of a chain, after its tail, if the entry there is before
+    /// `time`.
     pub(super) fn head_before(
         &self,
         occupant: Occupant<'m>,
@@ -327,6 +345,7 @@ impl<'m> CounterTable<'m> {
         time: LogTime,
     ) -> Option<LogPlace<'m>> {
         let hint = self.place_of(occupant, head_word(occupant.slot).load(Acquire));
+        let hint = hint.map(LogPlace::first_in_block);
         let hint = hint.filter(|hint| hint.is_after(tail));
         hint.filter(|hint| matches!(hint.entry(), Ok(Some(it)) if it.time().is_before(time)))
     }
@@ -379,7 +398,7 @@ impl<'m> CounterTable<'m> {
         } else {
             0
         };
-        while left > 0 && place.number != base.number {
+        while left > 0 && place.number() != base.number() {
             left = left.saturating_sub(1);
             let last = LogPlace {
                 offset: ENTRIES.wrapping_sub(1),
@@ -416,6 +435,8 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Makes a block, and links it to the end of a chain (or makes it the first of one).
+    #[cold]
+    #[inline(never)]
     fn lengthen(
         &self,
         occupant: Occupant<'m>,
@@ -424,7 +445,7 @@ impl<'m> CounterTable<'m> {
     ) -> Result<(), Lost> {
         let generation = occupant.meta.generation();
         let number = match end {
-            Some(end) => end.number.wrapping_add(1) & NUMBER_MASK,
+            Some(end) => end.number().wrapping_add(1) & NUMBER_MASK,
             // Far from those of former occupants: a cursor of theirs is none of this log.
             None => u32::from(generation.bits()) << (NUMBER_BITS - 16),
         };
@@ -503,7 +524,6 @@ impl<'m> CounterTable<'m> {
         let place = LogPlace {
             block: slot,
             meta,
-            number,
             offset: 0,
         };
         for offset in 0..ENTRIES {

@@ -11,7 +11,7 @@ use super::log_blocks::{ENTRIES, End, LogPlace};
 use super::meta::Ticks;
 use super::slot::{Lost, Occupant};
 use super::word::Stamp;
-use crate::policy::algorithm::{MovingCount, Reading};
+use crate::policy::algorithm::{Algorithm, MovingCount, Reading};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
@@ -27,6 +27,8 @@ struct LogView<'m> {
     newest: LogEntry,
     /// The base; `None`: there is no chain.
     base: Option<LogPlace<'m>>,
+    /// Whether the chain is to begin there, which it does not yet.
+    is_base_new: bool,
     base_sum: u64,
     /// What was counted since, in thousandths.
     hits: u64,
@@ -53,9 +55,30 @@ fn stamp(time: LogTime, occupant: Occupant<'_>) -> Stamp {
 }
 
 impl<'m> CounterTable<'m> {
+    /// Counts `value` (above zero) hits of `key` in a log within `limit`, in the case that most requests are: the
+    /// counter is at home. `None` if it is another case: then nothing was counted.
+    #[inline(always)]
+    pub fn add_to_log_at_home(
+        &self,
+        counter: &Counter,
+        key: &Key<'_>,
+        clock: &impl Clock,
+        value: Hits,
+        limit: Hits,
+    ) -> Option<Counted<'m>> {
+        let id = counter.identity(*key);
+        let occupant = self.home(id)?;
+        if !occupant.meta.is_log() || !occupant.slot.has_identity(id) {
+            return None;
+        }
+        let admission = Admission::Within(limit, Algorithm::Moving);
+        let counted = self.try_add_to_log(occupant, counter.size, clock, value, admission);
+        counted.ok()
+    }
+
     /// Counts `value` hits in a log, if `admission` allows it. `None` if the slot has another occupant by
     /// now: then nothing was counted.
-    // Not inlined: those that count in windows have all registers.
+    #[cold]
     #[inline(never)]
     pub(super) fn add_to_log(
         &self,
@@ -65,63 +88,75 @@ impl<'m> CounterTable<'m> {
         value: Hits,
         admission: Admission,
     ) -> Option<Counted<'m>> {
-        let limit = match admission {
-            Admission::Within(limit, _) | Admission::Regardless(limit) => limit,
-            Admission::Unconditional | Admission::Refused => Hits::MAX,
-        };
-        let asked = AskedHit { limit, cost: value };
-        let hits = u64::try_from(value.thousandths()).unwrap_or_default();
         for _ in 0..PATIENCE {
-            let mut now = clock.now();
-            let newest = newest(occupant.slot);
-            if newest.time().is_ahead(now) {
-                // Our time is old, or the clock was set back.
-                now = clock.fresh();
+            let counted = self.try_add_to_log(occupant, size, clock, value, admission);
+            if counted.is_ok() || !occupant.is_there() {
+                return counted.ok();
             }
-            let Ok(view) = self.view_of_log(occupant, newest, size, now) else {
-                if !occupant.is_there() {
-                    return None;
-                }
-                relax();
-                continue;
-            };
-            let before = MovingCount {
-                hits: to_hits(view.hits),
-                ..MovingCount::default()
-            };
-            if !admission.admits(size, &before.into(), value) {
-                let reading = self.reading_of_log(occupant, &view, asked, size, now);
-                return occupant.is_there().then(|| Counted::refused(reading));
-            }
-            // Before the hit: who sees a hit sees that the counter is in use.
-            occupant.touch(now);
-            let most = most_entries(limit);
-            let counted = self.count_in_log(occupant, &view, (hits, now), most, clock);
-            fail_point!("log.counted");
-            if !occupant.is_there() {
-                // The hit went with the old counter.
-                return None;
-            }
-            let Ok(after) = counted else {
-                relax();
-                continue;
-            };
-            return Some(Counted {
-                reading: self.reading_of_log(occupant, &after, asked, size, now),
-                admitted: true,
-                receipt: Some(Receipt {
-                    column: newest_word(occupant.slot),
-                    stamp: stamp(after.newest.time(), occupant),
-                    value,
-                }),
-            });
+            relax();
         }
         // It is never found whole.
         self.give_up(occupant);
         None
     }
 
+    /// Counts likewise, unless another process is in the way.
+    // Always inline: what is seen of a log stays in registers.
+    #[inline(always)]
+    fn try_add_to_log(
+        &self,
+        occupant: Occupant<'m>,
+        size: WindowSize,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Result<Counted<'m>, Lost> {
+        let limit = match admission {
+            Admission::Within(limit, _) | Admission::Regardless(limit) => limit,
+            Admission::Unconditional | Admission::Refused => Hits::MAX,
+        };
+        let asked = AskedHit { limit, cost: value };
+        let mut now = clock.now();
+        let newest = newest(occupant.slot);
+        if newest.time().is_ahead(now) {
+            // Our time is old, or the clock was set back.
+            now = clock.fresh();
+        }
+        let view = self.view_of_log(occupant, newest, size, now)?;
+        let before = MovingCount {
+            hits: to_hits(view.hits),
+            ..MovingCount::default()
+        };
+        if !admission.admits(size, &before.into(), value) {
+            let reading = self.reading_of_log(occupant, &view, asked, size, now);
+            return match occupant.is_there() {
+                true => Ok(Counted::refused(reading)),
+                false => Err(Lost),
+            };
+        }
+        // Before the hit: who sees a hit sees that the counter is in use.
+        occupant.touch(now);
+        let hits = u64::try_from(value.thousandths()).unwrap_or_default();
+        let after = self.count_in_log(occupant, &view, (hits, now), most_entries(limit), clock);
+        fail_point!("log.counted");
+        if !occupant.is_there() {
+            // The hit went with the old counter.
+            return Err(Lost);
+        }
+        let after = after?;
+        Ok(Counted {
+            reading: self.reading_of_log(occupant, &after, asked, size, now),
+            admitted: true,
+            receipt: Some(Receipt {
+                column: newest_word(occupant.slot),
+                stamp: stamp(after.newest.time(), occupant),
+                value,
+            }),
+        })
+    }
+
     /// What a window that ends at `now` sees of a log whose newest entry was read before.
+    #[inline(always)]
     fn view_of_log(
         &self,
         occupant: Occupant<'m>,
@@ -134,6 +169,7 @@ impl<'m> CounterTable<'m> {
         let mut view = LogView {
             newest,
             base: self.tail(occupant)?,
+            is_base_new: false,
             base_sum: LogEntry::first(occupant.meta.generation()).sum(),
             hits: 0,
             oldest: newest.time(),
@@ -149,6 +185,7 @@ impl<'m> CounterTable<'m> {
                     // Nor does one count whose hits were refunded.
                     Some(entry) if entry.has_left(size, now) || entry.sum() == sum => {
                         (base, sum) = (place, entry.sum());
+                        view.is_base_new = true;
                     }
                     Some(entry) => {
                         view.oldest = entry.time();
@@ -165,6 +202,7 @@ impl<'m> CounterTable<'m> {
 
     /// Counts hits at a time in a log as it was seen; returns how it is seen then. Nothing was counted if it
     /// has changed.
+    #[inline(always)]
     fn count_in_log(
         &self,
         occupant: Occupant<'m>,
@@ -178,12 +216,13 @@ impl<'m> CounterTable<'m> {
         if view.has_left && !newest.is_marked() {
             return self.restart_log(occupant, view, (value, at), clock);
         }
-        if let Some(base) = view.base {
+        if let Some(base) = view.base.filter(|_| view.is_base_new) {
             self.advance(occupant, &base, clock);
         }
         let value = value.min(MOST.saturating_sub(view.hits));
         let sum = newest.sum().wrapping_add(value);
         let hits = view.hits.wrapping_add(value);
+        let mut end = None;
         if !newest.is_marked() {
             if at == newest.time() {
                 let entry = LogEntry::new(at, sum);
@@ -195,7 +234,7 @@ impl<'m> CounterTable<'m> {
                 });
             }
             // Before it is closed: one that is has a place.
-            let end = self.with_room(occupant, most, clock)?;
+            end = self.with_room(occupant, view.base, most, clock)?;
             // One without hits of its own, as after they were refunded, needs no copy.
             if end.is_none_or(|end| end.last.sum() == newest.sum()) {
                 return merge(occupant, view, LogEntry::new(at, sum), hits);
@@ -206,7 +245,7 @@ impl<'m> CounterTable<'m> {
         let closed = newest.marked();
         let at = if at == closed.time() { at.next() } else { at };
         let entry = LogEntry::new(at, sum);
-        let Some(copy) = self.append(occupant, closed, most, clock)? else {
+        let Some(copy) = self.append(occupant, closed, end, most, clock)? else {
             let view = LogView {
                 newest: closed,
                 ..*view
@@ -235,6 +274,8 @@ impl<'m> CounterTable<'m> {
 
     /// Counts hits in a log all of which has left: the last entry of the chain becomes the base, and the
     /// newest entry is forgotten.
+    #[cold]
+    #[inline(never)]
     fn restart_log(
         &self,
         occupant: Occupant<'m>,
@@ -259,6 +300,7 @@ impl<'m> CounterTable<'m> {
         Ok(LogView {
             newest: entry,
             base,
+            is_base_new: false,
             base_sum,
             hits: value,
             oldest: at,
@@ -267,6 +309,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// What is read of a log as it was seen.
+    #[inline(always)]
     fn reading_of_log(
         &self,
         occupant: Occupant<'m>,

@@ -175,11 +175,13 @@ impl Meta {
     }
 
     /// Whether this is a counter that is a level.
+    #[inline]
     pub(super) const fn is_level(self) -> bool {
         self.0 & STATE_MASK == LEVEL_COUNTER
     }
 
     /// Whether this is a counter that is a log.
+    #[inline]
     pub(super) const fn is_log(self) -> bool {
         self.0 & STATE_MASK == LOG_COUNTER
     }
@@ -235,8 +237,14 @@ impl Meta {
         }
         Some((
             Generation::from_bits((self.0 >> DETAIL) as u16),
-            (self.0 >> (DETAIL + GENERATION_BITS)) as u32,
+            self.block_number(),
         ))
+    }
+
+    /// The number of a block.
+    #[inline]
+    pub(super) const fn block_number(self) -> u32 {
+        (self.0 >> (DETAIL + GENERATION_BITS)) as u32
     }
 
     #[inline]

@@ -1,6 +1,9 @@
 //! A slot: 64 bytes that hold one key's counter, or a part of a name; and the counter in a slot, as it
 //! was found.
 
+use core::mem::offset_of;
+use core::ptr;
+
 use super::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
@@ -93,6 +96,19 @@ impl Slot {
         own_one.load(Relaxed) == one && own_two.load(Relaxed) == two
     }
 
+    /// The words of a slot that is a block of a log.
+    #[inline]
+    pub(super) fn words(&self) -> &[AtomicU64; 6] {
+        const {
+            assert!(offset_of!(Slot, id) == 0);
+            assert!(offset_of!(Slot, local) == size_of::<[AtomicU64; 2]>());
+            assert!(offset_of!(Slot, remote) == size_of::<[AtomicU64; 4]>());
+        }
+        // SAFETY: as was just checked, a slot begins with three pairs of words, one after the other; they
+        // live as long as it does, and are changed atomically by all.
+        unsafe { &*ptr::from_ref(self).cast::<[AtomicU64; 6]>() }
+    }
+
     /// The column of the window `number`, and that of its neighbours.
     #[inline]
     pub(super) fn local_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
@@ -111,7 +127,7 @@ impl Slot {
         // SAFETY: x86-64 has SSE; a prefetch is a hint, which accesses nothing.
         unsafe {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(self).cast());
+            _mm_prefetch::<_MM_HINT_T0>(ptr::from_ref(self).cast());
         }
     }
 }
