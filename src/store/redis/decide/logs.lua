@@ -2,8 +2,8 @@
 --
 -- One is a string of entries, oldest first, each of ten bytes: a time in milliseconds, and the sum of all hits
 -- up to it, modulo 2^32. So the hits in a window are the difference of two sums, that of the last entry and
--- that of the last one that has left. The first entry may be of no hits and no time: the sum of those that were
--- removed. It expires a minute after all have left.
+-- that of the last one that has left. The first entry has left in any case; in place of a time, it has the index of
+-- the last one that had when that was noted. A log expires a minute after all have left.
 --
 -- Entries that hits were refunded of are made to repeat the one before them; the next hits take their places.
 -- The string is rewritten when much of it has left.
@@ -13,15 +13,15 @@
 local function logs()
   local kind = {}
   local unpack_entry, FORMAT, BYTES, SUMS = struct.unpack, '>I6I4', 10, 4294967296
-  -- How many of the last entries are read at once, which a log may have whatever its limit; and of others. A byte
-  -- takes Lua as long as it takes to copy several.
-  local TAIL, CHUNK = 256, 32
-  -- The most thousandths in a window, which is more than any limit; the largest limit; and how many entries there
-  -- may be beside one for each hit of a limit.
-  local MOST_HITS, LARGEST, BESIDE = 134217727, 100000000, 2
-  -- So many entries may be of no use until the string is rewritten, or as many as are; but those of no more than
-  -- so many bytes in one call.
-  local SPARE, REWRITTEN = 64, 1048576
+  -- How many of the last entries are read at once, and how many of others: each byte of a text takes Lua a
+  -- nanosecond.
+  local TAIL, CHUNK = 128, 32
+  -- The most thousandths in a window, which is more than any limit; the largest limit; how many entries there may
+  -- be beside one for each hit of a limit; and how many whatever the limit.
+  local MOST_HITS, LARGEST, BESIDE, FEW = 134217727, 100000000, 2, 256
+  -- So many entries may be of no use until the string is rewritten, or as many as are; and of several strings, no
+  -- more than so many bytes at once.
+  local SPARE, REWRITTEN = 64, 262144
   -- In each stretch of so many milliseconds, the life of a log is extended once.
   local STRETCH = MARGIN / 2
   local rewritten = 0
@@ -54,17 +54,26 @@ local function logs()
     end
     local time, sum = unpack_entry(FORMAT, tail, #tail - BYTES + 1)
     local since = now - size
-    if time < since or time > now + CLOCK_SKEW then
+    -- If nobody else wrote it, there are two at least.
+    if time < since or time > now + CLOCK_SKEW or length == BYTES then
       return nil
     end
     local count, first = length / BYTES, (length - #tail) / BYTES
     local log = {
       name = name, tail = tail, first = first, count = count, time = time, sum = sum, gone = 0, base = 0, hits = 0,
+      noted = 0,
     }
     -- What is before `low` has left, and what is at `high` has not.
-    local low, high = first, count - 1
+    local low, high = math.max(first, 1), count - 1
     if first > 0 and unpack_entry(FORMAT, tail, 1) >= since then
-      low, high = 0, first
+      low, high = 1, first
+      log.noted = entry(log, 0)
+      -- From there on, in larger and larger steps.
+      local at, step = math.max(log.noted, low), CHUNK
+      while at < high and entry(log, at) < since do
+        low, at, step = at + 1, at + step, step * 4
+      end
+      high = math.min(at, high)
     end
     while low < high do
       local middle = (low + high - (low + high) % 2) / 2
@@ -74,11 +83,8 @@ local function logs()
         high = middle
       end
     end
-    log.gone = low
-    if low > 0 then
-      local _, base = entry(log, low - 1)
-      log.base = base
-    end
+    local _, base = entry(log, low - 1)
+    log.gone, log.base = low, base
     log.hits = math.min((sum - log.base) % SUMS, MOST_HITS)
     return log
   end
@@ -162,7 +168,7 @@ local function logs()
   -- Begins a log anew, or has none.
   local function begin(name, hits, life)
     if hits > 0 then
-      call('SET', name, pack(now, hits), 'PX', life)
+      call('SET', name, pack(0, 0) .. pack(now, hits), 'PX', life)
     else
       call('DEL', name)
     end
@@ -186,7 +192,7 @@ local function logs()
     end
     if added > 0 then
       local at = math.max(now, time)
-      local new, most = pack(at, sum + added), math.max(largest / 1000 + BESIDE, TAIL)
+      local new, most = pack(at, sum + added), math.max(largest / 1000 + BESIDE, FEW)
       if at == time or last + 1 - log.gone >= most then
         -- In its place: its hits get this time, and leave later.
         from, data = last, new
@@ -195,18 +201,20 @@ local function logs()
       end
     end
     local spare = log.count - from - #data / BYTES
-    local is_idle = log.gone > math.max(SPARE, log.count / 2) and rewritten < REWRITTEN
-    if spare > SPARE or is_idle then
-      -- From the last one that has left, whose time goes, so that it stays so.
-      local first = math.max(log.gone - 1, 0)
-      local stays = from > first and call('GETRANGE', log.name, first * BYTES, from * BYTES - 1) or ''
+    local is_of_use = spare <= SPARE and log.gone <= math.max(SPARE, log.count / 2)
+    local bytes = (from - log.gone) * BYTES
+    if not is_of_use and (rewritten == 0 or rewritten + bytes <= REWRITTEN) then
+      rewritten = rewritten + bytes
+      -- The last one that has left becomes the first.
+      local stays = call('GETRANGE', log.name, (log.gone - 1) * BYTES, from * BYTES - 1)
       call('SET', log.name, stays, 'PX', life)
-      if log.gone > 0 then
-        call('SETRANGE', log.name, 0, pack(0, log.base))
-      end
+      call('SETRANGE', log.name, 0, pack(0, log.base))
       call('SETRANGE', log.name, #stays, data)
-      rewritten = rewritten + #stays
       return
+    end
+    if log.first > 0 and math.abs(log.gone - log.noted) > CHUNK then
+      local _, sum_of_first = entry(log, 0)
+      call('SETRANGE', log.name, 0, pack(log.gone - 1, sum_of_first))
     end
     if spare > 0 then
       data = data .. string.rep(string.sub(data, -BYTES), spare)
