@@ -30,9 +30,6 @@ my %conf   = (
     http    => 'ratelimit_namespace listed { window_sizes 1s 1m; }',
     server  => 'location /c { c_api_test; }',
 );
-# Any number, wrong ones too, as a C library reads it.
-my @numbers = (qw(nan inf -inf -1 -0.001 0 0.0001 0.001 1 1.5 60 31622400 31622401 1e11 1e12 1e300 -1e300 abc),
-    '');
 
 subtest 'what is counted in C is counted' => sub {
     start(%conf);
@@ -166,30 +163,10 @@ subtest 'wrong arguments are named' => sub {
 subtest 'arguments at random' => sub {
     start(%conf);
     my ($worker) = workers();
-    my $seed = srand;
-    my @handles = (0, 1, 4294967295, handle('find', n => 'default'), handle('find', n => 'listed'),
+    my @handles = (handle('find', n => 'default'), handle('find', n => 'listed'),
         handle('new_limiter', n => 'default', limit => 3, w => $year), handle('new_instance', n => 'i'));
-    my @functions = qw(new_instance find new_namespace increment sliding_window sync fetch new_limiter incoming
-        uncommit increment_async incoming_async take);
-    my %values = (
-        h => \@handles, k => ['', 'a', "\0", "\xff" x 300], n => ['', 'default', 'listed', 'new', 'off', 'a b', 'x' x 300],
-        len => [0, 1, 65535, 65536], room => [0, 1, 2, 256], dict => ['', 'counters', 'x'], store => ['', 'x'],
-        type => ['', 'sliding', 'fixed', 'elastic', 'rate', 'x'], strategy => ['', 'redis'], commit => [0, 1],
-        size => [0, 8, 1000], map { ($_ => \@numbers) } qw(w v weight diff time timeout limit rate burst sync_rate),
-    );
-    my %codes;
-    for (1 .. 3000) {
-        my $function  = pick(@functions);
-        my %arguments = map { ($_ => pick(@{$values{$_}})) } grep { rand() < 0.4 } keys %values;
-        my $answer = c($function, %arguments);
-        my ($code, $text) = $answer =~ /^(-?\d+)(.*)/s or do { fail("$function: $answer"); last };
-        $codes{$code}++;
-        # Words, or nothing has been written.
-        next if $code >= 0 || exists $arguments{room};
-        my $is_told = $text =~ /[a-z]{3}.* [a-z]+/ && $text !~ /rate=(?!-77)/;
-        $is_told or fail("$function " . join(' ', %arguments) . ": $answer");
-    }
-    ok(!$codes{-9}, "no fault (seed $seed): " . join ', ', map {"$_: $codes{$_}"} sort keys %codes);
+    my %codes = CModule::call_at_random(\&c, 3000, @handles);
+    ok(!$codes{-9} && !$codes{wrong}, 'no fault: ' . join ', ', map {"$_: $codes{$_}"} sort keys %codes);
     ok($codes{0} && $codes{-1} && $codes{-8}, 'of each kind');
     is_deeply([workers()], [$worker], 'the worker lives');
     is(hit('z'), '200 r=999', 'and serves');
@@ -233,24 +210,16 @@ sub begun {
     is(logged(qr/c_api init_process: new 0, find 0, increment 0/), $workers, 'in workers');
 }
 
-sub pick { return $_[rand @_] }
-
 # Calls a function, and returns what it says.
 sub c {
     my ($function, %arguments) = @_;
-    my $query = join '&', "f=$function", map { "$_=" . encode($arguments{$_}) } sort keys %arguments;
+    my $query = CModule::query($function, %arguments);
     my $socket = connection() or return "no connection: $!";
     print $socket "GET /c?$query HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     local $/;
     my ($body) = (<$socket> // '') =~ m{^HTTP/1\.1 200.*?\r\n\r\n(.*)}s or return 'no answer';
     $body =~ s/ +\z//;
     return $body;
-}
-
-sub encode {
-    my ($value) = @_;
-    $value =~ s/([^A-Za-z0-9_.-])/sprintf '%%%02X', ord $1/ge;
-    return $value;
 }
 
 # The handle that a function makes.

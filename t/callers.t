@@ -82,6 +82,23 @@ subtest 'in C: answers that are never taken are forgotten one day' => sub {
     $node->stop;
 };
 
+subtest 'in C: arguments at random where a store decides, under load and through a reload' => sub {
+    $node->start(with_c(workers => 1, rules => {hit => 'asked limit=1000000/366d'}));
+    my $load = $node->load('load');
+    for my $time (1, 2) {
+        my @handles = (handle('find', n => 'asked'), handle('find', n => 'default'),
+            handle('new_limiter', n => 'asked', limit => 3, w => $year));
+        my ($worker) = $node->workers;
+        my %codes = CModule::call_at_random(\&c, 1000, @handles);
+        ok(!$codes{-9} && !$codes{wrong}, 'no fault: ' . join ', ', map {"$_: $codes{$_}"} sort keys %codes);
+        is_deeply([$node->workers], [$worker], 'the worker lives');
+        $node->reload if $time == 1;
+    }
+    my $sum = $load->();
+    eventually(sub { $store->total(asked => 'load') }, $sum->{200}, 'what was admitted meanwhile was counted, once');
+    $node->stop(qr/is defined/);
+};
+
 if ($has_lua) {
     in_lua();
 }
@@ -92,7 +109,7 @@ sub in_lua {
     my $wait = "rl.increment('k', $year, 1, 'asked')";
     my %more = (
         server => <<"        END",
-        location /left   { content_by_lua_block { rl.increment('left', $year, 1, 'asked') } }
+        location /left   { lua_check_client_abort on; content_by_lua_block { rl.increment('left', $year, 1, 'asked') } }
         location /killed {
             content_by_lua_block {
                 local threads = {}
@@ -160,6 +177,27 @@ sub in_lua {
         $store->go_on;
         is(join('', map { $_->() } @waiting), '', 'those of a worker that ends at once have no answer');
     };
+    subtest 'in Lua: arguments at random where a store decides, under load and through a reload' => sub {
+        $node->start(with_lua(%more, workers => 2));
+        $store->flush;
+        my $load = $node->load('load');
+        for my $seed (1 .. 3) {
+            like(LuaNode::run_at_random($node, 2000, $seed, 'asked'), qr/^true \d+ \d+ fine$/, "seed $seed");
+            $node->reload;
+        }
+        my $sum = $load->();
+        eventually(sub { $store->total(asked => 'load') }, $sum->{200}, 'what was admitted meanwhile was counted, once');
+        $node->stop(qr/is defined|rejected by/);
+    };
+    subtest 'in Lua: without lua-resty-core' => sub {
+        my %conf = with_lua(%more);
+        my $init = 'package.preload["ngx.semaphore"] = function() error("not here") end package.loaded["ngx.semaphore"] = nil';
+        $node->start(%conf, http => $conf{http} =~ s/init_by_lua_block \{/init_by_lua_block { $init /r);
+        like(LuaNode::run($node, "return $wait"), qr/^true nil a store decides, which takes lua-resty-core's ngx.semaphore: .*not here/,
+            'an error says what is missing');
+        like(LuaNode::run($node, "return rl.increment('other', $year, 1)"), qr/^true 1$/, 'other namespaces need it not');
+        $node->stop;
+    };
     subtest 'in Lua: at the end of a worker' => sub {
         my $exit = 'exit_worker_by_lua_block { local ok, err = pcall(rl.increment, "k", 60, 1) ngx.log(ngx.NOTICE, "exit: ", tostring(err)) }';
         my %conf = with_lua(%more, workers => 1);
@@ -174,7 +212,7 @@ sub in_lua {
 sub with_c {
     my %conf = (server => '', @_);
     return (
-        conf(name => 'asked', sync_rate => 0, namespace => 'timeout 30s;', limit => 1000),
+        conf(name => 'asked', sync_rate => 0, namespace => 'timeout 30s;', limit => 1_000_000),
         %conf, server => $conf{server} . 'location /c { c_api_test; }'
     );
 }
@@ -196,7 +234,7 @@ sub c_begin {
 
 sub c_send {
     my ($function, %arguments) = @_;
-    return sent('/c?' . join '&', "f=$function", map {"$_=$arguments{$_}"} sort keys %arguments);
+    return sent('/c?' . CModule::query($function, %arguments));
 }
 
 # A request whose answer is waited for when the result is called.

@@ -147,6 +147,15 @@ end
 local posted = {}
 local questions = 0
 
+-- What a coroutine has while it waits: when that ends meanwhile, this is collected, and then nobody waits.
+local guard_type = ffi.typeof("struct { uint64_t ticket; double question; }")
+
+-- No closure in the coroutine: lua-nginx-module uses the stack of one that has ended for another.
+local function forget(guard)
+    api.forget(guard.ticket)
+    posted[guard.question] = nil
+end
+
 local yields = {
     rewrite = true, server_rewrite = true, access = true, content = true, timer = true,
     ssl_cert = true, ssl_session_fetch = true, ssl_client_hello = true,
@@ -154,8 +163,14 @@ local yields = {
 
 local semaphore, post
 
+-- Returns nil, or an error.
 local function load_semaphores()
-    semaphore = require "ngx.semaphore"
+    local found, module = pcall(require, "ngx.semaphore")
+    if not found then
+        return "a store decides, which takes lua-resty-core's ngx.semaphore: expected that in lua_package_path ("
+            .. tostring(module):gsub("\n.*", "") .. ")"
+    end
+    semaphore = module
     post = ffi.cast("ngx_rate_limiting_ready_pt", ngx.config.subsystem == "stream"
         and C.ngx_stream_lua_ffi_sema_post or C.ngx_http_lua_ffi_sema_post)
 end
@@ -166,8 +181,9 @@ local function wait_for(ask, ...)
     if not yields[phase] then
         return nil, "a store decides, for which phase \"" .. phase .. "\" cannot wait"
     end
-    if not semaphore then
-        load_semaphores()
+    local failure = not semaphore and load_semaphores()
+    if failure then
+        return nil, failure
     end
     local sema, err = semaphore.new(0)
     if not sema then
@@ -181,18 +197,13 @@ local function wait_for(ask, ...)
     end
     local ticket = wait_place.ticket
     questions = questions + 1
-    local number = questions
-    posted[number] = sema
-    -- A coroutine that ends while it waits is collected with this, and then nobody waits.
-    local guard = ffi.gc(ffi.new("uint64_t[1]", ticket), function()
-        api.forget(ticket)
-        posted[number] = nil
-    end)
+    posted[questions] = sema
+    local guard = ffi.gc(guard_type(ticket, questions), forget)
     -- The module has a timeout of its own, a minute at most.
     local ok
     ok, err = sema:wait(90)
     ffi.gc(guard, nil)
-    posted[number] = nil
+    posted[guard.question] = nil
     if not ok then
         api.forget(ticket)
         return nil, err
@@ -459,7 +470,7 @@ local function make(instance)
             weight = 1
         end
         check(key, window_size, value, "value", weight)
-        local name = namespace or "default"
+        local name = namespace == nil and "default" or namespace
         local handle = handles[name] or find(instance, handles, synchronous, namespace, 2)
         if synchronous[name] then
             return ask_rate(handle, key, window_size, value, weight)
@@ -476,14 +487,14 @@ local function make(instance)
         if weight == nil then
             weight = 1
         end
-        check(key, window_size, cur_diff or 0, "cur_diff", weight)
-        local name = namespace or "default"
+        check(key, window_size, cur_diff == nil and 0 or cur_diff, "cur_diff", weight)
+        local name = namespace == nil and "default" or namespace
         local handle = handles[name] or find(instance, handles, synchronous, namespace, 2)
-        if synchronous[name] and not cur_diff then
+        if synchronous[name] and cur_diff == nil then
             return ask_rate(handle, key, window_size, 0, weight)
         end
         local diff
-        if cur_diff then
+        if cur_diff ~= nil then
             diff_place[0] = cur_diff
             diff = diff_place
         end
@@ -499,7 +510,7 @@ local function make(instance)
         if premature then
             return
         end
-        local handle = handles[namespace or "default"]
+        local handle = handles[namespace == nil and "default" or namespace]
             or find(instance, handles, synchronous, namespace, 2)
         local code = api.sync(handle, error_text, ERROR_SIZE)
         if code ~= OK then
@@ -518,7 +529,7 @@ local function make(instance)
         if timeout ~= nil and type(timeout) ~= "number" then
             error(wrong("timeout", "a number", timeout), 2)
         end
-        local handle = handles[namespace or "default"]
+        local handle = handles[namespace == nil and "default" or namespace]
             or find(instance, handles, synchronous, namespace, 2)
         local code = api.fetch(handle, time, timeout or 0, error_text, ERROR_SIZE)
         if code ~= OK then

@@ -9,6 +9,7 @@ use warnings;
 use Exporter qw(import);
 use File::Temp qw(tempdir);
 use FindBin;
+use Test::More;
 
 our @EXPORT_OK = qw(compile);
 
@@ -40,5 +41,57 @@ sub tree {
     }
     die "no sources of nginx $version in target/nginx: scripts/build.sh makes them\n";
 }
+
+# The query for a function of the module c_api.
+sub query {
+    my ($function, %arguments) = @_;
+    return join '&', "f=$function", map { "$_=" . encode($arguments{$_}) } sort keys %arguments;
+}
+
+sub encode {
+    my ($value) = @_;
+    $value =~ s/([^A-Za-z0-9_.-])/sprintf '%%%02X', ord $1/ge;
+    return $value;
+}
+
+# Any number, wrong ones too, as a C library reads it.
+my @numbers = (qw(nan inf -inf -1 -0.001 0 0.0001 0.001 1 1.5 60 31622400 31622401 1e11 1e12 1e300 -1e300 abc), '');
+
+# Has `call` call functions of c_api with arguments at random, always the same ones, and these handles among
+# them. Each that is refused is to be told in words, and to have written nothing. Returns how often each code
+# was returned, and how often they were `wrong`.
+sub call_at_random {
+    my ($call, $calls, @handles) = @_;
+    srand 20261123;
+    my @functions = qw(new_instance find new_namespace increment sliding_window sync fetch new_limiter incoming
+        uncommit increment_async incoming_async take);
+    my %values = (
+        h => [0, 1, 4294967295, @handles], k => ['', 'a', "\0", "\xff" x 300],
+        n => ['', 'default', 'listed', 'asked', 'new', 'off', 'a b', 'x' x 300],
+        len => [0, 1, 65535, 65536], room => [0, 1, 2, 256], dict => ['', 'counters', 'x'], store => ['', 'x', 'main'],
+        type => ['', 'sliding', 'fixed', 'elastic', 'rate', 'x'], strategy => ['', 'redis'], commit => [0, 1],
+        size => [0, 8, 1000], map { ($_ => \@numbers) } qw(w v weight diff time timeout limit rate burst sync_rate),
+    );
+    my %codes;
+    for (1 .. $calls) {
+        my $function  = pick(@functions);
+        my %arguments = map { ($_ => pick(@{$values{$_}})) } grep { rand() < 0.4 } sort keys %values;
+        my $answer = $call->($function, %arguments);
+        my ($code, $text) = $answer =~ /^(-?\d+)(.*)/s or do {
+            diag("$function: $answer");
+            $codes{wrong}++;
+            last;
+        };
+        $codes{$code}++;
+        next if $code >= 0 || exists $arguments{room};
+        my $is_told = $text =~ /[a-z]{3}.* [a-z]+/ && $text !~ /rate=(?!-77)/;
+        next if $is_told;
+        diag("$function " . join(' ', %arguments) . ": $answer");
+        $codes{wrong}++;
+    }
+    return %codes;
+}
+
+sub pick { return $_[rand @_] }
 
 1;

@@ -73,4 +73,45 @@ sub run {
     return $body;
 }
 
+# Calls functions with arguments at random, the same ones with the same seed. Returns how many calls did
+# something, how many said what was wrong, and `fine`.
+sub run_at_random {
+    my ($node, $calls, $seed, @namespaces) = @_;
+    $seed //= 20261123;
+    my $names = join ', ', map {"'$_'"} 'default', 'new', 'off', @namespaces;
+    return run($node, <<"    END");
+        math.randomseed($seed)
+        local values = { 0, 1, -1, 0.5, 60, 366 * 86400, 1e11, 1e12, 1e300, -1e300, 0/0, 1/0, -1/0, "", "random", $names,
+            "\\0", ("x"):rep(300), true, false, {}, { 60 }, { limit = 5, window = 60 }, { rate = 1 }, { namespace = "new" },
+            { namespace = "other", sync_rate = 0, strategy = "redis", strategy_opts = { server = {} }, window_sizes = { 1 } },
+            print, ngx, coroutine.create(function() end) }
+        local function pick() return values[math.random(#values + 3)] end
+        local limiters = {}
+        for _, name in ipairs { $names } do
+            local ok, limiter = pcall(rl.limiter, { namespace = name, limit = 5, window = 366 * 86400 })
+            limiters[#limiters + 1] = ok and limiter or nil
+        end
+        local function any() return limiters[math.random(#limiters)] end
+        local functions = { rl.increment, rl.sliding_window, rl.sync, rl.fetch, rl.new, rl.new_instance, rl.limiter,
+            function(...) return any():incoming(...) end, function(...) return any():uncommit(...) end,
+            function(_, ...) return any():incoming("random", ...) end, function() return any():uncommit("random") end,
+            function(_, _, _, name) return rl.increment("random", 366 * 86400, 1, name) end }
+        local done, wrong = 0, 0
+        for _ = 1, $calls do
+            local ok, result, text = pcall(functions[math.random(#functions)], pick(), pick(), pick(), pick(), pick())
+            local message = not ok and result or result == nil and text
+            if message then
+                wrong = wrong + 1
+                if message ~= "rejected" and (type(message) ~= "string" or not message:find("%a+ %a+")) then
+                    return "an error without words: " .. tostring(message)
+                end
+                if message:find("a fault,") then return message end
+            else
+                done = done + 1
+            end
+        end
+        return done, wrong, "fine"
+    END
+}
+
 1;
