@@ -4,14 +4,15 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use super::synchronous::{Answered, LimitCheck};
-use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, LevelKind, MovingCount, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::Few;
 use crate::table::Identity;
 
-/// Counters that were over a limit a moment ago: windows, of which counts only rise until they end, and buckets, of
-/// which it is known how fast they leak. What would be refused by what is left of then is refused now.
+/// Counters that were over a limit a moment ago: windows, of which counts only rise until they end; buckets, of
+/// which it is known how fast they leak; logs, of which the store has told when there is room. What would be
+/// refused by what is left of then is refused now.
 #[derive(Debug, Default)]
 pub struct Refusals {
     known: HashMap<Identity, RecentRefusal>,
@@ -23,14 +24,23 @@ struct RecentRefusal {
     kind: StoredKind,
     size: WindowSize,
     reading: Reading,
+    /// What was to be counted before for the hit to be admitted, at most.
+    room: Hits,
+}
+
+/// What is to be counted before for a hit to be admitted, at most.
+fn room(check: &LimitCheck<'_, '_>) -> Hits {
+    // "Below" a limit is "at most" a thousandth less.
+    let cost = check.cost.max(Hits::from_thousandths(1));
+    check.bound.limit.most(check.hits).minus(cost)
 }
 
 /// Whether it can be told later what is left of a counter's hits.
 fn is_foreseeable(kind: StoredKind) -> bool {
     match kind {
-        StoredKind::Windows | StoredKind::Level(LevelKind::Bucket(_)) => true,
-        // A hit that is refused extends it; nobody here has the times of its hits.
-        StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => false,
+        StoredKind::Windows | StoredKind::Level(LevelKind::Bucket(_)) | StoredKind::Log => true,
+        // A hit that is refused extends it.
+        StoredKind::Level(LevelKind::Elastic) => false,
     }
 }
 
@@ -53,7 +63,11 @@ impl Refusals {
                 continue;
             };
             let kind = limit.algorithm.kind().at_rate_of(&reading);
-            if !is_foreseeable(kind) {
+            // Of a log with several limits, the store has told when all of them have room.
+            let of_counter = checks.iter();
+            let of_counter = of_counter.filter(|it| it.identity() == check.identity());
+            let is_shared = kind == StoredKind::Log && of_counter.count() > 1;
+            if !is_foreseeable(kind) || is_shared {
                 continue;
             }
             if self.known.len() >= Self::CAPACITY {
@@ -65,6 +79,7 @@ impl Refusals {
                     kind,
                     size: limit.size,
                     reading,
+                    room: room(check),
                 };
                 self.known.insert(check.identity(), known);
             }
@@ -90,9 +105,10 @@ impl Refusals {
                 bound, hits, cost, ..
             } = check;
             let limit = &bound.limit;
-            // At another rate, more may have leaked.
-            let is_at_rate = known.kind == limit.algorithm.kind().at_rate(*hits);
-            let reading = known.at(now).filter(|_| is_at_rate)?;
+            // At another rate, more may have leaked; of a log, there may be room for less.
+            let is_known = known.kind == limit.algorithm.kind().at_rate(*hits)
+                && (known.kind != StoredKind::Log || room(check) <= known.room);
+            let reading = known.at(now).filter(|_| is_known)?;
             let most = limit.most(*hits);
             let admitted = limit.algorithm.admits(limit.size, &reading, most, *cost);
             Some(Answered {
@@ -131,7 +147,15 @@ impl RecentRefusal {
                 let now = UnixMillis(SOME_TIME.0.saturating_add(passed));
                 Some(kind.reading(self.size, level, now))
             }
-            StoredKind::Log => None,
+            StoredKind::Log => {
+                let count = MovingCount::from(self.reading);
+                let later = MovingCount {
+                    age: count.age.saturating_add(passed),
+                    wait: count.wait.saturating_sub(passed),
+                    ..count
+                };
+                (later.wait > 0).then(|| later.into())
+            }
         }
     }
 }

@@ -396,11 +396,43 @@ fn what_is_in_a_full_bucket_is_known_for_a_second() {
     };
     assert!(is_refused(&beside(&moving), 0), "it is charged nothing");
     assert!(!is_refused(&beside(&elastic), 0), "it is extended");
-    // What is refused by a log, only who has that knows.
-    let checks = [fixture.ask(&moving, 1, 0, 1, Some(0))];
+}
+
+#[test]
+fn a_log_is_known_to_have_no_room_for_as_much_until_the_store_said_it_has() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let at = Duration::from_millis;
+    let moving = fixture.limit(60, Algorithm::Moving);
+    let refused = |wait| Answered {
+        admitted: false,
+        reading: Reading::from(MovingCount {
+            hits: hits(10),
+            oldest: UnixMillis(T - 1000),
+            age: 1000,
+            wait,
+        }),
+        charged: Hits::ZERO,
+    };
+    let check = |most, cost| fixture.ask(&moving, most, 0, cost, Some(0));
     let mut refusals = Refusals::default();
-    refusals.remember(&checks, &[Some(refused)], at(0));
-    assert!(refusals.recall(&checks, at(0)).is_none());
+    refusals.remember(&[check(10, 3)], &[Some(refused(500))], at(0));
+    let known = refusals.recall(&[check(10, 3)], at(200)).unwrap();
+    let count = MovingCount::from(known[0].unwrap().reading);
+    assert_eq!((count.wait, count.age, count.hits), (300, 1200, hits(10)));
+    let is_refused = |most, cost, time| refusals.recall(&[check(most, cost)], at(time)).is_some();
+    assert!(is_refused(10, 3, 499) && !is_refused(10, 3, 500));
+    // What has left meanwhile may be enough for less.
+    assert!(is_refused(9, 2, 499) && is_refused(7, 0, 499));
+    assert!(!is_refused(10, 2, 0) && !is_refused(11, 3, 0) && !is_refused(8, 0, 0));
+    // Nor is it known which of several limits has room when.
+    let both = [check(10, 1), check(2, 1)];
+    let mut refusals = Refusals::default();
+    refusals.remember(&both, &[Some(refused(500)), Some(refused(500))], at(0));
+    assert!(refusals.recall(&both, at(0)).is_none());
+    // What never has room is asked about.
+    refusals.remember(&[check(1, 2)], &[Some(refused(0))], at(0));
+    assert!(refusals.recall(&[check(1, 2)], at(0)).is_none());
 }
 
 #[test]
