@@ -85,6 +85,20 @@ pub fn some_hits(name: &str, hits: f64) -> Result<Hits, ArgumentError> {
     }
 }
 
+/// The hits of a limit, of which there are some, in windows of an algorithm that can count so many.
+///
+/// # Errors
+///
+/// As [`some_hits`], or they are too many.
+pub fn limit(hits: f64, algorithm: Algorithm) -> Result<Hits, ArgumentError> {
+    let (limit, most) = (some_hits("limit", hits)?, algorithm.max_limit());
+    if limit <= most {
+        return Ok(limit);
+    }
+    let expected = format!("at most {most} with window_type \"{}\"", algorithm.name());
+    Err(ArgumentError::new("limit", &expected, hits))
+}
+
 /// Hits that may be less than none.
 ///
 /// # Errors

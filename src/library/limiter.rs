@@ -46,7 +46,7 @@ pub enum WindowType {
     Sliding,
     /// Only those of the present window, of which each begins at a multiple of its size.
     Fixed,
-    /// Exactly those of the last `window`.
+    /// Exactly those of the last `window`; the limit is 100,000 at most.
     Moving,
     /// From the first hit on, until there were none for a whole window.
     Elastic,
@@ -143,7 +143,7 @@ impl LimiterOptions {
                 window,
                 window_type,
             } => {
-                let hits = arguments::some_hits("limit", limit)?;
+                let hits = arguments::limit(limit, window_type.algorithm())?;
                 let size = arguments::window_size("window", window.as_secs_f64())?;
                 namespace.check_size("window", size)?;
                 let limit = Limit {

@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::time::SystemTime;
 
-use super::super::{Datastore, LimiterOptions, NewOptions, OnError, new_instance};
+use super::super::{Datastore, LimiterOptions, NewOptions, OnError, WindowType, new_instance};
 use super::{WINDOW, instance, local, memory};
 
 #[track_caller]
@@ -79,6 +79,9 @@ fn an_option_is_named() {
         assert_names(it.limiter(&LimiterOptions::window(limit, second)), "limit");
         assert_names(it.limiter(&LimiterOptions::rate(limit, 0.0)), "rate");
     }
+    let moving = |limit| LimiterOptions::window(limit, second).window_type(WindowType::Moving);
+    assert!(it.limiter(&moving(100_000.0)).is_ok());
+    assert_names(it.limiter(&moving(100_000.001)), "limit");
     assert_names(it.limiter(&LimiterOptions::rate(1.0, -1.0)), "burst");
     let window = LimiterOptions::window(1.0, Duration::ZERO);
     assert_names(it.limiter(&window), "window");

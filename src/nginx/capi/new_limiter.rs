@@ -73,14 +73,6 @@ impl GivenLimit<'_> {
             false => self.of_rate(found)?,
         };
         check_algorithm(limit.algorithm, found)?;
-        if hits > limit.algorithm.max_limit() {
-            let most = limit.algorithm.max_limit();
-            let expected = format!(
-                "at most {most} with window_type \"{}\"",
-                limit.algorithm.name()
-            );
-            return Err(ArgumentError::new("limit", &expected, hits).into());
-        }
         Ok(LibraryLimiter::new(
             Limiter::new(found.namespace(), limit, hits),
             found.synchronous,
@@ -97,7 +89,7 @@ impl GivenLimit<'_> {
                 ArgumentError::new("window_type", expected, given)
             })?,
         };
-        let hits = arguments::some_hits("limit", self.limit)?;
+        let hits = arguments::limit(self.limit, algorithm)?;
         let size = arguments::window_size("window", self.window)?;
         found.check_size("window", size)?;
         if self.burst != 0.0 {
