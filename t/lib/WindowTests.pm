@@ -101,6 +101,7 @@ sub window_tests {
             $rules{"$algorithm-ask"}  = "$three counter=default cost=0";
             $rules{"$algorithm-cost"} = "$three counter=default cost=\$arg_c";
             $rules{"$algorithm-late"} = "$three counter=default charge=\$arg_c";
+            $rules{"$algorithm-told"} = "$three counter=default; ratelimit_headers draft03 legacy";
             $rules{"$algorithm-dry"}  = "$three; ratelimit_dry_run on";
             $rules{"$algorithm-all"}  = "$three; ratelimit_count_rejected on";
             $rules{"$algorithm-here"} = "$three counter=default; ratelimit limit=1/366d window=fixed";
@@ -121,7 +122,11 @@ sub window_tests {
             is($a->last('RateLimit'), qq("$name";r=2;t=$reset), 'what remains');
             is($a->last('Retry-After'), undef, 'no time to wait');
             is($a->last('Variables'), "api $name 3 $window 1 2", 'variables');
-            is(statuses($b, 3, $algorithm => 'h'), '200 200 429', 'up to the limit');
+            is($b->hit("$algorithm-told" => 'h'), 200, 'a hit that is told of in other headers');
+            is_deeply([map { $b->last("RateLimit-$_") } qw(Limit Remaining)], [3, 1], 'draft03');
+            like($b->last('RateLimit-Reset'), qr/^(?:316|632)\d{5}\z/, 'when all is there again');
+            is_deeply([map { $b->last("X-RateLimit-$_-$window") } qw(Limit Remaining)], [3, 1], 'legacy');
+            is(statuses($b, 2, $algorithm => 'h'), '200 429', 'up to the limit');
             like($b->last('RateLimit'), qr/^"$name";r=0;t=316\d{5}\z/, 'when there is room');
             like($b->last('Retry-After'), qr/^316\d{5}\z/, 'and when to come back');
             is(join(' ', map { $a->hit("$algorithm-cost" => 'c', "c=$_") } 0.5, 0, 2.5, 0, 4), '200 200 200 429 429', 'costs');
