@@ -42,14 +42,15 @@ impl Question {
     }
 
     /// How many of `questions`, from the first on, are sensibly asked at once, so that a store takes a
-    /// few milliseconds for them: bounded like a [`Batch`] by the counters and the bytes of their keys.
-    /// At least one, if there are any.
+    /// few milliseconds for them: bounded like a [`Batch`] by the counters and the bytes of their keys, a log
+    /// being as much as a few counters. At least one, if there are any.
     pub fn at_once(questions: &[Question]) -> usize {
         let (mut counters, mut bytes) = (0_usize, 0_usize);
         let fit = questions.iter().take_while(|question| {
-            let keys = question.counters.iter().map(|counter| counter.key.len());
-            counters = counters.saturating_add(question.counters.len());
-            bytes = bytes.saturating_add(keys.sum());
+            for counter in &question.counters {
+                counters = counters.saturating_add(counter.weight());
+                bytes = bytes.saturating_add(counter.key.len());
+            }
             counters <= Batch::MAX_DIFFS && bytes <= Batch::MAX_KEY_BYTES
         });
         let fit = fit.take(Self::MAX_AT_ONCE).count();
@@ -95,6 +96,16 @@ pub struct AskedCounter {
     /// The hits that are charged; zero only asks, and less gives back. Of a level, what is above zero
     /// is a hit, whether it is charged or refused.
     pub cost: Hits,
+}
+
+impl AskedCounter {
+    /// How many counters of two windows it takes a store as long as, at most: a log may have 100,000 entries.
+    fn weight(&self) -> usize {
+        match self.kind {
+            StoredKind::Log => 4,
+            StoredKind::Windows | StoredKind::Level(_) => 1,
+        }
+    }
 }
 
 /// A limit.
@@ -208,5 +219,8 @@ mod tests {
             let what = (questions.len(), counters, length);
             assert_eq!(Question::at_once(&questions), at_once, "{what:?}");
         }
+        let mut of_logs = question(2, 10);
+        of_logs.counters[0].kind = StoredKind::Log;
+        assert_eq!(Question::at_once(&vec![of_logs; 128]), 100);
     }
 }

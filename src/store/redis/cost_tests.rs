@@ -12,7 +12,8 @@ use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::conformance::{
-    Asking, HOUR, MINUTE, all_at_once, block_on, hits, question as question_of, shard, since,
+    Asking, HOUR, MINUTE, all_at_once, block_on, hits, moving, question as question_of, shard,
+    since,
 };
 use crate::store::decision::{AskedCounter, AskedLimit, Question};
 use crate::store::strategy::{Batch, Diff, Strategy};
@@ -275,6 +276,70 @@ fn kinds_cost() {
                     println!("{algorithm:?}, limit {limit}, {count} at once: {each:.2} µs each");
                 }
             }
+        }
+    });
+}
+
+/// `cargo test --release --no-default-features --features measure -- --nocapture long_logs`
+///
+/// Logs of nearly as many hits as they may have.
+#[test]
+fn long_logs_hold_a_server() {
+    let watched = Watched::start();
+    let window = WindowSize::from_millis(600_000).unwrap();
+    let asked = |cost: i64| -> Vec<Question> {
+        let of_key = |key| moving(&format!("{key:020}"), window, 100_000_000, cost);
+        let all: Vec<_> = (0..Question::MAX_AT_ONCE).map(of_key).collect();
+        let at_once = Question::at_once(&all);
+        all[..at_once].to_vec()
+    };
+    block_on(async {
+        let mut node = Asking::new(connect(watched.server.tcp()));
+        let now = node.ask(&asked(0)).await.now.0;
+        let epoch: String = watched
+            .server
+            .ask(&["HGET", "rl:{api:0}", "epoch"])
+            .unwrap();
+        let fill = |gone: u64| {
+            let entries = (0..gone + 99_000).flat_map(|number| {
+                let at = now - window.millis() + 2000 * number / gone.max(1);
+                let at = if number < gone {
+                    at - 3000
+                } else {
+                    now - 90_000 + number - gone
+                };
+                let [_, _, time @ ..] = if number == 0 {
+                    [0; 8]
+                } else {
+                    at.to_be_bytes()
+                };
+                let sum = number as u32 * 1000;
+                time.into_iter().chain(sum.to_be_bytes())
+            });
+            let log: Vec<u8> = entries.collect();
+            for question in asked(0) {
+                let key = String::from_utf8(question.counters[0].key.to_vec()).unwrap();
+                let key = format!("rl:{{api:0}}:{epoch}:m600000:{key}");
+                watched.server.set(&key, &log);
+            }
+        };
+        for (what, gone, cost, rounds) in [
+            ("none has left", 1, 1000, 20),
+            ("half has left, not noted", 90_000, 0, 20),
+            ("half has left, noted", 90_000, 1000, 20),
+            (
+                "more than half has left: they are rewritten",
+                100_000,
+                1000,
+                100,
+            ),
+        ] {
+            fill(gone);
+            let questions = asked(cost);
+            for _ in 0..rounds {
+                watched.watch(node.ask(&questions)).await;
+            }
+            watched.report(&format!("{}, {what}", questions.len()), "EVALSHA");
         }
     });
 }

@@ -182,9 +182,9 @@ local function logs()
       time = entry(log, last)
       from, data = last, pack(time, sum)
     elseif added > 0 then
-      -- Those after it repeat it.
-      while last > log.gone and select(2, entry(log, last - 1)) == sum do
-        last = last - 1
+      if last > log.gone and select(2, entry(log, last - 1)) == sum then
+        -- Those after it repeat it.
+        last = entry_of(log, log.hits)
       end
       from = last + 1
     else
