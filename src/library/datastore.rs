@@ -93,7 +93,8 @@ impl Datastore {
     }
 
     /// A store of the caller's own that decides about hits, too, where the [`NewOptions::sync_rate`] of a
-    /// namespace is zero: otherwise as [`Datastore::own`].
+    /// namespace is zero: otherwise as [`Datastore::own`]. It must not block its thread, which has the timers of
+    /// all hits.
     ///
     /// [`NewOptions::sync_rate`]: super::NewOptions::sync_rate
     pub fn own_deciding<S: Decider + 'static>(
