@@ -53,6 +53,12 @@ subtest 'what is counted in C is counted' => sub {
     stop();
 };
 
+subtest 'the example of docs/c.md is C' => sub {
+    open my $in, '<', "$FindBin::Bin/../docs/c.md" or die "cannot read docs/c.md: $!\n";
+    my ($code) = do { local $/; <$in> } =~ /^```c\n(.*?)^```/ms or die "no example\n";
+    is(CModule::check_syntax($code), 0, 'the compiler says nothing of it');
+};
+
 subtest 'a limiter admits what a rule admits, and shares its counters' => sub {
     start(%conf, rule => 'limit=3/366d');
     my $h = handle('new_limiter', n => 'default', limit => 3, w => $year);

@@ -128,6 +128,24 @@ subtest 'a limiter has the shape of resty.limit' => sub {
     $node->stop(qr/rejected by/);
 };
 
+subtest 'the examples of docs/lua.md' => sub {
+    open my $in, '<', "$FindBin::Bin/../docs/lua.md" or die "cannot read docs/lua.md: $!\n";
+    my $page = do { local $/; <$in> };
+    my ($login) = $page =~ /^( {8}location \/login \{.*?^ {8}\}\n)/ms or die "no example\n";
+    $login =~ s/proxy_pass http:\/\/backend;/empty_gif;/;
+    start(%conf, server => $conf{server} . $login);
+    is(join(' ', map { $node->plain('/login') } 1 .. 7), '200 200 200 200 200 429 429', 'the first: five logins, and no more');
+    my @pieces = $page =~ /^```lua\n(.*?)^```/gms;
+    is(scalar @pieces, 2, 'pieces of Lua');
+    is(lua("assert(loadstring([==[$_]==])) return true"), 'true true', 'is Lua') for @pieces;
+    my ($limiter) = grep {/limiter:incoming/} @pieces;
+    $limiter =~ s/^local limiter = ratelimiting(.*)$/t.example = t.example or rl$1 local limiter, key = t.example, "k"/m;
+    $limiter =~ s/limit = 100/limit = 2/;
+    is(lua("$limiter return 'admitted'"), 'true admitted', 'a limiter admits') for 1, 2;
+    is(lua("local ngx = { exit = function(code) return code end } $limiter"), 'true 429', 'and refuses');
+    $node->stop(qr/rejected by/);
+};
+
 subtest 'what is wrong is thrown, and names the argument' => sub {
     start(%conf);
     for (['increment(5, 60, 1)', 'key'], ['increment(nil, 60, 1)', 'key'], ['increment({}, 60, 1)', 'key'],

@@ -18,16 +18,28 @@ my $root = "$FindBin::Bin/..";
 # The path of the .so. It is to be in TEST_NGINX_LOAD_MODULES before lib/Nginx.pm is loaded.
 sub compile {
     my ($name) = @_;
-    my $dir    = tempdir('module-XXXXXX', TMPDIR => 1, CLEANUP => 1);
-    my $tree   = tree();
-    my @paths  = map {"-I$tree/$_"} qw(src/core src/event src/event/quic src/event/modules src/os/unix objs
-        src/http src/http/v2 src/http/v3 src/http/modules);
+    my $dir     = tempdir('module-XXXXXX', TMPDIR => 1, CLEANUP => 1);
     my $library = "$dir/$name.so";
-    system('cc', qw(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Werror -O1 -shared -fPIC),
-        '-o', $library, "$FindBin::Bin/lib/$name.c", "-I$root/src/api", @paths, '-ldl') == 0
-        or die "cc fails\n";
+    cc('-O1', '-shared', '-fPIC', '-o', $library, "$FindBin::Bin/lib/$name.c", '-ldl') == 0 or die "cc fails\n";
     chmod 0755, $dir;
     return $library;
+}
+
+# What the compiler returns for a part of a module, of which it makes nothing.
+sub check_syntax {
+    my ($code) = @_;
+    my $dir = tempdir('module-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+    open my $out, '>', "$dir/part.c" or die "cannot write: $!\n";
+    print $out "#define _GNU_SOURCE\n", map({"#include <$_.h>\n"} qw(ngx_config ngx_core ngx_http)), $code;
+    close $out or die "cannot write: $!\n";
+    return cc('-fsyntax-only', '-Wno-unused-function', "$dir/part.c");
+}
+
+sub cc {
+    my $tree  = tree();
+    my @paths = map {"-I$tree/$_"} qw(src/core src/event src/event/quic src/event/modules src/os/unix objs
+        src/http src/http/v2 src/http/v3 src/http/modules);
+    return system('cc', qw(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Werror), "-I$root/src/api", @paths, @_);
 }
 
 sub tree {
