@@ -5,10 +5,12 @@
 //! has done something. All workers do the same: which of them syncs is decided by a lease in shared
 //! memory, with every cycle anew; which of them asks stores about the requests of all, by a lock.
 //!
+//! - [`job`]: when a namespace is synced
 //! - [`thread`]: the thread; [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle
 //!
 //! The exchange itself is in [`crate::broker`].
 
+mod job;
 mod thread;
 mod waiter;
 mod wake;
@@ -21,26 +23,19 @@ use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_event_t};
 
 use super::conf::SyncedNamespace;
 use super::cycle;
-use super::event_loop::{EndOfTurn, EventTimer, OfEventLoop, monotonic, monotonic_millis};
+use super::event_loop::{EndOfTurn, OfEventLoop, monotonic, monotonic_millis};
 use super::guard::guard;
 use super::hold::measured;
 use super::log::{self, Log};
-use super::random::random_up_to;
 use crate::broker::message::Reply;
 use crate::broker::{Broker, Client, DecidingStore, EventFd, Severity, SharedQueues};
-use crate::engine::{Report, Surroundings as _, SyncError};
+use crate::engine::{Report, Surroundings as _};
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
+use job::Job;
 use thread::{Done, System, Thread};
 pub(super) use waiter::SyncWaiter;
-use waiter::SyncWaiters;
 use wake::Wake;
-
-/// The longest time between two attempts while a store is away.
-const MAX_BACK_OFF: Duration = Duration::from_secs(2);
-
-/// How soon it is looked again for a cycle that is under way, whose end should have been told of.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// For how many turns of the event loop questions are gathered, at most.
 const MAX_TURNS: u32 = 8;
@@ -68,22 +63,6 @@ struct Worker {
     /// What is to be told what came of its cycle.
     ended: Vec<(SyncWaiter, Option<Report>)>,
     log: Log<'static>,
-}
-
-/// The sync of one namespace.
-struct Job {
-    namespace: SyncedNamespace,
-    timer: EventTimer<'static>,
-    is_under_way: bool,
-    /// Whether a cycle was asked for that has not begun.
-    is_asked: bool,
-    /// Whether cycles recur.
-    recurs: bool,
-    /// When to sync next, by nginx's monotonic clock.
-    next: Duration,
-    /// How often the store failed in a row.
-    failures: u32,
-    waiters: SyncWaiters,
 }
 
 /// Starts to sync `namespaces`, and to ask `stores`, in this worker, which begins to serve; what it
@@ -123,7 +102,7 @@ pub(super) fn start(
         }
     };
     let jobs = namespaces.into_iter().enumerate();
-    let jobs = jobs.map(|(number, namespace)| Job::new(number, namespace, log));
+    let jobs = jobs.map(|(number, namespace)| Job::new(number, namespace, tick, log));
     let mut worker = Worker {
         thread,
         wake,
@@ -139,10 +118,7 @@ pub(super) fn start(
         log,
     };
     for job in &mut worker.jobs {
-        if job.recurs {
-            // At once: a new node begins with everything that still matters.
-            job.set_timer(Duration::from_millis(1));
-        }
+        job.start();
     }
     WORKER.0.replace(Some(worker));
 }
@@ -178,7 +154,7 @@ pub(super) fn sync_now(namespace: &str) -> bool {
 pub(super) fn sync_for(namespace: &str, waiter: SyncWaiter) -> bool {
     let is_asked = with_worker(|worker| {
         if let Some((_, job)) = worker.job_of(namespace) {
-            job.waiters.add(waiter);
+            job.add(waiter);
         }
         let is_asked = worker.sync_now(namespace);
         if !worker.ended.is_empty() {
@@ -336,19 +312,10 @@ impl Worker {
             return;
         };
         let now = monotonic();
-        if !job.is_under_way && (job.is_asked || job.recurs && now >= job.next) {
-            job.is_under_way = match job.is_asked {
-                true => self.thread.sync_now(number),
-                false => self.thread.sync(number),
-            };
-            if job.is_under_way {
-                job.waiters.begin();
-            }
-            // A thread that is not there is started again.
-            job.is_asked &= !job.is_under_way;
-            job.next = now.saturating_add(job.namespace.period);
-        }
-        job.set_timer_for_next(now);
+        job.begin_if_due(now, |is_asked| match is_asked {
+            true => self.thread.sync_now(number),
+            false => self.thread.sync(number),
+        });
     }
 
     /// Has a namespace synced as soon as may be; returns whether it is there.
@@ -356,7 +323,7 @@ impl Worker {
         let Some((number, job)) = self.job_of(namespace) else {
             return false;
         };
-        job.is_asked = true;
+        job.ask();
         self.tick(number);
         true
     }
@@ -366,7 +333,7 @@ impl Worker {
         let Some((number, job)) = self.job_of(namespace) else {
             return false;
         };
-        if !core::mem::replace(&mut job.recurs, true) {
+        if job.recur() {
             self.tick(number);
         }
         true
@@ -412,10 +379,7 @@ impl Worker {
         }
         let now = monotonic();
         for job in &mut self.jobs {
-            // It may have been asked for.
-            job.is_asked |= job.is_under_way;
-            job.is_under_way = false;
-            job.set_timer_for_next(now);
+            job.begin_again(now);
         }
     }
 
@@ -424,81 +388,22 @@ impl Worker {
         let Some(job) = self.jobs.get_mut(done.number) else {
             return;
         };
-        let now = monotonic();
-        job.is_under_way = false;
         let report = done.result.as_ref().ok().copied().flatten();
-        let ended = job.waiters.take_ended();
-        self.ended.extend(ended.map(|waiter| (waiter, report)));
-        match &done.result {
-            Ok(Some(report)) => {
-                job.failures = 0;
-                log::debug(self.log, || {
-                    let (
-                        name,
-                        Report {
-                            pushed, fetched, ..
-                        },
-                    ) = (&job.namespace.name, report);
-                    format!("ratelimit_namespace \"{name}\": {pushed} pushed, {fetched} fetched")
-                });
-            }
-            // Another worker is at it, or has taken over.
-            Ok(None) | Err(SyncError::LeaseLost) => {}
-            Err(SyncError::Store(_) | SyncError::NoProgress(_)) => {
-                job.failures = job.failures.saturating_add(1);
-                job.next = now.saturating_add(job.back_off());
-            }
+        if let Some(Report {
+            pushed, fetched, ..
+        }) = report
+        {
+            let name = &job.namespace.name;
+            log::debug(self.log, || {
+                format!("ratelimit_namespace \"{name}\": {pushed} pushed, {fetched} fetched")
+            });
         }
-        job.set_timer_for_next(now);
+        let ended = job.end(monotonic(), &done.result);
+        self.ended.extend(ended.map(|waiter| (waiter, report)));
     }
 }
 
 /// nginx's monotonic clock, as processes tell it to each other.
 fn now_millis() -> MonotonicMillis {
     MonotonicMillis(monotonic_millis())
-}
-
-impl Job {
-    fn new(number: usize, namespace: SyncedNamespace, log: Log<'static>) -> Job {
-        let timer = EventTimer::new(log, tick, number as u64);
-        let recurs = !namespace.waits_for_caller;
-        Job {
-            namespace,
-            // A worker that is to end does not wait for it.
-            timer: timer.cancelable(),
-            is_under_way: false,
-            is_asked: false,
-            recurs,
-            next: Duration::ZERO,
-            failures: 0,
-            waiters: SyncWaiters::default(),
-        }
-    }
-
-    /// How long to wait while the store is away: longer and longer.
-    fn back_off(&self) -> Duration {
-        let doubled = Duration::from_millis(50_u64 << self.failures.min(6)).min(MAX_BACK_OFF);
-        // Half of it at random, so that nodes do not come back all at once.
-        let half = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX) / 2;
-        Duration::from_millis(half.saturating_add(random_up_to(half)))
-    }
-
-    /// Has the next cycle begin when it is time. While one is under way, its end is told.
-    fn set_timer_for_next(&mut self, now: Duration) {
-        let pause = if self.is_under_way {
-            LOOK_AGAIN
-        } else if self.is_asked {
-            Duration::ZERO
-        } else if self.recurs {
-            self.next.saturating_sub(now)
-        } else {
-            return;
-        };
-        self.set_timer(pause);
-    }
-
-    fn set_timer(&mut self, after: Duration) {
-        self.timer
-            .set(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-    }
 }
