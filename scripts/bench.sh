@@ -10,6 +10,8 @@
 #                requests, another 5N, and the difference is divided by 4N, so that neither start-up
 #                nor exit counts. They repeat to 0.1 %. With CONTESTANTs, of these alone; then
 #                nothing is kept.
+# calls          the same of the library's functions in Lua, beside that of a rule: what the module executes, and
+#                what Lua and the rest of nginx do. With Debian's nginx and lua-nginx-module
 # table          the counter table without nginx: nanoseconds per operation, bytes per key
 # load           requests a second, processor time and latency under load, of 1000 keys
 # keys           the same with a million keys, one worker or two
@@ -27,7 +29,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-command="scripts/bench.sh${*:+ $*}"
+command="${RATELIMIT_PROFILE:+RATELIMIT_PROFILE=$RATELIMIT_PROFILE }scripts/bench.sh${*:+ $*}"
 kept=$root/docs/benchmarks
 requests=2000
 effort=()
@@ -79,12 +81,30 @@ done
 contestant ours-3-limits-same same "$ours" \
     "${rule%;} limit=1000000000/2h limit=1000000000/3h; ratelimit_headers off;"
 
-[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions table load keys sync longer-keys startup
+# call NAME RULE LUA: a call of the library, by which a request is counted as by the rule of the contestant
+# RULE: a limiter says what headers say. `lim` is one of the same limit.
+calls=(ours-same ours-ietf-same)
+declare -A rule_of
+call() {
+    calls+=("lua-$1")
+    rule_of[lua-$1]=$2
+    # shellcheck disable=SC2016
+    keys[lua-$1]=same location[lua-$1]="access_by_lua_block { $3 }"
+    http[lua-$1]="$ours lua_package_path '$root/lua/?.lua;;';
+    init_by_lua_block { rl = require 'resty.rate_limiting' }
+    init_worker_by_lua_block { lim = rl.limiter { limit = 1000000000, window = 3600 } }"
+}
+call nothing ours-same 'local key = ngx.var.arg_k'
+call increment ours-same 'rl.increment(ngx.var.arg_k, 3600, 1)'
+call sliding_window ours-same 'rl.sliding_window(ngx.var.arg_k, 3600)'
+call incoming ours-ietf-same 'lim:incoming(ngx.var.arg_k, true)'
+
+[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions calls table load keys sync longer-keys startup
 sections=()
 chosen=()
 for it in "$@"; do
     case $it in
-        instructions | table | load | keys | sync | longer-keys | startup) sections+=("$it") ;;
+        instructions | calls | table | load | keys | sync | longer-keys | startup) sections+=("$it") ;;
         *)
             [ -n "${keys[$it]:-}" ] || die "no such section or contestant: $it (${contestants[*]})"
             chosen+=("$it")
@@ -192,7 +212,9 @@ trap 'exit 130' INT TERM
 # load the module, so bare is bare.
 write_conf() {
     local load=
-    [[ $1 != ours* ]] || load="load_module modules/$name.so;"
+    [[ $1 = bare* || $1 = limit_req* ]] || load="load_module modules/$name.so;"
+    [[ $1 != lua* ]] || load="load_module $lua_modules/ndk_http_module.so;
+load_module $lua_modules/ngx_http_lua_module.so; $load"
     cat <<END
 $load
 daemon off;
@@ -279,6 +301,31 @@ bench_instructions() {
     plot instructions 'instructions per request, over bare' over_bare
 }
 
+bench_calls() {
+    local contestant rule most=130
+    local -A own_of
+    need_packages valgrind perl libnginx-mod-http-lua
+    "$root/scripts/build.sh" >&2
+    nginx=$(command -v nginx || echo /usr/sbin/nginx)
+    lua_modules=/usr/lib/nginx/modules
+    nginx_prefix "$prefix" \
+        "$(realpath "${CARGO_TARGET_DIR:-$root/target}")/${RATELIMIT_PROFILE:-release}/lib$name.so"
+    port=${PORT:-$(free_port 18800 18899)}
+    printf 'nginx %s, from %s and %s requests; no call may execute more than %s %% of the rule\n\n' \
+        "$(nginx_binary_version "$nginx")" "$requests" $((5 * requests)) $most
+    printf '%-20s %12s %12s %9s\n' call instructions "the module's" 'of rule'
+    lines=()
+    for contestant in "${calls[@]}"; do
+        instructions_of "$contestant"
+        own_of[$contestant]=$own
+        rule=${own_of[${rule_of[$contestant]:-$contestant}]}
+        printf '%-20s %12s %12s %7s %%\n' "$contestant" "$each" "$own" $((100 * own / rule))
+        lines+=("{\"name\":\"$contestant\",\"instructions\":$each,\"own\":$own}")
+        [ $((100 * own)) -le $((most * rule)) ] || die "$contestant executes more than that"
+    done
+    printf '%s\n' "${lines[@]}" >"$kept/calls.json"
+}
+
 # Compares with what is allowed, a contestant and a number in each line.
 gate() {
     local contestant most failed=
@@ -321,7 +368,7 @@ elif [ ${#chosen[@]} -gt 0 ]; then
 fi
 for section in "${sections[@]}"; do
     case $section in
-        instructions) section instructions "$(valgrind --version)" ;;
+        instructions | calls) section "$section" "$(valgrind --version)" ;;
         table) section table ;;
         *)
             prepare_load
