@@ -24,7 +24,8 @@
 #   PORT           where nginx listens when instructions are counted. Default: a free one
 #
 # --gate fails if the module executes more than 3 % more instructions for a request than
-# scripts/bench/allowed says. What nginx and malloc do is not in that: it depends on how the heap
+# scripts/bench/allowed says: of a moving window, what it takes when no two requests come in one
+# millisecond, which is more than is mostly counted. What nginx and malloc do is not in that: it depends on how the heap
 # looks.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -85,6 +85,11 @@ my @contestants = (
         lua("lua_shared_dict limits $zone;", "access_by_lua_block {\n$lua_dictionary}"),
     'ours-sliding'      => ours(''),
     'ours-fixed'        => ours('', rule => 'window=fixed'),
+    'ours-elastic'      => ours('', rule => 'window=elastic'),
+    # The log of a key grows while it is measured: requests of one millisecond share an entry.
+    'ours-moving'       => ours('', limit => '100000/1h', rule => 'window=moving cost=0.001'),
+    # The same as limit_req's.
+    'ours-rate'         => ours('', limit => undef, rule => 'rate=1/1s burst=1000000'),
     'ours-sliding-ietf' => ours('', headers => 'ietf'),
     'ours-periodic'     => ours("$store ratelimit_namespace default { store main; sync_rate 1s; }"),
     'ours-synchronous'       => ours($synchronous, asks => 1),
@@ -101,15 +106,17 @@ sub lua {
     return {main => lua_modules($lua), http => $http, location => $location};
 }
 
-# A limit of the module. rule: its parameters; headers: which.
+# A limit of the module. limit: which, if any; rule: its parameters; headers: which.
 sub ours {
     my ($http, %conf) = @_;
     my ($rule, $headers) = ($conf{rule} // '', $conf{headers} // 'off');
+    my $limit = exists $conf{limit} ? $conf{limit} : '1000000000/1h';
+    $rule = "limit=$limit $rule" if defined $limit;
     return {
         main     => "load_module $module;",
         http     => "ratelimit_zone zone=bench:$zone; $http",
         location => "ratelimit_key \$arg_k; ratelimit_headers $headers; "
-            . "ratelimit limit=1000000000/1h $rule;",
+            . "ratelimit $rule;",
         asks => $conf{asks},
     };
 }

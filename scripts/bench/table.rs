@@ -39,6 +39,8 @@ const HOUR: u64 = 3_600_000;
 /// nginx looks at the clock once per round of its event loop; in this benchmark, that is once in so
 /// many operations.
 const PER_LOOK: usize = 64;
+/// The zone whose keys are counted, in bytes.
+const CAPACITY: usize = 10 << 20;
 /// What a zone needs for one key: a cell of 64 bytes, and its share of everything else.
 const BYTES_PER_CELL: usize = 66;
 /// Operations are spread over more keys than the caches hold, also when each repetition is short:
@@ -85,8 +87,16 @@ fn main() {
     new_keys(&mut report, effort, 10 << 20);
     new_keys(&mut report, effort, 64 << 20);
     report.heading("bytes for a key, in 10 MiB, keys of 32 bytes", "at most");
-    capacity(&mut report, false, 128.0);
-    capacity(&mut report, true, 192.0);
+    capacity(&mut report, "local", Zone::new(CAPACITY), 128.0);
+    let synced = |zone: Zone| Zone {
+        counter: zone.counter.synced(true),
+        ..zone
+    };
+    capacity(&mut report, "synced", synced(Zone::new(CAPACITY)), 192.0);
+    for algorithm in [Algorithm::Elastic, Algorithm::Bucket, Algorithm::Moving] {
+        let zone = Zone::counting(CAPACITY, algorithm);
+        capacity(&mut report, algorithm.name(), zone, 128.0);
+    }
     if let Some(file) = results {
         let lines = report.lines.iter().map(|line| format!("{line}\n"));
         std::fs::write(file, lines.collect::<String>()).expect("a file that can be written");
@@ -220,10 +230,15 @@ impl Clock for CachedClock {
 struct Zone {
     table: CounterTable<'static>,
     counter: Counter,
+    algorithm: Algorithm,
 }
 
 impl Zone {
     fn new(len: usize) -> Zone {
+        Zone::counting(len, Algorithm::Sliding)
+    }
+
+    fn counting(len: usize, algorithm: Algorithm) -> Zone {
         let region = map(len);
         // SAFETY: the memory is all zero, stays until the process ends, and is used by this table
         // only.
@@ -231,8 +246,12 @@ impl Zone {
             .expect("a table");
         let namespace = table.namespace(b"default").expect("a namespace");
         let size = WindowSize::from_millis(HOUR).expect("a window");
-        let counter = table.counter(namespace, b"default", size);
-        Zone { table, counter }
+        let counter = table.counter_of(namespace, b"default", algorithm.kind(), size);
+        Zone {
+            table,
+            counter: counter.at_rate(Hits::ONE),
+            algorithm,
+        }
     }
 
     /// A zone that has counted `keys` in this window and in the one before.
@@ -247,7 +266,7 @@ impl Zone {
 
     #[inline]
     fn add(&self, key: &[u8], clock: &CachedClock) {
-        let limit = Admission::Within(Hits::MAX, Algorithm::Sliding);
+        let limit = Admission::Within(Hits::MAX, self.algorithm);
         let hash = self.table.key(key);
         let counted = self.table.add(&self.counter, hash, clock, Hits::ONE, limit);
         assert!(counted.receipt.is_some());
@@ -503,27 +522,22 @@ fn new_keys(report: &mut Report, effort: Effort, len: usize) {
     }
 }
 
-/// How many keys a zone holds until it first evicts one that is alive, and in the end; `is_synced`:
-/// as those of a namespace with a store, whose keys the zone has too.
-fn capacity(report: &mut Report, is_synced: bool, target: f64) {
-    const LEN: usize = 10 << 20;
-    let mut zone = Zone::new(LEN);
-    zone.counter = zone.counter.synced(is_synced);
+/// How many keys a zone holds until it first evicts one that is alive, and in the end.
+fn capacity(report: &mut Report, what: &str, zone: Zone, target: f64) {
     let clock = CachedClock::new(0);
-    let what = if is_synced { "synced" } else { "local" };
     let mut count = |name: String| {
-        let bytes = LEN as f64 / zone.keys() as f64;
+        let bytes = CAPACITY as f64 / zone.keys() as f64;
         report.row(&format!("{what}, {name}"), vec![bytes], Some(target));
     };
     let mut is_full = false;
-    for n in 0..2 * LEN / 64 {
+    for n in 0..2 * CAPACITY / 64 {
         zone.add(format!("{n:032x}").as_bytes(), &clock);
         if !is_full && zone.evicted_alive() > 0 {
             is_full = true;
             count(format!("first eviction, {} keys", thousands(n)));
         }
     }
-    count(format!("after {} keys", thousands(2 * LEN / 64)));
+    count(format!("after {} keys", thousands(2 * CAPACITY / 64)));
 }
 
 /// What one process does in one round: returns nanoseconds per operation.
