@@ -191,6 +191,21 @@ my $zeros = qr/^\{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_st
 
 
 
+=== the keys that are rejected most
+--- request eval
+[("GET /t?key=a") x 8, ("GET /t?key=b%2Fc") x 4,
+ "GET /ro/namespaces/api/top", "GET /ro/namespaces/api/top/?limit=1", "GET /ro/namespaces/two/top",
+ "GET /ro/namespaces/none/top", "GET /ro/namespaces/api/top?limit=x", "POST /rw/namespaces/api/top"]
+--- error_code eval
+[200, 200, (429) x 6, 200, 200, 429, 429, 200, 200, 200, 404, 400, 405]
+--- response_body_like eval
+[(qr//) x 12,
+ # A minute may have ended meanwhile.
+ qr/^\{"keys":\[\{"key":"a","counter":null,"rejected":[3-6],"error":0\},\{"key":"b%252Fc","counter":null,"rejected":[12],"error":0\}\],"missed":0,"followed":37\}$/,
+ qr/^\{"keys":\[\{"key":"a",[^{]*\}\],/, qr/^\{"keys":\[\],"missed":0,"followed":37\}$/, (qr/"error"/) x 3]
+
+
+
 === a wrong parameter
 --- config
     location /a {

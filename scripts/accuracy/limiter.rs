@@ -98,7 +98,7 @@ impl Limiter for Engine<'_> {
         let key = self.table.key(&name);
         let mut evaluation = Evaluation::new(Vec::with_capacity(1), self.counts_rejected);
         evaluation.charge(&self.limit, self.hits, &key, Hits::ONE, &self.clock);
-        let (outcome, charges) = evaluation.finish(Outcome::Rejected);
+        let (outcome, charges) = evaluation.finish(Outcome::Rejected, &self.clock);
         let [charge] = charges.as_slice() else {
             panic!("one limit says one thing");
         };

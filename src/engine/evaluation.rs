@@ -283,9 +283,9 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     /// what the limits said, in the order in which they were asked.
     // Always inline: as a call, it takes twice as long.
     #[inline(always)]
-    pub fn finish(mut self, refusal: Outcome) -> (Outcome, L) {
+    pub fn finish(mut self, refusal: Outcome, clock: &impl Clock) -> (Outcome, L) {
         let outcome = if self.is_refused {
-            self.refuse(refusal)
+            self.refuse(refusal, clock)
         } else {
             Outcome::Passed
         };
@@ -308,20 +308,33 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     }
 
     /// Ends the evaluation likewise, but counts no outcome: it is another one than what the limits said.
-    pub fn end(mut self) -> L {
+    pub fn end(mut self, clock: &impl Clock) -> L {
         if self.is_refused {
-            self.refuse(Outcome::Rejected);
+            self.refuse(Outcome::Rejected, clock);
         }
         count_hits(self.charges.as_mut_slice());
         self.charges
     }
 
     #[cold]
-    fn refuse(&mut self, refusal: Outcome) -> Outcome {
+    fn refuse(&mut self, refusal: Outcome, clock: &impl Clock) -> Outcome {
+        count_rejected_keys(self.charges.as_mut_slice(), clock);
         if !self.counts_rejected {
             refund(self.charges.as_mut_slice());
         }
         refusal
+    }
+}
+
+/// Counts the keys that limits refused, each once in a namespace.
+fn count_rejected_keys(charges: &[Charge<'_, '_>], clock: &impl Clock) {
+    let refused = || charges.iter().filter(|charge| !charge.counted.admitted);
+    for (index, Charge { bound, key, .. }) in refused().enumerate() {
+        let mut earlier = refused().take(index);
+        if !earlier.any(|it| it.key == *key && it.bound.has_namespace_of(bound)) {
+            let BoundLimit { table, counter, .. } = bound;
+            table.count_rejected_key(counter, **key, clock.now());
+        }
     }
 }
 

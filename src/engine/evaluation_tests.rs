@@ -5,6 +5,7 @@ use crate::engine::Namespace;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit, Quota, QuotaHits};
+use crate::policy::window::Clock as _;
 use crate::table::testing::{SharedTable, TestClock};
 use crate::table::{Key, Outcome};
 
@@ -49,7 +50,7 @@ impl<'m> Fixture<'m> {
         for (bound, hits) in &self.limits {
             evaluation.charge(bound, *hits, &self.key, hits_of(cost), &self.clock);
         }
-        let (outcome, charges) = evaluation.finish(Outcome::Rejected);
+        let (outcome, charges) = evaluation.finish(Outcome::Rejected, &self.clock);
         (outcome == Outcome::Passed, charges)
     }
 
@@ -106,7 +107,7 @@ fn a_limit_that_only_asked_tells_the_rate_after_the_request() {
     for ((bound, hits), cost) in fixture.limits.iter().zip([0, 2]) {
         evaluation.charge(bound, *hits, &fixture.key, hits_of(cost), &fixture.clock);
     }
-    let (_, charges) = evaluation.finish(Outcome::Rejected);
+    let (_, charges) = evaluation.finish(Outcome::Rejected, &fixture.clock);
     let rates = charges.iter().map(|charge| charge.verdict().rate().whole());
     assert_eq!(rates.collect::<Vec<_>>(), [2, 2]);
 }
@@ -150,7 +151,7 @@ fn hits_that_are_given_back_were_never_counted() {
         evaluation.charge(bound, *limit, &fixture.key, hits_of(2), &fixture.clock);
     }
     assert_eq!(hits(), 0, "not decided yet");
-    evaluation.finish(Outcome::Rejected);
+    evaluation.finish(Outcome::Rejected, &fixture.clock);
     assert_eq!(hits(), 4_000, "by each counter");
     assert!(!fixture.evaluate(1).0);
     assert_eq!(hits(), 4_000);
@@ -212,7 +213,7 @@ fn a_moving_limit_that_only_asked_says_when_there_is_room_after_the_request() {
         for ((bound, hits), cost) in fixture.limits.iter().zip([0, 1]) {
             evaluation.charge(bound, *hits, &fixture.key, hits_of(cost), &fixture.clock);
         }
-        let (outcome, charges) = evaluation.finish(Outcome::Rejected);
+        let (outcome, charges) = evaluation.finish(Outcome::Rejected, &fixture.clock);
         assert_eq!(outcome, Outcome::Passed);
         assert_eq!(waits(&charges), expected);
     }
@@ -242,4 +243,28 @@ fn limits_of_all_algorithms_are_charged_or_none() {
     assert_eq!(fixture.evaluate(0), (false, vec![5; 5]));
     fixture.counts_rejected = true;
     assert_eq!(fixture.evaluate(1), (false, vec![6; 5]));
+}
+
+#[test]
+fn the_keys_that_limits_refuse_are_counted_once_a_request() {
+    let shared = SharedTable::new(1 << 20);
+    // Two of them refuse one key, and the last the other.
+    let limits = [
+        ("1/1m", Algorithm::Fixed),
+        ("1/1s", Algorithm::Moving),
+        ("1/2s", Algorithm::Fixed),
+    ];
+    let fixture = Fixture::new(&shared, &limits);
+    let keys = ["one", "one", "two"].map(|key| shared.table.key(key.as_bytes()));
+    for _ in 0..4 {
+        let mut evaluation = Evaluation::new(Vec::new(), false);
+        for ((bound, hits), key) in fixture.limits.iter().zip(&keys) {
+            evaluation.charge(bound, *hits, key, Hits::ONE, &fixture.clock);
+        }
+        evaluation.finish(Outcome::Rejected, &fixture.clock);
+    }
+    let (namespace, now) = (fixture.namespace.index(), fixture.clock.now());
+    let top = shared.table.top_rejected(namespace, now);
+    let counts: Vec<_> = top.keys.iter().map(|key| (&*key.name, key.count)).collect();
+    assert_eq!(counts, [(&b"one"[..], 3), (b"two", 3)]);
 }

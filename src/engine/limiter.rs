@@ -87,7 +87,7 @@ impl<'m> Limiter<'m> {
         } else {
             evaluation.ask(&self.bound, self.hits, &key, asked.cost, clock);
         }
-        self.finish(evaluation, asked)
+        self.finish(evaluation, asked, clock)
     }
 
     /// What a store is asked about hits.
@@ -126,7 +126,7 @@ impl<'m> Limiter<'m> {
             }
             answers => conclude(&mut evaluation, &[check], &answers, clock),
         }
-        self.finish(evaluation, asked).0
+        self.finish(evaluation, asked, clock).0
     }
 
     /// Decides on hits as `on_error` says, since their store does not answer; `None`: they are denied. Those
@@ -150,7 +150,7 @@ impl<'m> Limiter<'m> {
                 evaluation.ask(&self.bound, self.hits, &key, asked.cost, clock);
             }
         }
-        let (mut incoming, refund) = self.incoming_of(evaluation.end(), asked)?;
+        let (mut incoming, refund) = self.incoming_of(evaluation.end(clock), asked)?;
         incoming.is_admitted |= on_error == OnError::Allow;
         Some((incoming, refund))
     }
@@ -175,6 +175,7 @@ impl<'m> Limiter<'m> {
         &self,
         evaluation: Evaluation<OneCharge<'c, 'm>>,
         asked: AskedHits<'_>,
+        clock: &impl Clock,
     ) -> (Incoming, Option<Refund<'m>>)
     where
         'm: 'c,
@@ -182,13 +183,13 @@ impl<'m> Limiter<'m> {
         // Where nothing was to be counted, an admission is none yet.
         let charges = match asked.commit || evaluation.is_refused() {
             true => {
-                let (outcome, charges) = evaluation.finish(Outcome::Rejected);
+                let (outcome, charges) = evaluation.finish(Outcome::Rejected, clock);
                 if outcome == Outcome::Rejected {
                     self.bound.count_rejection();
                 }
                 charges
             }
-            false => evaluation.end(),
+            false => evaluation.end(clock),
         };
         self.incoming_of(charges, asked).unwrap_or_default()
     }

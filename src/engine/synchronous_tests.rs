@@ -233,7 +233,7 @@ fn late_hits_are_told_to_each_shard() {
         first: 5,
         shards: 3,
     };
-    let charges = evaluation.end();
+    let charges = evaluation.end(&fixture.clock);
     let deferred = deferred_charges(&charges, |_| hits(4), |_| Some(store));
     let told: Vec<_> = deferred
         .iter()
@@ -271,7 +271,7 @@ fn answers_are_told_with_what_is_decided_here() {
         );
         let mut evaluation = Evaluation::new(Vec::new(), false);
         conclude(&mut evaluation, &checks, &answered, &fixture.clock);
-        let (told, charges) = evaluation.finish(Outcome::Rejected);
+        let (told, charges) = evaluation.finish(Outcome::Rejected, &fixture.clock);
         assert_eq!(told, outcome);
         assert_eq!(charges[0].verdict().reading.windows().current, hits(here));
         let verdict = charges[1].verdict();
@@ -299,7 +299,7 @@ fn answers_are_told_with_what_is_decided_here() {
     let checks = [fixture.ask(&minute, 10, 0, 1, Some(0))];
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None], &fixture.clock);
-    let charges = evaluation.end();
+    let charges = evaluation.end(&fixture.clock);
     assert_eq!(charges[0].verdict().reading.windows().current, hits(9));
 }
 
@@ -467,7 +467,7 @@ fn late_hits_are_told_once_for_a_counter() {
     ];
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None; 3], &fixture.clock);
-    let charges = evaluation.end();
+    let charges = evaluation.end(&fixture.clock);
     let store_of = |bound: &BoundLimit<'_>| (bound.limit.size == size(60)).then_some(single(7));
     let deferred = deferred_charges(&charges, |_| hits(4), store_of);
     assert_eq!(deferred.len(), 1);
@@ -521,7 +521,7 @@ fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
         }
         let mut evaluation = Evaluation::new(Vec::new(), false);
         conclude(&mut evaluation, &checks, &answered, &fixture.clock);
-        let (_, charges) = evaluation.finish(Outcome::Rejected);
+        let (_, charges) = evaluation.finish(Outcome::Rejected, &fixture.clock);
         assert_eq!(charges[0].verdict().rate(), hits(7), "the store's");
         counted_here()
     };
@@ -533,7 +533,7 @@ fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
     let checks = [fixture.ask(&minute, 10, 0, 0, Some(0))];
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None], &fixture.clock);
-    let charges = evaluation.end();
+    let charges = evaluation.end(&fixture.clock);
     let deferred = deferred_charges(&charges, |_| hits(3), |_| Some(single(0)));
     deferred[0].count(&fixture.clock);
     assert_eq!(counted_here(), hits(7));
@@ -565,7 +565,7 @@ fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
     asked.note(&answer, &checks, &mut answered, &fixture.clock);
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &answered, &fixture.clock);
-    let (_, charges) = evaluation.finish(Outcome::Rejected);
+    let (_, charges) = evaluation.finish(Outcome::Rejected, &fixture.clock);
     assert_eq!(charges[0].verdict().remaining(), hits(2), "of five");
     // The node goes on from there.
     let counter = fixture
@@ -632,7 +632,7 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     questions(&both, false)[0].note(&answer, &both, &mut answered, &fixture.clock);
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &both, &answered, &fixture.clock);
-    let charges = evaluation.end();
+    let charges = evaluation.end(&fixture.clock);
     let of_each =
         |charge: &Charge<'_, '_>| (charge.verdict().remaining(), charge.verdict().delay());
     let told: Vec<_> = charges.iter().map(of_each).collect();
@@ -642,7 +642,7 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     let checks = [ask(&few, 10, 0)];
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None], &fixture.clock);
-    let charges = evaluation.end();
+    let charges = evaluation.end(&fixture.clock);
     let deferred = deferred_charges(&charges, |_| hits(3), |_| Some(single(0)));
     let counter = &deferred[0].question.counters[0];
     let kind = StoredKind::Level(LevelKind::Bucket(hits(10)));

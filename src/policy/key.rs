@@ -76,12 +76,50 @@ impl fmt::Display for Shown<'_> {
 }
 
 fn digest(key: &[u8]) -> Vec<u8> {
+    name_of_digest(&digest_of(key))
+}
+
+/// The digest of all bytes of a key, or of a name.
+pub fn digest_of(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// The name of a key with this digest.
+pub fn name_of_digest(digest: &[u8; 32]) -> Vec<u8> {
     let mut name = String::from(PREFIX);
-    for byte in Sha256::digest(key) {
+    for byte in digest {
         // A string takes all that is written.
         let _ = write!(name, "{byte:02x}");
     }
     name.into_bytes()
+}
+
+/// The digest that a name consists of; `None`: it is another kind of name.
+pub fn digest_in(name: &[u8]) -> Option<[u8; 32]> {
+    let digits = name.strip_prefix(PREFIX.as_bytes())?;
+    let mut digest = [0; 32];
+    if digits.len() / 2 != digest.len() || digits.len() % 2 != 0 {
+        return None;
+    }
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    for (byte, pair) in digest.iter_mut().zip(digits.chunks(2)) {
+        let [high, low] = *pair else { return None };
+        *byte = u8::try_from(digit(high)? << 4 | digit(low)?).ok()?;
+    }
+    Some(digest)
+}
+
+/// The key that is counted under a name, as it is shown, and the name of its counter, if it has one.
+pub fn key_and_counter(name: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let rest = name.strip_prefix(PREFIX.as_bytes());
+    let parts = rest.and_then(|rest| {
+        let colon = rest.iter().position(|byte| *byte == b':')?;
+        rest.split_at_checked(colon)
+    });
+    match parts {
+        Some((counter, [_, key @ ..])) => (key, Some(counter)),
+        _ => (name, None),
+    }
 }
 
 #[cfg(test)]

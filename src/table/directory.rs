@@ -65,6 +65,7 @@ impl<'m> CounterTable<'m> {
     pub fn begin_configuration<'n>(&self, namespaces: impl Iterator<Item = (&'n [u8], u16)>) {
         let before = self.parts.configuration.fetch_add(1, AcqRel);
         let configuration = before.wrapping_add(1);
+        self.retry_sketches();
         for (name, shards) in namespaces {
             let Some((index, entry)) = self.entry_named(cut(name)) else {
                 continue;
@@ -143,6 +144,7 @@ impl<'m> CounterTable<'m> {
         line.into_iter().for_each(SyncLine::clear);
         let line = self.parts.shared_lines.get(index.get());
         line.into_iter().for_each(SharedLine::clear);
+        self.release_sketches(index, entry);
         entry.synced.store(0, Relaxed);
         fail_point!("namespace.forgotten");
     }

@@ -7,6 +7,7 @@
 //! named      words that are found by a name
 //! sync       what a sync with a store needs to know, by namespace and shard
 //! batches    those on their way to a store: which sync has each buffer, and the buffers
+//! sketches   the keys that were rejected most, by namespace, as far as they reach
 //! tags       one word per bucket: a tag of 7 bits for each slot, a version of 8
 //! dirty      a bit per slot: whether a synced counter changed since it was looked at
 //! buckets    slots of 64 bytes, WAYS to a bucket
@@ -19,9 +20,10 @@
 use core::fmt;
 use core::ptr::NonNull;
 
-use super::atomic::{AtomicU64, Ordering};
+use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::meta::NamespaceIndex;
+use super::sketch::{MAX_ENTRIES, SketchHead, SketchKey, Sketches};
 use super::slot::{Bucket, Slot, WAYS};
 use super::sync_line::SyncLine;
 use super::sync_slot::{MAX_RECORDS, Record, SyncSlot};
@@ -42,6 +44,8 @@ pub(super) struct DirectoryEntry {
     pub(super) sync_generation: AtomicU64,
     /// Whether counters of a namespace that had the entry before may be left: 0 or 1.
     pub(super) is_reused: AtomicU64,
+    /// The sketch of its rejected keys: one more than its number; 0: it has not looked for one.
+    pub(super) sketch: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -74,7 +78,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the slots mean.
-pub(super) const VERSION: u64 = 8;
+pub(super) const VERSION: u64 = 9;
 
 /// The parts of a table in memory.
 #[derive(Debug)]
@@ -99,6 +103,7 @@ pub(super) struct Parts<'m> {
     pub(super) buffers: &'m [AtomicU64],
     /// As many for each buffer.
     pub(super) records: &'m [Record],
+    pub(super) sketches: Sketches<'m>,
     pub(super) tags: &'m [AtomicU64],
     /// 64 slots a word.
     pub(super) dirty: &'m [AtomicU64],
@@ -163,6 +168,9 @@ struct Geometry {
     buffers: usize,
     /// Of each buffer.
     records: usize,
+    sketches: usize,
+    /// Of each sketch.
+    sketch_entries: usize,
     buckets: usize,
 }
 
@@ -189,14 +197,18 @@ impl Geometry {
         let buffers = buffers.clamp(1, 1024);
         let buffer =
             size_of::<AtomicU64>().saturating_add(records.saturating_mul(size_of::<Record>()));
+        let (sketches, sketch_entries) = sketches_of(len, directory);
         let fixed = size_of::<Header>()
+            .saturating_add(sketches.saturating_mul(sketch_len(sketch_entries)))
             .saturating_add(directory.saturating_mul(entry))
             .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
             .saturating_add(named.saturating_mul(size_of::<NamedWord>()))
             .saturating_add(shards.saturating_mul(size_of::<SyncSlot>()))
             .saturating_add(buffers.saturating_mul(buffer))
-            // What aligning the buckets after the words before them may take, and rounding up.
-            .saturating_add(align_of::<Slot>().saturating_add(size_of::<AtomicU64>()));
+            // What aligning the heads of sketches and the buckets after the words before them may take, and
+            // rounding up.
+            .saturating_add(align_of::<Slot>().saturating_mul(2))
+            .saturating_add(size_of::<AtomicU64>());
         let bucket = size_of::<AtomicU64>()
             .saturating_add(size_of::<Bucket>())
             .saturating_add(WAYS / 8);
@@ -217,8 +229,36 @@ impl Geometry {
             sync_slots: shards,
             buffers,
             records,
+            sketches,
+            sketch_entries,
             buckets,
         })
+    }
+}
+
+/// How many bytes a sketch of so many entries takes.
+const fn sketch_len(entries: usize) -> usize {
+    let words = size_of::<[AtomicU64; 2]>().saturating_add(size_of::<AtomicU32>());
+    let entry = words.saturating_add(size_of::<SketchKey>());
+    size_of::<SketchHead>().saturating_add(entries.saturating_mul(entry))
+}
+
+/// How many sketches there are in a region of `len` bytes, for at most so many namespaces, and their
+/// entries. They take 1 %; in a small zone there are 4, of fewer entries, and in the smallest ones none.
+fn sketches_of(len: usize, namespaces: usize) -> (usize, usize) {
+    const LEAST: usize = 4;
+    const LEAST_ENTRIES: usize = 16;
+    let share = len / 100;
+    let entry = sketch_len(1).saturating_sub(sketch_len(0));
+    let entries = (share / LEAST).saturating_sub(sketch_len(0));
+    let entries = entries.checked_div(entry).unwrap_or_default();
+    match entries {
+        0..LEAST_ENTRIES => (0, 0),
+        _ => {
+            let entries = entries.min(MAX_ENTRIES);
+            let sketches = share.checked_div(sketch_len(entries)).unwrap_or_default();
+            (sketches.min(namespaces), entries)
+        }
     }
 }
 
@@ -326,8 +366,11 @@ impl<'m> Parts<'m> {
             sync_slots,
             buffers,
             records,
+            sketches,
+            sketch_entries,
             buckets,
         } = Geometry::of(region.len(), size)?;
+        let entries = sketches.saturating_mul(sketch_entries);
         let mut carver = Carver { region, used: 0 };
         // SAFETY: the caller's promise, for each part; `next` returns places that do not overlap.
         unsafe {
@@ -348,6 +391,13 @@ impl<'m> Parts<'m> {
                 sync_slots: carver.next(sync_slots)?,
                 buffers: carver.next(buffers)?,
                 records: carver.next(buffers.saturating_mul(records))?,
+                sketches: Sketches {
+                    heads: carver.next(sketches)?,
+                    hashes: carver.next(entries)?,
+                    counts: carver.next(entries)?,
+                    keys: carver.next(entries)?,
+                    hints: carver.next(entries)?,
+                },
                 tags: carver.next(buckets)?,
                 dirty: carver.next(dirty_words(buckets))?,
                 buckets: carver.next(buckets)?,
@@ -368,10 +418,10 @@ mod tests {
             (7 * 4096, 60),
             (100_000, 65),
             // 64 namespaces, and what 16 shards of each need, are an eighth of it.
-            (1 << 20, 72),
-            (10 << 20, 91),
-            (64 << 20, 92),
-            (1 << 30, 95),
+            (1 << 20, 71),
+            (10 << 20, 90),
+            (64 << 20, 91),
+            (1 << 30, 94),
             (1 << 37, 97),
         ] {
             let geometry = Geometry::of(len, len).unwrap();

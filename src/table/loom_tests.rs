@@ -11,6 +11,7 @@ use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::identity::{Identity, KeyHash, Mask};
 use super::layout::{DirectoryEntry, Parts};
 use super::meta::Meta;
+use super::sketch::Sketches;
 use super::slot::{Bucket, WAYS};
 use super::*;
 use crate::policy::algorithm::{Algorithm, ElasticCount, LevelKind, MovingCount, StoredKind};
@@ -69,6 +70,13 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         sync_slots: leak(syncs),
         buffers: leak(1),
         records: leak(2),
+        sketches: Sketches {
+            heads: leak(1),
+            hashes: leak(2),
+            counts: leak(2),
+            keys: leak(2),
+            hints: leak(2),
+        },
         tags: leak(buckets),
         dirty: leak(1),
         buckets: leak::<Bucket>(buckets),
@@ -427,6 +435,32 @@ fn a_refund_that_meets_a_reset_takes_no_more_than_there_is() {
         );
         fixture.add(key(1), T);
         assert_eq!(fixture.counts(key(1), T).0, 1);
+    });
+}
+
+#[test]
+fn a_rejection_that_meets_another_keys_is_counted_or_noted_as_missed() {
+    explore(2, || {
+        // Two entries, which two keys have.
+        let Fixture { table, counter } = fixture();
+        let reject = move |name: &'static [u8], hash| {
+            let key = Key {
+                bytes: name,
+                hash: KeyHash([hash, 0]),
+            };
+            table.count_rejected_key(&counter, key, UnixMillis(T));
+        };
+        reject(b"one", 1);
+        reject(b"two", 2);
+        both(move || reject(b"one", 1), move || reject(b"new", 3));
+        let top = table.top_rejected(NamespaceIndex(0), UnixMillis(T));
+        let total: u64 = top.keys.iter().map(|key| key.count).sum();
+        assert_eq!((top.keys.len(), total + top.missed), (2, 4));
+        for (name, exact) in [(&b"one"[..], 2), (b"two", 1), (b"new", 1)] {
+            if let Some(key) = top.keys.iter().find(|key| key.name == name) {
+                assert!(key.count - key.error <= exact && exact <= key.count + top.missed);
+            }
+        }
     });
 }
 

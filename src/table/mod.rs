@@ -18,7 +18,7 @@
 //! - [`level`], [`leveling`]: the same for counters that are a level; [`log`], [`log_blocks`], [`log_counting`]:
 //!   for those that are a log; [`reset`]: setting either to zero
 //! - [`directory`]: namespaces and their entries; [`named`], [`store_state`]: words that are found by a name,
-//!   and what a node knows of a store
+//!   and what a node knows of a store; [`rejections`], [`sketch`], [`sketch_name`]: which keys were rejected most
 //!
 //! Outside of nginx: [`system`], [`mapping`], [`memory`], [`with_table`]: memory on the heap or of a file, what
 //! borrows a table of it, the machine's clock and random numbers.
@@ -83,9 +83,14 @@ mod part;
 mod pending;
 mod probe;
 mod progress;
+mod rejections;
 mod reset;
 #[cfg(all(test, not(loom)))]
 mod reset_tests;
+mod sketch;
+mod sketch_name;
+#[cfg(all(test, not(loom)))]
+mod sketch_tests;
 mod slot;
 mod stats;
 mod store_state;
@@ -122,6 +127,8 @@ pub use named::{NameKind, Named};
 pub use part::{HasKey, Part};
 pub use pending::{LookedAt, Pending};
 pub use progress::Repair;
+pub use rejections::TopRejected;
+pub use sketch::RejectedKey;
 pub use stats::{Evicted, Invalid, NamespaceStats, Outcome, SyncCycle, SyncStats, ZoneStats};
 pub use store_state::{StoreState, StoreTransition};
 pub use sync_state::{MonotonicMillis, SyncState};

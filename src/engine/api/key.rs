@@ -160,7 +160,7 @@ fn decide(
     let key = namespace.table().key(&name);
     let mut evaluation = Evaluation::new(Vec::new(), false);
     evaluation.charge(&bound, hits, &key, value, clock);
-    let (outcome, charges) = evaluation.finish(Outcome::Rejected);
+    let (outcome, charges) = evaluation.finish(Outcome::Rejected, clock);
     if outcome == Outcome::Rejected {
         bound.count_rejection();
     }

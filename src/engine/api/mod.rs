@@ -2,7 +2,7 @@
 //!
 //! - [`request`]: what is asked for; [`site`]: from which site; [`error`]: why it is not answered
 //! - [`overview`], [`health`](health()), [`namespaces`](Namespaces), [`namespace`](namespace()),
-//!   [`key`](key()), [`reset`](reset()), [`synced`](synced()): the answers; [`counting`]: what they depend on; [`json`]: how they
+//!   [`key`](key()), [`reset`](reset()), [`synced`](synced()), [`top`](top()): the answers; [`counting`]: what they depend on; [`json`]: how they
 //!   are written
 
 mod counting;
@@ -21,6 +21,7 @@ mod request_tests;
 mod reset;
 mod site;
 mod synced;
+mod top;
 
 pub use counting::Counting;
 pub use error::{ApiError, no_namespace};
@@ -33,6 +34,7 @@ pub use request::{ApiCall, ApiRequest, KeyCall, ResetCall};
 pub use reset::reset;
 pub use site::Sender;
 pub use synced::{no_store, synced};
+pub use top::top;
 
 /// The media type of all answers.
 pub const MEDIA_TYPE: &str = "application/json";

@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::error::ApiError;
 use super::site::Sender;
+use super::top::DEFAULT_TOP;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Quota, QuotaHits};
@@ -46,6 +47,8 @@ pub enum ApiCall {
     Reset(ResetCall),
     /// A sync of the namespace of this name.
     Sync(Vec<u8>),
+    /// The keys of the namespace of this name that were rejected most, and how many of them.
+    Top(Vec<u8>, usize),
 }
 
 /// A counter that is asked for.
@@ -87,6 +90,7 @@ enum Resource {
     /// The key, if the path has it.
     Keys(Vec<u8>, Option<Vec<u8>>),
     Sync(Vec<u8>),
+    Top(Vec<u8>),
 }
 
 impl ApiRequest<'_> {
@@ -103,7 +107,8 @@ impl ApiRequest<'_> {
             Resource::Overview
             | Resource::Health
             | Resource::Namespaces
-            | Resource::Namespace(_) => "GET, HEAD",
+            | Resource::Namespace(_)
+            | Resource::Top(_) => "GET, HEAD",
             Resource::Keys(..) => "GET, HEAD, POST, DELETE",
             Resource::Sync(_) => "POST",
         };
@@ -137,7 +142,20 @@ impl ApiRequest<'_> {
             }
             Resource::Keys(namespace, key) => self.key_call(namespace, key).map(ApiCall::Key),
             Resource::Sync(name) => Ok(ApiCall::Sync(name)),
+            Resource::Top(name) => self.top_call(name),
         }
+    }
+
+    fn top_call(&self, namespace: Vec<u8>) -> Result<ApiCall, ApiError> {
+        let Some(text) = self.parameter("limit")? else {
+            return Ok(ApiCall::Top(namespace, DEFAULT_TOP));
+        };
+        let text = String::from_utf8(text).ok();
+        let limit = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let limit = limit.and_then(|limit| limit.parse().ok());
+        let message = "invalid parameter \"limit\": expected a number of keys, such as 20";
+        let limit = limit.ok_or_else(|| ApiError::new(400, message))?;
+        Ok(ApiCall::Top(namespace, limit))
     }
 
     fn resource(&self) -> Option<Resource> {
@@ -166,6 +184,7 @@ impl ApiRequest<'_> {
                 ))
             }
             (Some(b"sync"), None | Some(b"")) => Some(Resource::Sync(name)),
+            (Some(b"top"), None | Some(b"")) => Some(Resource::Top(name)),
             _ => None,
         }
     }

@@ -100,6 +100,28 @@ fn a_namespace_is_synced() {
 }
 
 #[test]
+fn so_many_rejected_keys_are_asked_for() {
+    for (query, limit) in [("", 20), ("limit=5", 5), ("limit=0", 0)] {
+        let called = request("GET", "/namespaces/api/top", query).call();
+        assert_eq!(called, Ok(ApiCall::Top(b"api".into(), limit)));
+    }
+    for query in [
+        "limit=",
+        "limit=-1",
+        "limit=1.5",
+        "limit=+1",
+        "limit=99999999999999999999",
+    ] {
+        let error = request("GET", "/namespaces/api/top/", query)
+            .call()
+            .unwrap_err();
+        assert_eq!(error.status, 400, "{query}");
+    }
+    let posted = request("POST", "/namespaces/api/top", "").call();
+    assert_eq!(posted.unwrap_err().status, 405);
+}
+
+#[test]
 fn a_key_is_set_to_zero_where_it_is_said() {
     let (minute, bucket) = (WindowSize::from_millis(MINUTE), Algorithm::Bucket);
     for (query, window, algorithm) in [

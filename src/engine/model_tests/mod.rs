@@ -162,7 +162,7 @@ proptest! {
             for (limit, hits) in &bound {
                 evaluation.charge(limit, *hits, &hashed, Hits::from_thousandths(cost), &clock);
             }
-            let (outcome, charges) = evaluation.finish(Outcome::Rejected);
+            let (outcome, charges) = evaluation.finish(Outcome::Rejected, &clock);
 
             let admitted = verdicts.iter().all(|&verdict| verdict);
             assert_eq!(outcome == Outcome::Passed, admitted);

@@ -142,6 +142,10 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
             let (namespace, counting) = counting_in(&call.read.namespace)?;
             api::reset(call, namespace, &counting, &NgxClock)?
         }
+        ApiCall::Top(name, limit) => {
+            let (namespace, _) = counting_in(name)?;
+            api::top(namespace, *limit, &NgxClock)
+        }
         ApiCall::Sync(name) => {
             counting_in(name)?;
             let (namespace, timeout) = main.synced_of(name).ok_or_else(api::no_store)?;

@@ -133,7 +133,7 @@ fn decide_here<'r>(
     evaluate::each_limit(request, conf, active, &mut keys, |check| {
         evaluation.charge(check.bound, check.hits, check.key, check.cost, &NgxClock);
     })?;
-    let (outcome, room) = evaluation.finish(settings.refusal);
+    let (outcome, room) = evaluation.finish(settings.refusal, &NgxClock);
     Ok(room.keep(slot, |charges| Context {
         rules,
         settings,

@@ -255,7 +255,7 @@ impl<'r> Suspension<'r> {
         if evaluation.is_refused() && !self.settings.count_rejected {
             self.refund();
         }
-        let (outcome, room) = evaluation.finish(self.settings.refusal);
+        let (outcome, room) = evaluation.finish(self.settings.refusal, &NgxClock);
         let response = match outcome {
             Outcome::Rejected => Response::Reject,
             _ => Response::Admit,
@@ -294,7 +294,7 @@ impl<'r> Suspension<'r> {
             self.log_denial(request);
         }
         for_each_namespace(&self.checks, |bound| bound.count_fallback(self.on_error));
-        (Outcome::Error, evaluation.end(), response)
+        (Outcome::Error, evaluation.end(&NgxClock), response)
     }
 
     #[cold]

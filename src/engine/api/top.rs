@@ -1,0 +1,103 @@
+//! The keys that were rejected most: the answer to a request for them.
+
+use serde::Serialize;
+
+use super::super::Namespace;
+use super::json::json;
+use crate::policy::key::key_and_counter;
+use crate::policy::window::Clock;
+use crate::table::RejectedKey;
+
+/// How many keys are told of, unless it is said.
+pub(super) const DEFAULT_TOP: usize = 20;
+
+/// Answers [`ApiCall::Top`](super::ApiCall::Top): the `limit` keys of `namespace` that were rejected most.
+pub fn top(namespace: &Namespace<'_>, limit: usize, clock: &impl Clock) -> String {
+    #[derive(Serialize)]
+    struct TopBody {
+        keys: Vec<RejectedKeyBody>,
+        missed: u64,
+        followed: usize,
+    }
+    let top = namespace
+        .table()
+        .top_rejected(namespace.index(), clock.now());
+    json(&TopBody {
+        keys: top
+            .keys
+            .iter()
+            .take(limit)
+            .map(RejectedKeyBody::of)
+            .collect(),
+        missed: top.missed,
+        followed: top.followed,
+    })
+}
+
+#[derive(Serialize)]
+struct RejectedKeyBody {
+    key: String,
+    counter: Option<String>,
+    rejected: u64,
+    error: u64,
+}
+
+impl RejectedKeyBody {
+    fn of(key: &RejectedKey) -> RejectedKeyBody {
+        let (name, counter) = key_and_counter(&key.name);
+        RejectedKeyBody {
+            key: encoded(name),
+            counter: counter.map(encoded),
+            rejected: key.count,
+            error: key.error,
+        }
+    }
+}
+
+/// A key as it may stand in a path and in a query, and in any text.
+fn encoded(key: &[u8]) -> String {
+    let one = |byte: &u8| match byte {
+        b'%' | b'?' | b'#' | b'&' | b'+' | b'"' | b'\\' | b'\'' | b'`' => format!("%{byte:02X}"),
+        0x21..=0x7e => char::from(*byte).into(),
+        _ => format!("%{byte:02X}"),
+    };
+    key.iter().map(one).collect()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::policy::key::counted_name;
+    use crate::policy::window::WindowSize;
+    use crate::table::testing::{SharedTable, TestClock};
+
+    #[test]
+    fn rejected_keys_are_told_of_in_json() {
+        let shared = SharedTable::new(1 << 20);
+        let table = &shared.table;
+        let namespace = Namespace::new("api", table).unwrap();
+        let clock = TestClock::at(28_000_000 * 60_000);
+        let counter = namespace.counter(WindowSize::MIN);
+        let reject = |key: &[u8], name: Option<&str>| {
+            let name = counted_name(key, name);
+            table.count_rejected_key(&counter, table.key(&name), clock.now());
+        };
+        let empty = format!(r#"{{"keys":[],"missed":0,"followed":{}}}"#, 37);
+        assert_eq!(top(&namespace, 20, &clock), empty);
+        reject(b"2001:db8::/64", None);
+        reject(b"2001:db8::/64", None);
+        reject(b"a b%\xff\"", Some("login"));
+        let body = top(&namespace, 20, &clock);
+        let expected = concat!(
+            r#"{"keys":[{"key":"2001:db8::/64","counter":null,"rejected":2,"error":0},"#,
+            r#"{"key":"a%20b%25%FF%22","counter":"login","rejected":1,"error":0}],"#,
+            r#""missed":0,"followed":37}"#,
+        );
+        assert_eq!(body, expected);
+        let first = top(&namespace, 1, &clock);
+        assert!(!first.contains("login"), "{first}");
+        reject(&[b'x'; 201], None);
+        let body = top(&namespace, 20, &clock);
+        assert!(body.contains(r#""key":"sha256:84a0678c"#), "{body}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Which keys of a namespace were rejected most: the sketch that is the namespace's from its first
+//! rejection on, as long as there is one for it.
+
+use super::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use super::counter::{Counter, Key};
+use super::counter_table::CounterTable;
+use super::fail::fail_point;
+use super::layout::DirectoryEntry;
+use super::meta::NamespaceIndex;
+use super::sketch::{RejectedKey, Sketch};
+use crate::policy::window::UnixMillis;
+
+/// That a namespace gets no sketch, as a word of its entry.
+const NONE: u64 = u64::MAX;
+
+/// The keys of a namespace that were rejected most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopRejected {
+    /// Those with the largest counts first.
+    pub keys: Vec<RejectedKey>,
+    /// By how much any count may be too small.
+    pub missed: u64,
+    /// How many keys are followed at most; 0: the zone has no room for it.
+    pub followed: usize,
+}
+
+impl<'m> CounterTable<'m> {
+    /// Counts a rejection of `key` in the namespace of `counter`.
+    pub fn count_rejected_key(&self, counter: &Counter, key: Key<'_>, now: UnixMillis) {
+        let Some(entry) = self.entry(counter.namespace) else {
+            return;
+        };
+        if let Some(sketch) = self.sketch_of(counter.namespace, entry) {
+            let [hash, _] = key.hash.0;
+            sketch.count(hash.max(1), key.bytes, now);
+        }
+    }
+
+    /// The keys of `namespace` that were rejected most in the last minutes.
+    pub fn top_rejected(&self, namespace: NamespaceIndex, now: UnixMillis) -> TopRejected {
+        let sketches = &self.parts.sketches;
+        let known = self.entry(namespace).and_then(known_sketch);
+        let entries = sketches.counts.len().checked_div(sketches.heads.len());
+        match known {
+            Some(NONE) => TopRejected::default(),
+            // Before the first rejection.
+            None => TopRejected {
+                followed: entries.unwrap_or_default(),
+                ..TopRejected::default()
+            },
+            Some(index) => {
+                let sketch = usize::try_from(index).ok().and_then(|it| sketches.get(it));
+                let (keys, missed) = sketch.map(|it| it.top(now)).unwrap_or_default();
+                TopRejected {
+                    keys,
+                    missed,
+                    followed: entries.unwrap_or_default(),
+                }
+            }
+        }
+    }
+
+    fn sketch_of(&self, namespace: NamespaceIndex, entry: &DirectoryEntry) -> Option<Sketch<'m>> {
+        let index = match known_sketch(entry) {
+            Some(index) => index,
+            None => self.claim_sketch(namespace, entry),
+        };
+        self.parts.sketches.get(usize::try_from(index).ok()?)
+    }
+
+    /// Has a namespace get a sketch that is free, if there is one. It may be its own already, if a process was
+    /// killed at this.
+    #[cold]
+    fn claim_sketch(&self, namespace: NamespaceIndex, entry: &DirectoryEntry) -> u64 {
+        let mine = owner_word(namespace);
+        let heads = (0..).zip(self.parts.sketches.heads);
+        let mut owned = heads.filter_map(|(index, head)| {
+            let claimed = head.owner.compare_exchange(0, mine, AcqRel, Acquire);
+            fail_point!("sketch.claimed");
+            let is_mine = claimed.is_ok() || claimed == Err(mine);
+            is_mine.then_some(index)
+        });
+        let index: u64 = owned.next().unwrap_or(NONE);
+        let word = index.saturating_add(1);
+        // If another process was first, its sketch is the namespace's.
+        let noted = entry.sketch.compare_exchange(0, word, AcqRel, Acquire);
+        fail_point!("sketch.noted");
+        match noted {
+            Ok(_) => index,
+            Err(NONE) => NONE,
+            Err(word) => word.wrapping_sub(1),
+        }
+    }
+
+    /// Gives the sketches of a namespace back that is none any more.
+    pub(super) fn release_sketches(&self, namespace: NamespaceIndex, entry: &DirectoryEntry) {
+        entry.sketch.store(0, Release);
+        let sketches = &self.parts.sketches;
+        let indices = 0..sketches.heads.len();
+        for sketch in indices.filter_map(|index| sketches.get(index)) {
+            if sketch.head.owner.load(Acquire) == owner_word(namespace) {
+                sketch.clear();
+            }
+        }
+    }
+
+    /// Has namespaces that got no sketch look again: others may have given theirs back.
+    pub(super) fn retry_sketches(&self) {
+        for entry in self.parts.directory {
+            let _ = entry.sketch.compare_exchange(NONE, 0, Relaxed, Relaxed);
+        }
+    }
+}
+
+fn owner_word(namespace: NamespaceIndex) -> u64 {
+    (namespace.get() as u64).saturating_add(1)
+}
+
+/// The number of the sketch that a namespace has, or [`NONE`]; `None`: it never looked for one.
+fn known_sketch(entry: &DirectoryEntry) -> Option<u64> {
+    match entry.sketch.load(Acquire) {
+        0 => None,
+        NONE => Some(NONE),
+        word => Some(word.wrapping_sub(1)),
+    }
+}
