@@ -98,6 +98,13 @@ subtest 'a limiter has the shape of resty.limit' => sub {
     like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000|999\.\d+) /, 'with a delay');
     like(lua('return t.slow:incoming("r", false)'), qr/^true (?:2000|1999\.\d+) /, 'which is told of what is not committed');
     is(lua('return t.slow:incoming("r", true, 2)'), 'true nil rejected', 'no more');
+    is(lua(<<"    END"), 'true 0 70000', 'one may be made for each request');
+        local delay, remaining
+        for _ = 1, 70000 do
+            delay, remaining = rl.limiter({ limit = 140000, window = $year, window_type = "fixed" }):incoming("each", true)
+        end
+        return delay, remaining
+    END
     # As resty.limit.traffic combines limiters: all are asked, the last one to commit; then the others commit.
     is(lua(<<"    END"), 'true 0 nil rejected 3 2', 'as resty.limit.traffic combines them');
         local one = rl.limiter { limit = 3, window = $year, window_type = "fixed" }

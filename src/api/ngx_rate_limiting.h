@@ -167,7 +167,8 @@ typedef struct {
         char *error, size_t error_size);
 
     /*
-     * Makes a limiter of a namespace that the instance (0: the default one) or nginx.conf defines.
+     * Makes a limiter of a namespace that the instance (0: the default one) or nginx.conf defines; one of
+     * the same limit is the same.
      * NGX_RATE_LIMITING_WAIT, with a handle, if its store decides: then `incoming_async` asks it.
      */
     int (*new_limiter)(ngx_rate_limiting_handle_t instance,

@@ -68,6 +68,14 @@ impl<'m> Limiter<'m> {
         }
     }
 
+    /// Whether `other` decides about the same hits in the same way.
+    pub fn is_same(&self, other: &Limiter<'_>) -> bool {
+        self.hits == other.hits
+            && self.counts_rejected == other.counts_rejected
+            && self.bound.limit == other.bound.limit
+            && self.bound.namespace() == other.bound.namespace()
+    }
+
     /// The limit with its counters.
     pub fn bound(&self) -> &BoundLimit<'m> {
         &self.bound

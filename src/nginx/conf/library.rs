@@ -169,14 +169,19 @@ impl Library {
         limiters.get(index).cloned().ok_or(LibraryError::Stale)
     }
 
-    /// Keeps a limiter; returns its handle.
+    /// Keeps a limiter, unless there is such a one: callers may make theirs for each request. Returns its
+    /// handle.
     pub(in super::super) fn keep_limiter(
         &self,
         limiter: LibraryLimiter,
     ) -> Result<u32, LibraryError> {
         let mut all = self.limiters.borrow_mut();
-        let handle = self.handle(HandleKind::Limiter, all.len())?;
-        all.push(Rc::new(limiter));
+        let mut known = all.iter();
+        let known = known.position(|it| it.limiter.is_same(&limiter.limiter));
+        let handle = self.handle(HandleKind::Limiter, known.unwrap_or(all.len()))?;
+        if known.is_none() {
+            all.push(Rc::new(limiter));
+        }
         Ok(handle)
     }
 }

@@ -61,7 +61,7 @@ impl fmt::Display for LibraryError {
             ),
             LibraryError::Phase(text) => f.write_str(text),
             LibraryError::Full(error) => error.fmt(f),
-            LibraryError::TooMany => f.write_str("too many of them: expected fewer than 65536"),
+            LibraryError::TooMany => f.write_str("too many of them: there is room for 65536"),
             LibraryError::Unavailable(namespace) => {
                 write!(f, "the store of namespace \"{namespace}\" does not answer")
             }
