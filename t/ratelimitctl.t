@@ -1,0 +1,99 @@
+# scripts/ratelimitctl with a running node: what it prints, and how it ends.
+#
+# A plain Perl test, which takes the ports TEST_NGINX_PORT + 2 and + 4. Windows are of 366 days, so that no test meets
+# the end of one (see limit.t).
+
+use strict;
+use warnings;
+
+use FindBin;
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Node;
+use Redis;
+
+die "redis-server is not installed\n" if !Redis::is_there();
+
+my $port  = $ENV{TEST_NGINX_PORT} || 1984;
+my $node  = Node->new(a => $port + 2);
+my $redis = Redis->new(port => $port + 4);
+$redis->be_empty;
+$node->start(
+    http => <<"    END",
+        ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 5s; connect_timeout 5s; }
+        ratelimit_namespace api   { store main; sync_rate 1h; window_sizes 30d 366d; }
+        ratelimit_namespace local { window_sizes 366d; }
+    END
+    rules  => {hit => 'api limit=2/366d window=fixed', local => 'local limit=1/366d window=fixed'},
+    server => 'location /rw/ { ratelimit off; ratelimit_api write=on; }',
+);
+$node->wait_for_first_sync;
+
+# Its exit status, what it prints, and what it complains of.
+sub ratelimitctl {
+    my (@arguments) = @_;
+    local $ENV{RATELIMIT_API} = "http://127.0.0.1:$node->{port}/rw/";
+    my $command = join ' ', map { "'" . s/'/'\\''/gr . "'" } "$FindBin::Bin/../scripts/ratelimitctl", @arguments;
+    my $errors  = "/tmp/ratelimitctl-$$";
+    my $output  = `$command 2>$errors`;
+    my $code    = $? >> 8;
+    open my $file, '<', $errors or die "no $errors: $!\n";
+    local $/;
+    my $complaint = <$file> // '';
+    unlink $errors;
+    return [$code, $output, $complaint];
+}
+
+sub is_answered {
+    my ($got, $code, $pattern, $name) = @_;
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    is($got->[0], $code, "$name: ends with $code");
+    like($got->[$code ? 2 : 1], $pattern, $name) or diag($got->[2]);
+}
+
+my $key = q(a b'"$(x)/%2F&+{"key":]},);
+$node->hit(hit => $key) for 1 .. 5;
+$node->hit(local => '203.0.113.9') for 1 .. 3;
+
+is_answered(ratelimitctl('-n', 'api', 'show', $key), 0, qr/^ *WINDOW +RATE +CURRENT.*\n2592000s +0 .*\n31622400s +2 +2 +0 +2 +0\n\z/,
+    'show');
+is_answered(ratelimitctl('-n', 'local', 'show', '203.0.113.9'), 0, qr/\n31622400s +1 +1 +0 +1 +0\n\z/, 'show of one window');
+is_answered(ratelimitctl('-n', 'api', '-w', '366d', '-t', 'fixed', 'show', $key), 0, qr/\n366d +2 +2 +0 +2 +0\n\z/, 'a window');
+is_answered(ratelimitctl('-n', 'local', '-r', '1/1s', 'show', 'unseen'), 0, qr{\n1/1s +0 +0 +0 +0 +0\n\z}, 'a rate');
+is_answered(ratelimitctl('-n', 'api', '-w', '1m', 'show', $key), 1, qr/^ratelimitctl: the window 1m is not one/, 'a wrong window');
+
+my $top = ratelimitctl(qw(-n api top));
+is_answered($top, 0, qr/^REJECTED +ERROR +COUNTER +KEY\n +[123] +0 +- +a%20b\S+\n\z/, 'top');
+my ($encoded) = $top->[1] =~ /(\S+)\n\z/;
+is_answered(ratelimitctl('-n', 'api', '-e', 'show', $encoded), 0, qr/\n31622400s +2 +2 /, 'a key as top has it');
+is_answered(ratelimitctl(qw(-n local top 1)), 0, qr/ 203\.0\.113\.9\n\z/, 'top of another namespace');
+
+is_answered(ratelimitctl(qw(-n api sync)), 0, qr/^Synced: 1 pushed, \d fetched\.\n\z/, 'sync');
+is($redis->total(api => $key), 2, 'the store has it');
+is_answered(ratelimitctl(qw(-n local sync)), 1, qr/^ratelimitctl: the namespace is not synced/, 'nothing to sync with');
+
+is_answered(ratelimitctl('-n', 'api', 'reset', $key), 0, qr/^The key counts zero\.\n\z/, 'reset');
+is_answered(ratelimitctl('-n', 'api', 'show', $key), 0, qr/\n31622400s +0 +0 +0 +-2 +2\n\z/, 'it counts zero');
+is_answered(ratelimitctl(qw(-n local -w 1h reset 203.0.113.9)), 1, qr/the window 1h is not one/, 'reset of a wrong window');
+
+my $status = ratelimitctl('status');
+is_answered($status, 0, qr/^STORE +STRATEGY +UP +CLOCK OFFSET\nmain +redis +true +-?\d/, 'status: the store');
+like($status->[1], qr/\nZONE +SIZE +KEYS.*\ncounters +4194304 +2 +0 +0\n/, 'the zone');
+like($status->[1], qr/\nNAMESPACE +ZONE .*\napi +counters +main +3600 +1 +2 +3 +ok +\d+\n/, 'a namespace');
+like($status->[1], qr/\nlocal +counters +- +off +1 +1 +2 +- +-\n/, 'and one without a store');
+is_answered(ratelimitctl(qw(-n api status)), 0, qr/\nNAMESPACE.*\napi .*\n\z/, 'status of one namespace');
+is_answered(ratelimitctl(qw(-n none status)), 1, qr/there is no such namespace/, 'status of none');
+
+is_answered(ratelimitctl('-a', "http://127.0.0.1:$node->{port}/api", 'reset', 'k'), 1, qr/read-only/, 'an API that is read-only');
+is_answered(ratelimitctl('-a', "http://127.0.0.1:$node->{port}/x", 'status'), 1, qr/is not the API of this module: .* 404/, 'no API');
+is_answered(ratelimitctl('-a', 'http://127.0.0.1:1/', 'status'), 3, qr/^ratelimitctl: no answer from/, 'no node');
+is_answered(ratelimitctl(@$_), 2, qr/\S/, "wrong usage: @$_") for [], ['x'], ['show'], [qw(show a b)], [qw(status x)], ['-z'];
+is_answered(ratelimitctl('-h'), 0, qr/^Usage: ratelimitctl/, 'help');
+
+$redis->kill;
+$node->hit(hit => 'k');
+is_answered(ratelimitctl(qw(-n api sync)), 1, qr/the store has not answered in time/, 'a store that is gone');
+is_answered(ratelimitctl('status'), 1, qr/^ratelimitctl: stores are down: main\n/, 'status says so');
+$node->stop(qr/\[error\]/);
+done_testing();
