@@ -61,7 +61,7 @@ fn add_guarded<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()
 
 fn add<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
     if context.is_accounted() {
-        context.settings.headers.add(&context, request)?;
+        context.settings.headers.add(context, request)?;
     }
     if context.is_rejected() {
         retry_after::add(context.retry_after(), request)?;
@@ -73,7 +73,7 @@ fn add<'r>(request: &Request<'r>, context: &'r Context<'r>) -> Option<()> {
     Some(())
 }
 
-impl<'r> ToldLimits<'r> for &'r Context<'r> {
+impl<'r> ToldLimits<'r> for Context<'r> {
     #[inline]
     fn verdicts(&self) -> impl Iterator<Item = Verdict<'r>> + Clone {
         Context::verdicts(self)

@@ -80,10 +80,11 @@ impl HeaderFormats {
     /// Adds the headers of all of them. `None`: no memory.
     #[inline]
     pub fn add<'r>(self, told: &impl ToldLimits<'r>, response: &impl HeaderSink<'r>) -> Option<()> {
-        let mut formats = HeaderFormat::ALL.into_iter();
-        formats.try_for_each(|format| match self.contains(format) {
-            true => format.add(told, response),
-            false => Some(()),
-        })
+        for format in HeaderFormat::ALL {
+            if self.contains(format) {
+                format.add(told, response)?;
+            }
+        }
+        Some(())
     }
 }
