@@ -81,10 +81,13 @@ sub window_tests {
         for my $algorithm (sort keys %rules) {
             $_->start(decided({hit => $rules{$algorithm}}), workers => 4) for @nodes;
             # By the store's clock, the first hit is after this and the last one before the end.
-            my $begin    = time;
-            my @sums     = map { $_->(300) } map { ($a->load('k'), $b->load('k')) } 1, 2;
-            my $millis   = 1000 * (time - $begin);
-            my $admitted = sum0(map { $_->{200} } @sums);
+            my ($begin, $admitted) = (time, 0);
+            # A fast machine asks for all of it before the first one leaves.
+            while ($admitted <= 40 && time - $begin < 10) {
+                my @sums = map { $_->(300) } map { ($a->load('k'), $b->load('k')) } 1, 2;
+                $admitted += sum0(map { $_->{200} } @sums);
+            }
+            my $millis = 1000 * (time - $begin);
             my $most = $algorithm eq 'moving' ? 40 * (1 + int($millis / 201)) : 40 + $millis / 5;
             cmp_ok($admitted, '<=', $most, sprintf '%s: %d in %d ms', $algorithm, $admitted, $millis);
             cmp_ok($admitted, '>', 40, 'and more than at once');
