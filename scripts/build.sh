@@ -7,6 +7,7 @@
 #   CARGO_TARGET_DIR                    put it there instead of target/
 #   RATELIMIT_PROFILE                   build with this profile of Cargo.toml instead of `release`,
 #                                       and put it into a directory of that name
+#   RATELIMIT_WITHOUT_CASSANDRA         if not empty: without `strategy cassandra` and its driver
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -23,10 +24,13 @@ build_dir=$(realpath "${NGINX_BUILD_DIR:-$NGINX_SOURCE_DIR/objs}")
     die "$build_dir is not a build directory of nginx: run configure --with-compat in $source_dir"
 version=$(nginx_source_version "$source_dir")
 profile=${RATELIMIT_PROFILE:-release}
+features=()
+[ -z "${RATELIMIT_WITHOUT_CASSANDRA:-}" ] || features=(--no-default-features --features nginx,export-modules)
 
 say "building the module for nginx $version ($source_dir)"
 cd "$root"
-NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo build --profile "$profile" --locked
+NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo build --profile "$profile" --locked \
+    "${features[@]}"
 module=$(realpath "${CARGO_TARGET_DIR:-target}")/$profile/lib$name.so
 
 # It loads, if a binary of this very version is at hand: that of the tree, or the installed one.

@@ -15,7 +15,7 @@ use File::Find;
 # A module imports only from those above it.
 my @layers = qw(policy table store conf broker engine library nginx);
 # Within policy too; those on one line may import each other.
-my @policy = ([qw(fnv hits printable query)], [qw(window)], [qw(algorithm)], [qw(key limit options)], [qw(namespace)], [qw(headers)]);
+my @policy = ([qw(fnv hits printable query)], [qw(window)], [qw(algorithm)], [qw(key limit options)], [qw(namespace reserve)], [qw(headers)]);
 
 my %layer_rank = map { $layers[$_] => $_ } 0 .. $#layers;
 my %policy_rank = map { my $rank = $_; map { $_ => $rank } @{ $policy[$rank] } } 0 .. $#policy;

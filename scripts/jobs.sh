@@ -5,6 +5,7 @@
 # that fails ends all others. A job finds
 #
 #   TMPDIR   a directory of its own, which is removed in the end
+#   JOBS     the directory with those of services, which have the services' names
 #   PORT     the first of 20 ports that are its own, even if the tests run several times at once
 # shellcheck shell=bash
 
@@ -12,7 +13,7 @@
 slots=$(($(nproc) + 2))
 
 names=()               # of all jobs, as they were named
-declare -A kind=()     # step, check or tests
+declare -A kind=()     # step, service, check or tests
 declare -A after=()    # the names of those that it follows
 declare -A command=()  # in words that `eval` takes
 declare -A state=()    # '', running or ended
@@ -20,6 +21,10 @@ passed=0
 
 # step NAME AFTER COMMAND...: a job that tests nothing. A name has no space; AFTER may have several.
 step() { add_job step "$@"; }
+
+# service NAME AFTER COMMAND...: a job that tests nothing, and starts what the jobs that follow it use: its
+# processes go on until all jobs have ended.
+service() { add_job service "$@"; }
 
 # check NAME AFTER COMMAND...: a job that is one test.
 check() { add_job check "$@"; }
@@ -61,6 +66,10 @@ run_jobs() {
             say "$(clock)  still: $(running)"
         fi
     done
+    # They keep nothing.
+    for job in "${names[@]}"; do
+        [ "${kind[$job]}" != service ] || end_jobs "$(dir_of "$job")" KILL
+    done
     print_table | tee "$kept/table"
     printf '%d passed, 0 failed\n' "$passed"
 }
@@ -92,13 +101,15 @@ is_ready() {
 
 # In a process group of its own, so that ctrl-C reaches only the script, which ends all in order.
 start_job() {
-    local dir=$work/${1//\//-}
+    local dir
+    dir=$(dir_of "$1")
     mkdir -m 755 "$dir"
     set -m
     job_process "$1" "$dir" </dev/null >"$(log_of "$1")" 2>&1 &
     set +m
 }
 
+dir_of() { printf '%s\n' "$work/${1//\//-}"; }
 log_of() { printf '%s\n' "$kept/${1//\//-}.log"; }
 
 # Everything that the job starts, daemons too, has its file `held` open: so `end_jobs` finds it.
@@ -107,7 +118,7 @@ job_process() {
     job=$1 status=1
     exec {held}>"$2/held"
     trap 'exec {held}>&-; printf "%s %s\n" "$status" "$job" >&"$ended"' EXIT
-    export TMPDIR=$2 PORT
+    export TMPDIR=$2 JOBS=$work PORT
     take_ports
     printf '%s ' $SECONDS >"$2/times"
     # `set -e` would do nothing in a command whose status is looked at.
@@ -136,9 +147,10 @@ take_ports() {
 }
 
 finish_job() {
-    local job=$1 count=0 dir=$work/${1//\//-} started took user system
+    local job=$1 count=0 dir started took user system
+    dir=$(dir_of "$job")
     state[$job]=ended
-    end_jobs "$dir"
+    [ "${kind[$job]}" = service ] || end_jobs "$dir"
     [ "$2" = 0 ] || fail "$job" "exit status $2"
     read -r started took user system <"$dir/times"
     case ${kind[$job]} in
@@ -156,7 +168,7 @@ finish_job() {
     passed=$((passed + count))
     printf '%s %s %s %s %s %s\n' "$started" "$took" "$user" "$system" "$count" "$job" >>"$work/table"
     say "$(clock)  $job: $([ "$count" = 0 ] || echo "$count passed, ")${took%.*} s"
-    rm -rf "$dir"
+    [ "${kind[$job]}" = service ] || rm -rf "$dir"
 }
 
 fail() {
@@ -179,10 +191,11 @@ print_table() {
         END { printf line, "", sprintf("%.1f", '$SECONDS'), sprintf("%.1f", all), passed, "all" }'
 }
 
-# end_jobs PATTERN: ends all processes of the jobs whose directories match: at first as they wish.
+# end_jobs PATTERN [SIGNAL]: ends all processes of the jobs whose directories match: at first as they
+# wish, or by this signal.
 end_jobs() {
     local signal processes i
-    for signal in TERM KILL; do
+    for signal in ${2:-TERM KILL}; do
         for ((i = 0; i < 50; i++)); do
             # Processes may end meanwhile, and others' cannot be looked into.
             processes=$(find /proc/[0-9]*/fd -lname "$1/held" 2>/dev/null | cut -d / -f 3 | sort -u || true)

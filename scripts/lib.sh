@@ -67,7 +67,7 @@ apt_install() (
 # The Rust part of the build: cargo (not from Debian 12, whose is too old), libclang for bindgen.
 need_rust() {
     command -v cargo >/dev/null ||
-        die "cargo is not installed or not on PATH (Rust 1.87 or newer: https://rustup.rs)"
+        die "cargo is not installed or not on PATH (Rust 1.88 or newer: https://rustup.rs)"
     need_packages gcc libc6-dev
     # Any version will do. libclang-dev depends on the release's own (14 on Debian 12, 19 on 13). The
     # link is of the package that has clang's headers too; libclang-cpp is another library.

@@ -13,7 +13,7 @@ source "$root/scripts/jobs.sh"
 
 [ $# = 0 ] || die "usage: scripts/test.sh"
 cd "$root"
-unset NGINX_SOURCE_DIR NGINX_BUILD_DIR CARGO_TARGET_DIR RATELIMIT_PROFILE
+unset NGINX_SOURCE_DIR NGINX_BUILD_DIR CARGO_TARGET_DIR RATELIMIT_PROFILE RATELIMIT_WITHOUT_CASSANDRA TEST_CASSANDRA
 
 # apt-get runs here, and nowhere else at the same time.
 packages() {
@@ -23,6 +23,8 @@ packages() {
     need_packages nghttp2-client ngtcp2-client python3-grpcio
     # A clock that is wrong; instructions that are counted.
     need_packages faketime valgrind
+    # Cassandra is not Debian's: scripts/cassandra/server.sh fetches it.
+    need_packages openjdk-17-jre-headless maven
     need_packages nginx nginx-dev libnginx-mod-http-lua
     need_nginx_libraries
     if ! cargo fmt --version || ! cargo clippy --version; then
@@ -92,10 +94,20 @@ run_once() {
     NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/run.sh --once "${@:3}"
 }
 
+# with_cassandra COMMAND...: beside the one that all tests share.
+with_cassandra() { TEST_CASSANDRA=$JOBS/cassandra/server "$@"; }
+
+start_cassandra() {
+    scripts/cassandra/server.sh start --ephemeral --heap 256m --auth --tls optional --port "$PORT" "$TMPDIR/server"
+}
+
 # Faults of half a minute, always the same: with Redis all kinds, with others nearly all.
 chaos() {
     NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/chaos.sh --store "$3" --seed "$4" 0.5
 }
+
+# Ten nodes, of which none loses a hit.
+converge() { NGINX_BINARY=$1 NGINX_MODULE=$2 scripts/converge.sh --quick; }
 
 # configured DEBIAN|SECOND OPTION: an nginx as the current directory, configured by its own means with
 # an option more.
@@ -138,6 +150,7 @@ debian=(/usr/sbin/nginx "$debian_module")
 second=("$second_tree/objs/nginx" "$second_module")
 
 step packages "" packages
+service cassandra packages start_cassandra
 step nginx-second packages patient crate_nginx
 step nginx-debian packages debian_nginx_tree
 step nginx-debian-source packages debian_nginx_source
@@ -159,13 +172,13 @@ step build-loom build-second patient loom --no-run
 # and `checked` for all else, so that dependencies are compiled once.
 check build-second-checked nginx-second build_second_checked
 # All but the shell; the suite for stores is of those in examples/ too.
-features=(--no-default-features --features conformance)
+features=(--no-default-features --features cassandra,conformance)
 step build-tests build-second-checked \
     patient cargo test --locked --profile checked "${features[@]}" --no-run
 # What only measures is compiled here alone.
 check clippy build-tests \
     patient cargo clippy --locked --profile checked --all-targets --no-default-features \
-    --features conformance,measure -- -D warnings
+    --features cassandra,conformance,measure -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings
@@ -176,7 +189,11 @@ check static-second dynamic-second patient static "$second_tree"
 check dynamic-debian static-second patient dynamic "$debian_tree" "${debian[0]}"
 check static-debian "dynamic-debian nginx-debian-source" patient static "$debian_source"
 
-tests cargo-test build-tests cargo test --locked --profile checked "${features[@]}"
+tests cargo-test "build-tests cassandra" \
+    with_cassandra cargo test --locked --profile checked "${features[@]}"
+# What a build says that is without it.
+tests without-cassandra clippy \
+    patient cargo test --locked --profile checked --no-default-features --features conformance --lib this_build
 tests loom build-loom patient loom
 check accuracy build-tests patient scripts/accuracy.sh --quick
 check instructions build-second patient scripts/bench.sh --gate
@@ -184,6 +201,7 @@ check instructions build-second patient scripts/bench.sh --gate
 check chaos-cluster build-debian chaos "${debian[@]}" cluster 672
 check chaos-redis build-debian chaos "${debian[@]}" redis 216
 check chaos-postgres build-debian chaos "${debian[@]}" postgres 1241
+check converge "build-debian build-tests" converge "${debian[@]}"
 tests nginx-conf-debian build-debian nginx_confs "${debian[@]}"
 tests nginx-conf-second build-second-checked nginx_confs "${second[@]}"
 check run-debian build-debian run_once "${debian[@]}"

@@ -1,39 +1,27 @@
 # The API of nodes that share a store: what one is told, the others follow; with each kind of store.
 #
-# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to + 4.
+# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to + 9.
 # Nothing here waits for a period: it is an hour, and a sync is asked for.
 
 use strict;
 use warnings;
 
 use FindBin;
-use JSON::PP qw(decode_json);
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
+use Api;
 use Node;
 use Postgres;
 use Redis;
+use RedisCluster;
 use TwoNodes;
 
 my ($a, $b) = @nodes;
 
-sub api_conf {
-    return conf(sync_rate => '1h', @_), server => <<'    END';
-        location /rw/ { ratelimit off; ratelimit_api write=on; }
-    END
-}
+my @of_store;    # more of the configuration
 
-# The status of an answer of the API, and the object that it is.
-sub api {
-    my ($node, $method, $path) = @_;
-    my $socket = $node->connection or return ('no connection', {});
-    print $socket "$method /rw/namespaces/$path HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    local $/;
-    my ($head, $body) = split /\r\n\r\n/, <$socket> // '', 2;
-    return ($1, decode_json($body)) if ($head // '') =~ m{^HTTP/1\.1 (\d+)};
-    return ('no answer', {});
-}
+sub api_conf { return conf(sync_rate => '1h', @of_store, @_), server => $with_api, zone => '5m' }
 
 # Has nodes sync, one after the other.
 sub sync_all {
@@ -117,11 +105,16 @@ for my $kind (grep { $_->is_there } qw(Redis Postgres)) {
     $store->kill;
 }
 
+$store    = RedisCluster->new(port => $port + 4);
+@of_store = (server => $store->servers);
+api_tests();
+$store->kill;
+
 subtest 'without a store' => sub {
     $a->start(
         http   => 'ratelimit_namespace api { window_sizes 1m; }',
         rules  => {hit => 'api limit=5/1m'},
-        server => 'location /rw/ { ratelimit off; ratelimit_api write=on; }',
+        server => $with_api,
     );
     my ($status, $answer) = api($a, POST => 'api/sync');
     is_deeply([$status, $answer->{error}], [400, 'the namespace is not synced: expected one with a store and a sync_rate'],

@@ -1,7 +1,9 @@
-# The API at random: whatever method, path and arguments it is sent, it answers in JSON, with one of the
-# statuses that its documentation has, and no worker ends or is held.
+# The API at random: whatever method, path and arguments it is sent, of namespaces without a store, with one, and
+# with one that decides, it answers in JSON, with one of the statuses that its documentation has, and no worker ends
+# or is held.
 #
-# A plain Perl test: what it sends is made of a seed, which it prints. SEED has it send the same again.
+# A plain Perl test: what it sends is made of a seed, which it prints. SEED has it send the same again. It takes the
+# ports TEST_NGINX_PORT + 2 and + 4.
 
 use strict;
 use warnings;
@@ -12,16 +14,29 @@ use Test::More;
 
 use lib "$FindBin::Bin/lib";
 use Node;
+use Redis;
 
 my $requests = 12_000;
 my $seed     = $ENV{SEED} // int rand 2**31;
 srand $seed;
 diag("SEED=$seed");
 
-my $node = Node->new(a => ($ENV{TEST_NGINX_PORT} || 1984) + 2);
+die "redis-server is not installed\n" if !Redis::is_there();
+my $port  = $ENV{TEST_NGINX_PORT} || 1984;
+my $store = Redis->new(port => $port + 4);
+$store->start;
+
+# The store has so much time that it is never late.
+my $node = Node->new(a => $port + 2);
 $node->start(
-    http   => 'ratelimit_namespace api { window_sizes 1s 1m; } ratelimit_namespace open { }',
-    rules  => {hit => 'api limit=5/1m'},
+    http => <<"    END",
+        ratelimit_store main { strategy redis; server 127.0.0.1:$store->{port}; timeout 30s; connect_timeout 30s; }
+        ratelimit_namespace api { window_sizes 1s 1m; }
+        ratelimit_namespace open { }
+        ratelimit_namespace synced { store main; sync_rate 50ms; window_sizes 1s 1m; }
+        ratelimit_namespace asked { store main; sync_rate 0; timeout 30s; window_sizes 1s 1m; }
+    END
+    rules  => {hit => 'api limit=5/1m', bucket => 'asked rate=5/1s'},
     server => 'location /rw/ { ratelimit off; ratelimit_api write=on; }',
 );
 my @workers = $node->workers;
@@ -60,7 +75,7 @@ my %values = (
 );
 
 sub path {
-    my $namespace = one_of(qw(api api open default none), bytes(1));
+    my $namespace = one_of(qw(api api open synced asked asked default none), bytes(1));
     return one_of(
         (map {"/namespaces/$namespace$_"} '', '/', '/sync', '/top', '/keys', '/keys/', '/x'),
         ("/namespaces/$namespace/keys/" . one_of('k', 'k', 'a/b', 'x' x 300, bytes(1))) x 8,
@@ -111,4 +126,5 @@ note(join ', ', map {"$_: $count{$_}"} sort keys %count);
 cmp_ok($count{$_} // 0, '>', $requests / 200, "some were answered with $_") for 200, 400, 403, 404, 405;
 is_deeply([$node->workers], \@workers, 'the workers are those of before');
 $node->stop;
+$store->kill;
 done_testing();

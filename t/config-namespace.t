@@ -29,7 +29,7 @@ __DATA__
 --- must_die
 --- error_log
 ratelimit_namespace "api": unknown directive "rate"
-expected one of zone, store, sync_rate, window_sizes, on_error, timeout
+expected one of zone, store, sync_rate, window_sizes, on_error, timeout, reserve, sync_early, on_loss
 
 
 

@@ -67,7 +67,7 @@ unexpected "{"
 --- must_die
 --- error_log
 ratelimit_store "main": "strategy" takes one word, not 0
-redis or postgres
+redis
 
 
 

@@ -5,13 +5,21 @@ use core::cell::{Cell, RefCell};
 use tokio::sync::Notify;
 
 use super::message::Ask;
+use super::unsent::UnsentHits;
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
+
+/// How many counters an exchange charges of those that were counted while the store was away: others wait.
+const UNSENT_AT_ONCE: usize = 32;
 
 /// What was asked of a decider, and is not sent yet.
 #[derive(Default)]
 pub(super) struct Backlog {
     gathered: RefCell<Gathered>,
+    /// Whether nothing is sent.
+    is_away: Cell<bool>,
+    /// What was counted without the store.
+    unsent: RefCell<UnsentHits>,
     /// For how many questions the task waits.
     pub(super) awaited: Cell<usize>,
     /// There are so many, or there is another reason to look.
@@ -38,7 +46,10 @@ pub(super) struct ReplyTo {
 }
 
 impl Backlog {
-    pub(super) fn put(&self, worker: usize, ask: Ask) {
+    pub(super) fn put(&self, worker: usize, ask: Ask, now: impl FnOnce() -> MonotonicMillis) {
+        if self.is_away.get() && self.keep(ask.id, &ask.question, now) {
+            return;
+        }
         let mut gathered = self.gathered.borrow_mut();
         let Ask {
             id,
@@ -62,6 +73,42 @@ impl Backlog {
         }
     }
 
+    /// Keeps what a question charges until the store is back; returns whether that is to be done.
+    fn keep(
+        &self,
+        id: Option<u64>,
+        question: &Question,
+        now: impl FnOnce() -> MonotonicMillis,
+    ) -> bool {
+        let is_unsent = id.is_none() && !question.counters.is_empty() && UnsentHits::are(question);
+        is_unsent && self.unsent.borrow_mut().add(question, now())
+    }
+
+    /// Nothing is sent for a while.
+    pub(super) fn leave(&self, now: MonotonicMillis) {
+        self.is_away.set(true);
+        let mut gathered = self.gathered.borrow_mut();
+        let Gathered {
+            questions,
+            reply_to,
+            ..
+        } = &mut *gathered;
+        let all = questions.drain(..).zip(reply_to.drain(..));
+        let others = all.filter(|(question, to)| !self.keep(to.id, question, || now));
+        let others: Vec<_> = others.collect();
+        (*questions, *reply_to) = others.into_iter().unzip();
+    }
+
+    /// The store is back.
+    pub(super) fn come_back(&self) {
+        self.is_away.set(false);
+    }
+
+    /// Whether something is to be charged that was counted without the store.
+    fn has_unsent(&self) -> bool {
+        !self.is_away.get() && !self.unsent.borrow().is_empty()
+    }
+
     /// How many questions there are.
     pub(super) fn waiting(&self) -> usize {
         self.gathered.borrow().questions.len()
@@ -71,13 +118,14 @@ impl Backlog {
     pub(super) fn lacking(&self) -> Option<usize> {
         let gathered = self.gathered.borrow();
         let more = self.awaited.get().saturating_sub(gathered.questions.len());
-        (more > 0 && !gathered.is_probed).then_some(more)
+        (more > 0 && !gathered.is_probed && !self.has_unsent()).then_some(more)
     }
 
     /// So many questions as are asked at once, without those whose deadline is past: their requests were
     /// decided otherwise.
     pub(super) fn take(&self, now: MonotonicMillis) -> Gathered {
-        if self.gathered.borrow().is_nothing() {
+        let has_unsent = self.has_unsent();
+        if !has_unsent && self.gathered.borrow().is_nothing() {
             return Gathered::default();
         }
         let mut gathered = self.gathered.replace(Gathered {
@@ -90,6 +138,16 @@ impl Backlog {
             let all = gathered.questions.into_iter().zip(gathered.reply_to);
             let in_time = all.filter(|(_, reply_to)| !is_late(reply_to));
             (gathered.questions, gathered.reply_to) = in_time.unzip();
+        }
+        if has_unsent {
+            for question in self.unsent.borrow_mut().take(UNSENT_AT_ONCE, now) {
+                gathered.questions.push(question);
+                gathered.reply_to.push(ReplyTo {
+                    worker: 0,
+                    id: None,
+                    deadline: 0,
+                });
+            }
         }
         let count = Question::at_once(&gathered.questions);
         let mut others = self.gathered.borrow_mut();

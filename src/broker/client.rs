@@ -8,6 +8,7 @@ use super::breaker::Circuit;
 use super::eventfd::EventFd;
 use super::message::{Reply, messages, reply, write_ask};
 use super::shared_queues::{CAPACITY, SharedQueues, WorkerQueues, write_messages};
+use crate::policy::window::UnixMillis;
 use crate::store::decision::{Few, Question};
 use crate::table::MonotonicMillis;
 
@@ -64,6 +65,14 @@ impl Client {
         true
     }
 
+    /// Has a decider charge hits that were counted without it, when it answers again; or not, if there are so
+    /// many that the broker has no room for them now.
+    pub fn charge_later(&self, decider: usize, question: &Question) {
+        if self.unsent() <= CAPACITY {
+            self.ask(decider, None, 0, question);
+        }
+    }
+
     /// How much was not sent yet, in words.
     pub fn unsent(&self) -> usize {
         self.outbox.borrow().len()
@@ -105,6 +114,11 @@ impl Client {
                 false
             }
         }
+    }
+
+    /// What time it is by the clock of a decider's store, at `now` here; `None`: it has not said.
+    pub fn store_time(&self, decider: usize, now: MonotonicMillis) -> Option<UnixMillis> {
+        self.shared.decider(decider)?.clock.at(now)
     }
 
     /// Notes that a decider did not answer in time. The probe that is sent with the next

@@ -68,7 +68,7 @@ impl Dispatcher {
             worker_queues.questions.read(&mut words);
             for ask in messages(&words).filter_map(|it| reader.ask(it)) {
                 if let Some(backlog) = self.backlogs.get(ask.decider) {
-                    backlog.put(worker, ask);
+                    backlog.put(worker, ask, || self.now());
                 }
             }
         }

@@ -14,12 +14,16 @@ use super::backlog::{Backlog, Gathered};
 use super::batching::BatchingDelay;
 use super::dispatcher::Dispatcher;
 use super::shared_queues::DeciderState;
+use super::store_clock::LearnedClock;
 use super::store_event::{Observer, WatchedStore};
 use super::timer::Timer;
 use crate::store::decision::{Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::registry::StoreVisitor;
 use crate::store::strategy::{Epoch, NodeId};
+
+/// How often is collected what is asked of a store that is away: workers' queues are short.
+const COLLECT: Duration = Duration::from_millis(50);
 
 /// How long after a failure, and after each that follows, it is looked whether the store is back: for ever.
 pub fn pauses() -> impl Iterator<Item = Duration> {
@@ -83,9 +87,10 @@ impl DeciderTask {
         let probe = self.probe(&mut store, node).await;
         self.note(probe.as_ref().err(), state, &store);
         if probe.is_err() {
-            self.wait_for(&mut store, node, state).await;
+            self.wait_for(&mut store, node, state, backlog).await;
         }
         let mut pauses = Pauses::new((self.dispatcher.uptime)());
+        let mut clock = LearnedClock::default();
         while let Some(gathered) = self.next(backlog, state, &mut pauses).await {
             let Gathered {
                 mut questions,
@@ -98,6 +103,8 @@ impl DeciderTask {
             pauses.delay.note(questions.len());
             match store.decide(node, Epoch::proposed(), &questions).await {
                 Ok(decided) => {
+                    let now = (self.dispatcher.uptime)();
+                    state.clock.set(clock.learn(decided.now, now));
                     self.note(None, state, &store);
                     let answers = decided.answers.into_iter().map(Some);
                     self.dispatcher.reply(&reply_to, answers);
@@ -105,7 +112,7 @@ impl DeciderTask {
                 Err(error) => {
                     self.note(Some(&error), state, &store);
                     self.dispatcher.reply(&reply_to, core::iter::repeat(None));
-                    self.wait_for(&mut store, node, state).await;
+                    self.wait_for(&mut store, node, state, backlog).await;
                 }
             }
         }
@@ -176,17 +183,37 @@ impl DeciderTask {
         }
     }
 
-    /// Waits until there are answers again: what is to be asked meanwhile finds the circuit open.
-    async fn wait_for(&self, store: &mut impl Decider, node: NodeId, state: DeciderState<'_>) {
+    /// Waits until there are answers again: what is to be asked meanwhile finds the circuit open, and what is
+    /// counted without the store is kept.
+    async fn wait_for(
+        &self,
+        store: &mut impl Decider,
+        node: NodeId,
+        state: DeciderState<'_>,
+        backlog: &Backlog,
+    ) {
+        backlog.leave(self.dispatcher.now());
         for pause in pauses() {
             state.breaker.open(self.dispatcher.now());
             if self.dispatcher.is_closed.get() {
                 return;
             }
-            tokio::time::sleep(pause).await;
+            self.pause(pause).await;
             if self.probe(store, node).await.is_ok() {
+                backlog.come_back();
                 return self.note(None, state, store);
             }
+        }
+    }
+
+    /// Waits for so long, and collects what is asked: nobody rings for that.
+    async fn pause(&self, pause: Duration) {
+        let mut left = pause;
+        while left > Duration::ZERO {
+            let part = left.min(COLLECT);
+            tokio::time::sleep(part).await;
+            self.dispatcher.collect();
+            left = left.saturating_sub(part);
         }
     }
 

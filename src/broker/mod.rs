@@ -10,6 +10,8 @@
 //! - [`client`]: through which a worker asks; [`serve`]: the broker, which asks the stores for all workers,
 //!   with deciders that come from a [`source`]; its [`dispatcher`], and for each decider the [`backlog`] and
 //!   the task of its [`exchange`]s
+//! - [`bells`]: what wakes the threads of workers that are to push before the time
+//! - [`unsent`]: hits that were counted while a store was away, to be charged when it is back
 //! - [`store_event`]: what the log says of stores
 //! - [`event_loop_queue`]: how the thread hands things to the event loop of its worker
 //!
@@ -19,6 +21,8 @@
 #[cfg(not(loom))]
 mod backlog;
 mod batching;
+#[cfg(not(loom))]
+mod bells;
 mod breaker;
 #[cfg(not(loom))]
 mod client;
@@ -44,14 +48,20 @@ mod shared_queues;
 #[cfg(not(loom))]
 mod source;
 #[cfg(not(loom))]
+mod store_clock;
+#[cfg(not(loom))]
 mod store_event;
 #[cfg(all(test, not(loom)))]
 mod tests;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "calls the system")]
 mod timer;
+#[cfg(not(loom))]
+mod unsent;
 
 pub use batching::BatchingDelay;
+#[cfg(not(loom))]
+pub use bells::Bells;
 pub use breaker::{Breaker, Circuit};
 #[cfg(not(loom))]
 pub use client::Client;
@@ -70,4 +80,8 @@ pub use shared_queues::SharedQueues;
 #[cfg(not(loom))]
 pub use source::DeciderSource;
 #[cfg(not(loom))]
+pub use store_clock::StoreClock;
+#[cfg(not(loom))]
 pub use store_event::{Observer, Severity, StoreEvent, WatchedStore};
+#[cfg(not(loom))]
+pub use unsent::UnsentHits;

@@ -13,6 +13,7 @@ use super::doorbell::Doorbell;
 use super::eventfd::{EventFd, opened};
 use super::message::messages;
 use super::ring::{CACHE_LINE, Ring};
+use super::store_clock::StoreClock;
 
 /// Made before the workers, and used by them alike.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub struct DeciderState<'q> {
     pub breaker: Breaker<'q>,
     /// When the broker is to be woken for it.
     pub doorbell: Doorbell<'q>,
+    /// What time it is by its store's clock.
+    pub clock: StoreClock<'q>,
 }
 
 /// Between a worker and the broker.
@@ -52,8 +55,8 @@ pub struct WorkerQueues<'q> {
     pub eventfd: &'q EventFd,
 }
 
-/// Words of a decider's state: the breaker, which all workers look at, and the doorbell, which changes
-/// all the time.
+/// Words of a decider's state: the breaker and the clock, which all workers look at, and the doorbell, which
+/// changes all the time.
 const DECIDER: usize = 2 * CACHE_LINE;
 /// Words of a worker's questions, and as many of the answers: 256 KB each, for some thousand requests.
 pub(super) const CAPACITY: usize = 1 << 15;
@@ -114,6 +117,7 @@ impl SharedQueues {
         let state = DeciderState {
             breaker: Breaker::over(first.first()?),
             doorbell: Doorbell::over(second.first()?, second.get(1)?),
+            clock: StoreClock::over(first.get(1)?),
         };
         (decider < self.deciders).then_some(state)
     }

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use crate::table::{StoreState, StoreTransition};
+use crate::table::{ChannelLease, StoreState, StoreTransition};
 
 /// How far a store's clock may be from a node's, in milliseconds.
 const CLOCK_TOLERANCE: u64 = 1000;
@@ -17,6 +17,8 @@ pub struct WatchedStore {
     pub without_it: String,
     /// `None`: the zone has no room for it, and nothing is logged.
     pub state: Option<StoreState<'static>>,
+    /// Which worker listens to it. `None`: the zone has no room, and none does.
+    pub channel: Option<ChannelLease<'static>>,
 }
 
 /// A user of a store, which finds it there or not.
@@ -70,6 +72,8 @@ enum StoreEventKind {
     /// Its clock is ahead of this node's, or behind it, by so many milliseconds, which is much.
     ClockIsOff(i64),
     ClockIsRight,
+    /// What others push is not heard. Holds why.
+    Unheard(String),
 }
 
 impl WatchedStore {
@@ -105,6 +109,11 @@ impl WatchedStore {
         is_news.then(|| self.event(kind))
     }
 
+    /// That what other nodes push is not heard before the next sync, and why.
+    pub fn unheard(self: &Arc<Self>, error: &impl fmt::Display) -> StoreEvent {
+        self.event(StoreEventKind::Unheard(error.to_string()))
+    }
+
     /// That this node has another identity.
     pub fn other_identity(self: &Arc<Self>) -> StoreEvent {
         self.event(StoreEventKind::OtherIdentity)
@@ -126,7 +135,7 @@ impl StoreEvent {
             | StoreEventKind::Lost(_)
             | StoreEventKind::Back
             | StoreEventKind::OtherIdentity => Severity::Error,
-            StoreEventKind::ClockIsOff(_) => Severity::Warn,
+            StoreEventKind::ClockIsOff(_) | StoreEventKind::Unheard(_) => Severity::Warn,
             StoreEventKind::Connected(_) | StoreEventKind::ClockIsRight => Severity::Notice,
         }
     }
@@ -159,6 +168,10 @@ impl fmt::Display for StoreEvent {
                      far as their clocks agree"
                 )
             }
+            StoreEventKind::Unheard(error) => write!(
+                f,
+                "has no channel, this node learns what others count with its next sync: {error}"
+            ),
             StoreEventKind::ClockIsRight => {
                 f.write_str("has a clock that agrees with this node's again")
             }

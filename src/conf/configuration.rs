@@ -5,9 +5,10 @@ use core::time::Duration;
 
 use super::message::Origin;
 use super::namespace::NamespaceOptions;
-use crate::policy::namespace::{OnError, SyncMode};
+use crate::policy::namespace::{OnError, OnLoss, SyncEarly, SyncMode};
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
+use crate::table::EarlyShare;
 
 /// What `http` says. Zones, stores and namespaces are named by their numbers here, from 0 on.
 #[derive(Clone, Debug, Default)]
@@ -134,7 +135,10 @@ impl Configuration {
                 }
                 (SyncMode::Synchronous, OnError::Allow) => "on_error allow: requests are admitted",
                 (SyncMode::Synchronous, OnError::Deny) => "on_error deny: requests are denied",
-                _ => "nodes go on with what they know",
+                (_, _) if options.on_loss == OnLoss::Share => {
+                    "on_loss share: each node admits its share of each limit"
+                }
+                (_, _) => "nodes go on with what they know",
             };
             if !parts.contains(&part) {
                 parts.push(part);
@@ -175,6 +179,16 @@ impl NamespaceConf {
             SyncMode::Periodic(period) => Some(period),
             SyncMode::Synchronous => Some(Duration::from_secs(1)),
             SyncMode::Local => None,
+        }
+    }
+
+    /// What of a limit a node may keep from the store until the next sync.
+    pub fn early_share(&self) -> EarlyShare {
+        match (self.options.sync, self.options.sync_early) {
+            (SyncMode::Periodic(_), SyncEarly::MilliPercent(share)) => {
+                EarlyShare::of_milli_percent(share)
+            }
+            (_, _) => EarlyShare::OFF,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::policy::namespace::{OnError, SyncMode};
+use crate::policy::namespace::{OnError, OnLoss, SyncEarly, SyncMode};
 use crate::policy::options::OptionWarning;
 use crate::policy::window::WindowSize;
 
@@ -17,6 +17,10 @@ pub struct NamespaceOptions {
     pub store: Option<Box<str>>,
     /// When the datastore is talked to.
     pub sync: SyncMode,
+    /// What is pushed before its time, with a period.
+    pub sync_early: SyncEarly,
+    /// What is admitted while the datastore is away, with a period.
+    pub on_loss: OnLoss,
     /// The windows that hits are counted in, each once, in the order given; none: every window
     /// that a limit of this namespace names.
     pub window_sizes: Vec<WindowSize>,
@@ -24,6 +28,8 @@ pub struct NamespaceOptions {
     pub on_error: OnError,
     /// How long a request may wait for a synchronous datastore's answer: 1 ms to 1 minute.
     pub timeout: Duration,
+    /// Whether a synchronous datastore charges hits of busy keys ahead.
+    pub is_reserving: bool,
 }
 
 /// An empty block's.
@@ -33,9 +39,12 @@ impl Default for NamespaceOptions {
             zone: None,
             store: None,
             sync: SyncMode::default(),
+            sync_early: SyncEarly::default(),
+            on_loss: OnLoss::default(),
             window_sizes: Vec::new(),
             on_error: OnError::default(),
             timeout: DEFAULT_TIMEOUT,
+            is_reserving: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::namespace::{DEFAULT_TIMEOUT, NamespaceOptions};
-use crate::policy::namespace::{NAME, OnError, SyncMode};
+use crate::policy::namespace::{NAME, OnError, OnLoss, SyncEarly, SyncMode};
 use crate::policy::options::{Directive, DirectiveName, OptionError, OptionWarning, Syntax, time};
 use crate::policy::window::{WindowSize, parse_time, warn_of_months};
 
@@ -13,24 +13,27 @@ pub struct NamespaceOptionsBuilder {
     zone: Option<Box<str>>,
     store: Option<Box<str>>,
     sync: Option<SyncMode>,
+    sync_early: Option<SyncEarly>,
+    on_loss: Option<OnLoss>,
     window_sizes: Option<Vec<WindowSize>>,
     on_error: Option<OnError>,
     timeout: Option<Duration>,
+    reserve: Option<bool>,
     /// Times in months.
     months: Vec<OptionWarning>,
 }
 
-const DIRECTIVES: [&str; 6] = [
+const DIRECTIVES: [&str; 9] = [
     "zone",
     "store",
     "sync_rate",
     "window_sizes",
     "on_error",
     "timeout",
+    "reserve",
+    "sync_early",
+    "on_loss",
 ];
-
-/// Those that this build does not have yet.
-const LACKING: [&str; 3] = ["sync_early", "on_loss", "reserve"];
 
 const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_PERIOD: Duration = Duration::from_millis(WindowSize::MAX_MILLIS);
@@ -58,7 +61,10 @@ impl NamespaceOptionsBuilder {
             }),
             b"on_error" => directive.set(&mut self.on_error, &ON_ERROR),
             b"timeout" => directive.set(&mut self.timeout, &TIMEOUT),
-            _ => Err(directive.unknown(&DIRECTIVES, &LACKING)),
+            b"reserve" => directive.set(&mut self.reserve, &RESERVE),
+            b"sync_early" => directive.set(&mut self.sync_early, &SYNC_EARLY),
+            b"on_loss" => directive.set(&mut self.on_loss, &ON_LOSS),
+            _ => Err(directive.unknown(&DIRECTIVES, &[])),
         }?;
         let with_times = ["sync_rate", "window_sizes"];
         if let Some(known) = with_times.iter().find(|known| known.as_bytes() == name) {
@@ -102,7 +108,7 @@ impl NamespaceOptionsBuilder {
     ///
     /// # Errors
     ///
-    /// If there is a `sync_rate`, and no store to sync with.
+    /// If there is a `sync_rate`, and no store to sync with; if what only one kind of it has is with another.
     pub fn finish(self) -> Result<NamespaceOptions, OptionError> {
         let sync = self.sync.unwrap_or_default();
         if sync != SyncMode::Local && self.store.is_none() {
@@ -111,13 +117,36 @@ impl NamespaceOptionsBuilder {
             ))
             .of("sync_rate"));
         }
+        if self.reserve.is_some() && sync != SyncMode::Synchronous {
+            return Err(OptionError::new(format!(
+                "reserve needs \"sync_rate 0;\", and it is {sync}: hits are charged ahead only where each \
+                 is asked for"
+            ))
+            .of("reserve"));
+        }
+        let is_periodic = matches!(sync, SyncMode::Periodic(_));
+        for (name, is_given) in [
+            ("sync_early", self.sync_early.is_some()),
+            ("on_loss", self.on_loss.is_some()),
+        ] {
+            if is_given && !is_periodic {
+                return Err(OptionError::new(format!(
+                    "{name} does not go with sync_rate {sync}: expected a sync_rate above 0, such as \
+                     \"sync_rate 0.5;\", or no {name}"
+                ))
+                .of(name));
+            }
+        }
         Ok(NamespaceOptions {
             zone: self.zone,
             store: self.store,
             sync,
+            sync_early: self.sync_early.unwrap_or_default(),
+            on_loss: self.on_loss.unwrap_or_default(),
             window_sizes: self.window_sizes.unwrap_or_default(),
             on_error: self.on_error.unwrap_or_default(),
             timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
+            is_reserving: self.reserve.unwrap_or(false),
         })
     }
 }
@@ -160,6 +189,32 @@ const ON_ERROR: Syntax<OnError> = Syntax {
     },
 };
 
+const RESERVE: Syntax<bool> = Syntax {
+    expected: "on or off",
+    is_secret: false,
+    read: |word| match word {
+        b"on" => Some(true),
+        b"off" => Some(false),
+        _ => None,
+    },
+};
+
+const SYNC_EARLY: Syntax<SyncEarly> = Syntax {
+    expected: "off, or a share of the limit from 0.1% to 50%, such as 2%",
+    is_secret: false,
+    read: SyncEarly::parse,
+};
+
+const ON_LOSS: Syntax<OnLoss> = Syntax {
+    expected: "local or share",
+    is_secret: false,
+    read: |word| match word {
+        b"local" => Some(OnLoss::Local),
+        b"share" => Some(OnLoss::Share),
+        _ => None,
+    },
+};
+
 const TIMEOUT: Syntax<Duration> = Syntax {
     expected: "a time from 1ms to 1m, such as 50ms or 0.05",
     is_secret: false,
@@ -192,9 +247,12 @@ mod tests {
             zone: None,
             store: None,
             sync: SyncMode::Local,
+            sync_early: SyncEarly::MilliPercent(2000),
+            on_loss: OnLoss::Local,
             window_sizes: vec![],
             on_error: OnError::Local,
             timeout: Duration::from_millis(50),
+            is_reserving: false,
         };
         assert_eq!(parse(&[]), Ok(options));
     }
@@ -206,6 +264,8 @@ mod tests {
             "on_error deny",
             "window_sizes 1h 1s 60m 1m 1",
             "sync_rate 0.5",
+            "sync_early 5%",
+            "on_loss share",
             "store main",
             "zone counters",
         ];
@@ -213,11 +273,26 @@ mod tests {
             zone: Some("counters".into()),
             store: Some("main".into()),
             sync: SyncMode::Periodic(Duration::from_millis(500)),
+            sync_early: SyncEarly::MilliPercent(5000),
+            on_loss: OnLoss::Share,
             window_sizes: sizes(&["1h", "1s", "1m"]),
             on_error: OnError::Deny,
             timeout: Duration::from_secs(60),
+            is_reserving: false,
         };
         assert_eq!(parse(&lines), Ok(options));
+    }
+
+    #[test]
+    fn hits_are_reserved_if_that_is_said() {
+        for (lines, is_reserving) in [
+            (&["store main", "sync_rate 0"][..], false),
+            (&["store main", "sync_rate 0", "reserve on"], true),
+            (&["reserve off", "store main", "sync_rate 0"], false),
+        ] {
+            let options = parse(lines);
+            assert_eq!(options.map(|it| it.is_reserving), Ok(is_reserving));
+        }
     }
 
     #[test]
@@ -258,7 +333,7 @@ mod tests {
             (
                 &["zones a"][..],
                 "unknown directive \"zones\": expected one of zone, store, sync_rate, \
-                 window_sizes, on_error, timeout",
+                 window_sizes, on_error, timeout, reserve, sync_early, on_loss",
             ),
             (&["zone a", "zone a"], "\"zone\" is duplicate"),
             (
@@ -289,12 +364,50 @@ mod tests {
                 "invalid timeout \"61s\": expected a time from 1ms to 1m, such as 50ms or 0.05",
             ),
             (
+                &["on_loss deny"],
+                "invalid on_loss \"deny\": expected local or share",
+            ),
+            (
+                &["sync_rate 0", "on_loss local", "store main"],
+                "on_loss does not go with sync_rate 0: expected a sync_rate above 0, such as \
+                 \"sync_rate 0.5;\", or no on_loss",
+            ),
+            (
+                &["sync_early 2"],
+                "invalid sync_early \"2\": expected off, or a share of the limit from 0.1% to 50%, \
+                 such as 2%",
+            ),
+            (
+                &["sync_early 2%", "store main"],
+                "sync_early does not go with sync_rate off: expected a sync_rate above 0, such as \
+                 \"sync_rate 0.5;\", or no sync_early",
+            ),
+            (
+                &["sync_rate 0", "sync_early off", "store main"],
+                "sync_early does not go with sync_rate 0: expected a sync_rate above 0, such as \
+                 \"sync_rate 0.5;\", or no sync_early",
+            ),
+            (
                 &["sync_rate 500ms"],
                 "sync_rate 0.5 needs a store: add \"store name;\", or set \"sync_rate off;\"",
             ),
             (
                 &["sync_rate 0"],
                 "sync_rate 0 needs a store: add \"store name;\", or set \"sync_rate off;\"",
+            ),
+            (
+                &["sync_rate 0", "store main", "reserve yes"],
+                "invalid reserve \"yes\": expected on or off",
+            ),
+            (
+                &["sync_rate 1", "store main", "reserve on"],
+                "reserve needs \"sync_rate 0;\", and it is 1: hits are charged ahead only where each \
+                 is asked for",
+            ),
+            (
+                &["reserve off"],
+                "reserve needs \"sync_rate 0;\", and it is off: hits are charged ahead only where each \
+                 is asked for",
             ),
         ] {
             assert_eq!(parse(lines), Err(message.into()));
@@ -308,19 +421,6 @@ mod tests {
                 .set(name.as_bytes(), &[])
                 .unwrap_err();
             assert!(!error.to_string().contains("unknown"), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_this_build_lacks_is_told() {
-        for name in LACKING {
-            assert_eq!(
-                parse(&[&format!("{name} on")]).unwrap_err(),
-                format!(
-                    "directive \"{name}\" is not in this build: expected one of {}",
-                    DIRECTIVES.join(", ")
-                )
-            );
         }
     }
 

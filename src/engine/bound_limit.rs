@@ -10,8 +10,11 @@ use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::OnError;
+use crate::policy::reserve::is_reserved_of;
 use crate::policy::window::Clock;
-use crate::table::{Admission, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named};
+use crate::table::{
+    Admission, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named, Reserve, SyncState,
+};
 
 /// A limit with its counters.
 #[derive(Debug)]
@@ -24,6 +27,16 @@ pub struct BoundLimit<'m> {
     /// How often it rejected; `None`: that is counted with others.
     rejections: Option<Named<'m>>,
     pub(super) path: ChargePath,
+    /// Where its hits are reserved; `None`: each is asked for.
+    reserves: Option<Box<LimitReserves<'m>>>,
+}
+
+/// Where the hits of a limit are reserved that a store decides about.
+#[derive(Debug)]
+struct LimitReserves<'m> {
+    reserves: Counter,
+    /// Knows how many nodes live.
+    sync: SyncState<'m>,
 }
 
 /// How requests are charged under a limit.
@@ -71,7 +84,44 @@ impl<'m> BoundLimit<'m> {
             table,
             counter,
             path,
+            reserves: None,
         }
+    }
+
+    /// The same, whose hits are reserved in `namespace`, if they can be: those of windows.
+    pub fn reserving(self, namespace: &Namespace<'m>) -> Self {
+        let sync = namespace.sync_state();
+        let sync = sync.filter(|_| self.counter.kind() == StoredKind::Windows);
+        let reserves = sync.map(|sync| {
+            let size = self.limit.size;
+            let name = namespace.name().as_bytes();
+            let reserves = self.table.reserves(namespace.index(), name, size);
+            Box::new(LimitReserves { reserves, sync })
+        });
+        BoundLimit { reserves, ..self }
+    }
+
+    /// Whether hits are reserved.
+    pub fn is_reserving(&self) -> bool {
+        self.reserves.is_some()
+    }
+
+    /// Whether both count in the same counters.
+    pub fn has_counters_of(&self, other: &BoundLimit<'_>) -> bool {
+        ptr::addr_eq(self.table, other.table) && self.counter.is_same(&other.counter)
+    }
+
+    /// The reserve of a key where so many hits are the limit; `None`: there is none of it.
+    pub(super) fn reserve(&self, key: Key<'_>, limit: Hits) -> Option<Reserve> {
+        let LimitReserves { reserves, sync } = &**self.reserves.as_ref()?;
+        let is_reserved = is_reserved_of(limit, self.limit.size, sync.nodes());
+        let algorithm = self.limit.algorithm;
+        is_reserved.then(|| self.table.reserve(reserves, key, limit, algorithm))
+    }
+
+    /// What knows how many nodes live, if hits are reserved.
+    pub(super) fn living(&self) -> Option<SyncState<'m>> {
+        self.reserves.as_ref().map(|it| it.sync)
     }
 
     /// The counter, and the most hits in it, where so many hits or such a rate are `told`.

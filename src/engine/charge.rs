@@ -95,6 +95,11 @@ impl Refund<'_> {
         self.identity == bound.identity(bound.table.key(&name))
     }
 
+    /// How much it is.
+    pub fn value(&self) -> Hits {
+        self.receipt.value()
+    }
+
     /// Gives it back, unless the window or the counter is gone; returns whether it did.
     pub fn refund(self) -> bool {
         self.table.refund(&self.counter, &self.receipt)

@@ -10,9 +10,9 @@ use crate::policy::hits::hits;
 use crate::policy::window::WindowSize;
 use crate::store::conformance::block_on;
 use crate::store::redis::testing::{Server, connect};
-use crate::table::Admission;
 use crate::table::fail;
 use crate::table::testing::{SharedTable, TestClock, die_everywhere, in_process};
+use crate::table::{Admission, EarlyShare};
 
 const T: u64 = 1_700_000_000_000;
 const LIFETIME: u64 = 3000;
@@ -114,9 +114,11 @@ impl Node {
         // As long as the process lives: the library's namespaces are.
         let shared: &SharedTable = Box::leak(Box::new(shared));
         let namespace = Namespace::new("api", &shared.table).unwrap();
+        let namespace = namespace.synced(1).unwrap();
+        let namespace = namespace.pushed_early(EarlyShare::of_milli_percent(2000));
         Node {
             shared,
-            namespace: Box::leak(Box::new(namespace.synced(1).unwrap())),
+            namespace: Box::leak(Box::new(namespace)),
             time: Time {
                 unix: TestClock::at(T),
                 monotonic: Cell::new(1000),
@@ -125,11 +127,17 @@ impl Node {
         }
     }
 
+    /// A hit under a limit that is not reached.
     fn hit(&self, key: &[u8]) {
-        let counter = self.namespace.counter(size()).synced(true);
-        let table = self.namespace.table();
+        let counter = self.namespace.counter(size());
+        let (table, limit) = (self.namespace.table(), hits(100));
+        let admission = Admission::Within(limit, Algorithm::Fixed);
         let key = table.key(key);
-        table.add(&counter, key, &self.time, hits(1), Admission::Unconditional);
+        assert!(
+            table
+                .add(&counter, key, &self.time, hits(1), admission)
+                .admitted
+        );
     }
 }
 
@@ -186,6 +194,41 @@ fn in_a_later_sync() {
         "column.set",
     ];
     dies_syncing(|| Cluster::new(&server).settled(), &points);
+}
+
+#[test]
+fn in_a_push_before_its_time() {
+    let server = Server::start(&[]);
+    let due = || {
+        let cluster = Cluster::new(&server);
+        cluster.sync(0);
+        // Of so many nodes, none may keep a hit.
+        let state = cluster.nodes[0].namespace.sync_state().unwrap();
+        state.note_nodes(1000);
+        cluster.hit();
+        assert!(state.is_rung());
+        cluster
+    };
+    let push = |cluster: &Cluster<'_>| {
+        let Node {
+            namespace, time, ..
+        } = &cluster.nodes[0];
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
+        let mut store = connect(cluster.server.tcp());
+        let pushed = block_on(async { syncer.sync_early(&mut store, time).await });
+        assert_eq!(pushed.unwrap().unwrap().pushed, KEYS.len());
+    };
+    let points = [
+        "early.begun",
+        "near.taken",
+        "change.taken",
+        "batch.sealed",
+        "sync.answered",
+        "batch.acknowledged",
+        "lease.released",
+    ];
+    die_everywhere(due, push, &points, |cluster, _| cluster.check());
 }
 
 #[test]

@@ -171,6 +171,15 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             };
             let included = charged.unwrap_or(Hits::ZERO);
             let admitted = admits(limit, hits, reading, included, cost);
+            if included > Hits::ZERO {
+                table.look_at_further_limit(
+                    counter,
+                    *key,
+                    (hits, limit.algorithm),
+                    &reading,
+                    clock,
+                );
+            }
             if !admitted && included > Hits::ZERO && !self.counts_rejected {
                 // What this request was charged is refunded: until there is room without it.
                 let limit = hits.plus_value(included);

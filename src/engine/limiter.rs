@@ -5,12 +5,13 @@ use super::charge::{Charge, Charges, Refund};
 use super::evaluation::Evaluation;
 use super::ratelimiting::Namespace;
 use super::synchronous::{Answered, Deciders, LimitCheck, StoreQuestion, conclude, questions};
+use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
 use crate::policy::limit::{Limit, Verdict};
 use crate::policy::namespace::OnError;
 use crate::policy::window::Clock;
-use crate::store::decision::Answer;
+use crate::store::decision::{Answer, Question};
 use crate::table::{Key, Outcome};
 
 /// A limit in a namespace.
@@ -106,6 +107,16 @@ impl<'m> Limiter<'m> {
         questions(&[check], self.counts_rejected).pop()
     }
 
+    /// What a store is to charge later of hits that were counted without it, or is to give back of them: those
+    /// that no sync pushes.
+    pub fn unsent(&self, asked: AskedHits<'_>, store: Deciders) -> Option<(usize, Question)> {
+        if self.bound.limit.algorithm.kind() == StoredKind::Windows {
+            return None;
+        }
+        let question = self.question(asked, store)?;
+        Some((question.decider, question.charge()))
+    }
+
     /// What a store's answer to [`Limiter::question`] says about the hits.
     pub fn answered(
         &self,
@@ -151,6 +162,10 @@ impl<'m> Limiter<'m> {
         let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
         match on_error {
             OnError::Deny => return None,
+            // What has no limit counts, whoever would admit it.
+            OnError::Allow if asked.commit && self.counts_rejected => {
+                evaluation.charge(&self.bound, self.hits, &key, asked.cost, clock);
+            }
             OnError::Local if asked.commit => {
                 evaluation.charge(&self.bound, self.hits, &key, asked.cost, clock);
             }

@@ -1,6 +1,8 @@
 //! What the product does, for its callers: nginx's requests, or the library's other users.
 #![forbid(unsafe_code)]
 
+// Not with loom, which has no registry of stores.
+#[cfg(not(loom))]
 pub mod api;
 pub mod arguments;
 mod bound_limit;
@@ -10,13 +12,18 @@ mod crash_tests;
 mod evaluation;
 #[cfg(all(test, not(loom)))]
 mod evaluation_tests;
+mod hearing;
+mod identity_map;
 mod limiter;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
 pub mod prometheus;
 mod ratelimiting;
 mod refusals;
+mod reserve_book;
 mod shard_sync;
+mod side_by_side;
+mod spending;
 pub mod status;
 mod sync;
 mod sync_outcome;
@@ -33,14 +40,17 @@ mod window_counters;
 pub use bound_limit::BoundLimit;
 pub use charge::{Charge, Charges, Refund};
 pub use evaluation::{Evaluation, charge_deferred};
+pub use hearing::Hearing;
 pub use limiter::{AskedHits, Incoming, Limiter};
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use refusals::Refusals;
+pub use reserve_book::{PartQuestion, ReserveBook};
 pub use shard_sync::Surroundings;
+pub use spending::{Spending, spend};
 pub use sync_outcome::{Report, SyncError};
 pub use syncer::Syncer;
 pub use synchronous::{
     Answered, Deciders, DeferredCharge, LimitCheck, StoreQuestion, conclude, deferred_charges,
-    questions,
+    questions, unsent_charges,
 };
 pub use window_counters::WindowCounters;

@@ -7,7 +7,7 @@ use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted};
 use crate::policy::window::{Clock, WindowSize};
-use crate::table::{Admission, Counter, CounterTable, NamespaceIndex, SyncState};
+use crate::table::{Admission, Counter, CounterTable, EarlyShare, NamespaceIndex, SyncState};
 
 /// A namespace in its zone: settings under which hits are counted.
 #[derive(Debug)]
@@ -17,6 +17,10 @@ pub struct Namespace<'m> {
     index: NamespaceIndex,
     /// Its syncs with a store, if it has one: one for each shard.
     syncs: Vec<SyncState<'m>>,
+    /// When hits are pushed before their time.
+    early: EarlyShare,
+    /// Whether nodes admit their shares only while the store is away.
+    shares_alone: bool,
 }
 
 impl<'m> Namespace<'m> {
@@ -34,7 +38,32 @@ impl<'m> Namespace<'m> {
             table,
             index,
             syncs: Vec::new(),
+            early: EarlyShare::OFF,
+            shares_alone: false,
         })
+    }
+
+    /// The same namespace, which keeps at most such a share of a limit from the store until its next sync.
+    pub fn pushed_early(self, early: EarlyShare) -> Self {
+        Namespace { early, ..self }
+    }
+
+    /// The same namespace, in which nodes admit of each limit their shares only while the store is away.
+    pub fn sharing_alone(self, shares_alone: bool) -> Self {
+        Namespace {
+            shares_alone,
+            ..self
+        }
+    }
+
+    /// Whether they do.
+    pub fn shares_alone(&self) -> bool {
+        self.shares_alone
+    }
+
+    /// The share of a limit that it keeps.
+    pub fn early_share(&self) -> EarlyShare {
+        self.early
     }
 
     /// The same namespace, under a new configuration: into how many shards the store divides it with
@@ -104,7 +133,8 @@ impl<'m> Namespace<'m> {
     pub fn counter_of(&self, kind: StoredKind, size: WindowSize) -> Counter {
         let name = self.name.as_bytes();
         let counter = self.table.counter_of(self.index, name, kind, size);
-        counter.synced(!self.syncs.is_empty())
+        let counter = counter.synced(!self.syncs.is_empty());
+        counter.pushed_early(self.early)
     }
 }
 

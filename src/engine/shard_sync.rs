@@ -13,6 +13,9 @@ use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::strategy::{CLOCK_MARGIN, Count, Diff, Occupancy, Shard};
 use crate::table::{BatchRecord, Counter, HasKey, MonotonicMillis, Part, SyncState};
 
+/// How long it is left unsaid that a node lives, in milliseconds.
+const LIVING_PAUSE: u64 = 1000;
+
 /// The surroundings of a sync: the shell has them from the system, tests from numbers.
 pub trait Surroundings: Clock {
     /// The monotonic clock, from a moment that all processes of the machine share.
@@ -44,8 +47,15 @@ pub(super) struct ShardSync<'n, 'm> {
     pub(super) lifetime: u64,
     /// Whether it is of no use here what others counted.
     pub(super) only_pushes: bool,
+    /// Whether nodes that listen are told of what is pushed.
+    pub(super) tells: bool,
     /// When this worker is to purge next.
     pub(super) purge_at: Cell<MonotonicMillis>,
+    /// For how long the node is to be counted as one that lives, each time that it says so; `None`: it
+    /// says nothing.
+    pub(super) lives_for: Option<Duration>,
+    /// When this worker is to say so next.
+    pub(super) living_at: Cell<MonotonicMillis>,
 }
 
 impl<'n, 'm> ShardSync<'n, 'm> {
@@ -71,7 +81,10 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             counters: counters.clone(),
             lifetime: u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX),
             only_pushes: false,
+            tells: false,
             purge_at: Cell::new(MonotonicMillis(0)),
+            lives_for: None,
+            living_at: Cell::new(MonotonicMillis(0)),
         };
         (0..shards).zip(states).map(of_one).collect()
     }
@@ -82,6 +95,37 @@ impl<'n, 'm> ShardSync<'n, 'm> {
             only_pushes: true,
             ..self
         }
+    }
+
+    /// The same, which says with its exchanges that the node lives for so long from then on; for no time: that
+    /// it leaves. With the first shard is said what concerns all.
+    pub(super) fn living_for(self, time: Duration) -> Self {
+        ShardSync {
+            lives_for: (self.shard.number == 0).then_some(time),
+            living_at: Cell::new(MonotonicMillis(0)),
+            ..self
+        }
+    }
+
+    /// The same, which tells nodes that listen of what it pushes.
+    pub(super) fn telling(self) -> Self {
+        ShardSync {
+            tells: true,
+            ..self
+        }
+    }
+
+    /// For how long the node is to be counted as one that lives, if it is time to say so.
+    pub(super) fn life(&self, now: MonotonicMillis) -> Option<Duration> {
+        self.lives_for.filter(|_| now >= self.living_at.get())
+    }
+
+    /// Notes how many nodes live, as a store told at `now`, if it does.
+    pub(super) fn note_nodes(&self, nodes: Option<u64>, now: MonotonicMillis) {
+        let next = now.0.saturating_add(LIVING_PAUSE);
+        self.living_at.set(MonotonicMillis(next));
+        // One that does not tell is as good as alone.
+        self.counts.note_nodes(nodes.unwrap_or(1));
     }
 
     /// Where each shard of the namespace is to look for its changes: of several, each key is looked at
@@ -107,6 +151,19 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
         let since = self.state.since_sync(surroundings.monotonic());
         since.is_some_and(|since| since < period.saturating_sub(period / 4))
+    }
+
+    /// Whether something of it is due.
+    pub(super) fn has_due(&self) -> bool {
+        let has_key = |key: &[u8]| self.has_key(key);
+        self.namespace.table().has_due(self.part(&has_key))
+    }
+
+    /// Takes what of it is due.
+    pub(super) fn take_due(&self, now: UnixMillis) -> Vec<(usize, u64)> {
+        let has_key = |key: &[u8]| self.has_key(key);
+        let (table, early) = (self.namespace.table(), self.namespace.early_share());
+        table.take_due(self.part(&has_key), early, now)
     }
 
     /// Ends the lease of its present holder: this worker may take it.
@@ -176,6 +233,16 @@ impl<'n, 'm> ShardSync<'n, 'm> {
                 let excess = Hits::ZERO.minus(count.total.max(record.diff));
                 table.count_again(record.counter, record.window, excess);
             }
+        }
+    }
+
+    /// Counts the hits of a batch that were admitted above limits, as the store's answer tells.
+    pub(super) fn count_excess(&self, records: &[BatchRecord], now: UnixMillis) {
+        let table = self.namespace.table();
+        let excess = |it: &BatchRecord| table.excess(it.counter, it.window, it.diff, now);
+        let excess = records.iter().map(excess).fold(Hits::ZERO, Hits::plus);
+        if let Some(counter) = self.counters.first().filter(|_| excess > Hits::ZERO) {
+            table.count_excess(counter, excess);
         }
     }
 

@@ -72,6 +72,8 @@ pub struct NamespaceStatus<'c> {
     pub stats: NamespaceStats,
     /// What came of its syncs, if it is synced.
     pub syncs: Option<SyncStats>,
+    /// How many nodes live that share its store, as far as is known, if it is synced.
+    pub nodes: Option<u64>,
     /// How many of its keys have hits that the store has not, if it is synced: an estimate.
     pub pending: Option<u64>,
 }
@@ -171,6 +173,7 @@ pub(super) mod testing {
                 fallbacks: [1, 2, 3],
                 invalid: [1, 2, 3, 4],
                 rejected_unnamed: if store.is_none() { 7 } else { 0 },
+                excess: 2_500,
                 delayed: if store.is_none() { 5 } else { 0 },
                 waits: [1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0],
                 wait_sum: 12_500,
@@ -179,6 +182,7 @@ pub(super) mod testing {
                 dropped: 1_500,
             },
             syncs,
+            nodes: syncs.map(|_| 3),
             pending: syncs.map(|_| 5),
         };
         let syncs = SyncStats {

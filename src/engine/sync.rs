@@ -40,6 +40,9 @@ const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
 const PURGE_PAUSE: u64 = 10_000;
 /// For how many counters that were pushed a store is asked once more, if it has more.
 const PURGE_SHARE: usize = Batch::MAX_DIFFS / 2;
+/// Of how many counters in one cycle nodes that listen are told, in whole batches: a few that are busy, not
+/// all that there are.
+const MAX_TOLD: usize = Batch::MAX_DIFFS;
 /// The most exchanges in one cycle that lead nowhere: more than a failover takes, or a race of nodes.
 const MAX_SETBACKS: usize = 8;
 /// The most exchanges in one cycle that only fetch what others change meanwhile: the rest is for the
@@ -69,12 +72,38 @@ impl<'m> ShardSync<'_, 'm> {
             return Ok(false);
         };
         lease.note_holder(surroundings.process());
+        // All that is due is among all that changed.
+        self.take_due(surroundings.now());
         let cycle = self.cycle(strategy, &lease, surroundings, search, report);
         let result = cycle.await;
         if result.is_ok() {
             lease.note_synced(now);
         }
         // All that was taken of the changes is sealed or pushed.
+        lease.release();
+        result.map(|()| true)
+    }
+
+    /// Pushes what is due before its time. Returns whether it did, likewise.
+    ///
+    /// # Errors
+    ///
+    /// [`SyncError`]; the lease is given back.
+    pub(super) async fn sync_early(
+        &self,
+        strategy: &mut impl Strategy,
+        surroundings: &impl Surroundings,
+        report: &mut Report,
+    ) -> Result<bool, SyncError> {
+        let now = surroundings.monotonic();
+        let Some(lease) = self.state.take_lease(now, self.lifetime) else {
+            return Ok(false);
+        };
+        lease.note_holder(surroundings.process());
+        // If this worker ends from here on, the next one looks for all changes.
+        let search = Search::early(self.take_due(surroundings.now()));
+        let cycle = self.cycle(strategy, &lease, surroundings, search, report);
+        let result = cycle.await;
         lease.release();
         result.map(|()| true)
     }
@@ -92,7 +121,7 @@ impl<'m> ShardSync<'_, 'm> {
         lease.set_windows(windows.filter(|_| !self.only_pushes))?;
         // Of the shards before this one.
         let pushed_before = report.pushed;
-        let (mut setbacks, mut fetches) = (0_usize, 0_usize);
+        let (mut setbacks, mut fetches, mut told) = (0_usize, 0_usize, 0_usize);
         let mut has_asked = false;
         loop {
             if self.repair(lease, surroundings.now())? {
@@ -120,6 +149,10 @@ impl<'m> ShardSync<'_, 'm> {
                     let (part, capacity) = (self.part(&has_key), lease.batch_capacity()?);
                     let (table, now) = (self.namespace.table(), surroundings.now());
                     let (records, has_more) = search.take_batch(table, part, capacity, now);
+                    if search.is_early && records.is_empty() {
+                        // A cycle has pushed it meanwhile.
+                        return Ok(());
+                    }
                     changes_left = has_more;
                     let id = match records.as_slice() {
                         [] => None,
@@ -129,8 +162,11 @@ impl<'m> ShardSync<'_, 'm> {
                 }
             };
             let is_push = id.is_some();
+            let is_news = self.tells && is_push && told < MAX_TOLD;
+            told = told.saturating_add(records.len());
+            let batch = (id, records, is_news);
             let next = self
-                .exchange(strategy, lease, (id, records), surroundings, report)
+                .exchange(strategy, lease, batch, surroundings, report)
                 .await?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
             // With a log, the position says so.
@@ -199,7 +235,13 @@ impl<'m> ShardSync<'_, 'm> {
         match lease.repair() {
             Repair::None => return Ok(false),
             Repair::FindChanges => table.find_changes(part, now),
-            Repair::SendAnew => table.forget_pushed(part, now),
+            Repair::SendAnew => {
+                if self.only_pushes {
+                    // Hits below zero are of reserves.
+                    table.forget_reserves(part);
+                }
+                table.forget_pushed(part, now);
+            }
         }
         lease.repaired().map(|()| true)
     }
@@ -209,7 +251,7 @@ impl<'m> ShardSync<'_, 'm> {
         &self,
         strategy: &mut S,
         lease: &Lease<'m>,
-        (name, records): (Option<BatchName>, Vec<BatchRecord>),
+        (name, records, is_news): (Option<BatchName>, Vec<BatchRecord>, bool),
         surroundings: &impl Surroundings,
         report: &mut Report,
     ) -> Result<Next, SyncError> {
@@ -223,9 +265,11 @@ impl<'m> ShardSync<'_, 'm> {
             return Ok(Next::Setback("an epoch that was left"));
         }
         let (table, now) = (self.namespace.table(), surroundings.now());
+        let asked_at = surroundings.monotonic();
         let batch = Batch {
             node: NodeId(lease.node(table)),
             epoch,
+            lives_for: self.life(asked_at),
             previous: batch_id(lease.acknowledged()),
             id: name.map(batch_id),
             position: lease.position().map(Position).filter(|_| !self.only_pushes),
@@ -233,6 +277,7 @@ impl<'m> ShardSync<'_, 'm> {
                 .iter()
                 .filter_map(|record| self.diff(record, now))
                 .collect(),
+            is_news,
         };
         let pushed = strategy.push_diffs(&self.shard, &batch, FETCH_LIMIT);
         let pushed = self.timed(pushed, surroundings).await?;
@@ -275,6 +320,9 @@ impl<'m> ShardSync<'_, 'm> {
                 return Ok(Next::Setback("lost writes"));
             }
         };
+        if batch.lives_for.is_some() {
+            self.note_nodes(strategy.nodes(), asked_at);
+        }
         report.pushed = report.pushed.saturating_add(batch.diffs.len());
         report.clock_offset = offset(store_now, surroundings.now());
 
@@ -305,6 +353,7 @@ impl<'m> ShardSync<'_, 'm> {
                 report.fetched = report.fetched.saturating_add(counts.len());
                 let is_all = self.apply(&counts, surroundings);
                 self.undo_resets(&records, &counts);
+                self.count_excess(&records, surroundings.now());
                 lease.confirm_applied()?;
                 if is_all || has_more {
                     lease.set_position(Some(position.0))?;

@@ -17,6 +17,21 @@ pub struct Report {
     pub clock_offset: i64,
 }
 
+impl Report {
+    /// What both did.
+    pub(super) fn and(self, other: Report) -> Report {
+        Report {
+            pushed: self.pushed.saturating_add(other.pushed),
+            fetched: self.fetched.saturating_add(other.fetched),
+            // Of a shard that was not synced, it is not known.
+            clock_offset: match other.clock_offset {
+                0 => self.clock_offset,
+                offset => offset,
+            },
+        }
+    }
+}
+
 /// Why a cycle ended early. What it had begun goes on with the next one, here or in another worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -13,6 +13,8 @@ pub(super) struct Search {
     next: usize,
     /// Which bits of the next one were not: what changes over and over keeps nothing behind it waiting.
     left: u64,
+    /// Whether this is all that a cycle is for: others' changes are looked at if there is something to push.
+    pub(super) is_early: bool,
 }
 
 impl Search {
@@ -26,11 +28,20 @@ impl Search {
         Search::at(Some(places))
     }
 
+    /// In those places alone, before the time for the others.
+    pub(super) fn early(places: Vec<(usize, u64)>) -> Search {
+        Search {
+            is_early: true,
+            ..Search::at(Some(places))
+        }
+    }
+
     fn at(places: Option<Vec<(usize, u64)>>) -> Search {
         Search {
             places,
             next: 0,
             left: u64::MAX,
+            is_early: false,
         }
     }
 

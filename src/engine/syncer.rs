@@ -1,13 +1,21 @@
-//! A sync cycle of a namespace: of all its shards, one after the other.
+//! A sync cycle of a namespace: of all its shards, a few at once if the store can.
 
 use core::time::Duration;
 
 use super::ratelimiting::Namespace;
 use super::shard_sync::{ShardSync, Surroundings};
+use super::side_by_side::side_by_side;
 use super::sync_outcome::{Report, SyncError};
 use crate::policy::window::WindowSize;
 use crate::store::strategy::Strategy;
 use crate::table::{MonotonicMillis, SyncCycle, SyncState};
+
+/// The shortest time for which a node is counted as one that lives: longer than a retry takes.
+const SHORTEST_LIFE: Duration = Duration::from_secs(5);
+
+/// How many shards are synced at once: more than a cluster mostly has primaries, and fewer than a zone has
+/// buffers for batches.
+const AT_ONCE: usize = 4;
 
 /// The sync of a namespace with its store.
 #[derive(Debug)]
@@ -15,6 +23,10 @@ pub struct Syncer<'n, 'm> {
     shards: Vec<ShardSync<'n, 'm>>,
     /// With the first shard is noted what concerns all.
     state: SyncState<'m>,
+    /// The number of the worker that syncs.
+    worker: u16,
+    /// Whether nodes admit their shares only while the store is away.
+    shares_alone: bool,
 }
 
 impl<'n, 'm> Syncer<'n, 'm> {
@@ -27,7 +39,12 @@ impl<'n, 'm> Syncer<'n, 'm> {
     ) -> Option<Self> {
         let shards = ShardSync::of(namespace, sizes, lifetime);
         let state = shards.first()?.state();
-        Some(Syncer { shards, state })
+        Some(Syncer {
+            shards,
+            state,
+            worker: 0,
+            shares_alone: namespace.shares_alone(),
+        })
     }
 
     /// The same, but what others counted is not fetched: the store is asked about every hit.
@@ -39,6 +56,36 @@ impl<'n, 'm> Syncer<'n, 'm> {
         }
     }
 
+    /// The same, which tells the store with its exchanges that the node lives for so long from then on, and
+    /// learns how many nodes do; for no time: that it leaves.
+    pub fn living_for(self, time: Duration) -> Self {
+        let shards = self.shards.into_iter().map(|it| it.living_for(time));
+        Syncer {
+            shards: shards.collect(),
+            ..self
+        }
+    }
+
+    /// The same, but nodes that [listen](super::Hearing) are told of what is pushed.
+    pub fn telling(self) -> Self {
+        let shards = self.shards.into_iter().map(ShardSync::telling);
+        Syncer {
+            shards: shards.collect(),
+            ..self
+        }
+    }
+
+    /// The same, by the worker of this number: it is woken then when something is due.
+    pub fn by_worker(self, worker: u16) -> Self {
+        Syncer { worker, ..self }
+    }
+
+    /// For how long the node of a namespace that is synced once in a `period` is to be counted as one that
+    /// lives: until it has missed one or two.
+    pub fn life_of(period: Duration) -> Duration {
+        period.saturating_mul(5).div_f32(2.0).max(SHORTEST_LIFE)
+    }
+
     /// Whether there is a newer configuration, whose workers sync now.
     pub fn is_superseded(&self) -> bool {
         self.state.is_superseded()
@@ -47,7 +94,8 @@ impl<'n, 'm> Syncer<'n, 'm> {
     /// Whether this node was synced less than most of `period` ago: then there is no need to.
     pub fn is_fresh(&self, period: Duration, surroundings: &impl Surroundings) -> bool {
         let mut shards = self.shards.iter();
-        shards.all(|shard| shard.is_fresh(period, surroundings))
+        // What is pushed before its time may have failed in the middle of a period.
+        !self.is_store_lost() && shards.all(|shard| shard.is_fresh(period, surroundings))
     }
 
     /// Has the next cycle fetch everything that matters, whatever was fetched before.
@@ -79,19 +127,42 @@ impl<'n, 'm> Syncer<'n, 'm> {
     ) -> Result<Option<Report>, SyncError> {
         let (start, connects) = (surroundings.monotonic(), strategy.connects());
         let mut report = Report::default();
-        let (mut is_at_first, mut is_all, mut failure) = (true, true, None);
+        let (mut is_all, mut failure) = (true, None);
         let searches = self.shards.first().map(ShardSync::searches);
-        for (shard, search) in self.shards.iter().zip(searches.unwrap_or_default()) {
-            let synced = shard.sync(strategy, surroundings, search, &mut report);
+        let mut shards = self.shards.iter().zip(searches.unwrap_or_default());
+        let mut note = |synced| match synced {
+            Ok(true) => {}
+            Ok(false) => is_all = false,
+            Err(SyncError::LeaseLost) => failure = failure.take().or(Some(SyncError::LeaseLost)),
+            Err(error) => failure = Some(error),
+        };
+        if let Some((first, search)) = shards.next() {
+            let synced = first.sync(strategy, surroundings, search, &mut report);
             match synced.await {
-                Ok(true) => {}
-                // That one has just begun, and will come to all.
-                Ok(false) if is_at_first => return Ok(None),
-                Ok(false) => is_all = false,
-                Err(SyncError::LeaseLost) => failure = failure.or(Some(SyncError::LeaseLost)),
-                Err(error) => failure = Some(error),
+                // Another worker has just begun, and will come to all.
+                Ok(false) => return Ok(None),
+                synced => note(synced),
             }
-            is_at_first = false;
+        }
+        // What shares its connections is used for several at the same time.
+        let shared: Option<Vec<_>> = (0..shards.len()).map(|_| strategy.share()).collect();
+        if let Some(shared) = shared {
+            let cycles = shards
+                .zip(shared)
+                .map(async |((shard, search), mut strategy)| {
+                    let mut report = Report::default();
+                    let synced = shard.sync(&mut strategy, surroundings, search, &mut report);
+                    (synced.await, report)
+                });
+            for (synced, of_shard) in side_by_side(cycles, AT_ONCE).await {
+                note(synced);
+                report = report.and(of_shard);
+            }
+        } else {
+            for (shard, search) in shards {
+                let synced = shard.sync(strategy, surroundings, search, &mut report);
+                note(synced.await);
+            }
         }
         let connects = strategy.connects().saturating_sub(connects);
         self.state.count_connects(connects);
@@ -103,7 +174,55 @@ impl<'n, 'm> Syncer<'n, 'm> {
             None => Ok(report),
         };
         self.count(start, &report, result.is_ok(), surroundings);
+        self.state.note_worker(self.worker);
         result.map(Some)
+    }
+
+    /// Pushes what is due before its time, and fetches what others changed, if there is anything to push.
+    /// `None`: another worker is at it, with some shards at least, and something may be left.
+    ///
+    /// # Errors
+    ///
+    /// As [`Syncer::sync`].
+    pub async fn sync_early(
+        &self,
+        strategy: &mut impl Strategy,
+        surroundings: &impl Surroundings,
+    ) -> Result<Option<Report>, SyncError> {
+        if self.state.begin_early(self.worker) {
+            // More than can be told: all that changed.
+            let result = self.sync(strategy, surroundings).await;
+            if !matches!(result, Ok(Some(_))) {
+                self.state.leave_crowd();
+            }
+            return result;
+        }
+        let (start, connects) = (surroundings.monotonic(), strategy.connects());
+        let mut report = Report::default();
+        let (mut is_all, mut failure) = (true, None);
+        for shard in self.shards.iter().filter(|shard| shard.has_due()) {
+            match shard.sync_early(strategy, surroundings, &mut report).await {
+                Ok(is_done) => is_all &= is_done,
+                Err(error) => failure = Some(error),
+            }
+        }
+        let connects = strategy.connects().saturating_sub(connects);
+        self.state.count_connects(connects);
+        let result = match failure {
+            Some(SyncError::LeaseLost) => return Err(SyncError::LeaseLost),
+            Some(error) => Err(error),
+            None if !is_all => return Ok(None),
+            None => Ok(report),
+        };
+        if result.is_err() || report != Report::default() {
+            self.count(start, &report, result.is_ok(), surroundings);
+        }
+        result.map(Some)
+    }
+
+    /// Whether the store did not do as it was asked last.
+    pub fn is_store_lost(&self) -> bool {
+        self.state.stats().is_up() == Some(false)
     }
 
     /// Counts a cycle that began at `start`, for metrics and the API.
@@ -114,6 +233,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         succeeded: bool,
         surroundings: &impl Surroundings,
     ) {
+        self.state.set_alone(!succeeded && self.shares_alone);
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         self.state.count_cycle(&SyncCycle {
             succeeded,

@@ -74,11 +74,15 @@ impl Deciders {
     }
 
     fn shard_number(&self, key: &[u8]) -> u16 {
-        Shard::number_of(key, self.shards)
+        match self.shards {
+            // Most have one.
+            1 => 0,
+            shards => Shard::number_of(key, shards),
+        }
     }
 
     /// A counter that is charged `cost`, of this kind.
-    fn counter(
+    pub(super) fn counter(
         &self,
         bound: &BoundLimit<'_>,
         kind: StoredKind,
@@ -104,7 +108,7 @@ impl<'m> LimitCheck<'_, 'm> {
     }
 
     /// The number of the one that decides; `None`: it is decided here.
-    fn decider(&self) -> Option<usize> {
+    pub(super) fn decider(&self) -> Option<usize> {
         Some(self.store?.number_of(self.key.bytes()))
     }
 }
@@ -186,15 +190,14 @@ fn question(
 impl StoreQuestion {
     /// What refunds what the question charged.
     pub fn refund(&self) -> Question {
-        let counters = self.question.counters.iter();
-        let counters = counters.map(|counter| AskedCounter {
-            cost: Hits::ZERO.minus(counter.cost),
-            ..counter.clone()
-        });
+        self.question.refund()
+    }
+
+    /// What charges the same, whatever limits say.
+    pub fn charge(self) -> Question {
         Question {
-            counts_rejected: false,
-            counters: counters.collect(),
             limits: Few::new(),
+            ..self.question
         }
     }
 
@@ -282,6 +285,35 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     }
 }
 
+/// What deciders are to charge later of what was charged here without them, each with its number: hits in
+/// counters that no sync pushes.
+pub fn unsent_charges<'m>(
+    charges: &[Charge<'_, 'm>],
+    store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
+) -> Few<(usize, Question)> {
+    let mut questions: Few<(usize, Question)> = Few::new();
+    for charge in charges.iter().filter(|it| it.charged() > Hits::ZERO) {
+        let kind = charge.counter().kind();
+        let Some(deciders) = store_of(charge.bound()).filter(|_| kind != StoredKind::Windows)
+        else {
+            continue;
+        };
+        let counter = deciders.counter(charge.bound(), kind, charge.key(), charge.charged());
+        let decider = deciders.number_of(&counter.key);
+        match questions.iter_mut().find(|(it, _)| *it == decider) {
+            Some((_, question)) => question.counters.push(counter),
+            None => questions.push((
+                decider,
+                Question {
+                    counters: smallvec![counter],
+                    ..Question::nothing()
+                },
+            )),
+        }
+    }
+    questions
+}
+
 /// The charges of hits that are known only after the decision, one for each decider: for every limit that
 /// `store_of` has a store for, those that `value_of` says. A
 /// counter that several limits share is charged once, counting what was charged with the decision.
@@ -331,10 +363,20 @@ pub struct DeferredCharge<'a, 'c, 'm> {
     pub decider: usize,
     /// The question that charges them.
     pub question: Question,
-    hits: Vec<(&'a Charge<'c, 'm>, Hits)>,
+    pub(super) hits: Vec<(&'a Charge<'c, 'm>, Hits)>,
 }
 
 impl DeferredCharge<'_, '_, '_> {
+    /// What the decider is to charge later, since it does not answer: hits in counters that no sync pushes, if
+    /// there are any.
+    pub fn unsent(&self) -> Option<Question> {
+        let mut question = self.question.clone();
+        question
+            .counters
+            .retain(|it| it.kind != StoredKind::Windows);
+        (!question.counters.is_empty()).then_some(question)
+    }
+
     /// Counts the hits as this node's, when they were sent.
     pub fn count(&self, clock: &impl Clock) {
         for (charge, hits) in &self.hits {

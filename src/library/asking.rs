@@ -13,6 +13,7 @@ use super::error::CallError;
 use super::options::DecisionOptions;
 use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks, StoreCommand};
 use super::system::Machine;
+use crate::broker::UnsentHits;
 use crate::engine::{
     AskedHits, Deciders, Incoming, Limiter, Refund, StoreQuestion, Surroundings as _,
 };
@@ -53,6 +54,7 @@ impl StoreDecisions {
                 shard,
                 asked: receiver,
                 is_away: is_away.clone(),
+                unsent: UnsentHits::default(),
             };
             (ShardQuestions { asked, is_away }, task)
         });
@@ -90,7 +92,16 @@ impl StoreDecisions {
         let Some(answer) = answer else {
             let decided = limiter.without_store(asked, self.options.on_error, &Machine);
             let (incoming, refund) = decided.ok_or(CallError::NoAnswer)?;
-            return Ok((incoming, refund.map(CommittedHits::Here)));
+            let unsent = limiter.unsent(asked, self.deciders);
+            let unsent = unsent.filter(|_| refund.is_some());
+            if let Some((shard, charge)) = &unsent {
+                self.charge_later(*shard, charge);
+            }
+            let committed = refund.map(|refund| match unsent {
+                Some((shard, charge)) => CommittedHits::Unsent(self, refund, shard, charge),
+                None => CommittedHits::Here(refund),
+            });
+            return Ok((incoming, committed));
         };
         let incoming = limiter.answered(asked, self.deciders, &answer, &Machine);
         let is_charged = asked.commit && incoming.is_admitted;
@@ -118,6 +129,14 @@ impl StoreDecisions {
             let _ = shard.asked.send(StoreCommand::Probe);
         }
         answer
+    }
+
+    /// Has the store charge, when it answers again, what was counted without it.
+    fn charge_later(&self, shard: usize, charge: &Question) {
+        if let Some(shard) = self.shards.get(shard) {
+            // If the task has ended, so has the instance.
+            shard.ask(charge.clone(), None);
+        }
     }
 
     /// Has the store give back what a question charged; returns whether it is asked to.
@@ -152,6 +171,8 @@ impl ShardQuestions {
 pub(super) enum CommittedHits<'l> {
     /// In the memory.
     Here(Refund<'l>),
+    /// In the memory, which the store of this shard is to be told of by this charge.
+    Unsent(&'l StoreDecisions, Refund<'l>, usize, Question),
     /// By the store, of which this was asked.
     InStore(&'l StoreDecisions, StoreQuestion),
 }
@@ -161,6 +182,13 @@ impl CommittedHits<'_> {
     pub(super) fn give_back(self) -> bool {
         match self {
             CommittedHits::Here(refund) => refund.refund(),
+            CommittedHits::Unsent(decisions, refund, shard, charge) => {
+                let is_refunded = refund.refund();
+                if is_refunded {
+                    decisions.charge_later(shard, &charge.refund());
+                }
+                is_refunded
+            }
             CommittedHits::InStore(decisions, question) => decisions.refund(&question),
         }
     }

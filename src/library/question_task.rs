@@ -9,10 +9,15 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::definition::DefinedNamespace;
-use crate::broker::pauses;
+use super::system::Machine;
+use crate::broker::{UnsentHits, pauses};
+use crate::engine::Surroundings as _;
 use crate::store::decision::{Answer, Decided, Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::strategy::{Epoch, NodeId, Shard};
+
+/// How many counters are charged at once of those that were counted without the store: others wait.
+const UNSENT_AT_ONCE: usize = 32;
 
 /// What a caller asks.
 pub(super) enum StoreCommand {
@@ -52,6 +57,8 @@ pub(super) struct QuestionTask {
     pub(super) shard: u16,
     pub(super) asked: UnboundedReceiver<StoreCommand>,
     pub(super) is_away: IsAway,
+    /// What was counted without the store.
+    pub(super) unsent: UnsentHits,
 }
 
 /// Those about all shards.
@@ -73,12 +80,17 @@ impl QuestionTask {
             namespace: self.namespace.name.as_ref().into(),
             number: self.shard,
         })];
+        let mut waiting = Vec::new();
         // Connects before a hit waits for it.
         if self.ask(&mut store, &probe).await.is_err() {
-            self.wait_for(&mut store, &probe).await;
+            self.wait_for(&mut store, &probe, &mut waiting).await;
         }
-        let mut waiting = Vec::new();
         while self.gather(&mut waiting).await {
+            let unsent = self.unsent.take(UNSENT_AT_ONCE, Machine.monotonic());
+            waiting.extend(unsent.into_iter().map(|question| AskedQuestion {
+                question,
+                reply: None,
+            }));
             let (questions, replies) = take(&mut waiting);
             let asked = match &*questions {
                 // A probe, or what nothing waits for any more: is the store there?
@@ -94,7 +106,7 @@ impl QuestionTask {
                 }
                 Err(_) => {
                     drop(replies);
-                    self.wait_for(&mut store, &probe).await;
+                    self.wait_for(&mut store, &probe, &mut waiting).await;
                 }
             }
         }
@@ -103,11 +115,12 @@ impl QuestionTask {
     /// Adds what was asked to what waits; where nothing does, waits for something. Returns false if there
     /// will be nothing more.
     async fn gather(&mut self, waiting: &mut Vec<AskedQuestion>) -> bool {
-        let mut next = match waiting.is_empty() {
+        let has_none = waiting.is_empty() && self.unsent.is_empty();
+        let mut next = match has_none {
             true => self.asked.recv().await,
             false => self.asked.try_recv().ok(),
         };
-        let is_more = next.is_some() || !waiting.is_empty();
+        let is_more = next.is_some() || !has_none;
         while let Some(asked) = next {
             if let StoreCommand::Decide(question) = asked {
                 waiting.push(question);
@@ -130,12 +143,32 @@ impl QuestionTask {
         decided
     }
 
-    /// Waits until there are answers again, or nobody is left to ask.
-    async fn wait_for(&self, store: &mut impl Decider, probe: &[Question]) {
+    /// Waits until there are answers again, or nobody is left to ask. Keeps what is counted meanwhile.
+    async fn wait_for(
+        &mut self,
+        store: &mut impl Decider,
+        probe: &[Question],
+        waiting: &mut Vec<AskedQuestion>,
+    ) {
         for pause in pauses() {
             sleep(pause).await;
+            self.keep(waiting);
             if self.asked.is_closed() || self.ask(store, probe).await.is_ok() {
                 return;
+            }
+        }
+    }
+
+    /// Keeps what was counted without the store; the rest of what was asked waits.
+    fn keep(&mut self, waiting: &mut Vec<AskedQuestion>) {
+        let now = Machine.monotonic();
+        while let Ok(command) = self.asked.try_recv() {
+            let StoreCommand::Decide(asked) = command else {
+                continue;
+            };
+            let is_unsent = asked.reply.is_none() && UnsentHits::are(&asked.question);
+            if !is_unsent || !self.unsent.add(&asked.question, now) {
+                waiting.push(asked);
             }
         }
     }

@@ -77,6 +77,7 @@ impl StoreTask {
             syncer = syncer.pushing_only();
             timer.start();
         }
+        syncer = syncer.living_for(Syncer::life_of(timer.period));
         loop {
             match timer.or(commands.recv()).await {
                 // The timer: another user of the memory may have synced it by now.

@@ -20,7 +20,7 @@ use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf};
 use super::cycle::{self, Cycle};
 use super::guard::guard;
 use super::http::{
-    api, awaited_sync, context, handler, headers, metrics, suspensions, synchronous, variables,
+    api, awaited, context, handler, headers, metrics, reserves, suspensions, synchronous, variables,
 };
 use super::log::{self, Log};
 use super::module::Module;
@@ -213,7 +213,9 @@ fn begin(cycle: &Cycle<'_>) {
     };
     conf.attach(cycle.log());
     if let Err(error) = conf.share(cycle.workers()) {
-        let message = format_args!("ratelimit: no store is asked about requests ({error})");
+        let message = format_args!(
+            "ratelimit: no store is asked about requests, and nothing is pushed early ({error})"
+        );
         log::error(NGX_LOG_ERR, cycle.log(), message);
     }
     let before = cycle.before().filter(|it| it.has(Module::module()));
@@ -253,15 +255,23 @@ fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
     // SAFETY: what is started is ended before the cycle is: here, and in `begin`.
     let log = unsafe { Log::new(cycle.log().as_ptr()) };
     let (namespaces, stores) = (conf.synced(), conf.deciding());
-    let queues = conf.shared_queues();
-    sync::start(namespaces, stores, queues, go_on, log);
+    let shared = (conf.shared_queues(), conf.bells());
+    sync::start(namespaces, stores, shared, go_on, log);
 }
 
-/// Takes what stores reply: to callers of the library, and about requests.
+/// Takes what stores reply: to callers of the library, about requests, and to those to the API.
 fn go_on(replies: Vec<Reply>) {
-    let is_of_caller = |(id, _): &Reply| Asker::of(*id) == Asker::Caller;
-    let (of_callers, of_requests) = replies.into_iter().partition(is_of_caller);
+    let (mut of_callers, mut of_api, mut of_requests) = (Vec::new(), Vec::new(), Vec::new());
+    for reply in replies {
+        match Asker::of(reply.0) {
+            Asker::Caller => of_callers.push(reply),
+            Asker::Api => of_api.push(reply),
+            Asker::Request => of_requests.push(reply),
+            Asker::Reserve => reserves::take(reply),
+        }
+    }
     capi::take_replies(of_callers);
+    awaited::take_replies(of_api);
     synchronous::go_on(of_requests);
 }
 
@@ -272,7 +282,8 @@ fn end_sync() {
         // No answer will come to the requests that wait.
         synchronous::fail_all();
         capi::fail_all();
-        awaited_sync::fail_all();
+        awaited::fail_all();
+        reserves::end();
     }
     sync::end();
 }
@@ -281,6 +292,8 @@ fn end_sync() {
 unsafe extern "C" fn exit_process(_cycle: *mut ngx_cycle_t) {
     guard((), || {
         capi::end();
+        // What is given back is pushed with the rest.
+        reserves::end();
         sync::stop();
     });
 }

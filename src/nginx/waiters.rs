@@ -5,14 +5,21 @@ use std::collections::VecDeque;
 
 use super::random::random;
 
-/// What may ask a store. The lowest bit of its number tells them apart.
+/// What may ask a store. The lowest bits of its number tell them apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
     /// A request that rules limit.
     Request = 0,
     /// A caller of the library.
     Caller = 1,
+    /// A request to the API.
+    Api = 2,
+    /// What asks ahead, for requests to come.
+    Reserve = 3,
 }
+
+/// How many numbers in a row are of different kinds.
+pub(super) const KINDS: u64 = 4;
 
 /// All of one kind that wait in this worker.
 pub(super) struct Waiters<T> {
@@ -24,11 +31,19 @@ pub(super) struct Waiters<T> {
 }
 
 impl Asker {
+    /// A number of this kind to begin with, which no other had.
+    pub(super) fn first_id(self) -> u64 {
+        let [first, _] = random().unwrap_or_default();
+        first & !(KINDS - 1) | self as u64
+    }
+
     /// Whose number this is.
     pub(super) fn of(id: u64) -> Asker {
-        match id & 1 {
+        match id % KINDS {
             0 => Asker::Request,
-            _ => Asker::Caller,
+            1 => Asker::Caller,
+            2 => Asker::Api,
+            _ => Asker::Reserve,
         }
     }
 }
@@ -50,13 +65,10 @@ impl<T> Waiters<T> {
     /// The number of the next one, which no other had, neither of this worker nor of one before it whose
     /// place it took: that may still be answered.
     pub(super) fn next_id(&mut self) -> u64 {
-        let kind = self.kind as u64;
-        let first = self.first_id.get_or_insert_with(|| {
-            let [first, _] = random().unwrap_or_default();
-            first & !1 | kind
-        });
+        let kind = self.kind;
+        let first = self.first_id.get_or_insert_with(|| kind.first_id());
         let before = self.waiting.len() as u64;
-        first.wrapping_add(before.wrapping_mul(2))
+        first.wrapping_add(before.wrapping_mul(KINDS))
     }
 
     /// Adds one, under the number of [`Waiters::next_id`].
@@ -66,7 +78,7 @@ impl<T> Waiters<T> {
 
     fn index(&self, id: u64) -> Option<usize> {
         let distance = id.wrapping_sub(self.first_id?);
-        let index = distance.is_multiple_of(2).then_some(distance / 2)?;
+        let index = distance.is_multiple_of(KINDS).then_some(distance / KINDS)?;
         usize::try_from(index).ok()
     }
 
@@ -98,7 +110,7 @@ impl<T> Waiters<T> {
         let removed = self.waiting.get_mut(index)?.take();
         while let Some(None) = self.waiting.front() {
             self.waiting.pop_front();
-            self.first_id = self.first_id.map(|first| first.wrapping_add(2));
+            self.first_id = self.first_id.map(|first| first.wrapping_add(KINDS));
         }
         removed
     }
@@ -106,7 +118,7 @@ impl<T> Waiters<T> {
     /// The numbers of all of them.
     pub(super) fn ids(&self) -> Vec<u64> {
         let ids = (0..self.waiting.len() as u64).filter_map(|index| {
-            let id = self.first_id?.wrapping_add(index.wrapping_mul(2));
+            let id = self.first_id?.wrapping_add(index.wrapping_mul(KINDS));
             self.get(id).map(|_| id)
         });
         ids.collect()

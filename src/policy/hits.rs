@@ -61,6 +61,13 @@ impl Hits {
         Self::from_thousandths(self.0.wrapping_add(other.0))
     }
 
+    /// The thousandths of `self + other`.
+    #[inline]
+    pub(crate) const fn plus_unsaturated(self, other: Hits) -> i64 {
+        // Two numbers of 48 bits do not overflow 64.
+        self.0.wrapping_add(other.0)
+    }
+
     /// `self + value`, saturated, for a `value` of at least zero.
     #[inline]
     pub const fn plus_value(self, value: Hits) -> Hits {

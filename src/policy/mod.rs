@@ -11,4 +11,5 @@ pub mod namespace;
 pub mod options;
 pub mod printable;
 pub mod query;
+pub mod reserve;
 pub mod window;

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
+use super::hits::Hits;
 use super::options::{OptionError, Syntax, shown, text};
 
 /// The namespace that is meant where none is named.
@@ -69,6 +70,47 @@ pub enum OnError {
     Deny,
 }
 
+/// What a node admits while a store is away that is not asked about each request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnLoss {
+    /// What it knows to be left.
+    #[default]
+    Local,
+    /// Its share of each limit.
+    Share,
+}
+
+/// What share of a limit the nodes may keep from the store, all together, until their next sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncEarly {
+    /// All of it: nothing is pushed before its time.
+    Off,
+    /// So many thousandths of a percent: 100 to 50,000.
+    MilliPercent(u32),
+}
+
+/// 2 %.
+impl Default for SyncEarly {
+    fn default() -> Self {
+        SyncEarly::MilliPercent(2000)
+    }
+}
+
+impl SyncEarly {
+    /// `off`, or a share: a decimal of a thousandth at most, and `%`.
+    pub fn parse(word: &[u8]) -> Option<SyncEarly> {
+        let [number @ .., b'%'] = word else {
+            return (word == b"off").then_some(SyncEarly::Off);
+        };
+        let percent = Hits::parse(number).ok()?.thousandths();
+        let share = u32::try_from(percent).ok()?;
+        // What is finer than that was rounded.
+        let decimals = number.iter().rev().position(|&byte| byte == b'.');
+        let is_share = (100..=50_000).contains(&share) && decimals.is_none_or(|it| it <= 3);
+        is_share.then_some(SyncEarly::MilliPercent(share))
+    }
+}
+
 /// As `sync_rate` is written: `off`, `0`, or seconds, such as `0.5`.
 impl fmt::Display for SyncMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,6 +125,26 @@ impl fmt::Display for SyncMode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_a_percentage() {
+        for (word, share) in [
+            ("2%", 2000),
+            ("0.1%", 100),
+            ("12.345%", 12_345),
+            ("50%", 50_000),
+        ] {
+            let parsed = SyncEarly::parse(word.as_bytes());
+            assert_eq!(parsed, Some(SyncEarly::MilliPercent(share)), "{word}");
+        }
+        assert_eq!(SyncEarly::parse(b"off"), Some(SyncEarly::Off));
+        for word in [
+            "", "%", "0%", "0.099%", "50.001%", "200%", "2", "0.02", "-2%", "2 %", "1.0004%", "on",
+            "2%%",
+        ] {
+            assert_eq!(SyncEarly::parse(word.as_bytes()), None, "{word}");
+        }
+    }
 
     #[test]
     fn names_are_short_and_plain() {

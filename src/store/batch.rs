@@ -87,6 +87,15 @@ pub const CLOCK_MARGIN: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position(pub [u64; 2]);
 
+impl Position {
+    /// Whether this comes after another position of the same epoch, of a store with a
+    /// [`channel`](super::strategy::Strategy::channel): the first words of its positions say so.
+    pub fn is_after(self, Position([other, _]): Position) -> bool {
+        let Position([this, _]) = self;
+        this > other
+    }
+}
+
 /// Which stay of a counter in a node's table: a counter that was evicted and comes back begins at zero,
 /// with another occupancy.
 ///
@@ -125,6 +134,9 @@ pub struct Batch {
     pub node: NodeId,
     /// The epoch that the node believes the shard to be in.
     pub epoch: Epoch,
+    /// For how long from now on the node is to be counted as one that lives; zero: no more. Then
+    /// [`Strategy::nodes`](super::strategy::Strategy::nodes) tells how many do. `None`: it stays as it is.
+    pub lives_for: Option<Duration>,
     /// The node's last batch in this epoch that the store acknowledged.
     pub previous: BatchId,
     /// This batch, which follows that one. `None`: the node only asks, and there are no diffs.
@@ -134,6 +146,10 @@ pub struct Batch {
     /// The diffs. A counter may occur several times, each time with another occupancy; the order does
     /// not matter.
     pub diffs: Vec<Diff>,
+    /// Whether nodes that listen are to be told of it, with its totals: for a batch that cannot wait for
+    /// their next exchange. Nothing but a store with a [`channel`](super::strategy::Strategy::channel)
+    /// looks at it.
+    pub is_news: bool,
 }
 
 impl Batch {

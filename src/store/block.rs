@@ -15,7 +15,7 @@ pub struct StoreBlock<R> {
     strategy: Option<StoreKind>,
     common: CommonDirectives,
     own: OwnDirectives,
-    /// Which directives were given that only one kind has.
+    /// Which directives were given that not all kinds have.
     given: Vec<&'static str>,
     /// Whether the last directive was a password.
     after_password: bool,
@@ -64,8 +64,10 @@ where
             directive.set(&mut self.strategy, &STRATEGY)?;
         } else if let Some(result) = self.common.set(name, &directive, &self.read_file) {
             result?;
-        } else if let Some((kind, name)) = owner(name) {
-            self.own.set(kind, name, &directive)?;
+        } else if let Some(name) = own_name(name) {
+            for kind in owners(name) {
+                self.own.set(kind, name, &directive)?;
+            }
             self.given.push(name);
         } else {
             // What looks like a name is the end of a password with a ";" in it.
@@ -74,7 +76,7 @@ where
             } else {
                 directive
             };
-            return Err(directive.unknown(&directives(), &LACKING_DIRECTIVES));
+            return Err(directive.unknown(&directives(), LACKING_DIRECTIVES));
         }
         self.check_strategy()?;
         self.own.check(&self.common, self.strategy)?;
@@ -103,34 +105,42 @@ where
         let Some(strategy) = self.strategy else {
             return Ok(());
         };
-        for owner in StoreKind::ALL.iter().filter(|kind| **kind != strategy) {
-            let mut names = owner.directives().iter();
-            if let Some(name) = names.find(|name| self.given.contains(name)) {
-                let (owner, strategy) = (owner.name(), strategy.name());
-                return Err(OptionError::new(format!(
-                    "\"{name}\" is an option of strategy {owner}, not of {strategy}"
+        let mut given = self.given.iter();
+        match given.find(|name| !strategy.directives().contains(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let owners: Vec<_> = owners(name).map(StoreKind::name).collect();
+                let (owners, strategy) = (owners.join(" and "), strategy.name());
+                Err(OptionError::new(format!(
+                    "\"{name}\" is an option of strategy {owners}, not of {strategy}"
                 ))
-                .of(*name));
+                .of(*name))
             }
         }
-        Ok(())
     }
 }
 
-/// The kind of datastore that alone has a directive of this name, and the name.
-fn owner(name: &[u8]) -> Option<(StoreKind, &'static str)> {
-    StoreKind::ALL.iter().find_map(|&kind| {
-        let mut names = kind.directives().iter();
-        let own = names.find(|own| own.as_bytes() == name)?;
-        Some((kind, *own))
-    })
+/// The name of a directive that not all kinds have.
+fn own_name(name: &[u8]) -> Option<&'static str> {
+    let mut names = StoreKind::ALL.iter().flat_map(|kind| kind.directives());
+    names.find(|own| own.as_bytes() == name).copied()
+}
+
+/// The kinds that have a directive of this name.
+fn owners(name: &'static str) -> impl Iterator<Item = StoreKind> {
+    let all = StoreKind::ALL.iter().copied();
+    all.filter(move |kind| kind.directives().contains(&name))
 }
 
 /// The names of all directives.
 pub(super) fn directives() -> Vec<&'static str> {
     let own = StoreKind::ALL.iter().flat_map(|kind| kind.directives());
     let common = CommonDirectives::NAMES.iter();
-    core::iter::once("strategy")
-        .chain(common.chain(own).copied())
-        .collect()
+    let mut all = vec!["strategy"];
+    for name in common.chain(own) {
+        if !all.contains(name) {
+            all.push(name);
+        }
+    }
+    all
 }

@@ -1,7 +1,7 @@
 //! Blocks of directives that are wrong, and what is said of them.
 
 use super::block_tests::{parse, read_file};
-use super::registry::{LACKING_DIRECTIVES, StoreSettings};
+use super::registry::{LACKING_DIRECTIVES, LACKING_KINDS, STRATEGY, StoreSettings};
 
 #[test]
 fn wrong_words_are_told_what_would_be_right() {
@@ -13,7 +13,7 @@ fn wrong_words_are_told_what_would_be_right() {
     const NAME: &str = "a host's name or an IP address";
     let long = "x".repeat(65);
     for (directive, word, expected) in [
-        ("strategy", "mysql", "redis or postgres"),
+        ("strategy", "mysql", STRATEGY.expected),
         ("server", "127.0.0.1:", HOST),
         ("server", "::1", HOST),
         ("server", "redis://127.0.0.1:6379", HOST),
@@ -27,20 +27,21 @@ fn wrong_words_are_told_what_would_be_right() {
         ("strategy redis; database", "main", NUMBER),
         ("strategy redis; database", "+1", NUMBER),
         ("strategy redis; database", "4294967296", NUMBER),
-        ("table", "1a", TABLE),
-        ("table", "a.b.c", TABLE),
-        ("table", "a.", TABLE),
-        ("table", "a-b", TABLE),
-        ("table", &long, TABLE),
-        ("table", &"x".repeat(56), TABLE),
+        ("strategy postgres; table", "1a", TABLE),
+        ("strategy postgres; table", "a.b.c", TABLE),
+        ("strategy postgres; table", "a.", TABLE),
+        ("strategy postgres; table", "a-b", TABLE),
+        ("strategy postgres; table", &long, TABLE),
+        ("strategy postgres; table", &"x".repeat(56), TABLE),
         ("tls", "1", "on or off"),
         ("tls_name", "a b", NAME),
         ("tls_name", "a:1", NAME),
     ] {
         let mut builder = StoreSettings::builder(read_file);
         let name = match directive.rsplit_once("; ") {
-            Some((_, name)) => {
-                builder.set(b"strategy", &[b"redis"]).unwrap();
+            Some((strategy, name)) => {
+                let kind = strategy.strip_prefix("strategy ").unwrap();
+                builder.set(b"strategy", &[kind.as_bytes()]).unwrap();
                 name
             }
             None => directive,
@@ -66,21 +67,6 @@ fn wrong_words_are_told_what_would_be_right() {
 #[test]
 fn a_wrong_block_is_told_what_would_be_right() {
     for (block, message) in [
-        (
-            "",
-            "no strategy: add \"strategy redis;\" or \"strategy postgres;\"",
-        ),
-        (
-            "strategy cassandra;",
-            "strategy \"cassandra\" is not in this build: expected redis or postgres",
-        ),
-        (
-            "host x;",
-            "unknown directive \"host\": expected one of strategy, server, username, \
-             password, password_file, database, connect_timeout, timeout, tls, tls_verify, tls_name, \
-             tls_trusted_certificate, tls_certificate, tls_certificate_key, cluster, \
-             sentinel_master, sentinel_username, sentinel_password, prefix, table",
-        ),
         (
             "cluster on off;",
             "\"cluster\" takes one word, not 2: on or off",
@@ -117,10 +103,6 @@ fn a_wrong_block_is_told_what_would_be_right() {
         (
             "prefix x; strategy postgres;",
             "\"prefix\" is an option of strategy redis, not of postgres",
-        ),
-        (
-            "table x; strategy redis;",
-            "\"table\" is an option of strategy postgres, not of redis",
         ),
         (
             "database main; strategy redis;",
@@ -212,7 +194,38 @@ fn what_is_found_at_the_end_is_said_of_its_directive() {
 }
 
 #[test]
+fn what_there_is_depends_on_the_build() {
+    let has_cassandra = cfg!(feature = "cassandra");
+    let [no_strategy, owners, more] = match has_cassandra {
+        true => [
+            "no strategy: add \"strategy redis;\" or \"strategy postgres;\" or \"strategy cassandra;\"",
+            "\"table\" is an option of strategy postgres and cassandra, not of redis",
+            ", datacenter, consistency, replication",
+        ],
+        false => [
+            "no strategy: add \"strategy redis;\" or \"strategy postgres;\"",
+            "\"table\" is an option of strategy postgres, not of redis",
+            "",
+        ],
+    };
+    assert_eq!(parse(""), Err(no_strategy.into()));
+    assert_eq!(parse("table x; strategy redis;"), Err(owners.into()));
+    let unknown = "unknown directive \"host\": expected one of strategy, server, username, \
+        password, password_file, database, connect_timeout, timeout, tls, tls_verify, tls_name, \
+        tls_trusted_certificate, tls_certificate, tls_certificate_key, cluster, \
+        sentinel_master, sentinel_username, sentinel_password, prefix, table";
+    assert_eq!(parse("host x;"), Err(format!("{unknown}{more}")));
+    assert_eq!(LACKING_KINDS.is_empty(), has_cassandra);
+}
+
+#[test]
 fn what_this_build_lacks_is_told() {
+    for name in LACKING_KINDS {
+        let message = parse(&format!("strategy {name};")).unwrap_err();
+        let expected = STRATEGY.expected;
+        let lacks = format!("strategy \"{name}\" is not in this build: expected {expected}");
+        assert_eq!(message, lacks);
+    }
     for name in LACKING_DIRECTIVES {
         let message = parse(&format!("{name} x;")).unwrap_err();
         let expected = format!("directive \"{name}\" is not in this build: ");

@@ -101,6 +101,14 @@ impl CommonDirectives {
         }
     }
 
+    /// Whether a user that was given has a password.
+    #[cfg(feature = "cassandra")]
+    pub(super) fn check_password(&self) -> Result<(), OptionError> {
+        let has_password = self.password.is_some() || self.password_file.is_some();
+        let has_username = self.username.is_some();
+        check_needs(&[("username", has_username, "password word", has_password)])
+    }
+
     /// Whether no two of the options that were given exclude each other.
     ///
     /// What no further directive can mend is said at once, so that the message has its line.

@@ -43,6 +43,14 @@ impl Access {
         }
     }
 
+    /// The same, but an exchange may take so much longer.
+    pub(super) fn patient(&self, longer: Duration) -> Access {
+        Access {
+            timeout: self.timeout.saturating_add(longer),
+            ..self.clone()
+        }
+    }
+
     /// Whether connections to ports are encrypted.
     pub(super) fn has_tls(&self) -> bool {
         self.tls.is_some()

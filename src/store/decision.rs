@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::error::StoreError;
 use super::strategy::{Batch, Epoch, NodeId, Shard, Strategy};
-use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -55,6 +55,19 @@ impl Question {
         });
         let fit = fit.take(Self::MAX_AT_ONCE).count();
         fit.max(1).min(questions.len())
+    }
+
+    /// What gives back what this charges.
+    pub fn refund(&self) -> Question {
+        let counters = self.counters.iter();
+        let counters = counters.map(|counter| AskedCounter {
+            cost: Hits::ZERO.minus(counter.cost),
+            ..counter.clone()
+        });
+        Question {
+            counters: counters.collect(),
+            ..Question::nothing()
+        }
     }
 
     /// One about nothing.
@@ -153,8 +166,7 @@ pub struct Decided {
 #[expect(async_fn_in_trait, reason = "as for `Strategy`")]
 pub trait Decider: Strategy {
     /// What it keeps of keys, a bucket at no rate: about other algorithms, it is not asked.
-    const KINDS: &'static [StoredKind] =
-        &[StoredKind::Windows, StoredKind::Level(LevelKind::Elastic)];
+    const KINDS: &'static [StoredKind];
 
     /// Decides on questions, one after the other in their order: each with what the ones before were
     /// charged, and none with half of what others were. A shard that has no epoch is given `proposed`;

@@ -33,6 +33,9 @@ pub enum Failure {
     Failed(Box<str>),
     /// There was no answer within this time.
     TimedOut(Duration),
+    /// So few replicas answered in time that it is not known whether the store has done it. Holds what the
+    /// server says.
+    Unconfirmed(Box<str>),
     /// The connection broke before there was an answer. Holds the cause.
     Disconnected(Box<str>),
     /// The answer makes no sense. Holds what is wrong with it.
@@ -90,6 +93,7 @@ impl StoreError {
         match self.failure {
             Failure::Failed(_)
             | Failure::TimedOut(_)
+            | Failure::Unconfirmed(_)
             | Failure::Disconnected(_)
             | Failure::Misunderstood(_) => true,
             Failure::Unreachable(_)
@@ -118,6 +122,7 @@ impl Failure {
             | Failure::NoPrimary(_)
             | Failure::Refused(_)
             | Failure::TimedOut(_)
+            | Failure::Unconfirmed(_)
             | Failure::Disconnected(_) => true,
             Failure::Denied(_)
             | Failure::Failed(_)
@@ -138,6 +143,7 @@ impl fmt::Display for Failure {
             Failure::Refused(refusal) => write!(f, "refuses for now ({refusal})"),
             Failure::Failed(cause) => write!(f, "answered with an error ({cause})"),
             Failure::TimedOut(after) => write!(f, "did not answer ({} ms)", after.as_millis()),
+            Failure::Unconfirmed(words) => write!(f, "has too few answers of replicas ({words})"),
             Failure::Disconnected(cause) => write!(f, "closed the connection ({cause})"),
             Failure::Misunderstood(cause) => write!(f, "is not understood ({cause})"),
             Failure::Unusable(what) => write!(f, "cannot be used ({what})"),

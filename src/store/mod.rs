@@ -3,12 +3,13 @@
 //! - [`options`], [`server`]: the settings of a datastore, and the addresses of its servers
 //! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong; `batch`,
 //!   `shard`: in what terms
+//! - [`channel`]: what is heard of others' pushes as they happen
 //! - [`decision`], `stored`: questions that a datastore decides, and what it has of their counters
 //! - [`tls`]: TLS, which each of them speaks
 //! - `servers`, `connect`, `current`: servers that are tried in turn, what one attempt takes, and the
 //!   connection that comes of it
 //! - `greeting`: whether a server speaks the protocol that is expected
-//! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL
+//! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL; `cassandra`: Apache Cassandra
 //! - [`registry`]: the kinds of datastores that there are; [`kind`]: what each says of itself
 //! - [`block`], [`common`], `syntax`: how settings are read from directives, and from words; those of
 //!   one kind are in its folder
@@ -21,6 +22,9 @@ pub mod block;
 mod block_error_tests;
 #[cfg(all(test, not(loom)))]
 mod block_tests;
+#[cfg(all(feature = "cassandra", not(loom)))]
+pub mod cassandra;
+pub mod channel;
 #[cfg(not(loom))]
 pub mod common;
 #[cfg(all(any(test, feature = "conformance"), not(loom)))]

@@ -4,6 +4,8 @@
 
 use core::time::Duration;
 
+#[cfg(feature = "cassandra")]
+use super::cassandra::Cassandra;
 use super::common::CommonDirectives;
 use super::decision::Decider;
 use super::kind::{KindDirectives as _, KindOptions, Registered};
@@ -138,6 +140,17 @@ macro_rules! kinds {
     };
 }
 
+#[cfg(feature = "cassandra")]
+kinds! {
+    /// Redis or Valkey.
+    redis: Redis,
+    /// PostgreSQL.
+    postgres: Postgres,
+    /// Apache Cassandra.
+    cassandra: Cassandra,
+}
+
+#[cfg(not(feature = "cassandra"))]
 kinds! {
     /// Redis or Valkey.
     redis: Redis,
@@ -145,11 +158,19 @@ kinds! {
     postgres: Postgres,
 }
 
-/// Kinds that this build does not have yet.
-pub(super) const LACKING_KINDS: [&str; 1] = ["cassandra"];
+/// Kinds that this build does not have.
+#[cfg(feature = "cassandra")]
+pub(super) const LACKING_KINDS: &[&str] = &[];
+/// Kinds that this build does not have.
+#[cfg(not(feature = "cassandra"))]
+pub(super) const LACKING_KINDS: &[&str] = &["cassandra"];
 
 /// Directives of these.
-pub(super) const LACKING_DIRECTIVES: [&str; 3] = ["datacenter", "consistency", "replication"];
+#[cfg(feature = "cassandra")]
+pub(super) const LACKING_DIRECTIVES: &[&str] = &[];
+/// Directives of these.
+#[cfg(not(feature = "cassandra"))]
+pub(super) const LACKING_DIRECTIVES: &[&str] = &["datacenter", "consistency", "replication"];
 
 /// A datastore of whatever kind, as a `ratelimit_store` block describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]

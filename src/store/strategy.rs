@@ -36,6 +36,9 @@
 //! - [`Snapshots`]: it keeps counts alone. A node that has pushed all of its batches reads everything
 //!   that matters, once in each of its cycles.
 //!
+//! What others push, a node may hear at once, if the store has a [channel](Strategy::channel), so that
+//! it need not ask again and again. That is only a hint: [`super::channel`].
+//!
 //! # Decisions
 //!
 //! A store that can decide about a request before it goes on is a
@@ -52,6 +55,7 @@ pub use super::batch::{
     Batch, BatchId, CLOCK_MARGIN, Count, Diff, Epoch, MAX_TOTAL, NODE_LIFE, NodeId, Occupancy,
     Position,
 };
+pub use super::channel::{Ear, PushNews};
 use super::error::StoreError;
 use super::options::StoreOptions;
 pub use super::shard::Shard;
@@ -218,6 +222,12 @@ pub trait Strategy: Sized {
     /// Into how many shards the keys of a namespace are divided; at least 1.
     fn shards(&self) -> u16;
 
+    /// How many nodes live, the asking one among them, as the answer told to the last batch that said for
+    /// how long its node [lives](Batch::lives_for). `None`: the store does not tell.
+    fn nodes(&self) -> Option<u64> {
+        None
+    }
+
     /// Applies a batch, unless it was applied before, and answers what others changed: of a log, up
     /// to `limit` counters, or those of one batch if these are more.
     ///
@@ -283,4 +293,25 @@ pub trait Strategy: Sized {
     ///
     /// [`StoreError`]
     async fn purge(&mut self, shard: &Shard, now: UnixMillis) -> Result<bool, StoreError>;
+
+    /// Another one for the same datastore with connections of its own, to [`hear`](Strategy::hear) with.
+    /// `None`: it has no channel.
+    fn channel(&self) -> Option<Self> {
+        None
+    }
+
+    /// Waits for batches that are [news](Batch::is_news), about a second at most, and returns those of
+    /// the shards of `ears` that were applied after its positions, oldest first in each shard. It may
+    /// return those of the node itself, and may have missed some. Of a datastore with several shards,
+    /// `ears` has one. Asked only of what [`channel`](Strategy::channel) returned; dropped, it has lost
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; one that is not [transient](StoreError::is_transient) says that there is no
+    /// channel, by a right that is missing or a server that lacks it.
+    async fn hear(&mut self, ears: &[Ear]) -> Result<Vec<PushNews>, StoreError> {
+        let _ = ears;
+        core::future::pending().await
+    }
 }

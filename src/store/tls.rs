@@ -1,6 +1,8 @@
 //! TLS around a connection to a datastore, whichever it is.
 
 use core::fmt;
+#[cfg(feature = "cassandra")]
+use core::net::IpAddr;
 use std::io;
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject as _;
@@ -23,6 +26,9 @@ pub struct TlsClient {
     connector: TlsConnector,
     /// The name that the certificate must have, if not that of the host.
     name: Option<Box<str>>,
+    /// Verifies certificates, as `connector` does.
+    #[cfg(feature = "cassandra")]
+    verifier: Arc<dyn ServerCertVerifier>,
 }
 
 /// Why no connection can be made: what is wrong with the options, or with the system.
@@ -49,12 +55,17 @@ impl TlsClient {
         let config = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsError::of("tls", format_args!("tls: {error}")))?;
-        let config = match roots {
-            Some(roots) if options.verify => config.with_root_certificates(roots),
-            _ => config
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+        let verifier: Arc<dyn ServerCertVerifier> = match roots {
+            Some(roots) if options.verify => {
+                let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider);
+                let failed = |error| TlsError::of("tls", format_args!("tls: {error}"));
+                verifier.build().map_err(failed)?
+            }
+            _ => Arc::new(Anybody(provider)),
         };
+        let config = config
+            .dangerous()
+            .with_custom_certificate_verifier(verifier.clone());
         let config = match &options.identity {
             Some(identity) => {
                 let TlsIdentity { certificate, key } = identity;
@@ -76,6 +87,8 @@ impl TlsClient {
         Ok(TlsClient {
             connector: Arc::new(config).into(),
             name: options.name.clone(),
+            #[cfg(feature = "cassandra")]
+            verifier,
         })
     }
 
@@ -89,13 +102,35 @@ impl TlsClient {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let name = self.name.as_deref().unwrap_or(host);
-        // A name with a dot at its end is absolute for DNS; certificates have none.
-        let name = name.strip_suffix('.').unwrap_or(name);
-        let name = ServerName::try_from(name.to_owned())
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let name = server_name(self.name.as_deref().unwrap_or(host))?;
         self.connector.connect(name, stream).await
     }
+
+    /// What a driver needs that connects by itself, to nodes of which it knows the IP addresses alone. The
+    /// node at `address` may have the name `host` instead, and all may if it was set.
+    ///
+    /// # Errors
+    ///
+    /// If this is no name of a host.
+    #[cfg(feature = "cassandra")]
+    pub fn for_nodes(&self, host: &str, address: IpAddr) -> io::Result<Arc<ClientConfig>> {
+        let mut config = ClientConfig::clone(self.connector.config());
+        let named = Nodes {
+            verifier: self.verifier.clone(),
+            name: self.name.as_deref().map(server_name).transpose()?,
+            known: (ServerName::from(address), server_name(host)?),
+        };
+        config.dangerous().set_certificate_verifier(Arc::new(named));
+        Ok(Arc::new(config))
+    }
+}
+
+/// A name that a certificate may have.
+fn server_name(name: &str) -> io::Result<ServerName<'static>> {
+    // A name with a dot at its end is absolute for DNS; certificates have none.
+    let name = name.strip_suffix('.').unwrap_or(name);
+    ServerName::try_from(name.to_owned())
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }
 
 fn roots_of(file: &PemFile) -> Result<RootCertStore, TlsError> {
@@ -197,6 +232,61 @@ impl ServerCertVerifier for Anybody {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Verifies certificates of nodes, which have names that the driver does not know.
+#[cfg(feature = "cassandra")]
+#[derive(Debug)]
+struct Nodes {
+    verifier: Arc<dyn ServerCertVerifier>,
+    /// That of all.
+    name: Option<ServerName<'static>>,
+    /// An IP address, and the name of who is there.
+    known: (ServerName<'static>, ServerName<'static>),
+}
+
+#[cfg(feature = "cassandra")]
+impl ServerCertVerifier for Nodes {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        address: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let name = match (&self.name, &self.known) {
+            (Some(name), _) => name,
+            (None, (known, name)) if known == address => name,
+            _ => address,
+        };
+        self.verifier
+            .verify_server_cert(certificate, intermediates, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
     }
 }
 

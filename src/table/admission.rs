@@ -2,6 +2,7 @@
 
 use super::atomic::AtomicU64;
 use super::counter::Counter;
+use super::near_cell::NearLimit;
 use super::word::Stamp;
 use crate::policy::algorithm::{Algorithm, Reading};
 use crate::policy::hits::Hits;
@@ -21,6 +22,22 @@ pub enum Admission {
 }
 
 impl Admission {
+    /// The limit that was asked, if one was.
+    #[inline(always)]
+    pub(super) fn limit(self) -> Option<NearLimit> {
+        match self {
+            Admission::Within(hits, algorithm) => Some(NearLimit {
+                hits,
+                algorithm: Some(algorithm),
+            }),
+            Admission::Regardless(hits) => Some(NearLimit {
+                hits,
+                algorithm: None,
+            }),
+            Admission::Unconditional | Admission::Refused => None,
+        }
+    }
+
     /// Whether `value` hits of a counter are counted, of which this is read before.
     #[inline(always)]
     pub(super) fn admits(self, size: WindowSize, before: &Reading, value: Hits) -> bool {

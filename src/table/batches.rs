@@ -91,23 +91,8 @@ impl<'m> Lease<'m> {
     /// The batch that is sealed, perhaps by an earlier holder of the lease: its name, and those of
     /// its records whose counters are still there, which may be none.
     pub fn sealed(&self, table: &CounterTable<'m>) -> Option<(BatchName, Vec<BatchRecord>)> {
-        let batch = BatchWord(self.state.slot.batch.load(Acquire));
-        if batch.count() == 0 {
-            return None;
-        }
-        let SyncState { slot, buffers, .. } = self.state;
-        let buffer = BufferWord(slot.buffer.load(Acquire)).buffer();
-        let records = match buffer {
-            Some(buffer) => buffers.records(buffer)?,
-            None => core::slice::from_ref(&slot.inline),
-        };
-        let records = records.iter().take(batch.count());
-        let records = records.filter_map(|record| {
-            let words = record.0.each_ref().map(|word| word.load(Acquire));
-            BatchRecord::from_words(words, batch.tag(), table)
-        });
-        let name = self.batch_name(batch.acknowledged().wrapping_add(1));
-        Some((name, records.collect()))
+        let (acknowledged, records) = self.state.sealed(table)?;
+        Some((self.batch_name(acknowledged.wrapping_add(1)), records))
     }
 
     /// Notes that the store has batch `number`, which was sealed: its amounts were noted with the
@@ -135,6 +120,35 @@ impl<'m> Lease<'m> {
             self.free_buffer_of(sealed);
         }
         Ok(())
+    }
+}
+
+impl<'m> SyncState<'m> {
+    /// What may be on its way in this moment: the records of the batch that is sealed, whose counters are
+    /// still there. `None`: no batch is.
+    pub fn on_its_way(&self, table: &CounterTable<'m>) -> Option<Vec<BatchRecord>> {
+        self.sealed(table).map(|(_, records)| records)
+    }
+
+    /// The number of the last batch that was acknowledged, and the records of the sealed one, if there is
+    /// one.
+    fn sealed(&self, table: &CounterTable<'m>) -> Option<(u64, Vec<BatchRecord>)> {
+        let SyncState { slot, buffers, .. } = self;
+        let batch = BatchWord(slot.batch.load(Acquire));
+        if batch.count() == 0 {
+            return None;
+        }
+        let buffer = BufferWord(slot.buffer.load(Acquire)).buffer();
+        let records = match buffer {
+            Some(buffer) => buffers.records(buffer)?,
+            None => core::slice::from_ref(&slot.inline),
+        };
+        let records = records.iter().take(batch.count());
+        let records = records.filter_map(|record| {
+            let words = record.0.each_ref().map(|word| word.load(Acquire));
+            BatchRecord::from_words(words, batch.tag(), table)
+        });
+        Some((batch.acknowledged(), records.collect()))
     }
 }
 

@@ -246,13 +246,13 @@ impl<'m> CounterTable<'m> {
     /// had them up to `from`. Doing so again changes nothing. Nothing happens if the counter is
     /// gone.
     pub fn advance_pushed(&self, counter: CounterRef, number: u64, from: Hits, up_to: Hits) {
-        if let Some(occupant) = self.occupant_of(counter) {
-            if let Some((first, _)) = self.first_part(occupant) {
-                if self.pushed(occupant, number) == from {
-                    let (pushed, _) = first.local_columns(number);
-                    self.set(pushed, occupant, number, up_to);
-                }
-            }
+        if let Some(occupant) = self.occupant_of(counter)
+            && let Some((first, _)) = self.first_part(occupant)
+            && self.pushed(occupant, number) == from
+        {
+            let (pushed, _) = first.local_columns(number);
+            self.set(pushed, occupant, number, up_to);
+            self.note_alone(occupant, number);
         }
     }
 
@@ -263,6 +263,30 @@ impl<'m> CounterTable<'m> {
             occupant.wake(size, now);
             let (remote, _) = occupant.slot.remote_columns(number);
             self.set(remote, occupant, number, hits);
+        }
+    }
+
+    /// Notes the same as it was heard before a sync tells: what `hits` makes of the hits of this node that
+    /// the store has. Nothing happens if it says so, or if a sync notes something meanwhile: that is newer.
+    pub fn hear_remote(
+        &self,
+        counter: CounterRef,
+        number: u64,
+        now: UnixMillis,
+        hits: impl FnOnce(Hits) -> Option<Hits>,
+    ) {
+        if let (Some(occupant), Some(size)) = (self.occupant_of(counter), counter.meta.size()) {
+            let (remote, _) = occupant.slot.remote_columns(number);
+            // Before anything else is looked at: see `set`.
+            let old = remote.load(Acquire);
+            if let Some(hits) = hits(self.pushed(occupant, number)) {
+                occupant.wake(size, now);
+                let new = WindowCount::new(Stamp::new(number, occupant.meta.generation()), hits);
+                if occupant.is_there() {
+                    let _ = remote.compare_exchange(old, new.bits(), AcqRel, Relaxed);
+                    fail_point!("remote.heard");
+                }
+            }
         }
     }
 
@@ -296,15 +320,18 @@ impl<'m> CounterTable<'m> {
             .then_some(occupant)
     }
 
-    /// Sets a column, unless the counter is gone: only the holder of a sync's lease does this, so
-    /// that no other process sets it meanwhile but one that takes the slot.
+    /// Sets a column, unless the counter is gone. Of processes that sync, only the holder of a lease does
+    /// this; what is heard meanwhile ([`CounterTable::hear_remote`]) is older.
     fn set(&self, column: &AtomicU64, occupant: Occupant<'m>, number: u64, hits: Hits) {
         let new = WindowCount::new(Stamp::new(number, occupant.meta.generation()), hits);
-        let old = column.load(Acquire);
+        let mut old = column.load(Acquire);
         // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
-        if occupant.is_there() {
-            let _ = column.compare_exchange(old, new.bits(), AcqRel, Relaxed);
-            fail_point!("column.set");
+        while occupant.is_there() {
+            match column.compare_exchange(old, new.bits(), AcqRel, Acquire) {
+                Ok(_) => break,
+                Err(other) => old = other,
+            }
         }
+        fail_point!("column.set");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::identity::{Identity, KeyHash, Mask};
 use super::meta::{Meta, NamespaceIndex};
+use super::near_cell::EarlyShare;
 use super::word::Generation;
 use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
@@ -17,6 +18,8 @@ pub struct Counter {
     /// All ones, or zero for what is no window: what a number of a window becomes a stamp by.
     pub(super) number_mask: u64,
     pub(super) is_synced: bool,
+    /// When what is counted is pushed before its time, if it is synced.
+    pub(super) early: EarlyShare,
     /// Whether a key's first hits are counted as its slot is claimed: in windows that are not synced.
     pub(super) begins_with_hits: bool,
     /// That of its slots, but for the generation.
@@ -86,6 +89,11 @@ impl Counter {
             meta: self.meta.with_synced(is_synced),
             ..self
         }
+    }
+
+    /// The same counters, of whose limits a node may keep such a share from the store for a while.
+    pub fn pushed_early(&self, early: EarlyShare) -> Counter {
+        Counter { early, ..*self }
     }
 
     pub(super) fn meta(&self, generation: Generation) -> Meta {

@@ -3,13 +3,16 @@
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicUsize;
+use std::sync::OnceLock;
 
 use super::atomic::Ordering::Relaxed;
+use super::bell::Bell;
 use super::counter::{Counter, Key};
 use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::identity::Hasher;
 use super::layout::{DirectoryEntry, LayoutError, Parts};
 use super::meta::{Meta, NamespaceIndex};
+use super::near_cell::EarlyShare;
 use super::slot::{Bucket, Slot, WAYS};
 use super::stats::{Evicted, Invalid, NamespaceStats, Outcome, ZoneStats};
 use crate::policy::algorithm::StoredKind;
@@ -26,6 +29,8 @@ pub struct CounterTable<'m> {
     pub(super) hasher: Hasher,
     /// Which event counters this process uses.
     worker: AtomicUsize,
+    /// What wakes the worker that pushes.
+    pub(super) bell: OnceLock<Bell>,
 }
 
 impl<'m> CounterTable<'m> {
@@ -72,6 +77,7 @@ impl<'m> CounterTable<'m> {
             parts,
             hasher,
             worker: AtomicUsize::new(0),
+            bell: OnceLock::new(),
         }
     }
 
@@ -109,6 +115,7 @@ impl<'m> CounterTable<'m> {
             namespace,
             size,
             is_synced: false,
+            early: EarlyShare::OFF,
             lines: self.lines_of(namespace),
         }
     }
@@ -150,6 +157,11 @@ impl<'m> CounterTable<'m> {
     /// Counts a value that was wrong at run time.
     pub fn count_invalid(&self, counter: &Counter, what: Invalid) {
         self.count_shared(counter, |line| line.invalid(what));
+    }
+
+    /// Counts hits of a namespace that were admitted above a limit.
+    pub fn count_excess(&self, counter: &Counter, hits: Hits) {
+        self.count_shared(counter, |line| line.exceeded(hits));
     }
 
     /// Counts a request that was rejected by a policy which has no count of its own.

@@ -118,12 +118,21 @@ impl<'m> CounterTable<'m> {
                     None => continue,
                 }
             }
-            if counter.is_synced || occupant.meta.is_synced() {
+            if counter.is_synced && self.is_ready(occupant) {
+                self.mark_dirty(occupant.slot);
+            } else if counter.is_synced || occupant.meta.is_synced() {
                 self.prepare_sync(occupant, counter, key, clock);
+            }
+            if counter.is_synced
+                && self.is_alone(counter)
+                && let Some(refused) = self.refuse_alone(occupant, counter, clock, value, admission)
+            {
+                return refused;
             }
             if let Some(counted) = self.add_at(occupant, counter, clock, value, admission) {
                 if counter.is_synced {
                     self.mark_dirty(occupant.slot);
+                    self.look_at_limit(occupant, counter, admission, &counted, clock);
                 }
                 return counted;
             }
@@ -149,6 +158,12 @@ impl<'m> CounterTable<'m> {
             }
             StoredKind::Log => self.add_to_log(occupant, size, clock, value, admission),
         }
+    }
+
+    /// Whether a counter that is to be synced is so, and has a name, as most have.
+    #[inline(always)]
+    fn is_ready(&self, occupant: Occupant<'m>) -> bool {
+        occupant.meta.is_synced() && occupant.slot.extension.load(Relaxed) != 0
     }
 
     /// Sees to it that a counter which is about to change is synced, or is not, as `counter` says.

@@ -66,6 +66,7 @@ impl<'m> CounterTable<'m> {
         let before = self.parts.configuration.fetch_add(1, AcqRel);
         let configuration = before.wrapping_add(1);
         self.retry_sketches();
+        self.forget_due();
         for (name, shards) in namespaces {
             let Some((index, entry)) = self.entry_named(cut(name)) else {
                 continue;
@@ -146,6 +147,8 @@ impl<'m> CounterTable<'m> {
         line.into_iter().for_each(SharedLine::clear);
         self.release_sketches(index, entry);
         entry.synced.store(0, Relaxed);
+        entry.nodes.store(0, Relaxed);
+        entry.early.store(0, Relaxed);
         fail_point!("namespace.forgotten");
     }
 

@@ -28,6 +28,8 @@ pub(super) struct SharedLine {
     rejected: EventCounter,
     /// Requests that a rate held back.
     delayed: EventCounter,
+    /// Thousandths of hits that were admitted above a limit.
+    excess: EventCounter,
     /// How many requests waited so long: the last count is of those that waited longer than all bounds.
     waits: [EventCounter; NamespaceStats::WAIT_BOUNDS.len() + 1],
     /// Microseconds of all of them.
@@ -104,6 +106,7 @@ impl NamespaceLine {
             invalid: loaded(&shared.invalid),
             rejected_unnamed: shared.rejected.load(Relaxed),
             delayed: shared.delayed.load(Relaxed),
+            excess: shared.excess.load(Relaxed),
             waits: loaded(&shared.waits),
             wait_sum: shared.wait_sum.load(Relaxed),
             hits: total(|line| &line.hits),
@@ -145,6 +148,11 @@ impl SharedLine {
         self.delayed.fetch_add(1, Relaxed);
     }
 
+    pub(super) fn exceeded(&self, hits: Hits) {
+        let thousandths = hits.thousandths().max(0) as u64;
+        self.excess.fetch_add(thousandths, Relaxed);
+    }
+
     /// Counts a request that waited for so many microseconds.
     pub(super) fn waited(&self, micros: u64) {
         self.wait_sum.fetch_add(micros, Relaxed);
@@ -158,11 +166,12 @@ impl SharedLine {
             invalid,
             rejected,
             delayed,
+            excess,
             waits,
             wait_sum,
         } = self;
         let all = fallbacks.iter().chain(invalid).chain(waits);
-        clear(all.chain([rejected, delayed, wait_sum]));
+        clear(all.chain([rejected, delayed, excess, wait_sum]));
     }
 }
 

@@ -7,6 +7,7 @@
 //! named      words that are found by a name
 //! sync       what a sync with a store needs to know, by namespace and shard
 //! batches    those on their way to a store: which sync has each buffer, and the buffers
+//! near       counters that are near their limits
 //! sketches   the keys that were rejected most, by namespace, as far as they reach
 //! tags       one word per bucket: a tag of 7 bits for each slot, a version of 8
 //! dirty      a bit per slot: whether a synced counter changed since it was looked at
@@ -23,6 +24,7 @@ use core::ptr::NonNull;
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::meta::NamespaceIndex;
+use super::near_cell::NearCell;
 use super::sketch::{MAX_ENTRIES, SketchHead, SketchKey, Sketches};
 use super::slot::{Bucket, Slot, WAYS};
 use super::sync_line::SyncLine;
@@ -46,6 +48,10 @@ pub(super) struct DirectoryEntry {
     pub(super) is_reused: AtomicU64,
     /// The sketch of its rejected keys: one more than its number; 0: it has not looked for one.
     pub(super) sketch: AtomicU64,
+    /// How many nodes live that share its store; 0: it is not known.
+    pub(super) nodes: AtomicU64,
+    /// What is to be pushed before its time: see `early`.
+    pub(super) early: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -78,7 +84,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the slots mean.
-pub(super) const VERSION: u64 = 9;
+pub(super) const VERSION: u64 = 10;
 
 /// The parts of a table in memory.
 #[derive(Debug)]
@@ -103,6 +109,8 @@ pub(super) struct Parts<'m> {
     pub(super) buffers: &'m [AtomicU64],
     /// As many for each buffer.
     pub(super) records: &'m [Record],
+    /// Counters that are near their limits.
+    pub(super) near: &'m [NearCell],
     pub(super) sketches: Sketches<'m>,
     pub(super) tags: &'m [AtomicU64],
     /// 64 slots a word.
@@ -168,6 +176,7 @@ struct Geometry {
     buffers: usize,
     /// Of each buffer.
     records: usize,
+    near: usize,
     sketches: usize,
     /// Of each sketch.
     sketch_entries: usize,
@@ -197,8 +206,11 @@ impl Geometry {
         let buffers = buffers.clamp(1, 1024);
         let buffer =
             size_of::<AtomicU64>().saturating_add(records.saturating_mul(size_of::<Record>()));
+        // A thousand in 4 MiB, and as many as can be looked through in some microseconds in the largest.
+        let near = (size >> 12).clamp(8, 4096);
         let (sketches, sketch_entries) = sketches_of(len, directory);
         let fixed = size_of::<Header>()
+            .saturating_add(near.saturating_mul(size_of::<NearCell>()))
             .saturating_add(sketches.saturating_mul(sketch_len(sketch_entries)))
             .saturating_add(directory.saturating_mul(entry))
             .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
@@ -229,6 +241,7 @@ impl Geometry {
             sync_slots: shards,
             buffers,
             records,
+            near,
             sketches,
             sketch_entries,
             buckets,
@@ -366,6 +379,7 @@ impl<'m> Parts<'m> {
             sync_slots,
             buffers,
             records,
+            near,
             sketches,
             sketch_entries,
             buckets,
@@ -391,6 +405,7 @@ impl<'m> Parts<'m> {
                 sync_slots: carver.next(sync_slots)?,
                 buffers: carver.next(buffers)?,
                 records: carver.next(buffers.saturating_mul(records))?,
+                near: carver.next(near)?,
                 sketches: Sketches {
                     heads: carver.next(sketches)?,
                     hashes: carver.next(entries)?,

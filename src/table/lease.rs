@@ -167,10 +167,10 @@ impl<'m> Lease<'m> {
 
     /// Gives the buffer back that was claimed in this term, if no batch in it is sealed.
     pub(super) fn free_buffer(&self) {
-        if self.state.sealed_records() == 0 {
-            if let Some((buffer, claim)) = self.claimed_buffer() {
-                self.state.buffers.release(buffer, self.state.index, claim);
-            }
+        if self.state.sealed_records() == 0
+            && let Some((buffer, claim)) = self.claimed_buffer()
+        {
+            self.state.buffers.release(buffer, self.state.index, claim);
         }
     }
 

@@ -22,6 +22,10 @@ use super::word::{Stamp, WindowCount};
 use crate::policy::algorithm::Level;
 use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 
+/// The words of a counter that were read at different states of it, or are none.
+#[derive(PartialEq)]
+pub(super) struct Unsettled([WindowCount; 4]);
+
 /// A state of a counter, as it was read.
 pub(super) struct LevelState<'m> {
     pub(super) level: Level,
@@ -38,9 +42,13 @@ fn mark_word(mark: UnixSeconds) -> u32 {
 }
 
 impl<'m> LevelState<'m> {
-    /// The present state of the counter in `occupant`. `None` if it changed while it was read.
+    /// The present state of the counter in `occupant`.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsettled`] if it changed while it was read.
     #[inline]
-    pub(super) fn read(occupant: Occupant<'m>) -> Option<LevelState<'m>> {
+    pub(super) fn read(occupant: Occupant<'m>) -> Result<LevelState<'m>, Unsettled> {
         let Slot { local, remote, .. } = occupant.slot;
         let ([even, odd], [even_time, odd_time]) = (local, remote);
         let (even_word, odd_word) = (load(even), load(odd));
@@ -50,10 +58,11 @@ impl<'m> LevelState<'m> {
                 .bits()
                 .wrapping_sub(occupant.meta.generation().bits())
         };
+        let unsettled = || Unsettled([even_word, odd_word, load(even_time), load(odd_time)]);
         let (evens, odds) = (count(even_word), count(odd_word));
         let is_odd = evens == odds;
         if !is_odd && evens != odds.wrapping_add(1) {
-            return None;
+            return Err(unsettled());
         }
         let (word, next, next_time, at) = match is_odd {
             true => (odd_word, (even, even_word), even_time, load(odd_time)),
@@ -70,7 +79,10 @@ impl<'m> LevelState<'m> {
             stamp: Stamp::from_bits(before.stamp().bits().wrapping_add(1)),
             next: [next, (next_time, load(next_time))],
         };
-        (at.stamp() == word.stamp()).then_some(state)
+        match at.stamp() == word.stamp() {
+            true => Ok(state),
+            false => Err(unsettled()),
+        }
     }
 
     /// The state before this one, if nobody has begun to replace it.
@@ -113,7 +125,7 @@ fn swap(word: &AtomicU64, old: WindowCount, new: WindowCount) -> bool {
 /// What a counter holds at `now`, in thousandths.
 pub(super) fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> u64 {
     // One that is changed in this moment is in use.
-    let Some(LevelState { level, .. }) = LevelState::read(occupant) else {
+    let Ok(LevelState { level, .. }) = LevelState::read(occupant) else {
         return u64::MAX;
     };
     match level.is_over(size, now) {

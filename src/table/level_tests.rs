@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use super::admission::Receipt;
+use super::atomic::Ordering::Relaxed;
 use super::testing::{SharedTable, TestClock, die_everywhere};
 use super::*;
 use crate::policy::algorithm::{Algorithm, ElasticCount, LevelKind, Reading, StoredKind};
@@ -214,6 +216,30 @@ impl Model {
         self.hits = if admitted { hits + cost } else { hits };
         self.last = Some(now);
         admitted
+    }
+}
+
+/// What a process leaves that was stopped between looking at a time and replacing it, until the slot had
+/// another occupant with a time of the very same word.
+#[test]
+fn a_counter_whose_words_are_no_state_begins_anew() {
+    let fixture = Fixture::new();
+    let table = &fixture.shared.table;
+    let spoil = |receipt: &Receipt<'_>| {
+        let slot = table.slot_at(table.index_of(receipt.column)).unwrap();
+        for time in &slot.remote {
+            time.fetch_xor(0x5555, Relaxed);
+        }
+    };
+    for at in [T, T + 1, T + 2] {
+        let counted = fixture.request(b"k", at);
+        spoil(&counted.receipt.unwrap());
+        let counted = fixture.request(b"k", at);
+        assert_eq!(elastic(counted.reading).hits, Hits::ONE);
+        let receipt = counted.receipt.unwrap();
+        spoil(&receipt);
+        table.refund(&fixture.counter, &receipt);
+        assert_eq!(fixture.hits(b"k", at), 0);
     }
 }
 

@@ -59,7 +59,7 @@ impl<'m> CounterTable<'m> {
             return None;
         }
         let (size, now) = (counter.size, clock.now());
-        let state = LevelState::read(occupant)?;
+        let state = LevelState::read(occupant).ok()?;
         let before = kind.reading(size, state.level, now);
         if !algorithm.admits(size, &before, limit, value) {
             return self.add_to_level(kind, occupant, size, clock, Hits::ZERO, Admission::Refused);
@@ -90,12 +90,8 @@ impl<'m> CounterTable<'m> {
         value: Hits,
         admission: Admission,
     ) -> Option<Counted<'m>> {
-        while occupant.is_there() {
+        while let Some(state) = self.level_of(occupant) {
             let now = clock.now();
-            let Some(state) = LevelState::read(occupant) else {
-                relax();
-                continue;
-            };
             let before = kind.reading(size, state.level, now);
             let admitted = admission.admits(size, &before, value);
             let counted = if admitted { value } else { Hits::ZERO };
@@ -124,10 +120,11 @@ impl<'m> CounterTable<'m> {
         let Some(occupant) = occupant.or_else(|| self.insert_gently(counter, id, clock)) else {
             return;
         };
-        if let Some(state) = LevelState::read(occupant) {
-            if level != state.level && state.replace(occupant, &level) {
-                occupant.touch(clock.now());
-            }
+        if let Ok(state) = LevelState::read(occupant)
+            && level != state.level
+            && state.replace(occupant, &level)
+        {
+            occupant.touch(clock.now());
         }
     }
 
@@ -147,8 +144,7 @@ impl<'m> CounterTable<'m> {
             if !occupant.meta.is_level() {
                 return false;
             }
-            let Some(state) = LevelState::read(occupant) else {
-                relax();
+            let Some(state) = self.level_of(occupant) else {
                 continue;
             };
             let level = state.level;
@@ -176,11 +172,31 @@ impl<'m> CounterTable<'m> {
             let Some(occupant) = self.find(counter.identity(key)) else {
                 return kind.reading(counter.size, Level::default(), now);
             };
-            let state = LevelState::read(occupant);
+            let state = self.level_of(occupant);
             if let Some(state) = state.filter(|_| occupant.is_there()) {
                 return kind.reading(counter.size, state.level, now);
             }
+        }
+    }
+
+    /// The present state of a counter. `None` if the slot has another occupant by now.
+    ///
+    /// Words that are no state, and are the same at a second look, were all there at one moment: loads acquire, so
+    /// that the second one sees what came before any word of the first. No change leaves them so, but
+    /// that of a process which was stopped in it until a later occupant of the slot had the very word that
+    /// it was to replace. No process would ever change them again, so the counter is given up.
+    fn level_of(&self, occupant: Occupant<'m>) -> Option<LevelState<'m>> {
+        let mut last = None;
+        while occupant.is_there() {
+            match LevelState::read(occupant) {
+                Ok(state) => return Some(state),
+                Err(unsettled) if last.as_ref() == Some(&unsettled) => {
+                    self.give_up(occupant);
+                }
+                Err(unsettled) => last = Some(unsettled),
+            }
             relax();
         }
+        None
     }
 }

@@ -18,12 +18,12 @@ use crate::policy::algorithm::{Algorithm, ElasticCount, LevelKind, MovingCount, 
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
-const T: u64 = 1_700_000_000_000;
-const SIZE: u64 = 1000;
+pub(super) const T: u64 = 1_700_000_000_000;
+pub(super) const SIZE: u64 = 1000;
 
 /// A clock that stands still.
 #[derive(Clone, Copy)]
-struct At(u64);
+pub(super) struct At(pub(super) u64);
 
 impl Clock for At {
     fn now(&self) -> UnixMillis {
@@ -44,6 +44,12 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     fixture_of(2)
+}
+
+/// A table, and a counter in it.
+pub(super) fn table_and_counter() -> (&'static CounterTable<'static>, Counter) {
+    let Fixture { table, counter } = fixture();
+    (table, counter)
 }
 
 pub(crate) fn leak<T: Default>(count: usize) -> &'static [T] {
@@ -70,6 +76,7 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         sync_slots: leak(syncs),
         buffers: leak(1),
         records: leak(2),
+        near: leak(1),
         sketches: Sketches {
             heads: leak(1),
             hashes: leak(2),
@@ -93,9 +100,16 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         begins_with_hits: true,
         number_mask: u64::MAX,
         is_synced: false,
+        early: EarlyShare::OFF,
         lines: 0,
     };
     Fixture { table, counter }
+}
+
+/// A table, a synced counter in it, and its sync.
+pub(super) fn synced() -> (&'static CounterTable<'static>, Counter, SyncState<'static>) {
+    let (Fixture { table, counter }, [state, _], _) = syncs();
+    (table, counter, state)
 }
 
 /// A table with counters that are levels.
@@ -131,7 +145,7 @@ fn fixture_of_logs() -> Fixture {
 }
 
 /// Keys whose first bucket is the first, whose home is its first slot, and that share a tag.
-fn key(n: u64) -> Key<'static> {
+pub(super) fn key(n: u64) -> Key<'static> {
     Key {
         bytes: b"key",
         hash: KeyHash([n, 0]),
@@ -176,7 +190,7 @@ pub(crate) fn explore(preemptions: usize, scenario: impl Fn() + Sync + Send + 's
 }
 
 /// Runs both at the same time.
-fn both<A: 'static, B: 'static>(
+pub(super) fn both<A: 'static, B: 'static>(
     one: impl FnOnce() -> A + 'static,
     two: impl FnOnce() -> B + 'static,
 ) -> (A, B) {

@@ -17,8 +17,8 @@
 //! - [`counting`]: what a request does, from top to bottom
 //! - [`level`], [`leveling`]: the same for counters that are a level; [`log`], [`log_blocks`], [`log_counting`]:
 //!   for those that are a log; [`reset`]: setting either to zero
-//! - [`directory`]: namespaces and their entries; [`named`], [`store_state`]: words that are found by a name,
-//!   and what a node knows of a store; [`rejections`], [`sketch`], [`sketch_name`]: which keys were rejected most
+//! - [`directory`]: namespaces and their entries; [`named`], [`store_state`], [`channel_lease`]: words that
+//!   are found by a name, what a node knows of a store, and who listens to it; [`rejections`], [`sketch`], [`sketch_name`]: which keys were rejected most
 //!
 //! Outside of nginx: [`system`], [`mapping`], [`memory`], [`with_table`]: memory on the heap or of a file, what
 //! borrows a table of it, the machine's clock and random numbers.
@@ -26,19 +26,23 @@
 //! Only synced counters, and their sync, need:
 //!
 //! - [`names`], [`naming`]: the bytes of keys; [`dirty`], [`changes`], [`pending`], [`division`], [`part`]:
-//!   which counters changed
+//!   which counters changed; [`near`], [`near_cell`], [`early`], [`bell`]: which are to be pushed at once, and how
+//!   the sync hears of it; [`own_share`]: what is admitted while the store is away
 //! - [`sync_slot`], [`sync_slots`], [`sync_state`]: the words of a sync, which sync has them, and how a
 //!   process sees it
 //! - [`lease`], [`progress`], [`batches`], [`buffers`]: which worker syncs, what the node knows of the store,
 //!   and what is on its way; [`node`]: which node this is to stores
+//! - [`reserve`]: hits that a store has charged ahead
 
 mod admission;
 pub(crate) mod atomic;
 mod batches;
+mod bell;
 #[cfg(all(test, not(loom)))]
 mod bucket_tests;
 mod buffers;
 mod changes;
+mod channel_lease;
 mod claim;
 mod columns;
 mod counter;
@@ -51,6 +55,7 @@ mod directory;
 mod directory_tests;
 mod dirty;
 mod division;
+mod early;
 mod event_lines;
 pub(crate) mod fail;
 mod identity;
@@ -78,12 +83,26 @@ mod meta;
 mod named;
 mod names;
 mod naming;
+mod near;
+mod near_cell;
+#[cfg(all(test, loom))]
+mod near_loom_tests;
+#[cfg(all(test, not(loom)))]
+mod near_tests;
 mod node;
+mod own_share;
+#[cfg(all(test, not(loom)))]
+mod own_share_tests;
 mod part;
 mod pending;
 mod probe;
 mod progress;
 mod rejections;
+mod reserve;
+#[cfg(all(test, loom))]
+mod reserve_loom_tests;
+#[cfg(all(test, not(loom)))]
+mod reserve_tests;
 mod reset;
 #[cfg(all(test, not(loom)))]
 mod reset_tests;
@@ -115,6 +134,7 @@ mod word;
 pub use admission::{Admission, AskedHit, Counted, Receipt};
 pub use batches::{BatchName, BatchRecord};
 pub use changes::{Change, CounterRef, WindowChange};
+pub use channel_lease::{ChannelLease, HeldChannel};
 pub use counter::{Counter, Key};
 pub use counter_table::CounterTable;
 pub use identity::Identity;
@@ -124,10 +144,12 @@ pub use lease::{Lease, LeaseLost};
 pub use memory::{MemoryError, TableMemory};
 pub use meta::NamespaceIndex;
 pub use named::{NameKind, Named};
+pub use near_cell::EarlyShare;
 pub use part::{HasKey, Part};
 pub use pending::{LookedAt, Pending};
 pub use progress::Repair;
 pub use rejections::TopRejected;
+pub use reserve::{Reserve, ReservedHits, Spent};
 pub use sketch::RejectedKey;
 pub use stats::{Evicted, Invalid, NamespaceStats, Outcome, SyncCycle, SyncStats, ZoneStats};
 pub use store_state::{StoreState, StoreTransition};

@@ -14,6 +14,8 @@ use super::layout::NamedWord;
 pub enum NameKind {
     /// A store: its name, and where it is.
     Store,
+    /// Who listens to a store: its name, and where it is.
+    Channel,
     /// A policy: its namespace, and its name.
     Policy,
 }
@@ -31,6 +33,7 @@ impl NameKind {
         match self {
             NameKind::Store => 254,
             NameKind::Policy => 253,
+            NameKind::Channel => 252,
         }
     }
 }

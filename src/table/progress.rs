@@ -1,6 +1,8 @@
 //! What a node knows of its sync with a store: what has to be done first, the store's epoch and its
 //! changes up to a position, and under which identity the store knows this node.
 
+use core::num::NonZeroU64;
+
 use super::atomic::Ordering::{AcqRel, Acquire};
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
@@ -120,7 +122,7 @@ impl<'m> Lease<'m> {
     /// The identity of this node, as far as this sync is concerned: others of the zone may
     /// not have noticed yet that another node has the same identity.
     pub fn node(&self, table: &CounterTable<'m>) -> [u64; 2] {
-        table.node_of(Standing(self.state.slot.standing.load(Acquire)).identity())
+        self.state.node(table)
     }
 
     /// Takes another identity, since some other node has this one too: `random`, or that which another
@@ -212,7 +214,26 @@ impl<'m> Lease<'m> {
     }
 }
 
-impl SyncState<'_> {
+impl<'m> SyncState<'m> {
+    /// The epoch that the store is in, and up to where this node has seen its changes, as they were at one
+    /// moment. `None` before it has.
+    pub fn reach(&self) -> Option<(NonZeroU64, [u64; 2])> {
+        let [first, second] = self.slot.position.each_ref();
+        let before = first.load(Acquire);
+        let (epoch, second) = (self.slot.epoch.load(Acquire), second.load(Acquire));
+        // It is 0 in between, before either of the two is changed.
+        let is_at_once = first.load(Acquire) == before;
+        let position = [before.checked_sub(1)?, second];
+        NonZeroU64::new(epoch)
+            .filter(|_| is_at_once)
+            .map(|epoch| (epoch, position))
+    }
+
+    /// The identity of this node, as [`Lease::node`] tells it.
+    pub fn node(&self, table: &CounterTable<'m>) -> [u64; 2] {
+        table.node_of(Standing(self.slot.standing.load(Acquire)).identity())
+    }
+
     /// Has the next holder of the lease fetch everything, whatever the node's position is.
     pub fn fetch_anew(&self) {
         self.slot.repair.fetch_or(FETCH_ANEW, AcqRel);

@@ -130,6 +130,8 @@ pub struct NamespaceStats {
     pub rejected_unnamed: u64,
     /// Requests that a rate held back.
     pub delayed: u64,
+    /// Hits, in thousandths, that were admitted above a limit, as the store's answers tell.
+    pub excess: u64,
     /// How many requests waited, for a store or since a rate held them back, at most so long as [`NamespaceStats::WAIT_BOUNDS`] says,
     /// each counted by the first bound that it kept; last, those that waited longer.
     pub waits: [u64; NamespaceStats::WAIT_BOUNDS.len() + 1],

@@ -3,6 +3,7 @@
 use super::atomic::Ordering::{Acquire, Relaxed};
 use super::buffers::Buffers;
 use super::layout::DirectoryEntry;
+use super::near_cell::MAX_NODES;
 use super::stats::{SyncCycle, SyncStats};
 use super::sync_line::SyncLine;
 use super::sync_slot::{BatchWord, SyncSlot};
@@ -54,6 +55,21 @@ impl<'m> SyncState<'m> {
     /// What came of all cycles so far, by whichever worker.
     pub fn stats(&self) -> SyncStats {
         self.line.stats()
+    }
+
+    /// Notes how many nodes live that share the store, for the namespace.
+    pub fn note_nodes(&self, nodes: u64) {
+        let nodes = nodes.clamp(1, MAX_NODES);
+        // Above that is what `own_share` notes.
+        let noted = |word: u64| Some(word & !u64::from(u32::MAX) | nodes);
+        // Cannot fail.
+        let _ = self.entry.nodes.fetch_update(Relaxed, Relaxed, noted);
+    }
+
+    /// How many nodes live, as far as is known: this one at least.
+    pub fn nodes(&self) -> u64 {
+        let nodes = self.entry.nodes.load(Relaxed) as u32;
+        u64::from(nodes).max(1)
     }
 
     /// How many milliseconds ago, at `now`, the last sync of this node that ended well began; `None`: none

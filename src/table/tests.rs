@@ -307,8 +307,8 @@ fn a_full_table_takes_every_key() {
     );
     assert_eq!(zone.evicted_ended + zone.evicted_unsent, 0);
     assert_eq!(zone.evicted_sent + namespace.keys, 100_000);
-    // Nearly all of the memory that is not for namespaces holds keys.
-    assert!(namespace.keys * 88 > 1 << 20, "{}", namespace.keys);
+    // Nearly all of the memory that is not for namespaces, and for what is near its limits, holds keys.
+    assert!(namespace.keys * 89 > 1 << 20, "{}", namespace.keys);
 }
 
 #[test]

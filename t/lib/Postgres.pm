@@ -213,6 +213,12 @@ sub be_empty {
 sub cut_connections { $_[0]->sql("SELECT pg_terminate_backend(pid) $ours") }
 sub connections     { $_[0]->sql("SELECT count(*) $ours") }
 
+# How many connections listen for what nodes push.
+sub listeners {
+    my ($self) = @_;
+    return $self->sql("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ngx% channel'");
+}
+
 sub disturbances {
     my ($self) = @_;
     return (

@@ -131,6 +131,9 @@ sub be_empty {
 
 sub cut_connections { $_[0]->cli(CLIENT => 'KILL', 'TYPE', 'normal') }
 
+# How many connections listen for what nodes push.
+sub listeners { return scalar grep {/ cmd=xread/} split /\n/, $_[0]->cli(CLIENT => 'LIST') }
+
 sub disturbances {
     my ($self) = @_;
     my @commands = (['FLUSHALL'], ['FLUSHDB'], ['SCRIPT', 'FLUSH'], ['CLIENT', 'KILL', 'TYPE', 'normal']);

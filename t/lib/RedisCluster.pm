@@ -60,6 +60,15 @@ sub kill { $_->kill for @{$_[0]{all}} }
 
 sub label    { 'the cluster' }
 sub strategy { 'redis' }
+sub be_empty { $_->cli('FLUSHALL') for @{$_[0]{primaries}} }
+sub pause    { $_->pause for @{$_[0]{all}} }
+sub go_on    { $_->go_on for @{$_[0]{all}} }
+
+# More of the block `ratelimit_store`.
+sub servers {
+    my ($self) = @_;
+    return join(' ', map {"server 127.0.0.1:$_->{port};"} @{$self->{primaries}}) . ' cluster on;';
+}
 
 # As those of Redis, of all shards. Only who has a shard answers.
 sub totals {

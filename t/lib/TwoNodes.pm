@@ -36,6 +36,7 @@ our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 #   pause, go_on        has it hang, for a time
 #   flush               has it lose all that it holds
 #   cut_connections     ends those of nodes
+#   listeners           how many of them listen for what others push
 #   disturbances        what an operator may do to it: pairs of a name and what does it
 #   lock, unlock        has it want a password, and not any more
 #   credentials         more of the block `ratelimit_store`, with which nodes have this password

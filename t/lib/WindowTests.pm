@@ -244,13 +244,27 @@ sub window_tests {
     for my $what (sort keys %on_error) {
         subtest "$label: without the store: on_error $what" => sub {
             $store->be_away;
-            my %rules = map { ($_ => $rule{$_}->(2)) } @algorithms;
+            my %rules = map { ($_ => $rule{$_}->(2), "ask-$_" => $rule{$_}->(2) . ' cost=0') } @algorithms;
+            $rules{late}       = 'api limit=100/365d window=moving charge=3';
+            $rules{'ask-late'} = 'api limit=100/365d window=moving cost=0';
             $a->start(decided(\%rules, namespace => "on_error $what; timeout 100ms;"));
             is(statuses($a, 3, $_ => 'k'), $on_error{$what}, $_) for @algorithms;
             is($a->last('Status'), 'ERROR', 'is said');
+            $a->hit(late => 'k');
             $store->start;
-            for (@algorithms) {
-                eventually(sub { $a->status($_ => "back-$_") }, 'PASSED', "$_: the store is back");
+            my $asked = 0;
+            for my $of (@algorithms) {
+                # What is admitted of a key until then counts later.
+                eventually(sub { $a->status($of => 'back-' . ++$asked) }, 'PASSED', "$of: the store is back");
+            }
+            if ($what eq 'local') {
+                $b->start(decided(\%rules));
+                my %charged = ((map { ($_ => 2) } @algorithms), late => 3);
+                for my $of (sort keys %charged) {
+                    my $rate = sub { sprintf '%.0f', $b->rate("ask-$of" => 'k') };
+                    eventually($rate, $charged{$of}, "$of: what was admitted without it is charged");
+                }
+                is(statuses($b, 1, $_ => 'k'), '429', "$_: and nothing more admitted") for @algorithms;
             }
             stop($lost);
         };

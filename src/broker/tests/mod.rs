@@ -18,8 +18,9 @@ use tokio::runtime::LocalRuntime;
 
 use self::store::{MOODS, Mood, Store};
 use self::thread::BrokerThread;
-use self::worker::{End, Progress, Worker, spawn_worker};
+use self::worker::{End, Progress, Worker, charge, spawn_worker};
 use super::SharedQueues;
+use crate::policy::algorithm::StoredKind;
 use crate::table::MonotonicMillis;
 
 /// How long anything may take before the test says that it never happens.
@@ -146,6 +147,44 @@ fn what_has_no_room_in_a_ring_is_asked_when_it_has() {
         worker.check(&store);
         thread.end();
     });
+}
+
+#[test]
+fn what_was_counted_without_the_store_is_charged_when_it_is_back() {
+    let (queues, store) = (queues(), Store::default());
+    store.set(Mood::Refuses);
+    let thread = BrokerThread::start(&queues, &store);
+    patient(&queues, async |worker| {
+        wait_until("the circuit stays closed", || {
+            !worker.client.check_circuit(0, now())
+        });
+        // More keys than an exchange charges, and more hits than rings have room for.
+        for turn in 0..50 {
+            for key in 0..100 {
+                worker.client.charge_later(0, &charge(key, StoredKind::Log));
+            }
+            worker.client.send();
+            wait_until(&format!("turn {turn} has no room"), || {
+                worker.client.send();
+                worker.client.unsent() == 0
+            });
+        }
+        let give_back = charge(7, StoredKind::Log).refund();
+        worker.client.charge_later(0, &give_back);
+        worker.client.send();
+        store.set(Mood::Answers);
+        let charged = || store.0.charged.load(SeqCst);
+        wait_until("not all is charged", || charged() == 4999);
+        let at_once = || {
+            let decided = store.0.decided.lock().unwrap();
+            (0..100).all(|key| decided[&key] <= 2)
+        };
+        assert!(at_once(), "each key in one charge");
+        worker.ask();
+        worker.settle().await;
+        assert_eq!(charged(), 4999);
+    });
+    thread.end();
 }
 
 #[test]

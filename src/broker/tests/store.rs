@@ -1,6 +1,6 @@
 //! A store of the tests, which does what it is told to.
 
-use core::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use core::sync::atomic::{AtomicI64, AtomicU8, Ordering::SeqCst};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use smallvec::smallvec;
 
 use super::super::{DeciderSource, DeciderTasks};
-use crate::policy::algorithm::Reading;
+use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, Decided, Decider, Question};
@@ -48,6 +48,8 @@ pub(super) struct Inner {
     /// The index of its mood.
     pub(super) mood: AtomicU8,
     pub(super) decided: Mutex<HashMap<u64, usize>>,
+    /// What logs were charged, in whole hits.
+    pub(super) charged: AtomicI64,
 }
 
 impl Store {
@@ -69,6 +71,8 @@ impl DeciderSource for Store {
 }
 
 impl Decider for Store {
+    const KINDS: &'static [StoredKind] = StoredKind::ALL;
+
     async fn decide(
         &mut self,
         _: NodeId,
@@ -84,6 +88,10 @@ impl Decider for Store {
             for question in questions {
                 let key = question.counters[0].key.as_slice().try_into().unwrap();
                 *decided.entry(u64::from_le_bytes(key)).or_default() += 1;
+                let counter = &question.counters[0];
+                if counter.kind == StoredKind::Log {
+                    self.0.charged.fetch_add(counter.cost.whole(), SeqCst);
+                }
             }
         }
         // Others may ask meanwhile.

@@ -30,6 +30,7 @@ impl BrokerThread {
                     name: "store".into(),
                     without_it: String::new(),
                     state: None,
+                    channel: None,
                 }),
                 source: Arc::new(store.clone()),
                 node: NodeId([1, 2]),

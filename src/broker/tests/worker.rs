@@ -52,6 +52,25 @@ pub(super) struct Worker {
     pub(super) progress: Arc<Progress>,
 }
 
+/// A hit of a key of its own.
+pub(super) fn charge(key: u64, kind: StoredKind) -> Question {
+    let shard = Shard {
+        namespace: "api".into(),
+        number: 0,
+    };
+    let counter = AskedCounter {
+        shard,
+        key: smallvec::SmallVec::from_slice(&key.to_le_bytes()),
+        kind,
+        size: WindowSize::from_millis(WindowSize::MAX_MILLIS).unwrap(),
+        cost: Hits::ONE,
+    };
+    Question {
+        counters: smallvec![counter],
+        ..Question::nothing()
+    }
+}
+
 impl Worker {
     /// To be called in a runtime.
     pub(super) fn new(
@@ -88,21 +107,7 @@ impl Worker {
         if !self.client.check_circuit(0, now()) {
             return self.end(id, End::NotAsked);
         }
-        let shard = Shard {
-            namespace: "api".into(),
-            number: 0,
-        };
-        let counter = AskedCounter {
-            shard,
-            key: smallvec::SmallVec::from_slice(&id.to_le_bytes()),
-            kind: StoredKind::Windows,
-            size: WindowSize::MIN,
-            cost: Hits::ONE,
-        };
-        let question = Question {
-            counters: smallvec![counter],
-            ..Question::nothing()
-        };
+        let question = charge(id, StoredKind::Windows);
         let deadline = now().0 + self.deadline;
         assert!(self.client.ask(0, Some(id), deadline, &question));
         self.waiting.insert(id, deadline);

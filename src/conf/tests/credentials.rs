@@ -110,7 +110,7 @@ fn a_user_is_not_told() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
+             prefix, table<more> in http.conf:1",
         ),
     ]);
 }
@@ -169,7 +169,7 @@ fn a_password_is_not_told() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
+             prefix, table<more> in http.conf:1",
         ),
         (
             "password: with \"=\" in place of a blank",
@@ -178,7 +178,7 @@ fn a_password_is_not_told() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
+             prefix, table<more> in http.conf:1",
         ),
         (
             "password: with \":\" in place of a blank",
@@ -187,7 +187,7 @@ fn a_password_is_not_told() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
+             prefix, table<more> in http.conf:1",
         ),
         (
             "password: in quotes that are too wide",
@@ -196,7 +196,7 @@ fn a_password_is_not_told() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
+             prefix, table<more> in http.conf:1",
         ),
         (
             "password: a misspelt directive",
@@ -205,7 +205,7 @@ fn a_password_is_not_told() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
+             prefix, table<more> in http.conf:1",
         ),
         (
             "password: in the address of a server",

@@ -9,7 +9,7 @@ fn a_block_has_a_name_and_known_directives() {
             "an unknown directive",
             "rate 5;",
             "[emerg] ratelimit_namespace \"api\": unknown directive \"rate\": expected one of \
-             zone, store, sync_rate, window_sizes, on_error, timeout in http.conf:1",
+             zone, store, sync_rate, window_sizes, on_error, timeout, reserve, sync_early, on_loss in http.conf:1",
         ),
         (
             "an unknown directive that is very long",
@@ -17,25 +17,25 @@ fn a_block_has_a_name_and_known_directives() {
             "[emerg] ratelimit_namespace \"api\": unknown directive \
              \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
              xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\": expected one of zone, store, \
-             sync_rate, window_sizes, on_error, timeout in http.conf:1",
+             sync_rate, window_sizes, on_error, timeout, reserve, sync_early, on_loss in http.conf:1",
         ),
         (
             "a directive of a store",
             "strategy redis;",
             "[emerg] ratelimit_namespace \"api\": unknown directive \"strategy\": expected one of \
-             zone, store, sync_rate, window_sizes, on_error, timeout in http.conf:1",
+             zone, store, sync_rate, window_sizes, on_error, timeout, reserve, sync_early, on_loss in http.conf:1",
         ),
         (
             "a directive in upper case",
             "Zone counters;",
             "[emerg] ratelimit_namespace \"api\": unknown directive \"Zone\": expected one of \
-             zone, store, sync_rate, window_sizes, on_error, timeout in http.conf:1",
+             zone, store, sync_rate, window_sizes, on_error, timeout, reserve, sync_early, on_loss in http.conf:1",
         ),
         (
             "a parameter in place of a directive",
             "zone=counters;",
             "[emerg] ratelimit_namespace \"api\": unknown directive \"zone...\": expected one of \
-             zone, store, sync_rate, window_sizes, on_error, timeout in http.conf:1",
+             zone, store, sync_rate, window_sizes, on_error, timeout, reserve, sync_early, on_loss in http.conf:1",
         ),
         (
             "a directive without a semicolon",

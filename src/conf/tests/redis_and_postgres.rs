@@ -228,53 +228,58 @@ fn databases_prefixes_and_tables_have_names() {
         ),
         (
             "table: with a character that names do not have",
-            "table \"counters; drop\";",
+            "strategy postgres;\n\
+             table \"counters; drop\";",
             "[emerg] ratelimit_store \"main\": invalid table \"counters; drop\": expected name or \
              schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of \
-             1 to 55 in http.conf:1",
+             1 to 55 in http.conf:2",
         ),
         (
             "table: a schema without a name",
-            "table public.;",
+            "strategy postgres;\n\
+             table public.;",
             "[emerg] ratelimit_store \"main\": invalid table \"public.\": expected name or \
              schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of \
-             1 to 55 in http.conf:1",
+             1 to 55 in http.conf:2",
         ),
         (
             "table: more than a schema and a name",
-            "table main.public.counters;",
+            "strategy postgres;\n\
+             table main.public.counters;",
             "[emerg] ratelimit_store \"main\": invalid table \"main.public.counters\": expected \
              name or schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a \
-             name of 1 to 55 in http.conf:1",
+             name of 1 to 55 in http.conf:2",
         ),
         (
             "table: too long for the names that begin with it",
-            "table xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx;",
+            "strategy postgres;\n\
+             table xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx;",
             "[emerg] ratelimit_store \"main\": invalid table \
              \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\": expected name or \
              schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of \
-             1 to 55 in http.conf:1",
+             1 to 55 in http.conf:2",
         ),
         (
             "table: a digit first",
-            "table 1counters;",
+            "strategy postgres;\n\
+             table 1counters;",
             "[emerg] ratelimit_store \"main\": invalid table \"1counters\": expected name or \
              schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of \
-             1 to 55 in http.conf:1",
+             1 to 55 in http.conf:2",
         ),
         (
-            "table: an option of postgres alone",
+            "table: an option that redis lacks",
             "strategy redis;\n\
              table counters;",
-            "[emerg] ratelimit_store \"main\": \"table\" is an option of strategy postgres, not \
-             of redis in http.conf:2",
+            "[emerg] ratelimit_store \"main\": \"table\" is an option of strategy \
+             <with tables>, not of redis in http.conf:2",
         ),
         (
-            "table: an option of postgres alone, before the strategy",
+            "table: an option that redis lacks, before the strategy",
             "table counters;\n\
              strategy redis;",
-            "[emerg] ratelimit_store \"main\": \"table\" is an option of strategy postgres, not \
-             of redis in http.conf:1",
+            "[emerg] ratelimit_store \"main\": \"table\" is an option of strategy \
+             <with tables>, not of redis in http.conf:1",
         ),
     ]);
 }

@@ -12,7 +12,7 @@ fn a_block_has_a_name_and_known_directives() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
+             prefix, table<more> in http.conf:1",
         ),
         (
             "a directive of a namespace",
@@ -21,7 +21,7 @@ fn a_block_has_a_name_and_known_directives() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
+             prefix, table<more> in http.conf:1",
         ),
         (
             "a directive in upper case",
@@ -30,7 +30,7 @@ fn a_block_has_a_name_and_known_directives() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
+             prefix, table<more> in http.conf:1",
         ),
         (
             "an unknown directive that is very long",
@@ -40,7 +40,7 @@ fn a_block_has_a_name_and_known_directives() {
              xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...\": expected one of strategy, \
              server, username, password, password_file, database, connect_timeout, timeout, tls, \
              tls_verify, tls_name, tls_trusted_certificate, tls_certificate, tls_certificate_key, \
-             cluster, sentinel_master, sentinel_username, sentinel_password, prefix, table in \
+             cluster, sentinel_master, sentinel_username, sentinel_password, prefix, table<more> in \
              http.conf:1",
         ),
     ]);

@@ -1,39 +1,36 @@
 //! The directives that all stores have.
 
-use super::{check, check_in_store};
+use super::{check_in_store, told_of};
 
 #[test]
 fn a_strategy_is_a_kind_of_store() {
-    check(&[
-        (
-            "no directive at all",
-            "ratelimit_zone zone=counters:1m;\n\
-             ratelimit_store main { }",
-            "[emerg] ratelimit_store \"main\": no strategy: add \"strategy redis;\" or \"strategy \
-             postgres;\" in http.conf:2",
-        ),
-        (
-            "no strategy",
-            "ratelimit_zone zone=counters:1m;\n\
-             ratelimit_store main {\n\
-             server 127.0.0.1:6379;\n\
-             }",
-            "[emerg] ratelimit_store \"main\": no strategy: add \"strategy redis;\" or \"strategy \
-             postgres;\" in http.conf:2",
-        ),
-    ]);
+    let more = match cfg!(feature = "cassandra") {
+        true => " or \"strategy cassandra;\"",
+        false => "",
+    };
+    for (title, block) in [
+        ("no directive at all", "{ }"),
+        ("no strategy", "{ server 127.0.0.1:6379; }"),
+    ] {
+        let text = format!("ratelimit_zone zone=counters:1m;\nratelimit_store main {block}");
+        let told = format!(
+            "[emerg] ratelimit_store \"main\": no strategy: add \"strategy redis;\" or \
+             \"strategy postgres;\"{more} in http.conf:2"
+        );
+        assert_eq!(told_of(&text, &[]), told, "{title}");
+    }
     check_in_store(&[
         (
             "strategy: none",
             "strategy;",
-            "[emerg] ratelimit_store \"main\": \"strategy\" takes one word, not 0: redis or \
-             postgres in http.conf:1",
+            "[emerg] ratelimit_store \"main\": \"strategy\" takes one word, not 0: <strategies> \
+             in http.conf:1",
         ),
         (
             "strategy: two",
             "strategy redis postgres;",
-            "[emerg] ratelimit_store \"main\": \"strategy\" takes one word, not 2: redis or \
-             postgres in http.conf:1",
+            "[emerg] ratelimit_store \"main\": \"strategy\" takes one word, not 2: <strategies> \
+             in http.conf:1",
         ),
         (
             "strategy: twice",
@@ -44,20 +41,47 @@ fn a_strategy_is_a_kind_of_store() {
         (
             "strategy: an unknown one",
             "strategy mysql;",
-            "[emerg] ratelimit_store \"main\": invalid strategy \"mysql\": expected redis or \
-             postgres in http.conf:1",
+            "[emerg] ratelimit_store \"main\": invalid strategy \"mysql\": expected <strategies> \
+             in http.conf:1",
         ),
         (
             "strategy: an empty word",
             "strategy \"\";",
-            "[emerg] ratelimit_store \"main\": invalid strategy \"\": expected redis or postgres \
+            "[emerg] ratelimit_store \"main\": invalid strategy \"\": expected <strategies> \
              in http.conf:1",
         ),
+    ]);
+}
+
+#[cfg(not(feature = "cassandra"))]
+#[test]
+fn this_build_says_what_it_lacks() {
+    check_in_store(&[
         (
             "strategy: one that this build lacks",
             "strategy cassandra;",
             "[emerg] ratelimit_store \"main\": strategy \"cassandra\" is not in this build: \
              expected redis or postgres in http.conf:1",
+        ),
+        (
+            "an option of a strategy that this build lacks, before it",
+            "consistency quorum;\n\
+             strategy cassandra;",
+            "[emerg] ratelimit_store \"main\": directive \"consistency\" is not in this build: expected \
+             one of strategy, server, username, password, password_file, database, connect_timeout, \
+             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
+             prefix, table in http.conf:1",
+        ),
+        (
+            "an option of a strategy that this build lacks, of another one",
+            "strategy redis;\n\
+             datacenter east;",
+            "[emerg] ratelimit_store \"main\": directive \"datacenter\" is not in this build: expected \
+             one of strategy, server, username, password, password_file, database, connect_timeout, \
+             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
+             prefix, table in http.conf:2",
         ),
     ]);
 }

@@ -2,15 +2,18 @@
 
 use super::error::ApiError;
 use super::request::KeyCall;
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
+use crate::store::registry::StoreKind;
 
 /// How a namespace counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting<'c> {
     /// How it is synced.
     pub sync: SyncMode,
+    /// The kind of its store, if it has one.
+    pub store: Option<StoreKind>,
     /// The windows that it counts in.
     pub sizes: &'c [WindowSize],
     /// The times of the rates of its rules.
@@ -38,6 +41,35 @@ impl Counting<'_> {
             (None, []) => "no window: expected window=, such as 60".into(),
             (None, _) => format!("no window: expected window=, one of {}", self.expected()),
         };
+        Err(ApiError::new(400, message))
+    }
+
+    /// Whether hits can be counted by an algorithm: here, or where the store decides, there.
+    pub(super) fn has(&self, algorithm: Algorithm) -> bool {
+        match self.sync {
+            SyncMode::Local => true,
+            SyncMode::Periodic(_) => algorithm.kind() == StoredKind::Windows,
+            SyncMode::Synchronous => self.store.is_none_or(|it| it.decides_by(algorithm)),
+        }
+    }
+
+    /// Checks that an algorithm goes with the namespace, as `nginx.conf` does of rules.
+    ///
+    /// # Errors
+    ///
+    /// 400 if it does not.
+    pub(super) fn check(&self, algorithm: Algorithm) -> Result<(), ApiError> {
+        if self.has(algorithm) {
+            return Ok(());
+        }
+        let word = match algorithm {
+            Algorithm::Bucket => "rate".into(),
+            _ => format!("window_type={}", algorithm.name()),
+        };
+        let message = format!(
+            "{word} does not go with \"sync_rate {}\" of the namespace: expected a sliding or fixed window",
+            self.sync
+        );
         Err(ApiError::new(400, message))
     }
 

@@ -31,6 +31,7 @@ pub(super) fn key_call(key: &[u8]) -> KeyCall {
 fn local(sizes: &[WindowSize]) -> Counting<'_> {
     Counting {
         sync: SyncMode::Local,
+        store: None,
         sizes,
         rates: &[],
         is_open: false,
@@ -251,7 +252,6 @@ fn a_limit_decides_where_this_node_does() {
         (periodic, Algorithm::Moving, Some(400)),
         (periodic, Algorithm::Elastic, Some(400)),
         (periodic, Algorithm::Bucket, Some(400)),
-        (SyncMode::Synchronous, Algorithm::Sliding, Some(501)),
     ] {
         let shared = SharedTable::new(1 << 20);
         let namespace = Namespace::new("api", &shared.table).unwrap();

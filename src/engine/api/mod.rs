@@ -2,9 +2,11 @@
 //!
 //! - [`request`]: what is asked for; [`site`]: from which site; [`error`]: why it is not answered
 //! - [`overview`], [`health`](health()), [`namespaces`](Namespaces), [`namespace`](namespace()),
-//!   [`key`](key()), [`reset`](reset()), [`synced`](synced()), [`top`](top()): the answers; [`counting`]: what they depend on; [`json`]: how they
-//!   are written
+//!   [`key`](key()), [`reset`](reset()), [`synced`](synced()), [`top`](top()): the answers; [`counting`]: what
+//!   they depend on; [`call_limit`]: the limit of a call; [`json`]: how they are written
+//! - [`store_call`], [`store_reset`]: calls that a store decides about
 
+mod call_limit;
 mod counting;
 mod error;
 mod health;
@@ -20,6 +22,10 @@ mod request;
 mod request_tests;
 mod reset;
 mod site;
+mod store_call;
+#[cfg(all(test, not(loom)))]
+mod store_call_tests;
+mod store_reset;
 mod synced;
 mod top;
 
@@ -33,6 +39,7 @@ pub use overview::Overview;
 pub use request::{ApiCall, ApiRequest, KeyCall, ResetCall};
 pub use reset::reset;
 pub use site::Sender;
+pub use store_call::{AfterStore, StoreCall};
 pub use synced::{no_store, synced};
 pub use top::top;
 

@@ -44,7 +44,9 @@ pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> Strin
         fetched_keys: Option<u64>,
         pending_keys: Option<u64>,
         dropped_hits: Option<Thousandths>,
+        excess_hits: Option<Thousandths>,
         lease_pid: Option<u32>,
+        nodes: Option<u64>,
     }
     let &NamespaceStatus {
         name,
@@ -65,7 +67,9 @@ pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> Strin
         fetched_keys: Some(syncs.fetched),
         pending_keys: pending,
         dropped_hits: Some(Thousandths::of(stats.dropped)),
+        excess_hits: Some(Thousandths::of(stats.excess)),
         lease_pid: syncs.holder,
+        nodes: namespace.nodes,
     });
     let offset = |syncs: crate::table::SyncStats| {
         let is_known = syncs.last_success.is_some();
@@ -133,7 +137,7 @@ mod tests {
                 r#""requests":{"passed":3,"rejected":2,"rejected_dry_run":1,"error":6},"#,
                 r#""sync":{"last_at":1700000000.25,"last_result":"ok","duration":0.012,"#,
                 r#""pushed_keys":7,"fetched_keys":8,"pending_keys":5,"#,
-                r#""dropped_hits":1.5,"lease_pid":4711},"clock_offset":-1.5}"#
+                r#""dropped_hits":1.5,"excess_hits":2.5,"lease_pid":4711,"nodes":3},"clock_offset":-1.5}"#
             )
         );
         let local = namespace(&status.namespaces[0], &[]);

@@ -17,17 +17,13 @@ const OF_WINDOWS: [Algorithm; 3] = [Algorithm::Sliding, Algorithm::Elastic, Algo
 ///
 /// # Errors
 ///
-/// 400 if the window or the key is none of the namespace's; 501 where its store decides.
+/// 400 if the window or the key is none of the namespace's.
 pub fn reset(
     call: &ResetCall,
     namespace: &Namespace<'_>,
     counting: &Counting<'_>,
     clock: &impl Clock,
 ) -> Result<String, ApiError> {
-    if counting.sync == SyncMode::Synchronous {
-        let message = "DELETE in a namespace with sync_rate 0 is not supported by this version";
-        return Err(ApiError::new(501, message));
-    }
     let counters = counters(call, counting)?;
     let library = RateLimiting::new(namespace).in_counter(call.read.counter.as_deref());
     for (algorithm, size) in &counters {
@@ -35,35 +31,38 @@ pub fn reset(
             .reset(&call.read.key, algorithm.kind(), *size, clock)
             .map_err(not_accounted)?;
     }
+    let first = first_of(call, &counters);
+    key(&first, namespace, counting, clock)
+}
+
+/// The counter of which is answered.
+pub(super) fn first_of(call: &ResetCall, counters: &[(Algorithm, WindowSize)]) -> KeyCall {
     let first = counters.first().map(|(algorithm, size)| KeyCall {
         window: Some(*size),
         algorithm: call.algorithm.unwrap_or(*algorithm),
         ..call.read.clone()
     });
-    key(
-        first.as_ref().unwrap_or(&call.read),
-        namespace,
-        counting,
-        clock,
-    )
+    first.unwrap_or_else(|| call.read.clone())
 }
 
 /// The counters that are to be set to zero: their algorithms and sizes.
-fn counters(
+pub(super) fn counters(
     call: &ResetCall,
     counting: &Counting<'_>,
 ) -> Result<Vec<(Algorithm, WindowSize)>, ApiError> {
+    let is_kept = |it: Algorithm| counting.sync != SyncMode::Synchronous || counting.has(it);
     let sizes = match call.read.window {
         Some(_) => vec![counting.window_of(&call.read)?],
         None => counting.sizes.to_vec(),
     };
     let algorithms = match call.algorithm {
         Some(algorithm) => vec![algorithm],
-        None => OF_WINDOWS.to_vec(),
+        // Where the store decides by others only, there are none of these.
+        None => OF_WINDOWS.into_iter().filter(|it| is_kept(*it)).collect(),
     };
     let of_size = |size: WindowSize| algorithms.iter().map(move |algorithm| (*algorithm, size));
     let mut counters: Vec<_> = sizes.into_iter().flat_map(of_size).collect();
-    if call.read.window.is_none() && call.algorithm.is_none() {
+    if call.read.window.is_none() && call.algorithm.is_none() && is_kept(Algorithm::Bucket) {
         let rates = counting.rates.iter();
         counters.extend(rates.map(|size| (Algorithm::Bucket, *size)));
     }
@@ -107,6 +106,7 @@ mod tests {
             let clock = TestClock::at(28_000_000 * MINUTE);
             let counting = Counting {
                 sync: SyncMode::Local,
+                store: None,
                 sizes: &[size(SECOND), size(MINUTE)],
                 rates: &[size(5 * SECOND)],
                 is_open: false,
@@ -150,6 +150,7 @@ mod tests {
         let answer = |key: &[u8], window: Option<u64>, sync, sizes: &[WindowSize]| {
             let counting = Counting {
                 sync,
+                store: None,
                 sizes,
                 rates: &[],
                 is_open: false,
@@ -169,8 +170,6 @@ mod tests {
         assert_eq!(answer(b"", None, local, &sizes), Err(400));
         assert_eq!(answer(b"k", Some(MINUTE), local, &sizes), Err(400));
         assert_eq!(answer(b"k", None, local, &[]), Err(400));
-        let synchronous = SyncMode::Synchronous;
-        assert_eq!(answer(b"k", None, synchronous, &sizes), Err(501));
         let unseen = answer(b"k", None, local, &sizes).unwrap();
         assert!(unseen.ends_with("\"remaining\":1}"), "{unseen}");
     }

@@ -31,7 +31,7 @@ pub(super) enum MetricSource {
 }
 
 /// All families, in the order of the page.
-pub(super) static FAMILIES: [Family; 26] = [
+pub(super) static FAMILIES: [Family; 28] = [
     Family {
         name: "ratelimit_build_info",
         kind: "gauge",
@@ -238,6 +238,25 @@ pub(super) static FAMILIES: [Family; 26] = [
         source: MetricSource::Synced(|samples, namespace, _| {
             if let Some(pending) = namespace.pending {
                 samples.write(&[("namespace", namespace.name)], pending);
+            }
+        }),
+    },
+    Family {
+        name: "ratelimit_excess_hits_total",
+        kind: "counter",
+        help: "Hits that were admitted here above a limit, as the store's answers tell.",
+        source: MetricSource::Synced(|samples, namespace, _| {
+            let labels = [("namespace", namespace.name)];
+            samples.write_decimal(&labels, thousandths(namespace.stats.excess));
+        }),
+    },
+    Family {
+        name: "ratelimit_nodes",
+        kind: "gauge",
+        help: "Nodes that live and sync a namespace with the same store, this one among them.",
+        source: MetricSource::Synced(|samples, namespace, _| {
+            if let Some(nodes) = namespace.nodes {
+                samples.write(&[("namespace", namespace.name)], nodes);
             }
         }),
     },

@@ -54,6 +54,29 @@ fn a_new_node_begins_with_everything_that_matters() {
 }
 
 #[test]
+fn a_node_knows_how_many_live() {
+    let (store, nodes) = cluster(3);
+    let known = |node: usize| nodes[node].namespace.sync_state().unwrap().nodes();
+    assert_eq!(known(0), 1);
+    nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
+    assert_eq!([known(0), known(1), known(2)], [1, 2, 3]);
+    nodes[0].sync().unwrap();
+    assert_eq!(known(0), 3);
+    // One leaves, one says nothing any more.
+    nodes[1].life.set(Duration::ZERO);
+    nodes[1].sync().unwrap();
+    nodes[0].sync().unwrap();
+    assert_eq!(known(0), 2);
+    store[0].borrow_mut().now += 60_000;
+    nodes[0].sync().unwrap();
+    assert_eq!(known(0), 1);
+    // The store may be away: then this stays.
+    nodes[0].faults(&[Fault::Before]);
+    assert!(nodes[0].sync().is_err());
+    assert_eq!(known(0), 1);
+}
+
+#[test]
 fn a_node_is_fresh_for_most_of_a_period_after_its_first_sync() {
     let (_, nodes) = cluster(1);
     let node = &nodes[0];

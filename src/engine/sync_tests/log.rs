@@ -1,5 +1,6 @@
 //! A store that keeps a log of changes, and adds diffs to totals.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
 
 use super::memory::{Kept, Memory, Name};
@@ -8,7 +9,8 @@ use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::error::StoreError;
 use crate::store::options::StoreOptions;
 use crate::store::strategy::{
-    Added, Batch, BatchId, Changes, Count, Epoch, NodeId, Position, Pushed, Shard, Strategy,
+    Added, Batch, BatchId, Changes, Count, Epoch, NodeId, Position, PushNews, Pushed, Shard,
+    Strategy,
 };
 
 /// A shard of a store in memory, as all nodes see it.
@@ -21,6 +23,10 @@ pub(super) struct Store {
     pub(super) last: HashMap<NodeId, BatchId>,
     pub(super) counts: BTreeMap<Name, i64>,
     changes: Vec<(u64, NodeId, Name)>,
+    /// The nodes that live, and until when.
+    alive: BTreeMap<NodeId, u64>,
+    /// What nodes that listen hear.
+    pub(super) news: Vec<PushNews>,
     pub(super) now: u64,
     /// How often it was asked to purge, and how often it has something left.
     pub(super) purges: usize,
@@ -41,6 +47,11 @@ impl Strategy for Memory<Store> {
         unreachable!("made by the tests")
     }
 
+    /// One of several shards does.
+    fn share(&self) -> Option<Self> {
+        (self.shards.len() > 1).then(|| self.clone())
+    }
+
     fn connects(&self) -> u64 {
         0
     }
@@ -55,7 +66,8 @@ impl Strategy for Memory<Store> {
         batch: &Batch,
         limit: usize,
     ) -> Result<Pushed, StoreError> {
-        self.exchange(shard, |store| {
+        let mut nodes = None;
+        let pushed = self.exchange(shard, |store| {
             let Some(epoch) = store.epoch else {
                 return Pushed::NoEpoch;
             };
@@ -75,14 +87,26 @@ impl Strategy for Memory<Store> {
                     store.sequence += 1;
                     store.changes.push((store.sequence, batch.node, name));
                 }
+                if batch.is_news {
+                    store.tell(shard, batch);
+                }
             } else if last != batch.last() {
                 return batch.misfit(last);
             }
+            nodes = batch
+                .lives_for
+                .map(|life| store.note_life(batch.node, life));
             let now = UnixMillis(store.now);
             let changes = store.changes_since(batch.node, batch.position, limit);
             Pushed::Applied { changes, now }
-        })
-        .await
+        });
+        let pushed = pushed.await;
+        self.nodes = nodes.or(self.nodes);
+        pushed
+    }
+
+    fn nodes(&self) -> Option<u64> {
+        self.nodes
     }
 
     async fn open_epoch(
@@ -171,6 +195,28 @@ impl Kept for Store {
 }
 
 impl Store {
+    /// Notes for how long a node lives; returns how many do.
+    fn note_life(&mut self, node: NodeId, life: Duration) -> u64 {
+        let now = self.now;
+        self.alive
+            .insert(node, now + u64::try_from(life.as_millis()).unwrap());
+        self.alive.retain(|_, until| *until > now);
+        self.alive.len().try_into().unwrap()
+    }
+
+    fn tell(&mut self, shard: &Shard, batch: &Batch) {
+        let counts = batch.diffs.iter();
+        let counts = counts.map(|diff| self.count(&(diff.size, diff.window, diff.key.clone())));
+        let news = PushNews {
+            shard: shard.clone(),
+            epoch: batch.epoch,
+            node: batch.node,
+            position: Position([self.sequence, 0]),
+            counts: counts.collect(),
+        };
+        self.news.push(news);
+    }
+
     fn changes_since(&self, node: NodeId, position: Option<Position>, limit: usize) -> Changes {
         let present = Position([self.sequence, 0]);
         let Some(Position([since, _])) = position else {

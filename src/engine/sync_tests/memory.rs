@@ -34,6 +34,8 @@ pub(super) struct Memory<K> {
     pub(super) shards: Shards<K>,
     /// What happens to the next exchanges.
     pub(super) faults: Rc<RefCell<Vec<Fault>>>,
+    /// How many nodes live, as it was told.
+    pub(super) nodes: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

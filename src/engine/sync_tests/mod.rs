@@ -6,11 +6,13 @@
 //! - [`memory`]: what stores in memory have in common; [`log`]: one that keeps a log of changes, and adds;
 //!   [`rows`]: one that keeps absolute counts alone
 //! - [`node`]: nodes, and their workers
-//! - the tests: [`cycles`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`], [`resets`];
-//!   [`totals`] of all at random
+//! - the tests: [`cycles`], [`early`], [`losses`], [`clones`], [`shards`], [`liar`], [`snapshots`], [`resets`],
+//!   [`hearing`]; [`totals`] of all at random
 
 mod clones;
 mod cycles;
+mod early;
+mod hearing;
 mod liar;
 mod log;
 mod losses;

@@ -15,8 +15,8 @@ use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::strategy::Strategy;
-use crate::table::Admission;
 use crate::table::testing::{SharedTable, TestClock};
+use crate::table::{Admission, EarlyShare};
 
 /// A node's time, and its random numbers.
 pub(in crate::engine) struct Time {
@@ -58,6 +58,8 @@ pub(super) struct Node<K = Store> {
     pub(super) namespace: &'static Namespace<'static>,
     pub(super) strategy: Memory<K>,
     pub(super) time: &'static Time,
+    /// For how long it says that it lives.
+    pub(super) life: Cell<Duration>,
 }
 
 impl<K: Kept> Node<K>
@@ -83,7 +85,8 @@ where
             Namespace::new("api", &shared.table)
                 .unwrap()
                 .synced(shards.try_into().unwrap())
-                .unwrap(),
+                .unwrap()
+                .pushed_early(EarlyShare::of_milli_percent(2000)),
         ));
         Node {
             shared,
@@ -91,12 +94,14 @@ where
             strategy: Memory {
                 shards: store.clone(),
                 faults: Rc::default(),
+                nodes: None,
             },
             time: Box::leak(Box::new(Time {
                 unix: TestClock::at(T),
                 monotonic: Cell::new(1000),
                 random: Cell::new(number << 32),
             })),
+            life: Cell::new(Duration::from_secs(60)),
         }
     }
 
@@ -105,6 +110,33 @@ where
         let (table, admission) = (&self.shared.table, Admission::Unconditional);
         let key = table.key(key);
         table.add(&counter, key, self.time, value, admission);
+    }
+
+    /// Asks for hits under a fixed limit; returns whether they were counted.
+    pub(super) fn ask(&self, key: &[u8], value: Hits, limit: Hits) -> bool {
+        let counter = self.namespace.counter(size());
+        let (table, admission) = (
+            &self.shared.table,
+            Admission::Within(limit, Algorithm::Fixed),
+        );
+        let counted = table.add(&counter, table.key(key), self.time, value, admission);
+        counted.admitted
+    }
+
+    /// Pushes what is due.
+    pub(super) fn sync_early(&self) -> Synced {
+        match poll(&mut self.start_early()) {
+            Poll::Ready(result) => result,
+            Poll::Pending => panic!("nothing to wait for"),
+        }
+    }
+
+    /// A worker that begins to push what is due.
+    pub(super) fn start_early(&self) -> Worker {
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(self.namespace, &[size()], lifetime).unwrap();
+        let (mut strategy, time) = (self.strategy.clone(), self.time);
+        Box::pin(async move { syncer.sync_early(&mut strategy, time).await })
     }
 
     pub(super) fn reset(&self, key: &[u8]) {
@@ -130,6 +162,7 @@ where
     pub(super) fn start_sync(&self) -> Worker {
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(self.namespace, &[size()], lifetime).unwrap();
+        let syncer = syncer.living_for(self.life.get()).telling();
         let (mut strategy, time) = (self.strategy.clone(), self.time);
         Box::pin(async move { syncer.sync(&mut strategy, time).await })
     }

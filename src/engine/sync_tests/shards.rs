@@ -1,11 +1,11 @@
 //! Namespaces whose counts are kept in several shards.
 
-use core::task::{Context, Waker};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 use super::log::Store;
 use super::memory::{Fault, Kept as _};
-use super::node::cluster_with;
+use super::node::{cluster_with, poll};
 use super::{LIFETIME, SIZE, T, hits, size};
 use crate::engine::{SyncError, Syncer};
 use crate::policy::hits::Hits;
@@ -13,9 +13,14 @@ use crate::store::strategy::Shard;
 
 /// A key of each of three shards.
 fn key_of(shard: u16) -> [u8; 1] {
-    let keys = (b'a'..=b'z').map(|byte| [byte]);
-    let mut keys = keys.filter(|key| Shard::number_of(key, 3) == shard);
-    keys.next().unwrap()
+    key_of_one(shard, 3)
+}
+
+/// The same of so many.
+fn key_of_one(shard: u16, shards: u16) -> [u8; 1] {
+    let mut keys = (0..=255).map(|byte| [byte]);
+    let key = keys.find(|key| Shard::number_of(key, shards) == shard);
+    key.unwrap()
 }
 
 #[test]
@@ -89,4 +94,23 @@ fn a_worker_that_ends_leaves_the_shards_alone_that_there_are_no_more() {
         let total = three[usize::from(shard)].borrow().count(&name).total;
         assert_eq!(total, hits(10));
     }
+}
+
+#[test]
+fn a_shard_whose_exchange_takes_long_keeps_no_other_waiting() {
+    let (store, nodes) = cluster_with::<Store>(8, 1);
+    nodes[0].sync().unwrap();
+    for shard in 0..8 {
+        nodes[0].hit(&key_of_one(shard, 8), hits(1));
+    }
+    // The first one by itself, then the next.
+    nodes[0].faults(&[Fault::None, Fault::StoppedAfter]);
+    let mut worker = nodes[0].start_sync();
+    assert!(poll(&mut worker).is_pending());
+    let is_pushed = |shard: &std::cell::RefCell<Store>| shard.borrow().counts.len() == 1;
+    assert!(store.iter().all(is_pushed));
+    let Poll::Ready(Ok(Some(report))) = poll(&mut worker) else {
+        panic!("it is done");
+    };
+    assert_eq!((report.pushed, report.clock_offset), (8, 500));
 }

@@ -3,7 +3,7 @@
 use core::mem;
 use std::collections::BTreeMap;
 
-use proptest::prelude::{Just, ProptestConfig, prop, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::{BoxedStrategy, Strategy as _};
 use proptest::test_runner::{RngSeed, TestCaseError};
 
@@ -11,7 +11,7 @@ use super::log::Store;
 use super::memory::{Fault, Kept, Memory};
 use super::node::{Worker, cluster_with, poll};
 use super::rows::Rows;
-use super::{LIFETIME, SIZE, T, size};
+use super::{LIFETIME, SIZE, T, hits, size};
 use crate::policy::hits::Hits;
 use crate::store::strategy::{Shard, Strategy};
 
@@ -103,10 +103,20 @@ where
                 nodes[node].hit(&[key], Hits::from_thousandths(value));
                 *expected.entry(key).or_default() += value;
             }
-            Step::Sync(node, faults) => {
+            Step::Ask(node, key, value) => {
+                let node = node % nodes.len();
+                let value = Hits::from_thousandths(value);
+                if nodes[node].ask(&[key], value, hits(100)) {
+                    *expected.entry(key).or_default() += value.thousandths();
+                }
+            }
+            Step::Sync(node, is_early, faults) => {
                 let node = node % nodes.len();
                 nodes[node].faults(&faults);
-                let mut worker = nodes[node].start_sync();
+                let mut worker = match is_early {
+                    true => nodes[node].start_early(),
+                    false => nodes[node].start_sync(),
+                };
                 if poll(&mut worker).is_pending() {
                     stopped.push(worker);
                 }
@@ -181,7 +191,10 @@ where
 #[derive(Clone, Debug)]
 enum Step {
     Hit(usize, u8, i64),
-    Sync(usize, Vec<Fault>),
+    /// Under a limit.
+    Ask(usize, u8, i64),
+    /// Of all, or of what is due.
+    Sync(usize, bool, Vec<Fault>),
     /// A worker that was stopped goes on, though another may have taken over.
     Wake(usize),
     Kill(usize),
@@ -220,7 +233,9 @@ fn step_with(kind: BoxedStrategy<Step>) -> impl proptest::strategy::Strategy<Val
     ];
     prop_oneof![
         6 => (0..6_usize, 0..12_u8, 1..5000_i64).prop_map(|(n, k, v)| Step::Hit(n, k, v)),
-        6 => (0..6_usize, prop::collection::vec(fault, 0..6)).prop_map(|(n, f)| Step::Sync(n, f)),
+        4 => (0..6_usize, 0..12_u8, 1..20_000_i64).prop_map(|(n, k, v)| Step::Ask(n, k, v)),
+        6 => (0..6_usize, any::<bool>(), prop::collection::vec(fault, 0..6))
+            .prop_map(|(n, early, f)| Step::Sync(n, early, f)),
         1 => (0..9_usize).prop_map(Step::Wake),
         1 => (0..9_usize).prop_map(Step::Kill),
         2 => Just(Step::Wait),

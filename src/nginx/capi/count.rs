@@ -185,7 +185,14 @@ pub(super) unsafe extern "C" fn uncommit(
         let key = arguments::key(key)?;
         let limiter = main.library().limiter(limiter)?;
         let is_refunded = match limiter.take_committed(key) {
-            Some(Committed::Here(refund)) => refund.refund(),
+            Some(Committed::Here(refund)) => {
+                let cost = refund.value();
+                let is_refunded = refund.refund();
+                if is_refunded {
+                    question::refund_unsent(&limiter, key, cost);
+                }
+                is_refunded
+            }
             Some(Committed::InStore(key, cost)) => question::refund(&limiter, &key, cost),
             None => false,
         };

@@ -250,6 +250,9 @@ fn without_store(
         LibraryError::Unavailable(namespace.into())
     })?;
     if let Some(refund) = refund {
+        if let Some((decider, question)) = limiter.limiter.unsent(asked, synchronous.store) {
+            sync::charge_later(decider, &question);
+        }
         limiter.remember(Committed::Here(refund));
     }
     Ok(incoming)
@@ -322,6 +325,19 @@ pub(super) fn refund(limiter: &LibraryLimiter, key: &[u8], cost: Hits) -> bool {
     };
     let question = limiter.limiter.question(asked, synchronous.store);
     question.is_some_and(|it| sync::ask(it.decider, None, 0, &it.refund()))
+}
+
+/// Has a store that is away not charge hits of a key later, which were counted without it.
+pub(super) fn refund_unsent(limiter: &LibraryLimiter, key: &[u8], cost: Hits) {
+    let asked = AskedHits {
+        key,
+        cost: Hits::ZERO.minus(cost),
+        commit: true,
+    };
+    let store = limiter.synchronous.map(|it| it.store);
+    if let Some((decider, question)) = store.and_then(|it| limiter.limiter.unsent(asked, it)) {
+        sync::charge_later(decider, &question);
+    }
 }
 
 /// `take`

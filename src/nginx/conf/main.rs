@@ -21,7 +21,7 @@ use super::reading::Conf;
 use super::rules::RuleSet;
 use super::served::{Lent, ServedNamespace, ServedNamespaces, Synchronous};
 use super::text::Text;
-use crate::broker::{SharedQueues, WatchedStore};
+use crate::broker::{Bells, SharedQueues, WatchedStore};
 use crate::conf::applied::AppliedRules;
 use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::conf::defined::{DefineError, NamespaceDefinition};
@@ -30,8 +30,9 @@ use crate::conf::message::ConfError;
 use crate::conf::rules::Rules;
 use crate::engine::prometheus::OTHER_POLICIES;
 use crate::engine::{Deciders, Namespace, RateLimitingError};
+use crate::policy::namespace::OnLoss;
 use crate::policy::window::UnixMillis;
-use crate::table::{CounterTable, NameKind, Named, StoreState};
+use crate::table::{ChannelLease, CounterTable, NameKind, Named, StoreState};
 
 /// The configuration of `http`.
 #[derive(Debug, Default)]
@@ -64,6 +65,8 @@ pub(in super::super) struct MainConf {
     loaded_at: OnceCell<UnixMillis>,
     /// Set when the zones are mapped, if there are deciders.
     shared_queues: OnceCell<Arc<SharedQueues>>,
+    /// Set likewise, if anything is pushed before its time.
+    bells: OnceCell<Arc<Bells>>,
     /// One for each lease holder that syncs its namespaces.
     lent: Arc<Lent>,
     /// What callers of the library have.
@@ -242,11 +245,15 @@ impl MainConf {
         };
         let shards = self.configuration().shards(namespace);
         Ok(Some(ServedNamespace {
-            namespace: Namespace::new(&namespace.name, table)?.synced(shards)?,
+            namespace: Namespace::new(&namespace.name, table)?
+                .synced(shards)?
+                .pushed_early(namespace.early_share())
+                .sharing_alone(namespace.options.on_loss == OnLoss::Share),
             synchronous: first.map(|first| Synchronous {
                 store: Deciders { first, shards },
                 on_error: namespace.options.on_error,
                 timeout: namespace.options.timeout,
+                is_reserving: namespace.options.is_reserving,
             }),
         }))
     }
@@ -267,9 +274,9 @@ impl MainConf {
             });
             let stores: Vec<_> = stores.map(|(index, it)| (index, it, it.place())).collect();
             let policies = policies.iter().filter(|(it, _)| is_in_zone(it));
-            let of_stores = stores.iter().map(|(_, store, place)| {
+            let of_stores = stores.iter().flat_map(|(_, store, place)| {
                 let name: [&str; 2] = [&store.name, place];
-                (NameKind::Store, name)
+                [(NameKind::Store, name), (NameKind::Channel, name)]
             });
             let of_policies = policies.clone().map(|(namespace, name)| {
                 let name: [&str; 2] = [&namespace.name, name];
@@ -278,11 +285,13 @@ impl MainConf {
             let mut words = table.claim_words(of_stores.chain(of_policies)).into_iter();
             for (index, store, _) in stores {
                 let state = words.next().flatten().map(StoreState::new);
+                let channel = words.next().flatten().map(ChannelLease::new);
                 if let Some(watched) = watched.get_mut(index) {
                     *watched = Some(Arc::new(WatchedStore {
                         name: store.name.clone(),
                         without_it: configuration.without(index),
                         state,
+                        channel,
                     }));
                 }
             }

@@ -36,6 +36,8 @@ pub(in super::super) struct Active {
     pub(in super::super) has_deferred: bool,
     /// Whether a rule is decided by a store.
     pub(in super::super) is_synchronous: bool,
+    /// Whether hits are reserved of all limits that a store decides about.
+    pub(in super::super) is_reserving: bool,
     /// Whether a request may have to wait: for a store, or since a rate holds it back.
     pub(in super::super) may_wait: bool,
 }
@@ -120,7 +122,10 @@ impl RuleSet {
             for RuleLimit { limit, hits, .. } in &rule.limits {
                 let earlier = rules.iter().flat_map(|rule| &rule.limits).chain(&limits);
                 let earlier = earlier.map(|limit| &limit.bound);
-                let bound = BoundLimit::new(limit.clone(), namespace, earlier);
+                let mut bound = BoundLimit::new(limit.clone(), namespace, earlier);
+                if served.synchronous.is_some_and(|it| it.is_reserving) {
+                    bound = bound.reserving(namespace);
+                }
                 limits.push(ActiveLimit { bound, hits });
             }
             let table = &raw const *namespace.table();
@@ -138,13 +143,17 @@ impl RuleSet {
                 synchronous: served.synchronous,
             });
         }
-        let is_synchronous = rules.iter().any(|rule| rule.synchronous.is_some());
+        let mut synchronous = rules.iter().filter(|rule| rule.synchronous.is_some());
+        let is_synchronous = synchronous.clone().next().is_some();
         let mut limits = rules.iter().flat_map(|rule| &rule.limits);
         let has_delay = limits.any(|limit| limit.bound.limit.burst.delay.is_some());
         Active {
             limit_count: rules.iter().map(|rule| rule.limits.len()).sum(),
             policy: self.rules.policy(),
             is_synchronous,
+            is_reserving: is_synchronous
+                && synchronous.all(ActiveRule::is_reserving)
+                && are_apart(&rules),
             may_wait: is_synchronous || has_delay,
             has_deferred: rules
                 .iter()
@@ -154,7 +163,21 @@ impl RuleSet {
     }
 }
 
+/// Whether each limit has counters of its own: of a counter that two share, a hit would be spent twice.
+fn are_apart(rules: &[ActiveRule]) -> bool {
+    let limits = || rules.iter().flat_map(|rule| &rule.limits);
+    limits().enumerate().all(|(index, one)| {
+        let mut earlier = limits().take(index);
+        !earlier.any(|other| one.bound.has_counters_of(&other.bound))
+    })
+}
+
 impl ActiveRule {
+    /// Whether hits are reserved of all of its limits.
+    fn is_reserving(&self) -> bool {
+        self.limits.iter().all(|limit| limit.bound.is_reserving())
+    }
+
     /// Whether `bound` is one of the rule's limits.
     pub(in super::super) fn has(&self, bound: &BoundLimit<'static>) -> bool {
         let mut limits = self.limits.iter();

@@ -32,6 +32,8 @@ pub(in super::super) struct Synchronous {
     pub(in super::super) on_error: OnError,
     /// How long a request may wait.
     pub(in super::super) timeout: Duration,
+    /// Whether hits of busy keys are charged ahead.
+    pub(in super::super) is_reserving: bool,
 }
 
 /// A namespace that is synced with a store: all that takes.
@@ -49,6 +51,8 @@ pub(in super::super) struct SyncedNamespace {
     /// The number of this namespace among those with the store.
     pub(in super::super) number: usize,
     pub(in super::super) options: StoreSettings,
+    /// Whether hits are pushed before their time, and nodes hear each other if the store has a channel.
+    pub(in super::super) is_early: bool,
     /// Whether the store decides: only what was counted without it is pushed.
     pub(in super::super) is_synchronous: bool,
     /// Whether the timer starts when a caller of the library syncs for the first time.

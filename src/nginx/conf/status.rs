@@ -12,6 +12,7 @@ use nginx_sys::NGINX_VERSION;
 use super::super::time::NgxClock;
 use super::super::zone::Zone;
 use super::main::{MainConf, Policy};
+use super::served::Synchronous;
 use crate::conf::configuration::{NamespaceConf, StoreConf};
 use crate::engine::Namespace;
 use crate::engine::api::Counting;
@@ -157,6 +158,10 @@ impl MainConf {
         let (number, conf) = self.named(name)?;
         let counting = Counting {
             sync: conf.options.sync,
+            store: self
+                .configuration()
+                .store(conf)
+                .map(|it| it.settings.kind()),
             sizes: &conf.window_sizes,
             rates: &conf.rate_sizes,
             // Of a synced namespace, the windows of rules are fetched, and no others.
@@ -173,6 +178,12 @@ impl MainConf {
             .period()
             .and(self.configuration().store(namespace))?;
         Some((&namespace.name, store.settings.common.timeout))
+    }
+
+    /// How the store of the namespace of this name decides, if it does.
+    pub(in super::super) fn synchronous_of(&self, name: &[u8]) -> Option<Synchronous> {
+        let (number, _) = self.named(name)?;
+        self.synchronous(number)
     }
 
     /// The namespace of this name, with its number.
@@ -205,6 +216,7 @@ impl MainConf {
             sync: conf.options.sync,
             stats: table.namespace_stats(index),
             syncs: state.map(|state| state.stats()),
+            nodes: state.map(|state| state.nodes()),
             pending,
         })
     }

@@ -7,17 +7,17 @@ use nginx_sys::{
 };
 use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
 
-use super::super::conf::{Content, LocationConf, MainConf};
+use super::super::conf::{Content, LocationConf, MainConf, Synchronous};
 use super::super::guard::guard;
 use super::super::hold::measured;
 use super::super::module::Module;
 use super::super::request::{Request, bytes};
 use super::super::time::NgxClock;
-use super::awaited_sync;
+use super::awaited;
+use super::json::{refuse, with_json};
 use super::pages::{self, Steps};
-use super::respond::{self, put};
 use crate::engine::api::{
-    self, ApiCall, ApiError, Health, MEDIA_TYPE, Namespaces, Overview, Sender,
+    self, ApiCall, ApiError, Health, MEDIA_TYPE, Namespaces, Overview, Sender, StoreCall,
 };
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
@@ -38,6 +38,13 @@ enum ApiAnswer {
     Steps(Steps),
     /// What is known when this namespace is synced, or has not been for so long.
     Synced(&'static str, Duration),
+    /// What follows from what the store says, which decides so; and where it takes a sync, with this
+    /// namespace, for so long.
+    Asked(
+        Box<StoreCall<'static, 'static>>,
+        Synchronous,
+        (&'static str, Duration),
+    ),
 }
 
 fn respond_to(request: &Request<'_>) -> ngx_int_t {
@@ -57,7 +64,10 @@ fn respond_to(request: &Request<'_>) -> ngx_int_t {
         Ok(ApiAnswer::Body(status, body)) => with_json(request, status, &body),
         Ok(ApiAnswer::Steps(steps)) => pages::answer(request, table, MEDIA_TYPE, steps),
         Ok(ApiAnswer::Synced(namespace, timeout)) => {
-            awaited_sync::answer(request, namespace, timeout)
+            awaited::answer_synced(request, namespace, timeout)
+        }
+        Ok(ApiAnswer::Asked(call, synchronous, sync)) => {
+            awaited::answer_asked(request, call, synchronous, sync)
         }
         Err(error) => refuse(request, &error),
     }
@@ -134,13 +144,19 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
             let (status, sizes) = namespace.ok_or_else(api::no_namespace)?;
             api::namespace(&status, &sizes)
         }
-        ApiCall::Key(call) => {
-            let (namespace, counting) = counting_in(&call.namespace)?;
-            api::key(call, namespace, &counting, &NgxClock)?
+        ApiCall::Key(key) => {
+            let (namespace, counting) = counting_in(&key.namespace)?;
+            match StoreCall::new(call, namespace, &counting)? {
+                Some(asked) => return of_store(main, asked, &key.namespace),
+                None => api::key(key, namespace, &counting, &NgxClock)?,
+            }
         }
-        ApiCall::Reset(call) => {
-            let (namespace, counting) = counting_in(&call.read.namespace)?;
-            api::reset(call, namespace, &counting, &NgxClock)?
+        ApiCall::Reset(reset) => {
+            let (namespace, counting) = counting_in(&reset.read.namespace)?;
+            match StoreCall::new(call, namespace, &counting)? {
+                Some(asked) => return of_store(main, asked, &reset.read.namespace),
+                None => api::reset(reset, namespace, &counting, &NgxClock)?,
+            }
         }
         ApiCall::Top(name, limit) => {
             let (namespace, _) = counting_in(name)?;
@@ -155,18 +171,13 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
     Ok(ApiAnswer::Body(200, body))
 }
 
-/// Answers with a body.
-fn with_json(request: &Request<'_>, status: u16, body: &str) -> ngx_int_t {
-    let status = ngx_int_t::try_from(status).unwrap_or(SERVER_ERROR);
-    respond::with_body(request, status, MEDIA_TYPE, body.as_bytes())
-}
-
-/// Answers what cannot be done.
-fn refuse(request: &Request<'_>, error: &ApiError) -> ngx_int_t {
-    if let Some(allow) = error.allow {
-        if put(request, "Allow", allow.as_bytes()).is_none() {
-            return SERVER_ERROR;
-        }
-    }
-    with_json(request, error.status, &error.to_json())
+/// What is answered to a call about which the store of the namespace of this name is asked.
+fn of_store(
+    main: &'static MainConf,
+    asked: StoreCall<'static, 'static>,
+    name: &[u8],
+) -> Result<ApiAnswer, ApiError> {
+    let how = main.synchronous_of(name).zip(main.synced_of(name));
+    let (synchronous, sync) = how.ok_or_else(api::no_store)?;
+    Ok(ApiAnswer::Asked(Box::new(asked), synchronous, sync))
 }

@@ -230,6 +230,14 @@ impl<'r> Keys<'r> {
     }
 }
 
+impl<'r> Room<'r> {
+    /// What was charged, and said.
+    pub(super) fn charges(&self) -> &[Charge<'r, 'static>] {
+        // SAFETY: as of `as_mut_slice`.
+        unsafe { slice::from_raw_parts(self.charges.as_ptr().cast(), self.len) }
+    }
+}
+
 impl<'r> Charges<'r, 'static> for Room<'r> {
     #[inline]
     fn push(&mut self, charge: Charge<'r, 'static>) {

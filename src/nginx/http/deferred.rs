@@ -8,6 +8,7 @@ use super::super::sync;
 use super::super::time::NgxClock;
 use super::context::{Context, Response};
 use super::evaluate::amount_or;
+use super::reserves::spend_deferred;
 use crate::engine::{charge_deferred, deferred_charges};
 use crate::policy::hits::Hits;
 use crate::store::decision::Question;
@@ -18,6 +19,7 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     let Active {
         rules,
         has_deferred,
+        is_reserving,
         ..
     } = context.rules.active();
     let is_charged = context.response == Response::Admit
@@ -52,11 +54,15 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
         Some(store_of(bound)?.number_of(charge.key().bytes()))
     };
     for deferred in deferred_charges(context.charges, value_of, store_of) {
-        if send(deferred.decider, &deferred.question) {
+        let is_spent = *is_reserving && spend_deferred(&deferred);
+        if is_spent || send(deferred.decider, &deferred.question) {
             deferred.count(&NgxClock);
             continue;
         }
-        // It will be pushed when the store is back.
+        // It will be pushed when the store is back, or charged then.
+        if let Some(question) = deferred.unsent() {
+            sync::charge_later(deferred.decider, &question);
+        }
         let of_decider = |bound: &_| match decider_of(bound) == Some(deferred.decider) {
             true => value_of(bound),
             false => Hits::ZERO,

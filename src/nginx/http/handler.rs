@@ -191,9 +191,9 @@ unsafe extern "C" fn at_end(request: *mut ngx_http_request_t) -> ngx_int_t {
 
 fn charge_deferred(request: &Request<'_>) {
     // Subrequests are logged too.
-    if request.is_main() {
-        if let Some(context) = context::of(request) {
-            deferred::charge(request, context);
-        }
+    if request.is_main()
+        && let Some(context) = context::of(request)
+    {
+        deferred::charge(request, context);
     }
 }

@@ -2,6 +2,7 @@
 //! have said, and the decision that comes of it.
 
 use core::cell::{Cell, RefCell};
+use core::ptr;
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,6 +23,7 @@ use super::context::{Context, ContextSlot, Renamed, Response, Room};
 use super::held::Waiting;
 use crate::engine::{
     Answered, BoundLimit, Evaluation, LimitCheck, Refusals, StoreQuestion, conclude, questions,
+    unsent_charges,
 };
 use crate::policy::namespace::OnError;
 use crate::store::decision::{Answer, Few};
@@ -106,6 +108,11 @@ impl<'r> Suspension<'r> {
     pub(super) fn begin(&mut self) -> u64 {
         self.waits_since = Some(Instant::now());
         self.deadline.saturating_sub(monotonic_millis())
+    }
+
+    /// What stores are asked about, if some of it is to be charged ahead.
+    pub(super) fn reserving(&self) -> Option<&[LimitCheck<'r, 'static>]> {
+        self.rules.active().is_reserving.then_some(&*self.checks)
     }
 
     /// Has a request wait: the one that asks, or another one of the same main request.
@@ -294,7 +301,15 @@ impl<'r> Suspension<'r> {
             self.log_denial(request);
         }
         for_each_namespace(&self.checks, |bound| bound.count_fallback(self.on_error));
-        (Outcome::Error, evaluation.end(&NgxClock), response)
+        let room = evaluation.end(&NgxClock);
+        let store_of = |bound: &_| {
+            let mut checks = self.checks.iter();
+            checks.find(|check| ptr::eq(check.bound, bound))?.store
+        };
+        for (decider, question) in unsent_charges(room.charges(), store_of) {
+            sync::charge_later(decider, &question);
+        }
+        (Outcome::Error, room, response)
     }
 
     #[cold]

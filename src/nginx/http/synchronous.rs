@@ -12,6 +12,7 @@ use super::super::sync;
 use super::context::{Context, ContextSlot, Room};
 use super::delayed;
 use super::evaluate;
+use super::reserves;
 use super::suspension::{RequestChecks, Suspension};
 use super::suspensions::{self, SuspensionSlot};
 use crate::broker::message::Reply;
@@ -37,7 +38,13 @@ pub(super) fn decide<'r>(
         drop(suspension);
         return answer_if_decided(request, context);
     }
-    let evaluated = evaluate(request, conf, rules)?;
+    let mut evaluated = evaluate(request, conf, rules)?;
+    if rules.active().is_reserving {
+        match reserves::decide(request, slot, conf, rules, evaluated) {
+            Ok(context) => return delayed::answer_in_time(request, context),
+            Err(asked) => evaluated = asked,
+        }
+    }
     let mut suspension = Suspension::new(slot, evaluated, conf, rules);
     if !suspension.prepare() {
         return answer_if_decided(request, suspension.finish(request));
@@ -88,6 +95,9 @@ fn suspend<'r>(
         let context = suspension.finish(request);
         drop(suspension);
         return answer_if_decided(request, context);
+    }
+    if let Some(checks) = suspension.reserving() {
+        reserves::ask_along(checks);
     }
     suspended.deadline.set(suspension.begin());
     suspension.wait(request)

@@ -6,11 +6,17 @@
 //! memory, with every cycle anew; which of them asks stores about the requests of all, by a lock.
 //!
 //! - [`job`]: when a namespace is synced
-//! - [`thread`]: the thread; [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle
+//! - [`thread`]: the thread, and the [`command`]s that it gets; [`channel`]: what it hears of others' pushes;
+//!   [`early`]: how it hears of what is to be pushed before its time; [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle;
+//!   [`system`]: the clocks
 //!
 //! The exchange itself is in [`crate::broker`].
 
+mod channel;
+mod command;
+mod early;
 mod job;
+mod system;
 mod thread;
 mod waiter;
 mod wake;
@@ -28,12 +34,14 @@ use super::guard::guard;
 use super::hold::measured;
 use super::log::{self, Log};
 use crate::broker::message::Reply;
-use crate::broker::{Broker, Client, DecidingStore, EventFd, Severity, SharedQueues};
+use crate::broker::{Bells, Broker, Client, DecidingStore, EventFd, Severity, SharedQueues};
 use crate::engine::{Report, Surroundings as _};
+use crate::policy::window::UnixMillis;
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
 use job::Job;
-use thread::{Done, System, Thread};
+use system::System;
+use thread::{Done, Thread};
 pub(super) use waiter::SyncWaiter;
 use wake::Wake;
 
@@ -51,6 +59,8 @@ struct Worker {
     client: Option<Client>,
     /// What asks them for all workers, in the thread of this one or of another.
     broker: Option<Broker>,
+    /// What wakes the thread when something is to be pushed before its time, if anything is.
+    bell: Option<EventFd>,
     /// Whether stores are asked about requests.
     asks: Cell<bool>,
     /// Posted where something is asked.
@@ -70,7 +80,7 @@ struct Worker {
 pub(super) fn start(
     namespaces: Vec<SyncedNamespace>,
     stores: Vec<DecidingStore>,
-    queues: Option<Arc<SharedQueues>>,
+    (queues, bells): (Option<Arc<SharedQueues>>, Option<Arc<Bells>>),
     go_on: fn(Vec<Reply>),
     log: Log<'static>,
 ) {
@@ -78,6 +88,15 @@ pub(super) fn start(
     if namespaces.is_empty() {
         return;
     }
+    if let Some(bells) = &bells {
+        let own = u16::try_from(worker).unwrap_or(u16::MAX);
+        for namespace in &namespaces {
+            let bells = bells.clone();
+            let table = namespace.namespace.table();
+            table.wake_by(own, move |worker| bells.ring(worker));
+        }
+    }
+    let bell = bells.and_then(|bells| bells.of(worker).cloned());
     let broker = queues.map(|queues| Broker {
         queues,
         worker,
@@ -91,7 +110,8 @@ pub(super) fn start(
         .map_or_else(EventFd::new, Ok)
         .and_then(|eventfd| Wake::new(eventfd, Some(woken), log))
         .and_then(|wake| {
-            let thread = Thread::start(&namespaces, broker.clone(), wake.eventfd())?;
+            let woken = (wake.eventfd(), bell.clone());
+            let thread = Thread::start(&namespaces, broker.clone(), woken)?;
             Ok((thread, wake))
         });
     let (thread, wake) = match thread {
@@ -109,6 +129,7 @@ pub(super) fn start(
         jobs: jobs.collect(),
         client,
         broker,
+        bell,
         asks: Cell::new(true),
         end_of_turn: EndOfTurn::new(log, end_turn),
         turns: Cell::new(0),
@@ -252,6 +273,14 @@ pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Que
     .unwrap_or(false)
 }
 
+/// Has a decider charge hits that were counted without it, when it answers again.
+pub(super) fn charge_later(decider: usize, question: &Question) {
+    with_client(|worker, client| {
+        worker.end_of_turn.post();
+        client.charge_later(decider, question);
+    });
+}
+
 /// Looks at a decider's circuit; returns whether the decider is to be asked. Has it probed if it is time.
 pub(super) fn check_circuit(decider: usize) -> bool {
     with_client(|worker, client| {
@@ -263,6 +292,16 @@ pub(super) fn check_circuit(decider: usize) -> bool {
         may_ask
     })
     .unwrap_or(false)
+}
+
+/// What time it is by the clock of a decider's store; `None`: it has not said.
+pub(super) fn store_time(decider: usize) -> Option<UnixMillis> {
+    with_client(|_, client| client.store_time(decider, now_millis()))?
+}
+
+/// Where this worker logs what it does for stores; `None`: it does nothing.
+pub(super) fn log() -> Option<Log<'static>> {
+    Some(WORKER.0.borrow().as_ref()?.log)
 }
 
 /// Notes that a decider did not answer in time.
@@ -374,7 +413,8 @@ impl Worker {
         let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
         let message = "ratelimit: the thread that syncs has ended, it is started again";
         log::error(NGX_LOG_ERR, self.log, message);
-        if let Ok(thread) = Thread::start(&namespaces, self.broker.clone(), self.wake.eventfd()) {
+        let woken = (self.wake.eventfd(), self.bell.clone());
+        if let Ok(thread) = Thread::start(&namespaces, self.broker.clone(), woken) {
             self.thread = thread;
         }
         let now = monotonic();

@@ -1,23 +1,26 @@
 //! The thread that talks to datastores: a tokio runtime of its own, which never calls nginx.
 
 use core::mem::MaybeUninit;
-use core::num::NonZeroU64;
 use core::time::Duration;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::time::Instant;
 
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::super::conf::SyncedNamespace;
-use super::super::random::random;
+use super::super::cycle;
+use super::channel::ChannelTask;
+use super::command::Command;
+use super::early::{EarlyTimer, listen};
+use super::system::System;
 use crate::broker::{Broker, EventFd, EventLoopQueue, Observer, StoreEvent};
-use crate::engine::{Report, Surroundings, SyncError, Syncer};
-use crate::policy::window::{Clock, UnixMillis};
+use crate::engine::{Report, SyncError, Syncer};
 use crate::store::decision::Decider;
 use crate::store::registry::StoreVisitor;
 use crate::store::strategy::Strategy;
@@ -35,6 +38,8 @@ pub(super) struct Thread {
     store_events: EventLoopQueue<StoreEvent>,
     /// Dropped when nothing more is to be asked for all workers.
     end_broker: Option<oneshot::Sender<()>>,
+    /// Dropped when nothing more is to be heard.
+    end_channels: Option<watch::Sender<()>>,
     /// Closed when the thread has ended.
     ended: blocking::Receiver<()>,
 }
@@ -59,24 +64,16 @@ impl Drop for AtEnd {
     }
 }
 
-enum Command {
-    /// Sync, unless this node was synced in this period.
-    Sync,
-    /// Sync whatever others do: what was counted until now is pushed.
-    SyncNow,
-    /// Push what is left until then, and end.
-    Finish(Instant),
-}
-
 impl Thread {
-    /// Starts a thread that wakes the event loop when there is something [`Thread::done`], and that asks
-    /// stores about requests when it is its turn.
+    /// Starts a thread that wakes the event loop when there is something [`Thread::done`], that asks stores
+    /// about requests when it is its turn, and pushes before the time when the bell wakes it.
     pub(super) fn start(
         namespaces: &[SyncedNamespace],
         broker: Option<Broker>,
-        eventfd: EventFd,
+        (eventfd, bell): (EventFd, Option<EventFd>),
     ) -> io::Result<Thread> {
         let (end_broker, ending) = oneshot::channel();
+        let (end_channels, channels_ending) = watch::channel(());
         let (commands, receivers): (Vec<_>, Vec<_>) =
             namespaces.iter().map(|_| unbounded_channel()).unzip();
         let done = EventLoopQueue::new(eventfd.clone());
@@ -84,6 +81,13 @@ impl Thread {
         let (is_alive, ended) = blocking::channel();
         let (refused, refusal) = blocking::channel();
         let jobs: Vec<_> = namespaces.iter().cloned().zip(receivers).collect();
+        let heard = heard(namespaces);
+        let early = namespaces
+            .iter()
+            .zip(&commands)
+            .filter(|(it, _)| it.is_early);
+        let early = early.filter_map(|(it, task)| Some((it.namespace.sync_state()?, task.clone())));
+        let early: Vec<_> = early.collect();
         let (results, events) = (done.clone(), store_events.clone());
         let at_end = AtEnd {
             eventfd,
@@ -114,6 +118,21 @@ impl Thread {
                     };
                     namespace.options.visit(job);
                 }
+                for namespaces in heard {
+                    let options = namespaces.first().map(|it| it.options.clone());
+                    let job = ChannelTask {
+                        namespaces,
+                        events: events.clone(),
+                        ending: channels_ending.clone(),
+                        tasks: &mut tasks,
+                    };
+                    if let Some(options) = options {
+                        options.visit(job);
+                    }
+                }
+                if let Some(bell) = bell {
+                    tasks.spawn_local(listen(bell, early));
+                }
                 if let Some(broker) = broker {
                     tasks.spawn_local(broker.serve(ending, events));
                 }
@@ -137,6 +156,7 @@ impl Thread {
             done,
             store_events,
             end_broker: Some(end_broker),
+            end_channels: Some(end_channels),
             ended,
         })
     }
@@ -177,6 +197,7 @@ impl Thread {
     /// Has what is left pushed, for `at_most` that long, and ends the thread.
     pub(super) fn finish(&mut self, at_most: Duration) -> Vec<Done> {
         self.end_broker = None;
+        self.end_channels = None;
         let now = Instant::now();
         let until = now.checked_add(at_most).unwrap_or(now);
         for commands in &self.commands {
@@ -195,6 +216,20 @@ impl Thread {
         // Nothing is sent.
         let _ = self.ended.recv();
     }
+}
+
+/// The namespaces whose nodes hear each other, by their stores.
+fn heard(namespaces: &[SyncedNamespace]) -> Vec<Vec<SyncedNamespace>> {
+    let mut heard: Vec<Vec<SyncedNamespace>> = Vec::new();
+    for namespace in namespaces.iter().filter(|it| it.is_early) {
+        let mut stores = heard.iter_mut();
+        let is_same = |it: &SyncedNamespace| Arc::ptr_eq(&it.store, &namespace.store);
+        match stores.find(|it| it.first().is_some_and(is_same)) {
+            Some(others) => others.push(namespace.clone()),
+            None => heard.push(vec![namespace.clone()]),
+        }
+    }
+    heard
 }
 
 /// What is to be served of one namespace, by a task.
@@ -253,6 +288,13 @@ async fn serve<S: Strategy>(
     if namespace.is_synchronous {
         syncer = syncer.pushing_only();
     }
+    let worker = u16::try_from(cycle::worker()).unwrap_or(u16::MAX);
+    syncer = syncer
+        .living_for(Syncer::life_of(*period))
+        .by_worker(worker);
+    if namespace.is_early {
+        syncer = syncer.telling();
+    }
     let note = |result: Result<Option<Report>, SyncError>, store: &S| {
         // At once: when nginx looks at it, another worker may have been at the store since.
         let mut events: Vec<_> = events_of(&namespace, &result, store).collect();
@@ -267,13 +309,19 @@ async fn serve<S: Strategy>(
     let mut store = connect();
     let mut turns_of_others: u32 = 0;
     let mut is_waiting = false;
+    let mut early = EarlyTimer::default();
     loop {
         // While another worker is at it, what was asked for waits.
-        let command = match is_waiting {
-            true => timeout(LOOK_AGAIN, commands.recv()).await,
-            false => Ok(commands.recv().await),
+        let command = match (is_waiting, early.next()) {
+            (true, _) => timeout(LOOK_AGAIN, commands.recv()).await,
+            (false, Some(next)) => timeout_at(next, commands.recv()).await,
+            (false, None) => Ok(commands.recv().await),
         };
-        match command.unwrap_or(Some(Command::SyncNow)) {
+        let again = match is_waiting {
+            true => Command::SyncNow,
+            false => Command::Early,
+        };
+        match command.unwrap_or(Some(again)) {
             None => return,
             // All workers have a timer: the node syncs once in a period.
             Some(Command::Sync) if syncer.is_fresh(*period, &System) => {
@@ -299,7 +347,24 @@ async fn serve<S: Strategy>(
                     note(result, &store);
                 }
             }
+            // When it is back, all that changed is pushed.
+            Some(Command::Early) if syncer.is_store_lost() => early = EarlyTimer::default(),
+            Some(Command::Early) if !early.begin(Instant::now().into()) => {}
+            Some(Command::Early) => {
+                turns_of_others = 0;
+                match syncer.sync_early(&mut store, &System).await {
+                    Ok(Some(_)) => {}
+                    // Those of a newer configuration go on.
+                    Ok(None) | Err(SyncError::LeaseLost) if syncer.is_superseded() => {}
+                    Ok(None) | Err(SyncError::LeaseLost) => {
+                        early.begin_again(Instant::now().into())
+                    }
+                    error => note(error, &store),
+                }
+            }
             Some(Command::Finish(until)) => {
+                // If others go on, those of a newer configuration, they sync in place of this one.
+                syncer = syncer.living_for(Duration::ZERO);
                 // The other half is for an exchange.
                 let begin = Instant::now();
                 let patience = until.saturating_duration_since(begin).mul_f32(0.5);
@@ -345,41 +410,6 @@ fn events_of(
         Err(error) => (watched.note(observer, Err(error), || None), None),
     };
     events.into_iter().chain(of_clock)
-}
-
-/// The clocks and the random numbers of the system.
-pub(super) struct System;
-
-impl Clock for System {
-    fn now(&self) -> UnixMillis {
-        super::super::time::unix_now()
-    }
-
-    fn fresh(&self) -> UnixMillis {
-        self.now()
-    }
-}
-
-impl Surroundings for System {
-    fn uptime(&self) -> Duration {
-        let mut time = MaybeUninit::<libc::timespec>::zeroed();
-        // SAFETY: the time is valid for writes, and zero is a valid one should the call fail.
-        let time = unsafe {
-            libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
-            time.assume_init()
-        };
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
-    }
-
-    fn process(&self) -> u32 {
-        std::process::id()
-    }
-
-    fn random(&self) -> NonZeroU64 {
-        let [bits, _] = random().unwrap_or_default();
-        NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN)
-    }
 }
 
 /// Blocks all signals in this thread, so that a thread that it starts gets none: they are nginx's.

@@ -8,10 +8,12 @@ pub async fn a_new_store_has_no_epoch<F: Fixture>(fixture: &F) {
     let batch = Batch {
         node: new_node(),
         epoch: new_epoch(),
+        lives_for: None,
         previous: BatchId::NONE,
         id: Some(BatchId::new(1, NONCE)),
         position: None,
         diffs: vec![hits("a", 1)],
+        is_news: false,
     };
     let pushed = store.push_diffs(&shard, &batch, LIMIT).await;
     assert_eq!(pushed, Ok(Pushed::NoEpoch));

@@ -15,7 +15,9 @@
 //! ```
 //!
 //! The words are the store's [`Strategy::Changes`] and [`Strategy::Counts`], and the tests those that
-//! are of such a store; if it says otherwise, they do not compile. `decision_tests!` are for one that
+//! are of such a store; if it says otherwise, they do not compile. One that tells how many
+//! [nodes](Strategy::nodes) live has `conformance_tests!(Files, Nodes)` beside, and one with a
+//! [`channel`](Strategy::channel) `Channel`. `decision_tests!` are for one that
 //! decides.
 #![cfg_attr(
     not(test),
@@ -38,11 +40,15 @@ pub mod batches;
 #[doc(hidden)]
 pub mod changes;
 #[doc(hidden)]
+pub mod channel;
+#[doc(hidden)]
 pub mod counters;
 #[doc(hidden)]
 pub mod decisions;
 #[doc(hidden)]
 pub mod epochs;
+#[doc(hidden)]
+pub mod living;
 mod node;
 #[doc(hidden)]
 pub mod snapshots;
@@ -51,6 +57,8 @@ use core::future::Future;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+#[cfg(test)]
+pub(crate) use self::channel::Listener;
 #[doc(inline)]
 pub use self::decisions::decision_tests;
 #[cfg(test)]
@@ -127,6 +135,18 @@ macro_rules! conformance_tests {
             changes::a_position_ahead_is_behind,
         }
     };
+    ($fixture:ty, Channel) => {
+        $crate::store::conformance::conformance_tests! { $fixture:
+            channel::what_others_push_is_heard_at_once,
+            channel::pushes_are_heard_in_order,
+            channel::what_was_pushed_since_a_position_is_heard,
+            channel::what_is_no_news_is_not_heard,
+            channel::a_batch_that_is_not_applied_is_not_heard,
+            channel::any_keys_and_totals_are_heard,
+            channel::the_next_epoch_is_heard,
+            channel::one_hears_of_several_namespaces,
+        }
+    };
     ($fixture:ty, Snapshots) => {
         $crate::store::conformance::conformance_tests! { $fixture:
             snapshots::nodes_read_what_others_pushed,
@@ -144,6 +164,14 @@ macro_rules! conformance_tests {
             absolute::a_batch_that_comes_late_leaves_newer_counts,
             absolute::a_repeat_may_lack_what_was_evicted,
             absolute::sums_saturate,
+        }
+    };
+    // Of a store that counts the nodes that live, beside the others.
+    ($fixture:ty, Nodes) => {
+        $crate::store::conformance::conformance_tests! { $fixture:
+            living::nodes_that_live_are_counted,
+            living::a_node_that_says_nothing_for_long_does_not_live,
+            living::a_node_that_asks_lives_in_its_namespace,
         }
     };
     ($fixture:ty: $($group:ident :: $test:ident),* $(,)?) => {
@@ -208,10 +236,10 @@ pub(crate) async fn all_at_once<T>(futures: Vec<impl Future<Output = T>>) -> Vec
     let mut done: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
     core::future::poll_fn(move |context| {
         for (future, done) in waiting.iter_mut().zip(&mut done) {
-            if done.is_none() {
-                if let core::task::Poll::Ready(value) = future.as_mut().poll(context) {
-                    *done = Some(value);
-                }
+            if done.is_none()
+                && let core::task::Poll::Ready(value) = future.as_mut().poll(context)
+            {
+                *done = Some(value);
             }
         }
         if done.iter().any(Option::is_none) {

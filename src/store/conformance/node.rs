@@ -133,10 +133,12 @@ impl<S: Strategy> Node<S> {
         Batch {
             node: self.id,
             epoch: self.epoch,
+            lives_for: None,
             previous: id(number - u64::from(is_sealed)),
             id: is_sealed.then(|| id(number)),
             position: self.position,
             diffs: diffs.collect(),
+            is_news: false,
         }
     }
 

@@ -1,13 +1,17 @@
 //! The way to the one server that is used at a time, and what a session on it is made ready with.
 
+use core::cell::{Cell, RefCell};
+use core::future::poll_fn;
+use core::time::Duration;
 use std::path::Path;
 
 use futures_util::future::try_join_all;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::TlsConnect;
-use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
 
 use super::failure;
 use super::options::PostgresOptions;
@@ -30,7 +34,7 @@ pub(super) struct Link {
 }
 
 /// What a connection is made for, whichever server it leads to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Session {
     access: Access,
     database: Box<str>,
@@ -45,6 +49,10 @@ pub(super) struct Connection {
     statements: Vec<Statement>,
     /// The server's.
     version: String,
+    /// What is told to this connection, if it listens.
+    told: RefCell<UnboundedReceiver<Box<str>>>,
+    /// Whether it does.
+    pub(super) listens: Cell<bool>,
     /// Moves bytes between `client` and the socket; ends when the connection does. `None`: it is to
     /// take leave of the server before it ends, once `client` is gone.
     driver: Option<JoinHandle<()>>,
@@ -70,10 +78,17 @@ pub(super) enum Prepared {
     FindObstacles,
     LowerLogs,
     AddToLogs,
+    Living,
+    Tell,
+    CatchUp,
 }
 
-const STATEMENTS: [&str; 17] = [
-    concat!(include_str!("push.sql"), include_str!("count.sql")),
+const STATEMENTS: [&str; 20] = [
+    concat!(
+        include_str!("push.sql"),
+        include_str!("count.sql"),
+        include_str!("note_change.sql")
+    ),
     include_str!("ask.sql"),
     include_str!("end_epoch.sql"),
     include_str!("begin_epoch.sql"),
@@ -83,13 +98,24 @@ const STATEMENTS: [&str; 17] = [
     include_str!("purge.sql"),
     include_str!("lock.sql"),
     concat!(include_str!("read.sql"), include_str!("read_windows.sql")),
-    concat!(include_str!("charge.sql"), include_str!("count.sql")),
+    concat!(
+        include_str!("charge.sql"),
+        include_str!("count.sql"),
+        include_str!("note_change.sql")
+    ),
     include_str!("read_levels.sql"),
     include_str!("set_levels.sql"),
     concat!(include_str!("read.sql"), include_str!("read_logs.sql")),
     include_str!("find_obstacles.sql"),
     include_str!("lower_logs.sql"),
     include_str!("add_to_logs.sql"),
+    include_str!("living.sql"),
+    concat!(
+        include_str!("push.sql"),
+        include_str!("count.sql"),
+        include_str!("tell_change.sql")
+    ),
+    include_str!("catch_up.sql"),
 ];
 
 /// How a session differs from the server's defaults. Statements are planned once, and find rows by
@@ -114,6 +140,8 @@ pub(super) enum Fault {
     Error(Error),
     /// After a batch was sent, which may have been applied.
     AfterPush(Error),
+    /// The connection has ended, on which it was waited for what is told.
+    Ended,
     /// The answer was not what the statement of this name says.
     Misunderstood(&'static str),
 }
@@ -127,6 +155,19 @@ impl Link {
                 access: Access::new(options),
                 database: own.database.clone(),
                 tables: Tables::new(&own.table),
+            },
+        }
+    }
+
+    /// Another one to the same servers, with a connection of its own, on which an exchange may take so
+    /// much longer.
+    pub(super) fn patient(&self, longer: Duration) -> Link {
+        Link {
+            servers: self.servers.clone(),
+            current: Current::none(),
+            session: Session {
+                access: self.session.access.patient(longer),
+                ..self.session.clone()
             },
         }
     }
@@ -158,6 +199,7 @@ impl Link {
             }
             Ok(Err(Fault::Error(error))) => session.failure(&error),
             Ok(Err(Fault::AfterPush(error))) => failure::after_sending(session.failure(&error)),
+            Ok(Err(Fault::Ended)) => Failure::Disconnected("it has ended".into()),
             Ok(Err(Fault::Misunderstood(what))) => Failure::Misunderstood(what.into()),
             Err(failure) => failure,
         };
@@ -254,14 +296,14 @@ impl Session {
         }
         let failure = |error: Error| self.failure(&error);
         let (client, driver) = config.connect_raw(stream, tls).await.map_err(failure)?;
+        let (tell, told) = unbounded_channel();
         let mut connection = Connection {
             client,
             statements: Vec::new(),
             version: String::new(),
-            driver: Some(tokio::spawn(async move {
-                // A caller that waits for an answer is told.
-                let _ = driver.await;
-            })),
+            told: RefCell::new(told),
+            listens: Cell::new(false),
+            driver: Some(tokio::spawn(drive(driver, tell))),
         };
         let client = &connection.client;
         let answer = client.simple_query(SETTINGS).await.map_err(failure)?;
@@ -303,7 +345,32 @@ impl Session {
     }
 }
 
+/// Moves bytes until the connection ends, of which a caller that waits for an answer is told, and passes on
+/// what the server tells.
+async fn drive<S, T>(mut driver: tokio_postgres::Connection<S, T>, tell: UnboundedSender<Box<str>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = poll_fn(|context| driver.poll_message(context)).await {
+        if let AsyncMessage::Notification(notification) = message {
+            // If nothing listens any more, the connection is about to end.
+            let _ = tell.send(notification.payload().into());
+        }
+    }
+}
+
 impl Connection {
+    /// The next that is told to this connection; `None`: it has ended.
+    pub(super) async fn told(&self) -> Option<Box<str>> {
+        poll_fn(|context| self.told.borrow_mut().poll_recv(context)).await
+    }
+
+    /// What was told by now, and not taken yet.
+    pub(super) fn take_told(&self) -> Option<Box<str>> {
+        self.told.borrow_mut().try_recv().ok()
+    }
+
     /// A prepared statement.
     pub(super) fn statement(&self, which: Prepared) -> Result<&Statement, Fault> {
         let statement = self.statements.get(which as usize);

@@ -3,14 +3,15 @@
 //!
 //! `cargo test --release --no-default-features --features measure -- --nocapture postgres_takes`
 
+use core::pin::pin;
 use core::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 
 use super::testing::{Server, connect};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::window::UnixMillis;
-use crate::store::conformance::{Asking, MINUTE, block_on, hits, question, shard, since};
+use crate::store::conformance::{Asking, Listener, MINUTE, block_on, hits, question, shard, since};
 use crate::store::decision::Question;
 use crate::store::strategy::{Batch, Diff, Strategy};
 
@@ -222,6 +223,69 @@ fn postgres_keeps_logs() {
                     server.value(entries)
                 );
             }
+        }
+    });
+}
+
+/// What it costs that a push is told to nodes that listen.
+#[test]
+fn postgres_takes_to_tell() {
+    const NODES: usize = 10;
+    const PUSHES: u32 = 200;
+    let server = Server::start(&["shared_buffers=128MB"]);
+    block_on(async {
+        let mut nodes = Vec::new();
+        let mut listeners = Vec::new();
+        for number in 0..NODES {
+            // Each in a namespace of its own, so that nothing but the notifications has them wait for each other.
+            let store = connect(server.tcp(), "public");
+            let node = Node::join(store, shard(&format!("of-{number}"))).await;
+            listeners.push(Listener::of(&node));
+            nodes.push(node);
+        }
+        for (counters, is_news, listen) in [
+            (1, false, false),
+            (1, true, false),
+            (1, true, true),
+            (100, false, false),
+            (100, true, false),
+            (100, true, true),
+        ] {
+            let pushing = nodes.iter_mut().map(async |node| {
+                for _ in 0..PUSHES {
+                    node.number += 1;
+                    let diffs = batch(0, counters, Duration::from_secs(3600));
+                    let batch = Batch {
+                        is_news,
+                        ..node.batch(node.number, diffs)
+                    };
+                    node.send_batch(&batch).await;
+                }
+            });
+            let pushing = async {
+                let start = std::time::Instant::now();
+                join_all(pushing).await;
+                start.elapsed()
+            };
+            let hearing = listeners.iter_mut().map(async |listener| {
+                loop {
+                    listener.store.hear(&listener.ears).await.unwrap();
+                }
+            });
+            let took = match listen {
+                false => pushing.await,
+                true => {
+                    let hearing = pin!(join_all(hearing));
+                    match select(pin!(pushing), hearing).await {
+                        Either::Left((took, _)) => took,
+                        Either::Right(_) => unreachable!("they listen for ever"),
+                    }
+                }
+            };
+            let pushes = f64::from(PUSHES) * NODES as f64 / took.as_secs_f64();
+            println!(
+                "{counters} counters, told: {is_news}, {NODES} listen: {listen}: {pushes:.0} pushes a second"
+            );
         }
     });
 }

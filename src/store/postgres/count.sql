@@ -4,6 +4,8 @@
 -- $1 epoch, $2 node; then for each counter, in order: $3 sizes, $4 window numbers, $5 keys,
 -- $6 thousandths, $7 milliseconds until the count expires
 --
+-- note_change.sql follows, or tell_change.sql.
+--
 -- Rows of counters are locked in the order of their keys, so that nodes do not wait for each other in
 -- a circle; that of the epoch comes last, and is locked until all is committed: so changes are
 -- numbered in the order in which they become visible.
@@ -25,7 +27,7 @@ counted AS (
             THEN excluded.expires_at
             ELSE counter.expires_at
         END
-    RETURNING id
+    RETURNING id, window_size, window_number, key, thousandths
 ), numbered AS (
     UPDATE {epochs} AS present
     SET changes = present.changes + 1
@@ -33,5 +35,3 @@ counted AS (
     WHERE present.epoch = $1 AND present.ended_at IS NULL AND batch.counters IS NOT NULL
     RETURNING present.epoch, present.changes, batch.counters
 )
-INSERT INTO {changes} (epoch, number, node, counters)
-SELECT epoch, changes, $2::text::uuid, counters FROM numbered

@@ -14,6 +14,7 @@
 //! even in another database, holds back for hours, and would be told everything since, each time.
 
 mod asked;
+mod channel;
 mod connection;
 #[cfg(all(test, feature = "measure"))]
 mod cost_tests;
@@ -35,16 +36,18 @@ pub(crate) mod testing;
 mod tests;
 mod tls;
 
-use futures_util::future::join;
+use futures_util::future::{join, join3};
 
 use self::connection::{Connection, Fault, Link, Prepared};
 use self::options::{PostgresDirectives, PostgresOptions};
-use self::push::{Addition, Columns, ask, push, pushed};
+use self::push::{Addition, Columns, ask, living, push, pushed};
 use self::row::{epoch, name, signed};
 use super::error::StoreError;
 use super::kind::Registered;
 use super::options::StoreOptions;
-use super::strategy::{Added, Batch, Changes, Count, Epoch, Pushed, Shard, Strategy};
+use super::strategy::{
+    Added, Batch, Changes, Count, Ear, Epoch, PushNews, Pushed, Shard, Strategy,
+};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -54,6 +57,8 @@ pub struct Postgres {
     link: Link,
     /// How many rows of a kind are purged at once: fewer, while that takes too long.
     purged: i64,
+    /// How many nodes live.
+    nodes: Option<u64>,
 }
 
 /// How far a reading of all counters is.
@@ -97,6 +102,7 @@ impl Strategy for Postgres {
         Postgres {
             link: Link::new(options, own),
             purged: MAX_PURGED,
+            nodes: None,
         }
     }
 
@@ -112,6 +118,10 @@ impl Strategy for Postgres {
         1
     }
 
+    fn nodes(&self) -> Option<u64> {
+        self.nodes
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,
@@ -122,17 +132,22 @@ impl Strategy for Postgres {
             .id
             .map(|id| (id, Columns::of(batch.diffs.iter().map(Addition::from))));
         let exchange = async |connection: &Connection| {
-            let Some((id, diffs)) = sealed else {
-                let rows = ask(connection, shard, batch, limit).await?;
-                return pushed(batch, &rows?);
-            };
             // The statements are on their way together.
+            let living = living(connection, batch);
+            let Some((id, diffs)) = sealed else {
+                let (rows, nodes) = join(ask(connection, shard, batch, limit), living).await;
+                return Ok((pushed(batch, &rows??)?, nodes??));
+            };
             let push = push(connection, shard, batch, id, &diffs);
-            let (applied, asked) = join(push, ask(connection, shard, batch, limit)).await;
+            let (applied, asked, nodes) =
+                join3(push, ask(connection, shard, batch, limit), living).await;
             applied??;
-            pushed(batch, &asked?.map_err(Fault::AfterPush)?)
+            let pushed = pushed(batch, &asked?.map_err(Fault::AfterPush)?)?;
+            Ok((pushed, nodes?.map_err(Fault::AfterPush)?))
         };
-        self.link.exchange(exchange).await
+        let (pushed, nodes) = self.link.exchange(exchange).await?;
+        self.nodes = nodes.or(self.nodes);
+        Ok(pushed)
     }
 
     async fn open_epoch(
@@ -240,6 +255,14 @@ impl Strategy for Postgres {
             }
         };
         self.link.exchange(exchange).await
+    }
+
+    fn channel(&self) -> Option<Postgres> {
+        Some(self.listener())
+    }
+
+    async fn hear(&mut self, ears: &[Ear]) -> Result<Vec<PushNews>, StoreError> {
+        self.listen(ears).await
     }
 
     /// Goes by the server's clock, and purges for all namespaces.

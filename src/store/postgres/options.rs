@@ -32,7 +32,8 @@ impl KindOptions for PostgresOptions {
 /// What was said so far.
 #[derive(Debug, Default)]
 pub struct PostgresDirectives {
-    table: Option<TableName>,
+    /// Cassandra has one too, of other names.
+    table: Option<Box<str>>,
 }
 
 impl KindDirectives for PostgresDirectives {
@@ -42,25 +43,41 @@ impl KindDirectives for PostgresDirectives {
 
     fn set(&mut self, name: &str, directive: &Directive<'_>) -> Result<(), OptionError> {
         match name {
-            "table" => directive.set(&mut self.table, &TABLE),
+            "table" => directive.set(&mut self.table, &ANY_TABLE),
             _ => Err(directive.unknown(Self::NAMES, &[])),
         }
     }
 
-    fn check(&self, _: &CommonDirectives, _: bool) -> Result<(), OptionError> {
-        Ok(())
+    fn check(&self, _: &CommonDirectives, is_chosen: bool) -> Result<(), OptionError> {
+        match is_chosen {
+            true => self.table().map(drop),
+            false => Ok(()),
+        }
     }
 
     fn finish(self, common: &CommonDirectives) -> Result<PostgresOptions, OptionError> {
         Ok(PostgresOptions {
             database: common.database().unwrap_or("postgres").into(),
-            table: self.table.unwrap_or_else(|| TableName {
-                schema: None,
-                name: "rl_counters".into(),
-            }),
+            table: self.table()?,
         })
     }
 }
+
+impl PostgresDirectives {
+    fn table(&self) -> Result<TableName, OptionError> {
+        let word = self.table.as_deref().unwrap_or("rl_counters");
+        Directive::new(b"table", &[word.as_bytes()])
+            .word(&TABLE)
+            .map_err(|error| error.of("table"))
+    }
+}
+
+/// What is one, the kind that is chosen says.
+const ANY_TABLE: Syntax<Box<str>> = Syntax {
+    expected: TABLE.expected,
+    is_secret: false,
+    read: text,
+};
 
 const TABLE: Syntax<TableName> = Syntax {
     expected: "name or schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of 1 to 55",

@@ -10,7 +10,7 @@ use super::row::{epoch, name, signed};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::strategy::{
-    Batch, BatchId, Changes, Count, Diff, MAX_TOTAL, NODE_LIFE, Position, Pushed, Shard,
+    Batch, BatchId, Changes, Count, Diff, MAX_TOTAL, NODE_LIFE, NodeId, Position, Pushed, Shard,
 };
 
 /// The longest that anything is kept.
@@ -25,7 +25,10 @@ pub(super) async fn push(
     diffs: &Columns<'_>,
 ) -> Result<Result<u64, Error>, Fault> {
     let (namespace, number) = name(shard);
-    let push = connection.statement(Prepared::Push)?;
+    let push = connection.statement(match batch.is_news {
+        true => Prepared::Tell,
+        false => Prepared::Push,
+    })?;
     let result = connection
         .client
         .execute(
@@ -76,6 +79,26 @@ pub(super) async fn ask(
         )
         .await;
     Ok(result)
+}
+
+/// Notes for how long the batch's node lives, if it says so. Returns how many nodes do.
+pub(super) async fn living(
+    connection: &Connection,
+    batch: &Batch,
+) -> Result<Result<Option<u64>, Error>, Fault> {
+    let Some(life) = batch.lives_for else {
+        return Ok(Ok(None));
+    };
+    let living = connection.statement(Prepared::Living)?;
+    let NodeId([high, low]) = batch.node;
+    // No node's own.
+    let row = NodeId([!high, low]).to_string();
+    let (epoch, life) = (batch.epoch.0.get().cast_signed(), millis(life));
+    let client = &connection.client;
+    let others = client.query_one(living, &[&epoch, &row, &life]).await;
+    let others = others.and_then(|row| row.try_get::<_, i64>(0));
+    let own = u64::from(life > 0);
+    Ok(others.map(|others| Some(others.unsigned_abs().saturating_add(own))))
 }
 
 /// Reads the answer of `ask.sql`.

@@ -11,7 +11,7 @@ const SCHEMA: &str = include_str!("schema.sql");
 const CREATE_LOCK: i64 = 0x7261_7465_6c69_6d69;
 
 /// The names of the tables, as SQL has them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Tables([(&'static str, Box<str>); 6]);
 
 /// What is wrong with the tables.

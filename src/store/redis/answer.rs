@@ -29,17 +29,17 @@ impl RedisAnswer {
         Some(format!("{} {}", server?, version?))
     }
 
-    /// Of `push.lua`, to a batch.
-    pub(super) fn pushed(self, batch: &Batch) -> Option<Pushed> {
+    /// Of `push.lua`, to a batch; and how many nodes live, if it tells.
+    pub(super) fn pushed(self, batch: &Batch) -> Option<(Pushed, Option<u64>)> {
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
         let mut part = || parts.next();
         let is_behind = match &*part()?.text()? {
-            "none" => return Some(Pushed::NoEpoch),
+            "none" => return Some((Pushed::NoEpoch, None)),
             "misfit" => {
                 let last = part()?.text()?.parse().ok()?;
-                return Some(batch.misfit(BatchId(last)));
+                return Some((batch.misfit(BatchId(last)), None));
             }
-            "other" => return Some(Pushed::OtherEpoch(part()?.epoch()?)),
+            "other" => return Some((Pushed::OtherEpoch(part()?.epoch()?), None)),
             "behind" => true,
             "since" => false,
             _ => return None,
@@ -56,7 +56,11 @@ impl RedisAnswer {
                 has_more,
             }
         };
-        Some(Pushed::Applied { changes, now })
+        let nodes = match part() {
+            Some(nodes) => Some(u64::try_from(nodes.number()?).ok()?),
+            None => None,
+        };
+        Some((Pushed::Applied { changes, now }, nodes))
     }
 
     /// Counts in groups: a window, its keys, their totals.
@@ -133,11 +137,11 @@ impl RedisAnswer {
         }
     }
 
-    fn text(self) -> Option<String> {
+    pub(super) fn text(self) -> Option<String> {
         String::from_utf8(self.bytes()?).ok()
     }
 
-    fn bytes(self) -> Option<Vec<u8>> {
+    pub(super) fn bytes(self) -> Option<Vec<u8>> {
         match self.0 {
             Value::BulkString(bytes) => Some(bytes),
             _ => None,

@@ -5,6 +5,9 @@
 -- derived from its key, and share its hash tag:
 --   <shard>:<epoch>:<window>  a hash of counts
 --   <shard>:<epoch>:s         the stream of changes
+--   <shard>:l                 a hash of the nodes that live, and until when, in Unix milliseconds
+--   <shard>:<epoch>:n         the stream of news: batches with their totals, for those that listen, each with
+--                             the position that it has in the stream of changes
 --
 -- A position is the id of an entry in the stream, <sequence>-<tag>. The sequence counts bytes, so
 -- that it tells how much lies between two entries. The tag tells an entry from another one that

@@ -83,6 +83,28 @@ impl Cluster {
         }
     }
 
+    /// Another one to the same cluster, with connections of its own, on which an exchange may take so much
+    /// longer.
+    pub(super) fn patient(&self, longer: Duration) -> Cluster {
+        Cluster {
+            known: Rc::new(RefCell::new(self.known.borrow().patient(longer))),
+            last: (self.last.0.clone(), 0),
+            version: None,
+        }
+    }
+
+    /// Closes the connections to all nodes but the one that was talked to last.
+    pub(super) fn close_others(&self) {
+        for node in &self.known.borrow().nodes {
+            if node.address != self.last.0 {
+                // One that is locked is in use.
+                if let Ok(mut link) = node.link.try_lock() {
+                    link.close();
+                }
+            }
+        }
+    }
+
     /// How many connections have been made, to all nodes.
     pub(super) fn connects(&self) -> u64 {
         self.known.borrow().connects
@@ -214,22 +236,39 @@ impl Node {
 
 impl Known {
     fn new(options: &StoreOptions) -> Known {
+        let first = Servers::new(&options.servers).current().clone();
+        let seeds = core::iter::once(&first).chain(&options.servers);
+        // A cluster has only database 0.
+        let connector = Connector::new(options, 0);
+        Known::of(seeds, connector, options.connect_timeout.min(MAX_PAUSE))
+    }
+
+    fn of<'s>(
+        seeds: impl Iterator<Item = &'s ServerAddress>,
+        connector: Connector,
+        pause: Duration,
+    ) -> Known {
         let mut known = Known {
             nodes: Vec::new(),
             seeds: 0,
             guide: 0,
             places: HashMap::new(),
             connects: 0,
-            // A cluster has only database 0.
-            connector: Connector::new(options, 0),
-            pause: options.connect_timeout.min(MAX_PAUSE),
+            connector,
+            pause,
         };
-        let first = Servers::new(&options.servers).current().clone();
-        for seed in core::iter::once(&first).chain(&options.servers) {
+        for seed in seeds {
             known.node(seed);
         }
         known.seeds = known.nodes.len();
         known
+    }
+
+    /// The same seed nodes.
+    fn patient(&self, longer: Duration) -> Known {
+        let seeds = self.nodes.iter().take(self.seeds);
+        let seeds = seeds.map(|node| &node.address);
+        Known::of(seeds, self.connector.patient(longer), self.pause)
     }
 
     /// The node with this address.

@@ -1,6 +1,7 @@
 //! The way to the one server that is used at a time, and what it takes to find another.
 
 use core::slice;
+use core::time::Duration;
 use std::sync::Arc;
 
 use redis::{Cmd, Value};
@@ -29,7 +30,7 @@ pub(super) struct RedisLink {
 }
 
 /// From where it is known which server is the primary.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum PrimarySource {
     /// One of these is.
     Servers(Servers),
@@ -72,6 +73,24 @@ impl RedisLink {
             version: None,
             connector: connector.clone(),
         }
+    }
+
+    /// Another one to the same servers, with a connection of its own, on which an exchange may take so
+    /// much longer.
+    pub(super) fn patient(&self, longer: Duration) -> RedisLink {
+        RedisLink {
+            source: self.source.clone(),
+            server: self.server.clone(),
+            current: Current::none(),
+            connection: 0,
+            version: None,
+            connector: self.connector.patient(longer),
+        }
+    }
+
+    /// Closes the connection, if there is one.
+    pub(super) fn close(&mut self) {
+        self.current.take();
     }
 
     /// How many connections have been made, to sentinels not counted.

@@ -1,6 +1,7 @@
 //! Makes connections to servers, and sends commands on them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
@@ -50,6 +51,14 @@ impl Connector {
         Connector {
             access: self.access.with_credentials(credentials),
             database: 0,
+        }
+    }
+
+    /// The same, but an exchange may take so much longer.
+    pub(super) fn patient(&self, longer: Duration) -> Connector {
+        Connector {
+            access: self.access.patient(longer),
+            database: self.database,
         }
     }
 

@@ -24,7 +24,9 @@ pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
         "LOADING" => Failure::Refused(Refusal::Loading),
         "OOM" => Failure::Refused(Refusal::OutOfMemory),
         "MOVED" | "ASK" => Failure::Refused(Refusal::Moved(words())),
-        "BUSY" | "CLUSTERDOWN" | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "TRYAGAIN" => {
+        "BUSY" | "CLUSTERDOWN" | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "TRYAGAIN"
+        // Of a blocking read, when the server becomes a replica.
+        | "UNBLOCKED" => {
             Failure::Refused(Refusal::Other(code.into()))
         }
         "NOAUTH" | "NOPERM" | "WRONGPASS" => Failure::Denied(words()),

@@ -25,9 +25,19 @@ pub(super) fn counts(shard: &str, epoch: Epoch, window: WindowName) -> String {
     format!("{shard}:{epoch}:{window}")
 }
 
+/// The key of the hash of nodes that live.
+pub(super) fn living(shard: &str) -> String {
+    format!("{shard}:l")
+}
+
 /// The key of the stream of changes.
 pub(super) fn stream(shard: &str, epoch: Epoch) -> String {
     format!("{shard}:{epoch}:s")
+}
+
+/// The key of the stream of news.
+pub(super) fn news(shard: &str, epoch: Epoch) -> String {
+    format!("{shard}:{epoch}:n")
 }
 
 impl WindowName {

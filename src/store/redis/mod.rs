@@ -7,6 +7,7 @@
 //! `a_user_may_be_limited_to_what_is_needed`, lists the commands that a user must be allowed.
 
 mod answer;
+mod channel;
 mod cluster;
 #[cfg(test)]
 pub(crate) mod cluster_testing;
@@ -45,7 +46,7 @@ use super::error::StoreError;
 use super::kind::{KindOptions as _, Registered};
 use super::options::StoreOptions;
 use super::strategy::{
-    Added, Batch, Changes, Count, Diff, Epoch, NODE_LIFE, Pushed, Shard, Strategy,
+    Added, Batch, Changes, Count, Diff, Ear, Epoch, NODE_LIFE, PushNews, Pushed, Shard, Strategy,
 };
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -66,6 +67,8 @@ const DECIDE: &str = concat!(
 pub struct Redis {
     way: Way,
     shards: u16,
+    /// How many nodes live.
+    nodes: Option<u64>,
     prefix: Box<str>,
     push: Script,
     decide: Script,
@@ -125,6 +128,7 @@ impl Strategy for Redis {
                 }
             },
             shards: own.shards(),
+            nodes: None,
             prefix: own.prefix.clone(),
             push: Script::new("push.lua", include_str!("push.lua")),
             decide: Script::new("decide", DECIDE).finding_keys(),
@@ -139,16 +143,7 @@ impl Strategy for Redis {
         let Way::Cluster(cluster) = &self.way else {
             return None;
         };
-        Some(Redis {
-            way: Way::Cluster(cluster.clone()),
-            shards: self.shards,
-            prefix: self.prefix.clone(),
-            push: self.push.clone(),
-            decide: self.decide.clone(),
-            open_epoch: self.open_epoch.clone(),
-            get_window: self.get_window.clone(),
-            check_counts: self.check_counts.clone(),
-        })
+        Some(self.over(Way::Cluster(cluster.clone())))
     }
 
     fn connects(&self) -> u64 {
@@ -166,6 +161,10 @@ impl Strategy for Redis {
         self.shards
     }
 
+    fn nodes(&self) -> Option<u64> {
+        self.nodes
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,
@@ -179,7 +178,10 @@ impl Strategy for Redis {
         let counts = windows.keys();
         let counts = counts.map(|window| key::counts(&shard, batch.epoch, *window));
         let keys = [shard.clone(), key::stream(&shard, batch.epoch)];
-        let keys: Vec<_> = keys.into_iter().chain(counts).collect();
+        let living = batch.lives_for.map(|_| key::living(&shard));
+        let news = batch.is_news.then(|| key::news(&shard, batch.epoch));
+        let keys = keys.into_iter().chain(living).chain(counts).chain(news);
+        let keys: Vec<_> = keys.collect();
         let mut call = self.push.command(&keys);
         call.arg(batch.epoch.to_string())
             .arg(batch.node.to_string())
@@ -188,7 +190,14 @@ impl Strategy for Redis {
             .arg(millis(batch.life().saturating_add(NODE_LIFE)))
             .arg(tag(batch))
             .arg(batch.position.map(key::position).unwrap_or_default())
-            .arg(limit);
+            .arg(limit)
+            .arg(
+                batch
+                    .lives_for
+                    .map(|life| life.as_millis().to_string())
+                    .unwrap_or_default(),
+            )
+            .arg(u8::from(batch.is_news));
         for (window, diffs) in windows {
             let expires_in = diffs.iter().map(|diff| diff.expires_in).max();
             call.arg(window.to_string())
@@ -199,7 +208,9 @@ impl Strategy for Redis {
             }
         }
         let read = |value| RedisAnswer(value).pushed(batch);
-        self.way.run(&shard, &self.push, call, read).await
+        let (pushed, nodes) = self.way.run(&shard, &self.push, call, read).await?;
+        self.nodes = nodes.or(self.nodes);
+        Ok(pushed)
     }
 
     async fn open_epoch(
@@ -289,9 +300,32 @@ impl Strategy for Redis {
     async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
         Ok(false)
     }
+
+    fn channel(&self) -> Option<Redis> {
+        Some(self.listener())
+    }
+
+    async fn hear(&mut self, ears: &[Ear]) -> Result<Vec<PushNews>, StoreError> {
+        self.listen(ears).await
+    }
 }
 
 impl Redis {
+    /// The same by another way.
+    fn over(&self, way: Way) -> Redis {
+        Redis {
+            way,
+            shards: self.shards,
+            nodes: None,
+            prefix: self.prefix.clone(),
+            push: self.push.clone(),
+            decide: self.decide.clone(),
+            open_epoch: self.open_epoch.clone(),
+            get_window: self.get_window.clone(),
+            check_counts: self.check_counts.clone(),
+        }
+    }
+
     fn shard_key(&self, shard: &Shard) -> String {
         key::shard(&self.prefix, shard)
     }

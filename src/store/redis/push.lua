@@ -2,10 +2,12 @@
 --
 -- KEYS[1]  the hash of a shard; see changes.lua
 -- KEYS[2]  the stream
--- KEYS[3]  and so on: the hashes of counts that may be changed
+-- KEYS[3]  and so on: the hash of nodes that live, if that is asked, the hashes of counts that may be
+--          changed, and if the batch is news, the stream of those
 -- ARGV     epoch, node, the batch's id or '' if the node only asks, the id of the batch before it or
 --          '0', for how many milliseconds the node is known, the batch's tag, the node's position or
---          '', how many counters to answer; then for each window its name, milliseconds until it ends,
+--          '', how many counters to answer, for how many milliseconds the node lives (0: it leaves) or '' if
+--          nothing is asked of that, 1 if the batch is news; then for each window its name, milliseconds until it ends,
 --          the number of its diffs, and for each diff the key and thousandths.
 --
 -- Follows changes.lua.
@@ -16,10 +18,13 @@ local SCANNED = 65536
 local ENTRIES, COUNTS = 16, 1000
 -- How many nodes are looked at, roughly, when a new one comes: are they gone?
 local NODES = 20
+-- How many batches are kept for those that listen, roughly.
+local NEWS = 100
 
 local shard = KEYS[1]
 local epoch, node, batch, previous, known_for, tag, position = unpack(ARGV, 1, 7)
-local limit, FIRST = tonumber(ARGV[8]), 9
+local limit, lives_for, FIRST = tonumber(ARGV[8]), tonumber(ARGV[9]), 11
+local news = ARGV[10] == '1' and KEYS[#KEYS]
 
 local state = checked('HMGET', shard, 'epoch', 'position', 'b:' .. node)
 if not state[1] then
@@ -45,12 +50,26 @@ local last = before
 local base = shard .. ':' .. epoch .. ':'
 local stream = base .. 's'
 
+-- Tells those that listen of the totals after the batch, which the stream has at this position. If that
+-- fails, they hear nothing, and fetch them.
+local function tell(last, totals)
+  local added = redis.pcall('XADD', news, 'MAXLEN', '~', NEWS, last, 'node', node, 'totals', totals)
+  if type(added) == 'table' then
+    -- Somebody has written something else there.
+    redis.pcall('DEL', news)
+  end
+  redis.pcall('PEXPIRE', news, LIFE)
+end
+
 local function apply()
-  local changes, count, life, at = {}, 0, LIFE, FIRST
+  local changes, told, count, life, at = {}, {}, 0, LIFE, FIRST
   while ARGV[at] do
     local window, left, diffs = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
     local counts, keys = base .. window, {}
     use_table(counts)
+    if news then
+      told[#told + 1] = window .. ' ' .. diffs .. '\n'
+    end
     for i = 1, diffs do
       local key = at + 1 + 2 * i
       keys[i] = ARGV[key]
@@ -61,7 +80,11 @@ local function apply()
         total = redis.call('HINCRBY', counts, ARGV[key], ARGV[key + 1])
       end
       if total > MOST or total < -MOST then
-        redis.call('HSET', counts, ARGV[key], total > 0 and MOST or -MOST)
+        total = total > 0 and MOST or -MOST
+        redis.call('HSET', counts, ARGV[key], total)
+      end
+      if news then
+        told[#told + 1] = string.format('%.0f %d ', total, #keys[i]) .. keys[i]
       end
     end
     redis.call('HDEL', counts, '')
@@ -82,6 +105,9 @@ local function apply()
   trim(stream, last)
   extend(stream, life)
   extend(shard, life)
+  if news then
+    tell(last, table.concat(told))
+  end
 end
 
 -- Forgets some of the nodes that are gone. If each node that comes does so, they do not become many.
@@ -104,7 +130,7 @@ end
 if batch ~= '' and applied == previous then
   -- Before anything is done: what is to be changed has the type that it should have.
   checked('XLEN', stream)
-  for i = 3, #KEYS do
+  for i = 3, #KEYS - (news and 1 or 0) do
     checked('HGET', KEYS[i], '')
   end
   -- The first write, as one that needs memory: if the server refuses writes, it refuses this one,
@@ -132,6 +158,32 @@ if last == before and redis.call('PTTL', shard) < LIFE / 2 then
   extend(stream, LIFE)
   extend(shard, LIFE)
 end
+
+-- How many nodes live, this one included while it does, by a hash of until when.
+local function living()
+  local nodes, cursor, alive, count = KEYS[3], '0', {}, 0
+  if lives_for > 0 then
+    checked('HSET', nodes, node, string.format('%.0f', now + lives_for))
+    extend(nodes, lives_for)
+  else
+    checked('HDEL', nodes, node)
+  end
+  repeat
+    local page = checked('HSCAN', nodes, cursor, 'COUNT', COUNTS)
+    for i = 1, #page[2], 2 do
+      local other = page[2][i]
+      if (tonumber(page[2][i + 1]) or 0) <= now then
+        redis.call('HDEL', nodes, other)
+      elseif not alive[other] then
+        alive[other], count = true, count + 1
+      end
+    end
+    cursor = page[1]
+  until cursor == '0'
+  return count
+end
+
+local nodes = lives_for and living()
 
 -- The counters that others changed: for each window its keys, each once, in groups of one call.
 local groups, open, seen, noted = {}, {}, {}, 0
@@ -191,7 +243,7 @@ elseif position ~= '' then
   at, has_more = collect()
 end
 if not at then
-  return {'behind', time[1], time[2], last}
+  return {'behind', time[1], time[2], last, nodes}
 end
 
 local counts = {}
@@ -200,4 +252,4 @@ for _, group in ipairs(groups) do
   counts[#counts + 1] = group[2]
   counts[#counts + 1] = checked('HMGET', base .. group[1], unpack(group[2]))
 end
-return {'since', time[1], time[2], at, has_more and 1 or 0, counts}
+return {'since', time[1], time[2], at, has_more and 1 or 0, counts, nodes}

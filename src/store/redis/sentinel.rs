@@ -10,7 +10,7 @@ use crate::store::server::ServerAddress;
 use crate::store::servers::Servers;
 
 /// The sentinels, which know the primary.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sentinels {
     servers: Servers,
     connector: Connector,

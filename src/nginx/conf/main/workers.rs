@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::super::served::SyncedNamespace;
 use super::MainConf;
-use crate::broker::{DecidingStore, SharedQueues};
+use crate::broker::{Bells, DecidingStore, SharedQueues};
 use crate::conf::configuration::NamespaceConf;
 use crate::store::strategy::{NodeId, Shard};
+use crate::table::EarlyShare;
 
 impl MainConf {
     /// The namespaces that are synced, once the zones are mapped.
@@ -41,6 +42,7 @@ impl MainConf {
             store: self.watched(conf.store?)?.clone(),
             number: 0,
             options: store.settings.clone(),
+            is_early: conf.early_share() != EarlyShare::OFF,
             is_synchronous: conf.is_synchronous(),
             waits_for_caller: !conf.is_synchronous() && self.library().is_defined(&conf.name),
             _lent: self.lent.clone(),
@@ -78,12 +80,24 @@ impl MainConf {
         self.shared_queues.get().cloned()
     }
 
-    /// Makes what so many workers share to ask the deciders, if there are any.
+    /// What wakes the threads of workers, if anything is pushed before its time, and it could be made.
+    pub(in crate::nginx) fn bells(&self) -> Option<Arc<Bells>> {
+        self.bells.get().cloned()
+    }
+
+    /// Makes what so many workers share to ask the deciders, and to push before the time, if there are any that do.
     ///
     /// # Errors
     ///
-    /// There is too little memory, or there are too many open files. Then no store can be asked.
+    /// There is too little memory, or there are too many open files. Then no store can be asked, or hits are
+    /// pushed with the period.
     pub(in crate::nginx) fn share(&self, workers: usize) -> io::Result<()> {
+        let mut namespaces = self.configuration().namespaces.iter();
+        if namespaces.any(|it| it.early_share() != EarlyShare::OFF) {
+            let bells = Bells::new(workers)?;
+            // Zones are mapped once in a cycle.
+            let _ = self.bells.set(Arc::new(bells));
+        }
         let (_, deciders) = self.configuration().number_deciders();
         if deciders > 0 {
             let queues = SharedQueues::new(workers, deciders)?;

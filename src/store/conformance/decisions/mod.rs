@@ -30,17 +30,29 @@ use smallvec::smallvec;
 use Algorithm::{Fixed, Sliding};
 
 /// Defines the tests of decisions for a [`Fixture`] whose store decides, and whose `Changes` and
-/// `Counts` are these: about shards of several namespaces at once, or about one.
+/// `Counts` are these: about shards of several namespaces at once, or `of one shard`; about all kinds of
+/// counters, or `of windows` alone.
 #[macro_export]
 macro_rules! decision_tests {
     ($fixture:ty, $changes:ident, $counts:ident) => {
+        $crate::store::conformance::decision_tests!($fixture, of several shards);
+        $crate::store::conformance::decision_tests!($fixture, $changes, $counts, of one shard);
+    };
+    ($fixture:ty, $changes:ident, $counts:ident, of one shard) => {
+        $crate::store::conformance::decision_tests!($fixture, of other kinds);
+        $crate::store::conformance::decision_tests!($fixture, $changes, $counts, of windows in one shard);
+    };
+    ($fixture:ty, $changes:ident, $counts:ident, of windows) => {
+        $crate::store::conformance::decision_tests!($fixture, of several shards);
+        $crate::store::conformance::decision_tests!($fixture, $changes, $counts, of windows in one shard);
+    };
+    ($fixture:ty, of several shards) => {
         $crate::store::conformance::conformance_tests! { $fixture:
             decisions::counters_of_a_question_may_be_in_several_shards,
             decisions::decisions_follow_the_model,
         }
-        $crate::store::conformance::decision_tests!($fixture, $changes, $counts, of one shard);
     };
-    ($fixture:ty, $changes:ident, $counts:ident, of one shard) => {
+    ($fixture:ty, $changes:ident, $counts:ident, of windows in one shard) => {
         $crate::store::conformance::conformance_tests! { $fixture:
             decisions::a_limit_admits_so_many_hits,
             decisions::what_was_decided_before_counts_in_the_same_call,
@@ -54,6 +66,15 @@ macro_rules! decision_tests {
             decisions::what_others_pushed_counts,
             decisions::an_ended_window_weighs_as_the_previous_one,
             decisions::no_more_are_admitted_of_many_that_ask_at_once,
+            decisions::thousands_may_be_asked_about_at_once,
+            decisions::the_largest_question_is_answered,
+            decisions::no_questions_have_no_answers,
+        }
+        $crate::store::conformance::decision_tests!($fixture, $changes);
+        $crate::store::conformance::decision_tests!($fixture, $counts);
+    };
+    ($fixture:ty, of other kinds) => {
+        $crate::store::conformance::conformance_tests! { $fixture:
             decisions::each_hit_extends_an_elastic_window,
             decisions::an_elastic_window_that_was_not_hit_ends,
             decisions::hits_are_given_back_to_an_elastic_window,
@@ -62,12 +83,7 @@ macro_rules! decision_tests {
             decisions::logs_are_lists_of_hits,
             decisions::all_counters_are_charged_or_none_whatever_their_algorithms,
             decisions::of_many_that_ask_at_once_no_window_has_one_too_many,
-            decisions::thousands_may_be_asked_about_at_once,
-            decisions::the_largest_question_is_answered,
-            decisions::no_questions_have_no_answers,
         }
-        $crate::store::conformance::decision_tests!($fixture, $changes);
-        $crate::store::conformance::decision_tests!($fixture, $counts);
     };
     ($fixture:ty, Changes) => {
         $crate::store::conformance::conformance_tests! { $fixture:

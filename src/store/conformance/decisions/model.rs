@@ -37,6 +37,17 @@ impl Random {
             counters => self.below(counters + 2),
         };
         let counts_rejected = self.below(4) == 0;
+        // With an entry for each hit: those of a log that is full of its limit would get later times.
+        let logs = counters.iter().enumerate();
+        let logs = logs.filter(|(_, it)| it.kind == StoredKind::Log);
+        let wide: Vec<_> = logs
+            .map(|(counter, _)| AskedLimit {
+                counter,
+                algorithm: Algorithm::Moving,
+                hits: MovingCount::MAX_LIMIT,
+                cost: Hits::ZERO,
+            })
+            .collect();
         let limits = (0..limits).map(|_| {
             let counter = self.below(counters.len() as u64) as usize;
             let kind = counters[counter].kind.at_rate(Hits::ZERO);
@@ -51,7 +62,7 @@ impl Random {
         });
         Question {
             counts_rejected,
-            limits: limits.collect(),
+            limits: limits.chain(wide).collect(),
             counters: counters.into(),
         }
     }

@@ -32,6 +32,8 @@ mod over_tcp {
     use crate::store::conformance::{conformance_tests, decision_tests};
     use crate::store::postgres::fixtures::{Over, Tcp};
     conformance_tests!(Over<Tcp>, Changes, Added);
+    conformance_tests!(Over<Tcp>, Channel);
+    conformance_tests!(Over<Tcp>, Nodes);
     decision_tests!(Over<Tcp>, Changes, Added);
 }
 
@@ -39,12 +41,14 @@ mod over_tls {
     use crate::store::conformance::conformance_tests;
     use crate::store::postgres::fixtures::{Over, Tls};
     conformance_tests!(Over<Tls>, Changes, Added);
+    conformance_tests!(Over<Tls>, Channel);
 }
 
 mod over_a_unix_socket {
     use crate::store::conformance::conformance_tests;
     use crate::store::postgres::fixtures::{Over, Unix};
     conformance_tests!(Over<Unix>, Changes, Added);
+    conformance_tests!(Over<Unix>, Channel);
 }
 
 /// A strategy that waits for only so long.

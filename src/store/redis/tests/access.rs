@@ -30,6 +30,7 @@ pub(super) const COMMANDS: &[&str] = &[
     "+xadd",
     "+xrange",
     "+xlen",
+    "+xread",
     "+xtrim",
     "+time",
 ];
@@ -92,6 +93,12 @@ fn a_user_may_be_limited_to_what_is_needed() {
         let seen = alice.push(vec![hits("a", 1)]).await;
         assert_eq!(totals(&seen), pairs(&[("a", 2)]));
         assert_eq!(alice.read_all(&[(MINUTE, 7)]).await.len(), 1);
+        let mut listener = Listener::of(&alice);
+        tell(&mut alice, vec![hits("a", 1)]).await;
+        assert_eq!(
+            totals(&listener.hear(1).await[0].counts),
+            pairs(&[("a", 3)])
+        );
         for namespace in ["api", "new"] {
             let algorithms = [
                 Algorithm::Sliding,

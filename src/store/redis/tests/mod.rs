@@ -1,6 +1,7 @@
 //! The suite for Redis, and what only Redis does.
 
 mod access;
+mod channel;
 mod cluster_decisions;
 mod clusters;
 mod decisions;
@@ -18,7 +19,7 @@ use super::one_answer::with_one_answer;
 use super::testing::{Server, connect, options};
 use super::{Redis, RedisStep};
 use crate::store::conformance::{
-    MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals, until,
+    Listener, MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals, until,
 };
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::{Credentials, Secret, StoreOptions};
@@ -37,6 +38,8 @@ mod over_tcp {
     use crate::store::conformance::{conformance_tests, decision_tests};
     use crate::store::redis::fixtures::{Over, Tcp};
     conformance_tests!(Over<Tcp>, Changes, Added);
+    conformance_tests!(Over<Tcp>, Nodes);
+    conformance_tests!(Over<Tcp>, Channel);
     decision_tests!(Over<Tcp>, Changes, Added);
 }
 
@@ -44,12 +47,15 @@ mod over_tls {
     use crate::store::conformance::conformance_tests;
     use crate::store::redis::fixtures::{Over, Tls};
     conformance_tests!(Over<Tls>, Changes, Added);
+    conformance_tests!(Over<Tls>, Channel);
 }
 
 mod over_a_cluster {
     use crate::store::conformance::{conformance_tests, decision_tests};
     use crate::store::redis::cluster_testing::SharedCluster;
     conformance_tests!(SharedCluster, Changes, Added);
+    conformance_tests!(SharedCluster, Nodes);
+    conformance_tests!(SharedCluster, Channel);
     decision_tests!(SharedCluster, Changes, Added, of one shard);
 }
 
@@ -57,6 +63,7 @@ mod over_a_unix_socket {
     use crate::store::conformance::conformance_tests;
     use crate::store::redis::fixtures::{Over, Unix};
     conformance_tests!(Over<Unix>, Changes, Added);
+    conformance_tests!(Over<Unix>, Channel);
 }
 
 const SHARD: &str = "rl:{api:0}";
@@ -96,13 +103,27 @@ async fn replicated(replica: &Server, nodes: usize) {
     until("replicated", has_arrived).await;
 }
 
+/// Pushes the next batch as news, again and again while nothing of it is applied.
+async fn tell(node: &mut Node<Redis>, diffs: Vec<Diff>) {
+    let batch = Batch {
+        is_news: true,
+        ..node.batch(node.number + 1, diffs)
+    };
+    let pushed = until_applied(node, &batch).await;
+    assert!(matches!(pushed, Pushed::Applied { .. }), "{pushed:?}");
+}
+
 /// Pushes the next batch, again and again while nothing of it is applied.
 async fn push_until_applied(node: &mut Node<Redis>, diffs: Vec<Diff>) -> Pushed {
+    let batch = node.batch(node.number + 1, diffs);
+    until_applied(node, &batch).await
+}
+
+async fn until_applied(node: &mut Node<Redis>, batch: &Batch) -> Pushed {
     node.number += 1;
-    let batch = node.batch(node.number, diffs);
     let pushing = async {
         loop {
-            match node.store.push_diffs(&node.shard, &batch, 500).await {
+            match node.store.push_diffs(&node.shard, batch, 500).await {
                 Ok(pushed) => return pushed,
                 Err(error) => assert!(error.is_transient(), "{error}"),
             }

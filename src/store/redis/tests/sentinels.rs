@@ -14,7 +14,7 @@ fn known_by(sentinels: &[ServerAddress]) -> (StoreOptions, RedisOptions) {
     (options, redis)
 }
 
-fn known_by_one(sentinel: &Server) -> Redis {
+pub(super) fn known_by_one(sentinel: &Server) -> Redis {
     let (options, redis) = known_by(&[sentinel.tcp()]);
     Redis::new(&options, &redis)
 }
@@ -26,7 +26,7 @@ fn naming(server: &Server) -> ServerAddress {
     with_one_answer(format!("*2\r\n$9\r\n127.0.0.1\r\n${length}\r\n{port}"))
 }
 
-fn start_replica(primary: &Server) -> Server {
+pub(super) fn start_replica(primary: &Server) -> Server {
     Server::start(&["--replicaof", "127.0.0.1", &primary.port.to_string()])
 }
 
@@ -225,7 +225,7 @@ fn sentinels_and_the_primary_are_both_spoken_to_with_tls() {
 }
 
 /// Waits until the sentinel has found a replica that can become the primary.
-async fn knows_a_replica(sentinel: &Server) {
+pub(super) async fn knows_a_replica(sentinel: &Server) {
     until("a replica is known", || {
         let replicas: Vec<redis::Value> = sentinel.ask(&["SENTINEL", "REPLICAS", "main"]).unwrap();
         !replicas.is_empty()

@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Measures how much ten nodes admit that one limiter for all of them would not, and what it costs: ten
+# nginx on loopback that share a real store, hits that arrive at them by different patterns, and an oracle
+# that replays the very hits.
+#
+#   scripts/converge.sh [--store redis|postgres] [--limit 1000/5s] [--sliding] [--windows N] [--seed N]
+#                       [--modes MODE,...] [PATTERN...]
+#   scripts/converge.sh --quick [--store ...]    half a minute: whether a hit is lost, and nothing of speed
+#
+# Prints tables. Without MODES and PATTERNs, all are measured, a minute and a half for each mode with a
+# window of 5s, and kept in docs/convergence/, with the figures as JSON and as a plot.
+#
+# Modes: how a namespace of the nodes talks to the store; `reserve` is `synchronous` with it.
+#
+#   plain-0.1 plain-0.5            sync_rate, without sync_early
+#   early-0.5 early-1 early-5      sync_rate
+#   synchronous reserve            sync_rate 0
+#
+# Patterns, and a load, in multiples of the limit in a window. Intervals are random (Poisson):
+#
+#   balanced-1 balanced-2 balanced-10   all nodes get the same
+#   zipf-2      the first node gets a share, the second half of that, the third a third, and so on
+#   hot-3       the first node gets nine tenths
+#   shift-3     four fifths go to one node, which is another one three times in a window
+#   burst-2     a window's load comes within 2 % of it, at a random time
+#
+# What is compared. A hit is sent when it is due, whether or not others were answered (`late`: how many
+# were sent more than a millisecond later). Each answer tells its node's time. In the order of these times
+# one limiter replays them: `central` is what it admits; `over`, how much more the nodes did; `worst`, the
+# same of the worst window, in percent of the limit; `refused with room`, which hits a node refused
+# while all together had admitted less than the limit, in percent of `central`. The first window, in which
+# nodes meet, is not judged (--windows 7: six are). Exchanges are those with the store, of one node and
+# namespace, in a second; the processors' time of store and nodes is that of /proc. Steady patterns go
+# at the same time, each with a namespace of its own; bursts by themselves. Hits are the same of a seed.
+#
+#   NGINX_BINARY   another nginx than the installed one, with NGINX_MODULE, the .so for it; nothing is
+#                  built then but the generator
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$root"
+
+command="scripts/converge.sh${*:+ $*}"
+usage="usage: scripts/converge.sh [--quick] [--store redis|postgres] [--limit 1000/5s] [--sliding]
+    [--windows N] [--seed N] [--modes MODE,...] [PATTERN...]"
+store=redis limit=1000/5s algorithm=fixed windows=7 seed=1 quick=
+modes=
+patterns=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --quick) quick=yes ;;
+        --sliding) algorithm=sliding ;;
+        --store | --limit | --windows | --seed | --modes)
+            [ $# -gt 1 ] || die "$usage"
+            printf -v "${1#--}" %s "$2"
+            shift
+            ;;
+        -*) die "$usage" ;;
+        *) patterns=${patterns:+$patterns,}$1 ;;
+    esac
+    shift
+done
+[[ $store =~ ^(redis|postgres)$ && $seed =~ ^[0-9]+$ && $windows =~ ^[1-9][0-9]*$ ]] || die "$usage"
+[[ $limit =~ ^[1-9][0-9]*/[1-9][0-9]*s$ ]] || die "no limit such as 1000/5s: $limit"
+
+need_packages perl "$([ "$store" = postgres ] && echo postgresql || echo redis-server)"
+if [ -z "${NGINX_BINARY:-}" ]; then
+    scripts/build.sh
+    NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)
+    NGINX_MODULE=$(realpath "${CARGO_TARGET_DIR:-target}")/release/lib$name.so
+fi
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+# As scripts/test.sh builds examples.
+cargo build --quiet --locked --profile checked --no-default-features --features conformance --example converge
+converge=(scripts/converge/converge.pl "$target/checked/examples/converge" "$NGINX_BINARY" "$NGINX_MODULE"
+    "$store" "$seed")
+[ -z "$quick" ] || exec "${converge[@]}" quick
+
+# heading: what was run, and on what.
+heading() {
+    cat <<HEADING
+command   $command
+measured  ten nodes, $store, limit $limit, $algorithm, seed $seed, $windows windows
+machine   $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores, $(uname -sr)
+versions  nginx $(nginx_binary_version "$NGINX_BINARY"), $(server_version)
+commit    $(git describe --always --dirty 2>/dev/null || echo none)
+load      $(cut -d ' ' -f 1-3 /proc/loadavg)
+
+HEADING
+}
+
+server_version() {
+    if [ "$store" = postgres ]; then
+        psql --version
+    else
+        redis-server --version | cut -d ' ' -f 1-3
+    fi
+}
+
+kept=
+[ -n "$modes$patterns" ] || kept=yes
+modes=${modes:-plain-0.1,plain-0.5,early-0.5,early-5,synchronous,reserve}
+patterns=${patterns:-balanced-1,balanced-2,balanced-10,zipf-2,hot-3,shift-3,burst-2}
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+run=("${converge[@]}" "$windows" "$limit" "$algorithm" "$out/json" "$modes" "$patterns")
+{ heading; "${run[@]}"; } | tee "$out/txt"
+[ -n "$kept" ] || exit 0
+
+kept=docs/convergence/$store-$algorithm-${limit/\//-}
+mkdir -p docs/convergence
+scripts/bench/plot.pl "$out/json" "admitted that one limiter would not, % ($store, $algorithm, $limit)" over >"$out/svg"
+for kind in txt json svg; do
+    cp "$out/$kind" "$kept.$kind"
+    chmod 644 "$kept.$kind"
+done

@@ -1,0 +1,168 @@
+# Ten nodes that share a store, each with a namespace for each lane: what they are asked, and what they
+# say of themselves.
+package Nodes;
+
+use strict;
+use warnings;
+
+use IO::Socket::INET;
+use List::Util qw(sum0 uniq);
+use Time::HiRes qw(sleep time);
+
+use Bench qw(children cpu start_nginx start_redis);
+use Postgres;
+
+use constant COUNT => 10;
+
+my $runs = 0;
+
+# Starts a store and the nodes. store: redis or postgres. mode: its name; settings: what its namespaces
+# say; limit: such as 1000/5s; algorithm; lanes: the pattern of each; total: whether all hits are counted
+# in a window that does not end, too.
+sub start {
+    my ($class, $nginx, $module, $store, $dir, %conf) = @_;
+    $dir .= '/' . ++$runs;
+    mkdir $dir;
+    my $self = bless {conf => \%conf}, $class;
+    ($self->{limit}, $self->{window}) = $conf{limit} =~ m{^(\d+)/(\d+(?:\.\d+)?)s$} or die "no limit: $conf{limit}\n";
+    my ($ask, $say) = $self->start_store($store, $dir);
+    # Warnings, of how long a period is beside a window, ten times.
+    open my $stderr, '>&', \*STDERR or die "cannot keep stderr: $!\n";
+    open STDERR, '>', "$dir/stderr" or die "$dir: $!\n";
+    for my $number (1 .. COUNT) {
+        push @{$self->{nodes}}, start_nginx(
+            $nginx, "$dir/$number",
+            main    => "load_module $module;",
+            http    => $self->http($ask),
+            server  => $self->server,
+            workers => 1,
+        );
+    }
+    open STDERR, '>&', $stderr or die;
+    for my $node (@{$self->{nodes}}) { sleep 0.05 until is_up($node) }
+    return $self;
+}
+
+# Whether an nginx accepts what a namespace says.
+sub accepts {
+    my ($class, $nginx, $module, $dir, $settings) = @_;
+    open my $out, '>', "$dir/accepts.conf" or die "$dir: $!\n";
+    print $out "load_module $module; pid $dir/accepts.pid; error_log $dir/accepts.log; events {} http {\n"
+        . "ratelimit_zone zone=it:1m; ratelimit_store main { strategy redis; }\n"
+        . "ratelimit_namespace it { store main; window_sizes 5s; $settings } }\n";
+    close $out;
+    return system("$nginx -t -q -e $dir/accepts.log -c $dir/accepts.conf 2>/dev/null") == 0;
+}
+
+# Starts a store in a directory; returns what a block ratelimit_store says of it.
+sub start_store {
+    my ($self, $store, $dir) = @_;
+    if ($store eq 'redis') {
+        (my $port, $self->{redis}) = start_redis($dir);
+        return "strategy redis; server 127.0.0.1:$port;";
+    }
+    my $it = $self->{postgres} = Postgres->new(port => Bench::free_port());
+    $it->create;
+    $it->start;
+    return "strategy postgres; server 127.0.0.1:$it->{port}; username postgres;";
+}
+
+sub lanes {
+    my ($self) = @_;
+    my $number = 0;
+    return map { {number => $number++, pattern => $_} } @{$self->{conf}{lanes}};
+}
+
+# A store of its own for each lane: so exchanges are told apart.
+sub http {
+    my ($self, $store) = @_;
+    return join "\n", 'ratelimit_zone zone=converge:8m; keepalive_timeout 1h; ratelimit_log_level off;', map {
+        "ratelimit_store s$_->{number} { $store }\n"
+            . "ratelimit_namespace n$_->{number} { store s$_->{number}; $self->{conf}{settings} }"
+    } $self->lanes;
+}
+
+sub server {
+    my ($self) = @_;
+    my $conf   = $self->{conf};
+    my $limits = "limit=$conf->{limit}" . ($conf->{total} ? ' limit=1000000000/366d' : '');
+    return join "\n", 'add_header T $msec always; ratelimit_headers off;', 'location = /metrics { ratelimit_metrics; }',
+        map { <<"    END" } $self->lanes;
+        location = /lane/$_->{number} {
+            ratelimit n$_->{number} $limits window=$conf->{algorithm} key=it;
+            empty_gif;
+        }
+        location = /total/$_->{number} {
+            ratelimit n$_->{number} limit=1000000000/366d cost=0 window=$conf->{algorithm} key=it;
+            add_header Total \$ratelimit_rate always;
+            empty_gif;
+        }
+    END
+}
+
+sub ports { my ($self) = @_; return map { $_->{port} } @{$self->{nodes}} }
+
+# The exchanges with the store that all nodes have had, by lane.
+sub exchanges {
+    my ($self) = @_;
+    my @all = map { {metrics($_)} } @{$self->{nodes}};
+    return [map {
+        my $name = qq(ratelimit_store_exchange_duration_seconds_count{store="s$_->{number}"});
+        sum0(map { $_->{$name} // 0 } @all);
+    } $self->lanes];
+}
+
+# Seconds that the store and the nodes have worked.
+sub work {
+    my ($self) = @_;
+    my @store = $self->{redis} // postgres_processes($self->{postgres}{guard});
+    return {store => cpu(@store), nodes => cpu(map { @{$_->{workers}} } @{$self->{nodes}})};
+}
+
+# Those of a Postgres: its shell's child, and the children of that.
+sub postgres_processes {
+    my @servers = children(@_);
+    return @servers, map { children($_) } @servers;
+}
+
+# Whether all nodes come to know the same of a lane in all, which is neither less nor more than that; and
+# what each knows.
+sub agree {
+    my ($self, $lane, $least, $most) = @_;
+    my $deadline = time + 120;
+    while (1) {
+        my @known = map { get($_, "/total/$lane") =~ /^Total: (\S+)\r$/m ? $1 : -1 } @{$self->{nodes}};
+        my $is_so = !grep { $_ != $known[0] || $_ < $least || $_ > $most } @known;
+        return ($is_so, uniq @known) if $is_so || time > $deadline;
+        sleep 0.1;
+    }
+}
+
+# Whether a node has reached the store.
+sub is_up {
+    my ($node) = @_;
+    my %metrics = metrics($node);
+    return !grep { !$metrics{$_} } grep {/^ratelimit_store_up/} keys %metrics;
+}
+
+sub metrics {
+    my ($node) = @_;
+    return get($node, '/metrics') =~ /^(ratelimit_\S+) (\S+)$/mg;
+}
+
+sub get {
+    my ($node, $path) = @_;
+    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $node->{port}) or die "no node\n";
+    print $socket "GET $path HTTP/1.0\r\n\r\n";
+    return join '', readline $socket;
+}
+
+# Ends nodes and store; nodes push what is left.
+sub stop {
+    my ($self) = @_;
+    Bench::stop($_->{master}) for @{$self->{nodes}};
+    Bench::stop($self->{redis}) if $self->{redis};
+    $self->{postgres}->kill if $self->{postgres};
+}
+
+1;

@@ -1,0 +1,232 @@
+//! Sends requests when they are due, whether or not earlier ones were answered, from one thread.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// For each node: a synchronous request holds its connection until the store has answered.
+const CONNECTIONS: usize = 32;
+
+/// How long is waited for the last answers.
+const PATIENCE: u64 = 60_000_000_000;
+
+/// A request that is due at a time, in nanoseconds since 1970.
+pub(crate) struct Due {
+    pub(crate) at: u64,
+    pub(crate) node: usize,
+    pub(crate) lane: usize,
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Outcome {
+    /// When it was sent and answered, in nanoseconds since 1970. 0: never.
+    pub(crate) sent: u64,
+    pub(crate) answered: u64,
+    /// 0: no answer.
+    pub(crate) status: u16,
+    /// The node's time when it answered, in milliseconds since 1970.
+    pub(crate) millis: u64,
+}
+
+/// Sends all, which are in order, to the nodes at these ports. Of lane 3, `/lane/3` is asked for.
+pub(crate) fn send(ports: &[u16], all: &[Due]) -> Vec<Outcome> {
+    let mut client = Client::new(ports, all.len());
+    for (index, due) in all.iter().enumerate() {
+        while let Some(left) = due.at.checked_sub(now()).filter(|&left| left > 0) {
+            client.wait(left);
+        }
+        client.request(index, due);
+        // Answers are looked at between requests too, or their times would be late.
+        if index % 8 == 0 {
+            client.wait(0);
+        }
+    }
+    let end = now() + PATIENCE;
+    while client.is_waiting() && now() < end {
+        client.wait(50_000_000);
+    }
+    client.outcomes
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("a time after 1970").as_nanos() as u64
+}
+
+struct Client {
+    nodes: Vec<Vec<Connection>>,
+    outcomes: Vec<Outcome>,
+    epoll: Epoll,
+}
+
+struct Connection {
+    stream: TcpStream,
+    unsent: Vec<u8>,
+    unread: Vec<u8>,
+    waiting: VecDeque<usize>,
+}
+
+impl Client {
+    fn new(ports: &[u16], requests: usize) -> Client {
+        let epoll = Epoll::new();
+        let connect = |node: usize, port: u16, number: usize| {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
+            stream.set_nodelay(true).expect("a socket");
+            stream.set_nonblocking(true).expect("a socket");
+            epoll.watch(&stream, (node * CONNECTIONS + number) as u64);
+            Connection {
+                stream,
+                unsent: Vec::new(),
+                unread: Vec::new(),
+                waiting: VecDeque::new(),
+            }
+        };
+        let connections = |(node, &port): (usize, &u16)| {
+            (0..CONNECTIONS)
+                .map(|number| connect(node, port, number))
+                .collect()
+        };
+        let nodes = ports.iter().enumerate().map(connections).collect();
+        Client {
+            nodes,
+            outcomes: vec![Outcome::default(); requests],
+            epoll,
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        let mut connections = self.nodes.iter().flatten();
+        connections.any(|connection| !connection.waiting.is_empty())
+    }
+
+    /// Sends one by the first connection that has least to wait for.
+    fn request(&mut self, index: usize, due: &Due) {
+        let connections = self.nodes[due.node].iter_mut();
+        let connection = connections.min_by_key(|connection| connection.waiting.len());
+        let connection = connection.expect("a connection");
+        connection.waiting.push_back(index);
+        write!(
+            connection.unsent,
+            "GET /lane/{} HTTP/1.1\r\nHost: a\r\n\r\n",
+            due.lane
+        )
+        .expect("memory");
+        self.outcomes[index].sent = now();
+        connection.flush();
+    }
+
+    /// Takes the answers that come in so many nanoseconds at most; returns after the first ones.
+    fn wait(&mut self, nanos: u64) {
+        for number in self.epoll.ready(nanos) {
+            let number = number as usize;
+            self.nodes[number / CONNECTIONS][number % CONNECTIONS].read(&mut self.outcomes);
+        }
+        for connection in self.nodes.iter_mut().flatten() {
+            if !connection.unsent.is_empty() {
+                connection.flush();
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn flush(&mut self) {
+        match self.stream.write(&self.unsent) {
+            Ok(count) => drop(self.unsent.drain(..count)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => panic!("a node does not take a request: {error}"),
+        }
+    }
+
+    fn read(&mut self, outcomes: &mut [Outcome]) {
+        let mut bytes = [0; 16384];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => panic!("a node has closed a connection"),
+                Ok(count) => self.unread.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("a node does not answer: {error}"),
+            }
+        }
+        let answered = now();
+        let mut taken = 0;
+        while let Some((length, status, millis)) = parse(&self.unread[taken..]) {
+            taken += length;
+            let index = self.waiting.pop_front().expect("a request for each answer");
+            let outcome = &mut outcomes[index];
+            (outcome.answered, outcome.status, outcome.millis) = (answered, status, millis);
+        }
+        self.unread.drain(..taken);
+    }
+}
+
+/// Of the first answer, if all of it is there: its length, its status, and the milliseconds that its
+/// header `T` says in seconds.
+fn parse(bytes: &[u8]) -> Option<(usize, u16, u64)> {
+    let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let text = std::str::from_utf8(&bytes[..head]).expect("a head of ASCII");
+    let mut lines = text.split("\r\n");
+    let status = lines
+        .next()?
+        .split(' ')
+        .nth(1)
+        .and_then(|word| word.parse().ok());
+    let (mut length, mut millis) = (0, None);
+    for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
+        match name {
+            "Content-Length" => length = value.parse().expect("a length"),
+            "T" => millis = value.replace('.', "").parse().ok(),
+            _ => {}
+        }
+    }
+    let end = head + 4 + length;
+    let all = (end, status.expect("a status"), millis.expect("a time"));
+    (bytes.len() >= end).then_some(all)
+}
+
+/// What tells which of many sockets can be read. The system's own timeout is of whole milliseconds.
+struct Epoll(i32);
+
+impl Epoll {
+    fn new() -> Epoll {
+        // SAFETY: a call without pointers.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        assert!(epoll >= 0, "epoll: {}", std::io::Error::last_os_error());
+        Epoll(epoll)
+    }
+
+    fn watch(&self, stream: &TcpStream, number: u64) {
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: number,
+        };
+        let add = libc::EPOLL_CTL_ADD;
+        // SAFETY: both descriptors are open, and the event outlives the call.
+        let result = unsafe { libc::epoll_ctl(self.0, add, stream.as_raw_fd(), &raw mut event) };
+        assert_eq!(result, 0, "epoll: {}", std::io::Error::last_os_error());
+    }
+
+    fn ready(&self, nanos: u64) -> impl Iterator<Item = u64> + use<> {
+        let wait = Duration::from_nanos(nanos);
+        let wait = libc::timespec {
+            tv_sec: wait.as_secs() as libc::time_t,
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        let mut poll = libc::pollfd {
+            fd: self.0,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one descriptor, which is open; both outlive the call; no mask of signals.
+        unsafe { libc::ppoll(&raw mut poll, 1, &raw const wait, std::ptr::null()) };
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
+        // SAFETY: there is room for as many events.
+        let count = unsafe { libc::epoll_wait(self.0, events.as_mut_ptr(), 64, 0) };
+        let count = usize::try_from(count).unwrap_or(0);
+        events.into_iter().take(count).map(|event| event.u64)
+    }
+}

@@ -1,0 +1,163 @@
+//! Sends hits to the nodes of a cluster, and says how far they were from one limiter: what
+//! `scripts/converge.sh` runs.
+//!
+//!     converge SEED WINDOWS START PORT,PORT... LIMIT/MILLIS fixed|sliding PATTERN...
+//!
+//! Each PATTERN is a lane: the first one's requests are for `/lane/0`, and so on. All begin at START, in
+//! milliseconds since 1970, which is when a window starts. A line for each lane is printed, in JSON. Its
+//! arrivals are the same of a seed, whatever else is sent.
+//!
+//! - [`arrivals`], [`random`]: when hits arrive
+//! - [`client`]: sends them
+//! - [`oracle`]: judges the answers
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a measurement ends by panicking, and has no large numbers"
+)]
+
+mod arrivals;
+mod client;
+mod oracle;
+#[path = "../accuracy/random.rs"]
+mod random;
+
+use arrivals::{Pattern, Span};
+use client::{Due, Outcome};
+use oracle::{Hit, Limit, judge};
+use random::Random;
+use serde_json::{Value, json};
+
+const NANOS: u64 = 1_000_000;
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let mut word = || {
+        words
+            .next()
+            .expect("an argument more: see scripts/converge/main.rs")
+    };
+    let number = |word: String| word.parse::<u64>().expect("a number");
+    let (seed, windows, start) = (number(word()), number(word()), number(word()));
+    let ports = word()
+        .split(',')
+        .map(|port| port.parse().expect("a port"))
+        .collect::<Vec<u16>>();
+    let quota = word();
+    let (hits, window) = quota.split_once('/').expect("LIMIT/MILLIS");
+    let limit = Limit {
+        hits: number(hits.to_owned()),
+        window: number(window.to_owned()),
+        is_sliding: word() == "sliding",
+    };
+    let lanes: Vec<String> = words.collect();
+    let span = Span {
+        nodes: ports.len(),
+        limit: limit.hits,
+        window: limit.window * NANOS,
+        windows,
+    };
+
+    let mut all = Vec::new();
+    for (lane, name) in lanes.iter().enumerate() {
+        let pattern = Pattern::parse(name).expect("a pattern such as balanced-2");
+        let seed = name
+            .bytes()
+            .fold(seed, |seed, byte| seed * 31 % (1 << 40) + u64::from(byte));
+        let arrivals = pattern.arrivals(&span, &mut Random::new(seed));
+        all.extend(arrivals.into_iter().map(|arrival| Due {
+            at: start * NANOS + arrival.at,
+            node: arrival.node,
+            lane,
+        }));
+    }
+    all.sort_by_key(|due| due.at);
+    let outcomes = client::send(&ports, &all);
+
+    for (lane, name) in lanes.iter().enumerate() {
+        let of_lane = all
+            .iter()
+            .zip(&outcomes)
+            .filter(|(due, _)| due.lane == lane);
+        let (due, outcomes): (Vec<&Due>, Vec<Outcome>) = of_lane.unzip();
+        println!(
+            "{}",
+            lane_line(name, limit, start, windows, &due, &outcomes)
+        );
+    }
+}
+
+/// What is said of a lane. The first window, in which nodes meet, is not judged.
+fn lane_line(
+    name: &str,
+    limit: Limit,
+    start: u64,
+    windows: u64,
+    due: &[&Due],
+    outcomes: &[Outcome],
+) -> Value {
+    let with = |status: u16| {
+        outcomes
+            .iter()
+            .filter(move |outcome| outcome.status == status)
+    };
+    let (admitted, refused) = (with(200).count(), with(429).count());
+    let mut answered: Vec<&Outcome> = with(200).chain(with(429)).collect();
+    // Nodes say milliseconds; within one, hits came as they were sent.
+    answered.sort_by_key(|outcome| (outcome.millis, outcome.sent));
+    let hits: Vec<Hit> = answered
+        .iter()
+        .map(|outcome| Hit {
+            millis: outcome.millis,
+            is_admitted: outcome.status == 200,
+        })
+        .collect();
+    let judged = judge(&hits, limit, start / limit.window, windows);
+    let judged = &judged[1.min(judged.len() - 1)..];
+    let excess = |window: &oracle::Window| window.nodes as f64 - window.central as f64;
+    let of_limit = |excess: f64| 100.0 * excess / limit.hits as f64;
+    let (nodes, central, with_room) =
+        judged.iter().fold((0, 0, 0), |(nodes, central, room), it| {
+            (
+                nodes + it.nodes,
+                central + it.central,
+                room + it.refused_with_room,
+            )
+        });
+    let of_central = |hits: f64| 100.0 * hits / (central.max(1) as f64);
+    let excesses = || judged.iter().map(excess);
+
+    let lateness = due
+        .iter()
+        .zip(outcomes)
+        .map(|(due, outcome)| outcome.sent - due.at);
+    let mut lateness: Vec<u64> = lateness.collect();
+    let mut took: Vec<u64> = answered.iter().map(|it| it.answered - it.sent).collect();
+    let late = lateness.iter().filter(|&&late| late > NANOS).count();
+    json!({
+        "pattern": name,
+        "hits": due.len(),
+        "admitted_in_all": admitted,
+        "others": due.len() - admitted - refused,
+        "admitted": nodes,
+        "central": central,
+        "over": of_central(nodes as f64 - central as f64),
+        "worst": of_limit(excesses().fold(f64::MIN, f64::max)),
+        "least": of_limit(excesses().fold(f64::MAX, f64::min)),
+        "refused_with_room": of_central(with_room as f64),
+        "late": 100.0 * late as f64 / due.len().max(1) as f64,
+        "late_p99_ms": percentile(&mut lateness, 99) / 1e6,
+        "answer_p50_ms": percentile(&mut took, 50) / 1e6,
+        "answer_p99_ms": percentile(&mut took, 99) / 1e6,
+        "windows": judged.iter().map(|it| [it.nodes, it.central]).collect::<Vec<_>>(),
+    })
+}
+
+fn percentile(values: &mut [u64], percent: usize) -> f64 {
+    values.sort_unstable();
+    let at = values.len().saturating_sub(1) * percent / 100;
+    values.get(at).map_or(0.0, |&value| value as f64)
+}

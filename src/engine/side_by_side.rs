@@ -1,0 +1,88 @@
+//! Futures that make progress side by side, a few at once.
+
+use core::future::poll_fn;
+use core::mem;
+use core::pin::Pin;
+use core::task::Poll;
+
+/// Waits for all of these, of which up to `at_once` are under way at a time, the first ones first. What
+/// came of them, as they ended.
+pub(super) async fn side_by_side<F: Future>(
+    mut futures: impl Iterator<Item = F>,
+    at_once: usize,
+) -> Vec<F::Output> {
+    let mut under_way: Vec<Pin<Box<F>>> = Vec::new();
+    let mut done = Vec::new();
+    poll_fn(move |context| {
+        under_way.retain_mut(|future| match future.as_mut().poll(context) {
+            Poll::Ready(output) => {
+                done.push(output);
+                false
+            }
+            Poll::Pending => true,
+        });
+        // Others take the places of those that have ended.
+        while under_way.len() < at_once {
+            let Some(mut next) = futures.next().map(Box::pin) else {
+                break;
+            };
+            match next.as_mut().poll(context) {
+                Poll::Ready(output) => done.push(output),
+                Poll::Pending => under_way.push(next),
+            }
+        }
+        match under_way.is_empty() {
+            true => Poll::Ready(mem::take(&mut done)),
+            false => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::cell::Cell;
+    use core::pin::pin;
+    use core::task::{Context, Waker};
+
+    use super::*;
+
+    /// Ends when `turns` of them have come.
+    async fn wait(turns: &Cell<u32>, until: u32, number: u32) -> u32 {
+        poll_fn(|_| match turns.get() >= until {
+            true => Poll::Ready(number),
+            false => Poll::Pending,
+        })
+        .await
+    }
+
+    #[test]
+    fn one_that_waits_keeps_none_of_the_others_waiting() {
+        let (turns, begun) = (Cell::new(0), Cell::new(0));
+        let futures = [1, 0, 0, 2, 0, 1]
+            .into_iter()
+            .zip(0..)
+            .map(|(until, number)| {
+                begun.set(begun.get() + 1);
+                wait(&turns, until, number)
+            });
+        let mut all = pin!(side_by_side(futures, 2));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(all.as_mut().poll(&mut context).is_pending());
+        // The first and the fourth are under way.
+        assert_eq!(begun.get(), 4);
+        turns.set(1);
+        assert!(all.as_mut().poll(&mut context).is_pending());
+        assert_eq!(begun.get(), 6);
+        turns.set(2);
+        assert_eq!(all.poll(&mut context), Poll::Ready(vec![1, 2, 0, 4, 5, 3]));
+    }
+
+    #[test]
+    fn of_none_nothing_comes() {
+        let none = core::iter::empty::<core::future::Ready<()>>();
+        let all = pin!(side_by_side(none, 2));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(all.poll(&mut context), Poll::Ready(vec![]));
+    }
+}

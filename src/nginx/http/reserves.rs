@@ -1,0 +1,171 @@
+//! Requests that are decided by what the node has in reserve, without waiting for a store; and what this
+//! worker asks and gives back for it.
+
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::super::conf::{LocationConf, RuleSet};
+use super::super::event_loop::{EventTimer, OfEventLoop, monotonic, monotonic_millis};
+use super::super::random::random_up_to;
+use super::super::request::Request;
+use super::super::sync;
+use super::super::time::NgxClock;
+use super::super::waiters::{Asker, KINDS};
+use super::context::{Context, ContextSlot, Response};
+use super::suspension::RequestChecks;
+use crate::broker::message::Reply;
+use crate::engine::{
+    DeferredCharge, Evaluation, LimitCheck, PartQuestion, ReserveBook, Spending, conclude, spend,
+};
+use crate::store::decision::Few;
+use crate::table::Outcome;
+
+/// The reserves of this worker, once there are any.
+static BOOK: OfEventLoop<RefCell<Option<Book>>> = OfEventLoop(RefCell::new(None));
+
+/// How often it is looked whether a reserve is to be looked at: milliseconds.
+const TICK: u64 = 50;
+/// How often what was given back is pushed, at most.
+const PUSH_PAUSE: Duration = Duration::from_millis(250);
+/// How long a part is waited for: milliseconds. No request waits.
+const PATIENCE: u64 = 1000;
+
+struct Book {
+    reserves: ReserveBook<'static>,
+    timer: EventTimer<'static>,
+    /// The namespaces in which hits were given back that are to be pushed.
+    unpushed: Few<Arc<str>>,
+    pushed_at: Duration,
+}
+
+/// Decides on a request if all that stores would be asked about it is in reserve; otherwise, it is as it was.
+pub(super) fn decide<'r>(
+    request: &Request<'r>,
+    slot: ContextSlot<'r>,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+    evaluated: RequestChecks<'r>,
+) -> Result<&'r Context<'r>, RequestChecks<'r>> {
+    let Some(spending) = spend(&evaluated.checks, sync::store_time) else {
+        return Err(evaluated);
+    };
+    let RequestChecks {
+        room,
+        checks,
+        renamed,
+    } = evaluated;
+    note_spent(&checks, &spending);
+    let settings = &conf.settings;
+    let mut evaluation = Evaluation::new(room, settings.count_rejected);
+    conclude(&mut evaluation, &checks, &spending.answered, &NgxClock);
+    if evaluation.is_refused() && !settings.count_rejected {
+        spending.put_back();
+    }
+    let (outcome, room) = evaluation.finish(settings.refusal, &NgxClock);
+    let response = match outcome {
+        Outcome::Rejected => Response::Reject,
+        _ => Response::Admit,
+    };
+    Ok(room.keep(slot, |charges| Context {
+        rules,
+        settings,
+        charges,
+        outcome,
+        response,
+        jitter: match response {
+            Response::Admit => 0,
+            _ => random_up_to(settings.retry_after_jitter),
+        },
+        renamed,
+        last_decided: Cell::new(request.identity()),
+    }))
+}
+
+/// Asks for the parts that a request has begun to use up.
+fn note_spent(checks: &[LimitCheck<'_, 'static>], spending: &Spending<'static>) {
+    with_book(|book| {
+        let (time_of, now) = (sync::store_time, monotonic());
+        let questions = book
+            .reserves
+            .ask_again(checks, spending, time_of, now, &NgxClock);
+        send(questions);
+    });
+}
+
+/// Asks for parts along with a request that waits for its answer.
+pub(super) fn ask_along(checks: &[LimitCheck<'_, 'static>]) {
+    with_book(|book| {
+        let (time_of, now) = (sync::store_time, monotonic());
+        send(book.reserves.ask_along(checks, time_of, now, &NgxClock));
+    });
+}
+
+fn send(questions: Few<PartQuestion>) {
+    let deadline = monotonic_millis().saturating_add(PATIENCE);
+    for PartQuestion {
+        decider,
+        id,
+        question,
+    } in questions
+    {
+        // If it cannot be asked, the next request does.
+        let _ = sync::check_circuit(decider) && sync::ask(decider, Some(id), deadline, &question);
+    }
+}
+
+/// Spends hits that are known with the response; returns whether they were all in reserve.
+pub(super) fn spend_deferred(charge: &DeferredCharge<'_, '_, 'static>) -> bool {
+    charge.spend(sync::store_time)
+}
+
+/// Takes the answer to a question for a part.
+pub(in super::super) fn take((id, answer): Reply) {
+    if let Some(book) = BOOK.0.borrow_mut().as_mut() {
+        book.reserves.take(id, answer.as_ref(), &NgxClock);
+    }
+}
+
+fn with_book(use_it: impl FnOnce(&mut Book)) {
+    let mut book = BOOK.0.borrow_mut();
+    if book.is_none() {
+        *book = sync::log().map(|log| Book {
+            reserves: ReserveBook::new(Asker::Reserve.first_id(), KINDS),
+            timer: EventTimer::new(log, tick, 0).cancelable(),
+            unpushed: Few::new(),
+            pushed_at: Duration::ZERO,
+        });
+    }
+    if let Some(book) = book.as_mut() {
+        let was_empty = book.reserves.is_empty();
+        use_it(book);
+        if was_empty && !book.reserves.is_empty() {
+            book.timer.set(TICK);
+        }
+    }
+}
+
+/// Looks at the reserves whose turn it is.
+fn tick(_: u64) {
+    let mut book = BOOK.0.borrow_mut();
+    let Some(book) = book.as_mut() else { return };
+    let now = monotonic();
+    let reserves = &mut book.reserves;
+    reserves.look(sync::store_time, now, &NgxClock, &mut book.unpushed);
+    if now >= book.pushed_at.saturating_add(PUSH_PAUSE) {
+        for namespace in book.unpushed.drain(..) {
+            book.pushed_at = now;
+            sync::sync_now(&namespace);
+        }
+    }
+    if !book.reserves.is_empty() || !book.unpushed.is_empty() {
+        book.timer.set(TICK);
+    }
+}
+
+/// Gives back all that is left: this process ends, or goes on with another configuration.
+pub(in super::super) fn end() {
+    if let Some(mut book) = BOOK.0.take() {
+        book.reserves.give_all_back(sync::store_time, &NgxClock);
+    }
+}

@@ -1,0 +1,179 @@
+//! Listens to the channel of a store, so that what other nodes push is known here before the next sync.
+//!
+//! One worker of the node does, by a lease of its own ([`ChannelLease`](crate::table::ChannelLease)), in
+//! its thread. If it cannot, the syncs tell the same, only later.
+
+use core::cell::Cell;
+use core::pin::pin;
+use core::time::Duration;
+use std::sync::Arc;
+
+use futures_util::future::{join_all, select};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::super::conf::SyncedNamespace;
+use super::super::random::random;
+use super::system::System;
+use crate::broker::{EventLoopQueue, StoreEvent, WatchedStore};
+use crate::engine::{Hearing, Surroundings as _};
+use crate::store::decision::Decider;
+use crate::store::registry::StoreVisitor;
+use crate::store::strategy::{PushNews, Strategy};
+
+/// How long a worker that listens and says nothing is thought to be alive, in milliseconds.
+const LIFETIME: u64 = 2000;
+/// How often it says so, and others look.
+const LOOK: Duration = Duration::from_millis(500);
+/// How soon it is looked again for a first position to listen from.
+const LOOK_FOR_EARS: Duration = Duration::from_millis(100);
+/// How soon it is looked again whether what is on its way was answered, and how often.
+const LOOK_FOR_ANSWER: Duration = Duration::from_millis(1);
+const MAX_LOOKS: usize = 20;
+/// The longest time between two attempts; and after one that says that there is no channel.
+const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+const WITHOUT: Duration = Duration::from_secs(60);
+/// After how many failures in a row of a store that is there, it has no channel.
+const MANY: u32 = 8;
+
+/// What is to be heard of a store, by a task that ends when `ending` is closed.
+pub(super) struct ChannelTask<'a> {
+    /// Those with the store.
+    pub(super) namespaces: Vec<SyncedNamespace>,
+    pub(super) events: EventLoopQueue<StoreEvent>,
+    pub(super) ending: watch::Receiver<()>,
+    pub(super) tasks: &'a mut JoinSet<()>,
+}
+
+impl StoreVisitor for ChannelTask<'_> {
+    type Output = ();
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
+        let ChannelTask {
+            namespaces,
+            events,
+            mut ending,
+            tasks,
+        } = self;
+        tasks.spawn_local(async move {
+            let listening = pin!(listen(&namespaces, connect, &events));
+            // At once: there is nothing to lose.
+            select(listening, pin!(ending.changed())).await;
+        });
+    }
+}
+
+/// Listens for the namespaces of one store, whenever no other worker does.
+async fn listen<S: Strategy>(
+    namespaces: &[SyncedNamespace],
+    connect: impl Fn() -> S,
+    events: &EventLoopQueue<StoreEvent>,
+) {
+    let Some(store) = namespaces.first().map(|it| &it.store) else {
+        return;
+    };
+    let (Some(lease), Some(channel)) = (store.channel, connect().channel()) else {
+        return;
+    };
+    let is_divided = channel.shards() > 1;
+    let is_superseded = || {
+        let mut states = namespaces.iter().filter_map(|it| it.namespace.sync_state());
+        states.any(|state| state.is_superseded())
+    };
+    while !is_superseded() {
+        if let Some(listening) = lease.take(System.monotonic(), LIFETIME) {
+            let hearings = namespaces.iter();
+            let hearings = hearings.filter_map(|it| Hearing::new(it.namespace, &it.sizes));
+            // Of a store that is divided, each shard is heard by itself.
+            let hearings: Vec<Vec<_>> = match is_divided {
+                true => hearings
+                    .flat_map(Hearing::by_shard)
+                    .map(|it| vec![it])
+                    .collect(),
+                false => vec![hearings.collect()],
+            };
+            let is_told = Cell::new(false);
+            let lines = hearings.into_iter().map(|hearings| ChannelLine {
+                hearings,
+                store,
+                is_told: &is_told,
+                events,
+            });
+            let lines = join_all(lines.map(|line| line.listen(connect().channel())));
+            let is_ours = async {
+                while listening.renew(System.monotonic(), LIFETIME) && !is_superseded() {
+                    sleep(LOOK).await;
+                }
+            };
+            select(pin!(lines), pin!(is_ours)).await;
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// What is heard by one connection.
+struct ChannelLine<'l> {
+    hearings: Vec<Hearing<'static, 'static>>,
+    store: &'l Arc<WatchedStore>,
+    /// Whether the log has been told that there is no channel.
+    is_told: &'l Cell<bool>,
+    events: &'l EventLoopQueue<StoreEvent>,
+}
+
+impl ChannelLine<'_> {
+    async fn listen(mut self, channel: Option<impl Strategy>) {
+        let Some(mut channel) = channel else { return };
+        let mut failures: u32 = 0;
+        loop {
+            let ears: Vec<_> = self.hearings.iter().flat_map(Hearing::ears).collect();
+            if ears.is_empty() {
+                sleep(LOOK_FOR_EARS).await;
+                continue;
+            }
+            match channel.hear(&ears).await {
+                Ok(news) => {
+                    failures = 0;
+                    for news in news {
+                        self.note(news).await;
+                    }
+                }
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    let is_there = self.store.state.is_some_and(|it| it.is_up() == Some(true));
+                    let is_without = !error.is_transient() || failures >= MANY && is_there;
+                    if is_without && !self.is_told.replace(true) {
+                        self.events.push([self.store.unheard(&error)]);
+                    }
+                    sleep(if error.is_transient() {
+                        back_off(failures)
+                    } else {
+                        WITHOUT
+                    })
+                    .await;
+                }
+            }
+        }
+    }
+
+    /// Notes what was heard, if need be when what this node has on its way was answered.
+    async fn note(&mut self, news: PushNews) {
+        let mut hearings = self.hearings.iter_mut();
+        let Some(hearing) = hearings.find(|it| it.is_of(&news)) else {
+            return;
+        };
+        let mut waiting = hearing.note(news, &System);
+        for _ in 0..MAX_LOOKS {
+            let Some(news) = waiting else { return };
+            sleep(LOOK_FOR_ANSWER).await;
+            waiting = hearing.note(news, &System);
+        }
+    }
+}
+
+/// How long to wait after so many failures: longer and longer, half of it at random.
+fn back_off(failures: u32) -> Duration {
+    let doubled = Duration::from_millis(50_u64 << failures.min(6)).min(MAX_BACK_OFF);
+    let [random, _] = random().unwrap_or_default();
+    doubled.mul_f64(0.5 + 0.5 * (random as f64 / u64::MAX as f64))
+}

@@ -1,0 +1,15 @@
+//! What the event loop, and the bell, have the thread do for a namespace.
+
+use std::time::Instant;
+
+/// What is asked for.
+pub(super) enum Command {
+    /// Sync, unless this node was synced in this period.
+    Sync,
+    /// Sync whatever others do: what was counted until now is pushed.
+    SyncNow,
+    /// Something is due before its time.
+    Early,
+    /// Push what is left until then, and end.
+    Finish(Instant),
+}

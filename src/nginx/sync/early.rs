@@ -1,0 +1,70 @@
+//! What is pushed before its time: the thread hears of it by the worker's bell.
+
+use core::pin::pin;
+use core::time::Duration;
+
+use futures_util::future::{Either, join_all, select};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+use super::command::Command;
+use crate::broker::EventFd;
+use crate::table::SyncState;
+
+/// How long the next push before its time waits for the one before: what comes meanwhile goes with it.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// When pushes before their time are made.
+#[derive(Debug, Default)]
+pub(super) struct EarlyTimer {
+    /// When the last one began.
+    last: Option<Instant>,
+    /// When the next one is due, if there is to be one.
+    next: Option<Instant>,
+}
+
+impl EarlyTimer {
+    /// When to look again, if nothing else comes.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Something is due: returns whether it is time for it.
+    pub(super) fn begin(&mut self, now: Instant) -> bool {
+        let after = self.last.and_then(|last| last.checked_add(PAUSE));
+        self.next = after.filter(|after| *after > now);
+        let begins = self.next.is_none();
+        if begins {
+            self.last = Some(now);
+        }
+        begins
+    }
+
+    /// Another worker was at it: it is to be looked again.
+    pub(super) fn begin_again(&mut self, now: Instant) {
+        self.next = now.checked_add(PAUSE);
+    }
+}
+
+/// Has the tasks of namespaces whose bell is rung told of it, until all of them have ended.
+pub(super) async fn listen(
+    bell: EventFd,
+    namespaces: Vec<(SyncState<'static>, UnboundedSender<Command>)>,
+) {
+    // Without, hits are pushed with the period.
+    let Ok(rung) = bell.listen() else { return };
+    let mut ended = pin!(join_all(namespaces.iter().map(|(_, task)| task.closed())));
+    loop {
+        match select(pin!(rung.readable()), ended.as_mut()).await {
+            Either::Left((Ok(mut ready), _)) => ready.clear_ready(),
+            Either::Left((Err(_), _)) | Either::Right(_) => return,
+        }
+        bell.clear();
+        for (state, task) in &namespaces {
+            if state.is_rung() {
+                // One that has ended has nothing to do.
+                let _ = task.send(Command::Early);
+            }
+        }
+    }
+}

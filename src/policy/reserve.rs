@@ -1,0 +1,103 @@
+//! How much of a limit a node has charged ahead of its requests.
+
+use super::hits::Hits;
+use super::window::WindowSize;
+
+/// Of smaller windows, nothing is reserved: what is not used comes back too late.
+const SMALLEST: u64 = 1000;
+/// Of a limit that is less than so many times the nodes, nothing is reserved.
+const LEAST_SHARE: i64 = 10;
+
+/// What a node asks for first, in costs of a hit.
+pub const FIRST_PART: i64 = 16;
+
+/// Whether hits are reserved of a limit in windows of `size`, by one of so many nodes that live.
+pub fn is_reserved_of(limit: Hits, size: WindowSize, nodes: u64) -> bool {
+    size.millis() >= SMALLEST && limit >= times(LEAST_SHARE, nodes)
+}
+
+/// The part that a node asks for which wants so much of what `remains`, where so much of what was charged is
+/// `left` to it: whole hits. With what it has, that is a share of half of what is not used, by the
+/// nodes that live. `None`: not worth a question, near the limit, where it asks for single hits of `cost`.
+pub fn part(wanted: Hits, remains: Hits, left: Hits, cost: Hits, nodes: u64) -> Option<Hits> {
+    let nodes = i64::try_from(nodes.max(1)).unwrap_or(i64::MAX);
+    let free = remains.plus(left).thousandths();
+    let share = free.checked_div(nodes.saturating_mul(2)).unwrap_or(0);
+    let share = Hits::from_thousandths(share).minus(left);
+    let whole = wanted.min(share).whole();
+    let part = Hits::from_thousandths(whole.saturating_mul(Hits::ONE.thousandths()));
+    (part >= cost.plus(cost) && part > Hits::ZERO).then_some(part)
+}
+
+/// What has to remain, as the store knows it, for a part to be charged: others may have taken some since this
+/// node knew what remains, and it is at most half of that still.
+pub fn room_for(part: Hits, nodes: u64) -> Hits {
+    let nodes = i64::try_from(nodes.max(2)).unwrap_or(i64::MAX);
+    Hits::from_thousandths(part.thousandths().saturating_mul(nodes))
+}
+
+fn times(factor: i64, nodes: u64) -> Hits {
+    let nodes = i64::try_from(nodes.max(1)).unwrap_or(i64::MAX);
+    let thousandths = factor
+        .saturating_mul(nodes)
+        .saturating_mul(Hits::ONE.thousandths());
+    Hits::from_thousandths(thousandths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hits::hits;
+    use super::*;
+
+    #[test]
+    fn small_limits_and_windows_are_not_reserved_of() {
+        for (limit, millis, nodes, is_reserved) in [
+            (100, 1000, 10, true),
+            (99, 1000, 10, false),
+            (100, 999, 10, false),
+            (10, 60_000, 1, true),
+            (9, 60_000, 1, false),
+            (10, 60_000, 0, true),
+            (1_000_000_000, 60_000, u64::MAX, false),
+        ] {
+            let size = WindowSize::from_millis(millis).unwrap();
+            let what = (limit, millis, nodes);
+            assert_eq!(
+                is_reserved_of(hits(limit), size, nodes),
+                is_reserved,
+                "{what:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_part_shrinks_to_single_hits_near_the_limit() {
+        for (wanted, remains, left, cost, nodes, expected) in [
+            (16, 1000, 0, 1, 10, Some(16)),
+            (500, 1000, 0, 1, 10, Some(50)),
+            (500, 1000, 0, 1, 1, Some(500)),
+            (500, 999, 0, 1, 1, Some(499)),
+            // What it has is of its share.
+            (500, 950, 50, 1, 10, None),
+            (500, 975, 25, 1, 10, Some(25)),
+            (500, 40, 0, 1, 10, Some(2)),
+            (500, 39, 0, 1, 10, None),
+            (500, 0, 0, 1, 10, None),
+            (16, 1000, 0, 9, 10, None),
+            (18, 1000, 0, 9, 10, Some(18)),
+            (16, 1000, 0, 0, 10, Some(16)),
+            (16, 1000, 0, 1, 0, Some(16)),
+        ] {
+            let part = part(hits(wanted), hits(remains), hits(left), hits(cost), nodes);
+            let what = (wanted, remains, left, cost, nodes);
+            assert_eq!(part, expected.map(hits), "{what:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_at_most_half_of_what_remains() {
+        assert_eq!(room_for(hits(50), 10), hits(500));
+        assert_eq!(room_for(hits(50), 1), hits(100));
+        assert_eq!(room_for(Hits::MAX, u64::MAX), Hits::MAX);
+    }
+}

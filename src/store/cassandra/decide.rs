@@ -1,0 +1,381 @@
+//! Decisions: a decider charges what it would admit, then reads what all have charged, and takes back what is
+//! too much.
+//!
+//! 1. It reads what there is. What is refused by that is charged nothing.
+//! 2. It writes its own counts with what is admitted, which most replicas have then.
+//! 3. It reads the counts of all again, and decides once more. Of two that race for the last hit, the one that
+//!    wrote later reads what the other wrote: so never more is admitted than a limit has. Both may be refused.
+//! 4. What is refused now is taken back.
+//!
+//! Windows are those of the clock of the node that was asked at first. What is charged by a decider that ends
+//! before it has taken it back stays.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use futures_util::future::{try_join, try_join_all};
+
+use super::Cassandra;
+use super::asked::AskedPlaces;
+use super::charger::{Charger, Chargers, LastDecision};
+use super::counters::{self, RowToSet};
+use super::epoch;
+use super::failure::CqlFault;
+use super::log::Changed;
+use super::name::Partition;
+use super::position::Progress;
+use super::push::{note_changes, note_node};
+use super::session::{Connected, rows};
+use super::statements::Cql;
+use crate::policy::algorithm::StoredKind;
+use crate::policy::window::UnixMillis;
+use crate::store::decision::{Decided, Decider, Question};
+use crate::store::error::StoreError;
+use crate::store::stored::StoredCount;
+use crate::store::strategy::{Epoch, NodeId};
+
+/// For how many seconds others are told of a charger: longer than of what it changed.
+const CHARGER_LIFE: i32 = 7200;
+
+/// What all have counted in the present window of each place, and in the one before, in thousandths.
+type Totals = Vec<[i64; 2]>;
+
+/// A place that is charged.
+struct Charged {
+    /// The index of the place.
+    place: usize,
+    partition: Partition,
+    /// What its charger had counted before, in thousandths, and with what would be admitted.
+    counts: [i64; 2],
+}
+
+impl Decider for Cassandra {
+    const KINDS: &'static [StoredKind] = &[StoredKind::Windows];
+
+    async fn decide(
+        &mut self,
+        node: NodeId,
+        proposed: Epoch,
+        questions: &[Question],
+    ) -> Result<Decided, StoreError> {
+        let charged = &mut self.charged;
+        let exchange = async |connected: &Connected| {
+            decide(connected, charged, node, proposed, questions).await
+        };
+        self.link.exchange(exchange).await
+    }
+}
+
+async fn decide(
+    connected: &Connected,
+    chargers: &mut Chargers,
+    node: NodeId,
+    proposed: Epoch,
+    questions: &[Question],
+) -> Result<Decided, CqlFault> {
+    let asked = AskedPlaces::new(questions);
+    let (epochs, counted, now) = read(connected, chargers, &asked, proposed).await?;
+    let before: Vec<_> = counted.iter().map(stored).collect();
+    let mut counts = before.clone();
+    let first = asked.decide(questions, &mut counts, now, &[]);
+    let charges: Vec<i64> = counts
+        .iter()
+        .zip(&before)
+        .map(|(after, before)| after.charged_since(before))
+        .collect();
+    if charges.iter().all(|charge| *charge == 0) {
+        let answers = first;
+        return Ok(Decided { now, answers });
+    }
+
+    // If this ends early, nobody knows what it wrote, and others take the places of these.
+    let mut writers: BTreeMap<usize, (Epoch, Charger)> = BTreeMap::new();
+    let mut charged = Vec::new();
+    for (index, (place, charge)) in asked.places.iter().zip(charges).enumerate() {
+        if charge == 0 {
+            continue;
+        }
+        let epoch = *epochs.get(place.shard).ok_or(NO_EPOCH)?;
+        let (_, charger) = writers
+            .entry(place.shard)
+            .or_insert_with(|| (epoch, chargers.take(epoch, node, now)));
+        let (window, _) = place.window(now);
+        let partition = Partition::of(place.key, place.size, window);
+        charged.push(Charged {
+            place: index,
+            partition,
+            counts: [
+                charger.count(partition, place.key),
+                charger.charge(partition, place.key, charge),
+            ],
+        });
+    }
+    let after_push = |fault: CqlFault| fault.after_push();
+    write(connected, &asked, &mut writers, &charged, now)
+        .await
+        .map_err(after_push)?;
+    let again = read_again(connected, &asked, &writers, &charged);
+    let (totals, ()) = try_join(again, note(connected, &writers))
+        .await
+        .map_err(after_push)?;
+
+    let mut counts = before;
+    for (charged, total) in charged.iter().zip(totals) {
+        let [before, with_charge] = charged.counts;
+        // What others have counted, and this decider before.
+        let present = total.saturating_sub(with_charge).saturating_add(before);
+        let previous = counted
+            .get(charged.place)
+            .map_or(0, |[_, previous]| *previous);
+        if let Some(count) = counts.get_mut(charged.place) {
+            *count = StoredCount::windows(present, previous);
+        }
+    }
+    let before = counts.clone();
+    let answers = asked.decide(questions, &mut counts, now, &first);
+    let mut too_much = Vec::new();
+    for Charged {
+        place: index,
+        partition,
+        counts: [own, with_charge],
+    } in charged
+    {
+        let (Some(place), Some(after), Some(before)) = (
+            asked.places.get(index),
+            counts.get(index),
+            before.get(index),
+        ) else {
+            continue;
+        };
+        let charge = after.charged_since(before);
+        let back = own.saturating_add(charge).saturating_sub(with_charge);
+        let Some((_, charger)) = writers.get_mut(&place.shard) else {
+            continue;
+        };
+        // What saturates stays as it is.
+        if back < 0 {
+            let count = charger.charge(partition, place.key, back);
+            too_much.push(Charged {
+                place: index,
+                partition,
+                counts: [with_charge, count],
+            });
+        }
+    }
+    if !too_much.is_empty() {
+        let taken_back = write(connected, &asked, &mut writers, &too_much, now).await;
+        taken_back.map_err(after_push)?;
+        note(connected, &writers).await.map_err(after_push)?;
+    }
+    for (epoch, charger) in writers.into_values() {
+        chargers.give_back(epoch, charger);
+    }
+    Ok(Decided { now, answers })
+}
+
+const NO_EPOCH: CqlFault = CqlFault::Misunderstood("a shard without an epoch");
+
+fn stored([current, previous]: &[i64; 2]) -> StoredCount {
+    StoredCount::windows(*current, *previous)
+}
+
+/// The epochs of the shards, the counts of the places, and the clock: at once, if the epochs are those of the
+/// last time, and the windows too.
+async fn read(
+    connected: &Connected,
+    chargers: &mut Chargers,
+    asked: &AskedPlaces<'_>,
+    proposed: Epoch,
+) -> Result<(Vec<Epoch>, Totals, UnixMillis), CqlFault> {
+    if asked.shards.is_empty() {
+        return Ok((Vec::new(), Vec::new(), clock(connected).await?));
+    }
+    let expected = chargers.last.take().and_then(|last| {
+        let mut shards = asked.shards.iter();
+        let epochs: Option<Vec<Epoch>> = shards
+            .by_ref()
+            .map(|shard| last.epochs.get(*shard).copied())
+            .collect();
+        Some((epochs?, last.now))
+    });
+    let present = present(connected, asked, proposed);
+    let (counted, (epochs, now)) = match &expected {
+        Some((epochs, now)) => {
+            let (counted, present) =
+                try_join(read_counts(connected, asked, epochs, *now), present).await?;
+            (Some(counted), present)
+        }
+        None => (None, present.await?),
+    };
+    let is_expected = expected.as_ref().is_some_and(|(before, then)| {
+        let has_window = |place: &super::asked::AskedPlace<'_>| {
+            place.size.at(*then).number == place.size.at(now).number
+        };
+        *before == epochs && asked.places.iter().all(has_window)
+    });
+    let counted = match counted.filter(|_| is_expected) {
+        Some(counted) => counted,
+        None => read_counts(connected, asked, &epochs, now).await?,
+    };
+    let shards = asked.shards.iter().map(|shard| (*shard).clone());
+    chargers.last = Some(LastDecision {
+        epochs: shards.zip(epochs.iter().copied()).collect(),
+        now,
+    });
+    Ok((epochs, counted, now))
+}
+
+/// The epochs of the shards, which all have one then, and the clock.
+async fn present(
+    connected: &Connected,
+    asked: &AskedPlaces<'_>,
+    proposed: Epoch,
+) -> Result<(Vec<Epoch>, UnixMillis), CqlFault> {
+    let found = asked
+        .shards
+        .iter()
+        .map(|shard| epoch::present(connected, shard));
+    let (mut epochs, mut clock) = (Vec::new(), UnixMillis(0));
+    let mut next = proposed;
+    for (shard, found) in asked.shards.iter().zip(try_join_all(found).await?) {
+        let found = match found {
+            Some(found) => found,
+            None => {
+                epoch::open(connected, shard, None, next).await?;
+                next = epoch::after(next);
+                let opened = epoch::present(connected, shard).await?;
+                opened.ok_or(NO_EPOCH)?
+            }
+        };
+        let (epoch, now) = found;
+        epochs.push(epoch);
+        clock = clock.max(now);
+    }
+    Ok((epochs, clock))
+}
+
+/// Whether most replicas would answer, and the clock.
+async fn clock(connected: &Connected) -> Result<UnixMillis, CqlFault> {
+    // Whatever is there.
+    let is_there = connected.select(Cql::Epoch, ("", 0_i32));
+    let (_, answer) = try_join(is_there, connected.select(Cql::Clock, ())).await?;
+    let now = rows::<(i64,)>(&answer, Cql::Clock)?.next().transpose()?;
+    let now = now.and_then(|(now,)| u64::try_from(now).ok());
+    now.map(UnixMillis)
+        .ok_or(CqlFault::Misunderstood("no clock"))
+}
+
+/// What all have counted in the windows of a moment.
+async fn read_counts(
+    connected: &Connected,
+    asked: &AskedPlaces<'_>,
+    epochs: &[Epoch],
+    now: UnixMillis,
+) -> Result<Totals, CqlFault> {
+    let mut wanted: Vec<BTreeSet<Changed<'_>>> = vec![BTreeSet::new(); epochs.len()];
+    for place in &asked.places {
+        let (window, _) = place.window(now);
+        if let Some(wanted) = wanted.get_mut(place.shard) {
+            wanted.insert((place.size, window, place.key));
+            wanted.insert((place.size, window.saturating_sub(1), place.key));
+        }
+    }
+    let sums = epochs.iter().zip(&wanted);
+    let sums = sums.map(|(epoch, wanted)| counters::sums(connected, *epoch, wanted));
+    let sums = try_join_all(sums).await?;
+    let totals: Vec<HashMap<Changed<'_>, i64>> = sums
+        .into_iter()
+        .map(|sums| sums.into_iter().collect())
+        .collect();
+    let counted = asked.places.iter().map(|place| {
+        let (window, _) = place.window(now);
+        let total = |window: u64| {
+            let totals = totals.get(place.shard);
+            let total = totals.and_then(|it| it.get(&(place.size, window, place.key)));
+            total.copied().unwrap_or_default()
+        };
+        [total(window), total(window.saturating_sub(1))]
+    });
+    Ok(counted.collect())
+}
+
+/// Sets the rows of what is charged to its new count, and notes that it changed.
+async fn write(
+    connected: &Connected,
+    asked: &AskedPlaces<'_>,
+    writers: &mut BTreeMap<usize, (Epoch, Charger)>,
+    charged: &[Charged],
+    now: UnixMillis,
+) -> Result<(), CqlFault> {
+    let mut written = Vec::new();
+    for (shard, (epoch, charger)) in writers {
+        let of_shard = charged.iter().filter_map(|charged| {
+            let place = asked.places.get(charged.place);
+            Some((charged, place.filter(|place| place.shard == *shard)?))
+        });
+        let to_set: Vec<_> = of_shard
+            .map(|(charged, place)| RowToSet {
+                key: place.key,
+                size: place.size,
+                window: charged.partition.window,
+                occupancy: 0,
+                thousandths: charged.counts[1],
+                expires_in: place.window(now).1,
+            })
+            .collect();
+        if to_set.is_empty() {
+            continue;
+        }
+        let by = (charger.node, charger.next(now));
+        let (epoch, changed) = (*epoch, to_set.clone());
+        written.push(async move {
+            let changed = changed.iter().map(|row| (row.size, row.window, row.key));
+            let noted = note_changes(connected, epoch, by, changed);
+            try_join(counters::set(connected, epoch, by, to_set), noted).await
+        });
+    }
+    try_join_all(written).await.map(drop)
+}
+
+/// Notes how far the chargers are.
+async fn note(
+    connected: &Connected,
+    writers: &BTreeMap<usize, (Epoch, Charger)>,
+) -> Result<(), CqlFault> {
+    let noted = writers.values().map(|(epoch, charger)| {
+        let progress = Progress {
+            node: charger.node,
+            first: charger.first(),
+            last: charger.last(),
+        };
+        note_node(connected, *epoch, progress, charger.began, CHARGER_LIFE)
+    });
+    try_join_all(noted).await.map(drop)
+}
+
+/// What all have counted now of what is charged, each with its index.
+async fn read_again(
+    connected: &Connected,
+    asked: &AskedPlaces<'_>,
+    writers: &BTreeMap<usize, (Epoch, Charger)>,
+    charged: &[Charged],
+) -> Result<Vec<i64>, CqlFault> {
+    let mut totals: HashMap<(usize, Changed<'_>), i64> = HashMap::new();
+    let names = charged.iter().filter_map(|it| {
+        let place = asked.places.get(it.place)?;
+        Some((place.shard, (place.size, it.partition.window, place.key)))
+    });
+    let names: Vec<_> = names.collect();
+    let sums = writers.iter().map(async |(shard, (epoch, _))| {
+        let of_shard = names.iter().filter(|(of, _)| of == shard);
+        let wanted: BTreeSet<_> = of_shard.map(|(_, name)| *name).collect();
+        let sums = counters::sums(connected, *epoch, &wanted).await?;
+        Ok::<_, CqlFault>((*shard, sums))
+    });
+    for (shard, sums) in try_join_all(sums).await? {
+        totals.extend(sums.into_iter().map(|(name, total)| ((shard, name), total)));
+    }
+    let totals = names
+        .iter()
+        .map(|name| totals.get(name).copied().unwrap_or_default());
+    Ok(totals.collect())
+}

@@ -1,0 +1,74 @@
+//! The epoch of a shard: all that nodes decide together.
+
+use core::num::NonZeroU64;
+
+use super::failure::CqlFault;
+use super::session::{Connected, rows};
+use super::statements::Cql;
+use crate::policy::window::UnixMillis;
+use crate::store::strategy::{Epoch, Shard};
+
+/// The epoch of a shard, and the store's clock.
+pub(super) async fn present(
+    connected: &Connected,
+    shard: &Shard,
+) -> Result<Option<(Epoch, UnixMillis)>, CqlFault> {
+    let values = (&*shard.namespace, i32::from(shard.number));
+    let answer = connected.select(Cql::Epoch, values).await?;
+    let row = rows::<(i64, i64)>(&answer, Cql::Epoch)?.next();
+    row.transpose()?
+        .map(|(epoch, now)| {
+            let epoch = epoch_of(epoch)?;
+            let now =
+                u64::try_from(now).map_err(|_| CqlFault::Misunderstood("a clock before 1970"))?;
+            Ok((epoch, UnixMillis(now)))
+        })
+        .transpose()
+}
+
+/// As [`Strategy::open_epoch`](crate::store::strategy::Strategy::open_epoch): of those who propose one at the same time, one wins.
+pub(super) async fn open(
+    connected: &Connected,
+    shard: &Shard,
+    instead_of: Option<Epoch>,
+    proposed: Epoch,
+) -> Result<Epoch, CqlFault> {
+    let new = proposed.0.get().cast_signed();
+    let (namespace, number) = (&*shard.namespace, i32::from(shard.number));
+    let found = present(connected, shard).await?;
+    let (which, answer) = match found {
+        None => {
+            let (which, values) = (Cql::BeginEpoch, (new, namespace, number));
+            (which, connected.select(which, values).await?)
+        }
+        Some((old, _)) if instead_of == Some(old) => {
+            let which = Cql::ReplaceEpoch;
+            let values = (new, namespace, number, old.0.get().cast_signed());
+            (which, connected.select(which, values).await?)
+        }
+        Some((present, _)) => return Ok(present),
+    };
+    // What was in the way stands beside whether it was applied.
+    if answer.column_specs().get_by_name("epoch").is_none() {
+        let is_applied = rows::<(bool,)>(&answer, which)?.next().transpose()?;
+        if let Some((true,)) = is_applied {
+            return Ok(proposed);
+        }
+    }
+    match present(connected, shard).await? {
+        Some((epoch, _)) => Ok(epoch),
+        None => Err(CqlFault::Misunderstood("an epoch that is there and is not")),
+    }
+}
+
+/// Another epoch to propose: no two shards have the same, since counters are of epochs.
+pub(super) fn after(Epoch(number): Epoch) -> Epoch {
+    Epoch(number.checked_add(1).unwrap_or(NonZeroU64::MIN))
+}
+
+/// An epoch as it is kept.
+fn epoch_of(word: i64) -> Result<Epoch, CqlFault> {
+    let word = NonZeroU64::new(word.cast_unsigned());
+    word.map(Epoch)
+        .ok_or(CqlFault::Misunderstood("an epoch of zero"))
+}

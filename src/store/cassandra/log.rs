@@ -1,0 +1,87 @@
+//! What a batch changed, as other nodes are told of it: which counters, and nothing of their counts.
+
+use std::collections::BTreeMap;
+
+use crate::policy::window::WindowSize;
+
+/// A counter of a batch, by its window and its key.
+pub(super) type Changed<'a> = (WindowSize, u64, &'a [u8]);
+
+/// The counters of a batch, each once, as they are kept, and how many they are. All that can be read of
+/// a repeat which lacks some that were evicted meanwhile is its own row, since it has another number.
+pub(super) fn to_bytes<'a>(changed: impl IntoIterator<Item = Changed<'a>>) -> (Vec<u8>, i32) {
+    let mut windows: BTreeMap<(WindowSize, u64), Vec<&[u8]>> = BTreeMap::new();
+    for (size, window, key) in changed {
+        windows.entry((size, window)).or_default().push(key);
+    }
+    let (mut bytes, mut counters) = (Vec::new(), 0_usize);
+    for ((size, window), mut keys) in windows {
+        keys.sort_unstable();
+        keys.dedup();
+        counters = counters.saturating_add(keys.len());
+        bytes.extend(size.millis().to_be_bytes());
+        bytes.extend(window.to_be_bytes());
+        bytes.extend(u32::try_from(keys.len()).unwrap_or(u32::MAX).to_be_bytes());
+        for key in keys {
+            bytes.extend(u16::try_from(key.len()).unwrap_or(u16::MAX).to_be_bytes());
+            bytes.extend(key);
+        }
+    }
+    (bytes, i32::try_from(counters).unwrap_or(i32::MAX))
+}
+
+/// The counters that [`to_bytes`] was given; `None` if these bytes are none of its.
+pub(super) fn from_bytes(mut bytes: &[u8]) -> Option<Vec<Changed<'_>>> {
+    let mut counters = Vec::new();
+    while !bytes.is_empty() {
+        let size = WindowSize::from_millis(u64::from_be_bytes(take(&mut bytes)?))?;
+        let window = u64::from_be_bytes(take(&mut bytes)?);
+        for _ in 0..u32::from_be_bytes(take(&mut bytes)?) {
+            let length = u16::from_be_bytes(take(&mut bytes)?);
+            let (key, rest) = bytes.split_at_checked(length.into())?;
+            bytes = rest;
+            counters.push((size, window, key));
+        }
+    }
+    Some(counters)
+}
+
+fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance::{HOUR, MINUTE};
+
+    #[test]
+    fn the_counters_of_a_batch_are_read_again() {
+        let long = "x".repeat(65_535);
+        let changed = [
+            (MINUTE, 7, &b"b"[..]),
+            (HOUR, 7, b"c"),
+            (MINUTE, 7, long.as_bytes()),
+            (MINUTE, 7, b"a"),
+            (MINUTE, 7, b"b"),
+        ];
+        let (bytes, counters) = to_bytes(changed);
+        let expected = [
+            (MINUTE, 7, &b"a"[..]),
+            (MINUTE, 7, b"b"),
+            (MINUTE, 7, long.as_bytes()),
+            (HOUR, 7, b"c"),
+        ];
+        assert_eq!(
+            (from_bytes(&bytes).unwrap(), counters),
+            (expected.to_vec(), 4)
+        );
+        assert_eq!(to_bytes([]), (Vec::new(), 0));
+        assert_eq!(from_bytes(&[]), Some(Vec::new()));
+        for length in [1, 19, bytes.len() - 1] {
+            assert_eq!(from_bytes(&bytes[..length]), None);
+        }
+    }
+}

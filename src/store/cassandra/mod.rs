@@ -1,0 +1,193 @@
+//! Apache Cassandra: absolute counts in rows that expire, and a log of changes for each node.
+//!
+//! Five tables, which `schema.cql` describes. Nothing is added and nothing deleted: a node sets rows of
+//! its own to what it counted, whoever reads sums them up, and they expire. So a statement may be
+//! executed again, or late, and changes nothing. All rows are of an epoch: where that is lost, or
+//! replaced, what is left is not read any more.
+//!
+//! Who decides what became of a batch is the node itself, before it writes anything: no other writes to
+//! its rows. Only the epoch is given by all, with a lightweight transaction.
+
+mod asked;
+mod charger;
+mod counters;
+mod decide;
+mod epoch;
+mod failure;
+#[cfg(test)]
+mod fixtures;
+mod knock;
+mod log;
+mod name;
+#[cfg(test)]
+mod option_tests;
+pub mod options;
+mod position;
+mod push;
+mod schema;
+mod session;
+mod statements;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use self::charger::Chargers;
+use self::name::Partition;
+use self::options::{CassandraDirectives, CassandraOptions};
+use self::position::Recent;
+use self::session::{Connected, RingLink};
+use super::error::StoreError;
+use super::kind::Registered;
+use super::options::StoreOptions;
+use super::strategy::{Absolute, Batch, Changes, Count, Epoch, Pushed, Shard, Strategy};
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+
+/// A Cassandra, of one node or many.
+#[derive(Debug)]
+pub struct Cassandra {
+    link: RingLink,
+    recent: Recent,
+    /// What it charged by its decisions.
+    charged: Chargers,
+}
+
+/// How far a reading of all counters is.
+#[derive(Clone, Debug)]
+pub struct CassandraStep {
+    /// An index into the windows.
+    window: usize,
+    /// The part of that window.
+    part: u16,
+    /// The last name that was read of that part.
+    after: Vec<u8>,
+    /// How many counters the page is to have.
+    counters: usize,
+}
+
+impl Default for CassandraStep {
+    /// The first page is small: how long the keys are is not known yet.
+    fn default() -> CassandraStep {
+        CassandraStep {
+            window: 0,
+            part: 0,
+            after: Vec::new(),
+            counters: Batch::MAX_DIFFS / 5,
+        }
+    }
+}
+
+impl Registered for Cassandra {
+    type Directives = CassandraDirectives;
+}
+
+impl Strategy for Cassandra {
+    type Options = CassandraOptions;
+    type Step = CassandraStep;
+    type Changes = Changes;
+    type Counts = Absolute;
+
+    fn new(options: &StoreOptions, own: &CassandraOptions) -> Cassandra {
+        Cassandra {
+            link: RingLink::new(options, own),
+            recent: Recent::default(),
+            charged: Chargers::default(),
+        }
+    }
+
+    fn connects(&self) -> u64 {
+        self.link.connects()
+    }
+
+    fn server(&self) -> Option<String> {
+        self.link.described()
+    }
+
+    fn shards(&self) -> u16 {
+        1
+    }
+
+    async fn push_diffs(
+        &mut self,
+        shard: &Shard,
+        batch: &Batch,
+        limit: usize,
+    ) -> Result<Pushed, StoreError> {
+        let recent = &mut self.recent;
+        let exchange =
+            async |connected: &Connected| push::push(connected, recent, shard, batch, limit).await;
+        self.link.exchange(exchange).await
+    }
+
+    async fn open_epoch(
+        &mut self,
+        shard: &Shard,
+        instead_of: Option<Epoch>,
+        proposed: Epoch,
+    ) -> Result<Epoch, StoreError> {
+        let exchange =
+            async |connected: &Connected| epoch::open(connected, shard, instead_of, proposed).await;
+        self.link.exchange(exchange).await
+    }
+
+    async fn get_counters(
+        &mut self,
+        _: &Shard,
+        epoch: Epoch,
+        windows: &[(WindowSize, u64)],
+        step: CassandraStep,
+    ) -> Result<(Vec<Count>, Option<CassandraStep>), StoreError> {
+        let Some(&(size, window)) = windows.get(step.window) else {
+            return Ok((Vec::new(), None));
+        };
+        let partition = Partition {
+            size,
+            window,
+            part: step.part,
+        };
+        let exchange = async |connected: &Connected| {
+            counters::page(connected, epoch, partition, &step.after, step.counters).await
+        };
+        let (counts, last) = self.link.exchange(exchange).await?;
+        let mut next = CassandraStep {
+            counters: Batch::page_after(&counts).unwrap_or(step.counters),
+            after: Vec::new(),
+            ..step
+        };
+        match last {
+            Some(after) => next.after = after,
+            None if next.part.saturating_add(1) < Partition::PARTS => {
+                next.part = next.part.saturating_add(1);
+            }
+            None => {
+                next.part = 0;
+                next.window = next.window.saturating_add(1);
+            }
+        }
+        let next = (next.window < windows.len()).then_some(next);
+        Ok((counts, next))
+    }
+
+    async fn get_window(
+        &mut self,
+        shard: &Shard,
+        key: &[u8],
+        size: WindowSize,
+        window: u64,
+    ) -> Result<Hits, StoreError> {
+        let exchange = async |connected: &Connected| {
+            let Some((epoch, _)) = epoch::present(connected, shard).await? else {
+                return Ok(Hits::ZERO);
+            };
+            let partition = Partition::of(key, size, window);
+            counters::total(connected, epoch, partition, key).await
+        };
+        self.link.exchange(exchange).await
+    }
+
+    /// Rows expire by themselves.
+    async fn purge(&mut self, _: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+}

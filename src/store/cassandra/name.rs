@@ -1,0 +1,109 @@
+//! Where a counter is in the table: its partition, and its name there.
+
+use std::borrow::Cow;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::policy::window::WindowSize;
+use crate::store::strategy::Shard;
+
+/// Rows of the table that are in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Partition {
+    /// The size of the window.
+    pub(super) size: WindowSize,
+    /// The number of the window.
+    pub(super) window: u64,
+    /// Which part of the keys.
+    pub(super) part: u16,
+}
+
+impl Partition {
+    /// Into how many parts the keys of a window are divided, so that several nodes of a ring have them.
+    /// All must agree, so that this can never change.
+    pub(super) const PARTS: u16 = 4;
+
+    pub(super) fn of(key: &[u8], size: WindowSize, window: u64) -> Partition {
+        Partition {
+            size,
+            window,
+            part: Shard::number_of(key, Self::PARTS),
+        }
+    }
+
+    /// What a statement takes: the size, the number and the part.
+    pub(super) fn values(self) -> (i64, i64, i32) {
+        let Partition { size, window, part } = self;
+        (
+            size.millis().cast_signed(),
+            window.cast_signed(),
+            i32::from(part),
+        )
+    }
+}
+
+/// The name of a counter in its partition.
+///
+/// Columns that rows are ordered by have 65,535 bytes together, which the longest keys alone have. So
+/// a name ends with the digest of a key that is longer than most, and what it lacks is beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name<'a> {
+    /// The key, or its beginning and its SHA-256, which makes it longer than keys that need none.
+    pub(super) name: Cow<'a, [u8]>,
+    /// What follows the beginning.
+    pub(super) rest: Option<&'a [u8]>,
+}
+
+/// The longest key that is a name.
+const LONGEST: usize = 1024;
+
+impl<'a> Name<'a> {
+    pub(super) fn of(key: &'a [u8]) -> Name<'a> {
+        match key.split_at_checked(LONGEST) {
+            Some((beginning, rest)) if !rest.is_empty() => Name {
+                name: [beginning, &Sha256::digest(key)].concat().into(),
+                rest: Some(rest),
+            },
+            _ => Name {
+                name: key.into(),
+                rest: None,
+            },
+        }
+    }
+
+    /// The key of which this is the name.
+    pub(super) fn key(name: &[u8], rest: Option<&[u8]>) -> Vec<u8> {
+        let beginning = name.get(..LONGEST).unwrap_or(name);
+        match rest {
+            Some(rest) => [beginning, rest].concat(),
+            None => name.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_its_key() {
+        let mut names = Vec::new();
+        for length in [1, 200, 1023, 1024, 1025, 1056, 65_535] {
+            for last in [b'a', b'b'] {
+                let mut key = vec![b'x'; length];
+                key[length - 1] = last;
+                let Name { name, rest } = Name::of(&key);
+                assert_eq!(Name::key(&name, rest), key);
+                assert!(name.len() <= LONGEST + 32);
+                names.push(name.into_owned());
+            }
+        }
+        // A key that looks like the name of another.
+        let key = names.last().unwrap().clone();
+        names.push(Name::of(&key).name.into_owned());
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

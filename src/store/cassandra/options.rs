@@ -1,0 +1,238 @@
+//! The options that only Cassandra has, and how they are read from directives.
+
+use core::fmt;
+
+use crate::policy::options::{Directive, OptionError, Syntax, text};
+use crate::store::common::CommonDirectives;
+use crate::store::kind::{KindDirectives, KindOptions};
+
+/// What only Cassandra has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CassandraOptions {
+    /// The keyspace: `[A-Za-z_][A-Za-z0-9_]{0,47}`, whose upper case letters are kept.
+    pub keyspace: Box<str>,
+    /// The table of the counts, likewise, of at most 38 characters: the names of others begin with it.
+    pub table: Box<str>,
+    /// The datacenter whose nodes are asked; `None`: that of the server that was connected to.
+    pub datacenter: Option<Box<str>>,
+    /// How many replicas have to answer.
+    pub consistency: ConsistencyLevel,
+    /// How many replicas there are, where the keyspace is created.
+    pub replication: Replication,
+}
+
+/// How many replicas have to answer: always so many that whoever reads finds what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsistencyLevel {
+    /// Most of those in the datacenter.
+    LocalQuorum,
+    /// Most of those in all datacenters.
+    Quorum,
+    /// Each.
+    All,
+}
+
+/// How many replicas a row has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replication {
+    /// So many, wherever.
+    Simple(u8),
+    /// So many in each of these datacenters, at least one; names match `[A-Za-z0-9_.-]{1,64}`.
+    ByDatacenter(Vec<(Box<str>, u8)>),
+}
+
+impl KindOptions for CassandraOptions {
+    fn usual_port(&self) -> u16 {
+        9042
+    }
+}
+
+/// What was said so far.
+#[derive(Debug, Default)]
+pub struct CassandraDirectives {
+    /// Postgres has one too, of other names.
+    table: Option<Box<str>>,
+    datacenter: Option<Box<str>>,
+    consistency: Option<ConsistencyLevel>,
+    replication: Option<Replication>,
+}
+
+impl KindDirectives for CassandraDirectives {
+    type Options = CassandraOptions;
+
+    const NAMES: &'static [&'static str] = &["table", "datacenter", "consistency", "replication"];
+
+    fn set(&mut self, name: &str, directive: &Directive<'_>) -> Result<(), OptionError> {
+        match name {
+            "table" => directive.set(&mut self.table, &ANY_TABLE),
+            "datacenter" => directive.set(&mut self.datacenter, &DATACENTER),
+            "consistency" => directive.set(&mut self.consistency, &CONSISTENCY),
+            "replication" => directive.set_with(&mut self.replication, || replication(directive)),
+            _ => Err(directive.unknown(Self::NAMES, &[])),
+        }
+    }
+
+    fn check(&self, common: &CommonDirectives, is_chosen: bool) -> Result<(), OptionError> {
+        if is_chosen {
+            keyspace(common)?;
+            self.table()?;
+        }
+        common.check_no_path("strategy cassandra", is_chosen)
+    }
+
+    fn finish(self, common: &CommonDirectives) -> Result<CassandraOptions, OptionError> {
+        // Cassandra has no users without one.
+        common.check_password()?;
+        Ok(CassandraOptions {
+            keyspace: keyspace(common)?,
+            table: self.table()?,
+            datacenter: self.datacenter,
+            consistency: self.consistency.unwrap_or(ConsistencyLevel::LocalQuorum),
+            replication: self.replication.unwrap_or(Replication::Simple(1)),
+        })
+    }
+}
+
+impl CassandraDirectives {
+    fn table(&self) -> Result<Box<str>, OptionError> {
+        named("table", self.table.as_deref(), "rl_counters", &TABLE)
+    }
+}
+
+fn keyspace(common: &CommonDirectives) -> Result<Box<str>, OptionError> {
+    named("database", common.database(), "ratelimit", &KEYSPACE)
+}
+
+/// The word that was given as `directive`, if any.
+fn named(
+    directive: &'static str,
+    word: Option<&str>,
+    default: &str,
+    syntax: &Syntax<Box<str>>,
+) -> Result<Box<str>, OptionError> {
+    match word {
+        None => Ok(default.into()),
+        Some(word) => Directive::new(directive.as_bytes(), &[word.as_bytes()])
+            .word(syntax)
+            .map_err(|error| error.of(directive)),
+    }
+}
+
+/// The words of `replication`: a number, or numbers of datacenters.
+fn replication(directive: &Directive<'_>) -> Result<Replication, OptionError> {
+    let mut words = directive.words(&REPLICAS)?;
+    let duplicate = |(index, (name, _)): (usize, &(Option<Box<str>>, u8))| {
+        let before = words.iter().take(index);
+        before.clone().any(|(other, _)| other == name)
+    };
+    let has_duplicate = words.iter().enumerate().any(duplicate);
+    if let [(None, replicas)] = words[..] {
+        return Ok(Replication::Simple(replicas));
+    }
+    let named = words
+        .drain(..)
+        .map(|(name, replicas)| Some((name?, replicas)));
+    match named.collect::<Option<Vec<_>>>() {
+        Some(datacenters) if !has_duplicate => Ok(Replication::ByDatacenter(datacenters)),
+        _ => Err(directive.invalid(None, REPLICAS.expected)),
+    }
+}
+
+impl ConsistencyLevel {
+    const ALL: [ConsistencyLevel; 3] = [
+        ConsistencyLevel::LocalQuorum,
+        ConsistencyLevel::Quorum,
+        ConsistencyLevel::All,
+    ];
+
+    /// The name that `consistency` takes.
+    pub fn name(self) -> &'static str {
+        match self {
+            ConsistencyLevel::LocalQuorum => "local_quorum",
+            ConsistencyLevel::Quorum => "quorum",
+            ConsistencyLevel::All => "all",
+        }
+    }
+}
+
+/// As the statement has it that creates a keyspace.
+impl fmt::Display for Replication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Replication::Simple(replicas) => {
+                write!(
+                    f,
+                    "{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"
+                )
+            }
+            Replication::ByDatacenter(datacenters) => {
+                f.write_str("{'class': 'NetworkTopologyStrategy'")?;
+                for (name, replicas) in datacenters {
+                    write!(f, ", '{name}': {replicas}")?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+/// What is one, the kind that is chosen says.
+const ANY_TABLE: Syntax<Box<str>> = Syntax {
+    expected: TABLE.expected,
+    is_secret: false,
+    read: text,
+};
+
+const TABLE: Syntax<Box<str>> = Syntax {
+    expected: "name of 1 to 38 A-Z, a-z, 0-9, \"_\", no digit first",
+    is_secret: false,
+    // Other tables have names that begin with this one, and all end at 48.
+    read: |word| text(word).filter(|name| name.len() <= 38 && is_identifier(name)),
+};
+
+const KEYSPACE: Syntax<Box<str>> = Syntax {
+    expected: "the name of a Cassandra keyspace, of 1 to 48 A-Z, a-z, 0-9, \"_\", no digit first",
+    is_secret: false,
+    read: |word| text(word).filter(|name| name.len() <= 48 && is_identifier(name)),
+};
+
+const DATACENTER: Syntax<Box<str>> = Syntax {
+    expected: "the name of a datacenter, such as datacenter1",
+    is_secret: false,
+    read: text,
+};
+
+const CONSISTENCY: Syntax<ConsistencyLevel> = Syntax {
+    expected: "local_quorum, quorum or all",
+    is_secret: false,
+    read: |word| {
+        let mut all = ConsistencyLevel::ALL.into_iter();
+        all.find(|level| level.name().as_bytes() == word)
+    },
+};
+
+const REPLICAS: Syntax<(Option<Box<str>>, u8)> = Syntax {
+    expected: "a number of replicas from 1 to 255, or one for each datacenter, such as east:3 west:3",
+    is_secret: false,
+    read: |word| {
+        let text = text(word)?;
+        let (name, number) = match text.rsplit_once(':') {
+            Some((name, number)) => (Some(name), number),
+            None => (None, &*text),
+        };
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        let is_name = |name: &str| (1..=64).contains(&name.len()) && name.bytes().all(is_part);
+        // The standard library would take a sign, too.
+        let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+        let replicas = number.parse().ok().filter(|it| *it > 0 && is_number)?;
+        name.is_none_or(is_name)
+            .then(|| (name.map(Into::into), replicas))
+    },
+};
+
+fn is_identifier(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !text.is_empty()
+        && text.bytes().all(is_part)
+        && !text.starts_with(|first: char| first.is_ascii_digit())
+}

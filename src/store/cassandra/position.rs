@@ -1,0 +1,186 @@
+//! A position in the changes of a shard: how far those of each node were seen.
+//!
+//! It does not fit the two words of a [`Position`], which are its name, made of what it says. Those
+//! of nodes that have seen the same are one, whoever wrote it down.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::store::strategy::{BatchId, Epoch, NodeId, Position};
+
+/// How far the batches of a node were seen, or pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    pub(super) node: NodeId,
+    /// The first batch of its chain: of a node that was forgotten and began anew, another one.
+    pub(super) first: BatchId,
+    /// The last.
+    pub(super) last: BatchId,
+}
+
+/// How far the batches of all nodes were seen, in the order of the nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Vector(Vec<Progress>);
+
+/// How many bytes the progress of a node takes.
+const BYTES: usize = 32;
+
+impl Vector {
+    /// Each node occurs once.
+    pub(super) fn new(mut nodes: Vec<Progress>) -> Vector {
+        nodes.sort_by_key(|progress| progress.node);
+        Vector(nodes)
+    }
+
+    pub(super) fn of(&self, node: NodeId) -> Option<&Progress> {
+        let found = self.0.binary_search_by_key(&node, |progress| progress.node);
+        found.ok().and_then(|index| self.0.get(index))
+    }
+
+    #[cfg(test)]
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Progress> {
+        self.0.iter()
+    }
+
+    /// As it is kept, in an epoch.
+    pub(super) fn to_bytes(&self, epoch: Epoch) -> Vec<u8> {
+        let mut bytes = epoch.0.get().to_be_bytes().to_vec();
+        for Progress { node, first, last } in &self.0 {
+            bytes.extend(node_bytes(*node));
+            bytes.extend(first.0.to_be_bytes());
+            bytes.extend(last.0.to_be_bytes());
+        }
+        bytes
+    }
+
+    /// What [`Vector::to_bytes`] made; `None` if it is of another epoch.
+    pub(super) fn from_bytes(bytes: &[u8], epoch: Epoch) -> Option<Vector> {
+        let (of, nodes) = bytes.split_first_chunk()?;
+        let (nodes, []) = nodes.as_chunks::<BYTES>() else {
+            return None;
+        };
+        let progress = |bytes: &[u8; BYTES]| {
+            let (node, batches) = bytes.split_first_chunk()?;
+            let (first, last) = batches.split_first_chunk()?;
+            Some(Progress {
+                node: node_of(node),
+                first: BatchId(u64::from_be_bytes(*first)),
+                last: BatchId(u64::from_be_bytes(*last.first_chunk()?)),
+            })
+        };
+        let nodes: Option<Vec<_>> = nodes.iter().map(progress).collect();
+        (u64::from_be_bytes(*of) == epoch.0.get()).then(|| nodes.map(Vector::new))?
+    }
+}
+
+/// The name of what [`Vector::to_bytes`] made: 127 bits of its SHA-256.
+pub(super) fn name_of(bytes: &[u8]) -> Position {
+    let digest = Sha256::digest(bytes);
+    let mut words = digest.as_chunks().0.iter().copied();
+    let mut word = || words.next().map_or(0, u64::from_be_bytes);
+    Position([word() >> 1, word()])
+}
+
+/// The bytes of a name.
+pub(super) fn name_bytes(Position([first, second]): Position) -> [u8; 16] {
+    (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
+}
+
+/// A node as it is kept.
+pub(super) fn node_bytes(NodeId([high, low]): NodeId) -> [u8; 16] {
+    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
+}
+
+/// Whether what is counted as `id` is what a node charged by its decisions: see `charger.rs`.
+pub(super) fn is_charger_of(id: NodeId, node: NodeId) -> bool {
+    let (NodeId([of, _]), NodeId([high, _])) = (id, node);
+    of == high
+}
+
+/// What [`node_bytes`] made.
+pub(super) fn node_of(bytes: &[u8; 16]) -> NodeId {
+    let (words, _) = bytes.as_chunks();
+    let mut words = words.iter().copied();
+    let mut word = || words.next().map_or(0, u64::from_be_bytes);
+    NodeId([word(), word()])
+}
+
+/// The positions that were given last, so that they need not be read again.
+#[derive(Debug, Default)]
+pub(super) struct Recent(VecDeque<(Epoch, Position, Arc<Vector>)>);
+
+impl Recent {
+    /// A position that a node goes on from is the last or, if an answer was lost, the one before.
+    const MOST: usize = 4;
+
+    /// In another epoch, a position says nothing.
+    pub(super) fn find(&self, epoch: Epoch, position: Position) -> Option<Arc<Vector>> {
+        let mut all = self.0.iter();
+        let found = all.find(|(of, name, _)| (*of, *name) == (epoch, position));
+        found.map(|(_, _, vector)| vector.clone())
+    }
+
+    pub(super) fn note(&mut self, epoch: Epoch, position: Position, vector: Arc<Vector>) {
+        self.0.retain(|(_, name, _)| *name != position);
+        self.0.truncate(Self::MOST.saturating_sub(1));
+        self.0.push_front((epoch, position, vector));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::num::NonZeroU64;
+
+    use super::*;
+
+    const EPOCH: Epoch = Epoch(NonZeroU64::new(7).unwrap());
+
+    fn progress(node: u64, last: u64) -> Progress {
+        Progress {
+            node: NodeId([node, u64::MAX - node]),
+            first: BatchId::new(1, 5),
+            last: BatchId::new(last, 6),
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again() {
+        for nodes in [vec![], vec![progress(2, 3), progress(1, 9)]] {
+            let vector = Vector::new(nodes.clone());
+            let bytes = vector.to_bytes(EPOCH);
+            assert_eq!(Vector::from_bytes(&bytes, EPOCH), Some(vector.clone()));
+            assert_eq!(Vector::from_bytes(&bytes, Epoch(NonZeroU64::MIN)), None);
+            assert_eq!(Vector::from_bytes(&bytes[..bytes.len() - 1], EPOCH), None);
+            for node in nodes {
+                assert_eq!(vector.of(node.node), Some(&node));
+            }
+            assert_eq!(vector.of(NodeId([9, 9])), None);
+        }
+    }
+
+    #[test]
+    fn those_who_have_seen_the_same_are_at_one_position() {
+        let name = |nodes, epoch| name_of(&Vector::new(nodes).to_bytes(epoch));
+        let here = name(vec![progress(2, 3), progress(1, 9)], EPOCH);
+        assert_eq!(here, name(vec![progress(1, 9), progress(2, 3)], EPOCH));
+        assert_ne!(here, name(vec![progress(1, 9), progress(2, 4)], EPOCH));
+        assert_ne!(here, name(vec![progress(1, 9)], EPOCH));
+        assert_ne!(name(vec![], EPOCH), name(vec![], Epoch(NonZeroU64::MIN)));
+        assert!(here.0[0] < u64::MAX);
+    }
+
+    #[test]
+    fn the_last_positions_are_known() {
+        let mut recent = Recent::default();
+        for number in 0..9 {
+            recent.note(EPOCH, Position([number, 0]), Arc::default());
+        }
+        recent.note(EPOCH, Position([6, 0]), Arc::default());
+        let is_known = |epoch, number| recent.find(epoch, Position([number, 0])).is_some();
+        let known = (0..9).filter(|number| is_known(EPOCH, *number));
+        assert_eq!(known.collect::<Vec<_>>(), [5, 6, 7, 8]);
+        assert!(!is_known(Epoch(NonZeroU64::MIN), 8));
+    }
+}

@@ -1,0 +1,425 @@
+//! A push: a batch is applied, and what others changed is told, in three steps of which each is sent at
+//! once.
+//!
+//! 1. What there is: the epoch, how far each node is, and the position that the node has.
+//! 2. What the batch counted, and that it did; and what others changed since that position.
+//! 3. The batch's id, after all of its rows. Sums are read, and the new position is noted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::future::{try_join, try_join_all, try_join3};
+
+use super::counters::{self, RowToSet};
+use super::epoch;
+use super::failure::CqlFault;
+use super::log::{self, Changed};
+use super::position::{
+    Progress, Recent, Vector, is_charger_of, name_bytes, name_of, node_bytes, node_of,
+};
+use super::session::{Connected, rows};
+use super::statements::Cql;
+use crate::policy::hits::Hits;
+use crate::policy::window::UnixMillis;
+use crate::store::strategy::{
+    Batch, BatchId, Changes, Count, Epoch, NODE_LIFE, NodeId, Position, Pushed, Shard,
+};
+
+/// How many numbers of a node's batches are in one partition.
+const PART: u64 = 256;
+/// How many batches are read at once.
+const MOST_BATCHES: usize = 64;
+
+/// What is known of a node.
+struct NodeRow {
+    progress: Progress,
+    /// When its chain began: microseconds of the store's clock.
+    began: i64,
+    /// For how long from now it is known.
+    expires_in: i32,
+}
+
+/// How far each node is.
+async fn nodes(connected: &Connected, epoch: Epoch) -> Result<Vec<NodeRow>, CqlFault> {
+    let values = (epoch.0.get().cast_signed(),);
+    let answer = connected.select(Cql::Nodes, values).await?;
+    type Row<'a> = (&'a [u8], i64, i64, i64, Option<i32>);
+    let nodes = rows::<Row<'_>>(&answer, Cql::Nodes)?.map(|row| {
+        let (node, began, first, last, expires_in) = row?;
+        let node = node.try_into();
+        let node = node.map_err(|_| CqlFault::Misunderstood("a node of other length"))?;
+        Ok(NodeRow {
+            progress: Progress {
+                node: node_of(node),
+                first: BatchId(first.cast_unsigned()),
+                last: BatchId(last.cast_unsigned()),
+            },
+            began,
+            expires_in: expires_in.unwrap_or(i32::MAX),
+        })
+    });
+    nodes.collect()
+}
+
+/// What a position says, if it is known.
+async fn seen(
+    connected: &Connected,
+    epoch: Epoch,
+    recent: &Recent,
+    position: Option<Position>,
+) -> Result<Option<Arc<Vector>>, CqlFault> {
+    let Some(position) = position else {
+        return Ok(None);
+    };
+    if let Some(vector) = recent.find(epoch, position) {
+        return Ok(Some(vector));
+    }
+    let answer = connected
+        .select(Cql::Position, (name_bytes(position),))
+        .await?;
+    let row = rows::<(&[u8],)>(&answer, Cql::Position)?.next();
+    let vector = row.transpose()?;
+    let vector = vector.and_then(|(bytes,)| Vector::from_bytes(bytes, epoch));
+    Ok(vector.map(Arc::new))
+}
+
+/// Applies a batch, and tells what others changed.
+pub(super) async fn push(
+    connected: &Connected,
+    recent: &mut Recent,
+    shard: &Shard,
+    batch: &Batch,
+    limit: usize,
+) -> Result<Pushed, CqlFault> {
+    let (present, nodes, seen) = try_join3(
+        epoch::present(connected, shard),
+        nodes(connected, batch.epoch),
+        seen(connected, batch.epoch, recent, batch.position),
+    )
+    .await?;
+    let now = match present {
+        None => return Ok(Pushed::NoEpoch),
+        Some((epoch, _)) if epoch != batch.epoch => return Ok(Pushed::OtherEpoch(epoch)),
+        Some((_, now)) => now,
+    };
+    let own = nodes.iter().find(|node| node.progress.node == batch.node);
+    let last = own.map_or(BatchId::NONE, |node| node.progress.last);
+    let is_new = batch.id.is_some() && last == batch.previous;
+    if !is_new && last != batch.last() {
+        return Ok(batch.misfit(last));
+    }
+    let progress = batch.id.map(|id| Progress {
+        node: batch.node,
+        first: own.map_or(id, |node| node.progress.first),
+        last: id,
+    });
+    // What has been seen of this node is all, and so of what it charged by its decisions.
+    let all = nodes.iter().map(|node| node.progress);
+    let is_own = |it: &Progress| is_charger_of(it.node, batch.node);
+    let (own_ones, others): (Vec<_>, Vec<_>) =
+        all.filter(|it| it.node != batch.node).partition(is_own);
+    let present = own.map(|node| node.progress);
+    let present = progress.or(present).into_iter().chain(own_ones);
+
+    let apply = async {
+        match batch.id.filter(|_| is_new) {
+            Some(id) => write(connected, batch, id).await,
+            None => Ok(()),
+        }
+    };
+    let news = async {
+        match &seen {
+            Some(seen) => News::read(connected, batch.epoch, seen, &others).await,
+            None => Ok(None),
+        }
+    };
+    let after_push = |fault: CqlFault| match is_new {
+        true => fault.after_push(),
+        false => fault,
+    };
+    let ((), news) = try_join(apply, news).await.map_err(after_push)?;
+    let (changed, vector, has_more) = match &news {
+        Some(news) => {
+            let part = news.part(limit).ok_or(CqlFault::Misunderstood("changes"))?;
+            let vector = Vector::new(part.progress.into_iter().chain(present).collect());
+            (Some(part.changed), vector, part.has_more)
+        }
+        None => (
+            None,
+            Vector::new(others.into_iter().chain(present).collect()),
+            false,
+        ),
+    };
+    let bytes = vector.to_bytes(batch.epoch);
+    let position = name_of(&bytes);
+    let note_position = async {
+        match batch.position == Some(position) {
+            true => Ok(()),
+            false => {
+                let values = (name_bytes(position), bytes);
+                connected.execute(Cql::NotePosition, values).await
+            }
+        }
+    };
+    let note_node = async {
+        match progress.filter(|_| is_new) {
+            Some(progress) => note(connected, batch, progress, own, now).await,
+            None => Ok(()),
+        }
+    };
+    let sums = async {
+        match &changed {
+            Some(changed) => Ok(Some(sums(connected, batch.epoch, changed).await?)),
+            None => Ok(None),
+        }
+    };
+    let (counts, (), ()) = try_join3(sums, note_node, note_position)
+        .await
+        .map_err(after_push)?;
+    recent.note(batch.epoch, position, Arc::new(vector));
+    let changes = match counts {
+        Some(counts) => Changes::Since {
+            counts,
+            position,
+            has_more,
+        },
+        None => Changes::Behind { position },
+    };
+    Ok(Pushed::Applied { changes, now })
+}
+
+/// The totals of what changed.
+async fn sums(
+    connected: &Connected,
+    epoch: Epoch,
+    changed: &BTreeSet<Changed<'_>>,
+) -> Result<Vec<Count>, CqlFault> {
+    let sums = counters::sums(connected, epoch, changed).await?;
+    let sums = sums.into_iter();
+    Ok(sums
+        .map(|((size, window, key), total)| Count {
+            key: key.into(),
+            size,
+            window,
+            total: Hits::from_thousandths(total),
+        })
+        .collect())
+}
+
+/// Writes what a batch counted.
+async fn write(connected: &Connected, batch: &Batch, id: BatchId) -> Result<(), CqlFault> {
+    let diffs = batch.diffs.iter();
+    let counters = diffs
+        .clone()
+        .map(|diff| (diff.size, diff.window, &*diff.key));
+    let rows = diffs.map(RowToSet::from);
+    let note = note_changes(connected, batch.epoch, (batch.node, id), counters);
+    let set = counters::set(connected, batch.epoch, (batch.node, id), rows);
+    try_join(set, note).await.map(drop)
+}
+
+/// Notes what a batch changed.
+pub(super) async fn note_changes(
+    connected: &Connected,
+    epoch: Epoch,
+    (node, id): (NodeId, BatchId),
+    counters: impl IntoIterator<Item = Changed<'_>>,
+) -> Result<(), CqlFault> {
+    let (changed, counters) = log::to_bytes(counters);
+    let values = (
+        epoch.0.get().cast_signed(),
+        node_bytes(node),
+        part_of(id.number()),
+        id.0.cast_signed(),
+        counters,
+        changed,
+    );
+    connected.execute(Cql::NoteChanges, values).await
+}
+
+/// Notes how far the node is.
+async fn note(
+    connected: &Connected,
+    batch: &Batch,
+    progress: Progress,
+    before: Option<&NodeRow>,
+    now: UnixMillis,
+) -> Result<(), CqlFault> {
+    let began = before.map_or_else(|| micros(now), |row| row.began);
+    // A day longer than its counts: what a node sends again after it was forgotten is of windows that do
+    // not matter any more.
+    let life = counters::seconds(batch.life().max(NODE_LIFE).saturating_add(NODE_LIFE));
+    let known_for = before.map_or(0, |row| row.expires_in);
+    note_node(connected, batch.epoch, progress, began, life.max(known_for)).await
+}
+
+/// Notes how far a node is. The row is of the moment when its chain began, and a microsecond later with
+/// each batch: so an earlier one that comes late changes nothing, and a chain that begins after the former
+/// was forgotten is later than that.
+pub(super) async fn note_node(
+    connected: &Connected,
+    epoch: Epoch,
+    progress: Progress,
+    began: i64,
+    life: i32,
+) -> Result<(), CqlFault> {
+    let number = progress.last.number().cast_signed();
+    let values = (
+        epoch.0.get().cast_signed(),
+        node_bytes(progress.node),
+        began,
+        progress.first.0.cast_signed(),
+        progress.last.0.cast_signed(),
+        life,
+        began.saturating_add(number),
+    );
+    connected.execute(Cql::NoteNode, values).await
+}
+
+/// A moment as chains have it.
+pub(super) fn micros(now: UnixMillis) -> i64 {
+    now.0.saturating_mul(1000).cast_signed()
+}
+
+fn part_of(number: u64) -> i64 {
+    number.checked_div(PART).unwrap_or_default().cast_signed()
+}
+
+/// What others changed since a position.
+struct News {
+    /// How far each of them was seen, and the batches after that.
+    nodes: Vec<NodeNews>,
+}
+
+struct NodeNews {
+    /// As it was seen; `None`: nothing of it.
+    seen: Option<Progress>,
+    present: Progress,
+    /// The next batches, without gaps: all of `present`, or some.
+    batches: Vec<(BatchId, Vec<Vec<u8>>)>,
+}
+
+/// As much of the news as is told at once.
+struct Told<'a> {
+    changed: BTreeSet<Changed<'a>>,
+    progress: Vec<Progress>,
+    has_more: bool,
+}
+
+impl News {
+    /// `None`: it cannot be told.
+    async fn read(
+        connected: &Connected,
+        epoch: Epoch,
+        seen: &Vector,
+        others: &[Progress],
+    ) -> Result<Option<News>, CqlFault> {
+        let mut nodes = Vec::with_capacity(others.len());
+        let mut after = Vec::with_capacity(others.len());
+        for &present in others {
+            let seen = seen.of(present.node).copied();
+            // A chain that began anew is told from its beginning on.
+            let seen = seen.filter(|seen| seen.first == present.first);
+            let next = match seen {
+                Some(seen) if seen.last == present.last => None,
+                Some(seen) if seen.last.number() >= present.last.number() => return Ok(None),
+                Some(seen) => seen.last.number().checked_add(1),
+                None => Some(present.first.number()),
+            };
+            after.push(next);
+            nodes.push(NodeNews {
+                seen,
+                present,
+                batches: Vec::new(),
+            });
+        }
+        let with_news = after.iter().flatten().count().max(1);
+        let each = MOST_BATCHES
+            .checked_div(with_news)
+            .unwrap_or_default()
+            .max(1);
+        let reading = nodes
+            .iter_mut()
+            .zip(after)
+            .filter_map(|(node, next)| Some((node, next?)));
+        let reading = reading.take(MOST_BATCHES).map(async |(node, next)| {
+            let each = u64::try_from(each).unwrap_or(1);
+            let batches = batches(connected, epoch, node.present, next, each).await?;
+            let is_whole = batches.is_some();
+            node.batches = batches.unwrap_or_default();
+            Ok::<_, CqlFault>(is_whole)
+        });
+        let are_whole = try_join_all(reading).await?;
+        Ok(are_whole
+            .iter()
+            .all(|is_whole| *is_whole)
+            .then_some(News { nodes }))
+    }
+
+    /// As much as has up to `limit` counters, or the first batch; `None` if it makes no sense.
+    fn part(&self, limit: usize) -> Option<Told<'_>> {
+        let mut part = Told {
+            changed: BTreeSet::new(),
+            progress: Vec::new(),
+            has_more: false,
+        };
+        let mut is_full = false;
+        for node in &self.nodes {
+            let mut last = node.seen.map(|seen| seen.last);
+            for (id, rows) in &node.batches {
+                let mut changed = BTreeSet::new();
+                for row in rows {
+                    changed.extend(log::from_bytes(row)?);
+                }
+                let new = changed.difference(&part.changed).count();
+                let all = part.changed.len().saturating_add(new);
+                is_full |= all > limit && !part.changed.is_empty();
+                if is_full {
+                    break;
+                }
+                part.changed.append(&mut changed);
+                last = Some(*id);
+            }
+            let Progress { first, .. } = node.present;
+            part.has_more |= last != Some(node.present.last);
+            part.progress.extend(last.map(|last| Progress {
+                node: node.present.node,
+                first,
+                last,
+            }));
+        }
+        Some(part)
+    }
+}
+
+/// Some batches of a node, from number `next` on: at most so many; `None` if one is missing.
+async fn batches(
+    connected: &Connected,
+    epoch: Epoch,
+    node: Progress,
+    next: u64,
+    most: u64,
+) -> Result<Option<Vec<(BatchId, Vec<Vec<u8>>)>>, CqlFault> {
+    let end_of_part = next | PART.saturating_sub(1);
+    let last = next.saturating_add(most).saturating_sub(1);
+    let last = last.min(node.last.number()).min(end_of_part);
+    let (least, greatest) = (BatchId::new(next, 0), BatchId::new(last, u32::MAX));
+    let values = (
+        epoch.0.get().cast_signed(),
+        node_bytes(node.node),
+        part_of(next),
+        least.0.cast_signed(),
+        greatest.0.cast_signed(),
+    );
+    let answer = connected.select(Cql::Changes, values).await?;
+    let mut batches: BTreeMap<BatchId, Vec<Vec<u8>>> = BTreeMap::new();
+    for row in rows::<(i64, &[u8])>(&answer, Cql::Changes)? {
+        let (id, changed) = row?;
+        let batch = batches.entry(BatchId(id.cast_unsigned())).or_default();
+        batch.push(changed.into());
+    }
+    let numbers = batches.keys().map(|id| id.number());
+    Ok(numbers
+        .eq(next..=last)
+        .then(|| batches.into_iter().collect()))
+}

@@ -1,0 +1,55 @@
+//! The statements that are prepared for every session.
+
+/// One of [`STATEMENTS`].
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cql {
+    Epoch,
+    BeginEpoch,
+    ReplaceEpoch,
+    Nodes,
+    NoteNode,
+    Changes,
+    NoteChanges,
+    Position,
+    NotePosition,
+    Count,
+    Sums,
+    Page,
+    Total,
+    Clock,
+}
+
+/// What is summed up is more than 64 bits, if it is the most that there can be often enough.
+pub(super) const STATEMENTS: [&str; 14] = [
+    "SELECT epoch, toUnixTimestamp(now()) FROM {shards} WHERE namespace = ? AND shard = ?",
+    "INSERT INTO {shards} (epoch, namespace, shard) VALUES (?, ?, ?) IF NOT EXISTS",
+    "UPDATE {shards} SET epoch = ? WHERE namespace = ? AND shard = ? IF epoch = ?",
+    "SELECT node, began, first, last, TTL(last) FROM {nodes} WHERE epoch = ?",
+    "INSERT INTO {nodes} (epoch, node, began, first, last) VALUES (?, ?, ?, ?, ?)
+        USING TTL ? AND TIMESTAMP ?",
+    "SELECT number, changed FROM {changes}
+        WHERE epoch = ? AND node = ? AND part = ? AND number >= ? AND number <= ?",
+    "INSERT INTO {changes} (epoch, node, part, number, counters, changed) VALUES (?, ?, ?, ?, ?, ?)
+        USING TTL 3600",
+    "SELECT nodes FROM {positions} WHERE position = ?",
+    "INSERT INTO {positions} (position, nodes) VALUES (?, ?) USING TTL 7200",
+    "INSERT INTO {counters}
+        (epoch, window_size, window_number, part, name, writer, thousandths, rest)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?",
+    "SELECT name, sum(CAST(thousandths AS varint)) FROM {counters}
+        WHERE epoch = ? AND window_size = ? AND window_number = ? AND part = ? AND name IN ?
+        GROUP BY name",
+    "SELECT name, max(rest), sum(CAST(thousandths AS varint)) FROM {counters}
+        WHERE epoch = ? AND window_size = ? AND window_number = ? AND part = ? AND name > ?
+        GROUP BY name LIMIT ?",
+    "SELECT sum(CAST(thousandths AS varint)) FROM {counters}
+        WHERE epoch = ? AND window_size = ? AND window_number = ? AND part = ? AND name = ?",
+    "SELECT toUnixTimestamp(now()) FROM system.local",
+];
+
+impl Cql {
+    /// The statement, in which names of tables are still to be filled in.
+    pub(super) fn text(self) -> &'static str {
+        STATEMENTS.get(self as usize).copied().unwrap_or_default()
+    }
+}

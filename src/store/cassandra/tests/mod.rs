@@ -1,0 +1,8 @@
+//! The suite for Cassandra, and what only Cassandra does.
+
+mod suite {
+    use crate::store::cassandra::fixtures::Apart;
+    use crate::store::conformance::{conformance_tests, decision_tests};
+    conformance_tests!(Apart, Changes, Absolute);
+    decision_tests!(Apart, Changes, Absolute, of windows);
+}

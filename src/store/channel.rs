@@ -1,0 +1,40 @@
+//! What a node hears of the pushes of others as they happen, before it asks: in what terms.
+//!
+//! It carries no counts that matter: what was missed, or came twice, is put right by the node's next
+//! exchange, whose answer is the truth. So a datastore may forget it at any time.
+
+use super::batch::{Count, Epoch, NodeId, Position};
+use super::shard::Shard;
+
+/// A shard that a node listens to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ear {
+    /// The shard.
+    pub shard: Shard,
+    /// The epoch that it is in.
+    pub epoch: Epoch,
+    /// After which of its changes.
+    pub after: Position,
+}
+
+/// A batch that some node pushed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushNews {
+    /// The shard.
+    pub shard: Shard,
+    /// The epoch that it was in.
+    pub epoch: Epoch,
+    /// Which node pushed: it may be the one that listens.
+    pub node: NodeId,
+    /// Where the changes of the shard were with the batch.
+    pub position: Position,
+    /// The counters of the batch, with their totals as of that position.
+    pub counts: Vec<Count>,
+}
+
+impl Ear {
+    /// Whether this is where some news came from.
+    pub fn is_of(&self, news: &PushNews) -> bool {
+        self.epoch == news.epoch && self.shard == news.shard
+    }
+}

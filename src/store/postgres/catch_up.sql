@@ -1,0 +1,18 @@
+-- What was changed in an epoch after a change of this number, by batches of few counters: one row at least
+-- while the epoch is there, each with the number of the last change.
+--
+-- $1 epoch, $2 number, $3 how many counters a batch may have, and how many are told
+SELECT present.changes, counter.window_size, counter.window_number, counter.key, counter.thousandths
+FROM {epochs} AS present
+LEFT JOIN LATERAL (
+    SELECT counter.window_size, counter.window_number, counter.key, counter.thousandths
+    FROM (
+        SELECT DISTINCT unnest(counters) AS id
+        FROM {changes} AS change
+        WHERE change.epoch = present.epoch AND change.number > $2::bigint
+            AND cardinality(change.counters) <= $3::bigint
+        LIMIT $3
+    ) AS ids
+    CROSS JOIN LATERAL (SELECT * FROM {counters} WHERE id = ids.id LIMIT 1) AS counter
+) AS counter ON true
+WHERE present.epoch = $1::bigint AND present.ended_at IS NULL

@@ -1,0 +1,163 @@
+//! The channel of a Redis: a blocking read of the streams of news.
+//!
+//! The read holds its own connection, never the server. One reads the streams of all shards that are given,
+//! which a cluster does only for one shard.
+
+use core::time::Duration;
+
+use redis::{Cmd, Value};
+
+use super::answer::RedisAnswer;
+use super::key::{self, WindowName, parse_position};
+use super::{Redis, Way};
+use crate::policy::hits::Hits;
+use crate::store::error::StoreError;
+use crate::store::strategy::{Count, Ear, NodeId, PushNews};
+
+/// How long a read waits for news.
+const WAIT: Duration = Duration::from_secs(1);
+/// How many batches of a shard are read at once.
+const ENTRIES: usize = 16;
+
+impl Redis {
+    /// One with connections of its own, on which an exchange may take so much longer.
+    pub(super) fn listener(&self) -> Redis {
+        self.over(match &self.way {
+            Way::One(link) => Way::One(Box::new(link.patient(WAIT))),
+            Way::Cluster(cluster) => Way::Cluster(cluster.patient(WAIT)),
+        })
+    }
+
+    /// Waits for news of these shards.
+    pub(super) async fn listen(&mut self, ears: &[Ear]) -> Result<Vec<PushNews>, StoreError> {
+        let Some(first) = ears.first() else {
+            return Ok(Vec::new());
+        };
+        let stream = |ear: &Ear| key::news(&self.shard_key(&ear.shard), ear.epoch);
+        let mut read = Cmd::new();
+        read.arg("XREAD")
+            .arg("COUNT")
+            .arg(ENTRIES)
+            .arg("BLOCK")
+            .arg(super::millis(WAIT))
+            .arg("STREAMS")
+            .arg(ears.iter().map(stream).collect::<Vec<_>>());
+        for ear in ears {
+            read.arg(key::position(ear.after));
+        }
+        let streams: Vec<String> = ears.iter().map(stream).collect();
+        let shard = self.shard_key(&first.shard);
+        let answer = self.way.call(&shard, &read.into()).await?;
+        if let Way::Cluster(cluster) = &self.way {
+            // Which node has the shard is known now.
+            cluster.close_others();
+        }
+        let news = RedisAnswer(answer).news(&streams, ears);
+        news.ok_or_else(|| self.way.misunderstood("XREAD"))
+    }
+}
+
+impl RedisAnswer {
+    /// Of `XREAD`, from these streams. An entry that makes no sense is left out: the next exchange tells
+    /// what it would have told.
+    fn news(self, streams: &[String], ears: &[Ear]) -> Option<Vec<PushNews>> {
+        if self.0 == Value::Nil {
+            return Some(Vec::new());
+        }
+        let mut news = Vec::new();
+        for of_stream in self.list()? {
+            let [name, entries] = <[Value; 2]>::try_from(RedisAnswer(of_stream).list()?).ok()?;
+            let name = RedisAnswer(name).text()?;
+            let place = streams.iter().position(|stream| *stream == name)?;
+            let ear = ears.get(place)?;
+            let entries = RedisAnswer(entries).list()?.into_iter();
+            news.extend(entries.filter_map(|entry| RedisAnswer(entry).entry(ear)));
+        }
+        Some(news)
+    }
+
+    /// An entry of a stream of news.
+    fn entry(self, ear: &Ear) -> Option<PushNews> {
+        let [id, fields] = <[Value; 2]>::try_from(self.list()?).ok()?;
+        let [_, node, _, totals] = <[Value; 4]>::try_from(RedisAnswer(fields).list()?).ok()?;
+        Some(PushNews {
+            shard: ear.shard.clone(),
+            epoch: ear.epoch,
+            node: node_id(&RedisAnswer(node).text()?)?,
+            position: parse_position(&RedisAnswer(id).text()?)?,
+            counts: totals_of(&RedisAnswer(totals).bytes()?)?,
+        })
+    }
+}
+
+fn node_id(text: &str) -> Option<NodeId> {
+    let number = u128::from_str_radix(text, 16).ok()?;
+    Some(NodeId([(number >> 64) as u64, number as u64]))
+}
+
+/// What push.lua tells of a batch: for each window its name and how many counters, a newline; for each of
+/// those its total, the length of its key, and the key, with a blank between them.
+fn totals_of(mut text: &[u8]) -> Option<Vec<Count>> {
+    let mut counts = Vec::new();
+    while !text.is_empty() {
+        let window = WindowName::parse(word(&mut text, b' ')?)?;
+        let number: usize = word(&mut text, b'\n')?.parse().ok()?;
+        for _ in 0..number {
+            let total: i64 = word(&mut text, b' ')?.parse().ok()?;
+            let length: usize = word(&mut text, b' ')?.parse().ok()?;
+            let (key, rest) = text.split_at_checked(length)?;
+            text = rest;
+            counts.push(Count {
+                key: key.to_vec(),
+                size: window.size,
+                window: window.number,
+                total: Hits::from_thousandths(total),
+            });
+        }
+    }
+    Some(counts)
+}
+
+/// Takes what is before the first `end`, and that.
+fn word<'t>(text: &mut &'t [u8], end: u8) -> Option<&'t str> {
+    let length = text.iter().position(|byte| *byte == end)?;
+    let (word, rest) = text.split_at_checked(length)?;
+    *text = rest.get(1..)?;
+    str::from_utf8(word).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_read_with_keys_of_any_bytes() {
+        let read = |text: &[u8]| {
+            let counts = totals_of(text)?;
+            let parts = counts.into_iter().map(|count| {
+                let total = count.total.thousandths();
+                (count.size.millis(), count.window, count.key, total)
+            });
+            Some(parts.collect::<Vec<_>>())
+        };
+        let key = b"1 2\n3".to_vec();
+        for (text, expected) in [
+            (&b""[..], Some(vec![])),
+            (
+                b"60000:7 2\n1000 1 a-5 5 1 2\n31000:8 1\n0 1 b",
+                Some(vec![
+                    (60_000, 7, b"a".to_vec(), 1000),
+                    (60_000, 7, key, -5),
+                    (1000, 8, b"b".to_vec(), 0),
+                ]),
+            ),
+            (b"60000:7 2\n1000 1 a", None),
+            (b"60000:7 1\n1000 2 a", None),
+            (b"60000:7 1\n1000 99999999999999999999 a", None),
+            (b"60000 1\n1000 1 a", None),
+            (b"x", None),
+        ] {
+            assert_eq!(read(text), expected, "{}", text.escape_ascii());
+        }
+    }
+}

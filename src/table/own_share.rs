@@ -1,0 +1,130 @@
+//! What a node admits alone while the store is away, in a namespace with `on_loss share`: of each limit, the
+//! share of the key's hits that were its own when the store last told, or that of one node if that is more.
+//!
+//! The share is told by what stays as it was while the store is away: the hits that it has of this node, and
+//! those of the others. A push notes that there are none of others, if there are not. Where both are
+//! gone, since the key was not counted for two windows, nothing is known but the number of nodes.
+
+use super::admission::{Admission, Counted};
+use super::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use super::columns::{WindowColumns, load};
+use super::counter::Counter;
+use super::counter_table::CounterTable;
+use super::slot::Occupant;
+use super::sync_state::SyncState;
+use super::word::{Stamp, WindowCount};
+use crate::policy::algorithm::WindowCounts;
+use crate::policy::hits::Hits;
+use crate::policy::window::Clock;
+
+/// The bit of a namespace's `nodes` that says that each admits its share only.
+const ALONE: u64 = 1 << 63;
+
+impl<'m> CounterTable<'m> {
+    /// Whether nodes admit their shares only in the namespace of a synced counter.
+    #[inline(always)]
+    pub(super) fn is_alone(&self, counter: &Counter) -> bool {
+        let entry = self.parts.directory.get(counter.namespace.get());
+        entry.is_some_and(|entry| entry.nodes.load(Relaxed) & ALONE != 0)
+    }
+
+    /// Refuses a hit under a limit of which this node has used its share. `None`: it has not, or none is
+    /// asked for.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refuse_alone(
+        &self,
+        occupant: Occupant<'m>,
+        counter: &Counter,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        let Admission::Within(limit, algorithm) = admission else {
+            return None;
+        };
+        let (size, now) = (counter.size, clock.now());
+        if occupant.is_old(size, now) {
+            occupant.wake(size, now);
+        }
+        let columns = WindowColumns::read_ahead(occupant, size, now);
+        let before = columns.at.number.wrapping_sub(1);
+        let (previous, _) = occupant.slot.local_columns(before);
+        let previous = load(previous).hits_of(Stamp::new(before, occupant.meta.generation()));
+        let own = WindowCounts::of(columns.at, columns.counted, previous);
+        let most = self.share_of(occupant, counter, limit);
+        let admits = algorithm.admits(size, &own.into(), most, value);
+        (!admits).then(|| Counted::refused(columns.reading()))
+    }
+
+    /// How much of a limit is this node's.
+    fn share_of(&self, occupant: Occupant<'m>, counter: &Counter, limit: Hits) -> Hits {
+        let (own, others) = self.last_told(occupant);
+        let all = own.plus_at_least_zero(others);
+        let nodes = self.entry(counter.namespace);
+        let nodes = nodes.map_or(1, |entry| (entry.nodes.load(Relaxed) & !ALONE).max(1));
+        let part = |of: Hits, all: i64| {
+            let product = i128::from(limit.thousandths()).saturating_mul(of.thousandths().into());
+            let part = product.checked_div(all.into()).unwrap_or_default();
+            i64::try_from(part).unwrap_or(i64::MAX)
+        };
+        let one = i64::try_from(nodes)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1000);
+        let share = part(Hits::ONE, one).max(part(own, all.thousandths()));
+        Hits::from_thousandths(share)
+    }
+
+    /// What the store had of this node's hits of a counter, and of others', in the windows of which it told
+    /// last.
+    fn last_told(&self, occupant: Occupant<'m>) -> (Hits, Hits) {
+        let Some((first, _)) = self.first_part(occupant) else {
+            return (Hits::ZERO, Hits::ZERO);
+        };
+        let columns = first.local.iter().zip(&occupant.slot.remote);
+        columns.fold(
+            (Hits::ZERO, Hits::ZERO),
+            |(own, others), (pushed, remote)| {
+                let (pushed, remote) = (load(pushed), load(remote));
+                match is_after(pushed.stamp(), remote.stamp()) {
+                    // What others counted then is gone.
+                    true => (own, others),
+                    false => (
+                        own.plus_at_least_zero(pushed.hits_of(remote.stamp())),
+                        others.plus_at_least_zero(remote.hits()),
+                    ),
+                }
+            },
+        )
+    }
+
+    /// Notes that others have counted nothing in a window of which a push was acknowledged, if nothing is known of
+    /// them.
+    pub(super) fn note_alone(&self, occupant: Occupant<'m>, number: u64) {
+        let (remote, _) = occupant.slot.remote_columns(number);
+        let generation = occupant.meta.generation();
+        let (old, stamp) = (load(remote), Stamp::new(number, generation));
+        let is_unknown = old == WindowCount::empty(generation) || is_after(stamp, old.stamp());
+        if is_unknown && occupant.is_there() {
+            let new = WindowCount::new(stamp, Hits::ZERO);
+            // If it fails, more is known by now.
+            let _ = remote.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire);
+        }
+    }
+}
+
+/// Whether a stamp is of a later window than another one of the same column.
+fn is_after(one: Stamp, other: Stamp) -> bool {
+    one.bits().wrapping_sub(other.bits()).cast_signed() > 0
+}
+
+impl SyncState<'_> {
+    /// Notes whether nodes are to admit their shares only: while the store is away.
+    pub fn set_alone(&self, is_alone: bool) {
+        let nodes = &self.entry.nodes;
+        match is_alone {
+            true => nodes.fetch_or(ALONE, AcqRel),
+            false => nodes.fetch_and(!ALONE, AcqRel),
+        };
+    }
+}

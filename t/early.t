@@ -1,0 +1,144 @@
+# Hits that are pushed before their time: limits are met though `sync_rate` is a minute.
+#
+# This is a plain Perl test: it needs several nginx at once. It takes the ports TEST_NGINX_PORT + 2 to + 4.
+#
+# Windows are of 366 days (see lib/ConvergenceTests.pm); nothing here waits for the period, or for a fixed time.
+
+use strict;
+use warnings;
+
+use FindBin;
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Node;
+use Redis;
+use TwoNodes;
+
+die "redis-server is not installed\n" if !Redis::is_there();
+
+$store = Redis->new(port => $port + 4);
+
+my ($a, $b) = @nodes;
+
+sub metric {
+    my ($node, $name) = @_;
+    my ($value) = $node->body('/metrics') =~ /^\Q$name\E (\S+)$/m;
+    return $value // '';
+}
+
+# Has a node sync all that changed.
+sub sync_now {
+    my ($node) = @_;
+    my $socket = $node->connection or return;
+    print $socket "POST /write/namespaces/api/sync HTTP/1.0\r\n\r\n";
+    () = <$socket>;
+}
+
+# Both nodes, which know of each other. In the location `near`, each first hit of a key is half of its limit.
+sub start_acquainted {
+    my (%conf)  = @_;
+    my $workers = delete $conf{workers} // 1;
+    my %node    = conf(sync_rate => '1m', %conf);
+    $node{rules}{near}   = 'api limit=2/364d';
+    $node{rules}{unseen} = 'api limit=2/363d';
+    $store->be_empty;
+    $_->start(%node, workers => $workers, server => 'location /write/ { ratelimit off; ratelimit_api write=on; } ratelimit_log_level off;')
+        for @nodes;
+    for my $node (@nodes) {
+        # A cycle says that the node lives, and how many do, once in a second at most.
+        eventually(sub { sync_now($node); metric($node, 'ratelimit_nodes{namespace="api"}') }, 2, "$node->{name} knows both");
+    }
+}
+
+subtest 'a limit is met by two nodes that sync once in a minute' => sub {
+    start_acquainted(limit => 100);
+    # The nodes take turns. Each pushes when its hits are a quarter of what remains.
+    my ($total, $node) = (0, $b);
+    for my $hits (20, 16, 13, 11, 8, 7, 5, 4, 4, 3, 2, 2, 1, 1, 1, 1, 1) {
+        $node = $node == $a ? $b : $a;
+        $node->hit(hit => 'k') for 2 .. $hits;
+        is($store->total(api => 'k') || 0, $total, 'they wait') if $hits > 1;
+        $node->hit(hit => 'k');
+        $total += $hits;
+        eventually(sub { $store->total(api => 'k') }, $total, "hit $hits on $node->{name} is pushed with those before");
+        eventually(sub { $_->rate(ask => 'k') }, $total, "$_->{name} knows that") for @nodes;
+    }
+    is($total, 100, 'as many as the limit');
+    is($_->hit(hit => 'k'), 429, "$_->{name} rejects") for @nodes;
+    stop();
+};
+
+subtest 'what is far from its limit waits' => sub {
+    start_acquainted(limit => 1_000_000);
+    $a->hit(hit => 'far') for 1 .. 20;
+    $a->hit(near => 'near');
+    eventually(sub { $store->totals('api') }, {near => 1}, 'one is pushed at once, the other is not');
+    sync_now($a);
+    eventually(sub { $store->total(api => 'far') }, 20, 'until a sync');
+    stop();
+};
+
+subtest 'any worker has it pushed, and one that is killed is replaced' => sub {
+    start_acquainted(limit => 1_000_000, workers => 2);
+    for my $round (1 .. 3) {
+        # On both workers, sooner or later.
+        $a->hit(near => "$round-$_") for 1 .. 20;
+        eventually(sub { scalar keys %{$store->totals('api')} }, 20 * $round, 'all are pushed');
+        if ($round < 3) {
+            my $holder = $a->sync_status('lease_pid');
+            kill KILL => $holder;
+            $a->wait_for('another worker', sub { $a->settled && !grep { $_ == $holder } $a->workers });
+        }
+    }
+    stop($killed);
+};
+
+subtest 'sync_early off' => sub {
+    start_acquainted(limit => 1_000_000, namespace => 'sync_early off;');
+    $a->hit(near => 'near');
+    $a->hit(near => 'more');
+    is_deeply($store->totals('api'), {}, 'all waits for the period');
+    sync_now($a);
+    eventually(sub { $store->totals('api') }, {near => 1, more => 1}, 'or until it is asked for');
+    stop();
+};
+
+subtest 'a store that is away and comes back' => sub {
+    start_acquainted(limit => 1_000_000);
+    $store->kill;
+    for my $key (1 .. 5) {
+        $_->hit(near => $key) for @nodes;
+    }
+    eventually(sub { $_->logged($lost) }, 1, "$_->{name} tells that it is lost") for @nodes;
+    $store->start;
+    eventually(sub { $_->logged($back) }, 1, "$_->{name} tells that it is back, long before the minute") for @nodes;
+    eventually(sub { $store->totals('api') }, {map { $_ => 2 } 1 .. 5}, 'it has all');
+    stop($lost);
+};
+
+subtest 'on_loss share: while the store is away, a node admits its share of a limit' => sub {
+    start_acquainted(limit => 100, namespace => 'on_loss share;');
+    # Of the hits, three quarters are of a.
+    for (1 .. 10) {
+        $a->hit(hit => 'k') for 1 .. 3;
+        $b->hit(hit => 'k');
+    }
+    sync_now($_) for @nodes, @nodes;
+    eventually(sub { $_->rate(ask => 'k') }, 40, "$_->{name} knows all") for @nodes;
+    $store->kill;
+    $_->hit(near => 'noticed') for @nodes;
+    eventually(sub { $_->logged($lost) }, 1, "$_->{name} tells that it is lost") for @nodes;
+    is($a->logged(qr/on_loss share: each node admits its share of each limit/), 1, 'and what then happens');
+    my %passed = map { my $node = $_; $node->{name} => scalar grep { $node->hit(hit => 'k') == 200 } 1 .. 100 } @nodes;
+    is_deeply(\%passed, {a => 45, b => 40}, 'three quarters, less 30, and of two nodes a half, less 10');
+    is($b->hit(unseen => 'new'), 200, 'of another key, half is anybody\'s');
+    is($b->hit(unseen => 'new'), 429, 'and no more');
+    $store->start;
+    eventually(sub { $_->logged($back) }, 1, "$_->{name} tells that it is back") for @nodes;
+    eventually(sub { $store->total(api => 'k') }, 125, 'all of that is known');
+    is($b->hit(unseen => 'new'), 200, 'and the other half is there again');
+    stop($lost);
+};
+
+done_testing();

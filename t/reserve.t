@@ -1,0 +1,101 @@
+# `reserve on`: of two nodes with four workers each, never more is admitted than the limit, most of it
+# without a question, and what nobody spends is given back.
+#
+# A plain Perl test, like topologies.t, of which it takes the ports.
+
+use strict;
+use warnings;
+
+use FindBin;
+use List::Util qw(sum0);
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Node;
+use Redis;
+use TwoNodes;
+
+die "redis-server is not installed\n" if !Redis::is_there();
+
+my ($a, $b) = @nodes;
+$store = Redis->new(port => $port + 4);
+
+sub reserving {
+    my %conf = synchronous(namespace => 'timeout 5s; reserve on;', @_);
+    return (%conf, workers => 4);
+}
+
+# How often the store was asked, for one request or for many.
+sub exchanges {
+    my ($line) = grep {/^cmdstat_evalsha:/} split /\r?\n/, $store->cli(INFO => 'commandstats');
+    return ($line // '') =~ /calls=(\d+)/ ? $1 : 0;
+}
+
+for my $window (qw(fixed sliding)) {
+    subtest "of two nodes under load, $window windows admit at most the limit, and nearly all of it" => sub {
+        $store->be_empty;
+        $_->start(reserving(limit => 20_000, window => $window)) for @nodes;
+        my @loads = map { ($a->load('k'), $b->load('k')) } 1, 2;
+        my @sums  = map { $_->(8000) } @loads;
+        my $total = sum0(map { $_->{200} + $_->{429} } @sums);
+        my $made  = sum0(map { $_->{200} } @sums);
+        cmp_ok($total, '>=', 30_000, "of $total requests");
+        cmp_ok($made,  '<=', 20_000, "$made are admitted, at most the limit");
+        cmp_ok($made,  '>=', 19_000, 'and nearly as many');
+        is(sum0(map { $_->{lost} } @sums), 0, 'none is lost');
+        eventually(sub { $store->total(api => 'k') }, $made, 'as many are counted, when the rest is given back');
+        stop();
+    };
+}
+
+subtest 'the rate is that of the hits that were made, and few of them ask' => sub {
+    $store->be_empty;
+    # With more of them, one may read what the store has charged before it reads what of that is left.
+    $a->start(reserving(), workers => 1);
+    my $before = exchanges();
+    is_deeply([map { $a->rate(hit => 'k') } 1 .. 300], [1 .. 300], 'each hit is counted');
+    my $asked = exchanges() - $before;
+    cmp_ok($asked, '<', 100, "300 hits, $asked exchanges");
+    eventually(sub { $store->total(api => 'k') }, 300, 'what nobody spends is given back');
+    stop();
+};
+
+subtest 'a graceful stop gives back' => sub {
+    $store->be_empty;
+    $a->start(reserving());
+    $a->hit(hit => 'k') for 1 .. 20;
+    stop();
+    is($store->total(api => 'k'), 20, 'what was admitted is counted');
+};
+
+subtest 'workers that are killed admit nothing twice' => sub {
+    $store->be_empty;
+    $_->start(reserving(limit => 20_000)) for @nodes;
+    my @loads = map { ($a->load('k'), $b->load('k')) } 1, 2;
+    for my $node (@nodes) {
+        $node->wait_for('a request', sub { $node->hit(ask => 'k') });
+        my ($worker) = $node->workers;
+        kill KILL => $worker;
+    }
+    my @sums = map { $_->(6000) } @loads;
+    my $made = sum0(map { $_->{200} } @sums);
+    cmp_ok($made, '<=', 20_000, "$made are admitted");
+    cmp_ok($store->total(api => 'k'), '>=', $made, 'all of them are counted');
+    stop($killed);
+};
+
+subtest 'several limits, hits of a response, and other costs' => sub {
+    $store->be_empty;
+    my %conf = reserving();
+    $conf{rules}{both} = 'api limit=1000/360d limit=500/330d window=fixed cost=0.5';
+    $conf{rules}{late} = 'api limit=1000/300d window=fixed charge=$arg_c';
+    $a->start(%conf);
+    $a->hit(both => 'k') for 1 .. 40;
+    is($a->status(both => 'k'), 'PASSED', 'admitted by both');
+    eventually(sub { $store->total(api => 'k') }, 41, 'and counted in both');
+    $a->hit(late => 'l', 'c=2') for 1 .. 20;
+    eventually(sub { $store->total(api => 'l') }, 40, 'what the responses cost');
+    stop();
+};
+
+done_testing();
