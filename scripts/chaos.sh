@@ -4,11 +4,11 @@
 # own, clients that keep a ledger of every request, and faults, several in a second, which overlap.
 # Then the totals are compared with the ledger.
 #
-#   scripts/chaos.sh [--store redis|cluster|postgres] [--seed N] [--plan] [MINUTES]
+#   scripts/chaos.sh [--store redis|cluster|postgres|cassandra] [--seed N] [--plan] [MINUTES]
 #
 # The store is a Redis, unless another one is named: `cluster`, a Redis Cluster of three primaries
 # with a replica each, which nodes reach without proxies, since its servers name each other by their
-# own addresses; `postgres`.
+# own addresses; `postgres`; `cassandra`, of which clients' clocks differ.
 #
 # Without MINUTES, it takes one. Faults follow from the seed, which is printed, and is random unless
 # it is given; what a fault meets, does not. With --plan: prints the faults, and does nothing.
@@ -52,13 +52,14 @@
 #   losing    the store is killed and comes back empty, or as it once was; it is flushed; it fails
 #             over to a replica that lacks writes. Nodes are not ended.
 #   keeping   the store is restarted and has all that it had (Redis: it is killed, with appendonly
-#             yes and appendfsync always; Postgres, whose tables are UNLOGGED: it is stopped fast).
+#             yes and appendfsync always; Postgres, whose tables are UNLOGGED: it is stopped fast;
+#             Cassandra: it is killed, with commitlog_sync batch).
 #             Replicas take over when they are told to, and wait until they have all. Nodes quit, or
 #             are stopped fast, and start with a new zone. They do so while they can reach the store,
 #             since what cannot be pushed then is lost.
 #
 # All other faults are in both: see scripts/chaos/Plan.pm, and the store's own in RedisStore.pm,
-# ClusterStore.pm and PostgresStore.pm. A node that is killed whole loses what it
+# ClusterStore.pm, PostgresStore.pm and CassandraStore.pm. A node that is killed whole loses what it
 # had not pushed; that is not among them (see t/cluster.t).
 #
 #   PORT           the first of twelve ports. Default: twelve that are free, from 21000 on
@@ -67,7 +68,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage="usage: scripts/chaos.sh [--store redis|cluster|postgres] [--seed N] [--plan] [MINUTES]"
+usage="usage: scripts/chaos.sh [--store redis|cluster|postgres|cassandra] [--seed N] [--plan] [MINUTES]"
 store=redis
 seed=$((RANDOM * 32768 + RANDOM))
 minutes=1
@@ -82,7 +83,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 [[ $seed =~ ^[0-9]+$ && $minutes =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "$usage"
-[[ $store =~ ^(redis|cluster|postgres)$ ]] || die "$usage"
+[[ $store =~ ^(redis|cluster|postgres|cassandra)$ ]] || die "$usage"
 
 chaos=("$root/scripts/chaos/chaos.pl" "$seed" "$minutes" "$store")
 [ -z "$plan" ] || exec perl "${chaos[@]}" plan
@@ -103,15 +104,22 @@ free_ports() {
 # server_version: of what nodes share.
 server_version() {
     local programs
-    if [ "$store" = postgres ]; then
-        programs=${TEST_POSTGRES_BIN:-$(printf '%s\n' /usr/lib/postgresql/*/bin | sort | tail -n 1)}
-        "$programs/postgres" --version
-    else
-        redis-server --version | cut -d ' ' -f 1-3
-    fi
+    case $store in
+        postgres)
+            programs=${TEST_POSTGRES_BIN:-$(printf '%s\n' /usr/lib/postgresql/*/bin | sort | tail -n 1)}
+            "$programs/postgres" --version
+            ;;
+        cassandra) basename "$("$root/scripts/cassandra/server.sh" jars)"/cassandra-all-*.jar .jar ;;
+        *) redis-server --version | cut -d ' ' -f 1-3 ;;
+    esac
 }
 
-need_packages perl "$([ "$store" = postgres ] && echo postgresql || echo redis-server)"
+need_packages perl
+case $store in
+    postgres) need_packages postgresql ;;
+    cassandra) need_packages faketime ;;
+    *) need_packages redis-server ;;
+esac
 if [ -z "${NGINX_BINARY:-}" ]; then
     "$root/scripts/build.sh"
     NGINX_BINARY=$(command -v nginx || echo /usr/sbin/nginx)

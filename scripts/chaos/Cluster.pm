@@ -12,9 +12,9 @@ use Proxy;
 
 use constant PASSWORD => 's3cret-of-chaos';
 
-# `api` is synced periodically; `now` is synchronous. They have a way to the store each, so that either
-# gets its share of the faults of ways.
-our @NAMESPACES = qw(api now);
+# `api` is synced periodically; `now` is synchronous, if the store decides. They have a way to the store
+# each, so that either gets its share of the faults of ways.
+our @NAMESPACES;
 
 # The windows in which both count, in days.
 our @DAYS = (366, 360, 300);
@@ -31,6 +31,8 @@ our @DAYS = (366, 360, 300);
 #                     ones of that kind, what was kept may be there again
 #   ready             waits until no fault has anything to do any more
 #   conf(PORT)        of a block `ratelimit_store`; PORT is the proxy that it leads to, if there is one
+#   decides           what it decides, if not all: see Load.pm
+#   clock(NODE)       how far that node's clock is off, such as +3s; missing if none is
 #   has_way           whether there are proxies between each node and the store
 #   way               what those need to know of the store; see Proxy.pm
 #   totals, total     as those of Redis.pm
@@ -38,6 +40,8 @@ sub new {
     my ($class, %self) = @_;
     my $self = bless {%self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
     my $port = $self->{port};
+    $Load::decided = $self->{store}->decides if $self->{store}->can('decides');
+    @NAMESPACES = ('api', $Load::decided eq 'nothing' ? () : 'now');
     for my $number ($self->numbers) {
         $self->{node}{$number} = Node->new($number => $port++);
         $self->{sync_rate}{$number} = 0.1;
@@ -65,16 +69,18 @@ sub configuration {
     } @NAMESPACES;
     my %asks = map {
         my $ask = "limit=1000000/${_}d cost=0";
-        ("ask-api-${_}d" => "api $ask", "ask-now-${_}d" => "now $ask window=fixed");
+        my $days = $_;
+        map { ("ask-$_-${days}d" => "$_ $ask" . ($_ eq 'now' ? ' window=fixed' : '')) } @NAMESPACES;
     } @DAYS;
     my %others = Load::asks();
     $asks{"ask-now-$_"} = $others{$_} for keys %others;
+    my %namespaces = (
+        api => "sync_rate $self->{sync_rate}{$number};",
+        now => 'sync_rate 0; timeout 100ms; on_error deny;',
+    );
+    my @namespaces = map {"ratelimit_namespace $_ { store for_$_; $namespaces{$_} }\n"} @NAMESPACES;
     return (
-        http => <<"        END",
-        @stores
-        ratelimit_namespace api { store for_api; sync_rate $self->{sync_rate}{$number}; }
-        ratelimit_namespace now { store for_now; sync_rate 0; timeout 100ms; on_error deny; }
-        END
+        http  => "@stores @namespaces",
         zone  => '32m',
         rules => {
             Load::rules(), %asks, mark => 'api limit=1000000/366d',
@@ -85,8 +91,9 @@ sub configuration {
 
 sub start_node {
     my ($self, $number) = @_;
-    my $node = $self->{node}{$number};
-    $node->start($self->configuration($number));
+    my $node  = $self->{node}{$number};
+    my $clock = $self->{store}->can('clock') && $self->{store}->clock($number);
+    $node->start($self->configuration($number), $clock ? (clock => $clock) : ());
 }
 
 sub end_node {

@@ -67,10 +67,23 @@ sub rule_of {
     return $algorithms{$algorithm}->($days, $limit // $limits_of_days{$days});
 }
 
-sub rules { return map { $_ => $rules{$_}{rule} } keys %rules }
+# What the store decides, of requests in `now`: `all`, those by fixed `windows`, or `nothing`.
+our $decided = 'all';
+
+# How many of the kinds of requests in `request` that leaves.
+my %kinds = (all => 145, windows => 125, nothing => 100);
+
+sub rules {
+    my @names = grep {
+        my $windows = $rules{$_}{rule} !~ /^now/ || ($decided ne 'nothing' && !/mixed/ && !$algorithms{$_});
+        $windows || $decided eq 'all';
+    } keys %rules;
+    return map { $_ => $rules{$_}{rule} } @names;
+}
 
 # What asks for the counters of `now` that are of these algorithms: by the name that a window has in those.
 sub asks {
+    return if $decided ne 'all';
     return map {
         my $algorithm = $_;
         map { ("$algorithm-${_}d" => rule_of($algorithm, $_, 1000) . ' cost=0') } keys %limits_of_days;
@@ -196,7 +209,7 @@ sub request {
     my $prefix = $self->{prefix};
     my $now    = time;
     my $second = int $now;
-    my $which  = int rand 145;
+    my $which  = int rand $kinds{$decided};
     return ('hit',   "$prefix-hot", 1000)                        if $which < 20;
     return ('hit',   $prefix . '-k' . int(rand 200), 1000)       if $which < 45;
     return ('both',  $prefix . '-k' . int(rand 200), 1 + int rand 5000) if $which < 80;

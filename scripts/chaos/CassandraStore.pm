@@ -1,0 +1,190 @@
+# A Cassandra of one node, and its faults. See Cluster.pm.
+
+package CassandraStore;
+
+use strict;
+use warnings;
+
+use Cql;
+use File::Temp qw(tempdir);
+use FindBin;
+use Node;
+use Plan;
+
+use constant {
+    USER     => 'chaos',
+    KEYSPACE => 'ratelimit',
+    HOST     => '127.0.0.1',
+};
+
+my $launcher = "$FindBin::Bin/../cassandra/server.sh";
+
+# Its servers end with this process.
+my $test = $$;
+my @all;
+
+END {
+    local $?;
+    if ($$ == $test) { $_->launch('kill') for @all }
+}
+
+sub kinds {
+    my %all   = (takes => \&Plan::store);
+    my %aside = (takes => sub { ('store shared') });
+    return (
+        # One that comes back empty is told everything anew, by which it could get what it was not told
+        # before; so that is rare.
+        'truncate' => {
+            %all, weight => 2, rounds => 'losing',
+            begin => sub { my ($self) = @_; $self->ask("TRUNCATE $_") for $self->tables },
+        },
+        'drop' => {
+            %all, weight => 1, rounds => 'losing',
+            begin => sub { $_[0]->ask("DROP KEYSPACE IF EXISTS ${\ KEYSPACE}") },
+        },
+        'restart empty' => {
+            %all, weight => 1, rounds => 'losing', hold => [0.1, 1],
+            begin => sub { $_[0]->launch('kill'); system(qw(rm -rf), "$_[0]{dir}/data") },
+            undo  => sub { $_[0]->start },
+        },
+        # Of which it was stopped, copied, and went on.
+        'restart old' => {
+            %all, weight => 1, rounds => 'losing', hold => [0.5, 2],
+            begin => sub {
+                my ($self) = @_;
+                $self->launch('kill');
+                $self->replace('data', 'copy', 'cp', '-a');
+                $self->start;
+            },
+            undo => sub {
+                my ($self) = @_;
+                $self->launch('kill');
+                $self->replace('copy', 'data', 'mv');
+                $self->start;
+            },
+        },
+        # It has all that it had answered.
+        'crash' => {
+            %all, weight => 3, rounds => 'keeping', hold => [0.1, 1.5],
+            begin => sub { $_[0]->launch('kill') },
+            undo  => sub { $_[0]->start },
+        },
+        'stop store' => {
+            %all, weight => 5, rounds => 'both', hold => [0.1, 2.5],
+            begin => sub { $_[0]->signal('STOP') },
+            undo  => sub { $_[0]->signal('CONT') },
+        },
+        # Who is connected stays so.
+        'no login' => {
+            %aside, weight => 2, rounds => 'both', hold => [0.2, 1.5],
+            begin => sub { $_[0]->ask("ALTER ROLE ${\ USER} WITH LOGIN = false") },
+            undo  => sub { $_[0]->ask("ALTER ROLE ${\ USER} WITH LOGIN = true") },
+        },
+        'read only' => {
+            %all, weight => 3, rounds => 'both', hold => [0.6, 2],
+            begin => sub { $_[0]->ask("REVOKE MODIFY ON ALL KEYSPACES FROM ${\ USER}") },
+            undo  => sub { $_[0]->ask("GRANT MODIFY ON ALL KEYSPACES TO ${\ USER}") },
+        },
+    );
+}
+
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {%self}, $class;
+    $self->{dir} = tempdir('cassandra-XXXXXX', TMPDIR => 1, CLEANUP => 1) . '/server';
+    push @all, $self;
+    $self->start;
+    return $self;
+}
+
+# It has all that it had answered, whenever it is killed. Of one that is new, a user is made.
+sub start {
+    my ($self) = @_;
+    my $is_new = !-d "$self->{dir}/data";
+    $self->launch('start', qw(--durable --auth --heap 256m --address), HOST, '--port', $self->{port});
+    return if !$is_new;
+    $self->ask("CREATE ROLE ${\ USER} WITH LOGIN = true AND PASSWORD = '$self->{password}'");
+    $self->ask("GRANT $_ ON ALL KEYSPACES TO ${\ USER}") for qw(CREATE SELECT MODIFY);
+}
+
+sub launch {
+    my ($self, $command, @options) = @_;
+    local $?;
+    delete $self->{session};
+    system($launcher, $command, @options, $self->{dir}) == 0 or die "$command fails\n";
+}
+
+sub signal {
+    my ($self, $signal) = @_;
+    open my $file, '<', "$self->{dir}/pid" or die "no pid: $!\n";
+    CORE::kill($signal, <$file> + 0);
+}
+
+# Puts one directory in the place of another one, by a command.
+sub replace {
+    my ($self, $from, $to, @command) = @_;
+    my $dir = $self->{dir};
+    system(qw(rm -rf), "$dir/$to") == 0 && system(@command, "$dir/$from", "$dir/$to") == 0
+        or die "cannot @command $dir/$from\n";
+}
+
+# The rows of a query; see Cql.pm.
+sub ask {
+    my ($self, $query) = @_;
+    $self->{session} //= Cql->new(host => HOST, port => $self->{port}, user => 'cassandra', password => 'cassandra');
+    my @rows = eval { $self->{session}->ask($query, 'QUORUM') };
+    return @rows if !$@;
+    delete $self->{session};
+    die "$query: $@";
+}
+
+sub tables {
+    my ($self) = @_;
+    my @rows = $self->ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '${\ KEYSPACE}'");
+    return map {"${\ KEYSPACE}.$_->{table_name}"} @rows;
+}
+
+sub has_way { 1 }
+sub decides { 'nothing' }
+
+# Of clients, seconds before or behind the server's.
+sub clock { my ($self, $number) = @_; return (undef, '+3s', '-4s')[$number - 1] }
+
+# A push is what has a batch of statements in it.
+sub way { my ($self) = @_; return (to => $self->{port}, push => qr/\x04.{3}\x0d/s) }
+
+sub conf {
+    my ($self, $port) = @_;
+    return "strategy cassandra; server 127.0.0.1:$port; username ${\ USER}; password $self->{password};";
+}
+
+sub keep { $_[0]->ready }
+
+sub ready {
+    my ($self) = @_;
+    my $failure = '';
+    my $answers = sub { eval { $self->ask('SELECT key FROM system.local'); 1 } or $failure = $@, 0 };
+    eval { Node::wait_until(60, $answers) } or die "Cassandra does not get ready: $failure\n";
+}
+
+# What a namespace's counts are now, in a window of so many milliseconds.
+sub totals {
+    my ($self, $namespace, $size) = @_;
+    my %totals;
+    for my $row ($self->rows_of($namespace)) {
+        $totals{$row->{name}} += $row->{thousandths} / 1000 if !defined $size || $row->{window_size} == $size;
+    }
+    return \%totals;
+}
+
+sub total { my ($self, $namespace, $key) = @_; return $self->totals($namespace)->{$key} // 0 }
+
+sub rows_of {
+    my ($self, $namespace) = @_;
+    my $table = KEYSPACE . '.rl_counters';
+    my ($shard) = $self->ask("SELECT epoch FROM ${table}_shards WHERE namespace = '$namespace' ALLOW FILTERING");
+    return if !$shard;
+    return $self->ask("SELECT window_size, name, thousandths FROM $table WHERE epoch = $shard->{epoch} ALLOW FILTERING");
+}
+
+1;
