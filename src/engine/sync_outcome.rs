@@ -15,9 +15,16 @@ pub struct Report {
     pub fetched: usize,
     /// How far the store's clock is ahead of this node's, in milliseconds.
     pub clock_offset: i64,
+    /// Whether some shards were left to another worker, which was at them.
+    pub is_part: bool,
 }
 
 impl Report {
+    /// Whether all that was to be pushed was: of a cycle that was another worker's, it is not known.
+    pub fn is_whole(report: Option<Report>) -> bool {
+        report.is_some_and(|report| !report.is_part)
+    }
+
     /// What both did.
     pub(super) fn and(self, other: Report) -> Report {
         Report {
@@ -28,6 +35,7 @@ impl Report {
                 0 => self.clock_offset,
                 offset => offset,
             },
+            is_part: self.is_part || other.is_part,
         }
     }
 }

@@ -114,7 +114,8 @@ impl<'n, 'm> Syncer<'n, 'm> {
     }
 
     /// Pushes what changed since it was last pushed, and fetches what others changed. `None`: another
-    /// worker is at it, with some shards at least.
+    /// worker is at it. If two have begun at once, each does the shards that the other one is not at: the
+    /// [`Report`] of both says so.
     ///
     /// # Errors
     ///
@@ -127,12 +128,12 @@ impl<'n, 'm> Syncer<'n, 'm> {
     ) -> Result<Option<Report>, SyncError> {
         let (start, connects) = (surroundings.monotonic(), strategy.connects());
         let mut report = Report::default();
-        let (mut is_all, mut failure) = (true, None);
+        let (mut is_part, mut failure) = (false, None);
         let searches = self.shards.first().map(ShardSync::searches);
         let mut shards = self.shards.iter().zip(searches.unwrap_or_default());
         let mut note = |synced| match synced {
             Ok(true) => {}
-            Ok(false) => is_all = false,
+            Ok(false) => is_part = true,
             Err(SyncError::LeaseLost) => failure = failure.take().or(Some(SyncError::LeaseLost)),
             Err(error) => failure = Some(error),
         };
@@ -170,8 +171,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
             // What was taken over is the other worker's, to count too.
             Some(SyncError::LeaseLost) => return Err(SyncError::LeaseLost),
             Some(error) => Err(error),
-            None if !is_all => return Ok(None),
-            None => Ok(report),
+            None => Ok(Report { is_part, ..report }),
         };
         self.count(start, &report, result.is_ok(), surroundings);
         self.state.note_worker(self.worker);
@@ -192,7 +192,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
         if self.state.begin_early(self.worker) {
             // More than can be told: all that changed.
             let result = self.sync(strategy, surroundings).await;
-            if !matches!(result, Ok(Some(_))) {
+            if !matches!(result, Ok(report) if Report::is_whole(report)) {
                 self.state.leave_crowd();
             }
             return result;

@@ -117,8 +117,8 @@ async fn sync_until_done(
     let patience = lease_lifetime.saturating_mul(2);
     loop {
         match syncer.sync(store, &Machine).await {
-            Ok(Some(report)) => return Ok(report),
-            Ok(None) | Err(SyncError::LeaseLost) => {}
+            Ok(Some(report)) if !report.is_part => return Ok(report),
+            Ok(_) | Err(SyncError::LeaseLost) => {}
             Err(error) => return Err(error),
         }
         let is_long = Machine.uptime().saturating_sub(begin) > patience;

@@ -49,6 +49,7 @@ mod tests {
             pushed: 3,
             fetched: 2,
             clock_offset: 0,
+            is_part: false,
         };
         let body = r#"{"status":"ok","pushed_keys":3,"fetched_keys":2}"#;
         assert_eq!(synced(Some(report)), (200, body.into()));

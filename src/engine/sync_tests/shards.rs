@@ -114,3 +114,31 @@ fn a_shard_whose_exchange_takes_long_keeps_no_other_waiting() {
     };
     assert_eq!((report.pushed, report.clock_offset), (8, 500));
 }
+
+/// Else a namespace with a long period has neither a result nor a line of its store until the next.
+#[test]
+fn two_workers_that_begin_at_once_each_tell_what_they_did() {
+    let (store, nodes) = cluster_with::<Store>(8, 1);
+    let node = &nodes[0];
+    node.sync().unwrap();
+    (0..8).for_each(|shard| node.hit(&key_of_one(shard, 8), hits(1)));
+    // By the first one, four are asked at once; the other one finds these taken, and is at the sixth.
+    let (none, stopped) = (Fault::None, Fault::StoppedAfter);
+    node.faults(&[none, stopped, stopped, stopped, stopped]);
+    let mut one = node.start_sync();
+    assert!(poll(&mut one).is_pending());
+    node.faults(&[none, stopped]);
+    let mut other = node.start_sync();
+    assert!(poll(&mut other).is_pending());
+    for worker in [&mut one, &mut other] {
+        let Poll::Ready(Ok(Some(report))) = poll(worker) else {
+            panic!("it is done");
+        };
+        assert!(report.is_part);
+    }
+    let stats = node.namespace.sync_state().unwrap().stats();
+    assert_eq!((stats.succeeded, stats.failed), (3, 0));
+    let report = node.sync().unwrap().unwrap();
+    assert!(!report.is_part);
+    assert!(store.iter().all(|it| it.borrow().counts.len() == 1));
+}

@@ -340,7 +340,10 @@ async fn serve<S: Strategy>(
             Some(Command::SyncNow) => {
                 turns_of_others = 0;
                 let result = syncer.sync(&mut store, &System).await;
-                let is_others = matches!(result, Ok(None) | Err(SyncError::LeaseLost));
+                let is_others = match &result {
+                    Ok(report) => !Report::is_whole(*report),
+                    Err(error) => *error == SyncError::LeaseLost,
+                };
                 // Those of a newer configuration go on.
                 is_waiting = is_others && !syncer.is_superseded();
                 if !is_waiting {
@@ -353,12 +356,10 @@ async fn serve<S: Strategy>(
             Some(Command::Early) => {
                 turns_of_others = 0;
                 match syncer.sync_early(&mut store, &System).await {
-                    Ok(Some(_)) => {}
+                    Ok(report) if Report::is_whole(report) => {}
                     // Those of a newer configuration go on.
-                    Ok(None) | Err(SyncError::LeaseLost) if syncer.is_superseded() => {}
-                    Ok(None) | Err(SyncError::LeaseLost) => {
-                        early.begin_again(Instant::now().into())
-                    }
+                    Ok(_) | Err(SyncError::LeaseLost) if syncer.is_superseded() => {}
+                    Ok(_) | Err(SyncError::LeaseLost) => early.begin_again(Instant::now().into()),
                     error => note(error, &store),
                 }
             }
@@ -372,14 +373,14 @@ async fn serve<S: Strategy>(
                 let finish = async {
                     loop {
                         match syncer.sync(&mut store, &System).await {
-                            Ok(Some(report)) => break Ok(Some(report)),
+                            Ok(report) if Report::is_whole(report) => break Ok(report),
                             // Others of a newer configuration go on.
                             result if syncer.is_superseded() => break result,
                             // Another worker that ends is at it: what this one counted last may be
                             // left. Or one was killed at it: then the lease is not given back in time.
-                            Ok(None) if begin.elapsed() >= patience => syncer.take_over(&System),
+                            Ok(_) if begin.elapsed() >= patience => syncer.take_over(&System),
                             // A connection may have been of no use any more.
-                            Ok(None) | Err(_) => {}
+                            Ok(_) | Err(_) => {}
                         }
                         tokio::time::sleep(Duration::from_millis(10)).await;
                     }
