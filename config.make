@@ -1,9 +1,14 @@
 # Adds to nginx's Makefile how Cargo builds the library that `config` links.
+#
+#   RATELIMIT_WITHOUT_CASSANDRA   if not empty: without `strategy cassandra` and its driver
 
 case $NGX_OBJS in
     /*) ngx_rate_limiting_build=$NGX_OBJS ;;
     *)  ngx_rate_limiting_build="\$\$PWD/$NGX_OBJS" ;;
 esac
+
+ngx_rate_limiting_features=nginx
+[ -n "${RATELIMIT_WITHOUT_CASSANDRA:-}" ] || ngx_rate_limiting_features=nginx,cassandra
 
 # Cargo knows best what has changed, so it always runs. nginx's configure makes the table of
 # modules (feature export-modules) itself.
@@ -16,7 +21,7 @@ $ngx_rate_limiting_lib:
 	${CARGO:-cargo} rustc --profile $ngx_rate_limiting_profile --locked --lib --crate-type staticlib \\
 		--manifest-path "$ngx_addon_dir/Cargo.toml" \\
 		--target-dir "$ngx_rate_limiting_target" \\
-		--no-default-features --features nginx
+		--no-default-features --features $ngx_rate_limiting_features
 
 END
 

@@ -171,8 +171,9 @@ fn check_algorithms(
     };
     let message = match store.filter(|_| sync == SyncMode::Synchronous) {
         Some(store) => format!(
-            "ratelimit: {word} in namespace \"{name}\" is not in this build with sync_rate 0 and \
-             strategy {}: expected sync_rate off",
+            "ratelimit: {word} does not go with \"sync_rate 0;\" of namespace \"{name}\", whose \
+             strategy {} cannot count so exactly: expected a sliding or fixed window, or \
+             \"sync_rate off;\" there",
             store.name()
         ),
         None => format!(

@@ -133,9 +133,51 @@ macro_rules! all_algorithms {
     };
 }
 
+/// A rule that Cassandra is not to decide by.
+#[cfg(feature = "cassandra")]
+macro_rules! synchronous_cassandra {
+    ($rule:literal, $word:literal) => {
+        (
+            $rule,
+            concat!(
+                "ratelimit_zone zone=counters:1m;\nratelimit_store main { strategy cassandra; }\n\
+                 ratelimit_namespace api { store main; sync_rate 0; }\nserver {\nratelimit api ",
+                $rule,
+                ";\n}"
+            ),
+            concat!(
+                "[emerg] ratelimit: ",
+                $word,
+                " does not go with \"sync_rate 0;\" of namespace \"api\", whose strategy \
+                 cassandra cannot count so exactly: expected a sliding or fixed window, or \
+                 \"sync_rate off;\" there in http.conf:5"
+            ),
+        )
+    };
+}
+
 #[test]
 fn each_store_decides_by_all_algorithms() {
     check(&[all_algorithms!("redis"), all_algorithms!("postgres")]);
+}
+
+#[cfg(feature = "cassandra")]
+#[test]
+fn cassandra_decides_by_sliding_and_fixed_windows() {
+    check(&[
+        synchronous_cassandra!("limit=5/1s window=elastic", "window=elastic"),
+        synchronous_cassandra!("limit=5/1s window=moving", "window=moving"),
+        synchronous_cassandra!("rate=5/1s", "rate="),
+        (
+            "windows",
+            concat!(
+                "ratelimit_zone zone=counters:1m;\nratelimit_store main { strategy cassandra; }\n\
+                 ratelimit_namespace api { store main; sync_rate 0; }\nserver {\n\
+                 ratelimit api limit=5/1s limit=9/2s window=fixed;\n}"
+            ),
+            "server: \"api-1s\";q=5;w=1, \"api-2s\";q=9;w=2",
+        ),
+    ]);
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl ConsistencyLevel {
         ConsistencyLevel::All,
     ];
 
-    /// The name that `consistency` takes.
+    /// The name that `consistency` takes, in whatever case: Cassandra's own is upper.
     pub fn name(self) -> &'static str {
         match self {
             ConsistencyLevel::LocalQuorum => "local_quorum",
@@ -207,7 +207,7 @@ const CONSISTENCY: Syntax<ConsistencyLevel> = Syntax {
     is_secret: false,
     read: |word| {
         let mut all = ConsistencyLevel::ALL.into_iter();
-        all.find(|level| level.name().as_bytes() == word)
+        all.find(|level| level.name().as_bytes().eq_ignore_ascii_case(word))
     },
 };
 
