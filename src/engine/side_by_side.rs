@@ -2,8 +2,36 @@
 
 use core::future::poll_fn;
 use core::mem;
-use core::pin::Pin;
+use core::pin::{Pin, pin};
 use core::task::Poll;
+
+/// Waits for `future`, and does some work meanwhile: once it waits for something, and what it has begun is on
+/// its way. Returns what came of both.
+pub(super) async fn beside<F: Future, W>(future: F, work: impl FnOnce() -> W) -> (F::Output, W) {
+    let mut future = pin!(future);
+    let mut output = None;
+    // What is to be sent is passed on to another task, which is to have a turn, and the next one that it wakes.
+    let mut turns = 0..2;
+    poll_fn(|context| {
+        if let Poll::Ready(ready) = future.as_mut().poll(context) {
+            output = Some(ready);
+            return Poll::Ready(());
+        }
+        match turns.next() {
+            Some(_) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        }
+    })
+    .await;
+    let work = work();
+    match output {
+        Some(output) => (output, work),
+        None => (future.await, work),
+    }
+}
 
 /// Waits for all of these, of which up to `at_once` are under way at a time, the first ones first. What
 /// came of them, as they ended.
@@ -76,6 +104,28 @@ mod tests {
         assert_eq!(begun.get(), 6);
         turns.set(2);
         assert_eq!(all.poll(&mut context), Poll::Ready(vec![1, 2, 0, 4, 5, 3]));
+    }
+
+    #[test]
+    fn work_is_done_once_while_a_future_waits() {
+        let (turns, works) = (Cell::new(0), Cell::new(0));
+        let work = || works.set(works.get() + 1);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut both = pin!(beside(wait(&turns, 5, 7), work));
+        // What it has begun is sent first.
+        assert!(both.as_mut().poll(&mut context).is_pending());
+        assert!(both.as_mut().poll(&mut context).is_pending());
+        assert_eq!(works.get(), 0);
+        for _ in 0..2 {
+            assert!(both.as_mut().poll(&mut context).is_pending());
+            assert_eq!(works.get(), 1);
+        }
+        turns.set(5);
+        assert_eq!(both.poll(&mut context), Poll::Ready((7, ())));
+        // One that does not wait.
+        let both = pin!(beside(wait(&turns, 5, 8), work));
+        assert_eq!(both.poll(&mut context), Poll::Ready((8, ())));
+        assert_eq!(works.get(), 2);
     }
 
     #[test]

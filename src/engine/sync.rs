@@ -8,12 +8,13 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::shard_sync::{ShardSync, Surroundings};
+use super::side_by_side::beside;
 use super::sync_outcome::{Report, SyncError};
 use super::sync_search::Search;
 use crate::policy::window::UnixMillis;
 use crate::store::strategy::{
-    Batch, BatchId, Changes, ChangesKind as _, CountsKind as _, Epoch, NODE_LIFE, NodeId, Position,
-    Pushed, Strategy,
+    Batch, BatchId, Changes, ChangesKind as _, Count, CountsKind as _, Epoch, NODE_LIFE, NodeId,
+    Position, Pushed, Strategy,
 };
 use crate::table::fail::fail_point;
 use crate::table::{BatchName, BatchRecord, Counter, Lease, LeaseLost, MonotonicMillis, Repair};
@@ -29,6 +30,39 @@ enum Next {
     Snapshot(Epoch),
     /// It got nowhere, or has to be done again in another way. Holds what the store said.
     Setback(&'static str),
+}
+
+/// What a store has told of others' hits, which is noted while it works on the next batch.
+#[derive(Debug)]
+struct News {
+    /// The batch that it was the answer to.
+    records: Vec<BatchRecord>,
+    counts: Vec<Count>,
+    /// Up to where that was all.
+    position: Position,
+    has_more: bool,
+}
+
+/// A batch as it is sent.
+struct Outgoing {
+    /// `None`: nothing is pushed.
+    name: Option<BatchName>,
+    records: Vec<BatchRecord>,
+    /// Whether there is more to push.
+    changes_left: bool,
+    /// Whether nodes that listen are told of it.
+    is_news: bool,
+    /// How far the store's changes are known.
+    position: Option<Position>,
+    /// How many records the next one may have; 0: that is not known.
+    capacity: usize,
+}
+
+/// What a cycle has in hand besides: where it goes on to look for changes, and what is yet to be noted.
+#[derive(Debug)]
+struct InHand {
+    search: Search,
+    news: Option<News>,
 }
 
 /// For how much longer than what it pushed a node counts on being known: less than stores promise, since
@@ -74,12 +108,13 @@ impl<'m> ShardSync<'_, 'm> {
         lease.note_holder(surroundings.process());
         // All that is due is among all that changed.
         self.take_due(surroundings.now());
-        let cycle = self.cycle(strategy, &lease, surroundings, search, report);
-        let result = cycle.await;
+        let result = self
+            .cycle(strategy, &lease, surroundings, search, report)
+            .await;
         if result.is_ok() {
             lease.note_synced(now);
         }
-        // All that was taken of the changes is sealed or pushed.
+        // All that was taken of the changes is sealed, pushed or put back.
         lease.release();
         result.map(|()| true)
     }
@@ -102,8 +137,9 @@ impl<'m> ShardSync<'_, 'm> {
         lease.note_holder(surroundings.process());
         // If this worker ends from here on, the next one looks for all changes.
         let search = Search::early(self.take_due(surroundings.now()));
-        let cycle = self.cycle(strategy, &lease, surroundings, search, report);
-        let result = cycle.await;
+        let result = self
+            .cycle(strategy, &lease, surroundings, search, report)
+            .await;
         lease.release();
         result.map(|()| true)
     }
@@ -113,7 +149,7 @@ impl<'m> ShardSync<'_, 'm> {
         strategy: &mut impl Strategy,
         lease: &Lease<'m>,
         surroundings: &impl Surroundings,
-        mut search: Search,
+        search: Search,
         report: &mut Report,
     ) -> Result<(), SyncError> {
         let windows = self.counters.iter().map(Counter::size);
@@ -121,52 +157,49 @@ impl<'m> ShardSync<'_, 'm> {
         lease.set_windows(windows.filter(|_| !self.only_pushes))?;
         // Of the shards before this one.
         let pushed_before = report.pushed;
+        let is_early = search.is_early;
+        let mut in_hand = InHand { search, news: None };
+        let exchanged = self
+            .exchange_all(strategy, lease, &mut in_hand, surroundings, report)
+            .await;
+        in_hand.search.put_back(self.namespace.table());
+        exchanged?;
+        if let Some(news) = in_hand.news {
+            self.note_news(lease, news, surroundings)?;
+        }
+        let pushed = report.pushed.saturating_sub(pushed_before);
+        match is_early {
+            true => Ok(()),
+            false => self.purge(strategy, lease, surroundings, pushed).await,
+        }
+    }
+
+    /// Exchanges one batch after the other, until there is nothing more to push or to fetch.
+    async fn exchange_all(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        in_hand: &mut InHand,
+        surroundings: &impl Surroundings,
+        report: &mut Report,
+    ) -> Result<(), SyncError> {
         let (mut setbacks, mut fetches, mut told) = (0_usize, 0_usize, 0_usize);
         let mut has_asked = false;
         loop {
             if self.repair(lease, surroundings.now())? {
-                search = Search::everywhere();
+                in_hand.search.put_back(self.namespace.table());
+                in_hand.search = Search::everywhere();
             }
-            lease.fetch_anew_if_due()?;
-            let changes_left;
-            let (id, records) = match lease.sealed(self.namespace.table()) {
-                // One that was sealed before goes first.
-                Some((name, records)) => {
-                    changes_left = true;
-                    (Some(name), records)
-                }
-                // The epoch may be one that this node was in before, and left: then the store knows
-                // batches of it, which this asks for.
-                None if lease.acknowledged().number == 0
-                    && lease.position().is_none()
-                    && !has_asked =>
-                {
-                    changes_left = true;
-                    (None, Vec::new())
-                }
-                None => {
-                    let has_key = |key: &[u8]| self.has_key(key);
-                    let (part, capacity) = (self.part(&has_key), lease.batch_capacity()?);
-                    let (table, now) = (self.namespace.table(), surroundings.now());
-                    let (records, has_more) = search.take_batch(table, part, capacity, now);
-                    if search.is_early && records.is_empty() {
-                        // A cycle has pushed it meanwhile.
-                        return Ok(());
-                    }
-                    changes_left = has_more;
-                    let id = match records.as_slice() {
-                        [] => None,
-                        records => Some(lease.seal(records, random_bits(surroundings))?),
-                    };
-                    (id, records)
-                }
-            };
-            let is_push = id.is_some();
-            let is_news = self.tells && is_push && told < MAX_TOLD;
-            told = told.saturating_add(records.len());
-            let batch = (id, records, is_news);
+            let mut batch = self.next_batch(lease, in_hand, has_asked, surroundings)?;
+            if in_hand.search.is_early && batch.records.is_empty() && !batch.changes_left {
+                // A cycle has pushed it meanwhile.
+                return Ok(());
+            }
+            let (is_push, changes_left) = (batch.name.is_some(), batch.changes_left);
+            batch.is_news = self.tells && is_push && told < MAX_TOLD;
+            told = told.saturating_add(batch.records.len());
             let next = self
-                .exchange(strategy, lease, batch, surroundings, report)
+                .exchange(strategy, lease, batch, in_hand, surroundings, report)
                 .await?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
             // With a log, the position says so.
@@ -184,24 +217,82 @@ impl<'m> ShardSync<'_, 'm> {
                     return Err(SyncError::NoProgress("nothing of what it was asked"));
                 }
                 Next::Done | Next::More if changes_left => setbacks = setbacks.saturating_add(1),
-                Next::Done => break,
-                Next::Snapshot(_) if self.only_pushes => break,
+                Next::Done => return Ok(()),
+                Next::Snapshot(_) if self.only_pushes => return Ok(()),
                 // All that this node counted is in it.
                 Next::Snapshot(epoch) => {
-                    self.fetch(strategy, lease, epoch, surroundings, report)
-                        .await?;
-                    break;
+                    return self
+                        .fetch(strategy, lease, epoch, surroundings, report)
+                        .await;
                 }
                 Next::More => {
                     fetches = fetches.saturating_add(1);
                     if fetches >= MAX_FETCHES {
-                        break;
+                        return Ok(());
                     }
                 }
             }
         }
-        let pushed = report.pushed.saturating_sub(pushed_before);
-        self.purge(strategy, lease, surroundings, pushed).await
+    }
+
+    /// What is to be sent next: a batch, which is sealed then, or a question without one.
+    fn next_batch(
+        &self,
+        lease: &Lease<'m>,
+        in_hand: &mut InHand,
+        has_asked: bool,
+        surroundings: &impl Surroundings,
+    ) -> Result<Outgoing, LeaseLost> {
+        let table = self.namespace.table();
+        let position = match &in_hand.news {
+            // If all is to be fetched anew, it is when this has been noted.
+            Some(news) => Some(news.position),
+            None => {
+                lease.fetch_anew_if_due()?;
+                lease.position().map(Position)
+            }
+        };
+        let question = Outgoing {
+            name: None,
+            records: Vec::new(),
+            changes_left: true,
+            is_news: false,
+            position: position.filter(|_| !self.only_pushes),
+            capacity: 0,
+        };
+        if let Some((name, records)) = lease.sealed(table) {
+            // One that was sealed before goes first.
+            let name = Some(name);
+            return Ok(Outgoing {
+                name,
+                records,
+                ..question
+            });
+        }
+        if lease.acknowledged().number == 0 && position.is_none() && !has_asked {
+            // The epoch may be one that this node was in before, and left: then the store knows
+            // batches of it, which this asks for.
+            return Ok(question);
+        }
+        let has_key = |key: &[u8]| self.has_key(key);
+        let (part, capacity, now) = (
+            self.part(&has_key),
+            lease.batch_capacity()?,
+            surroundings.now(),
+        );
+        let search = &mut in_hand.search;
+        let (records, changes_left) = search.take_batch(table, part, capacity, now);
+        let name = match records.as_slice() {
+            [] => None,
+            records => Some(lease.seal(records, random_bits(surroundings))?),
+        };
+        Ok(Outgoing {
+            name,
+            records,
+            changes_left,
+            capacity,
+            ..question
+        })
     }
 
     /// Has the store purge what has ended of the shard, if it was not asked to lately: about as much
@@ -246,12 +337,14 @@ impl<'m> ShardSync<'_, 'm> {
         lease.repaired().map(|()| true)
     }
 
-    /// Sends a batch, or only asks if there is none, and notes the answer.
+    /// Sends a batch, or only asks if there is none, and notes the answer: what it tells of others, if there is
+    /// more of that, with the next one.
     async fn exchange<S: Strategy>(
         &self,
         strategy: &mut S,
         lease: &Lease<'m>,
-        (name, records, is_news): (Option<BatchName>, Vec<BatchRecord>, bool),
+        outgoing: Outgoing,
+        in_hand: &mut InHand,
         surroundings: &impl Surroundings,
         report: &mut Report,
     ) -> Result<Next, SyncError> {
@@ -264,6 +357,14 @@ impl<'m> ShardSync<'_, 'm> {
             self.open_epoch(strategy, lease, left, surroundings).await?;
             return Ok(Next::Setback("an epoch that was left"));
         }
+        let Outgoing {
+            name,
+            records,
+            is_news,
+            position,
+            capacity,
+            ..
+        } = outgoing;
         let (table, now) = (self.namespace.table(), surroundings.now());
         let asked_at = surroundings.monotonic();
         let batch = Batch {
@@ -272,7 +373,7 @@ impl<'m> ShardSync<'_, 'm> {
             lives_for: self.life(asked_at),
             previous: batch_id(lease.acknowledged()),
             id: name.map(batch_id),
-            position: lease.position().map(Position).filter(|_| !self.only_pushes),
+            position,
             diffs: records
                 .iter()
                 .filter_map(|record| self.diff(record, now))
@@ -280,7 +381,17 @@ impl<'m> ShardSync<'_, 'm> {
             is_news,
         };
         let pushed = strategy.push_diffs(&self.shard, &batch, FETCH_LIMIT);
-        let pushed = self.timed(pushed, surroundings).await?;
+        let pushed = self.timed(pushed, surroundings);
+        let (pushed, noted) = beside(pushed, || {
+            let has_key = |key: &[u8]| self.has_key(key);
+            let part = self.part(&has_key);
+            in_hand.search.gather_ahead(table, part, capacity, now);
+            let news = in_hand.news.take();
+            news.map_or(Ok(()), |news| self.note_news(lease, news, surroundings))
+        })
+        .await;
+        noted?;
+        let pushed = pushed?;
         fail_point!("sync.answered");
         // An answer to a worker that was stopped for long says nothing of the present.
         lease.confirm_applied()?;
@@ -351,14 +462,17 @@ impl<'m> ShardSync<'_, 'm> {
                 has_more,
             } => {
                 report.fetched = report.fetched.saturating_add(counts.len());
-                let is_all = self.apply(&counts, surroundings);
-                self.undo_resets(&records, &counts);
-                self.count_excess(&records, surroundings.now());
-                lease.confirm_applied()?;
-                if is_all || has_more {
-                    lease.set_position(Some(position.0))?;
-                }
                 let has_news = !counts.is_empty() || batch.position != Some(position);
+                let news = News {
+                    records,
+                    counts,
+                    position,
+                    has_more,
+                };
+                match has_more {
+                    true => in_hand.news = Some(news),
+                    false => self.note_news(lease, news, surroundings)?,
+                }
                 Ok(match has_more {
                     true if has_news || name.is_some() => Next::More,
                     true => Next::Setback("that there is more"),
@@ -375,6 +489,30 @@ impl<'m> ShardSync<'_, 'm> {
                 lease.set_position(Some(position.0))?;
                 Ok(Next::Setback("that all is to be fetched"))
             }
+        }
+    }
+
+    /// Notes what a store has told of others' hits.
+    fn note_news(
+        &self,
+        lease: &Lease<'m>,
+        news: News,
+        surroundings: &impl Surroundings,
+    ) -> Result<(), LeaseLost> {
+        let News {
+            records,
+            counts,
+            position,
+            has_more,
+        } = news;
+        let is_all = self.apply(&counts, surroundings);
+        self.undo_resets(&records, &counts);
+        self.count_excess(&records, surroundings.now());
+        lease.confirm_applied()?;
+        match is_all || has_more {
+            true => lease.set_position(Some(position.0)),
+            // The rest is told again.
+            false => Ok(()),
         }
     }
 

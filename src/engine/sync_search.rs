@@ -1,8 +1,15 @@
-//! Where a cycle looks for changes, and what of them goes in one batch.
+//! Where a cycle looks for changes, and what of them goes in one batch. The next one is gathered while the
+//! store works on the one before.
+
+use core::mem;
 
 use crate::policy::window::UnixMillis;
 use crate::store::strategy::Batch;
 use crate::table::{BatchRecord, Change, CounterTable, Part};
+
+/// In a batch with room for so many records, no counter's windows are divided: what is in one batch is in no
+/// other that is gathered before that one is acknowledged.
+const WHOLE: usize = 8;
 
 /// Where a cycle looks for changes, in this order: what changes behind it is for the next one.
 #[derive(Debug)]
@@ -15,6 +22,16 @@ pub(super) struct Search {
     left: u64,
     /// Whether this is all that a cycle is for: others' changes are looked at if there is something to push.
     pub(super) is_early: bool,
+    /// What was gathered for the next batch.
+    gathered: Option<Gathered>,
+}
+
+/// The changes for a batch.
+#[derive(Debug, Default)]
+struct Gathered {
+    records: Vec<BatchRecord>,
+    /// Whether there are more.
+    has_more: bool,
 }
 
 impl Search {
@@ -42,6 +59,7 @@ impl Search {
             next: 0,
             left: u64::MAX,
             is_early: false,
+            gathered: None,
         }
     }
 
@@ -68,6 +86,52 @@ impl Search {
         capacity: usize,
         now: UnixMillis,
     ) -> (Vec<BatchRecord>, bool) {
+        let Gathered {
+            mut records,
+            mut has_more,
+        } = match self.gathered.take() {
+            Some(gathered) => gathered,
+            None => self.gather(table, part, capacity, now),
+        };
+        // There may be less room than there was.
+        if records.len() > capacity {
+            let records = records.split_off(capacity);
+            self.gathered = Some(Gathered { records, has_more });
+            has_more = true;
+        }
+        (records, has_more)
+    }
+
+    /// Gathers changes for the next batch, in which there is room for so many: while the one before is on its
+    /// way, so that [`Search::take_batch`] has them at once. What is not taken then is to be
+    /// [put back](Search::put_back).
+    pub(super) fn gather_ahead(
+        &mut self,
+        table: &CounterTable<'_>,
+        part: Part<'_>,
+        capacity: usize,
+        now: UnixMillis,
+    ) {
+        if self.gathered.is_none() && capacity >= WHOLE {
+            self.gathered = Some(self.gather(table, part, capacity, now));
+        }
+    }
+
+    /// Has what was gathered be found again.
+    pub(super) fn put_back(&mut self, table: &CounterTable<'_>) {
+        let gathered = mem::take(&mut self.gathered).unwrap_or_default();
+        for record in gathered.records {
+            table.note_again(record.counter);
+        }
+    }
+
+    fn gather(
+        &mut self,
+        table: &CounterTable<'_>,
+        part: Part<'_>,
+        capacity: usize,
+        now: UnixMillis,
+    ) -> Gathered {
         let capacity = capacity.min(Batch::MAX_DIFFS);
         let mut key_bytes: usize = 0;
         let mut records = Vec::new();
@@ -96,7 +160,10 @@ impl Search {
             }
             self.advance();
         }
-        (records, is_full)
+        Gathered {
+            records,
+            has_more: is_full,
+        }
     }
 }
 

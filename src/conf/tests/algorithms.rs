@@ -170,11 +170,9 @@ fn cassandra_decides_by_sliding_and_fixed_windows() {
         synchronous_cassandra!("rate=5/1s", "rate="),
         (
             "windows",
-            concat!(
-                "ratelimit_zone zone=counters:1m;\nratelimit_store main { strategy cassandra; }\n\
-                 ratelimit_namespace api { store main; sync_rate 0; }\nserver {\n\
-                 ratelimit api limit=5/1s limit=9/2s window=fixed;\n}"
-            ),
+            "ratelimit_zone zone=counters:1m;\nratelimit_store main { strategy cassandra; }\n\
+             ratelimit_namespace api { store main; sync_rate 0; }\nserver {\n\
+             ratelimit api limit=5/1s limit=9/2s window=fixed;\n}",
             "server: \"api-1s\";q=5;w=1, \"api-2s\";q=9;w=2",
         ),
     ]);

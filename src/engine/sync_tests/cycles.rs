@@ -4,8 +4,8 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 use super::log::Store;
-use super::memory::Fault;
-use super::node::{Worker, cluster, cluster_with, poll};
+use super::memory::{Fault, Shards};
+use super::node::{Node, Worker, cluster, cluster_with, poll};
 use super::{LIFETIME, hits, size};
 use crate::engine::{Namespace, RateLimitingError, Report, SyncError, Syncer};
 use crate::policy::hits::Hits;
@@ -241,4 +241,39 @@ fn workers_of_an_older_configuration_leave_the_sync_to_others() {
     let synced = sync.as_mut().poll(&mut Context::from_waker(waker));
     assert!(matches!(synced, Poll::Ready(Ok(Some(_)))));
     assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 5000);
+}
+
+/// In a batch of such a table go eight.
+#[test]
+fn what_was_gathered_for_the_next_batch_is_pushed_whatever_becomes_of_this_one() {
+    let sum = |store: &Shards<Store>| store[0].borrow().counts.values().sum::<i64>();
+    let hit_all = |node: &Node| (0..20).for_each(|key| node.hit(&[key], hits(1)));
+    for fault in [Fault::Before, Fault::After] {
+        let (store, nodes) = cluster(1);
+        nodes[0].sync().unwrap();
+        hit_all(&nodes[0]);
+        nodes[0].faults(&[fault]);
+        assert!(matches!(nodes[0].sync(), Err(SyncError::Store(_))));
+        nodes[0].sync().unwrap();
+        assert_eq!(sum(&store), 20_000);
+    }
+    for is_killed in [true, false] {
+        let (store, nodes) = cluster(1);
+        let node = &nodes[0];
+        node.sync().unwrap();
+        hit_all(node);
+        node.faults(&[Fault::None, Fault::StoppedAfter]);
+        let mut worker = node.start_sync();
+        assert!(poll(&mut worker).is_pending());
+        hit_all(node);
+        if is_killed {
+            drop(worker);
+        } else {
+            assert!(matches!(poll(&mut worker), Poll::Ready(Ok(Some(_)))));
+        }
+        node.time.monotonic.update(|now| now + LIFETIME);
+        node.sync().unwrap();
+        assert_eq!(sum(&store), 40_000);
+        assert!((0..20).all(|key| node.rate(&[key]) == hits(2)));
+    }
 }

@@ -1,11 +1,15 @@
 //! A store in memory, and the connection of a worker to it.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
-use core::mem;
-use core::task::Poll;
+use core::pin::Pin;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Wake;
 
 use crate::policy::window::WindowSize;
 use crate::store::error::{Failure, StoreError};
@@ -51,15 +55,39 @@ pub(super) enum Fault {
     StoppedAfter,
 }
 
-/// Returns when it is polled for the second time.
-async fn be_stopped() {
-    let mut is_woken = false;
-    poll_fn(|_| {
-        if mem::replace(&mut is_woken, true) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
+thread_local! {
+    /// How often a worker was let go on.
+    static TURNS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Lets a worker go on until it is done, or is stopped: as often as it asks for it, as a runtime does.
+pub(super) fn go_on<F: Future + ?Sized>(mut worker: Pin<&mut F>) -> Poll<F::Output> {
+    TURNS.set(TURNS.get() + 1);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    loop {
+        let polled = worker.as_mut().poll(&mut Context::from_waker(&waker));
+        if polled.is_ready() || !woken.0.swap(false, Relaxed) {
+            return polled;
         }
+    }
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Returns when the worker is let go on anew.
+async fn be_stopped() {
+    let turn = TURNS.get();
+    poll_fn(|_| match TURNS.get() == turn {
+        true => Poll::Pending,
+        false => Poll::Ready(()),
     })
     .await;
 }

@@ -3,12 +3,12 @@
 use core::cell::{Cell, RefCell};
 use core::num::NonZeroU64;
 use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::Poll;
 use core::time::Duration;
 use std::rc::Rc;
 
 use super::log::Store;
-use super::memory::{Fault, Kept, Memory, Shards};
+use super::memory::{Fault, Kept, Memory, Shards, go_on};
 use super::{LIFETIME, T, size};
 use crate::engine::{Namespace, RateLimiting, Report, Surroundings, SyncError, Syncer};
 use crate::policy::algorithm::{Algorithm, StoredKind};
@@ -181,8 +181,8 @@ where
             shards: store.clone(),
             ..self.strategy.clone()
         };
-        let mut sync = core::pin::pin!(syncer.sync(&mut strategy, self.time));
-        let synced = sync.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let sync = core::pin::pin!(syncer.sync(&mut strategy, self.time));
+        let synced = go_on(sync);
         assert!(matches!(synced, Poll::Ready(Ok(Some(_)))), "{synced:?}");
     }
 
@@ -199,8 +199,7 @@ pub(super) type Worker = Pin<Box<dyn Future<Output = Synced>>>;
 
 /// Lets a worker go on until it is done, or is stopped.
 pub(super) fn poll(worker: &mut Worker) -> Poll<Synced> {
-    let waker = Waker::noop();
-    worker.as_mut().poll(&mut Context::from_waker(waker))
+    go_on(worker.as_mut())
 }
 
 pub(super) fn cluster(nodes: u64) -> (Shards<Store>, Vec<Node>) {

@@ -1,10 +1,10 @@
 //! Namespaces whose counts are kept in several shards.
 
-use core::task::{Context, Poll, Waker};
+use core::task::Poll;
 use core::time::Duration;
 
 use super::log::Store;
-use super::memory::{Fault, Kept as _};
+use super::memory::{Fault, Kept as _, go_on};
 use super::node::{cluster_with, poll};
 use super::{LIFETIME, SIZE, T, hits, size};
 use crate::engine::{SyncError, Syncer};
@@ -79,11 +79,10 @@ fn a_worker_that_ends_leaves_the_shards_alone_that_there_are_no_more() {
     // In the middle of a cycle, there is another configuration.
     node.strategy.faults.borrow_mut().push(Fault::StoppedAfter);
     let mut ending = core::pin::pin!(syncer.sync(&mut strategy, node.time));
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(ending.as_mut().poll(&mut context).is_pending());
+    assert!(go_on(ending.as_mut()).is_pending());
     let between = node.namespace_with(&one);
     (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
-    assert!(ending.as_mut().poll(&mut context).is_ready());
+    assert!(go_on(ending.as_mut()).is_ready());
 
     (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
     node.sync_with(&between, &one);

@@ -15,6 +15,9 @@ use super::{LIFETIME, SIZE, T, hits, size};
 use crate::policy::hits::Hits;
 use crate::store::strategy::{Shard, Strategy};
 
+/// How many keys there are.
+const KEYS: u8 = 20;
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 512,
@@ -102,6 +105,13 @@ where
                 let node = node % nodes.len();
                 nodes[node].hit(&[key], Hits::from_thousandths(value));
                 *expected.entry(key).or_default() += value;
+            }
+            Step::HitAll(node, value) => {
+                let node = node % nodes.len();
+                for key in 0..KEYS {
+                    nodes[node].hit(&[key], Hits::from_thousandths(value));
+                    *expected.entry(key).or_default() += value;
+                }
             }
             Step::Ask(node, key, value) => {
                 let node = node % nodes.len();
@@ -191,6 +201,8 @@ where
 #[derive(Clone, Debug)]
 enum Step {
     Hit(usize, u8, i64),
+    /// Of every key: more than go in one batch.
+    HitAll(usize, i64),
     /// Under a limit.
     Ask(usize, u8, i64),
     /// Of all, or of what is due.
@@ -232,8 +244,9 @@ fn step_with(kind: BoxedStrategy<Step>) -> impl proptest::strategy::Strategy<Val
         1 => Just(Fault::StoppedAfter),
     ];
     prop_oneof![
-        6 => (0..6_usize, 0..12_u8, 1..5000_i64).prop_map(|(n, k, v)| Step::Hit(n, k, v)),
-        4 => (0..6_usize, 0..12_u8, 1..20_000_i64).prop_map(|(n, k, v)| Step::Ask(n, k, v)),
+        6 => (0..6_usize, 0..KEYS, 1..5000_i64).prop_map(|(n, k, v)| Step::Hit(n, k, v)),
+        1 => (0..6_usize, 1..5000_i64).prop_map(|(n, v)| Step::HitAll(n, v)),
+        4 => (0..6_usize, 0..KEYS, 1..20_000_i64).prop_map(|(n, k, v)| Step::Ask(n, k, v)),
         6 => (0..6_usize, any::<bool>(), prop::collection::vec(fault, 0..6))
             .prop_map(|(n, early, f)| Step::Sync(n, early, f)),
         1 => (0..9_usize).prop_map(Step::Wake),
