@@ -34,7 +34,7 @@ enum Next {
 
 /// What a store has told of others' hits, which is noted while it works on the next batch.
 #[derive(Debug)]
-struct News {
+struct StoreNews {
     /// The batch that it was the answer to.
     records: Vec<BatchRecord>,
     counts: Vec<Count>,
@@ -62,7 +62,7 @@ struct Outgoing {
 #[derive(Debug)]
 struct InHand {
     search: Search,
-    news: Option<News>,
+    news: Option<StoreNews>,
 }
 
 /// For how much longer than what it pushed a node counts on being known: less than stores promise, since
@@ -463,7 +463,7 @@ impl<'m> ShardSync<'_, 'm> {
             } => {
                 report.fetched = report.fetched.saturating_add(counts.len());
                 let has_news = !counts.is_empty() || batch.position != Some(position);
-                let news = News {
+                let news = StoreNews {
                     records,
                     counts,
                     position,
@@ -496,10 +496,10 @@ impl<'m> ShardSync<'_, 'm> {
     fn note_news(
         &self,
         lease: &Lease<'m>,
-        news: News,
+        news: StoreNews,
         surroundings: &impl Surroundings,
     ) -> Result<(), LeaseLost> {
-        let News {
+        let StoreNews {
             records,
             counts,
             position,

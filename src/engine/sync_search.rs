@@ -23,12 +23,12 @@ pub(super) struct Search {
     /// Whether this is all that a cycle is for: others' changes are looked at if there is something to push.
     pub(super) is_early: bool,
     /// What was gathered for the next batch.
-    gathered: Option<Gathered>,
+    gathered: Option<GatheredChanges>,
 }
 
 /// The changes for a batch.
 #[derive(Debug, Default)]
-struct Gathered {
+struct GatheredChanges {
     records: Vec<BatchRecord>,
     /// Whether there are more.
     has_more: bool,
@@ -86,7 +86,7 @@ impl Search {
         capacity: usize,
         now: UnixMillis,
     ) -> (Vec<BatchRecord>, bool) {
-        let Gathered {
+        let GatheredChanges {
             mut records,
             mut has_more,
         } = match self.gathered.take() {
@@ -96,7 +96,7 @@ impl Search {
         // There may be less room than there was.
         if records.len() > capacity {
             let records = records.split_off(capacity);
-            self.gathered = Some(Gathered { records, has_more });
+            self.gathered = Some(GatheredChanges { records, has_more });
             has_more = true;
         }
         (records, has_more)
@@ -131,7 +131,7 @@ impl Search {
         part: Part<'_>,
         capacity: usize,
         now: UnixMillis,
-    ) -> Gathered {
+    ) -> GatheredChanges {
         let capacity = capacity.min(Batch::MAX_DIFFS);
         let mut key_bytes: usize = 0;
         let mut records = Vec::new();
@@ -160,7 +160,7 @@ impl Search {
             }
             self.advance();
         }
-        Gathered {
+        GatheredChanges {
             records,
             has_more: is_full,
         }
