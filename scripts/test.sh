@@ -83,9 +83,9 @@ nginx_confs() {
     done
 }
 
-# test_file BINARY MODULE FILE: one of t/.
+# test_file BINARY MODULE FILE: one of t/. A client waits for as long as a busy machine takes.
 test_file() {
-    TEST_NGINX_BINARY=$1 TEST_NGINX_LOAD_MODULES=$2 TEST_NGINX_PORT=$PORT \
+    TEST_NGINX_BINARY=$1 TEST_NGINX_LOAD_MODULES=$2 TEST_NGINX_PORT=$PORT TEST_NGINX_TIMEOUT=20 \
         TEST_NGINX_SERVROOT=$TMPDIR/servroot scripts/t-runner/prove.sh "$3"
 }
 
