@@ -15,6 +15,8 @@
 # table          the counter table without nginx: nanoseconds per operation, bytes per key
 # load           requests a second, processor time and latency under load, of 1000 keys
 # keys           the same with a million keys, one worker or two
+# reserve        `sync_rate 0` with and without `reserve on`, of 1000 keys of which some are asked for much
+#                more than others
 # sync           a sync cycle with Redis of 100,000 changed keys of a million, pushed and fetched
 # longer-keys    new keys in a zone that is full of shorter ones
 # startup        start and reload with a zone of 1 GB full of keys
@@ -100,12 +102,12 @@ call increment ours-same 'rl.increment(ngx.var.arg_k, 3600, 1)'
 call sliding_window ours-same 'rl.sliding_window(ngx.var.arg_k, 3600)'
 call incoming ours-ietf-same 'lim:incoming(ngx.var.arg_k, true)'
 
-[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions calls table load keys sync longer-keys startup
+[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions calls table load keys reserve sync longer-keys startup
 sections=()
 chosen=()
 for it in "$@"; do
     case $it in
-        instructions | calls | table | load | keys | sync | longer-keys | startup) sections+=("$it") ;;
+        instructions | calls | table | load | keys | reserve | sync | longer-keys | startup) sections+=("$it") ;;
         *)
             [ -n "${keys[$it]:-}" ] || die "no such section or contestant: $it (${contestants[*]})"
             chosen+=("$it")
@@ -172,6 +174,10 @@ bench_keys() {
         load "keys-$workers" $workers $many bare bare-too key limit_req lua-dictionary ours-sliding
         echo
     done
+}
+
+bench_reserve() {
+    load reserve 2 zipf:1000 bare bare-too ours-sliding ours-synchronous ours-reserve
 }
 
 bench_sync() {

@@ -154,7 +154,7 @@ sub count {
         or die "not all were answered by 200:\n$said\n", `tail $it->{log}`;
 }
 
-# Asks a server for a second, for so many keys at random, by 64 connections of a client that a command
+# Asks a server for a second, for so many keys at random (see random.lua), by 64 connections of a client that a command
 # may run; returns how many requests were answered, how many in a second, and the median of how long
 # one took, in microseconds.
 sub load {

@@ -6,8 +6,8 @@
 #
 #   load.pl NGINX MODULE LUA_MODULES WORKERS KEYS ROUNDS RESULTS [CONTESTANT...]
 #
-# LUA_MODULES is the directory of ndk_http_module.so and ngx_http_lua_module.so. KEYS keys are
-# counted before anything is measured, and asked for at random. With one worker, that and its client
+# LUA_MODULES is the directory of ndk_http_module.so and ngx_http_lua_module.so. KEYS (a number, or
+# zipf:NUMBER: see random.lua) are counted before anything is measured, and asked for at random. With one worker, that and its client
 # have a processor each. RESULTS is written: a line for each contestant, in JSON.
 use strict;
 use warnings;
@@ -63,7 +63,8 @@ my $lua_redis = <<"LUA";
 LUA
 
 # Room for all keys, with what they may need at most.
-my $zone      = max(32, int($keys * 640 / 1048576) + 1) . 'm';
+my ($number)  = $keys =~ /(\d+)$/;
+my $zone      = max(32, int($number * 640 / 1048576) + 1) . 'm';
 my $limit_req = "limit_req_zone \$arg_k zone=requests:$zone rate=1r/s;";
 my $request   = 'limit_req zone=requests burst=1000000 nodelay;';
 my $store     = "ratelimit_store main { strategy redis; server 127.0.0.1:$redis_port; }";
@@ -94,6 +95,7 @@ my @contestants = (
     'ours-periodic'     => ours("$store ratelimit_namespace default { store main; sync_rate 1s; }"),
     'ours-synchronous'       => ours($synchronous, asks => 1),
     'ours-synchronous-fixed' => ours($synchronous, asks => 1, rule => 'window=fixed'),
+    'ours-reserve'           => ours($synchronous =~ s/on_error/reserve on; $&/r, asks => 1),
     'lua-redis' => {%{lua('', "access_by_lua_block {\n$lua_redis}")}, asks => 1},
 );
 my %contestants = @contestants;
@@ -127,7 +129,7 @@ for my $name (@names) {
     $conf{main} .= "\nworker_cpu_affinity 01;" if $workers == 1;
     my $it = $servers{$name} = start_nginx($nginx, "$dir/$name", %conf, workers => $workers);
     $it->{stores} = $conf{asks} ? [$redis] : [];
-    count($it, 1 .. $keys);
+    count($it, 1 .. $number);
     load($it, $keys, @client_by);
 }
 
@@ -146,7 +148,7 @@ printf "%-24s %10s %20s %8s %20s %8s %10s\n", 'contestant', 'requests/s', 'over 
 my @lines;
 for my $name (@names) {
     my ($of, $bare) = @samples{$name, 'bare'};
-    my %line = (name => $name, workers => 0 + $workers, keys => 0 + $keys, rounds => 0 + $rounds);
+    my %line = (name => $name, workers => 0 + $workers, keys => $keys, rounds => 0 + $rounds);
     $line{$_} = median(@{$of->{$_}}) for keys %$of;
     for my $figure (qw(rate cpu)) {
         my @ratios = map { $of->{$figure}[$_] / $bare->{$figure}[$_] } 0 .. $rounds - 1;
