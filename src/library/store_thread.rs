@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::datastore::ServedTask;
+use crate::store::registry::THREAD_STACK;
 
 /// The thread, as an instance has it: it ends some time after this is dropped, when what is left was pushed.
 pub(super) struct StoreThread {
@@ -28,7 +29,9 @@ impl StoreThread {
     pub(super) fn start() -> io::Result<StoreThread> {
         let (tasks, receiver) = unbounded_channel();
         let (started, start) = blocking::channel();
-        let thread = std::thread::Builder::new().name("ratelimit sync".into());
+        let thread = std::thread::Builder::new()
+            .name("ratelimit sync".into())
+            .stack_size(THREAD_STACK);
         thread.spawn(move || {
             let runtime = match LocalRuntime::new() {
                 Ok(runtime) => runtime,

@@ -16,6 +16,10 @@ use super::strategy::Strategy;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::options::{Directive, OptionError, Syntax};
 
+/// How many bytes of stack a thread has that talks to stores. A build without optimizations needs more than
+/// the 2 MiB that are usual: connecting to Cassandra nests deep. What is not used takes no memory.
+pub(crate) const THREAD_STACK: usize = 8 << 20;
+
 /// The names of kinds, as a message offers them: `redis or postgres`.
 macro_rules! offered {
     ($last:ident) => { stringify!($last) };

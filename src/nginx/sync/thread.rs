@@ -22,7 +22,7 @@ use super::system::System;
 use crate::broker::{Broker, EventFd, EventLoopQueue, Observer, StoreEvent};
 use crate::engine::{Report, SyncError, Syncer};
 use crate::store::decision::Decider;
-use crate::store::registry::StoreVisitor;
+use crate::store::registry::{StoreVisitor, THREAD_STACK};
 use crate::store::strategy::Strategy;
 
 /// After how many periods in which others synced a worker gives its connection up.
@@ -94,7 +94,9 @@ impl Thread {
             _is_alive: is_alive,
         };
         let signals = block_signals();
-        let thread = std::thread::Builder::new().name("ratelimit sync".into());
+        let thread = std::thread::Builder::new()
+            .name("ratelimit sync".into())
+            .stack_size(THREAD_STACK);
         let thread = thread.spawn(move || {
             let _at_end = at_end;
             let runtime = match LocalRuntime::new() {
