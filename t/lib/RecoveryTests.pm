@@ -211,7 +211,8 @@ sub recovery_tests {
             $store->be_empty;
             $_->start(conf(sync_rate => '30s')) for @nodes;
             $_->wait_for_first_sync             for @nodes;
-            my @keys = map {"key-$_"} 1 .. 2000;
+            my $count = $signal eq 'TERM' && $store->can('second') ? $store->second : 2000;
+            my @keys  = map {"key-$_"} 1 .. $count;
             my %expected;
             for my $node (@nodes) {
                 my $sum = $node->load(@keys)->(2000);

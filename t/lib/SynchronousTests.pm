@@ -152,8 +152,9 @@ sub synchronous_tests {
     subtest 'one line tells that a store is lost, and one that it is back' => sub {
         $store->be_empty;
         my $strategy = $store->strategy;
+        my $access   = access();
         my %conf     = (http => <<"        END", rules => {
-        ratelimit_store main { strategy $strategy; server 127.0.0.1:$store->{port}; timeout 5s; connect_timeout 5s; }
+        ratelimit_store main { strategy $strategy; server 127.0.0.1:$store->{port}; $access timeout 5s; connect_timeout 5s; }
         ratelimit_namespace api  { store main; sync_rate 0; on_error allow; }
         ratelimit_namespace web  { store main; sync_rate 0.02; }
         ratelimit_namespace more { store main; sync_rate 0.05; }

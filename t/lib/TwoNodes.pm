@@ -17,7 +17,7 @@ use Test::More;
 
 our @EXPORT = qw(
     $port @nodes $store $lost $back $killed
-    connected conf impatient synchronous stop all_know settle pushed_under_load totals_of_loads no_answer_was_slow
+    connected access conf impatient synchronous stop all_know settle pushed_under_load totals_of_loads no_answer_was_slow
 );
 
 our $port  = $ENV{TEST_NGINX_PORT} || 1984;
@@ -29,6 +29,9 @@ our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 #   software            what it calls itself, a pattern
 #   strategy            the value of that directive
 #   port                where it listens
+#   access              more of the block `ratelimit_store` that nodes need, if anything
+#   patience            times for its block that it only misses if it hangs, where the usual ones are none
+#   second              how many counters it is surely told in a second, if not 2000
 #   be_empty            has it run, and hold nothing; keeps => 1 for one that keeps that over a `restart`
 #   be_away             the same, but it does not run
 #   start, kill, runs   one that was killed comes back empty, unless it is one that keeps what it has
@@ -39,9 +42,9 @@ our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 #   listeners           how many of them listen for what others push
 #   disturbances        what an operator may do to it: pairs of a name and what does it
 #   lock, unlock        has it want a password, and not any more
-#   credentials         more of the block `ratelimit_store`, with which nodes have this password
-#   place               more of the block, with which counts are in another place, of a number; and what
-#                       of the object tells that: pairs of a field and its value
+#   credentials         in place of `access`, with which nodes have this password
+#   place               likewise, with which counts are in another place, of a number; and what of the
+#                       object tells that: pairs of a field and its value
 #   epoch               that of a namespace
 #   total, totals       what a key, or each key, of a namespace counts: of all windows, or of those of so
 #                       many milliseconds
@@ -57,17 +60,20 @@ sub connected {
     return qr/\[notice\] .*ratelimit_store "main" is connected to \S+ \($software/;
 }
 
+# What of its block nodes need, besides what all stores have.
+sub access { return $store->can('access') ? $store->access : '' }
+
 # The configuration of a node: the namespace `api` in the store `main`, and the locations hit, which
 # counts 1, cost, which counts its argument c, and ask, which counts nothing. The store has so much
 # time that it is never late.
 #
-# server => in place of the store's own, with what of the block follows it; store, namespace => more of
-# their blocks; times => of the store; name => that of the namespace; sync_rate, limit; window => its
+# server => in place of the store's own, with what of the block follows it; store => in place of what
+# nodes need besides; namespace => more of its block; times => of the store; name => that of the namespace; sync_rate, limit; window => its
 # kind, where that matters.
 sub conf {
     my (%conf) = (
         server    => "server 127.0.0.1:$store->{port};",
-        store     => '',
+        store     => access(),
         times     => 'timeout 5s; connect_timeout 5s;',
         name      => 'api',
         namespace => '',
@@ -86,8 +92,8 @@ sub conf {
     );
 }
 
-# The same with the store's usual times, which a busy machine may miss.
-sub impatient { return conf(times => '', @_) }
+# The same with times that are soon over: the usual ones, which a busy machine may miss, or the store's.
+sub impatient { return conf(times => $store->can('patience') ? $store->patience : '', @_) }
 
 # The same, but the store decides: with fixed windows, unless a test says otherwise, and so much time that
 # it is never late.
