@@ -46,10 +46,14 @@ sub access      { $_[0]->block('username cassandra; password cassandra;') }
 sub credentials { $_[0]->block(qq(username "${\ $_[0]->locked}"; password $_[1];)) }
 sub patience    { 'timeout 1s; connect_timeout 1s;' }
 sub second      { 300 }
+sub windows     { qw(fixed sliding) }
 sub runs        { !$_[0]{is_away} }
 sub restart     { $_[0]->kill; $_[0]->start }
 sub pause       { $_[0]{proxy}->silence }
 sub go_on       { $_[0]{proxy}->pass }
+
+# Each charges, and then reads: see docs/cassandra.md.
+sub may_refuse_all { 1 }
 
 sub block { my ($self, $login) = @_; return "database $self->{keyspace}; $login" }
 

@@ -45,6 +45,8 @@ our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 #   credentials         in place of `access`, with which nodes have this password
 #   place               likewise, with which counts are in another place, of a number; and what of the
 #                       object tells that: pairs of a field and its value
+#   windows             those by which it decides, if not by all
+#   may_refuse_all      is there if those who race for the last hits of a limit may all be refused
 #   epoch               that of a namespace
 #   total, totals       what a key, or each key, of a namespace counts: of all windows, or of those of so
 #                       many milliseconds
