@@ -20,7 +20,8 @@ pub(super) struct Access {
     pub(super) credentials: Credentials,
     /// `None`: connections are not encrypted.
     tls: Option<Result<TlsClient, TlsError>>,
-    connect_timeout: Duration,
+    /// How long one attempt to connect may take.
+    pub(super) connect_timeout: Duration,
     /// How long one exchange may take.
     pub(super) timeout: Duration,
 }

@@ -55,7 +55,8 @@ fn lost(error: &io::Error) -> Failure {
     Failure::Unreachable(chain(error))
 }
 
-async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+/// Asks for the options, and waits until the answer begins.
+pub(super) async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     stream.write_all(&OPTIONS).await?;
     stream.flush().await?;
     stream.read_exact(&mut [0; OPTIONS.len()]).await.map(drop)

@@ -9,6 +9,7 @@
 //! its rows. Only the epoch is given by all, with a lightweight transaction.
 
 mod asked;
+mod awake;
 mod charger;
 mod counters;
 mod decide;

@@ -27,6 +27,7 @@ use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::awake::Awake;
 use super::failure::{self, CqlFault};
 use super::knock::{knock, protocol};
 use super::options::{CassandraOptions, ConsistencyLevel};
@@ -231,10 +232,17 @@ async fn begin(
     let mut config = SessionConfig::new();
     config.known_nodes = vec![KnownNode::Address(address)];
     let unreachable = |error| Failure::Unreachable(failure::chain(&error));
-    if let (Some(tls), ServerAddress::Tcp { host, .. }) = (access.tls()?, server) {
+    let tls = match (access.tls()?, server) {
+        (Some(tls), ServerAddress::Tcp { host, .. }) => Some((tls.clone(), host.clone())),
+        _ => None,
+    };
+    if let Some((tls, host)) = &tls {
         let tls = tls.for_nodes(host, address.ip()).map_err(unreachable)?;
         config.tls_context = Some(tls.into());
     }
+    // Of the time for this attempt, what one node that hangs may take.
+    let within = access.connect_timeout.checked_div(2).unwrap_or_default();
+    config.address_translator = Some(Arc::new(Awake { within, tls }));
     if let Some((user, password)) = failure::login(&access.credentials) {
         config.authenticator = Some(Arc::new(PlainTextAuthenticator::new(user, password)));
     }
