@@ -11,6 +11,8 @@
 mod asked;
 mod awake;
 mod charger;
+#[cfg(all(test, feature = "measure"))]
+mod cost_tests;
 mod counters;
 mod decide;
 mod epoch;

@@ -25,6 +25,8 @@ pub(crate) struct Server {
     /// It ends when its standard input does.
     _guard: Option<Child>,
     pub(super) address: ServerAddress,
+    #[cfg_attr(not(feature = "measure"), expect(dead_code))]
+    dir: PathBuf,
 }
 
 /// The script that starts and ends servers.
@@ -42,6 +44,7 @@ impl Server {
                 Server {
                     _guard: None,
                     address,
+                    dir,
                 }
             }
             None => Server::start(&["--ephemeral"]),
@@ -68,6 +71,7 @@ impl Server {
         Server {
             _guard: Some(guard),
             address,
+            dir,
         }
     }
 
@@ -86,6 +90,13 @@ impl Server {
         };
         // Tests are asynchronous, and this is not.
         thread::scope(|scope| scope.spawn(|| block_on(asked)).join().unwrap())
+    }
+
+    /// The id of its process.
+    #[cfg(feature = "measure")]
+    pub(super) fn process(&self) -> String {
+        let id = fs::read_to_string(self.dir.join("pid")).unwrap();
+        id.trim().into()
     }
 
     async fn session(&self) -> Session {
