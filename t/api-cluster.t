@@ -11,6 +11,7 @@ use Test::More;
 
 use lib "$FindBin::Bin/lib";
 use Api;
+use Cassandra;
 use Node;
 use Postgres;
 use Redis;
@@ -82,7 +83,7 @@ sub api_tests {
 
     subtest "$label: a store that is away" => sub {
         $store->be_empty;
-        $a->start(api_conf(times => 'timeout 250ms; connect_timeout 250ms;'));
+        $a->start(api_conf(times => patience('timeout 250ms; connect_timeout 250ms;')));
         $a->wait_for_first_sync;
         $a->hit(hit => 'k') for 1 .. 3;
         sync_all($a);
@@ -99,7 +100,7 @@ sub api_tests {
     };
 }
 
-for my $kind (grep { $_->is_there } qw(Redis Postgres)) {
+for my $kind (grep { $_->is_there } qw(Redis Postgres Cassandra)) {
     $store = $kind->new(port => $port + 4);
     api_tests();
     $store->kill;

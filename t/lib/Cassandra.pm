@@ -21,11 +21,11 @@ END {
     if ($$ == $test) { eval { $_->drop } for @all }
 }
 
-# port => that which nodes know. Without TEST_CASSANDRA, the server has the second and third after that.
+# port => that which nodes know. Without TEST_CASSANDRA, the server has the 12th and 13th after that.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {keyspace => "test_$self{port}_$$", table => 'rl_counters', %self}, $class;
-    $self->{server} = CassandraServer->shared($self->{port} + 2);
+    $self->{server} = CassandraServer->shared($self->{port} + 12);
     # A push is what has a batch of statements in it.
     $self->{proxy} = Proxy->new(port => $self->{port}, to => $self->{server}{port}, push => qr/\x04.{3}\x0d/s);
     $self->{keyspaces} = {};

@@ -34,7 +34,7 @@ sub shared {
     my ($class, $port) = @_;
     my $dir = $ENV{TEST_CASSANDRA};
     if (!defined $dir) {
-        my $self = $class->new(port => $port, options => [qw(--ephemeral --auth --heap 256m)]);
+        my $self = $class->new(port => $port, options => [qw(--ephemeral --auth --tls optional --heap 256m)]);
         $self->start;
         return $self;
     }

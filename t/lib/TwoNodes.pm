@@ -17,7 +17,7 @@ use Test::More;
 
 our @EXPORT = qw(
     $port @nodes $store $lost $back $killed
-    connected access conf impatient synchronous stop all_know settle pushed_under_load totals_of_loads no_answer_was_slow
+    connected access patience conf impatient synchronous stop all_know settle pushed_under_load totals_of_loads no_answer_was_slow
 );
 
 our $port  = $ENV{TEST_NGINX_PORT} || 1984;
@@ -95,7 +95,10 @@ sub conf {
 }
 
 # The same with times that are soon over: the usual ones, which a busy machine may miss, or the store's.
-sub impatient { return conf(times => $store->can('patience') ? $store->patience : '', @_) }
+sub impatient { return conf(times => patience(''), @_) }
+
+# Times that are soon over: these, which a busy machine may miss, or the store's.
+sub patience { my ($times) = @_; return $store->can('patience') ? $store->patience : $times }
 
 # The same, but the store decides: with fixed windows, unless a test says otherwise, and so much time that
 # it is never late.

@@ -1,0 +1,104 @@
+# Nodes that share a Cassandra: what nodes with any store do (see lib/ConvergenceTests.pm and
+# lib/RecoveryTests.pm), and what only Cassandra has. What becomes of its servers is in cassandra-ring.t.
+#
+# This is a plain Perl test: it needs several nginx at once, and signals. It takes the ports
+# TEST_NGINX_PORT + 2 to + 4, and without TEST_CASSANDRA, + 16 and + 17.
+
+use strict;
+use warnings;
+
+use FindBin;
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Cassandra;
+use ConvergenceTests;
+use Node;
+use RecoveryTests;
+use TwoNodes;
+
+die "java is not installed\n" if !Cassandra::is_there();
+
+my ($a, $b) = @nodes;
+$store = Cassandra->new(port => $port + 4);
+
+convergence_tests();
+recovery_tests();
+
+subtest 'clocks that are off, and a store that is emptied' => sub {
+    $store->be_empty;
+    $a->start(conf(), clock => '+3s');
+    $b->start(conf(), clock => '-4s');
+    $_->hit(hit => 'k') for $a, $b, $b;
+    all_know(k => 3);
+    $store->flush;
+    $_->hit(hit => 'k') for @nodes;
+    all_know(k => 5);
+    stop(qr/$lost|has a clock that is/);
+};
+
+subtest 'the schema, the grants and the user of docs/cassandra.md' => sub {
+    open my $file, '<', "$FindBin::Bin/../docs/cassandra.md" or die "cannot read: $!\n";
+    my $page     = do { local $/; <$file> };
+    my ($schema) = $page =~ /^```cql\n(CREATE KEYSPACE.*?)^```/ms;
+    my ($grants) = $page =~ /^```cql\n(CREATE ROLE.*?)^```/ms;
+    open $file, '<', "$FindBin::Bin/../src/store/cassandra/schema.cql" or die "cannot read: $!\n";
+    my $ours  = do { local $/; <$file> };
+    my %names = (counters => '', map { $_ => "_$_" } qw(shards nodes changes positions));
+    $ours =~ s/\{($_)\} \(/ratelimit.rl_counters$names{$1} (/ for keys %names;
+    my ($tables) = $schema =~ /(CREATE TABLE.*)/s;
+    is($tables, $ours, 'the tables are those that nodes create');
+
+    # As written, but that the keyspace and the user are of this test.
+    $store->drop;
+    my $user = $store->locked;
+    s/\bratelimit\b/$store->{keyspace}/g, s/\bnginx\b/"$user"/g for $schema, $grants;
+    $store->ask($_) for grep {/\S/} map { split /;\n/ } $schema, $grants;
+    $_->start(conf(store => $store->credentials('change-me'))) for @nodes;
+    $_->hit(hit => 'k') for @nodes;
+    all_know(k => 2);
+    $store->ask("TRUNCATE $store->{keyspace}.rl_counters_shards");
+    $_->hit(hit => 'k') for @nodes;
+    all_know(k => 4);
+    stop();
+    # Without the tables, it may not make them.
+    $store->ask("DROP TABLE $store->{keyspace}.rl_counters_positions");
+    $a->start(conf(store => $store->credentials('change-me')));
+    my $message = qr/$lost.*table "rl_counters_positions" is missing, and cannot be created/;
+    $a->wait_for('an [error]', sub { $a->logged($message) });
+    $a->stop($message);
+    $store->unlock;
+    $store->drop;
+};
+
+subtest 'TLS' => sub {
+    $store->be_empty;
+    my $roots = "$store->{server}{dir}/tls/roots.pem";
+    $a->start(conf(store => $store->access . " tls on; tls_trusted_certificate $roots;"));
+    $b->start(conf(store => $store->access . ' tls on; tls_verify off;'));
+    $_->hit(hit => 'k') for @nodes;
+    all_know(k => 2);
+    $a->reload(conf(store => $store->access . ' tls on;'));
+    $a->wait_for('an [error]', sub { $a->logged(qr/$lost.*UnknownIssuer/) });
+    $a->reload(conf(store => $store->access . " tls on; tls_name cassandra.test; tls_trusted_certificate $roots;"));
+    $a->hit(hit => 'k');
+    all_know(k => 3);
+    stop($lost);
+};
+
+subtest 'a table that is something else' => sub {
+    $store->be_empty;
+    $store->drop;
+    $store->lock('unused');
+    $store->ask("CREATE TABLE $store->{keyspace}.rl_counters_nodes (x int PRIMARY KEY)");
+    $a->start(conf());
+    is($a->hit(hit => 'k'), 200, 'a hit is counted here');
+    my $message = qr/$lost.*cannot be used \(table "rl_counters_nodes" has another shape/;
+    $a->wait_for('an [error]', sub { $a->logged($message) });
+    $store->ask("DROP TABLE $store->{keyspace}.rl_counters_nodes");
+    eventually(sub { $store->total(api => 'k') }, 1, 'without it, all goes on');
+    stop($lost);
+    $store->unlock;
+};
+
+done_testing();
