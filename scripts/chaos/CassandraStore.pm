@@ -31,6 +31,8 @@ END {
 sub kinds {
     my %all   = (takes => \&Plan::store);
     my %aside = (takes => sub { ('store shared') });
+    # A start takes long, and nothing else is undone meanwhile: a worker that is stopped would keep clients waiting.
+    my %start = (takes => sub { (Plan::store(), map {"workers $_ shared"} 1 .. 3) });
     return (
         # One that comes back empty is told everything anew, by which it could get what it was not told
         # before; so that is rare.
@@ -43,13 +45,13 @@ sub kinds {
             begin => sub { $_[0]->ask("DROP KEYSPACE IF EXISTS ${\ KEYSPACE}") },
         },
         'restart empty' => {
-            %all, weight => 1, rounds => 'losing', hold => [0.1, 1],
+            %start, weight => 1, rounds => 'losing', hold => [0.1, 1],
             begin => sub { $_[0]->launch('kill'); system(qw(rm -rf), "$_[0]{dir}/data") },
             undo  => sub { $_[0]->start },
         },
         # Of which it was stopped, copied, and went on.
         'restart old' => {
-            %all, weight => 1, rounds => 'losing', hold => [0.5, 2],
+            %start, weight => 1, rounds => 'losing', hold => [0.5, 2],
             begin => sub {
                 my ($self) = @_;
                 $self->launch('kill');
@@ -65,7 +67,7 @@ sub kinds {
         },
         # It has all that it had answered.
         'crash' => {
-            %all, weight => 3, rounds => 'keeping', hold => [0.1, 1.5],
+            %start, weight => 3, rounds => 'keeping', hold => [0.1, 1.5],
             begin => sub { $_[0]->launch('kill') },
             undo  => sub { $_[0]->start },
         },
@@ -143,6 +145,9 @@ sub tables {
     my @rows = $self->ask("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '${\ KEYSPACE}'");
     return map {"${\ KEYSPACE}.$_->{table_name}"} @rows;
 }
+
+# Nothing is compiled yet.
+sub starts_slowly { 1 }
 
 sub has_way { 1 }
 sub decides { 'nothing' }

@@ -30,6 +30,7 @@ our @DAYS = (366, 360, 300);
 #   keep(BOOLEAN)     whether the rounds from now on are such that it keeps what it has; of earlier
 #                     ones of that kind, what was kept may be there again
 #   ready             waits until no fault has anything to do any more
+#   starts_slowly     is there if it takes longer to answer then than a node that ends waits for it
 #   conf(PORT)        of a block `ratelimit_store`; PORT is the proxy that it leads to, if there is one
 #   decides           what it decides, if not all: see Load.pm
 #   clock(NODE)       how far that node's clock is off, such as +3s; missing if none is
@@ -102,6 +103,15 @@ sub end_node {
     $self->note_cycles($number);
     $node->end($signal);
     push @{$self->{logs}}, $node->log_lines;
+}
+
+# Waits until a node has had a cycle that ended well, which begins from now on.
+sub wait_for_sync {
+    my ($self, $number) = @_;
+    my $count = sub { my %metrics = $self->metrics($number); $metrics{'ratelimit_sync_cycles_total{namespace="api",result="ok"}'} // 0 };
+    my $before = $count->();
+    # The first one may have begun before.
+    $self->{node}{$number}->wait_for('a sync', sub { $count->() > $before + 1 });
 }
 
 # Adds up the cycles of a node that is to end.
@@ -178,7 +188,10 @@ my %faults = (
 
 sub begin {
     my ($self, $fault) = @_;
-    $self->{store}->ready if Plan::needs_store($fault);
+    if (Plan::needs_store($fault)) {
+        $self->{store}->ready;
+        $self->wait_for_sync($fault->{node}) if $fault->{kind} =~ /^quit/ && $self->{store}->can('starts_slowly');
+    }
     $self->act($fault, 0);
 }
 
