@@ -435,7 +435,7 @@ impl<'m> ShardSync<'_, 'm> {
             self.note_nodes(strategy.nodes(), asked_at);
         }
         report.pushed = report.pushed.saturating_add(batch.diffs.len());
-        report.clock_offset = offset(store_now, surroundings.now());
+        report.clock_offset = offset(store_now, now, surroundings.now());
 
         // First what the store has of ours: totals that it tells include it.
         for BatchRecord {
@@ -597,7 +597,31 @@ fn random_bits(surroundings: &impl Surroundings) -> u32 {
     (surroundings.random().get() >> 32) as u32
 }
 
-fn offset(theirs: UnixMillis, ours: UnixMillis) -> i64 {
+/// How far the store's clock is at least ahead, which it told between two moments of ours: of an exchange that took
+/// long, it is not known when.
+fn offset(theirs: UnixMillis, asked: UnixMillis, answered: UnixMillis) -> i64 {
+    let ours = theirs.max(asked).min(answered.max(asked));
     let difference = i128::from(theirs.0).saturating_sub(i128::from(ours.0));
     i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_told_during_an_exchange_is_not_off() {
+        for (theirs, asked, answered, expected) in [
+            (1000, 1000, 1000, 0),
+            (1000, 1000, 3000, 0),
+            (3000, 1000, 3000, 0),
+            (900, 1000, 3000, -100),
+            (3100, 1000, 3000, 100),
+            // This node's own was set back meanwhile.
+            (1000, 1000, 500, 0),
+        ] {
+            let [theirs, asked, answered] = [theirs, asked, answered].map(UnixMillis);
+            assert_eq!(offset(theirs, asked, answered), expected);
+        }
+    }
 }
