@@ -191,6 +191,10 @@ async fn open(
     let session = access.attempt(&protocol, as_it_is, attempt).await?;
     // What is missing may take longer to be created.
     tables.provide(&session, credentials).await?;
+    let limit = access.timeout.max(Duration::from_secs(1));
+    // Another may just have created them: not all nodes of the ring need know yet. Who never agree serve all the
+    // same, if they have the tables.
+    let _agreed = timeout(limit, session.await_schema_agreement()).await;
     let prepared = try_join_all(
         STATEMENTS
             .iter()
@@ -208,7 +212,6 @@ async fn open(
         let statements = prepared.await.map_err(CqlFault::from)?;
         Ok::<_, CqlFault>((statements, version.await))
     };
-    let limit = access.timeout.max(Duration::from_secs(1));
     let ready = timeout(limit, ready).await;
     let ready = ready.map_err(|_| failure::before_sending(Failure::TimedOut(limit)))?;
     let failed = |fault: CqlFault| failure::before_sending(fault.failure(credentials));
