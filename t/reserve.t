@@ -98,4 +98,16 @@ subtest 'several limits, hits of a response, and other costs' => sub {
     stop();
 };
 
+subtest 'responses that cost more than a reserve has are limited all the same' => sub {
+    $store->be_empty;
+    my %conf = reserving();
+    $conf{rules}{late} = 'api limit=1000/300d window=fixed charge=$arg_c';
+    $a->start(%conf, workers => 1);
+    # Slowly enough that each finds what the one before cost.
+    my $made = grep { select undef, undef, undef, 0.005; $a->status(late => 'l', 'c=100') eq 'PASSED' } 1 .. 60;
+    cmp_ok($made, '<=', 11, "$made requests of 100 are admitted");
+    cmp_ok($made, '>=', 9,  'nearly all that the limit has room for');
+    stop();
+};
+
 done_testing();

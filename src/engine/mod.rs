@@ -46,7 +46,7 @@ pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use refusals::Refusals;
 pub use reserve_book::{PartQuestion, ReserveBook};
 pub use shard_sync::Surroundings;
-pub use spending::{Spending, spend};
+pub use spending::{Spending, SpentReserve, spend};
 pub use sync_outcome::{Report, SyncError};
 pub use syncer::Syncer;
 pub use synchronous::{

@@ -10,7 +10,7 @@ use super::synchronous::{Answered, DeferredCharge, LimitCheck};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::decision::Few;
-use crate::table::{AskedHit, CounterTable, Key, Reserve, Spent};
+use crate::table::{AskedHit, CounterTable, Key, Receipt, Reserve, Spent};
 
 /// What a request spends, in place of a datastore's answer.
 #[derive(Debug)]
@@ -95,6 +95,24 @@ fn spend_of<'m>(
     })
 }
 
+/// Spends what there is of so many hits; `None`: nothing is.
+fn spend_at_most<'m>(
+    bound: &BoundLimit<'m>,
+    key: Key<'_>,
+    limit: Hits,
+    hits: Hits,
+    now: UnixMillis,
+) -> Option<SpentReserve<'m>> {
+    loop {
+        let there = spend_of(bound, key, limit, Hits::ZERO, now)?;
+        let part = there.spent.left.min(hits);
+        // If it fails, another process has spent some of it.
+        if let Some(spent) = spend_of(bound, key, limit, part, now) {
+            return Some(spent);
+        }
+    }
+}
+
 /// What a check reads: what the store has told of others' hits, and what was used of this node's.
 fn answered(check: &LimitCheck<'_, '_>, left: Hits, now: UnixMillis) -> Answered {
     let LimitCheck {
@@ -122,7 +140,14 @@ impl Spending<'_> {
 }
 
 impl SpentReserve<'_> {
-    fn put_back(self) {
+    /// How much it is.
+    fn value(&self) -> Hits {
+        let receipt = self.spent.receipt.as_ref();
+        receipt.map_or(Hits::ZERO, Receipt::value)
+    }
+
+    /// Puts it back: it was not used.
+    pub fn put_back(self) {
         if let Some(receipt) = &self.spent.receipt {
             // Of a window that has ended, it is worth nothing.
             self.table.put_back(&self.reserve, receipt);
@@ -131,28 +156,36 @@ impl SpentReserve<'_> {
 }
 
 impl<'m> DeferredCharge<'_, '_, 'm> {
-    /// Spends the hits, if they are all in reserve: then the datastore need not be asked. `time_of` is as for
-    /// [`spend`].
-    pub fn spend(&self, time_of: impl Fn(usize) -> Option<UnixMillis>) -> bool {
+    /// Spends as much of the hits as is in reserve, and leaves the rest to be asked about. All that there is is spent,
+    /// also where it does not suffice: what is left would have the next request admitted, although what the datastore
+    /// is asked to charge may be above the limit. `time_of` is as for [`spend`].
+    pub fn spend(
+        &mut self,
+        time_of: impl Fn(usize) -> Option<UnixMillis>,
+    ) -> Few<SpentReserve<'m>> {
+        let mut all = Few::new();
         let Some(now) = time_of(self.decider) else {
-            return false;
+            return all;
         };
-        let mut all: Few<SpentReserve<'m>> = Few::new();
-        for (charge, hits) in &self.hits {
+        for ((charge, hits), counter) in self.hits.iter().zip(&mut self.question.counters) {
             let Charge {
                 bound,
                 key,
                 hits: limit,
                 ..
             } = charge;
-            match spend_of(bound, **key, *limit, *hits, now) {
-                Some(spent) => all.push(spent),
-                None => {
-                    all.into_iter().for_each(SpentReserve::put_back);
-                    return false;
-                }
+            if let Some(spent) = spend_at_most(bound, **key, *limit, *hits, now) {
+                counter.cost = counter.cost.minus(spent.value());
+                all.push(spent);
             }
         }
-        true
+        let counters = &mut self.question.counters;
+        counters.retain(|it| it.cost > Hits::ZERO);
+        all
+    }
+
+    /// Whether there is nothing to ask about: all was in reserve.
+    pub fn is_spent(&self) -> bool {
+        self.question.counters.is_empty()
     }
 }

@@ -648,3 +648,50 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     let kind = StoredKind::Level(LevelKind::Bucket(hits(10)));
     assert_eq!((counter.kind, counter.cost), (kind, hits(3)));
 }
+
+#[test]
+fn hits_of_a_response_that_a_reserve_does_not_cover_use_it_up() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let bound = fixture
+        .limit(60, Algorithm::Fixed)
+        .reserving(&fixture.namespace);
+    // A `charge=`: what is counted admits the request.
+    let checks = [fixture.ask(&bound, 1000, 0, 0, Some(0))];
+    let time_of = |_| Some(UnixMillis(T));
+    let reserve = bound.reserve(fixture.keys[0], hits(1000)).unwrap();
+    let grant = |part| {
+        let window = T / size(60).millis();
+        assert!(
+            shared
+                .table
+                .grant(&reserve, hits(part), window, &fixture.clock)
+        );
+    };
+    let is_spent = |cost| {
+        let spending = spend(&checks, time_of).expect("it is admitted");
+        let mut evaluation = Evaluation::new(Vec::new(), false);
+        conclude(&mut evaluation, &checks, &spending.answered, &fixture.clock);
+        let charges = evaluation.end(&fixture.clock);
+        let mut deferred = deferred_charges(&charges, |_| hits(cost), |_| Some(single(0)));
+        let [deferred] = &mut deferred[..] else {
+            panic!("one decider");
+        };
+        let spent = deferred.spend(time_of);
+        let asked = deferred.question.counters.iter().map(|it| it.cost);
+        let asked = asked.fold(Hits::ZERO, Hits::plus);
+        (asked, spent, deferred.is_spent())
+    };
+    grant(5);
+    assert!(matches!(is_spent(3), (Hits::ZERO, _, true)));
+    let (asked, spent, is_all) = is_spent(10);
+    assert_eq!((asked, is_all), (hits(8), false));
+    // The next request asks.
+    assert!(spend(&checks, time_of).is_none());
+    // No decider takes the rest: all of it is counted elsewhere.
+    spent.into_iter().for_each(SpentReserve::put_back);
+    assert_eq!(
+        spend(&checks, time_of).unwrap().spent[0].spent.left,
+        hits(2)
+    );
+}

@@ -9,7 +9,7 @@ use super::super::time::NgxClock;
 use super::context::{Context, Response};
 use super::evaluate::amount_or;
 use super::reserves::spend_deferred;
-use crate::engine::{charge_deferred, deferred_charges};
+use crate::engine::{SpentReserve, charge_deferred, deferred_charges};
 use crate::policy::hits::Hits;
 use crate::store::decision::Question;
 use crate::table::{Invalid, Outcome};
@@ -53,12 +53,14 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
         let charge = charges.find(|charge| ptr::eq(charge.bound(), bound))?;
         Some(store_of(bound)?.number_of(charge.key().bytes()))
     };
-    for deferred in deferred_charges(context.charges, value_of, store_of) {
-        let is_spent = *is_reserving && spend_deferred(&deferred);
-        if is_spent || send(deferred.decider, &deferred.question) {
+    for mut deferred in deferred_charges(context.charges, value_of, store_of) {
+        let spent = is_reserving.then(|| spend_deferred(&mut deferred));
+        if deferred.is_spent() || send(deferred.decider, &deferred.question) {
             deferred.count(&NgxClock);
             continue;
         }
+        // All of it is counted here.
+        spent.into_iter().flatten().for_each(SpentReserve::put_back);
         // It will be pushed when the store is back, or charged then.
         if let Some(question) = deferred.unsent() {
             sync::charge_later(deferred.decider, &question);

@@ -16,7 +16,8 @@ use super::context::{Context, ContextSlot, Response};
 use super::suspension::RequestChecks;
 use crate::broker::message::Reply;
 use crate::engine::{
-    DeferredCharge, Evaluation, LimitCheck, PartQuestion, ReserveBook, Spending, conclude, spend,
+    DeferredCharge, Evaluation, LimitCheck, PartQuestion, ReserveBook, Spending, SpentReserve,
+    conclude, spend,
 };
 use crate::store::decision::Few;
 use crate::table::Outcome;
@@ -114,8 +115,10 @@ fn send(questions: Few<PartQuestion>) {
     }
 }
 
-/// Spends hits that are known with the response; returns whether they were all in reserve.
-pub(super) fn spend_deferred(charge: &DeferredCharge<'_, '_, 'static>) -> bool {
+/// Spends what is in reserve of hits that are known with the response; the rest is to be asked about.
+pub(super) fn spend_deferred(
+    charge: &mut DeferredCharge<'_, '_, 'static>,
+) -> Few<SpentReserve<'static>> {
     charge.spend(sync::store_time)
 }
 
