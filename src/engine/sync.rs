@@ -98,7 +98,7 @@ impl<'m> ShardSync<'_, 'm> {
         &self,
         strategy: &mut impl Strategy,
         surroundings: &impl Surroundings,
-        search: Search,
+        mut search: Search,
         report: &mut Report,
     ) -> Result<bool, SyncError> {
         let now = surroundings.monotonic();
@@ -106,8 +106,8 @@ impl<'m> ShardSync<'_, 'm> {
             return Ok(false);
         };
         lease.note_holder(surroundings.process());
-        // All that is due is among all that changed.
-        self.take_due(surroundings.now());
+        // It may have come to be due after the changes were divided among shards.
+        search.also_in(self.take_due(surroundings.now()));
         let result = self
             .cycle(strategy, &lease, surroundings, search, report)
             .await;

@@ -53,6 +53,23 @@ impl Search {
         }
     }
 
+    /// In those places, too, if it is not everywhere. It has not begun.
+    pub(super) fn also_in(&mut self, places: Vec<(usize, u64)>) {
+        let Some(known) = &mut self.places else {
+            return;
+        };
+        for (group, bits) in places {
+            match known.binary_search_by_key(&group, |(group, _)| *group) {
+                Ok(index) => {
+                    if let Some((_, all)) = known.get_mut(index) {
+                        *all |= bits;
+                    }
+                }
+                Err(index) => known.insert(index, (group, bits)),
+            }
+        }
+    }
+
     fn at(places: Option<Vec<(usize, u64)>>) -> Search {
         Search {
             places,

@@ -154,6 +154,29 @@ fn each_shard_pushes_what_is_its_own() {
 }
 
 #[test]
+fn what_comes_to_be_due_while_another_shard_is_synced_goes_with_its_own() {
+    let (store, nodes) = cluster_with::<Store>(3, 1);
+    let node = &nodes[0];
+    node.sync().unwrap();
+    // The first shard takes a while.
+    node.faults(&[Fault::StoppedBefore]);
+    let mut worker = node.start_sync();
+    assert!(poll(&mut worker).is_pending());
+    let keys = (0..30_u8).map(|key| [key]);
+    let is_later = |key: &[u8; 1]| Shard::number_of(key, 3) != 0;
+    for key in keys.filter(is_later) {
+        assert!(node.ask(&key, hits(1), hits(2)));
+    }
+    assert!(matches!(poll(&mut worker), Poll::Ready(Ok(Some(_)))));
+    assert_eq!(node.sync_early(), Ok(Some(Report::default())));
+    for key in (0..30_u8).map(|key| [key]).filter(is_later) {
+        let shard = usize::from(Shard::number_of(&key, 3));
+        let name = (size(), super::T / super::SIZE, key.to_vec());
+        assert_eq!(store[shard].borrow().count(&name).total, hits(1));
+    }
+}
+
+#[test]
 fn more_than_there_are_cells_for_is_all_that_changed() {
     let nodes = acquainted(1);
     let node = &nodes[0];
