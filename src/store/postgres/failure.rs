@@ -47,6 +47,13 @@ pub(super) fn of(error: &Error, credentials: &Credentials, timeout: Duration) ->
     }
 }
 
+/// Whether a batch may be refused only since those that listen were to be told of it: by a queue that is full, since
+/// some session listens and does not read, or for want of a right.
+pub(super) fn is_of_telling(error: &Error) -> bool {
+    let answer = error.as_db_error();
+    answer.is_some_and(|answer| matches!(answer.code().code(), "54000" | "42501"))
+}
+
 /// What a failure means where nothing was asked for yet: the connection was being made.
 pub(super) fn before_sending(failure: Failure) -> Failure {
     match failure {

@@ -138,9 +138,14 @@ impl Strategy for Postgres {
                 let (rows, nodes) = join(ask(connection, shard, batch, limit), living).await;
                 return Ok((pushed(batch, &rows??)?, nodes??));
             };
-            let push = push(connection, shard, batch, id, &diffs);
-            let (applied, asked, nodes) =
-                join3(push, ask(connection, shard, batch, limit), living).await;
+            let push = |is_news| push(connection, shard, batch, (id, is_news), &diffs);
+            let ask = || ask(connection, shard, batch, limit);
+            let (mut applied, mut asked, nodes) = join3(push(batch.is_news), ask(), living).await;
+            if batch.is_news && matches!(&applied, Ok(Err(error)) if failure::is_of_telling(error))
+            {
+                // Nothing of it was done. Hits do not depend on who hears of them.
+                (applied, asked) = join(push(false), ask()).await;
+            }
             applied??;
             let pushed = pushed(batch, &asked?.map_err(Fault::AfterPush)?)?;
             Ok((pushed, nodes?.map_err(Fault::AfterPush)?))

@@ -16,16 +16,17 @@ use crate::store::strategy::{
 /// The longest that anything is kept.
 pub(super) const MAX_LIFE: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
-/// Sends a batch, to be applied. The outer errors are of this side.
+/// Sends a batch, to be applied, and those that listen to be told of it if it `is_news`. The outer errors are of
+/// this side.
 pub(super) async fn push(
     connection: &Connection,
     shard: &Shard,
     batch: &Batch,
-    id: BatchId,
+    (id, is_news): (BatchId, bool),
     diffs: &Columns<'_>,
 ) -> Result<Result<u64, Error>, Fault> {
     let (namespace, number) = name(shard);
-    let push = connection.statement(match batch.is_news {
+    let push = connection.statement(match is_news {
         true => Prepared::Tell,
         false => Prepared::Push,
     })?;

@@ -207,3 +207,25 @@ fn a_node_has_one_connection() {
         assert_eq!((connections().as_str(), node.store.connects()), ("1", 1));
     });
 }
+
+#[test]
+fn whoever_may_not_tell_others_pushes_all_the_same() {
+    let schema = Schema::new();
+    let user = new_user(&schema);
+    // Of other tests, none tells without being a superuser.
+    let function = "FUNCTION pg_notify(text, text)";
+    block_on(async {
+        open(&mut schema.connect()).await.unwrap();
+        schema.ask(&GRANTS.replace("{user}", &user));
+        schema.ask(&format!("REVOKE EXECUTE ON {function} FROM PUBLIC"));
+        let mut node = Node::join(as_user(&schema, &user, ""), shard("api")).await;
+        let batch = Batch {
+            is_news: true,
+            ..node.batch(1, vec![hits("a", 1)])
+        };
+        let pushed = node.store.push_diffs(&node.shard, &batch, 500).await;
+        schema.ask(&format!("GRANT EXECUTE ON {function} TO PUBLIC"));
+        assert!(matches!(pushed, Ok(Pushed::Applied { .. })), "{pushed:?}");
+        assert_eq!(total(&mut node, b"a").await, 1);
+    });
+}

@@ -21,7 +21,7 @@ use crate::store::options::Credentials;
 use crate::store::postgres::options::TableName;
 use crate::store::server::ServerAddress;
 use crate::store::server_tests::{failure, open};
-use crate::store::strategy::{Diff, Pushed, Strategy};
+use crate::store::strategy::{Batch, Diff, Pushed, Strategy};
 
 mod servers_as_others_have_them {
     use crate::store::server_tests::server_tests;
