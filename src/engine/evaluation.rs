@@ -153,7 +153,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     ) {
         let BoundLimit { limit, table, .. } = bound;
         let (counter, hits) = bound.at(hits);
-        let counter = &counter;
+        let (counter, within) = (&counter, (hits, limit.algorithm));
         // What this request has been charged there already.
         let mut earlier = self.charges.as_mut_slice().iter();
         let charged = earlier.find_map(|charge| {
@@ -170,15 +170,10 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
                 false => table.refuse(counter, *key, asked, clock),
             };
             let included = charged.unwrap_or(Hits::ZERO);
-            let admitted = admits(limit, hits, reading, included, cost);
+            let admitted = admits(limit, hits, reading, included, cost)
+                && !table.refuses_alone(counter, *key, within, (included, cost), clock);
             if included > Hits::ZERO {
-                table.look_at_further_limit(
-                    counter,
-                    *key,
-                    (hits, limit.algorithm),
-                    &reading,
-                    clock,
-                );
+                table.look_at_further_limit(counter, *key, within, &reading, clock);
             }
             if !admitted && included > Hits::ZERO && !self.counts_rejected {
                 // What this request was charged is refunded: until there is room without it.
@@ -193,7 +188,8 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         } else if self.counts_rejected {
             let counted = table.add(counter, *key, clock, cost, Admission::Regardless(hits));
             Counted {
-                admitted: admits(limit, hits, counted.reading, cost, cost),
+                admitted: admits(limit, hits, counted.reading, cost, cost)
+                    && !table.refuses_alone(counter, *key, within, (cost, cost), clock),
                 ..counted
             }
         } else {

@@ -27,6 +27,11 @@ impl<'m> Fixture<'m> {
             clock: TestClock::at(1_700_000_000_000),
             counts_rejected: false,
         };
+        fixture.limit_by(limits);
+        fixture
+    }
+
+    fn limit_by(&mut self, limits: &[(&str, Algorithm)]) {
         for &(quota, algorithm) in limits {
             let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();
             let QuotaHits::Constant(hits) = hits else {
@@ -38,11 +43,10 @@ impl<'m> Fixture<'m> {
                 algorithm,
                 burst: Burst::default(),
             };
-            let earlier = fixture.limits.iter().map(|(bound, _)| bound);
-            let bound = BoundLimit::new(limit, &fixture.namespace, earlier);
-            fixture.limits.push((bound, hits));
+            let earlier = self.limits.iter().map(|(bound, _)| bound);
+            let bound = BoundLimit::new(limit, &self.namespace, earlier);
+            self.limits.push((bound, hits));
         }
-        fixture
     }
 
     fn charges(&self, cost: i64) -> (bool, Vec<Charge<'_, 'm>>) {
@@ -267,4 +271,26 @@ fn the_keys_that_limits_refuse_are_counted_once_a_request() {
     let top = shared.table.top_rejected(namespace, now);
     let counts: Vec<_> = top.keys.iter().map(|key| (&*key.name, key.count)).collect();
     assert_eq!(counts, [(&b"one"[..], 3), (b"two", 3)]);
+}
+
+#[test]
+fn a_share_of_a_limit_holds_for_what_is_asked_and_for_rejected_hits_that_count() {
+    for counts_rejected in [false, true] {
+        let shared = SharedTable::new(1 << 20);
+        let mut fixture = Fixture::new(&shared, &[]);
+        fixture.namespace = fixture.namespace.synced(1).unwrap();
+        fixture.counts_rejected = counts_rejected;
+        let limits = [("100/1h", Fixed), ("50/1h", Sliding)];
+        fixture.limit_by(&limits);
+        let state = fixture.namespace.sync_state().unwrap();
+        state.note_nodes(10);
+        state.set_alone(true);
+        let admitted = || (0..20).filter(|_| fixture.evaluate(1).0).count();
+        // Of the further limit.
+        assert_eq!(admitted(), 5, "{counts_rejected}");
+        // Such as of a `charge=`.
+        assert!(!fixture.evaluate(0).0);
+        state.set_alone(false);
+        assert!(fixture.evaluate(0).0);
+    }
 }

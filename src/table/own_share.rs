@@ -8,12 +8,12 @@
 use super::admission::{Admission, Counted};
 use super::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use super::columns::{WindowColumns, load};
-use super::counter::Counter;
+use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
 use super::slot::Occupant;
 use super::sync_state::SyncState;
 use super::word::{Stamp, WindowCount};
-use crate::policy::algorithm::WindowCounts;
+use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;
 
@@ -43,6 +43,37 @@ impl<'m> CounterTable<'m> {
         let Admission::Within(limit, algorithm) = admission else {
             return None;
         };
+        let (limit, asked) = ((limit, algorithm), (Hits::ZERO, value));
+        let (admits, columns) = self.look_at_share(occupant, counter, clock, limit, asked);
+        (!admits).then(|| Counted::refused(columns.reading()))
+    }
+
+    /// Whether a limit refuses `cost` hits, of which this node has used its share, beside those that it has counted but
+    /// for `included`. `false` if it has not, or none is asked for.
+    pub(crate) fn refuses_alone(
+        &self,
+        counter: &Counter,
+        key: Key<'_>,
+        limit: (Hits, Algorithm),
+        asked: (Hits, Hits),
+        clock: &impl Clock,
+    ) -> bool {
+        if !(counter.is_synced && self.is_alone(counter)) {
+            return false;
+        }
+        let occupant = self.find(counter.identity(key));
+        occupant.is_some_and(|it| !self.look_at_share(it, counter, clock, limit, asked).0)
+    }
+
+    /// Whether a share of a limit admits hits, and all that was counted.
+    fn look_at_share(
+        &self,
+        occupant: Occupant<'m>,
+        counter: &Counter,
+        clock: &impl Clock,
+        (limit, algorithm): (Hits, Algorithm),
+        (included, cost): (Hits, Hits),
+    ) -> (bool, WindowColumns<'m>) {
         let (size, now) = (counter.size, clock.now());
         if occupant.is_old(size, now) {
             occupant.wake(size, now);
@@ -53,8 +84,8 @@ impl<'m> CounterTable<'m> {
         let previous = load(previous).hits_of(Stamp::new(before, occupant.meta.generation()));
         let own = WindowCounts::of(columns.at, columns.counted, previous);
         let most = self.share_of(occupant, counter, limit);
-        let admits = algorithm.admits(size, &own.into(), most, value);
-        (!admits).then(|| Counted::refused(columns.reading()))
+        let own = Reading::from(own).minus(included);
+        (algorithm.admits(size, &own, most, cost), columns)
     }
 
     /// How much of a limit is this node's.
