@@ -66,27 +66,32 @@ impl CounterTable<'_> {
         // What is new is written. Pairs with that in `begin_early`: either this sees that the bell is not
         // rung any more, or what is new is seen there.
         fence(SeqCst);
-        let word = EarlyWord(entry.early.load(Acquire));
-        let to = match word.rung_at() {
-            None => word.worker(),
-            // Or the clock was set back.
-            Some(at)
-                if now.0 > at.saturating_add(PATIENCE) || at > now.0.saturating_add(PATIENCE) =>
-            {
-                None
+        let mut word = EarlyWord(entry.early.load(Acquire));
+        let to = loop {
+            let to = match word.rung_at() {
+                None => word.worker(),
+                // Or the clock was set back.
+                Some(at)
+                    if now.0 > at.saturating_add(PATIENCE)
+                        || at > now.0.saturating_add(PATIENCE) =>
+                {
+                    None
+                }
+                Some(_) => return,
+            };
+            let rung = word.rung(now);
+            let swapped = entry
+                .early
+                .compare_exchange(word.0, rung.0, AcqRel, Acquire);
+            match swapped {
+                Ok(_) => break to,
+                // Another worker has rung, or has only noted that it has synced, or that there is a crowd.
+                Err(other) => word = EarlyWord(other),
             }
-            Some(_) => return,
         };
-        let rung = word.rung(now);
-        let swapped = entry
-            .early
-            .compare_exchange(word.0, rung.0, AcqRel, Acquire);
-        // If it fails, another worker has rung, or the thread has begun and sees all.
-        if swapped.is_ok() {
-            fail_point!("early.rung");
-            if let Some(bell) = self.bell.get() {
-                (bell.wake)(to.unwrap_or(bell.own));
-            }
+        fail_point!("early.rung");
+        if let Some(bell) = self.bell.get() {
+            (bell.wake)(to.unwrap_or(bell.own));
         }
     }
 

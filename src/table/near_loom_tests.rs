@@ -53,6 +53,15 @@ fn what_comes_to_be_due_is_taken_or_rung_for() {
 }
 
 #[test]
+fn it_is_rung_for_what_comes_to_be_due_while_a_worker_notes_that_it_has_synced() {
+    explore(3, || {
+        let (_, [one, _], state) = two_keys_near_their_limits();
+        both(one, move || state.note_worker(1));
+        assert!(state.is_rung());
+    });
+}
+
+#[test]
 fn of_two_that_come_to_be_due_at_once_one_has_the_cell_and_the_other_is_not_forgotten() {
     explore(2, || {
         let (table, [one, two], state) = two_keys_near_their_limits();
