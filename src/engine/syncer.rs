@@ -189,6 +189,10 @@ impl<'n, 'm> Syncer<'n, 'm> {
         strategy: &mut impl Strategy,
         surroundings: &impl Surroundings,
     ) -> Result<Option<Report>, SyncError> {
+        if self.is_superseded() {
+            // The bell is rung for the workers of the newer configuration.
+            return Ok(None);
+        }
         if self.state.begin_early(self.worker) {
             // More than can be told: all that changed.
             let result = self.sync(strategy, surroundings).await;

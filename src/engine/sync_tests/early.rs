@@ -138,6 +138,26 @@ fn a_worker_that_finds_another_at_it_leaves_what_is_due() {
 }
 
 #[test]
+fn a_worker_of_a_former_configuration_leaves_the_bell_to_the_others() {
+    let (store, nodes) = cluster(1);
+    let node = &nodes[0];
+    node.sync().unwrap();
+    let newer = node.namespace_with(&store);
+    node.ask(b"k", hits(1), hits(2));
+    assert_eq!(node.sync_early(), Ok(None));
+    assert!(newer.sync_state().unwrap().is_rung());
+    let lifetime = Duration::from_millis(LIFETIME);
+    let syncer = Syncer::new(&newer, &[size()], lifetime).unwrap();
+    let mut strategy = node.strategy.clone();
+    let mut early = core::pin::pin!(syncer.sync_early(&mut strategy, node.time));
+    let mut context = core::task::Context::from_waker(core::task::Waker::noop());
+    let Poll::Ready(Ok(report)) = early.as_mut().poll(&mut context) else {
+        panic!("it is done");
+    };
+    assert_eq!(pushed(report), 1);
+}
+
+#[test]
 fn each_shard_pushes_what_is_its_own() {
     let (store, nodes) = cluster_with::<Store>(3, 1);
     let node = &nodes[0];
