@@ -259,20 +259,23 @@ fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
     sync::start(namespaces, stores, shared, go_on, log);
 }
 
-/// Takes what stores reply: to callers of the library, about requests, and to those to the API.
+/// Takes what stores reply: to callers of the library, about requests, to those to the API, and about reserves. In
+/// this order, runs of one kind at once: what is said later of a counter is newer.
 fn go_on(replies: Vec<Reply>) {
-    let (mut of_callers, mut of_api, mut of_requests) = (Vec::new(), Vec::new(), Vec::new());
-    for reply in replies {
-        match Asker::of(reply.0) {
-            Asker::Caller => of_callers.push(reply),
-            Asker::Api => of_api.push(reply),
-            Asker::Request => of_requests.push(reply),
-            Asker::Reserve => reserves::take(reply),
+    let mut replies = replies.into_iter().peekable();
+    while let Some(first) = replies.next() {
+        let asker = Asker::of(first.0);
+        let mut run = vec![first];
+        while let Some(next) = replies.next_if(|(id, _)| Asker::of(*id) == asker) {
+            run.push(next);
+        }
+        match asker {
+            Asker::Caller => capi::take_replies(run),
+            Asker::Api => awaited::take_replies(run),
+            Asker::Request => synchronous::go_on(run),
+            Asker::Reserve => run.into_iter().for_each(reserves::take),
         }
     }
-    capi::take_replies(of_callers);
-    awaited::take_replies(of_api);
-    synchronous::go_on(of_requests);
 }
 
 /// Ends what this process syncs.
