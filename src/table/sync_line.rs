@@ -42,13 +42,17 @@ impl SyncLine {
     /// Counts a cycle. Nothing else depends on the words, and a reader may see, while they
     /// change, a part of a cycle.
     pub(super) fn count(&self, cycle: &SyncCycle) {
-        let (outcome, last) = if cycle.succeeded {
-            (&self.succeeded, &self.last_success)
+        let (outcome, last, other) = if cycle.succeeded {
+            (&self.succeeded, &self.last_success, &self.last_failure)
         } else {
-            (&self.failed, &self.last_failure)
+            (&self.failed, &self.last_failure, &self.last_success)
         };
         outcome.fetch_add(1, Relaxed);
         last.store(cycle.at.0, Relaxed);
+        // That was before, also if the clock was set back since: by these times it is known which was the last.
+        if other.load(Relaxed) >= cycle.at.0 {
+            other.store(cycle.at.0.saturating_sub(1), Relaxed);
+        }
         self.pushed.fetch_add(cycle.pushed, Relaxed);
         self.fetched.fetch_add(cycle.fetched, Relaxed);
         if let Some(offset) = cycle.clock_offset {
@@ -136,6 +140,30 @@ impl SyncLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_cycle_says_whether_the_store_is_there_whatever_the_clock_does() {
+        let line = SyncLine::default();
+        for (at, succeeded) in [
+            (2000, false),
+            (1000, true),
+            (1000, false),
+            (500, false),
+            (499, true),
+        ] {
+            line.count(&SyncCycle {
+                succeeded,
+                pushed: 0,
+                fetched: 0,
+                duration: 1,
+                at: UnixMillis(at),
+                clock_offset: None,
+            });
+            let stats = line.stats();
+            assert_eq!(stats.is_up(), Some(succeeded), "{at}");
+            assert_eq!(stats.last(), Some(UnixMillis(at)));
+        }
+    }
 
     #[test]
     fn a_cycle_is_counted_by_its_outcome_and_duration() {
