@@ -74,7 +74,7 @@ struct HeldReserve<'m> {
 
 impl<'m> ReserveBook<'m> {
     /// How often a reserve is looked at: one that nobody spends of in two of these is given back.
-    pub const LOOK: Duration = Duration::from_millis(250);
+    pub const LOOK: Duration = Duration::from_millis(200);
     /// How many are looked at once.
     const LOOKS: usize = 1000;
     /// How many there may be.

@@ -267,13 +267,20 @@ impl<'m> CounterTable<'m> {
     /// a second time.
     pub fn forget_reserves<'p>(&self, part: impl Into<Part<'p>>) {
         let part = part.into();
-        for slot in (0..self.slot_count()).map_while(|index| self.slot_at(index)) {
-            let occupant = Occupant::of(slot);
-            let meta = occupant.meta;
+        let occupants = || {
+            let slots = (0..self.slot_count()).map_while(|index| self.slot_at(index));
+            slots.map(Occupant::of)
+        };
+        // First: nothing of them is given back after that.
+        for reserve in occupants() {
+            let meta = reserve.meta;
             if meta.is_local_counter() && meta.namespace() == part.namespace {
-                void(occupant);
-            } else if meta.is_synced() && self.is_in(part, occupant, false) {
-                forget_given_back(occupant);
+                void(reserve);
+            }
+        }
+        for counter in occupants() {
+            if counter.meta.is_synced() && self.is_in(part, counter, false) {
+                forget_given_back(counter);
             }
         }
     }

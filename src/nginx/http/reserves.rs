@@ -90,7 +90,7 @@ fn note_spent(checks: &[LimitCheck<'_, 'static>], spending: &Spending<'static>) 
         let questions = book
             .reserves
             .ask_again(checks, spending, time_of, now, &NgxClock);
-        send(questions);
+        send(&mut book.reserves, questions);
     });
 }
 
@@ -98,11 +98,12 @@ fn note_spent(checks: &[LimitCheck<'_, 'static>], spending: &Spending<'static>) 
 pub(super) fn ask_along(checks: &[LimitCheck<'_, 'static>]) {
     with_book(|book| {
         let (time_of, now) = (sync::store_time, monotonic());
-        send(book.reserves.ask_along(checks, time_of, now, &NgxClock));
+        let questions = book.reserves.ask_along(checks, time_of, now, &NgxClock);
+        send(&mut book.reserves, questions);
     });
 }
 
-fn send(questions: Few<PartQuestion>) {
+fn send(book: &mut ReserveBook<'static>, questions: Few<PartQuestion>) {
     let deadline = monotonic_millis().saturating_add(PATIENCE);
     for PartQuestion {
         decider,
@@ -110,8 +111,12 @@ fn send(questions: Few<PartQuestion>) {
         question,
     } in questions
     {
-        // If it cannot be asked, the next request does.
-        let _ = sync::check_circuit(decider) && sync::ask(decider, Some(id), deadline, &question);
+        let is_asked =
+            sync::check_circuit(decider) && sync::ask(decider, Some(id), deadline, &question);
+        if !is_asked {
+            // The next request does.
+            book.take(id, None, &NgxClock);
+        }
     }
 }
 

@@ -112,13 +112,23 @@ impl Job {
             Ok(Some(_)) => self.failures = 0,
             // Another worker is at it, or has taken over.
             Ok(None) | Err(SyncError::LeaseLost) => {}
-            Err(SyncError::Store(_) | SyncError::NoProgress(_)) => {
-                self.failures = self.failures.saturating_add(1);
-                self.next = now.saturating_add(self.back_off());
-            }
+            Err(SyncError::Store(_) | SyncError::NoProgress(_)) => self.fail(now),
         }
         self.set_timer_for_next(now);
         self.waiters.take_ended()
+    }
+
+    /// A push before its time has failed: the next cycle tries again, if none is under way.
+    pub(super) fn retry(&mut self, now: Duration) {
+        if !self.is_under_way {
+            self.fail(now);
+            self.set_timer_for_next(now);
+        }
+    }
+
+    fn fail(&mut self, now: Duration) {
+        self.failures = self.failures.saturating_add(1);
+        self.next = now.saturating_add(self.back_off());
     }
 
     /// How long to wait while the store is away: longer and longer.

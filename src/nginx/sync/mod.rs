@@ -438,6 +438,10 @@ impl Worker {
                 format!("ratelimit_namespace \"{name}\": {pushed} pushed, {fetched} fetched")
             });
         }
+        if done.is_early {
+            job.retry(monotonic());
+            return;
+        }
         let ended = job.end(monotonic(), &done.result);
         self.ended.extend(ended.map(|waiter| (waiter, report)));
     }

@@ -49,6 +49,8 @@ pub(super) struct Done {
     /// The number of the namespace, in the order in which they were given.
     pub(super) number: usize,
     pub(super) result: Result<Option<Report>, SyncError>,
+    /// Whether it was about what was due before its time: nothing asked for it.
+    pub(super) is_early: bool,
 }
 
 /// Wakes the event loop when the thread ends, even by a panic.
@@ -297,7 +299,7 @@ async fn serve<S: Strategy>(
     if namespace.is_early {
         syncer = syncer.telling();
     }
-    let note = |result: Result<Option<Report>, SyncError>, store: &S| {
+    let note_cycle = |result: Result<Option<Report>, SyncError>, is_early: bool, store: &S| {
         // At once: when nginx looks at it, another worker may have been at the store since.
         let mut events: Vec<_> = events_of(&namespace, &result, store).collect();
         if counters.table().note_identity() {
@@ -306,8 +308,13 @@ async fn serve<S: Strategy>(
         if !events.is_empty() {
             store_events.push(events);
         }
-        results.push([Done { number, result }]);
+        results.push([Done {
+            number,
+            result,
+            is_early,
+        }]);
     };
+    let note = |result, store: &S| note_cycle(result, false, store);
     let mut store = connect();
     let mut turns_of_others: u32 = 0;
     let mut is_waiting = false;
@@ -362,7 +369,7 @@ async fn serve<S: Strategy>(
                     // Those of a newer configuration go on.
                     Ok(_) | Err(SyncError::LeaseLost) if syncer.is_superseded() => {}
                     Ok(_) | Err(SyncError::LeaseLost) => early.begin_again(Instant::now().into()),
-                    error => note(error, &store),
+                    error => note_cycle(error, true, &store),
                 }
             }
             Some(Command::Finish(until)) => {

@@ -92,18 +92,14 @@ impl MainConf {
     /// There is too little memory, or there are too many open files. Then no store can be asked, or hits are
     /// pushed with the period.
     pub(in crate::nginx) fn share(&self, workers: usize) -> io::Result<()> {
-        let mut namespaces = self.configuration().namespaces.iter();
-        if namespaces.any(|it| it.early_share() != EarlyShare::OFF) {
-            let bells = Bells::new(workers)?;
-            // Zones are mapped once in a cycle.
-            let _ = self.bells.set(Arc::new(bells));
-        }
         let (_, deciders) = self.configuration().number_deciders();
-        if deciders > 0 {
-            let queues = SharedQueues::new(workers, deciders)?;
-            // Zones are mapped once in a cycle.
-            let _ = self.shared_queues.set(Arc::new(queues));
-        }
-        Ok(())
+        let queues = (deciders > 0).then(|| SharedQueues::new(workers, deciders));
+        let mut namespaces = self.configuration().namespaces.iter();
+        let is_early = namespaces.any(|it| it.early_share() != EarlyShare::OFF);
+        let bells = is_early.then(|| Bells::new(workers));
+        // Zones are mapped once in a cycle. If one cannot be made, the other one is of use all the same.
+        let queues = queues.map(|it| it.map(|it| self.shared_queues.set(Arc::new(it))));
+        let bells = bells.map(|it| it.map(|it| self.bells.set(Arc::new(it))));
+        queues.transpose().and(bells.transpose()).map(drop)
     }
 }
