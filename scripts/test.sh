@@ -201,7 +201,7 @@ check instructions build-second patient scripts/bench.sh --gate
 check chaos-cluster build-debian chaos "${debian[@]}" cluster 672
 check chaos-redis build-debian chaos "${debian[@]}" redis 216
 check chaos-postgres build-debian chaos "${debian[@]}" postgres 1241
-check chaos-cassandra "build-debian cassandra" chaos "${debian[@]}" cassandra 100
+check chaos-cassandra "static-debian cassandra" chaos "${debian[@]}" cassandra 100
 check converge "build-debian build-tests" converge "${debian[@]}"
 tests nginx-conf-debian build-debian nginx_confs "${debian[@]}"
 tests nginx-conf-second build-second-checked nginx_confs "${second[@]}"
@@ -210,6 +210,11 @@ check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"
 for file in t/*.t; do
     case $file in
+        # What these start takes the machine: when all is compiled.
+        t/cluster-cassandra-ring.t | t/cluster-cassandra-server.t)
+            tests "$file-second" static-debian test_file "${second[@]}" "$file"
+            continue
+            ;;
         # What they look at is no matter of nginx's version.
         t/*-cassandra*.t)
             tests "$file-second" "build-second-checked cassandra" with_cassandra test_file "${second[@]}" "$file"

@@ -20,6 +20,7 @@ use TwoNodes;
     package Ring;
 
     sub label    { 'the ring' }
+    sub takes_the_machine { 1 }
     sub strategy { 'cassandra' }
     sub software { qr/Cassandra \d+\.\d+/ }
 

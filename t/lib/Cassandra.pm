@@ -44,6 +44,8 @@ sub software    { qr/Cassandra \d+\.\d+/ }
 sub strategy    { 'cassandra' }
 sub access      { $_[0]->block('username cassandra; password cassandra;') }
 sub credentials { $_[0]->block(qq(username "${\ $_[0]->locked}"; password $_[1];)) }
+sub takes_the_machine { 1 }
+
 sub patience    { 'timeout 1s; connect_timeout 1s;' }
 sub second      { 300 }
 sub windows     { qw(fixed sliding) }

@@ -202,7 +202,7 @@ sub give_up {
 
 sub wait_for {
     my ($self, $what, $condition) = @_;
-    eval { wait_until(30, $condition) } or $self->give_up("waited too long for $what");
+    eval { wait_until(60, $condition) } or $self->give_up("waited too long for $what");
 }
 
 sub wait_until {

@@ -218,7 +218,7 @@ sub eventually {
         return defined $value && same($value, $expected);
     };
     my $done = eval {
-        wait_until(20, sub {
+        wait_until(60, sub {
             $value = eval { $got->() };
             return $is_right->();
         });

@@ -30,6 +30,7 @@ our @nodes = (Node->new(a => $port + 2), Node->new(b => $port + 3));
 #   strategy            the value of that directive
 #   port                where it listens
 #   access              more of the block `ratelimit_store` that nodes need, if anything
+#   takes_the_machine   that it does: answers may be late for want of a processor, of all stores that have this
 #   patience            times for its block that it only misses if it hangs, where the usual ones are none
 #   second              how many counters it is surely told in a second, if not 2000
 #   be_empty            has it run, and hold nothing; keeps => 1 for one that keeps that over a `restart`
@@ -165,7 +166,8 @@ sub totals_of_loads {
 # Tests that of these sums of loads.
 sub no_answer_was_slow {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    cmp_ok($_->{slowest}, '<', 1, 'every answer was there within a second') for @_;
+    my $most = $store->can('takes_the_machine') ? 5 : 1;
+    cmp_ok($_->{slowest}, '<', $most, "every answer was there within $most s") for @_;
 }
 
 1;
