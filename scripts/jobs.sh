@@ -18,6 +18,7 @@ declare -A after=()    # the names of those that it follows
 declare -A command=()  # in words that `eval` takes
 declare -A state=()    # '', running or ended
 passed=0
+failed=0
 
 # step NAME AFTER COMMAND...: a job that tests nothing. A name has no space; AFTER may have several.
 step() { add_job step "$@"; }
@@ -71,6 +72,7 @@ run_jobs() {
         [ "${kind[$job]}" != service ] || end_jobs "$(dir_of "$job")" KILL
     done
     print_table | tee "$kept/table"
+    [ "$failed" = 0 ] || end_failed
     printf '%d passed, 0 failed\n' "$passed"
 }
 
@@ -151,7 +153,7 @@ finish_job() {
     dir=$(dir_of "$job")
     state[$job]=ended
     [ "${kind[$job]}" = service ] || end_jobs "$dir"
-    [ "$2" = 0 ] || fail "$job" "exit status $2"
+    [ "$2" = 0 ] || { fail "$job" "exit status $2"; return; }
     read -r started took user system <"$dir/times"
     case ${kind[$job]} in
         check) count=1 ;;
@@ -174,7 +176,12 @@ finish_job() {
 fail() {
     tail -n 200 "$(log_of "$1")" >&2
     say "FAILED: $1: $2; all that it printed is in ${kept#"$root"/}"
-    printf '%d passed, 1 failed\n' "$passed"
+    failed=$((failed + 1))
+    [ -n "${TEST_GO_ON:-}" ] || end_failed
+}
+
+end_failed() {
+    printf '%d passed, %d failed\n' "$passed" "$failed"
     exit 1
 }
 

@@ -4,6 +4,7 @@
 # `N passed, 0 failed`.
 #
 #   scripts/test.sh        may run several times at once, in clones of their own
+#   TEST_GO_ON             if not empty: a job that fails ends no others
 #
 # target/test/ keeps what each job printed, and a table of the time that each took.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
