@@ -190,8 +190,9 @@ check static-second dynamic-second patient static "$second_tree"
 check dynamic-debian static-second patient dynamic "$debian_tree" "${debian[0]}"
 check static-debian "dynamic-debian nginx-debian-source" patient static "$debian_source"
 
+# Its threads take what processors there are, for minutes: before compilation, and after those that have to be on time.
 tests cargo-test "build-tests cassandra" \
-    with_cassandra cargo test --locked --profile checked "${features[@]}"
+    with_cassandra nice -n 10 cargo test --locked --profile checked "${features[@]}"
 # What a build says that is without it.
 tests without-cassandra clippy \
     patient cargo test --locked --profile checked --no-default-features --features conformance --lib this_build
@@ -211,14 +212,10 @@ check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"
 for file in t/*.t; do
     case $file in
-        # What these start takes the machine: when all is compiled.
-        t/cluster-cassandra-ring.t | t/cluster-cassandra-server.t)
-            tests "$file-second" static-debian test_file "${second[@]}" "$file"
-            continue
-            ;;
-        # What they look at is no matter of nginx's version.
+        # What they look at is no matter of nginx's version, and what they have run takes the machine: so when all
+        # is compiled.
         t/*-cassandra*.t)
-            tests "$file-second" "build-second-checked cassandra" with_cassandra test_file "${second[@]}" "$file"
+            tests "$file-second" "static-debian cassandra" with_cassandra test_file "${second[@]}" "$file"
             continue
             ;;
         t/api-cluster.t)
