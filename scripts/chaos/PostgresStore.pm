@@ -167,7 +167,17 @@ sub total  { my ($self, @of) = @_; return $self->{server}->total(@of) }
 sub ready {
     my ($self) = @_;
     my $failure = '';
-    my $answers = sub { eval { $self->ask('SELECT 1') } or $failure = $@, 0 };
+    my $answers = sub {
+        return 1 if eval { $self->ask('SELECT 1') };
+        $failure = $@;
+        # One of whose backends was killed while it made a file may not recover ("File exists"), and ends: then its
+        # administrator starts it.
+        if ($self->{server}->has_ended) {
+            $self->{server}->kill;
+            $self->{server}->start;
+        }
+        return 0;
+    };
     eval { Node::wait_until(60, $answers) }
         or die "Postgres does not get ready: $failure\n", `tail -n 30 $self->{server}{dir}/log`;
 }

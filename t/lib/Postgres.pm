@@ -117,6 +117,9 @@ sub start {
     }
 }
 
+# Whether it has ended by itself.
+sub has_ended { return $_[0]{guard} && !-e "$_[0]{dir}/data/postmaster.pid" }
+
 # As if it had crashed, and as its administrator does.
 sub kill { $_[0]->end('crash') }
 sub stop { $_[0]->end('stop') }
