@@ -107,9 +107,14 @@ pub(super) fn node_of(bytes: &[u8; 16]) -> NodeId {
     NodeId([word(), word()])
 }
 
-/// The positions that were given last, so that they need not be read again.
+/// What was told last.
 #[derive(Debug, Default)]
-pub(super) struct Recent(VecDeque<(Epoch, Position, Arc<Vector>)>);
+pub(super) struct Recent {
+    /// The positions that were given, so that they need not be read again.
+    positions: VecDeque<(Epoch, Position, Arc<Vector>)>,
+    /// How many counters a batch of others has; 0: that is not known.
+    pub(super) batch_size: usize,
+}
 
 impl Recent {
     /// A position that a node goes on from is the last or, if an answer was lost, the one before.
@@ -117,15 +122,15 @@ impl Recent {
 
     /// In another epoch, a position says nothing.
     pub(super) fn find(&self, epoch: Epoch, position: Position) -> Option<Arc<Vector>> {
-        let mut all = self.0.iter();
+        let mut all = self.positions.iter();
         let found = all.find(|(of, name, _)| (*of, *name) == (epoch, position));
         found.map(|(_, _, vector)| vector.clone())
     }
 
     pub(super) fn note(&mut self, epoch: Epoch, position: Position, vector: Arc<Vector>) {
-        self.0.retain(|(_, name, _)| *name != position);
-        self.0.truncate(Self::MOST.saturating_sub(1));
-        self.0.push_front((epoch, position, vector));
+        self.positions.retain(|(_, name, _)| *name != position);
+        self.positions.truncate(Self::MOST.saturating_sub(1));
+        self.positions.push_front((epoch, position, vector));
     }
 }
 

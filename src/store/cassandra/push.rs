@@ -27,7 +27,7 @@ use crate::store::strategy::{
 
 /// How many numbers of a node's batches are in one partition.
 const PART: u64 = 256;
-/// How many batches are read at once.
+/// The most batches that are read at once.
 const MOST_BATCHES: usize = 64;
 
 /// What is known of a node.
@@ -127,9 +127,10 @@ pub(super) async fn push(
             None => Ok(()),
         }
     };
+    let at_once = batches_at_once(limit, recent.batch_size);
     let news = async {
         match &seen {
-            Some(seen) => News::read(connected, batch.epoch, seen, &others).await,
+            Some(seen) => News::read(connected, batch.epoch, seen, &others, at_once).await,
             None => Ok(None),
         }
     };
@@ -141,6 +142,7 @@ pub(super) async fn push(
     let (changed, vector, has_more) = match &news {
         Some(news) => {
             let part = news.part(limit).ok_or(CqlFault::Misunderstood("changes"))?;
+            recent.batch_size = part.batch_size().unwrap_or(recent.batch_size);
             let vector = Vector::new(part.progress.into_iter().chain(present).collect());
             (Some(part.changed), vector, part.has_more)
         }
@@ -302,8 +304,23 @@ struct NodeNews {
 /// As much of the news as is told at once.
 struct Told<'a> {
     changed: BTreeSet<Changed<'a>>,
+    /// How many batches these are of.
+    batches: usize,
     progress: Vec<Progress>,
     has_more: bool,
+}
+
+impl Told<'_> {
+    /// How many counters a batch of these has; `None` if there are none.
+    fn batch_size(&self) -> Option<usize> {
+        self.changed.len().checked_div(self.batches)
+    }
+}
+
+/// How many batches are read at once, to tell about so many counters: what is read and not told is read again.
+fn batches_at_once(limit: usize, batch_size: usize) -> usize {
+    let batches = limit.checked_div(batch_size).unwrap_or(MOST_BATCHES);
+    batches.clamp(1, MOST_BATCHES)
 }
 
 impl News {
@@ -313,6 +330,7 @@ impl News {
         epoch: Epoch,
         seen: &Vector,
         others: &[Progress],
+        at_once: usize,
     ) -> Result<Option<News>, CqlFault> {
         let mut nodes = Vec::with_capacity(others.len());
         let mut after = Vec::with_capacity(others.len());
@@ -334,15 +352,12 @@ impl News {
             });
         }
         let with_news = after.iter().flatten().count().max(1);
-        let each = MOST_BATCHES
-            .checked_div(with_news)
-            .unwrap_or_default()
-            .max(1);
+        let each = at_once.checked_div(with_news).unwrap_or_default().max(1);
         let reading = nodes
             .iter_mut()
             .zip(after)
             .filter_map(|(node, next)| Some((node, next?)));
-        let reading = reading.take(MOST_BATCHES).map(async |(node, next)| {
+        let reading = reading.take(at_once).map(async |(node, next)| {
             let each = u64::try_from(each).unwrap_or(1);
             let batches = batches(connected, epoch, node.present, next, each).await?;
             let is_whole = batches.is_some();
@@ -360,6 +375,7 @@ impl News {
     fn part(&self, limit: usize) -> Option<Told<'_>> {
         let mut part = Told {
             changed: BTreeSet::new(),
+            batches: 0,
             progress: Vec::new(),
             has_more: false,
         };
@@ -378,6 +394,7 @@ impl News {
                     break;
                 }
                 part.changed.append(&mut changed);
+                part.batches = part.batches.saturating_add(1);
                 last = Some(*id);
             }
             let Progress { first, .. } = node.present;
@@ -422,4 +439,52 @@ async fn batches(
     Ok(numbers
         .eq(next..=last)
         .then(|| batches.into_iter().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conformance::MINUTE;
+
+    #[test]
+    fn as_much_is_read_as_is_told() {
+        for (limit, batch_size, batches) in [
+            // It is not known yet, or there was nothing in it.
+            (500, 0, MOST_BATCHES),
+            (500, 1, MOST_BATCHES),
+            (500, 100, 5),
+            (500, 320, 1),
+            (500, 501, 1),
+            (0, 1, 1),
+        ] {
+            assert_eq!(batches_at_once(limit, batch_size), batches);
+        }
+        let key = |number: u8| vec![b'k', number];
+        let row = |keys: core::ops::Range<u8>| {
+            let keys: Vec<_> = keys.map(key).collect();
+            log::to_bytes(keys.iter().map(|key| (MINUTE, 7, &**key))).0
+        };
+        let progress = |last| Progress {
+            node: NodeId([1, 1]),
+            first: BatchId::new(1, 0),
+            last: BatchId::new(last, 0),
+        };
+        let batch = |number: u8| {
+            let keys = row(number * 10..number * 10 + 10);
+            (BatchId::new(number.into(), 0), vec![keys])
+        };
+        let news = News {
+            nodes: vec![NodeNews {
+                seen: None,
+                present: progress(9),
+                batches: (1..=6).map(batch).collect(),
+            }],
+        };
+        let told = news.part(35).unwrap();
+        assert_eq!((told.changed.len(), told.has_more), (30, true));
+        assert_eq!(told.progress, [progress(3)]);
+        assert_eq!(told.batch_size(), Some(10));
+        let news = News { nodes: Vec::new() };
+        assert_eq!(news.part(35).unwrap().batch_size(), None);
+    }
 }
