@@ -20,8 +20,11 @@ pub(super) enum Cql {
 }
 
 /// What is summed up is more than 64 bits, if it is the most that there can be often enough.
+///
+/// The clock is not that of `now()`, which stands still for as long as a node's clock was set back, and windows
+/// with it.
 pub(super) const STATEMENTS: [&str; 14] = [
-    "SELECT epoch, toUnixTimestamp(now()) FROM {shards} WHERE namespace = ? AND shard = ?",
+    "SELECT epoch, toUnixTimestamp(currentTimestamp()) FROM {shards} WHERE namespace = ? AND shard = ?",
     "INSERT INTO {shards} (epoch, namespace, shard) VALUES (?, ?, ?) IF NOT EXISTS",
     "UPDATE {shards} SET epoch = ? WHERE namespace = ? AND shard = ? IF epoch = ?",
     "SELECT node, began, first, last, TTL(last) FROM {nodes} WHERE epoch = ?",
@@ -44,12 +47,26 @@ pub(super) const STATEMENTS: [&str; 14] = [
         GROUP BY name LIMIT ?",
     "SELECT sum(CAST(thousandths AS varint)) FROM {counters}
         WHERE epoch = ? AND window_size = ? AND window_number = ? AND part = ? AND name = ?",
-    "SELECT toUnixTimestamp(now()) FROM system.local",
+    "SELECT toUnixTimestamp(currentTimestamp()) FROM system.local",
 ];
 
 impl Cql {
     /// The statement, in which names of tables are still to be filled in.
     pub(super) fn text(self) -> &'static str {
         STATEMENTS.get(self as usize).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_back_goes_on() {
+        for statement in STATEMENTS {
+            assert!(!statement.contains("now()"), "{statement}");
+        }
+        assert!(Cql::Epoch.text().contains("currentTimestamp()"));
+        assert!(Cql::Clock.text().contains("currentTimestamp()"));
     }
 }
