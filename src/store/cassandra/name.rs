@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::policy::window::WindowSize;
+use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::strategy::Shard;
 
 /// Rows of the table that are in one place.
@@ -29,6 +29,12 @@ impl Partition {
             window,
             part: Shard::number_of(key, Self::PARTS),
         }
+    }
+
+    /// When its window ends.
+    pub(super) fn end(self) -> UnixMillis {
+        let next = self.window.saturating_add(1);
+        UnixMillis(self.size.millis().saturating_mul(next))
     }
 
     /// What a statement takes: the size, the number and the part.
