@@ -1,5 +1,6 @@
 //! The suite for Cassandra, and what only Cassandra does.
 
+mod nodes;
 mod suite {
     use crate::store::cassandra::fixtures::Apart;
     use crate::store::conformance::{conformance_tests, decision_tests};

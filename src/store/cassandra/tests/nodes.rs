@@ -1,0 +1,35 @@
+//! What is known of nodes, and how long.
+
+use crate::store::cassandra::position::node_bytes;
+use crate::store::cassandra::testing::{KEYSPACE, Server, connect, new_table};
+use crate::store::conformance::{Node, block_on, hits, shard};
+
+#[test]
+fn a_node_that_was_written_down_without_a_life_goes_on() {
+    let server = Server::shared();
+    let table = new_table();
+    block_on(async {
+        let store = connect(&server.address, &table);
+        let mut node = Node::join(store, shard("api")).await;
+        node.push(vec![hits("a", 1)]).await;
+        let nodes = format!("{KEYSPACE}.{table}_nodes");
+        let columns = "began, first, last, writetime(last)";
+        let rows: Vec<(i64, i64, i64, i64)> = server.ask(&format!("SELECT {columns} FROM {nodes}"));
+        let (began, first, last, at) = rows[0];
+        let epoch = node.epoch.0.get().cast_signed();
+        let id: String = node_bytes(node.id).map(|it| format!("{it:02x}")).concat();
+        // As a tool does that copies tables.
+        server.ask::<(bool,)>(&format!(
+            "INSERT INTO {nodes} (epoch, node, began, first, last) \
+             VALUES ({epoch}, 0x{id}, {began}, {first}, {last}) USING TIMESTAMP {}",
+            at + 1
+        ));
+        for _ in 0..2 {
+            node.push(vec![hits("a", 1)]).await;
+        }
+        let lives: Vec<(Option<i32>,)> = server.ask(&format!("SELECT TTL(last) FROM {nodes}"));
+        assert!(lives[0].0.is_some());
+        let all = node.fetch().await;
+        assert!(all.is_empty());
+    });
+}
