@@ -34,8 +34,9 @@ const MAX_LOOKS: usize = 20;
 /// The longest time between two attempts; and after one that says that there is no channel.
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 const WITHOUT: Duration = Duration::from_secs(60);
-/// After how many failures in a row of a store that is there, it has no channel.
+/// After how many failures in a row of a store that is there, it has no channel; and of such as stay.
 const MANY: u32 = 8;
+const SURE: u32 = 4;
 
 /// What is to be heard of a store, by a task that ends when `ending` is closed.
 pub(super) struct ChannelTask<'a> {
@@ -124,7 +125,8 @@ struct ChannelLine<'l> {
 impl ChannelLine<'_> {
     async fn listen(mut self, channel: Option<impl Strategy>) {
         let Some(mut channel) = channel else { return };
-        let mut failures: u32 = 0;
+        // In a row; and of those, in a row while syncs succeeded.
+        let (mut failures, mut beside) = (0_u32, 0_u32);
         loop {
             let ears: Vec<_> = self.hearings.iter().flat_map(Hearing::ears).collect();
             if ears.is_empty() {
@@ -133,7 +135,7 @@ impl ChannelLine<'_> {
             }
             match channel.hear(&ears).await {
                 Ok(news) => {
-                    failures = 0;
+                    (failures, beside) = (0, 0);
                     for news in news {
                         self.note(news).await;
                     }
@@ -141,14 +143,20 @@ impl ChannelLine<'_> {
                 Err(error) => {
                     failures = failures.saturating_add(1);
                     let is_there = self.store.state.is_some_and(|it| it.is_up() == Some(true));
-                    let is_without = !error.is_transient() || failures >= MANY && is_there;
+                    // Where syncs fail too, such as by another password, more is lost than the channel.
+                    beside = if is_there {
+                        beside.saturating_add(1)
+                    } else {
+                        0
+                    };
+                    let is_without = beside >= if error.is_transient() { MANY } else { SURE };
                     if is_without && !self.is_told.replace(true) {
                         self.events.push([self.store.unheard(&error)]);
                     }
-                    sleep(if error.is_transient() {
-                        back_off(failures)
-                    } else {
-                        WITHOUT
+                    sleep(match error.is_transient() {
+                        true => back_off(failures),
+                        false if is_without => WITHOUT,
+                        false => LOOK,
                     })
                     .await;
                 }
