@@ -22,7 +22,7 @@ $redis->be_empty;
 $node->start(
     http => <<"    END",
         ratelimit_store main { strategy redis; server 127.0.0.1:$redis->{port}; timeout 5s; connect_timeout 5s; }
-        ratelimit_namespace api   { store main; sync_rate 1h; window_sizes 30d 366d; }
+        ratelimit_namespace api   { store main; sync_rate 1h; sync_early off; window_sizes 30d 366d; }
         ratelimit_namespace local { window_sizes 366d; }
     END
     rules  => {hit => 'api limit=2/366d window=fixed', local => 'local limit=1/366d window=fixed'},

@@ -7,6 +7,7 @@
 use super::bound_limit::BoundLimit;
 use super::charge::Charge;
 use super::synchronous::{Answered, DeferredCharge, LimitCheck};
+use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
 use crate::store::decision::Few;
@@ -129,6 +130,19 @@ fn answered(check: &LimitCheck<'_, '_>, left: Hits, now: UnixMillis) -> Answered
         admitted: true,
         reading: reading.minus(left),
         charged: cost,
+    }
+}
+
+impl LimitCheck<'_, '_> {
+    /// What the node has in reserve where the datastore has told `reading`.
+    pub(super) fn left(&self, reading: &Reading) -> Hits {
+        let Some(reserve) = self.bound.reserve(*self.key, self.hits) else {
+            return Hits::ZERO;
+        };
+        let window = reading.windows().window;
+        let start = window.saturating_mul(reserve.size().millis());
+        let time = UnixMillis(start.saturating_add(reading.windows().elapsed));
+        self.bound.table.reserved(&reserve, window, time).left()
     }
 }
 

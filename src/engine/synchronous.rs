@@ -214,9 +214,11 @@ impl StoreQuestion {
         for ((limit, &index), &admitted) in limits.zip(&self.checks).zip(&answer.admitted) {
             let reading = answer.readings.get(limit.counter).copied();
             if let (Some(reading), Some(place)) = (reading, answered.get_mut(index)) {
+                let left = checks.get(index).map_or(Hits::ZERO, |it| it.left(&reading));
                 *place = Some(Answered {
                     admitted,
-                    reading,
+                    // What the node has in reserve was charged, and is not used.
+                    reading: reading.minus(left),
                     charged: Hits::ZERO,
                 });
             }
