@@ -62,8 +62,10 @@ subtest 'the rate is that of the hits that were made, and few of them ask' => su
 
 subtest 'a graceful stop gives back' => sub {
     $store->be_empty;
-    $a->start(reserving());
+    $a->start(reserving(), workers => 1);
     $a->hit(hit => 'k') for 1 .. 20;
+    # What is asked for when a worker stops stays charged. Answers come in the order of what was asked.
+    $a->hit(hit => 'other');
     stop();
     is($store->total(api => 'k'), 20, 'what was admitted is counted');
 };
