@@ -38,6 +38,9 @@ fn receipt<'m>(kind: LevelKind, occupant: Occupant<'m>, level: &Level, value: Hi
     }
 }
 
+/// How often words that are no state are looked at before they are taken for lost: some tenths of a second.
+const MOST_LOOKS: u32 = if cfg!(loom) { 2 } else { 10_000_000 };
+
 impl<'m> CounterTable<'m> {
     /// Counts `value` (above zero) hits of `key` in a level within `limit` of an algorithm, in the case that most
     /// requests are: the counter is at home, and no process is in the way. Its `kind` is given at the rate of
@@ -181,19 +184,21 @@ impl<'m> CounterTable<'m> {
 
     /// The present state of a counter. `None` if the slot has another occupant by now.
     ///
-    /// Words that are no state, and are the same at a second look, were all there at one moment: loads acquire, so
-    /// that the second one sees what came before any word of the first. No change leaves them so, but
-    /// that of a process which was stopped in it until a later occupant of the slot had the very word that
-    /// it was to replace. No process would ever change them again, so the counter is given up.
+    /// Words that are no state are those of a change under way, or, if they stay, of a process that was stopped in one
+    /// until a later occupant of the slot had the very word that it was to replace. No process would ever change
+    /// them again, so the counter is given up, when they have been the same for far longer than a change takes.
     fn level_of(&self, occupant: Occupant<'m>) -> Option<LevelState<'m>> {
-        let mut last = None;
+        let (mut last, mut looks) = (None, 0_u32);
         while occupant.is_there() {
             match LevelState::read(occupant) {
                 Ok(state) => return Some(state),
                 Err(unsettled) if last.as_ref() == Some(&unsettled) => {
-                    self.give_up(occupant);
+                    looks = looks.saturating_add(1);
+                    if looks == MOST_LOOKS {
+                        self.give_up(occupant);
+                    }
                 }
-                Err(unsettled) => last = Some(unsettled),
+                Err(unsettled) => (last, looks) = (Some(unsettled), 0),
             }
             relax();
         }
