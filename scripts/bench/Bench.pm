@@ -119,10 +119,10 @@ sub start {
     return $pid;
 }
 
-# Stops a program that was started.
+# Stops a program that was started, by QUIT or another signal.
 sub stop {
-    my ($pid) = @_;
-    kill QUIT => $pid;
+    my ($pid, $signal) = @_;
+    kill $signal // 'QUIT' => $pid;
     waitpid $pid, 0;
     @started = grep { $_ != $pid } @started;
 }

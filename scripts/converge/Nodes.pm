@@ -161,7 +161,8 @@ sub get {
 sub stop {
     my ($self) = @_;
     Bench::stop($_->{master}) for @{$self->{nodes}};
-    Bench::stop($self->{redis}) if $self->{redis};
+    # A shell that runs this in the background has QUIT be ignored.
+    Bench::stop($self->{redis}, 'KILL') if $self->{redis};
     $self->{postgres}->kill if $self->{postgres};
 }
 
