@@ -190,9 +190,8 @@ check static-second dynamic-second patient static "$second_tree"
 check dynamic-debian static-second patient dynamic "$debian_tree" "${debian[0]}"
 check static-debian "dynamic-debian nginx-debian-source" patient static "$debian_source"
 
-# Its threads take what processors there are, for minutes: before compilation, and after those that have to be on time.
 tests cargo-test "build-tests cassandra" \
-    with_cassandra nice -n 10 cargo test --locked --profile checked "${features[@]}"
+    with_cassandra cargo test --locked --profile checked "${features[@]}"
 # What a build says that is without it.
 tests without-cassandra clippy \
     patient cargo test --locked --profile checked --no-default-features --features conformance --lib this_build
