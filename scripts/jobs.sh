@@ -2,7 +2,7 @@
 #
 # A job has a name, the names of the jobs that it follows, and a command. It is started as soon as
 # these have ended well and a slot is free; of several, the one that was named first. The first job
-# that fails ends all others. A job finds
+# that fails ends all others, unless TEST_GO_ON is set. A job finds
 #
 #   TMPDIR   a directory of its own, which is removed in the end
 #   JOBS     the directory with those of services, which have the services' names

@@ -368,8 +368,7 @@ impl HeldReserve<'_> {
             self.part = Hits::ZERO;
             return;
         }
-        let start = counts.window.saturating_mul(size.millis());
-        let time = At(UnixMillis(start.saturating_add(counts.elapsed)));
+        let time = At(counts.moment(size));
         if !table.grant(&self.reserve, self.part, counts.window, &time) {
             table.give_back(&self.counter, key, counts.window, self.part, clock);
         }

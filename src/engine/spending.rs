@@ -139,10 +139,10 @@ impl LimitCheck<'_, '_> {
         let Some(reserve) = self.bound.reserve(*self.key, self.hits) else {
             return Hits::ZERO;
         };
-        let window = reading.windows().window;
-        let start = window.saturating_mul(reserve.size().millis());
-        let time = UnixMillis(start.saturating_add(reading.windows().elapsed));
-        self.bound.table.reserved(&reserve, window, time).left()
+        let counts = reading.windows();
+        let time = counts.moment(reserve.size());
+        let reserved = self.bound.table.reserved(&reserve, counts.window, time);
+        reserved.left()
     }
 }
 

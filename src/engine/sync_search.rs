@@ -1,8 +1,6 @@
 //! Where a cycle looks for changes, and what of them goes in one batch. The next one is gathered while the
 //! store works on the one before.
 
-use core::mem;
-
 use crate::policy::window::UnixMillis;
 use crate::store::strategy::Batch;
 use crate::table::{BatchRecord, Change, CounterTable, Part};
@@ -27,7 +25,7 @@ pub(super) struct Search {
 }
 
 /// The changes for a batch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct GatheredChanges {
     records: Vec<BatchRecord>,
     /// Whether there are more.
@@ -136,8 +134,7 @@ impl Search {
 
     /// Has what was gathered be found again.
     pub(super) fn put_back(&mut self, table: &CounterTable<'_>) {
-        let gathered = mem::take(&mut self.gathered).unwrap_or_default();
-        for record in gathered.records {
+        for record in self.gathered.take().into_iter().flat_map(|it| it.records) {
             table.note_again(record.counter);
         }
     }

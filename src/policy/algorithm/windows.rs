@@ -50,6 +50,11 @@ impl WindowCounts {
         UnixMillis(self.window.saturating_mul(size.millis()))
     }
 
+    /// When this was read.
+    pub fn moment(&self, size: WindowSize) -> UnixMillis {
+        UnixMillis(self.start(size).0.saturating_add(self.elapsed))
+    }
+
     /// Milliseconds until the window's end.
     #[inline]
     pub(super) fn left(&self, size: WindowSize) -> u64 {
