@@ -64,10 +64,14 @@ impl<'m> LevelState<'m> {
         if !is_odd && evens != odds.wrapping_add(1) {
             return Err(unsettled());
         }
-        let (word, next, next_time, at) = match is_odd {
-            true => (odd_word, (even, even_word), even_time, load(odd_time)),
-            false => (even_word, (odd, odd_word), odd_time, load(even_time)),
+        let (word, next, next_time, time) = match is_odd {
+            true => (odd_word, (even, even_word), even_time, odd_time),
+            false => (even_word, (odd, odd_word), odd_time, even_time),
         };
+        // The state's own time last: while it is there, nobody has prepared the state after the next, so that
+        // what `replace` will replace is no time of that.
+        let next_time = (next_time, load(next_time));
+        let at = load(time);
         let level = Level {
             hits: word.hits(),
             at: at.time(),
@@ -77,7 +81,7 @@ impl<'m> LevelState<'m> {
         let state = LevelState {
             level,
             stamp: Stamp::from_bits(before.stamp().bits().wrapping_add(1)),
-            next: [next, (next_time, load(next_time))],
+            next: [next, next_time],
         };
         match at.stamp() == word.stamp() {
             true => Ok(state),

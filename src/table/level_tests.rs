@@ -167,10 +167,10 @@ fn dying_while_changing_loses_at_most_the_hit() {
 #[test]
 fn workers_never_admit_one_too_many() {
     const WORKERS: usize = 4;
-    const REQUESTS: usize = 2_000;
+    const REQUESTS: usize = 20_000;
     let fixture = Fixture::new();
     let table = &fixture.shared.table;
-    let limit = 1_000;
+    let limit = 10_000;
     let admitted: usize = std::thread::scope(|scope| {
         let worker = |n: usize| {
             let counter = &fixture.counter;

@@ -618,6 +618,20 @@ fn two_that_race_for_a_level_are_both_counted() {
     race_for_a_level([T + 1, T + 2], 1, 3);
 }
 
+/// One is stopped between its looks at the words, while the other changes the counter again and again.
+#[test]
+fn who_reads_a_level_slowly_spoils_no_later_state() {
+    explore(4, || {
+        let fixture = fixture_of_levels();
+        drop(fixture.add(key(0), T));
+        let add = move |at: u64| drop(fixture.add(key(0), at));
+        both(move || add(T), move || (1..=4).for_each(|n| add(T + n)));
+        let reading = fixture.table.read(&fixture.counter, key(0), &At(T + 4));
+        let ElasticCount { hits, idle, .. } = reading.into();
+        assert_eq!((hits.whole(), idle), (6, 0));
+    });
+}
+
 /// A log with so many hits, of a millisecond each; a block has two entries, the first of all the base.
 fn fixture_of_hits(hits: u64) -> Fixture {
     let fixture = fixture_of_logs();
