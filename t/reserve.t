@@ -7,7 +7,7 @@ use strict;
 use warnings;
 
 use FindBin;
-use List::Util qw(sum0);
+use List::Util qw(sum0 uniq);
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
@@ -57,6 +57,15 @@ subtest 'the rate is that of the hits that were made, and few of them ask' => su
     my $asked = exchanges() - $before;
     cmp_ok($asked, '<', 100, "300 hits, $asked exchanges");
     eventually(sub { $store->total(api => 'k') }, 300, 'what nobody spends is given back');
+    stop();
+};
+
+subtest 'requests that only ask have nothing charged' => sub {
+    $store->be_empty;
+    $a->start(reserving());
+    $a->hit(hit => 'k');
+    my @counted = map { $a->hit(ask => 'k'); $store->total(api => 'k') } 1 .. 50;
+    is_deeply([uniq @counted], [1], 'however often');
     stop();
 };
 

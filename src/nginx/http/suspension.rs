@@ -25,6 +25,7 @@ use crate::engine::{
     Answered, BoundLimit, Evaluation, LimitCheck, Refusals, StoreQuestion, conclude, questions,
     unsent_charges,
 };
+use crate::policy::hits::Hits;
 use crate::policy::namespace::OnError;
 use crate::store::decision::{Answer, Few};
 use crate::table::Outcome;
@@ -110,9 +111,12 @@ impl<'r> Suspension<'r> {
         self.deadline.saturating_sub(monotonic_millis())
     }
 
-    /// What stores are asked about, if some of it is to be charged ahead.
+    /// What stores are asked about, if some of it is to be charged ahead. Not of a request that only asks: it
+    /// would have hits charged that nobody spends.
     pub(super) fn reserving(&self) -> Option<&[LimitCheck<'r, 'static>]> {
-        self.rules.active().is_reserving.then_some(&*self.checks)
+        let active = self.rules.active();
+        let costs = || self.checks.iter().any(|check| check.cost > Hits::ZERO);
+        (active.is_reserving && (active.has_deferred || costs())).then_some(&*self.checks)
     }
 
     /// Has a request wait: the one that asks, or another one of the same main request.
