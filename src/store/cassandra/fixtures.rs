@@ -174,6 +174,10 @@ impl Strategy for OfTest {
         self.store.shards()
     }
 
+    fn nodes(&self) -> Option<u64> {
+        self.store.nodes()
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,

@@ -54,6 +54,8 @@ pub struct Cassandra {
     recent: Recent,
     /// What it charged by its decisions.
     charged: Chargers,
+    /// How many nodes live.
+    nodes: Option<u64>,
 }
 
 /// How far a reading of all counters is.
@@ -96,6 +98,7 @@ impl Strategy for Cassandra {
             link: RingLink::new(options, own),
             recent: Recent::default(),
             charged: Chargers::default(),
+            nodes: None,
         }
     }
 
@@ -111,6 +114,10 @@ impl Strategy for Cassandra {
         1
     }
 
+    fn nodes(&self) -> Option<u64> {
+        self.nodes
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,
@@ -120,7 +127,9 @@ impl Strategy for Cassandra {
         let recent = &mut self.recent;
         let exchange =
             async |connected: &Connected| push::push(connected, recent, shard, batch, limit).await;
-        self.link.exchange(exchange).await
+        let (pushed, living) = self.link.exchange(exchange).await?;
+        self.nodes = living.or(self.nodes);
+        Ok(pushed)
     }
 
     async fn open_epoch(

@@ -5,6 +5,7 @@
 //! 2. What the batch counted, and that it did; and what others changed since that position.
 //! 3. The batch's id, after all of its rows. Sums are read, and the new position is noted.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -39,27 +40,54 @@ struct NodeRow {
     expires_in: i32,
 }
 
-/// How far each node is.
-async fn nodes(connected: &Connected, epoch: Epoch) -> Result<Vec<NodeRow>, CqlFault> {
-    let values = (epoch.0.get().cast_signed(),);
-    let answer = connected.select(Cql::Nodes, values).await?;
-    type Row<'a> = (&'a [u8], i64, i64, i64, Option<i32>);
-    let nodes = rows::<Row<'_>>(&answer, Cql::Nodes)?.map(|row| {
-        let (node, began, first, last, expires_in) = row?;
-        let node = node.try_into();
-        let node = node.map_err(|_| CqlFault::Misunderstood("a node of other length"))?;
-        Ok(NodeRow {
-            progress: Progress {
-                node: node_of(node),
-                first: BatchId(first.cast_unsigned()),
-                last: BatchId(last.cast_unsigned()),
-            },
-            began,
-            // Whoever wrote it without a life: Cassandra takes none of more than 20 years.
-            expires_in: expires_in.unwrap_or_default(),
-        })
-    });
-    nodes.collect()
+/// What is known of the nodes of a shard.
+struct Nodes {
+    /// How far each is that pushed.
+    rows: Vec<NodeRow>,
+    /// Until when each lives that said so, in Unix milliseconds.
+    lives: Vec<(NodeId, i64)>,
+}
+
+impl Nodes {
+    async fn read(connected: &Connected, epoch: Epoch) -> Result<Nodes, CqlFault> {
+        let values = (epoch.0.get().cast_signed(),);
+        let answer = connected.select(Cql::Nodes, values).await?;
+        let mut nodes = Nodes {
+            rows: Vec::new(),
+            lives: Vec::new(),
+        };
+        type Number = Option<i64>;
+        type Row<'a> = (&'a [u8], Number, Number, Number, Option<i32>, Number);
+        for row in rows::<Row<'_>>(&answer, Cql::Nodes)? {
+            let (node, began, first, last, expires_in, lives) = row?;
+            let node = node.try_into();
+            let node = node.map_err(|_| CqlFault::Misunderstood("a node of other length"))?;
+            let node = node_of(node);
+            nodes.lives.extend(lives.map(|until| (node, until)));
+            // It has only said that it lives, otherwise.
+            if let (Some(began), Some(first), Some(last)) = (began, first, last) {
+                nodes.rows.push(NodeRow {
+                    progress: Progress {
+                        node,
+                        first: BatchId(first.cast_unsigned()),
+                        last: BatchId(last.cast_unsigned()),
+                    },
+                    began,
+                    // Whoever wrote it without a life: Cassandra takes none of more than 20 years.
+                    expires_in: expires_in.unwrap_or_default(),
+                });
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// How many others than this one live.
+    fn living_beside(&self, node: NodeId, now: UnixMillis) -> u64 {
+        let others = self.lives.iter().filter(|(it, until)| {
+            *it != node && u64::try_from(*until).is_ok_and(|until| until > now.0)
+        });
+        others.fold(0, |sum, _| u64::saturating_add(sum, 1))
+    }
 }
 
 /// What a position says, if it is known.
@@ -84,30 +112,35 @@ async fn seen(
     Ok(vector.map(Arc::new))
 }
 
-/// Applies a batch, and tells what others changed.
+/// Applies a batch, and tells what others changed; and how many nodes live, if the batch says that its own does.
 pub(super) async fn push(
     connected: &Connected,
     recent: &mut Recent,
     shard: &Shard,
     batch: &Batch,
     limit: usize,
-) -> Result<Pushed, CqlFault> {
+) -> Result<(Pushed, Option<u64>), CqlFault> {
     let (present, nodes, seen) = try_join3(
         epoch::present(connected, shard),
-        nodes(connected, batch.epoch),
+        Nodes::read(connected, batch.epoch),
         seen(connected, batch.epoch, recent, batch.position),
     )
     .await?;
     let now = match present {
-        None => return Ok(Pushed::NoEpoch),
-        Some((epoch, _)) if epoch != batch.epoch => return Ok(Pushed::OtherEpoch(epoch)),
+        None => return Ok((Pushed::NoEpoch, None)),
+        Some((epoch, _)) if epoch != batch.epoch => return Ok((Pushed::OtherEpoch(epoch), None)),
         Some((_, now)) => now,
     };
+    let living = batch.lives_for.map(|life| {
+        let others = nodes.living_beside(batch.node, now);
+        others.saturating_add(u64::from(life > Duration::ZERO))
+    });
+    let nodes = nodes.rows;
     let own = nodes.iter().find(|node| node.progress.node == batch.node);
     let last = own.map_or(BatchId::NONE, |node| node.progress.last);
     let is_new = batch.id.is_some() && last == batch.previous;
     if !is_new && last != batch.last() {
-        return Ok(batch.misfit(last));
+        return Ok((batch.misfit(last), None));
     }
     let progress = batch.id.map(|id| Progress {
         node: batch.node,
@@ -128,6 +161,12 @@ pub(super) async fn push(
             None => Ok(()),
         }
     };
+    let note_life = async {
+        match batch.lives_for {
+            Some(life) => note_life(connected, batch, life, now).await,
+            None => Ok(()),
+        }
+    };
     let at_once = batches_at_once(limit, recent.batch_size);
     let news = async {
         match &seen {
@@ -139,7 +178,9 @@ pub(super) async fn push(
         true => fault.after_push(),
         false => fault,
     };
-    let ((), news) = try_join(apply, news).await.map_err(after_push)?;
+    let ((), (), news) = try_join3(apply, note_life, news)
+        .await
+        .map_err(after_push)?;
     let (changed, vector, has_more) = match &news {
         Some(news) => {
             let part = news.part(limit).ok_or(CqlFault::Misunderstood("changes"))?;
@@ -188,7 +229,7 @@ pub(super) async fn push(
         },
         None => Changes::Behind { position },
     };
-    Ok(Pushed::Applied { changes, now })
+    Ok((Pushed::Applied { changes, now }, living))
 }
 
 /// The totals of what changed.
@@ -238,6 +279,30 @@ pub(super) async fn note_changes(
         changed,
     );
     connected.execute(Cql::NoteChanges, values).await
+}
+
+/// Notes until when the node lives. If the clocks of Cassandra's nodes differ, what was said before may stay for as
+/// long as they do.
+async fn note_life(
+    connected: &Connected,
+    batch: &Batch,
+    life: Duration,
+    now: UnixMillis,
+) -> Result<(), CqlFault> {
+    let until = match life {
+        Duration::ZERO => 0,
+        life => {
+            i64::try_from(u128::from(now.0).saturating_add(life.as_millis())).unwrap_or(i64::MAX)
+        }
+    };
+    let values = (
+        batch.epoch.0.get().cast_signed(),
+        node_bytes(batch.node),
+        until,
+        // A second that is not over counts as one.
+        counters::seconds(life.saturating_add(Duration::from_secs(1))),
+    );
+    connected.execute(Cql::NoteLife, values).await
 }
 
 /// Notes how far the node is.

@@ -29,7 +29,7 @@ const TABLES: [(&str, &str, &str); 5] = [
     (
         "nodes",
         "_nodes",
-        "began bigint, epoch bigint p0, first bigint, last bigint, node blob c0",
+        "began bigint, epoch bigint p0, first bigint, last bigint, lives bigint, node blob c0",
     ),
     (
         "changes",

@@ -8,6 +8,7 @@ pub(super) enum Cql {
     ReplaceEpoch,
     Nodes,
     NoteNode,
+    NoteLife,
     Changes,
     NoteChanges,
     Position,
@@ -23,13 +24,14 @@ pub(super) enum Cql {
 ///
 /// The clock is not that of `now()`, which stands still for as long as a node's clock was set back, and windows
 /// with it.
-pub(super) const STATEMENTS: [&str; 14] = [
+pub(super) const STATEMENTS: [&str; 15] = [
     "SELECT epoch, toUnixTimestamp(currentTimestamp()) FROM {shards} WHERE namespace = ? AND shard = ?",
     "INSERT INTO {shards} (epoch, namespace, shard) VALUES (?, ?, ?) IF NOT EXISTS",
     "UPDATE {shards} SET epoch = ? WHERE namespace = ? AND shard = ? IF epoch = ?",
-    "SELECT node, began, first, last, TTL(last) FROM {nodes} WHERE epoch = ?",
+    "SELECT node, began, first, last, TTL(last), lives FROM {nodes} WHERE epoch = ?",
     "INSERT INTO {nodes} (epoch, node, began, first, last) VALUES (?, ?, ?, ?, ?)
         USING TTL ? AND TIMESTAMP ?",
+    "INSERT INTO {nodes} (epoch, node, lives) VALUES (?, ?, ?) USING TTL ?",
     "SELECT number, changed FROM {changes}
         WHERE epoch = ? AND node = ? AND part = ? AND number >= ? AND number <= ?",
     "INSERT INTO {changes} (epoch, node, part, number, counters, changed) VALUES (?, ?, ?, ?, ?, ?)

@@ -5,5 +5,6 @@ mod suite {
     use crate::store::cassandra::fixtures::Apart;
     use crate::store::conformance::{conformance_tests, decision_tests};
     conformance_tests!(Apart, Changes, Absolute);
+    conformance_tests!(Apart, Nodes);
     decision_tests!(Apart, Changes, Absolute, of windows);
 }
