@@ -25,6 +25,21 @@ $store = Cassandra->new(port => $port + 4);
 convergence_tests();
 recovery_tests();
 
+subtest 'what is near its limit is pushed, and looked at, though nobody tells of it' => sub {
+    start_acquainted(limit => 100, sync_rate => '10m');
+    # A quarter of what remains is pushed: twice, by which b knows how fast it grows.
+    my $total = 0;
+    for my $hits (20, 16) {
+        $b->hit(hit => 'k') for 1 .. $hits;
+        $total += $hits;
+        eventually(sub { $store->total(api => 'k') }, $total, "$total are pushed");
+    }
+    # Node a knows of that with its own push, and b of a's by its look.
+    $a->hit(hit => 'k') for 1 .. 20;
+    eventually(sub { $_->rate(ask => 'k') }, 56, "$_->{name} knows all") for @nodes;
+    stop();
+};
+
 subtest 'clocks that are off, and a store that is emptied' => sub {
     $store->be_empty;
     $a->start(conf(), clock => '+3s');

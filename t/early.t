@@ -21,36 +21,6 @@ $store = Redis->new(port => $port + 4);
 
 my ($a, $b) = @nodes;
 
-sub metric {
-    my ($node, $name) = @_;
-    my ($value) = $node->body('/metrics') =~ /^\Q$name\E (\S+)$/m;
-    return $value // '';
-}
-
-# Has a node sync all that changed.
-sub sync_now {
-    my ($node) = @_;
-    my $socket = $node->connection or return;
-    print $socket "POST /write/namespaces/api/sync HTTP/1.0\r\n\r\n";
-    () = <$socket>;
-}
-
-# Both nodes, which know of each other. In the location `near`, each first hit of a key is half of its limit.
-sub start_acquainted {
-    my (%conf)  = @_;
-    my $workers = delete $conf{workers} // 1;
-    my %node    = conf(sync_rate => '1m', %conf);
-    $node{rules}{near}   = 'api limit=2/364d';
-    $node{rules}{unseen} = 'api limit=2/363d';
-    $store->be_empty;
-    $_->start(%node, workers => $workers, server => 'location /write/ { ratelimit off; ratelimit_api write=on; } ratelimit_log_level off;')
-        for @nodes;
-    for my $node (@nodes) {
-        # A cycle says that the node lives, and how many do, once in a second at most.
-        eventually(sub { sync_now($node); metric($node, 'ratelimit_nodes{namespace="api"}') }, 2, "$node->{name} knows both");
-    }
-}
-
 subtest 'a limit is met by two nodes that sync once in a minute' => sub {
     start_acquainted(limit => 100);
     # The nodes take turns. Each pushes when its hits are a quarter of what remains.

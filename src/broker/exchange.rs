@@ -15,7 +15,7 @@ use super::batching::BatchingDelay;
 use super::dispatcher::Dispatcher;
 use super::shared_queues::DeciderState;
 use super::store_clock::LearnedClock;
-use super::store_event::{Observer, WatchedStore};
+use super::store_event::{KnownBefore, Observer, WatchedStore};
 use super::timer::Timer;
 use crate::store::decision::{Decider, Question};
 use crate::store::error::StoreError;
@@ -84,8 +84,9 @@ impl DeciderTask {
             return;
         };
         // Connects before a request waits for it.
+        let before = self.store.known();
         let probe = self.probe(&mut store, node).await;
-        self.note(probe.as_ref().err(), state, &store);
+        self.note(probe.as_ref().err(), before, state, &store);
         if probe.is_err() {
             self.wait_for(&mut store, node, state, backlog).await;
         }
@@ -101,16 +102,17 @@ impl DeciderTask {
                 questions.clone_from(&self.probe);
             }
             pauses.delay.note(questions.len());
+            let before = self.store.known();
             match store.decide(node, Epoch::proposed(), &questions).await {
                 Ok(decided) => {
                     let now = (self.dispatcher.uptime)();
                     state.clock.set(clock.learn(decided.now, now));
-                    self.note(None, state, &store);
+                    self.note(None, before, state, &store);
                     let answers = decided.answers.into_iter().map(Some);
                     self.dispatcher.reply(&reply_to, answers);
                 }
                 Err(error) => {
-                    self.note(Some(&error), state, &store);
+                    self.note(Some(&error), before, state, &store);
                     self.dispatcher.reply(&reply_to, core::iter::repeat(None));
                     self.wait_for(&mut store, node, state, backlog).await;
                 }
@@ -119,7 +121,13 @@ impl DeciderTask {
     }
 
     /// Notes whether the store has answered, or why not.
-    fn note(&self, error: Option<&StoreError>, state: DeciderState<'_>, store: &impl Decider) {
+    fn note(
+        &self,
+        error: Option<&StoreError>,
+        before: KnownBefore,
+        state: DeciderState<'_>,
+        store: &impl Decider,
+    ) {
         let result = match error {
             Some(error) => {
                 state.breaker.open(self.dispatcher.now());
@@ -136,7 +144,9 @@ impl DeciderTask {
             // It is not there as a whole.
             return;
         }
-        let event = self.store.note(Observer::Broker, result, || store.server());
+        let event = self
+            .store
+            .note(Observer::Broker, before, result, || store.server());
         if event.is_some() {
             self.dispatcher.events.push(event);
         }
@@ -199,9 +209,10 @@ impl DeciderTask {
                 return;
             }
             self.pause(pause).await;
+            let before = self.store.known();
             if self.probe(store, node).await.is_ok() {
                 backlog.come_back();
-                return self.note(None, state, store);
+                return self.note(None, before, state, store);
             }
         }
     }

@@ -82,6 +82,6 @@ pub use source::DeciderSource;
 #[cfg(not(loom))]
 pub use store_clock::StoreClock;
 #[cfg(not(loom))]
-pub use store_event::{Observer, Severity, StoreEvent, WatchedStore};
+pub use store_event::{KnownBefore, Observer, Severity, StoreEvent, WatchedStore};
 #[cfg(not(loom))]
 pub use unsent::UnsentHits;

@@ -30,6 +30,12 @@ pub enum Observer {
     Broker,
 }
 
+/// What was known of a store when it began to be asked.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownBefore {
+    was_up: bool,
+}
+
 impl Observer {
     fn number(self) -> usize {
         const BROKER: usize = StoreState::USERS as usize - 1;
@@ -77,14 +83,26 @@ enum StoreEventKind {
 }
 
 impl WatchedStore {
+    /// What is known of it now, before it is asked.
+    pub fn known(&self) -> KnownBefore {
+        let state = self.state.and_then(|it| it.is_up());
+        KnownBefore {
+            was_up: state == Some(true),
+        }
+    }
+
     /// Notes what came of asking the store, `server` of which answered. Returns an event that no worker of
-    /// this node has logged yet.
+    /// this node has logged yet. A failure that began before the store was back is of that time.
     pub fn note(
         self: &Arc<Self>,
         observer: Observer,
+        before: KnownBefore,
         result: Result<(), &impl fmt::Display>,
         server: impl FnOnce() -> Option<String>,
     ) -> Option<StoreEvent> {
+        if result.is_err() && !before.was_up && self.known().was_up {
+            return None;
+        }
         let change = self.state?.note(observer.number(), result.is_ok())?;
         let kind = match (change, result) {
             (StoreTransition::Connected, _) => StoreEventKind::Connected(server()),
@@ -176,5 +194,41 @@ impl fmt::Display for StoreEvent {
                 f.write_str("has a clock that agrees with this node's again")
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::table::NameKind;
+    use crate::table::testing::SharedTable;
+
+    #[test]
+    fn a_failure_that_began_before_the_store_was_there_is_no_loss() {
+        let shared: &SharedTable = Box::leak(Box::new(SharedTable::new(1 << 20)));
+        let name = (NameKind::Store, ["main", "127.0.0.1:6379"]);
+        let words = shared.table.claim_words([name].into_iter());
+        let store = Arc::new(WatchedStore {
+            name: "main".into(),
+            without_it: "nodes go on".into(),
+            state: words[0].map(StoreState::new),
+            channel: None,
+        });
+        let note = |number, before, result: Result<(), &str>| {
+            let result = result.as_ref().copied();
+            let event = store.note(Observer::Sync(number), before, result, || None);
+            event.map(|event| event.severity())
+        };
+        let (one, two) = (store.known(), store.known());
+        assert_eq!(note(0, one, Err("refused")), Some(Severity::Error));
+        let again = store.known();
+        assert_eq!(note(0, again, Ok(())), Some(Severity::Notice));
+        assert_eq!(note(1, two, Err("refused")), None);
+        assert_eq!(store.state.and_then(|it| it.is_up()), Some(true));
+        assert_eq!(
+            note(1, store.known(), Err("refused")),
+            Some(Severity::Error)
+        );
+        assert_eq!(note(1, again, Ok(())), Some(Severity::Error));
     }
 }

@@ -4,7 +4,7 @@ use core::cell::Cell;
 use core::time::Duration;
 
 use super::sync_tests::Time;
-use super::{Namespace, RateLimiting, Report, SyncError, Syncer};
+use super::{EarlyPush, Namespace, RateLimiting, Report, SyncError, Syncer};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::hits;
 use crate::policy::window::WindowSize;
@@ -216,7 +216,7 @@ fn in_a_push_before_its_time() {
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
         let mut store = connect(cluster.server.tcp());
-        let pushed = block_on(async { syncer.sync_early(&mut store, time).await });
+        let pushed = block_on(async { syncer.sync_early(EarlyPush::Due, &mut store, time).await });
         assert_eq!(pushed.unwrap().unwrap().pushed, KEYS.len());
     };
     let points = [

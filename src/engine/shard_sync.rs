@@ -31,6 +31,15 @@ pub trait Surroundings: Clock {
     }
 }
 
+/// What is pushed before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyPush {
+    /// What is due, if anything is.
+    Due,
+    /// What is near its limit; and others' changes are looked at.
+    Near,
+}
+
 /// The sync of one shard of a namespace with its store.
 #[derive(Debug)]
 pub(super) struct ShardSync<'n, 'm> {
@@ -164,6 +173,12 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         let has_key = |key: &[u8]| self.has_key(key);
         let (table, early) = (self.namespace.table(), self.namespace.early_share());
         table.take_due(self.part(&has_key), early, now)
+    }
+
+    /// Where what of it is near its limit may have changed.
+    pub(super) fn near_places(&self) -> Vec<(usize, u64)> {
+        let has_key = |key: &[u8]| self.has_key(key);
+        self.namespace.table().near_places(self.part(&has_key))
     }
 
     /// Ends the lease of its present holder: this worker may take it.

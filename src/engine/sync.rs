@@ -7,7 +7,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::shard_sync::{ShardSync, Surroundings};
+use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
 use super::side_by_side::beside;
 use super::sync_outcome::{Report, SyncError};
 use super::sync_search::Search;
@@ -119,13 +119,15 @@ impl<'m> ShardSync<'_, 'm> {
         result.map(|()| true)
     }
 
-    /// Pushes what is due before its time. Returns whether it did, likewise.
+    /// Pushes what is due before its time, or what is near its limit, with a look at what others changed in any case.
+    /// Returns whether it did, likewise.
     ///
     /// # Errors
     ///
     /// [`SyncError`]; the lease is given back.
     pub(super) async fn sync_early(
         &self,
+        what: EarlyPush,
         strategy: &mut impl Strategy,
         surroundings: &impl Surroundings,
         report: &mut Report,
@@ -136,7 +138,12 @@ impl<'m> ShardSync<'_, 'm> {
         };
         lease.note_holder(surroundings.process());
         // If this worker ends from here on, the next one looks for all changes.
-        let search = Search::early(self.take_due(surroundings.now()));
+        let due = self.take_due(surroundings.now());
+        let search = match what {
+            EarlyPush::Due => Search::early(due),
+            // What is due is among them.
+            EarlyPush::Near => Search::look(self.near_places()),
+        };
         let result = self
             .cycle(strategy, &lease, surroundings, search, report)
             .await;
@@ -191,7 +198,8 @@ impl<'m> ShardSync<'_, 'm> {
                 in_hand.search = Search::everywhere();
             }
             let mut batch = self.next_batch(lease, in_hand, has_asked, surroundings)?;
-            if in_hand.search.is_early && batch.records.is_empty() && !batch.changes_left {
+            let is_nothing = batch.records.is_empty() && !batch.changes_left;
+            if in_hand.search.is_early && !in_hand.search.is_look && is_nothing {
                 // A cycle has pushed it meanwhile.
                 return Ok(());
             }

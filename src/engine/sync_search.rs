@@ -20,6 +20,8 @@ pub(super) struct Search {
     left: u64,
     /// Whether this is all that a cycle is for: others' changes are looked at if there is something to push.
     pub(super) is_early: bool,
+    /// Whether others' changes are looked at in any case.
+    pub(super) is_look: bool,
     /// What was gathered for the next batch.
     gathered: Option<GatheredChanges>,
 }
@@ -51,6 +53,14 @@ impl Search {
         }
     }
 
+    /// In those places alone, and in any case at what others changed.
+    pub(super) fn look(places: Vec<(usize, u64)>) -> Search {
+        Search {
+            is_look: true,
+            ..Search::early(places)
+        }
+    }
+
     /// In those places, too, if it is not everywhere. It has not begun.
     pub(super) fn also_in(&mut self, places: Vec<(usize, u64)>) {
         let Some(known) = &mut self.places else {
@@ -74,6 +84,7 @@ impl Search {
             next: 0,
             left: u64::MAX,
             is_early: false,
+            is_look: false,
             gathered: None,
         }
     }

@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
+use super::looks::LookTimes;
 use super::ratelimiting::Namespace;
-use super::shard_sync::{ShardSync, Surroundings};
+use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
 use super::side_by_side::side_by_side;
 use super::sync_outcome::{Report, SyncError};
 use crate::policy::window::WindowSize;
@@ -178,14 +179,33 @@ impl<'n, 'm> Syncer<'n, 'm> {
         result.map(Some)
     }
 
-    /// Pushes what is due before its time, and fetches what others changed, if there is anything to push.
-    /// `None`: another worker is at it, with some shards at least, and something may be left.
+    /// When to [look](EarlyPush::Near) at what others changed next, where no channel tells of it: in how long from now,
+    /// after an exchange. `None`: with the period.
+    pub fn next_look(
+        &self,
+        times: &mut LookTimes,
+        surroundings: &impl Surroundings,
+    ) -> Option<Duration> {
+        let namespace = self.shards.first()?.namespace;
+        let (table, now) = (namespace.table(), surroundings.now());
+        let near = table.near(namespace.index(), now);
+        times.note(near, namespace.early_share(), surroundings.monotonic())
+    }
+
+    /// Whether this worker was the last one of the node to sync.
+    pub fn is_last(&self) -> bool {
+        self.state.last_worker() == Some(self.worker)
+    }
+
+    /// Pushes what is due before its time, and fetches what others changed, if there is anything to push, or in any
+    /// case. `None`: another worker is at it, with some shards at least, and something may be left.
     ///
     /// # Errors
     ///
     /// As [`Syncer::sync`].
     pub async fn sync_early(
         &self,
+        what: EarlyPush,
         strategy: &mut impl Strategy,
         surroundings: &impl Surroundings,
     ) -> Result<Option<Report>, SyncError> {
@@ -204,8 +224,10 @@ impl<'n, 'm> Syncer<'n, 'm> {
         let (start, connects) = (surroundings.monotonic(), strategy.connects());
         let mut report = Report::default();
         let (mut is_all, mut failure) = (true, None);
-        for shard in self.shards.iter().filter(|shard| shard.has_due()) {
-            match shard.sync_early(strategy, surroundings, &mut report).await {
+        let shards = self.shards.iter();
+        for shard in shards.filter(|shard| what == EarlyPush::Near || shard.has_due()) {
+            let synced = shard.sync_early(what, strategy, surroundings, &mut report);
+            match synced.await {
                 Ok(is_done) => is_all &= is_done,
                 Err(error) => failure = Some(error),
             }

@@ -123,6 +123,11 @@ impl SyncState<'_> {
         before & EarlyWord::CROWD != 0
     }
 
+    /// The worker that synced last.
+    pub fn last_worker(&self) -> Option<u16> {
+        EarlyWord(self.entry.early.load(Acquire)).worker()
+    }
+
     /// Notes that this worker has synced.
     pub fn note_worker(&self, worker: u16) {
         let by = EarlyWord::begun_by(worker).0;

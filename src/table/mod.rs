@@ -27,7 +27,7 @@
 //!
 //! - [`names`], [`naming`]: the bytes of keys; [`dirty`], [`changes`], [`pending`], [`division`], [`part`]:
 //!   which counters changed; [`near`], [`near_cell`], [`early`], [`bell`]: which are to be pushed at once, and how
-//!   the sync hears of it; [`own_share`]: what is admitted while the store is away
+//!   the sync hears of it; [`near_look`]: how near they are; [`own_share`]: what is admitted while the store is away
 //! - [`sync_slot`], [`sync_slots`], [`sync_state`]: the words of a sync, which sync has them, and how a
 //!   process sees it
 //! - [`lease`], [`progress`], [`batches`], [`buffers`]: which worker syncs, what the node knows of the store,
@@ -85,6 +85,7 @@ mod names;
 mod naming;
 mod near;
 mod near_cell;
+mod near_look;
 #[cfg(all(test, loom))]
 mod near_loom_tests;
 #[cfg(all(test, not(loom)))]
@@ -145,6 +146,7 @@ pub use memory::{MemoryError, TableMemory};
 pub use meta::NamespaceIndex;
 pub use named::{NameKind, Named};
 pub use near_cell::EarlyShare;
+pub use near_look::NearCount;
 pub use part::{HasKey, Part};
 pub use pending::{LookedAt, Pending};
 pub use progress::Repair;

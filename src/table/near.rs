@@ -42,6 +42,21 @@ enum Placed {
     NoRoom,
 }
 
+/// Where slots of these numbers are: their groups, in order, and which bits of them.
+pub(super) fn by_group(indices: impl IntoIterator<Item = usize>) -> Vec<(usize, u64)> {
+    let places = indices.into_iter();
+    let mut places: Vec<_> = places.map(|it| (it / 64, 1 << (it % 64))).collect();
+    places.sort_unstable();
+    places.dedup_by(|(group, bits), (before, all)| {
+        let is_same = group == before;
+        if is_same {
+            *all |= *bits;
+        }
+        is_same
+    });
+    places
+}
+
 impl<'m> CounterTable<'m> {
     /// Looks whether a synced counter is due that was just counted in.
     ///
@@ -247,7 +262,7 @@ impl<'m> CounterTable<'m> {
         now: UnixMillis,
     ) -> Vec<(usize, u64)> {
         let part = part.into();
-        let mut places: Vec<(usize, u64)> = Vec::new();
+        let mut due = Vec::new();
         for cell in self.parts.near {
             let Some((word, index)) = self.due_in(cell, part) else {
                 self.free_if_gone(cell);
@@ -259,18 +274,10 @@ impl<'m> CounterTable<'m> {
             let taken = cell.counter.compare_exchange(word.0, rest, AcqRel, Relaxed);
             fail_point!("near.taken");
             if taken.is_ok() && self.is_due_still(cell, index, early, now) {
-                places.push((index / 64, 1 << (index % 64)));
+                due.push(index);
             }
         }
-        places.sort_unstable();
-        places.dedup_by(|(group, bits), (before, all)| {
-            let is_same = group == before;
-            if is_same {
-                *all |= *bits;
-            }
-            is_same
-        });
-        places
+        by_group(due)
     }
 
     /// Whether the counter in slot number `index`, which was due, is so by what the store has now.

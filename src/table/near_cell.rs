@@ -94,6 +94,12 @@ impl EarlyShare {
         EarlyShare(u32::try_from(doubled).unwrap_or(most).clamp(1, most))
     }
 
+    /// The share of a limit.
+    pub fn of(self, limit: Hits) -> Hits {
+        let doubled = limit.thousandths().saturating_mul(self.0.into()) >> Self::BITS;
+        Hits::from_thousandths(doubled / 2)
+    }
+
     /// How many hits of a counter a node keeps from the store, by its limit and what remains of that: from so
     /// many on, it is due. `None`: it is not known yet how many nodes there are.
     pub(super) fn kept(self, nodes: u32, limit: Hits, rest: Hits) -> Option<Hits> {

@@ -17,7 +17,7 @@ use Test::More;
 
 our @EXPORT = qw(
     $port @nodes $store $lost $back $killed
-    connected access patience conf impatient synchronous stop all_know settle pushed_under_load totals_of_loads no_answer_was_slow
+    connected access patience conf impatient synchronous stop all_know settle start_acquainted sync_now pushed_under_load totals_of_loads no_answer_was_slow
 );
 
 our $port  = $ENV{TEST_NGINX_PORT} || 1984;
@@ -105,6 +105,36 @@ sub patience { my ($times) = @_; return $store->can('patience') ? $store->patien
 # it is never late.
 sub synchronous {
     return conf(sync_rate => 0, window => 'fixed', namespace => 'timeout 5s;', @_);
+}
+
+sub metric {
+    my ($node, $name) = @_;
+    my ($value) = $node->body('/metrics') =~ /^\Q$name\E (\S+)$/m;
+    return $value // '';
+}
+
+# Has a node sync all that changed.
+sub sync_now {
+    my ($node) = @_;
+    my $socket = $node->connection or return;
+    print $socket "POST /write/namespaces/api/sync HTTP/1.0\r\n\r\n";
+    () = <$socket>;
+}
+
+# Starts both nodes, which know of each other and sync once in a minute. In the location `near`, each first hit of a key is half of its limit.
+sub start_acquainted {
+    my (%conf)  = @_;
+    my $workers = delete $conf{workers} // 1;
+    my %node    = conf(sync_rate => '1m', %conf);
+    $node{rules}{near}   = 'api limit=2/364d';
+    $node{rules}{unseen} = 'api limit=2/363d';
+    $store->be_empty;
+    $_->start(%node, workers => $workers, server => 'location /write/ { ratelimit off; ratelimit_api write=on; } ratelimit_log_level off;')
+        for @nodes;
+    for my $node (@nodes) {
+        # A cycle says that the node lives, and how many do, once in a second at most.
+        eventually(sub { sync_now($node); metric($node, 'ratelimit_nodes{namespace="api"}') }, 2, "$node->{name} knows both");
+    }
 }
 
 # Stops the nodes that there are.

@@ -7,7 +7,7 @@ use super::log::Store;
 use super::memory::{Fault, Kept as _};
 use super::node::{Node, cluster, cluster_with, poll};
 use super::{LIFETIME, hits, size};
-use crate::engine::{Report, SyncError, Syncer};
+use crate::engine::{EarlyPush, LookTimes, Report, SyncError, Syncer};
 use crate::policy::hits::Hits;
 use crate::store::strategy::Shard;
 
@@ -46,6 +46,48 @@ fn what_is_due_is_pushed_and_the_rest_waits() {
     assert_eq!(pushed(a.sync().unwrap()), 1);
     b.sync().unwrap();
     assert_eq!(b.rate(b"far"), hits(1));
+}
+
+#[test]
+fn a_look_pushes_what_is_near_and_asks_in_any_case() {
+    let nodes = acquainted(2);
+    let (a, b) = (&nodes[0], &nodes[1]);
+    a.ask(b"near", hits(1), hits(4));
+    a.ask(b"far", hits(1), hits(1000));
+    a.sync_early().unwrap();
+    a.ask(b"near", hits(1), hits(1000));
+    b.ask(b"elsewhere", hits(1), hits(4));
+    b.sync_early().unwrap();
+    // It is not due, but near.
+    let report = a.look().unwrap().unwrap();
+    assert_eq!((report.pushed, report.fetched), (1, 1));
+    assert_eq!(a.rate(b"elsewhere"), hits(1));
+    let report = b.look().unwrap().unwrap();
+    assert_eq!((report.pushed, report.fetched), (0, 1));
+    assert_eq!((b.rate(b"near"), b.rate(b"far")), (hits(2), Hits::ZERO));
+    // Nothing is new: the store is asked all the same.
+    b.faults(&[Fault::Before]);
+    assert!(b.look().is_err());
+}
+
+#[test]
+fn the_next_look_is_by_how_fast_a_counter_grows() {
+    let nodes = acquainted(2);
+    let (a, b) = (&nodes[0], &nodes[1]);
+    let lifetime = Duration::from_millis(LIFETIME);
+    let syncer = Syncer::new(b.namespace, &[size()], lifetime).unwrap();
+    let mut times = LookTimes::default();
+    let mut next = || syncer.next_look(&mut times, b.time);
+    assert_eq!(next(), None);
+    b.ask(b"k", hits(260), hits(1000));
+    b.sync_early().unwrap();
+    assert_eq!(next(), None);
+    a.ask(b"k", hits(240), hits(1000));
+    a.sync().unwrap();
+    b.time.monotonic.update(|now| now + 240);
+    b.look().unwrap();
+    // One in a millisecond, with 500 left.
+    assert_eq!(next(), Some(Duration::from_millis(250)));
 }
 
 #[test]
@@ -129,7 +171,7 @@ fn a_worker_that_finds_another_at_it_leaves_what_is_due() {
     // A worker that dies at it leaves it to the next cycle, at the end of its lease.
     node.ask(b"l", hits(1), hits(2));
     node.faults(&[Fault::StoppedBefore]);
-    let mut killed = node.start_early();
+    let mut killed = node.start_early(EarlyPush::Due);
     assert!(poll(&mut killed).is_pending());
     drop(killed);
     node.faults(&[]);
@@ -149,7 +191,7 @@ fn a_worker_of_a_former_configuration_leaves_the_bell_to_the_others() {
     let lifetime = Duration::from_millis(LIFETIME);
     let syncer = Syncer::new(&newer, &[size()], lifetime).unwrap();
     let mut strategy = node.strategy.clone();
-    let mut early = core::pin::pin!(syncer.sync_early(&mut strategy, node.time));
+    let mut early = core::pin::pin!(syncer.sync_early(EarlyPush::Due, &mut strategy, node.time));
     let mut context = core::task::Context::from_waker(core::task::Waker::noop());
     let Poll::Ready(Ok(report)) = early.as_mut().poll(&mut context) else {
         panic!("it is done");

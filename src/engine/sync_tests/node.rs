@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::log::Store;
 use super::memory::{Fault, Kept, Memory, Shards, go_on};
 use super::{LIFETIME, T, size};
-use crate::engine::{Namespace, RateLimiting, Report, Surroundings, SyncError, Syncer};
+use crate::engine::{EarlyPush, Namespace, RateLimiting, Report, Surroundings, SyncError, Syncer};
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
@@ -125,18 +125,27 @@ where
 
     /// Pushes what is due.
     pub(super) fn sync_early(&self) -> Synced {
-        match poll(&mut self.start_early()) {
+        self.sync_now(EarlyPush::Due)
+    }
+
+    /// Pushes what is near its limit, and looks at what others changed.
+    pub(super) fn look(&self) -> Synced {
+        self.sync_now(EarlyPush::Near)
+    }
+
+    fn sync_now(&self, what: EarlyPush) -> Synced {
+        match poll(&mut self.start_early(what)) {
             Poll::Ready(result) => result,
             Poll::Pending => panic!("nothing to wait for"),
         }
     }
 
-    /// A worker that begins to push what is due.
-    pub(super) fn start_early(&self) -> Worker {
+    /// A worker that begins to push before the time.
+    pub(super) fn start_early(&self, what: EarlyPush) -> Worker {
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(self.namespace, &[size()], lifetime).unwrap();
         let (mut strategy, time) = (self.strategy.clone(), self.time);
-        Box::pin(async move { syncer.sync_early(&mut strategy, time).await })
+        Box::pin(async move { syncer.sync_early(what, &mut strategy, time).await })
     }
 
     pub(super) fn reset(&self, key: &[u8]) {

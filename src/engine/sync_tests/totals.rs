@@ -3,7 +3,7 @@
 use core::mem;
 use std::collections::BTreeMap;
 
-use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{Just, ProptestConfig, prop, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::{BoxedStrategy, Strategy as _};
 use proptest::test_runner::{RngSeed, TestCaseError};
 
@@ -12,6 +12,7 @@ use super::memory::{Fault, Kept, Memory};
 use super::node::{Worker, cluster_with, poll};
 use super::rows::Rows;
 use super::{LIFETIME, SIZE, T, hits, size};
+use crate::engine::EarlyPush;
 use crate::policy::hits::Hits;
 use crate::store::strategy::{Shard, Strategy};
 
@@ -120,12 +121,12 @@ where
                     *expected.entry(key).or_default() += value.thousandths();
                 }
             }
-            Step::Sync(node, is_early, faults) => {
+            Step::Sync(node, early, faults) => {
                 let node = node % nodes.len();
                 nodes[node].faults(&faults);
-                let mut worker = match is_early {
-                    true => nodes[node].start_early(),
-                    false => nodes[node].start_sync(),
+                let mut worker = match early {
+                    Some(what) => nodes[node].start_early(what),
+                    None => nodes[node].start_sync(),
                 };
                 if poll(&mut worker).is_pending() {
                     stopped.push(worker);
@@ -205,8 +206,8 @@ enum Step {
     HitAll(usize, i64),
     /// Under a limit.
     Ask(usize, u8, i64),
-    /// Of all, or of what is due.
-    Sync(usize, bool, Vec<Fault>),
+    /// Of all, or before the time.
+    Sync(usize, Option<EarlyPush>, Vec<Fault>),
     /// A worker that was stopped goes on, though another may have taken over.
     Wake(usize),
     Kill(usize),
@@ -243,11 +244,13 @@ fn step_with(kind: BoxedStrategy<Step>) -> impl proptest::strategy::Strategy<Val
         1 => Just(Fault::StoppedBefore),
         1 => Just(Fault::StoppedAfter),
     ];
+    let early = [None, Some(EarlyPush::Due), None, Some(EarlyPush::Near)];
+    let early = prop::sample::select(early.to_vec());
     prop_oneof![
         6 => (0..6_usize, 0..KEYS, 1..5000_i64).prop_map(|(n, k, v)| Step::Hit(n, k, v)),
         1 => (0..6_usize, 1..5000_i64).prop_map(|(n, v)| Step::HitAll(n, v)),
         4 => (0..6_usize, 0..KEYS, 1..20_000_i64).prop_map(|(n, k, v)| Step::Ask(n, k, v)),
-        6 => (0..6_usize, any::<bool>(), prop::collection::vec(fault, 0..6))
+        6 => (0..6_usize, early, prop::collection::vec(fault, 0..6))
             .prop_map(|(n, early, f)| Step::Sync(n, early, f)),
         1 => (0..9_usize).prop_map(Step::Wake),
         1 => (0..9_usize).prop_map(Step::Kill),

@@ -10,6 +10,8 @@ pub(super) enum Command {
     SyncNow,
     /// Something is due before its time.
     Early,
+    /// It is time to look at what others counted, of whose pushes nobody tells.
+    Look,
     /// Push what is left until then, and end.
     Finish(Instant),
 }

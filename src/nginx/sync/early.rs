@@ -1,4 +1,5 @@
-//! What is pushed before its time: the thread hears of it by the worker's bell.
+//! What is pushed before its time: the thread hears of it by the worker's bell; and what is looked at before its
+//! time, by a timer.
 
 use core::pin::pin;
 use core::time::Duration;
@@ -8,7 +9,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::command::Command;
+use super::system::System;
 use crate::broker::EventFd;
+use crate::engine::{LookTimes, Report, SyncError, Syncer};
 use crate::table::SyncState;
 
 /// How long the next push before its time waits for the one before: what comes meanwhile goes with it.
@@ -43,6 +46,44 @@ impl EarlyTimer {
     /// Another worker was at it: it is to be looked again.
     pub(super) fn begin_again(&mut self, now: Instant) {
         self.next = now.checked_add(PAUSE);
+    }
+}
+
+/// When others' pushes are looked at of which nobody tells.
+#[derive(Debug)]
+pub(super) struct LookTimer {
+    /// `None`: somebody tells.
+    times: Option<LookTimes>,
+    next: Option<Instant>,
+}
+
+impl LookTimer {
+    pub(super) fn new(is_needed: bool) -> LookTimer {
+        LookTimer {
+            times: is_needed.then(LookTimes::default),
+            next: None,
+        }
+    }
+
+    /// When to look.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Sets the time of the next look after a cycle of which this came.
+    pub(super) fn set_after(
+        &mut self,
+        syncer: &Syncer<'_, '_>,
+        result: &Result<Option<Report>, SyncError>,
+    ) {
+        let times = self.times.as_mut().filter(|_| result.is_ok());
+        let pause = times.and_then(|times| syncer.next_look(times, &System));
+        self.next = pause.and_then(|pause| Instant::now().checked_add(pause));
+    }
+
+    /// Has nobody look before the next cycle.
+    pub(super) fn stop(&mut self) {
+        self.next = None;
     }
 }
 

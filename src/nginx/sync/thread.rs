@@ -1,5 +1,6 @@
 //! The thread that talks to datastores: a tokio runtime of its own, which never calls nginx.
 
+use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::io;
@@ -17,10 +18,10 @@ use super::super::conf::SyncedNamespace;
 use super::super::cycle;
 use super::channel::ChannelTask;
 use super::command::Command;
-use super::early::{EarlyTimer, listen};
+use super::early::{EarlyTimer, LookTimer, listen};
 use super::system::System;
-use crate::broker::{Broker, EventFd, EventLoopQueue, Observer, StoreEvent};
-use crate::engine::{Report, SyncError, Syncer};
+use crate::broker::{Broker, EventFd, EventLoopQueue, KnownBefore, Observer, StoreEvent};
+use crate::engine::{EarlyPush, Report, SyncError, Syncer};
 use crate::store::decision::Decider;
 use crate::store::registry::{StoreVisitor, THREAD_STACK};
 use crate::store::strategy::Strategy;
@@ -299,9 +300,11 @@ async fn serve<S: Strategy>(
     if namespace.is_early {
         syncer = syncer.telling();
     }
+    // What is known of the store when a cycle begins.
+    let known = Cell::new(namespace.store.known());
     let note_cycle = |result: Result<Option<Report>, SyncError>, is_early: bool, store: &S| {
         // At once: when nginx looks at it, another worker may have been at the store since.
-        let mut events: Vec<_> = events_of(&namespace, &result, store).collect();
+        let mut events: Vec<_> = events_of(&namespace, known.get(), &result, store).collect();
         if counters.table().note_identity() {
             events.push(namespace.store.other_identity());
         }
@@ -319,17 +322,23 @@ async fn serve<S: Strategy>(
     let mut turns_of_others: u32 = 0;
     let mut is_waiting = false;
     let mut early = EarlyTimer::default();
+    // Where a store tells of others' pushes, nobody has to look.
+    let is_told = !namespace.is_early || store.channel().is_some();
+    let mut look = LookTimer::new(!is_told);
     loop {
         // While another worker is at it, what was asked for waits.
-        let command = match (is_waiting, early.next()) {
+        let next = early.next().into_iter().chain(look.next()).min();
+        let command = match (is_waiting, next) {
             (true, _) => timeout(LOOK_AGAIN, commands.recv()).await,
             (false, Some(next)) => timeout_at(next, commands.recv()).await,
             (false, None) => Ok(commands.recv().await),
         };
-        let again = match is_waiting {
-            true => Command::SyncNow,
-            false => Command::Early,
+        let again = match early.next() {
+            _ if is_waiting => Command::SyncNow,
+            Some(_) if early.next() == next => Command::Early,
+            _ => Command::Look,
         };
+        known.set(namespace.store.known());
         match command.unwrap_or(Some(again)) {
             None => return,
             // All workers have a timer: the node syncs once in a period.
@@ -344,6 +353,7 @@ async fn serve<S: Strategy>(
             Some(Command::Sync) => {
                 turns_of_others = 0;
                 let result = syncer.sync(&mut store, &System).await;
+                look.set_after(&syncer, &result);
                 note(result, &store);
             }
             Some(Command::SyncNow) => {
@@ -355,6 +365,7 @@ async fn serve<S: Strategy>(
                 };
                 // Those of a newer configuration go on.
                 is_waiting = is_others && !syncer.is_superseded();
+                look.set_after(&syncer, &result);
                 if !is_waiting {
                     note(result, &store);
                 }
@@ -364,12 +375,29 @@ async fn serve<S: Strategy>(
             Some(Command::Early) if !early.begin(Instant::now().into()) => {}
             Some(Command::Early) => {
                 turns_of_others = 0;
-                match syncer.sync_early(&mut store, &System).await {
+                let result = syncer.sync_early(EarlyPush::Due, &mut store, &System).await;
+                look.set_after(&syncer, &result);
+                match result {
                     Ok(report) if Report::is_whole(report) => {}
                     // Those of a newer configuration go on.
                     Ok(_) | Err(SyncError::LeaseLost) if syncer.is_superseded() => {}
                     Ok(_) | Err(SyncError::LeaseLost) => early.begin_again(Instant::now().into()),
                     error => note_cycle(error, true, &store),
+                }
+            }
+            // Another worker looks, or nobody before the store is back.
+            Some(Command::Look)
+                if !syncer.is_last() || syncer.is_store_lost() || syncer.is_superseded() =>
+            {
+                look.stop();
+            }
+            Some(Command::Look) => {
+                let result = syncer
+                    .sync_early(EarlyPush::Near, &mut store, &System)
+                    .await;
+                look.set_after(&syncer, &result);
+                if let Err(error) = result {
+                    note_cycle(Err(error), true, &store);
                 }
             }
             Some(Command::Finish(until)) => {
@@ -406,18 +434,19 @@ async fn serve<S: Strategy>(
 /// What a cycle tells of its store.
 fn events_of(
     namespace: &SyncedNamespace,
+    known: KnownBefore,
     result: &Result<Option<Report>, SyncError>,
     store: &impl Strategy,
 ) -> impl Iterator<Item = StoreEvent> {
     let (observer, watched) = (Observer::Sync(namespace.number), &namespace.store);
     let (events, of_clock) = match result {
         Ok(Some(report)) => (
-            watched.note(observer, Ok::<_, &SyncError>(()), || store.server()),
+            watched.note(observer, known, Ok::<_, &SyncError>(()), || store.server()),
             watched.note_clock(report.clock_offset),
         ),
         // Another worker was at it, or has taken over.
         Ok(None) | Err(SyncError::LeaseLost) => (None, None),
-        Err(error) => (watched.note(observer, Err(error), || None), None),
+        Err(error) => (watched.note(observer, known, Err(error), || None), None),
     };
     events.into_iter().chain(of_clock)
 }

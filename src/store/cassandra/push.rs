@@ -41,18 +41,18 @@ struct NodeRow {
 }
 
 /// What is known of the nodes of a shard.
-struct Nodes {
+struct KnownNodes {
     /// How far each is that pushed.
     rows: Vec<NodeRow>,
     /// Until when each lives that said so, in Unix milliseconds.
     lives: Vec<(NodeId, i64)>,
 }
 
-impl Nodes {
-    async fn read(connected: &Connected, epoch: Epoch) -> Result<Nodes, CqlFault> {
+impl KnownNodes {
+    async fn read(connected: &Connected, epoch: Epoch) -> Result<KnownNodes, CqlFault> {
         let values = (epoch.0.get().cast_signed(),);
         let answer = connected.select(Cql::Nodes, values).await?;
-        let mut nodes = Nodes {
+        let mut nodes = KnownNodes {
             rows: Vec::new(),
             lives: Vec::new(),
         };
@@ -122,7 +122,7 @@ pub(super) async fn push(
 ) -> Result<(Pushed, Option<u64>), CqlFault> {
     let (present, nodes, seen) = try_join3(
         epoch::present(connected, shard),
-        Nodes::read(connected, batch.epoch),
+        KnownNodes::read(connected, batch.epoch),
         seen(connected, batch.epoch, recent, batch.position),
     )
     .await?;

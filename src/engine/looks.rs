@@ -1,0 +1,195 @@
+//! When to ask a store again that does not tell of others' pushes as they happen: by how fast the counters
+//! near their limits grow.
+//!
+//! Of such a counter, with `R` left of its limit `L`, the store is asked when at the speed seen last half of `R`
+//! will be used, or `share*L` if that is more. So others' hits are known that well, and a counter that
+//! does not grow is asked about with the period alone.
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
+use crate::table::{EarlyShare, MonotonicMillis, NearCount};
+
+/// The shortest time between two looks: some exchanges.
+const SHORTEST: f64 = 20.0;
+
+/// What is remembered of the counters of a namespace, and by that the time of the next look.
+#[derive(Debug, Default)]
+pub struct LookTimes {
+    seen: HashMap<u64, Seen>,
+}
+
+/// A counter as it was after an exchange.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    window: u64,
+    hits: Hits,
+    at: MonotonicMillis,
+    /// Thousandths of hits in a millisecond.
+    speed: f64,
+}
+
+impl LookTimes {
+    /// Notes what is known after an exchange; returns in how long to ask again, where nodes keep `share` of a limit.
+    /// `None`: nothing is near its limit and grows. Counters that are not among these are forgotten.
+    pub fn note(
+        &mut self,
+        counts: impl Iterator<Item = NearCount>,
+        share: EarlyShare,
+        now: MonotonicMillis,
+    ) -> Option<Duration> {
+        let before = core::mem::take(&mut self.seen);
+        let mut soonest: Option<f64> = None;
+        for count in counts {
+            let seen = Seen::of(&count, before.get(&count.occupancy), now);
+            if seen.speed > 0.0 {
+                let pause = pause(&count, share, seen.speed);
+                soonest = Some(soonest.map_or(pause, |soonest| soonest.min(pause)));
+            }
+            self.seen.insert(count.occupancy, seen);
+        }
+        let soonest = soonest?.max(SHORTEST) / 1000.0;
+        Duration::try_from_secs_f64(soonest).ok()
+    }
+}
+
+impl Seen {
+    fn of(count: &NearCount, before: Option<&Seen>, now: MonotonicMillis) -> Seen {
+        let seen = Seen {
+            window: count.at.number,
+            hits: count.hits,
+            at: now,
+            speed: 0.0,
+        };
+        let Some(before) = before else {
+            return seen;
+        };
+        let passed = now.0.saturating_sub(before.at.0);
+        if passed == 0 {
+            return Seen {
+                speed: before.speed,
+                ..seen
+            };
+        }
+        // Of a window that has just begun, that of the one before is as good.
+        let speed = if seen.window == before.window {
+            let grown = seen.hits.minus(before.hits).max(Hits::ZERO);
+            grown.thousandths() as f64 / passed as f64
+        } else {
+            before.speed
+        };
+        // What was seen for the first time may have been a burst, or nothing.
+        let speed = match before.speed {
+            0.0 => speed,
+            before => (before + speed) / 2.0,
+        };
+        Seen { speed, ..seen }
+    }
+}
+
+/// In how many milliseconds a counter is to be looked at that grows at this speed.
+fn pause(count: &NearCount, share: EarlyShare, speed: f64) -> f64 {
+    let (limit, algorithm) = count.limit;
+    let half = |hits: Hits| hits.thousandths() as f64 / 2.0;
+    let least = share.of(limit).thousandths() as f64;
+    let rest = limit.minus(count.rate);
+    if rest <= Hits::ZERO && algorithm == Algorithm::Fixed {
+        // Nothing is admitted any more before the next window.
+        let left = count.size.millis().saturating_sub(count.at.elapsed);
+        return left as f64 + half(limit).max(least) / speed;
+    }
+    half(rest).max(least) / speed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::hits::hits;
+    use crate::policy::window::{WindowPosition, WindowSize};
+
+    fn count(
+        number: u64,
+        elapsed: u64,
+        counted: i64,
+        rate: i64,
+        algorithm: Algorithm,
+    ) -> NearCount {
+        NearCount {
+            occupancy: 1,
+            size: WindowSize::from_millis(5000).unwrap(),
+            at: WindowPosition { number, elapsed },
+            hits: hits(counted),
+            limit: (hits(1000), algorithm),
+            rate: hits(rate),
+        }
+    }
+
+    /// In how many milliseconds to look, after looks at these times.
+    fn looks(counts: &[(u64, NearCount)]) -> Vec<Option<u128>> {
+        let mut times = LookTimes::default();
+        let share = EarlyShare::of_milli_percent(6250);
+        let mut note = |&(at, count)| {
+            let pause = times.note([count].into_iter(), share, MonotonicMillis(at))?;
+            Some(pause.as_millis())
+        };
+        counts.iter().map(&mut note).collect()
+    }
+
+    #[test]
+    fn the_next_look_is_when_half_of_the_rest_is_used() {
+        let fixed = |number, elapsed, hits| count(number, elapsed, hits, hits, Algorithm::Fixed);
+        let looks = looks(&[
+            (0, fixed(7, 0, 0)),
+            // 200 in a second.
+            (1000, fixed(7, 1000, 200)),
+            (3000, fixed(7, 3000, 600)),
+            (4000, fixed(7, 4000, 800)),
+            // Of what is left, a half is less than the share.
+            (4500, fixed(7, 4500, 900)),
+            (4900, fixed(7, 4900, 980)),
+            // None before the next window.
+            (5000, fixed(7, 4999, 1000)),
+            (7500, fixed(8, 2500, 500)),
+            // Nobody counts any more, so that it is asked more and more seldom.
+            (8500, fixed(8, 3500, 500)),
+            (9500, fixed(8, 4500, 500)),
+        ]);
+        let expected = [
+            None,
+            Some(2000),
+            Some(1000),
+            Some(500),
+            Some(312),
+            Some(312),
+            Some(2501),
+            Some(1250),
+            Some(2500),
+            Some(5000),
+        ];
+        assert_eq!(looks, expected);
+    }
+
+    #[test]
+    fn a_sliding_window_that_is_full_is_looked_at_by_its_share() {
+        let sliding = |hits| count(7, 1000, hits, 1000, Algorithm::Sliding);
+        let looks = looks(&[(0, sliding(0)), (1000, sliding(200)), (1000, sliding(200))]);
+        assert_eq!(looks, [None, Some(312), Some(312)]);
+    }
+
+    #[test]
+    fn looks_are_not_closer_than_exchanges() {
+        let fixed = |hits| count(7, 0, hits, hits, Algorithm::Fixed);
+        assert_eq!(looks(&[(0, fixed(0)), (1, fixed(999))]), [None, Some(20)]);
+    }
+
+    #[test]
+    fn counters_that_are_gone_are_forgotten() {
+        let mut times = LookTimes::default();
+        let (share, it) = (EarlyShare::OFF, count(7, 0, 1, 1, Algorithm::Fixed));
+        times.note([it].into_iter(), share, MonotonicMillis(0));
+        assert_eq!(times.note([].into_iter(), share, MonotonicMillis(1)), None);
+        assert!(times.seen.is_empty());
+    }
+}
