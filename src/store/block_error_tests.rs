@@ -1,7 +1,7 @@
 //! Blocks of directives that are wrong, and what is said of them.
 
 use super::block_tests::{parse, read_file};
-use super::registry::{LACKING_DIRECTIVES, LACKING_KINDS, STRATEGY, StoreSettings};
+use super::registry::{LACKING_KINDS, STRATEGY, StoreSettings};
 
 #[test]
 fn wrong_words_are_told_what_would_be_right() {
@@ -216,21 +216,6 @@ fn what_there_is_depends_on_the_build() {
         sentinel_master, sentinel_username, sentinel_password, prefix, table";
     assert_eq!(parse("host x;"), Err(format!("{unknown}{more}")));
     assert_eq!(LACKING_KINDS.is_empty(), has_cassandra);
-}
-
-#[test]
-fn what_this_build_lacks_is_told() {
-    for name in LACKING_KINDS {
-        let message = parse(&format!("strategy {name};")).unwrap_err();
-        let expected = STRATEGY.expected;
-        let lacks = format!("strategy \"{name}\" is not in this build: expected {expected}");
-        assert_eq!(message, lacks);
-    }
-    for name in LACKING_DIRECTIVES {
-        let message = parse(&format!("{name} x;")).unwrap_err();
-        let expected = format!("directive \"{name}\" is not in this build: ");
-        assert!(message.starts_with(&expected), "{message}");
-    }
 }
 
 #[test]

@@ -53,39 +53,6 @@ fn a_strategy_is_a_kind_of_store() {
     ]);
 }
 
-#[cfg(not(feature = "cassandra"))]
-#[test]
-fn this_build_says_what_it_lacks() {
-    check_in_store(&[
-        (
-            "strategy: one that this build lacks",
-            "strategy cassandra;",
-            "[emerg] ratelimit_store \"main\": strategy \"cassandra\" is not in this build: \
-             expected redis or postgres in http.conf:1",
-        ),
-        (
-            "an option of a strategy that this build lacks, before it",
-            "consistency quorum;\n\
-             strategy cassandra;",
-            "[emerg] ratelimit_store \"main\": directive \"consistency\" is not in this build: expected \
-             one of strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
-             tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:1",
-        ),
-        (
-            "an option of a strategy that this build lacks, of another one",
-            "strategy redis;\n\
-             datacenter east;",
-            "[emerg] ratelimit_store \"main\": directive \"datacenter\" is not in this build: expected \
-             one of strategy, server, username, password, password_file, database, connect_timeout, \
-             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
-             tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table in http.conf:2",
-        ),
-    ]);
-}
-
 #[test]
 fn a_server_has_an_address() {
     check_in_store(&[
