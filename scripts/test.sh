@@ -155,7 +155,7 @@ says_what_it_lacks() {
     local conf=$TMPDIR/lacks.conf message
     printf 'events {} http { ratelimit_zone zone=z:1m;\nratelimit_store main { %s } }\n' "$2" >"$conf"
     message=$(nginx_test "$1" "$TMPDIR" "$conf" 2>&1) && die "accepted: $2"
-    [[ $message == *"[emerg] ratelimit_store \"main\": $3 "* ]] || die "$message"
+    [[ $message == *'[emerg]'*" ratelimit_store \"main\": $3 "* ]] || die "$message"
     echo "ok - $3"
 }
 

@@ -20,6 +20,8 @@
 #   --address ADDRESS   of 127.0.0.0/8; 127.0.0.1 unless given
 #   --port PORT         of CQL; the next one is for other nodes. 9042 unless given
 #   --heap SIZE         192m unless given; it takes some 300 MB more. A node of a ring wants 400m
+#   --memtable SIZE     how much of the heap is for what is not in files yet; 64MiB unless given. Cassandra itself
+#                       would take a quarter of the heap
 #   --durable           what it has answered outlives a kill; else the last tenth of a second may not
 #   --ephemeral         for a server that is thrown away: quicker, but the schema does not outlive a kill
 #   --auth              users need a password; there is cassandra, with the password cassandra
@@ -69,11 +71,11 @@ fill_jars() {
 
 # parse OPTION... REST...: sets the options, and `rest`.
 parse() {
-    address=127.0.0.1 port=9042 heap=192m seed='' token='' ephemeral='' durable='' auth='' tls=''
+    address=127.0.0.1 port=9042 heap=192m memtable=64MiB seed='' token='' ephemeral='' durable='' auth='' tls=''
     while [ $# -gt 0 ]; do
         case $1 in
             --ephemeral | --durable | --auth) printf -v "${1#--}" yes ;;
-            --address | --port | --heap | --seed | --token | --tls)
+            --address | --port | --heap | --memtable | --seed | --token | --tls)
                 [ $# -gt 1 ] || die "$1 takes a value"
                 printf -v "${1#--}" %s "$2"
                 shift
@@ -133,7 +135,7 @@ cdc_raw_directory: $dir/data/cdc_raw
 commitlog_segment_size: 16MiB
 commitlog_total_space: 128MiB
 memtable_allocation_type: unslabbed_heap_buffers
-memtable_heap_space: 64MiB
+memtable_heap_space: $memtable
 memtable_offheap_space: 32MiB
 file_cache_enabled: false
 key_cache_size: 4MiB

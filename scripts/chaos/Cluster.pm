@@ -12,9 +12,13 @@ use Proxy;
 
 use constant PASSWORD => 's3cret-of-chaos';
 
-# `api` is synced periodically; `now` is synchronous, if the store decides. They have a way to the store
-# each, so that either gets its share of the faults of ways.
+# `api` is synced periodically; `now` is synchronous, if the store decides, and so is `held`, of which nodes hold hits
+# in reserve.
 our @NAMESPACES;
+
+# The namespaces by whose names stores are called: each has a way of its own, so that those that are synced and those
+# that are synchronous get their share of the faults of ways.
+my @stores;
 
 # The windows in which both count, in days.
 our @DAYS = (366, 360, 300);
@@ -42,16 +46,17 @@ sub new {
     my $self = bless {%self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
     my $port = $self->{port};
     $Load::decided = $self->{store}->decides if $self->{store}->can('decides');
-    @NAMESPACES = ('api', $Load::decided eq 'nothing' ? () : 'now');
+    @NAMESPACES = ('api', $Load::decided eq 'nothing' ? () : qw(now held));
+    @stores     = ('api', $Load::decided eq 'nothing' ? () : 'now');
     for my $number ($self->numbers) {
         $self->{node}{$number} = Node->new($number => $port++);
         $self->{sync_rate}{$number} = 0.1;
     }
     my @proxied = $self->{store}->has_way ? $self->numbers : ();
-    my $first   = $port + @proxied * @NAMESPACES;
+    my $first   = $port + @proxied * @stores;
     $self->{store} = $self->{store}->new(port => $first, password => PASSWORD);
     for my $number (@proxied) {
-        $self->{proxy}{$number}{$_} = Proxy->new(port => $port++, $self->{store}->way) for @NAMESPACES;
+        $self->{proxy}{$number}{$_} = Proxy->new(port => $port++, $self->{store}->way) for @stores;
     }
     return $self;
 }
@@ -67,19 +72,20 @@ sub configuration {
     my @stores = map {
         my $conf = $self->{store}->conf($proxy ? $proxy->{$_}{port} : ());
         "ratelimit_store for_$_ { $conf }\n";
-    } @NAMESPACES;
+    } @stores;
     my %asks = map {
         my $ask = "limit=1000000/${_}d cost=0";
         my $days = $_;
-        map { ("ask-$_-${days}d" => "$_ $ask" . ($_ eq 'now' ? ' window=fixed' : '')) } @NAMESPACES;
+        map { ("ask-$_-${days}d" => "$_ $ask" . ($_ eq 'api' ? '' : ' window=fixed')) } @NAMESPACES;
     } @DAYS;
     my %others = Load::asks();
     $asks{"ask-now-$_"} = $others{$_} for keys %others;
     my %namespaces = (
-        api => "sync_rate $self->{sync_rate}{$number};",
-        now => 'sync_rate 0; timeout 100ms; on_error deny;',
+        api  => "store for_api; sync_rate $self->{sync_rate}{$number}; on_loss share;",
+        now  => 'store for_now; sync_rate 0; timeout 100ms; on_error deny;',
+        held => 'store for_now; sync_rate 0; timeout 100ms; on_error deny; reserve on;',
     );
-    my @namespaces = map {"ratelimit_namespace $_ { store for_$_; $namespaces{$_} }\n"} @NAMESPACES;
+    my @namespaces = map {"ratelimit_namespace $_ { $namespaces{$_} }\n"} @NAMESPACES;
     return (
         http  => "@stores @namespaces",
         zone  => '32m',

@@ -24,11 +24,12 @@ END {
     if ($$ == $test) { kill KILL => $_ for grep {defined} map { $_->{pid} } @all }
 }
 
-# What may become of a request, by namespace. In `now`, which is synchronous, the store decides.
-my %outcomes = (api => [qw(200 429 lost)], now => [qw(200 429 503 lost)]);
+# What may become of a request, by namespace. In `now` and `held`, which are synchronous, the store decides; of `held`, a
+# node may have what the store has charged ahead.
+my %outcomes = (api => [qw(200 429 lost)], map { $_ => [qw(200 429 503 lost)] } qw(now held));
 
 # The limits of synchronous counters, in hits.
-my %limits = ('now 366d' => 1_000_000, 'now 360d' => 200, 'now 300d' => 2);
+my %limits = ('now 366d' => 1_000_000, 'now 360d' => 200, 'now 300d' => 2, 'held 366d' => 200);
 
 # Of each algorithm whose counters are of its own, a rule of so many days that admits so many hits.
 my %algorithms = (
@@ -48,6 +49,7 @@ my %rules = (
     now   => {rule => synchronous('366d') . ' cost=$arg_c',                     counts => ['now 366d']},
     crowd => {rule => synchronous('360d'),                                      counts => ['now 360d']},
     few   => {rule => synchronous('300d'),                                      counts => ['now 300d']},
+    held  => {rule => "held limit=$limits{'held 366d'}/366d window=fixed",      counts => ['held 366d']},
 );
 
 sub synchronous { my ($window) = @_; return "now limit=$limits{qq(now $window)}/$window window=fixed" }
@@ -67,15 +69,15 @@ sub rule_of {
     return $algorithms{$algorithm}->($days, $limit // $limits_of_days{$days});
 }
 
-# What the store decides, of requests in `now`: `all`, those by fixed `windows`, or `nothing`.
+# What the store decides, of requests in `now` and `held`: `all`, those by fixed `windows`, or `nothing`.
 our $decided = 'all';
 
 # How many of the kinds of requests in `request` that leaves.
-my %kinds = (all => 145, windows => 125, nothing => 100);
+my %kinds = (all => 165, windows => 145, nothing => 100);
 
 sub rules {
     my @names = grep {
-        my $windows = $rules{$_}{rule} !~ /^now/ || ($decided ne 'nothing' && !/mixed/ && !$algorithms{$_});
+        my $windows = $rules{$_}{rule} =~ /^api/ || ($decided ne 'nothing' && !/mixed/ && !$algorithms{$_});
         $windows || $decided eq 'all';
     } keys %rules;
     return map { $_ => $rules{$_}{rule} } @names;
@@ -92,6 +94,9 @@ sub asks {
 
 # Whether the store itself tells the total of a counter: those of windows.
 sub has_total { my ($counter) = @_; return $counter =~ /^\w+ \d+d / }
+
+# Whether hits of a counter may be charged that nobody makes: what a node held in reserve that was killed.
+sub is_held { my ($counter) = @_; return $counter =~ /^held / }
 
 # The limit of a counter, in thousandths of a hit; undef, if it is not synchronous.
 sub limit {
@@ -218,7 +223,8 @@ sub request {
     return ('now',   "$prefix-$second-" . int(rand 10), 1 + int rand 5000) if $which < 112;
     return ('few',   $prefix . '-' . int(5 * $now), 1000)        if $which < 120;
     return ('crowd', "$prefix-crowd", 1000)                      if $which < 125;
-    return ('mixed', $prefix . '-m' . int(5 * $now), 1000)       if $which < 135;
+    return ('held',  $prefix . '-h' . int($now / 3), 1000)       if $which < 145;
+    return ('mixed', $prefix . '-m' . int(5 * $now), 1000)       if $which < 155;
     return ($algorithms[rand @algorithms], "$prefix-crowd", 1000);
 }
 

@@ -45,7 +45,7 @@ my @troubles;     # what is wrong
 my %faults;       # their numbers, by kind
 my %disturbed;    # of each node, when its clients may have had to wait
 my %sum;          # by namespace, what was compared; see `add_up`
-my %slowest = (api => 0, now => 0);
+my %slowest = (api => 0, now => 0, held => 0);
 my $latest_error = 0;
 
 $cluster->{store}->keep(0);
@@ -255,23 +255,26 @@ sub rate_on {
 sub thousandths { return 0 + sprintf '%.0f', 1000 * ($_[0] || 0) }
 
 # What a counter must have at least and at most. A synchronous one never has more than its limit, and
-# has all of it if a request was rejected; but not if its store may have lost it.
+# has all of it if a request was rejected; but not if its store may have lost it. Of one of which nodes hold hits in
+# reserve, those of nodes that were killed stay charged.
 sub bounds {
     my ($name, $counter, $kind) = @_;
     my ($answered, $open, $rejected) = map { $counter->{$_} // 0 } qw(answered open rejected);
     my $most  = $answered + $open;
     my $limit = Load::limit($name) // return ($answered, $most);
-    my $least = $kind eq 'losing' ? 0 : $rejected ? $limit : $answered;
-    return ($least, min($most, $limit));
+    my $is_held = Load::is_held($name);
+    my $least = $kind eq 'losing' ? 0 : $rejected && !$is_held ? $limit : $answered;
+    return ($least, $is_held ? $limit : min($most, $limit));
 }
 
-# The counters that are not as they must be.
+# The counters that are not as they must be. A node counts what it holds itself as not counted.
 sub wrong {
     my ($bounds, $found) = @_;
     return grep {
-        my ($of, $least, $most) = ($found->{$_}, @{$bounds->{$_}});
-        $of->{store} < $least || $of->{store} > $most ||
-            grep { $of->{$_} != $of->{store} } $cluster->numbers;
+        my ($name, $of, $least, $most) = ($_, $found->{$_}, @{$bounds->{$_}});
+        $of->{store} < $least || $of->{store} > $most || grep {
+            Load::is_held($name) ? $_ < $least || $_ > $of->{store} : $_ != $of->{store}
+        } @$of{$cluster->numbers};
     } sort keys %$found;
 }
 
@@ -368,6 +371,7 @@ sub summary_of_decisions {
     printf "    counters compared: %d, of which %d can have one value only; limits reached: %d\n",
         @{$sum{now}}{qw(counters exact reached)};
     print '    ', slowest('now'), "\n";
+    printf "    with reserves: %s; limits reached: %d\n", requests(%{$sum{held}}), $sum{held}{reached};
     printf "    the last 503 came %.1f s after all faults were undone\n", $latest_error;
 }
 

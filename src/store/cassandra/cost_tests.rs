@@ -94,7 +94,8 @@ async fn measured<T>(
 
 #[test]
 fn cassandra_takes() {
-    let server = Server::start(&["--ephemeral", "--heap", "1g"]);
+    // As much of the heap for memtables as Cassandra takes by itself.
+    let server = Server::start(&["--ephemeral", "--heap", "2g", "--memtable", "512MiB"]);
     let table = new_table();
     block_on(async {
         let mut nodes = Vec::new();
