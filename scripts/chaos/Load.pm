@@ -223,7 +223,7 @@ sub request {
     return ('now',   "$prefix-$second-" . int(rand 10), 1 + int rand 5000) if $which < 112;
     return ('few',   $prefix . '-' . int(5 * $now), 1000)        if $which < 120;
     return ('crowd', "$prefix-crowd", 1000)                      if $which < 125;
-    return ('held',  $prefix . '-h' . int($now / 3), 1000)       if $which < 145;
+    return ('held',  $prefix . '-h' . int($now / 6), 1000)       if $which < 145;
     return ('mixed', $prefix . '-m' . int(5 * $now), 1000)       if $which < 155;
     return ($algorithms[rand @algorithms], "$prefix-crowd", 1000);
 }
