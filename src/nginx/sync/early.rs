@@ -14,8 +14,9 @@ use crate::broker::EventFd;
 use crate::engine::{LookTimes, Report, SyncError, Syncer};
 use crate::table::SyncState;
 
-/// How long the next push before its time waits for the one before: what comes meanwhile goes with it.
-const PAUSE: Duration = Duration::from_millis(5);
+/// How long the next push before its time waits for the one before: what comes meanwhile goes with it. A timer may be a
+/// millisecond late.
+const PAUSE: Duration = Duration::from_millis(4);
 
 /// When pushes before their time are made.
 #[derive(Debug, Default)]
