@@ -210,9 +210,13 @@ impl DeciderTask {
             }
             self.pause(pause).await;
             let before = self.store.known();
-            if self.probe(store, node).await.is_ok() {
-                backlog.come_back();
-                return self.note(None, before, state, store);
+            match self.probe(store, node).await {
+                Ok(()) => {
+                    backlog.come_back();
+                    return self.note(None, before, state, store);
+                }
+                // The first failure may have been of a time before others found the store there.
+                Err(error) => self.note(Some(&error), before, state, store),
             }
         }
     }
