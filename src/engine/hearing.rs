@@ -156,11 +156,14 @@ impl HeardShard<'_, '_> {
         if records.any(|it| it.counter == counter && it.window == *window) {
             return false;
         }
+        let mut is_synced_now = false;
         table.hear_remote(counter, *window, now, |ours| {
-            // An exchange may have come to it meanwhile.
-            let is_new = self.is_new(news.epoch, news.position);
+            // A sync under way may have noted what is newer already, but not yet up to where that is all; or
+            // it has come to it meanwhile.
+            is_synced_now = self.shard.state().is_leased();
+            let is_new = !is_synced_now && self.is_new(news.epoch, news.position);
             is_new.then(|| total.minus(ours))
         });
-        true
+        !is_synced_now
     }
 }

@@ -56,6 +56,11 @@ impl<'m> SyncState<'m> {
         Some(lease)
     }
 
+    /// Whether a worker has the lease, or was killed with it.
+    pub fn is_leased(&self) -> bool {
+        LeaseWord(self.slot.lease.load(Acquire)).deadline() != 0
+    }
+
     /// Ends the lease at `now`, as if its holder had not come back in time.
     pub fn end_lease(&self, now: MonotonicMillis) {
         let word = &self.slot.lease;
