@@ -144,10 +144,19 @@ static() {
 # static_without_cassandra SOURCE: the same without that, which says so.
 static_without_cassandra() {
     RATELIMIT_WITHOUT_CASSANDRA=1 static "$1"
-    says_what_it_lacks "$OLDPWD/objs/nginx" 'strategy cassandra;' \
+    local nginx=$OLDPWD/objs/nginx directive block
+    local others='strategy, server, username, password, password_file, database, connect_timeout, timeout, tls, tls_verify, '
+    others+='tls_name, tls_trusted_certificate, tls_certificate, tls_certificate_key, cluster, sentinel_master, '
+    others+='sentinel_username, sentinel_password, prefix, table'
+    says_what_it_lacks "$nginx" 'strategy cassandra;' \
         'strategy "cassandra" is not in this build: expected redis or postgres in'
-    says_what_it_lacks "$OLDPWD/objs/nginx" 'strategy redis; datacenter east;' \
-        'directive "datacenter" is not in this build: expected one of strategy, server, username,'
+    for directive in datacenter consistency replication; do
+        # Whatever the strategy is, and wherever it stands.
+        for block in "strategy redis; $directive x;" "$directive x; strategy cassandra;"; do
+            says_what_it_lacks "$nginx" "$block" \
+                "directive \"$directive\" is not in this build: expected one of $others in"
+        done
+    done
 }
 
 # says_what_it_lacks BINARY DIRECTIVES MESSAGE: of a block ratelimit_store with these.

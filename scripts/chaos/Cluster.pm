@@ -18,7 +18,7 @@ our @NAMESPACES;
 
 # The namespaces by whose names stores are called: each has a way of its own, so that those that are synced and those
 # that are synchronous get their share of the faults of ways.
-my @stores;
+my @store_names;
 
 # The windows in which both count, in days.
 our @DAYS = (366, 360, 300);
@@ -46,17 +46,17 @@ sub new {
     my $self = bless {%self, marks => 0, cycles => {ok => 0, error => 0}, logs => []}, $class;
     my $port = $self->{port};
     $Load::decided = $self->{store}->decides if $self->{store}->can('decides');
-    @NAMESPACES = ('api', $Load::decided eq 'nothing' ? () : qw(now held));
-    @stores     = ('api', $Load::decided eq 'nothing' ? () : 'now');
+    @NAMESPACES  = ('api', $Load::decided eq 'nothing' ? () : qw(now held));
+    @store_names = ('api', $Load::decided eq 'nothing' ? () : 'now');
     for my $number ($self->numbers) {
         $self->{node}{$number} = Node->new($number => $port++);
         $self->{sync_rate}{$number} = 0.1;
     }
     my @proxied = $self->{store}->has_way ? $self->numbers : ();
-    my $first   = $port + @proxied * @stores;
+    my $first   = $port + @proxied * @store_names;
     $self->{store} = $self->{store}->new(port => $first, password => PASSWORD);
     for my $number (@proxied) {
-        $self->{proxy}{$number}{$_} = Proxy->new(port => $port++, $self->{store}->way) for @stores;
+        $self->{proxy}{$number}{$_} = Proxy->new(port => $port++, $self->{store}->way) for @store_names;
     }
     return $self;
 }
@@ -72,7 +72,7 @@ sub configuration {
     my @stores = map {
         my $conf = $self->{store}->conf($proxy ? $proxy->{$_}{port} : ());
         "ratelimit_store for_$_ { $conf }\n";
-    } @stores;
+    } @store_names;
     my %asks = map {
         my $ask = "limit=1000000/${_}d cost=0";
         my $days = $_;

@@ -156,14 +156,14 @@ impl HeardShard<'_, '_> {
         if records.any(|it| it.counter == counter && it.window == *window) {
             return false;
         }
-        let mut is_synced_now = false;
+        let mut is_syncing = false;
         table.hear_remote(counter, *window, now, |ours| {
             // A sync under way may have noted what is newer already, but not yet up to where that is all; or
             // it has come to it meanwhile.
-            is_synced_now = self.shard.state().is_leased();
-            let is_new = !is_synced_now && self.is_new(news.epoch, news.position);
+            is_syncing = self.shard.state().is_leased();
+            let is_new = !is_syncing && self.is_new(news.epoch, news.position);
             is_new.then(|| total.minus(ours))
         });
-        !is_synced_now
+        !is_syncing
     }
 }

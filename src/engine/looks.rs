@@ -12,7 +12,7 @@ use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::table::{EarlyShare, MonotonicMillis, NearCount};
 
-/// The shortest time between two looks: some exchanges.
+/// The shortest time between two looks, in milliseconds: some exchanges.
 const SHORTEST: f64 = 20.0;
 
 /// What is remembered of the counters of a namespace, and by that the time of the next look.

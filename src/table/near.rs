@@ -332,11 +332,16 @@ impl<'m> CounterTable<'m> {
     /// What a cell holds, and the index of the slot, if that is of a counter of `part` that is due.
     fn due_in(&self, cell: &NearCell, part: Part<'_>) -> Option<(NearWord, usize)> {
         let word = NearWord(cell.counter.load(Acquire));
-        let (index, generation) = word.counter().filter(|_| word.is_due())?;
-        let meta = self.slot_at(index)?.meta();
+        let (index, _) = word.counter().filter(|_| word.is_due())?;
+        self.near_occupant(word, part).map(|_| (word, index))
+    }
+
+    /// The counter that a cell with this word is of, if it is there still and one of `part`.
+    pub(super) fn near_occupant(&self, word: NearWord, part: Part<'_>) -> Option<Occupant<'m>> {
+        let (index, generation) = word.counter()?;
+        let occupant = Occupant::of(self.slot_at(index)?);
+        let meta = occupant.meta;
         let is_it = meta.is_synced() && meta.generation().bits() == generation;
-        let slot = self.slot_at(index).filter(|_| is_it)?;
-        let is_in = self.is_in(part, Occupant { slot, meta }, false);
-        is_in.then_some((word, index))
+        (is_it && self.is_in(part, occupant, false)).then_some(occupant)
     }
 }

@@ -15,7 +15,7 @@ use crate::policy::window::{UnixMillis, WindowPosition, WindowSize};
 /// A counter that came near its limit, as it is known at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NearCount {
-    /// Which stay of the counter it is: see [`CounterRef::occupancy`](super::CounterRef::occupancy).
+    /// Which counter it is: the same number for as long as that stays in its slot.
     pub occupancy: u64,
     /// The size of its windows.
     pub size: WindowSize,
@@ -67,13 +67,9 @@ impl<'m> CounterTable<'m> {
         by_group(found.map(|(index, _)| index))
     }
 
-    /// What a cell holds, due or not, and the counter, if that is there still and one of `part`.
+    /// What a cell holds, due or not, and the counter, as [`CounterTable::near_occupant`].
     fn occupant_in(&self, cell: &NearCell, part: Part<'_>) -> Option<(NearWord, Occupant<'m>)> {
         let word = NearWord(cell.counter.load(Acquire)).not_due();
-        let (index, generation) = word.counter()?;
-        let occupant = Occupant::of(self.slot_at(index)?);
-        let meta = occupant.meta;
-        let is_it = meta.is_synced() && meta.generation().bits() == generation;
-        (is_it && self.is_in(part, occupant, false)).then_some((word, occupant))
+        Some((word, self.near_occupant(word, part)?))
     }
 }

@@ -107,6 +107,7 @@ sub synchronous {
     return conf(sync_rate => 0, window => 'fixed', namespace => 'timeout 5s;', @_);
 }
 
+# The value of a metric of a node.
 sub metric {
     my ($node, $name) = @_;
     my ($value) = $node->body('/metrics') =~ /^\Q$name\E (\S+)$/m;
@@ -121,7 +122,8 @@ sub sync_now {
     () = <$socket>;
 }
 
-# Starts both nodes, which know of each other and sync once in a minute. In the location `near`, each first hit of a key is half of its limit.
+# Starts both nodes, which know of each other and sync once in a minute. In the location `near`, each first hit of
+# a key is half of its limit.
 sub start_acquainted {
     my (%conf)  = @_;
     my $workers = delete $conf{workers} // 1;

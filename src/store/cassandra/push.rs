@@ -2,7 +2,7 @@
 //! once.
 //!
 //! 1. What there is: the epoch, how far each node is, and the position that the node has.
-//! 2. What the batch counted, and that it did; and what others changed since that position.
+//! 2. What the batch counted, and that it did; until when the node lives; and what others changed since that position.
 //! 3. The batch's id, after all of its rows. Sums are read, and the new position is noted.
 
 use core::time::Duration;
@@ -86,7 +86,7 @@ impl KnownNodes {
         let others = self.lives.iter().filter(|(it, until)| {
             *it != node && u64::try_from(*until).is_ok_and(|until| until > now.0)
         });
-        others.fold(0, |sum, _| u64::saturating_add(sum, 1))
+        u64::try_from(others.count()).unwrap_or(u64::MAX)
     }
 }
 
