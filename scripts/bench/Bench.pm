@@ -112,6 +112,8 @@ sub start_redis {
 sub start {
     defined(my $pid = fork) or die "cannot fork: $!\n";
     if ($pid == 0) {
+        # A shell without job control has what it starts with `&` ignore QUIT.
+        $SIG{QUIT} = 'DEFAULT';
         open STDOUT, '>', '/dev/null' or die;
         exec @_ or die "$_[0]: $!\n";
     }

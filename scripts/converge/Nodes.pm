@@ -76,7 +76,7 @@ sub lanes {
 # A store of its own for each lane: so exchanges are told apart.
 sub http {
     my ($self, $store) = @_;
-    return join "\n", 'ratelimit_zone zone=converge:8m; keepalive_timeout 1h; ratelimit_log_level off;', map {
+    return join "\n", 'ratelimit_zone zone=converge:8m; keepalive_timeout 1h; client_header_timeout 1h; ratelimit_log_level off;', map {
         "ratelimit_store s$_->{number} { $store }\n"
             . "ratelimit_namespace n$_->{number} { store s$_->{number}; $self->{conf}{settings} }"
     } $self->lanes;
