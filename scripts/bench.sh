@@ -311,13 +311,9 @@ bench_instructions() {
 bench_calls() {
     local contestant rule most=130
     local -A own_of
-    need_packages valgrind perl libnginx-mod-http-lua
-    "$root/scripts/build.sh" >&2
-    nginx=$(command -v nginx || echo /usr/sbin/nginx)
+    need_packages libnginx-mod-http-lua
+    prepare_installed
     lua_modules=/usr/lib/nginx/modules
-    nginx_prefix "$prefix" \
-        "$(realpath "${CARGO_TARGET_DIR:-$root/target}")/${RATELIMIT_PROFILE:-release}/lib$name.so"
-    port=${PORT:-$(free_port 18800 18899)}
     printf 'nginx %s, from %s and %s requests; no call may execute more than %s %% of the rule\n\n' \
         "$(nginx_binary_version "$nginx")" "$requests" $((5 * requests)) $most
     printf '%-20s %12s %12s %9s\n' call instructions "the module's" 'of rule'
@@ -336,7 +332,7 @@ bench_calls() {
 # Compares with what is allowed, a contestant and a number in each line.
 gate() {
     local contestant most failed=
-    prepare_callgrind
+    prepare_installed
     while read -r contestant most; do
         instructions_of "$contestant"
         printf '%-20s %5s instructions of the module, of %s\n' "$contestant" "$own" "$most"
@@ -350,6 +346,17 @@ gate() {
         "rustc 1.95.0, this being $(rustc --version):$failed"
 }
 
+# With the installed nginx. What the module executes is the same in all, but for a call more or less.
+prepare_installed() {
+    need_packages valgrind perl
+    "$root/scripts/build.sh" >&2
+    nginx=$(command -v nginx || echo /usr/sbin/nginx)
+    nginx_prefix "$prefix" \
+        "$(realpath "${CARGO_TARGET_DIR:-$root/target}")/${RATELIMIT_PROFILE:-release}/lib$name.so"
+    port=${PORT:-$(free_port 18800 18899)}
+}
+
+# With the newest nginx, built from its source.
 prepare_callgrind() {
     need_packages valgrind perl
     nginx=$(crate_nginx)/objs/nginx

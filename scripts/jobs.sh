@@ -10,7 +10,7 @@
 # shellcheck shell=bash
 
 # More than processors, since many tests mostly wait.
-slots=$(($(nproc) + 2))
+slots=$(($(nproc) + 4))
 
 names=()               # of all jobs, as they were named
 declare -A kind=()     # step, service, check or tests
