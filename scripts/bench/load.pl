@@ -95,7 +95,7 @@ my @contestants = (
     'ours-periodic'     => ours("$store ratelimit_namespace default { store main; sync_rate 1s; }"),
     'ours-synchronous'       => ours($synchronous, asks => 1),
     'ours-synchronous-fixed' => ours($synchronous, asks => 1, rule => 'window=fixed'),
-    'ours-reserve'           => ours($synchronous =~ s/on_error/reserve on; $&/r, asks => 1),
+    'ours-reserve'           => ours($synchronous =~ s/on_error/reserve on; $&/r, asks => 1, reserves => 1),
     'lua-redis' => {%{lua('', "access_by_lua_block {\n$lua_redis}")}, asks => 1},
 );
 my %contestants = @contestants;
@@ -119,7 +119,8 @@ sub ours {
         http     => "ratelimit_zone zone=bench:$zone; $http",
         location => "ratelimit_key \$arg_k; ratelimit_headers $headers; "
             . "ratelimit $rule;",
-        asks => $conf{asks},
+        asks     => $conf{asks},
+        reserves => $conf{reserves},
     };
 }
 
@@ -128,7 +129,8 @@ for my $name (@names) {
     my %conf = $contestants{$name}->%*;
     $conf{main} .= "\nworker_cpu_affinity 01;" if $workers == 1;
     my $it = $servers{$name} = start_nginx($nginx, "$dir/$name", %conf, workers => $workers);
-    $it->{stores} = $conf{asks} ? [$redis] : [];
+    $it->{stores}   = $conf{asks} ? [$redis] : [];
+    $it->{reserves} = $conf{reserves};
     count($it, 1 .. $number);
     load($it, $keys, @client_by);
 }
@@ -170,6 +172,8 @@ sub ratio {
 # One round of a contestant.
 sub measure {
     my ($it) = @_;
+    # What nobody asks for while others are measured is given back.
+    load($it, $keys, @client_by) if $it->{reserves};
     my ($cpu, $store) = (cpu($it->{workers}->@*), cpu($it->{stores}->@*));
     my $of = load($it, $keys, @client_by);
     $cpu   = cpu($it->{workers}->@*) - $cpu;

@@ -63,11 +63,11 @@ sub kinds {
         },
         'truncate' => {
             %all, weight => 1, rounds => 'losing',
-            begin => sub { $_[0]->ask('TRUNCATE ' . TABLES) },
+            begin => sub { $_[0]{server}->overrule('TRUNCATE ' . TABLES) },
         },
         'drop' => {
             %all, weight => 1, rounds => 'losing',
-            begin => sub { $_[0]->ask('DROP TABLE IF EXISTS ' . TABLES) },
+            begin => sub { $_[0]{server}->overrule('DROP TABLE IF EXISTS ' . TABLES) },
         },
         'restart' => {
             %all, weight => 5, rounds => 'keeping', hold => [0.1, 1.5],

@@ -17,6 +17,9 @@ use crate::table::SyncState;
 /// How long the next push before its time waits for the one before: what comes meanwhile goes with it. A timer may be a
 /// millisecond late.
 const PAUSE: Duration = Duration::from_millis(4);
+/// How many times as long as the exchange before took it is to the next look: looks take a slow store a tenth of the time
+/// at most.
+const LOOKS_APART: u32 = 10;
 
 /// When pushes before their time are made.
 #[derive(Debug, Default)]
@@ -71,15 +74,18 @@ impl LookTimer {
         self.next
     }
 
-    /// Sets the time of the next look after a cycle of which this came.
+    /// Sets the time of the next look after a cycle that began then, and of which this came.
     pub(super) fn set_after(
         &mut self,
         syncer: &Syncer<'_, '_>,
+        began: Instant,
         result: &Result<Option<Report>, SyncError>,
     ) {
         let times = self.times.as_mut().filter(|_| result.is_ok());
         let pause = times.and_then(|times| syncer.next_look(times, &System));
-        self.next = pause.and_then(|pause| Instant::now().checked_add(pause));
+        let now = Instant::now();
+        let least = now.duration_since(began).saturating_mul(LOOKS_APART);
+        self.next = pause.and_then(|pause| now.checked_add(pause.max(least)));
     }
 
     /// Has nobody look before the next cycle.

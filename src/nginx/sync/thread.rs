@@ -339,6 +339,7 @@ async fn serve<S: Strategy>(
             _ => Command::Look,
         };
         known.set(namespace.store.known());
+        let began = Instant::now().into();
         match command.unwrap_or(Some(again)) {
             None => return,
             // All workers have a timer: the node syncs once in a period.
@@ -353,7 +354,7 @@ async fn serve<S: Strategy>(
             Some(Command::Sync) => {
                 turns_of_others = 0;
                 let result = syncer.sync(&mut store, &System).await;
-                look.set_after(&syncer, &result);
+                look.set_after(&syncer, began, &result);
                 note(result, &store);
             }
             Some(Command::SyncNow) => {
@@ -365,18 +366,18 @@ async fn serve<S: Strategy>(
                 };
                 // Those of a newer configuration go on.
                 is_waiting = is_others && !syncer.is_superseded();
-                look.set_after(&syncer, &result);
+                look.set_after(&syncer, began, &result);
                 if !is_waiting {
                     note(result, &store);
                 }
             }
             // When it is back, all that changed is pushed.
             Some(Command::Early) if syncer.is_store_lost() => early = EarlyTimer::default(),
-            Some(Command::Early) if !early.begin(Instant::now().into()) => {}
+            Some(Command::Early) if !early.begin(began) => {}
             Some(Command::Early) => {
                 turns_of_others = 0;
                 let result = syncer.sync_early(EarlyPush::Due, &mut store, &System).await;
-                look.set_after(&syncer, &result);
+                look.set_after(&syncer, began, &result);
                 match result {
                     Ok(report) if Report::is_whole(report) => {}
                     // Those of a newer configuration go on.
@@ -395,7 +396,7 @@ async fn serve<S: Strategy>(
                 let result = syncer
                     .sync_early(EarlyPush::Near, &mut store, &System)
                     .await;
-                look.set_after(&syncer, &result);
+                look.set_after(&syncer, began, &result);
                 if let Err(error) = result {
                     note_cycle(Err(error), true, &store);
                 }

@@ -114,11 +114,21 @@ pub(super) struct Recent {
     positions: VecDeque<(Epoch, Position, Arc<Vector>)>,
     /// How many counters a batch of others has; 0: that is not known.
     pub(super) batch_size: usize,
+    /// How often news were told.
+    turn: usize,
 }
 
 impl Recent {
     /// A position that a node goes on from is the last or, if an answer was lost, the one before.
     const MOST: usize = 4;
+
+    /// Puts those whose news are told in an order in which another one is first each time: if not all is told at
+    /// once, none waits for those before it to have no more.
+    pub(super) fn take_turns<T>(&mut self, others: &mut [T]) {
+        self.turn = self.turn.wrapping_add(1);
+        let first = self.turn.checked_rem(others.len());
+        others.rotate_left(first.unwrap_or_default());
+    }
 
     /// In another epoch, a position says nothing.
     pub(super) fn find(&self, epoch: Epoch, position: Position) -> Option<Arc<Vector>> {

@@ -150,8 +150,9 @@ pub(super) async fn push(
     // What has been seen of this node is all, and so of what it charged by its decisions.
     let all = nodes.iter().map(|node| node.progress);
     let is_own = |it: &Progress| is_charger_of(it.node, batch.node);
-    let (own_ones, others): (Vec<_>, Vec<_>) =
+    let (own_ones, mut others): (Vec<_>, Vec<_>) =
         all.filter(|it| it.node != batch.node).partition(is_own);
+    recent.take_turns(&mut others);
     let present = own.map(|node| node.progress);
     let present = progress.or(present).into_iter().chain(own_ones);
 

@@ -2,7 +2,8 @@
 
 use crate::store::cassandra::position::node_bytes;
 use crate::store::cassandra::testing::{KEYSPACE, Server, connect, new_table};
-use crate::store::conformance::{Node, block_on, hits, shard};
+use crate::store::conformance::{Node, block_on, hits, shard, since};
+use crate::store::strategy::Strategy as _;
 
 #[test]
 fn a_node_that_was_written_down_without_a_life_goes_on() {
@@ -31,5 +32,36 @@ fn a_node_that_was_written_down_without_a_life_goes_on() {
         assert!(lives[0].0.is_some());
         let all = node.fetch().await;
         assert!(all.is_empty());
+    });
+}
+
+#[test]
+fn nobody_s_changes_wait_until_another_one_has_no_more() {
+    let server = Server::shared();
+    let table = new_table();
+    block_on(async {
+        let join = async || Node::join(connect(&server.address, &table), shard("api")).await;
+        let mut reader = join().await;
+        let mut writers = [join().await, join().await, join().await];
+        reader.fetch().await;
+        for (number, writer) in writers.iter_mut().enumerate() {
+            for batch in 0..9 {
+                writer
+                    .push(vec![hits(&format!("{number}{batch}"), 1)])
+                    .await;
+            }
+        }
+        let mut told = Vec::new();
+        for _ in 0..6 {
+            let batch = reader.batch(0, vec![]);
+            let pushed = reader.store.push_diffs(&reader.shard, &batch, 1).await;
+            let (counts, position, has_more) = since(pushed.unwrap());
+            assert!(has_more);
+            reader.position = Some(position);
+            told.extend(counts.into_iter().map(|count| count.key[0]));
+        }
+        told.sort_unstable();
+        told.dedup();
+        assert_eq!(told.len(), writers.len(), "{told:?}");
     });
 }
