@@ -22,6 +22,8 @@ pub mod prometheus;
 mod ratelimiting;
 mod refusals;
 mod reserve_book;
+#[cfg(all(test, not(loom)))]
+mod reserve_book_tests;
 mod shard_sync;
 mod side_by_side;
 mod spending;
