@@ -31,6 +31,8 @@ pub struct PartQuestion {
     pub id: u64,
     /// The question itself.
     pub question: Question,
+    /// Whether what is left will last for some of the [times](ReserveBook::SOON) in which others may be asked along.
+    pub can_wait: bool,
 }
 
 /// The reserves that a worker has to do with.
@@ -75,6 +77,11 @@ struct HeldReserve<'m> {
 impl<'m> ReserveBook<'m> {
     /// How often a reserve is looked at: one that nobody spends of in two of these is given back.
     pub const LOOK: Duration = Duration::from_millis(200);
+    /// How long a question that can wait may be kept, so that others go with it: each exchange costs store and node far
+    /// more than a question.
+    pub const SOON: Duration = Duration::from_millis(50);
+    /// How long the first half of a part lasted, at least, of which the second one lasts for long enough.
+    const LASTING: Duration = Duration::from_millis(250);
     /// How many are looked at once.
     const LOOKS: usize = 1000;
     /// How many there may be.
@@ -121,7 +128,12 @@ impl<'m> ReserveBook<'m> {
         });
         let questions = asked.filter_map(|check| {
             let time = time_of(check.decider()?)?;
-            self.ask(check, now, time, clock)
+            let asked = self.ask(check, now, time, clock)?;
+            // A request waits already.
+            Some(PartQuestion {
+                can_wait: false,
+                ..asked
+            })
         });
         questions.collect()
     }
@@ -177,6 +189,8 @@ impl<'m> ReserveBook<'m> {
         if before.is_some() || !held.table.make_room_for_reserve(&reserve, clock) {
             return None;
         }
+        let lasted = now.saturating_sub(held.part_at);
+        let last = held.part;
         held.learn(now, cost);
         let reading = held.table.read(&held.counter, *key, &At(time));
         let remains = held.algorithm.remaining(reserve.size(), &reading, limit);
@@ -190,6 +204,7 @@ impl<'m> ReserveBook<'m> {
             decider: held.decider,
             id,
             question: held.question(part, room_for(part, nodes)),
+            can_wait: lasted >= Self::LASTING && left.plus(left).plus(left).plus(left) >= last,
         };
         lost.and_then(|lost| self.asked.remove(&lost));
         self.asked.insert(id, reserve.identity());

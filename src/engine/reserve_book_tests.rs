@@ -181,19 +181,32 @@ fn parts_grow_until_they_last_for_about_a_second() {
         let first = granted(&mut worker);
         assert_eq!((first, worker.left()), (16, hits(16)));
         let mut counted = first;
-        let mut parts = Vec::new();
+        let (mut parts, mut can_wait) = (Vec::new(), Vec::new());
         // How long each part lasts until half of it is used.
-        for lasts in [100, 499, 500, 2000, 2001, 100] {
+        for lasts in [100, 249, 250, 500, 2000, 2001, 100] {
             worker.wait(lasts);
             let last = parts.last().copied().unwrap_or(first);
             let cost = worker.left().whole() - last / 2;
             assert!(worker.spend(cost - 1).is_none());
             let asked = worker.spend(1).expect("half of the part is used");
             parts.push(part(&asked));
+            can_wait.push(asked.can_wait);
             counted += part(&asked);
             worker.answer(&asked, true, counted);
         }
-        assert_eq!(parts, [32, 64, 64, 64, 32, 64]);
+        assert_eq!(parts, [32, 64, 128, 128, 128, 64, 128]);
+        assert_eq!(can_wait, [false, false, true, true, true, true, false]);
+    });
+}
+
+#[test]
+fn a_part_that_is_asked_for_late_cannot_wait() {
+    with_worker(|mut worker, _, _| {
+        granted(&mut worker);
+        worker.wait(1000);
+        // Less than a quarter is left.
+        let asked = worker.spend(13).expect("half of it is used");
+        assert!(!asked.can_wait);
     });
 }
 

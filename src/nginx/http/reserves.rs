@@ -25,8 +25,8 @@ use crate::table::Outcome;
 /// The reserves of this worker, once there are any.
 static BOOK: OfEventLoop<RefCell<Option<Book>>> = OfEventLoop(RefCell::new(None));
 
-/// How often it is looked whether a reserve is to be looked at: milliseconds.
-const TICK: u64 = 50;
+/// How often it is looked whether a reserve is to be looked at, or asked for: milliseconds.
+const TICK: u64 = ReserveBook::SOON.as_millis() as u64;
 /// How often what was given back is pushed, at most.
 const PUSH_PAUSE: Duration = Duration::from_millis(250);
 /// How long a part is waited for: milliseconds. No request waits.
@@ -35,6 +35,8 @@ const PATIENCE: u64 = 1000;
 struct Book {
     reserves: ReserveBook<'static>,
     timer: EventTimer<'static>,
+    /// Questions that the next tick asks, all at once.
+    unsent: Vec<PartQuestion>,
     /// The namespaces in which hits were given back that are to be pushed.
     unpushed: Few<Arc<str>>,
     pushed_at: Duration,
@@ -90,7 +92,7 @@ fn note_spent(checks: &[LimitCheck<'_, 'static>], spending: &Spending<'static>) 
         let questions = book
             .reserves
             .ask_again(checks, spending, time_of, now, &NgxClock);
-        send(&mut book.reserves, questions);
+        send(book, questions);
     });
 }
 
@@ -99,24 +101,33 @@ pub(super) fn ask_along(checks: &[LimitCheck<'_, 'static>]) {
     with_book(|book| {
         let (time_of, now) = (sync::store_time, monotonic());
         let questions = book.reserves.ask_along(checks, time_of, now, &NgxClock);
-        send(&mut book.reserves, questions);
+        send(book, questions);
     });
 }
 
-fn send(book: &mut ReserveBook<'static>, questions: Few<PartQuestion>) {
-    let deadline = monotonic_millis().saturating_add(PATIENCE);
-    for PartQuestion {
+/// Sends questions, of which those that can wait go with the next tick.
+fn send(book: &mut Book, questions: Few<PartQuestion>) {
+    for asked in questions {
+        match asked.can_wait {
+            true => book.unsent.push(asked),
+            false => ask(&mut book.reserves, &asked),
+        }
+    }
+}
+
+fn ask(reserves: &mut ReserveBook<'static>, asked: &PartQuestion) {
+    let PartQuestion {
         decider,
         id,
         question,
-    } in questions
-    {
-        let is_asked =
-            sync::check_circuit(decider) && sync::ask(decider, Some(id), deadline, &question);
-        if !is_asked {
-            // The next request does.
-            book.take(id, None, &NgxClock);
-        }
+        ..
+    } = asked;
+    let deadline = monotonic_millis().saturating_add(PATIENCE);
+    let is_asked =
+        sync::check_circuit(*decider) && sync::ask(*decider, Some(*id), deadline, question);
+    if !is_asked {
+        // The next request does.
+        reserves.take(*id, None, &NgxClock);
     }
 }
 
@@ -140,6 +151,7 @@ fn with_book(use_it: impl FnOnce(&mut Book)) {
         *book = sync::log().map(|log| Book {
             reserves: ReserveBook::new(Asker::Reserve.first_id(), KINDS),
             timer: EventTimer::new(log, tick, 0).cancelable(),
+            unsent: Vec::new(),
             unpushed: Few::new(),
             pushed_at: Duration::ZERO,
         });
@@ -153,12 +165,15 @@ fn with_book(use_it: impl FnOnce(&mut Book)) {
     }
 }
 
-/// Looks at the reserves whose turn it is.
+/// Asks what waited for others, and looks at the reserves whose turn it is.
 fn tick(_: u64) {
     let mut book = BOOK.0.borrow_mut();
     let Some(book) = book.as_mut() else { return };
     let now = monotonic();
     let reserves = &mut book.reserves;
+    for asked in book.unsent.drain(..) {
+        ask(reserves, &asked);
+    }
     reserves.look(sync::store_time, now, &NgxClock, &mut book.unpushed);
     if now >= book.pushed_at.saturating_add(PUSH_PAUSE) {
         for namespace in book.unpushed.drain(..) {
