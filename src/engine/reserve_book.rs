@@ -31,7 +31,7 @@ pub struct PartQuestion {
     pub id: u64,
     /// The question itself.
     pub question: Question,
-    /// Whether what is left will last for some of the [times](ReserveBook::SOON) in which others may be asked along.
+    /// Whether it may be sent up to [`ReserveBook::SOON`] later, together with others: what is left lasts longer.
     pub can_wait: bool,
 }
 
@@ -191,7 +191,7 @@ impl<'m> ReserveBook<'m> {
         }
         let lasted = now.saturating_sub(held.part_at);
         let last = held.part;
-        held.learn(now, cost);
+        held.learn(lasted, cost);
         let reading = held.table.read(&held.counter, *key, &At(time));
         let remains = held.algorithm.remaining(reserve.size(), &reading, limit);
         let window = reserve.size().at(time).number;
@@ -204,7 +204,7 @@ impl<'m> ReserveBook<'m> {
             decider: held.decider,
             id,
             question: held.question(part, room_for(part, nodes)),
-            can_wait: lasted >= Self::LASTING && left.plus(left).plus(left).plus(left) >= last,
+            can_wait: lasted >= Self::LASTING && left.thousandths() >= last.thousandths() / 4,
         };
         lost.and_then(|lost| self.asked.remove(&lost));
         self.asked.insert(id, reserve.identity());
@@ -330,11 +330,10 @@ fn note(namespaces: &mut Few<Arc<str>>, namespace: &Arc<str>) {
 }
 
 impl HeldReserve<'_> {
-    /// Learns from how fast the last part was used what the next one is to be: what lasts for about a second.
-    fn learn(&mut self, now: Duration, cost: Hits) {
+    /// Learns from how long half of the last part lasted what the next one is to be: what lasts for about a second.
+    fn learn(&mut self, lasted: Duration, cost: Hits) {
         let unit = cost.max(Hits::ONE).thousandths();
         let first = Hits::from_thousandths(unit.saturating_mul(FIRST_PART));
-        let lasted = now.saturating_sub(self.part_at);
         let wanted = self.wanted.thousandths();
         let next = match lasted {
             _ if self.wanted == Hits::ZERO => first,

@@ -122,8 +122,8 @@ impl Recent {
     /// A position that a node goes on from is the last or, if an answer was lost, the one before.
     const MOST: usize = 4;
 
-    /// Puts those whose news are told in an order in which another one is first each time: if not all is told at
-    /// once, none waits for those before it to have no more.
+    /// Rotates the nodes whose news are told, each time by one more: where the limit leaves some out, others are first
+    /// the next time.
     pub(super) fn take_turns<T>(&mut self, others: &mut [T]) {
         self.turn = self.turn.wrapping_add(1);
         let first = self.turn.checked_rem(others.len());
