@@ -23,7 +23,7 @@ my %safe = map { $_ => 1 } qw(policy store conf engine library);
 # What calls the system, outside of nginx.
 my %of_system = map { $_ => 1 } ('broker shared_queues', 'broker eventfd', 'broker timer', 'table mapping', 'table system');
 # What reads clocks, outside of nginx.
-my %of_clock = map { $_ => 1 } ('table system', 'library system');
+my %of_clock = map { $_ => 1 } ('table system', 'engine machine');
 my $clock = qr/\b(?:SystemTime|Instant)::now\b|\.elapsed\s*\(|\b(?:clock_gettime|gettimeofday)\b
               |\bngx_(?:time|timeofday|current_msec|cached_time|monotonic_time)\b/x;
 

@@ -16,6 +16,7 @@ mod hearing;
 mod identity_map;
 mod limiter;
 mod looks;
+mod machine;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
 pub mod prometheus;
@@ -46,6 +47,7 @@ pub use evaluation::{Evaluation, charge_deferred};
 pub use hearing::Hearing;
 pub use limiter::{AskedHits, Incoming, Limiter};
 pub use looks::LookTimes;
+pub use machine::Machine;
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use refusals::Refusals;
 pub use reserve_book::{PartQuestion, ReserveBook};

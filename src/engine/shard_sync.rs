@@ -16,7 +16,10 @@ use crate::table::{BatchRecord, Counter, HasKey, MonotonicMillis, Part, SyncStat
 /// How long it is left unsaid that a node lives, in milliseconds.
 const LIVING_PAUSE: u64 = 1000;
 
-/// The surroundings of a sync: the shell has them from the system, tests from numbers.
+/// The longest pause between two attempts to reach a store that is away.
+const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+
+/// The surroundings of a sync: of the [machine](super::Machine), or, in tests, of numbers.
 pub trait Surroundings: Clock {
     /// The monotonic clock, from a moment that all processes of the machine share.
     fn uptime(&self) -> Duration;
@@ -28,6 +31,15 @@ pub trait Surroundings: Clock {
     /// The same time, as leases have it.
     fn monotonic(&self) -> MonotonicMillis {
         MonotonicMillis(u64::try_from(self.uptime().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// How long to wait after so many failures in a row: longer and longer, half of it at random, so that nodes do not
+    /// come back all at once.
+    fn back_off(&self, failures: u32) -> Duration {
+        let doubled = Duration::from_millis(50_u64 << failures.min(6)).min(MAX_BACK_OFF);
+        let half = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX) / 2;
+        let random = self.random().get().checked_rem(half).unwrap_or(0);
+        Duration::from_millis(half.saturating_add(random))
     }
 }
 

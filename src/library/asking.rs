@@ -12,8 +12,8 @@ use super::definition::DefinedNamespace;
 use super::error::CallError;
 use super::options::DecisionOptions;
 use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks, StoreCommand};
-use super::system::Machine;
 use crate::broker::UnsentHits;
+use crate::engine::Machine;
 use crate::engine::{
     AskedHits, Deciders, Incoming, Limiter, Refund, StoreQuestion, Surroundings as _,
 };

@@ -20,7 +20,7 @@ use super::limiter::{LimiterOptions, RateLimiter, number};
 use super::options::{Checked, NewOptions, StoreUse};
 use super::store_thread::StoreThread;
 use super::sync_task::{StoreTask, SyncCall, SyncCommand};
-use super::system::Machine;
+use crate::engine::Machine;
 use crate::engine::Report;
 use crate::engine::arguments::{self, ArgumentError};
 use crate::policy::namespace::DEFAULT_NAMESPACE;

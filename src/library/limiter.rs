@@ -7,7 +7,7 @@ use super::asking::{CommittedHits, StoreDecisions};
 use super::block_on::block_on;
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
-use super::system::Machine;
+use crate::engine::Machine;
 use crate::engine::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter};
 use crate::policy::algorithm::{Algorithm, StoredKind};

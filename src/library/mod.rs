@@ -62,7 +62,6 @@ mod question_task;
 pub mod store;
 mod store_thread;
 mod sync_task;
-mod system;
 #[cfg(test)]
 mod tests;
 

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::definition::DefinedNamespace;
-use super::system::Machine;
 use crate::broker::{UnsentHits, pauses};
+use crate::engine::Machine;
 use crate::engine::Surroundings as _;
 use crate::store::decision::{Answer, Decided, Decider, Question};
 use crate::store::error::StoreError;

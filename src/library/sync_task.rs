@@ -8,12 +8,10 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::definition::DefinedNamespace;
-use super::system::Machine;
+use crate::engine::Machine;
 use crate::engine::{Report, Surroundings as _, SyncError, Syncer};
 use crate::store::strategy::Strategy;
 
-/// The longest time between two attempts while a store is away.
-const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 /// After how long it is looked again whether another user of the memory is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long what is left may take to be pushed when its instance is given up.
@@ -160,18 +158,13 @@ impl SyncTimer {
             Err(SyncError::Store(_) | SyncError::NoProgress(_)) => {
                 self.failures = self.failures.saturating_add(1);
                 if self.next.is_some() {
-                    self.next = Some(Machine.uptime().saturating_add(self.back_off()));
+                    self.next = Some(
+                        Machine
+                            .uptime()
+                            .saturating_add(Machine.back_off(self.failures)),
+                    );
                 }
             }
         }
-    }
-
-    /// How long to wait while the store is away.
-    fn back_off(&self) -> Duration {
-        let doubled = Duration::from_millis(50_u64 << self.failures.min(6)).min(MAX_BACK_OFF);
-        // Half of it at random, so that nodes do not come back all at once.
-        let half = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX) / 2;
-        let random = Machine.random().get().checked_rem(half).unwrap_or(0);
-        Duration::from_millis(half.saturating_add(random))
     }
 }

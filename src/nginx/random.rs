@@ -1,16 +1,4 @@
-//! Random numbers.
-
-/// 128 unpredictable bits.
-pub(super) fn random() -> Result<[u64; 2], std::io::Error> {
-    let mut words = [0_u64; 2];
-    // SAFETY: the buffer is as long as is said.
-    let got = unsafe { libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), 0) };
-    if usize::try_from(got) == Ok(size_of_val(&words)) {
-        Ok(words)
-    } else {
-        Err(std::io::Error::last_os_error())
-    }
-}
+//! Random numbers, of which none has to be hard to tell.
 
 /// A random number from 0 to `most`, a day in milliseconds at the most.
 #[cold]

@@ -1,9 +1,8 @@
 //! nginx's clock.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use nginx_sys::ngx_timeofday;
 
+use crate::engine::Machine;
 use crate::policy::window::{Clock, UnixMillis};
 
 /// The time of day: what nginx looked up at the start of this turn of its event loop, or afresh.
@@ -19,14 +18,6 @@ impl Clock for NgxClock {
     }
 
     fn fresh(&self) -> UnixMillis {
-        unix_now()
+        Machine.now()
     }
-}
-
-/// The time of day, looked up: in any thread.
-pub(super) fn unix_now() -> UnixMillis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

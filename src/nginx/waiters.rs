@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::random::random;
+use crate::table::system::random;
 
 /// What may ask a store. The lowest bits of its number tell them apart.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use std::thread;
 use futures_util::future::join_all;
 
 use super::super::block_on::block_on;
-use super::super::system::Machine;
 use super::super::{
     CallError, Datastore, Instance, LimiterOptions, Memory, NewOptions, OnError, WindowType,
 };
 use super::arguments::assert_names;
 use super::{PATIENCE, WINDOW, instance, memory, wait_until};
+use crate::engine::Machine;
 use crate::engine::Surroundings as _;
 use crate::policy::algorithm::Algorithm;
 use crate::store::{postgres, redis};

@@ -12,8 +12,8 @@ mod stores;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
-use super::system::Machine;
 use super::{Instance, Memory, NewOptions, new_instance};
+use crate::engine::Machine;
 use crate::engine::Surroundings as _;
 
 /// So long that no test crosses a window's end but with a chance of one in a million.

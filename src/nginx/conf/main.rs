@@ -12,7 +12,6 @@ use ngx::http::HttpModuleMainConf;
 
 use super::super::log::{self, Log};
 use super::super::module::Module;
-use super::super::time::unix_now;
 use super::super::zone::Zone;
 use super::content::ContentHandlers;
 use super::library::Library;
@@ -29,9 +28,9 @@ use crate::conf::http::HttpConf;
 use crate::conf::message::ConfError;
 use crate::conf::rules::Rules;
 use crate::engine::prometheus::OTHER_POLICIES;
-use crate::engine::{Deciders, Namespace, RateLimitingError};
+use crate::engine::{Deciders, Machine, Namespace, RateLimitingError};
 use crate::policy::namespace::OnLoss;
-use crate::policy::window::UnixMillis;
+use crate::policy::window::{Clock as _, UnixMillis};
 use crate::table::{ChannelLease, CounterTable, NameKind, Named, StoreState};
 
 /// The configuration of `http`.
@@ -219,7 +218,7 @@ impl MainConf {
         let _ = self.namespaces.set(namespaces.collect());
         self.claim_words();
         // As above.
-        let _ = self.loaded_at.set(unix_now());
+        let _ = self.loaded_at.set(Machine.now());
     }
 
     /// Tells the zones that are mapped what they are to have room for.

@@ -14,10 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::super::conf::SyncedNamespace;
-use super::super::random::random;
-use super::system::System;
 use crate::broker::{EventLoopQueue, StoreEvent, WatchedStore};
-use crate::engine::{Hearing, Surroundings as _};
+use crate::engine::{Hearing, Machine, Surroundings as _};
 use crate::store::decision::Decider;
 use crate::store::registry::StoreVisitor;
 use crate::store::strategy::{PushNews, Strategy};
@@ -31,8 +29,6 @@ const LOOK_FOR_EARS: Duration = Duration::from_millis(100);
 /// How soon it is looked again whether what is on its way was answered, and how often.
 const LOOK_FOR_ANSWER: Duration = Duration::from_millis(1);
 const MAX_LOOKS: usize = 20;
-/// The longest time between two attempts; and after one that says that there is no channel.
-const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 const WITHOUT: Duration = Duration::from_secs(60);
 /// After how many failures in a row of a store that is there, it has no channel; and of such as stay.
 const MANY: u32 = 8;
@@ -83,7 +79,7 @@ async fn listen<S: Strategy>(
         states.any(|state| state.is_superseded())
     };
     while !is_superseded() {
-        if let Some(listening) = lease.take(System.monotonic(), LIFETIME) {
+        if let Some(listening) = lease.take(Machine.monotonic(), LIFETIME) {
             let hearings = namespaces.iter();
             let hearings = hearings.filter_map(|it| Hearing::new(it.namespace, &it.sizes));
             // Of a store that is divided, each shard is heard by itself.
@@ -103,7 +99,7 @@ async fn listen<S: Strategy>(
             });
             let lines = join_all(lines.map(|line| line.listen(connect().channel())));
             let is_ours = async {
-                while listening.renew(System.monotonic(), LIFETIME) && !is_superseded() {
+                while listening.renew(Machine.monotonic(), LIFETIME) && !is_superseded() {
                     sleep(LOOK).await;
                 }
             };
@@ -154,7 +150,7 @@ impl ChannelLine<'_> {
                         self.events.push([self.store.unheard(&error)]);
                     }
                     sleep(match error.is_transient() {
-                        true => back_off(failures),
+                        true => Machine.back_off(failures),
                         false if is_without => WITHOUT,
                         false => LOOK,
                     })
@@ -170,18 +166,11 @@ impl ChannelLine<'_> {
         let Some(hearing) = hearings.find(|it| it.is_of(&news)) else {
             return;
         };
-        let mut waiting = hearing.note(news, &System);
+        let mut waiting = hearing.note(news, &Machine);
         for _ in 0..MAX_LOOKS {
             let Some(news) = waiting else { return };
             sleep(LOOK_FOR_ANSWER).await;
-            waiting = hearing.note(news, &System);
+            waiting = hearing.note(news, &Machine);
         }
     }
-}
-
-/// How long to wait after so many failures: longer and longer, half of it at random.
-fn back_off(failures: u32) -> Duration {
-    let doubled = Duration::from_millis(50_u64 << failures.min(6)).min(MAX_BACK_OFF);
-    let [random, _] = random().unwrap_or_default();
-    doubled.mul_f64(0.5 + 0.5 * (random as f64 / u64::MAX as f64))
 }

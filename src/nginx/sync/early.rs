@@ -9,9 +9,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
 use super::command::Command;
-use super::system::System;
 use crate::broker::EventFd;
-use crate::engine::{LookTimes, Report, SyncError, Syncer};
+use crate::engine::{LookTimes, Machine, Report, SyncError, Syncer};
 use crate::table::SyncState;
 
 /// How long the next push before its time waits for the one before: what comes meanwhile goes with it. A timer may be a
@@ -82,7 +81,7 @@ impl LookTimer {
         result: &Result<Option<Report>, SyncError>,
     ) {
         let times = self.times.as_mut().filter(|_| result.is_ok());
-        let pause = times.and_then(|times| syncer.next_look(times, &System));
+        let pause = times.and_then(|times| syncer.next_look(times, &Machine));
         let now = Instant::now();
         let least = now.duration_since(began).saturating_mul(LOOKS_APART);
         self.next = pause.and_then(|pause| now.checked_add(pause.max(least)));

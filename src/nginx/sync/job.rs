@@ -6,12 +6,8 @@ use core::time::Duration;
 use super::super::conf::SyncedNamespace;
 use super::super::event_loop::EventTimer;
 use super::super::log::Log;
-use super::super::random::random_up_to;
 use super::waiter::{SyncWaiter, SyncWaiters};
-use crate::engine::{Report, SyncError};
-
-/// The longest time between two attempts while a store is away.
-const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+use crate::engine::{Machine, Report, Surroundings as _, SyncError};
 
 /// How soon it is looked again for a cycle that is under way, whose end should have been told of.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -128,15 +124,7 @@ impl Job {
 
     fn fail(&mut self, now: Duration) {
         self.failures = self.failures.saturating_add(1);
-        self.next = now.saturating_add(self.back_off());
-    }
-
-    /// How long to wait while the store is away: longer and longer.
-    fn back_off(&self) -> Duration {
-        let doubled = Duration::from_millis(50_u64 << self.failures.min(6)).min(MAX_BACK_OFF);
-        // Half of it at random, so that nodes do not come back all at once.
-        let half = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX) / 2;
-        Duration::from_millis(half.saturating_add(random_up_to(half)))
+        self.next = now.saturating_add(Machine.back_off(self.failures));
     }
 
     /// Has the next cycle begin when it is time. While one is under way, its end is told.

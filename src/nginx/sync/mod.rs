@@ -7,8 +7,7 @@
 //!
 //! - [`job`]: when a namespace is synced
 //! - [`thread`]: the thread, and the [`command`]s that it gets; [`channel`]: what it hears of others' pushes;
-//!   [`early`]: how it hears of what is to be pushed before its time; [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle;
-//!   [`system`]: the clocks
+//!   [`early`]: how it hears of what is to be pushed before its time; [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle
 //!
 //! The exchange itself is in [`crate::broker`].
 
@@ -16,7 +15,6 @@ mod channel;
 mod command;
 mod early;
 mod job;
-mod system;
 mod thread;
 mod waiter;
 mod wake;
@@ -35,12 +33,11 @@ use super::hold::measured;
 use super::log::{self, Log};
 use crate::broker::message::Reply;
 use crate::broker::{Bells, Broker, Client, DecidingStore, EventFd, Severity, SharedQueues};
-use crate::engine::{Report, Surroundings as _};
+use crate::engine::{Machine, Report, Surroundings as _};
 use crate::policy::window::UnixMillis;
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
 use job::Job;
-use system::System;
 use thread::{Done, Thread};
 pub(super) use waiter::SyncWaiter;
 use wake::Wake;
@@ -101,7 +98,7 @@ pub(super) fn start(
         queues,
         worker,
         stores,
-        uptime: || System.uptime(),
+        uptime: || Machine.uptime(),
     });
     let client = broker.as_ref();
     let client = client.and_then(|broker| Client::new(broker.queues.clone(), worker));

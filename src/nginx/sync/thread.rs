@@ -19,9 +19,8 @@ use super::super::cycle;
 use super::channel::ChannelTask;
 use super::command::Command;
 use super::early::{EarlyTimer, LookTimer, listen};
-use super::system::System;
 use crate::broker::{Broker, EventFd, EventLoopQueue, KnownBefore, Observer, StoreEvent};
-use crate::engine::{EarlyPush, Report, SyncError, Syncer};
+use crate::engine::{EarlyPush, Machine, Report, SyncError, Syncer};
 use crate::store::decision::Decider;
 use crate::store::registry::{StoreVisitor, THREAD_STACK};
 use crate::store::strategy::Strategy;
@@ -343,7 +342,7 @@ async fn serve<S: Strategy>(
         match command.unwrap_or(Some(again)) {
             None => return,
             // All workers have a timer: the node syncs once in a period.
-            Some(Command::Sync) if syncer.is_fresh(*period, &System) => {
+            Some(Command::Sync) if syncer.is_fresh(*period, &Machine) => {
                 turns_of_others = turns_of_others.saturating_add(1);
                 if turns_of_others == MAX_IDLE {
                     // Closes the connection, so that a node has few.
@@ -353,13 +352,13 @@ async fn serve<S: Strategy>(
             }
             Some(Command::Sync) => {
                 turns_of_others = 0;
-                let result = syncer.sync(&mut store, &System).await;
+                let result = syncer.sync(&mut store, &Machine).await;
                 look.set_after(&syncer, began, &result);
                 note(result, &store);
             }
             Some(Command::SyncNow) => {
                 turns_of_others = 0;
-                let result = syncer.sync(&mut store, &System).await;
+                let result = syncer.sync(&mut store, &Machine).await;
                 let is_others = match &result {
                     Ok(report) => !Report::is_whole(*report),
                     Err(error) => *error == SyncError::LeaseLost,
@@ -376,7 +375,9 @@ async fn serve<S: Strategy>(
             Some(Command::Early) if !early.begin(began) => {}
             Some(Command::Early) => {
                 turns_of_others = 0;
-                let result = syncer.sync_early(EarlyPush::Due, &mut store, &System).await;
+                let result = syncer
+                    .sync_early(EarlyPush::Due, &mut store, &Machine)
+                    .await;
                 look.set_after(&syncer, began, &result);
                 match result {
                     Ok(report) if Report::is_whole(report) => {}
@@ -394,7 +395,7 @@ async fn serve<S: Strategy>(
             }
             Some(Command::Look) => {
                 let result = syncer
-                    .sync_early(EarlyPush::Near, &mut store, &System)
+                    .sync_early(EarlyPush::Near, &mut store, &Machine)
                     .await;
                 look.set_after(&syncer, began, &result);
                 if let Err(error) = result {
@@ -410,13 +411,13 @@ async fn serve<S: Strategy>(
                 let until = tokio::time::Instant::from(until);
                 let finish = async {
                     loop {
-                        match syncer.sync(&mut store, &System).await {
+                        match syncer.sync(&mut store, &Machine).await {
                             Ok(report) if Report::is_whole(report) => break Ok(report),
                             // Others of a newer configuration go on.
                             result if syncer.is_superseded() => break result,
                             // Another worker that ends is at it: what this one counted last may be
                             // left. Or one was killed at it: then the lease is not given back in time.
-                            Ok(_) if begin.elapsed() >= patience => syncer.take_over(&System),
+                            Ok(_) if begin.elapsed() >= patience => syncer.take_over(&Machine),
                             // A connection may have been of no use any more.
                             Ok(_) | Err(_) => {}
                         }

@@ -5,13 +5,13 @@ use core::time::Duration;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::engine::Surroundings;
+use super::shard_sync::Surroundings;
 use crate::policy::window::{Clock, UnixMillis};
 use crate::table::system::{random, uptime};
 
 /// The machine, and this process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Machine;
+pub struct Machine;
 
 impl Clock for Machine {
     fn now(&self) -> UnixMillis {
