@@ -29,8 +29,8 @@ features=()
 
 say "building the module for nginx $version ($source_dir)"
 cd "$root"
-NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo build --profile "$profile" --locked \
-    "${features[@]}"
+NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo rustc --profile "$profile" --locked \
+    "${features[@]}" --lib --crate-type cdylib
 module=$(realpath "${CARGO_TARGET_DIR:-target}")/$profile/lib$name.so
 
 # It loads, if a binary of this very version is at hand: that of the tree, or the installed one.
