@@ -111,6 +111,22 @@ sub decision_tests {
         is("@more", '1 1 1 1 1 0', 'it begins anew');
         @answer = api($b, DELETE => 'api/keys/' . new_key());
         is(fields(\@answer, qw(rate current diff)), '0 0 0', 'a key that is new');
+
+        my $limited = new_key();
+        post($a, $limited, 'window_type=fixed&value=1000000');
+        $a->hit(hit => $limited);
+        is($a->hit(hit => $limited), 429, 'a request is refused');
+        is([api($a, DELETE => "api/keys/$limited")]->[0], 200, 'its key is set to zero');
+        is($a->hit(hit => $limited), 200, 'so that it is not');
+    };
+
+    subtest "$label: a key that is read is read there" => sub {
+        for my $kind (sort keys %limits) {
+            my $key = new_key();
+            post($a, $key, "$limits{$kind}&value=3");
+            is(fields([api($b, GET => "api/keys/$key?$limits{$kind}")], qw(rate remaining admitted)), '3 2 null', $kind);
+        }
+        is(fields([api($b, GET => 'api/keys/' . new_key())], qw(rate current diff sync)), '0 0 0 0', 'one that is new');
     };
 
     subtest "$label: two nodes that set a key to zero at once" => sub {

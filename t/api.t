@@ -191,6 +191,23 @@ my $zeros = qr/^\{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_st
 
 
 
+=== without a rule and a namespace, there is the default one; DELETE finds whatever windows were counted in
+--- http_config
+    ratelimit_zone zone=counters:1m;
+--- request eval
+["GET /rw/namespaces", "POST /rw/namespaces/default/keys/a?window=366d&value=3", "POST /rw/namespaces/default/keys/a?window=1h&window_type=moving",
+ "POST /rw/namespaces/default/keys/a?rate=1/366d&burst=9", "DELETE /rw/namespaces/default/keys/a",
+ "GET /rw/namespaces/default/keys/a?window=366d", "GET /rw/namespaces/default/keys/a?window=1h&window_type=moving",
+ "GET /rw/namespaces/default/keys/a?rate=1/366d&burst=9"]
+--- config
+    location /rw/ {
+        ratelimit_api write=on;
+    }
+--- response_body_like eval
+[qr/^\{"namespaces":\["default"\]\}$/, qr/^\{"rate":3,/, qr/^\{"rate":1,/, qr/^\{"rate":1,/, (qr/^\{"rate":0,/) x 4]
+
+
+
 === the keys that are rejected most
 --- request eval
 [("GET /t?key=a") x 8, ("GET /t?key=b%2Fc") x 4,

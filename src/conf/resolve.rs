@@ -16,7 +16,8 @@ impl HttpConf {
     ///
     /// Something names what is not there, or a zone has too little room.
     pub fn resolve(self, warn: &mut dyn FnMut(Message)) -> Result<Configuration, ConfError> {
-        let namespaces = self.namespaces.iter();
+        let default = self.default_namespace();
+        let namespaces = self.namespaces.iter().chain(&default);
         let namespaces = namespaces.map(|namespace| self.resolve_namespace(namespace, warn));
         let namespaces = namespaces.collect::<Result<_, _>>()?;
         let configuration = Configuration {
@@ -31,6 +32,16 @@ impl HttpConf {
             Ok(()) => Ok(configuration),
             Err((origin, message)) => Err(ConfError::at(&origin, message)),
         }
+    }
+
+    /// The namespace that is there although nothing names it, since there is no other, for callers that are no rule.
+    fn default_namespace(&self) -> Option<NamespaceText> {
+        let is_there = self.namespaces.is_empty() && self.zones.len() == 1;
+        is_there.then(|| NamespaceText {
+            name: DEFAULT_NAMESPACE.into(),
+            definition: None,
+            uses: Vec::new(),
+        })
     }
 
     fn resolve_namespace(

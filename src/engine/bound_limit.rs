@@ -163,6 +163,11 @@ impl<'m> BoundLimit<'m> {
         }
     }
 
+    /// How often keys were set to zero in their stores, on this node.
+    pub(super) fn resets(&self) -> u64 {
+        self.table.resets()
+    }
+
     /// Counts hits as this node's, when it is certain that they are not refunded.
     pub(super) fn count_hits(&self, hits: Hits) {
         self.table.count_hits(&self.counter, hits);

@@ -54,6 +54,7 @@ pub struct AskedHits<'k> {
 impl<'m> Limiter<'m> {
     /// A limiter that admits so many `hits`, or hits at this rate, in `namespace`.
     pub fn new(namespace: &Namespace<'m>, limit: Limit, hits: Hits) -> Self {
+        namespace.note_size(limit.algorithm, limit.size);
         Limiter {
             bound: BoundLimit::new(limit, namespace, []),
             hits,

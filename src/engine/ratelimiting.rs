@@ -7,7 +7,9 @@ use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted};
 use crate::policy::window::{Clock, WindowSize};
-use crate::table::{Admission, Counter, CounterTable, EarlyShare, NamespaceIndex, SyncState};
+use crate::table::{
+    Admission, CountedSize, Counter, CounterTable, EarlyShare, NamespaceIndex, SyncState,
+};
 
 /// A namespace in its zone: settings under which hits are counted.
 #[derive(Debug)]
@@ -122,6 +124,16 @@ impl<'m> Namespace<'m> {
     /// The namespace's place in the table's directory.
     pub fn index(&self) -> NamespaceIndex {
         self.index
+    }
+
+    /// Notes that a caller counts by `algorithm` in windows, or at rates, of this size: of a key that is set to zero,
+    /// these are set so, too.
+    pub fn note_size(&self, algorithm: Algorithm, size: WindowSize) {
+        let size = match algorithm {
+            Algorithm::Bucket => CountedSize::Rate(size),
+            _ => CountedSize::Window(size),
+        };
+        self.table.note_counted_size(self.index, size);
     }
 
     /// The namespace's counters in windows of `size`.

@@ -26,6 +26,8 @@ struct RecentRefusal {
     reading: Reading,
     /// What was to be counted before for the hit to be admitted, at most.
     room: Hits,
+    /// How often keys had been set to zero.
+    resets: u64,
 }
 
 /// What is to be counted before for a hit to be admitted, at most.
@@ -80,6 +82,7 @@ impl Refusals {
                     size: limit.size,
                     reading,
                     room: room(check),
+                    resets: check.bound.resets(),
                 };
                 self.known.insert(check.identity(), known);
             }
@@ -107,7 +110,8 @@ impl Refusals {
             let limit = &bound.limit;
             // At another rate, more may have leaked; of a log, there may be room for less.
             let is_known = known.kind == limit.algorithm.kind().at_rate(*hits)
-                && (known.kind != StoredKind::Log || room(check) <= known.room);
+                && (known.kind != StoredKind::Log || room(check) <= known.room)
+                && known.resets == bound.resets();
             let reading = known.at(now).filter(|_| is_known)?;
             let most = limit.most(*hits);
             let admitted = limit.algorithm.admits(limit.size, &reading, most, *cost);

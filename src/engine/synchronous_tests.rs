@@ -433,6 +433,12 @@ fn a_log_is_known_to_have_no_room_for_as_much_until_the_store_said_it_has() {
     // What never has room is asked about.
     refusals.remember(&[check(1, 2)], &[Some(refused(0))], at(0));
     assert!(refusals.recall(&[check(1, 2)], at(0)).is_none());
+    // And what was set to zero.
+    let checks = [check(10, 3)];
+    refusals.remember(&checks, &[Some(refused(500))], at(0));
+    assert!(refusals.recall(&checks, at(0)).is_some());
+    shared.table.note_reset();
+    assert!(refusals.recall(&checks, at(0)).is_none());
 }
 
 #[test]

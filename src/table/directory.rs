@@ -149,6 +149,7 @@ impl<'m> CounterTable<'m> {
         entry.synced.store(0, Relaxed);
         entry.nodes.store(0, Relaxed);
         entry.early.store(0, Relaxed);
+        self.forget_counted_sizes(index);
         fail_point!("namespace.forgotten");
     }
 

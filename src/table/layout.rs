@@ -22,6 +22,7 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
+use super::counted_sizes::COUNTED_SIZES;
 use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::meta::NamespaceIndex;
 use super::near_cell::NearCell;
@@ -78,13 +79,17 @@ struct Header {
     configuration: AtomicU64,
     /// An `IdentityWord`: which node this is to stores.
     identity: AtomicU64,
+    /// How often a key was set to zero in its store.
+    resets: AtomicU64,
+    /// See `counted_sizes`.
+    counted_sizes: [AtomicU64; COUNTED_SIZES],
 }
 
 /// "ratelimt" in ASCII.
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the slots mean.
-pub(super) const VERSION: u64 = 10;
+pub(super) const VERSION: u64 = 11;
 
 /// The parts of a table in memory.
 #[derive(Debug)]
@@ -94,6 +99,10 @@ pub(super) struct Parts<'m> {
     pub(super) configuration: &'m AtomicU64,
     /// An `IdentityWord`: which node this is to stores.
     pub(super) identity: &'m AtomicU64,
+    /// How often a key was set to zero in its store.
+    pub(super) resets: &'m AtomicU64,
+    /// See `counted_sizes`.
+    pub(super) counted_sizes: &'m [AtomicU64],
     pub(super) directory: &'m [DirectoryEntry],
     /// One line per worker for each namespace of the directory.
     pub(super) namespace_lines: &'m [NamespaceLine],
@@ -395,6 +404,8 @@ impl<'m> Parts<'m> {
             let parts = Parts {
                 secret,
                 configuration: &header.configuration,
+                resets: &header.resets,
+                counted_sizes: &header.counted_sizes,
                 identity: &header.identity,
                 directory: carver.next(directory)?,
                 namespace_lines: carver.next(directory.saturating_mul(workers))?,

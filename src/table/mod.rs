@@ -16,7 +16,7 @@
 //! - [`probe`], [`claim`], [`insertion`]: finding a counter's slot, and making room for a new one
 //! - [`counting`]: what a request does, from top to bottom
 //! - [`level`], [`leveling`]: the same for counters that are a level; [`log`], [`log_blocks`], [`log_counting`]:
-//!   for those that are a log; [`reset`]: setting either to zero
+//!   for those that are a log; [`reset`]: setting either to zero, [`counted_sizes`]: of which windows
 //! - [`directory`]: namespaces and their entries; [`named`], [`store_state`], [`channel_lease`]: words that
 //!   are found by a name, what a node knows of a store, and who listens to it; [`rejections`], [`sketch`], [`sketch_name`]: which keys were rejected most
 //!
@@ -45,6 +45,7 @@ mod changes;
 mod channel_lease;
 mod claim;
 mod columns;
+mod counted_sizes;
 mod counter;
 mod counter_table;
 mod counting;
@@ -136,6 +137,7 @@ pub use admission::{Admission, AskedHit, Counted, Receipt};
 pub use batches::{BatchName, BatchRecord};
 pub use changes::{Change, CounterRef, WindowChange};
 pub use channel_lease::{ChannelLease, HeldChannel};
+pub use counted_sizes::CountedSize;
 pub use counter::{Counter, Key};
 pub use counter_table::CounterTable;
 pub use identity::Identity;

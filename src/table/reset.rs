@@ -12,7 +12,7 @@
 use core::ptr;
 
 use super::admission::Receipt;
-use super::atomic::Ordering::{AcqRel, Relaxed};
+use super::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::changes::CounterRef;
 use super::columns::{WindowColumns, load};
 use super::counter::{Counter, Key};
@@ -42,6 +42,17 @@ impl<'m> CounterTable<'m> {
             }
             // The slot was given to another key in this very moment.
         }
+    }
+
+    /// Notes that a key was set to zero in its store.
+    pub fn note_reset(&self) {
+        // Release: who sees it asks the store anew, after that.
+        self.parts.resets.fetch_add(1, Release);
+    }
+
+    /// How often one was, since the zone was made.
+    pub fn resets(&self) -> u64 {
+        self.parts.resets.load(Acquire)
     }
 
     /// Gives a counter up, with all that was counted: the key begins anew. Returns `false` if the slot has

@@ -64,6 +64,19 @@ impl<'m> CallLimit<'m> {
         }
     }
 
+    /// None, on what `call` is about.
+    pub(super) fn unlimited(
+        call: &KeyCall,
+        namespace: &Namespace<'m>,
+        size: WindowSize,
+    ) -> CallLimit<'m> {
+        let unlimited = KeyCall {
+            limit: None,
+            ..call.clone()
+        };
+        CallLimit::new(&unlimited, namespace, size)
+    }
+
     /// Ends the evaluation of this limit, and counts its outcome; what was read, and what it said.
     pub(super) fn finish<'c>(
         &self,

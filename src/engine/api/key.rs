@@ -26,8 +26,11 @@ pub fn key(
     clock: &impl Clock,
 ) -> Result<String, ApiError> {
     let size = counting.window_of(call)?;
-    if let (Some(value), Some(_)) = (call.increment, call.limit) {
+    if call.increment.is_some() {
         counting.check(call.algorithm)?;
+        namespace.note_size(call.algorithm, size);
+    }
+    if let (Some(value), Some(_)) = (call.increment, call.limit) {
         check_key(&call.key)?;
         let limit = CallLimit::new(call, namespace, size);
         let name = counted_name(&call.key, call.counter.as_deref());

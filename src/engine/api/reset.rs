@@ -8,6 +8,7 @@ use super::request::{KeyCall, ResetCall};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::{Clock, WindowSize};
+use crate::table::CountedSize;
 
 /// The algorithms of which each has counters of its own, but for those without windows.
 const OF_WINDOWS: [Algorithm; 3] = [Algorithm::Sliding, Algorithm::Elastic, Algorithm::Moving];
@@ -24,7 +25,7 @@ pub fn reset(
     counting: &Counting<'_>,
     clock: &impl Clock,
 ) -> Result<String, ApiError> {
-    let counters = counters(call, counting)?;
+    let counters = counters(call, namespace, counting)?;
     let library = RateLimiting::new(namespace).in_counter(call.read.counter.as_deref());
     for (algorithm, size) in &counters {
         library
@@ -48,12 +49,14 @@ pub(super) fn first_of(call: &ResetCall, counters: &[(Algorithm, WindowSize)]) -
 /// The counters that are to be set to zero: their algorithms and sizes.
 pub(super) fn counters(
     call: &ResetCall,
+    namespace: &Namespace<'_>,
     counting: &Counting<'_>,
 ) -> Result<Vec<(Algorithm, WindowSize)>, ApiError> {
+    let (windows, rates) = sizes(namespace, counting);
     let is_kept = |it: Algorithm| counting.sync != SyncMode::Synchronous || counting.has(it);
     let sizes = match call.read.window {
         Some(_) => vec![counting.window_of(&call.read)?],
-        None => counting.sizes.to_vec(),
+        None => windows,
     };
     let algorithms = match call.algorithm {
         Some(algorithm) => vec![algorithm],
@@ -63,10 +66,26 @@ pub(super) fn counters(
     let of_size = |size: WindowSize| algorithms.iter().map(move |algorithm| (*algorithm, size));
     let mut counters: Vec<_> = sizes.into_iter().flat_map(of_size).collect();
     if call.read.window.is_none() && call.algorithm.is_none() && is_kept(Algorithm::Bucket) {
-        let rates = counting.rates.iter();
-        counters.extend(rates.map(|size| (Algorithm::Bucket, *size)));
+        counters.extend(rates.into_iter().map(|size| (Algorithm::Bucket, size)));
     }
     Ok(counters)
+}
+
+/// The sizes of the windows that are counted in, and the times of the rates: of rules, and of what other callers have
+/// counted in.
+fn sizes(namespace: &Namespace<'_>, counting: &Counting<'_>) -> (Vec<WindowSize>, Vec<WindowSize>) {
+    let (mut windows, mut rates) = (counting.sizes.to_vec(), counting.rates.to_vec());
+    for counted in namespace.table().counted_sizes(namespace.index()) {
+        let (sizes, size) = match counted {
+            CountedSize::Window(size) if counting.is_open => (&mut windows, size),
+            CountedSize::Rate(size) => (&mut rates, size),
+            CountedSize::Window(_) => continue,
+        };
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    (windows, rates)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -138,6 +157,40 @@ mod tests {
             };
             let counted = all().into_iter().filter(is_left).count();
             assert_eq!(counted, left, "{window:?} {algorithm:?}");
+        }
+    }
+
+    #[test]
+    fn windows_of_which_no_rule_tells_are_set_to_zero_too() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("api", &shared.table).unwrap();
+        let clock = TestClock::at(28_000_000 * MINUTE);
+        let counting = Counting {
+            sync: SyncMode::Local,
+            store: None,
+            sizes: &[],
+            rates: &[],
+            is_open: true,
+        };
+        let call_of = |(algorithm, size), increment| KeyCall {
+            algorithm,
+            window: Some(size),
+            rate: hits(1),
+            increment,
+            ..key_call(b"k")
+        };
+        let answer = |call: &KeyCall| key(call, &namespace, &counting, &clock).unwrap();
+        for counter in all() {
+            answer(&call_of(counter, Some(hits(3))));
+        }
+        let call = ResetCall {
+            read: key_call(b"k"),
+            algorithm: None,
+        };
+        reset(&call, &namespace, &counting, &clock).unwrap();
+        for counter in all() {
+            let body = answer(&call_of(counter, None));
+            assert!(body.starts_with("{\"rate\":0,"), "{counter:?} {body}");
         }
     }
 

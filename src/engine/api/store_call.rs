@@ -21,7 +21,7 @@ use crate::table::Key;
 /// A call that a store decides about.
 #[derive(Debug)]
 pub enum StoreCall<'n, 'm> {
-    /// Hits that are to be counted, under a limit or without.
+    /// Hits that are to be counted, under a limit or without, or only read.
     Hits(StoreHits<'n, 'm>),
     /// A key that is to be set to zero.
     Reset(StoreReset<'n, 'm>),
@@ -36,12 +36,11 @@ pub enum AfterStore {
     Sync,
 }
 
-/// Hits that are to be counted.
+/// Hits that are to be counted, or only read.
 #[derive(Debug)]
 pub struct StoreHits<'n, 'm> {
     call: KeyCall,
     size: WindowSize,
-    value: Hits,
     namespace: &'n Namespace<'m>,
     limit: CallLimit<'m>,
 }
@@ -61,12 +60,9 @@ impl<'n, 'm> StoreCall<'n, 'm> {
             return Ok(None);
         }
         Ok(match call {
-            ApiCall::Key(call) => match call.increment {
-                Some(value) => Some(StoreCall::Hits(StoreHits::new(
-                    call, value, namespace, counting,
-                )?)),
-                None => None,
-            },
+            // What its store does not count, this node may have.
+            ApiCall::Key(call) if call.increment.is_none() && !counting.has(call.algorithm) => None,
+            ApiCall::Key(call) => Some(StoreCall::Hits(StoreHits::new(call, namespace, counting)?)),
             ApiCall::Reset(call) => Some(StoreCall::Reset(StoreReset::new(
                 call, namespace, counting,
             )?)),
@@ -163,19 +159,24 @@ fn no_answer(what: &str) -> ApiError {
 impl<'n, 'm> StoreHits<'n, 'm> {
     fn new(
         call: &KeyCall,
-        value: Hits,
         namespace: &'n Namespace<'m>,
         counting: &Counting<'_>,
     ) -> Result<Self, ApiError> {
         let size = counting.window_of(call)?;
         counting.check(call.algorithm)?;
         check_key(&call.key)?;
+        let limit = match call.increment {
+            Some(_) => {
+                namespace.note_size(call.algorithm, size);
+                CallLimit::new(call, namespace, size)
+            }
+            None => CallLimit::unlimited(call, namespace, size),
+        };
         Ok(StoreHits {
             call: call.clone(),
             size,
-            value,
             namespace,
-            limit: CallLimit::new(call, namespace, size),
+            limit,
         })
     }
 
@@ -191,7 +192,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
             bound: &self.limit.bound,
             hits: self.limit.hits,
             key: &key,
-            cost: self.value,
+            cost: self.call.increment.unwrap_or(Hits::ZERO),
             store,
         })
     }
@@ -240,6 +241,9 @@ impl<'n, 'm> StoreHits<'n, 'm> {
         clock: &impl Clock,
         mut charge_later: impl FnMut(usize, Question),
     ) -> Result<String, ApiError> {
+        if self.call.increment.is_none() {
+            return key::read(&self.call, self.namespace, self.size, clock);
+        }
         self.limit.bound.count_fallback(on_error);
         if on_error == OnError::Deny {
             return Err(no_answer("on_error deny refuses the hits"));

@@ -10,6 +10,7 @@ use crate::policy::hits::{Hits, hits};
 use crate::policy::namespace::{OnError, SyncMode};
 use crate::policy::window::WindowSize;
 use crate::store::decision::{Answer, Question};
+use crate::store::registry::StoreKind;
 use crate::table::testing::{SharedTable, TestClock};
 
 const MINUTE: u64 = 60_000;
@@ -85,14 +86,24 @@ fn known(namespace: &Namespace<'_>, clock: &TestClock) -> Hits {
 }
 
 #[test]
-fn only_what_writes_where_the_store_decides_is_its_own() {
+fn only_what_the_store_counts_is_asked_there() {
     with(|namespace, _| {
         let read = ApiCall::Key(key_call(b"k"));
+        let moving = ApiCall::Key(KeyCall {
+            algorithm: Algorithm::Moving,
+            ..key_call(b"k")
+        });
+        let cassandra = Counting {
+            store: Some(StoreKind::Cassandra),
+            ..counting(SyncMode::Synchronous)
+        };
         let synchronous = counting(SyncMode::Synchronous);
         let is_asked = |call: &ApiCall, counting: &Counting<'_>| {
             StoreCall::new(call, namespace, counting).unwrap().is_some()
         };
-        assert!(!is_asked(&read, &synchronous));
+        assert!(is_asked(&read, &synchronous) && is_asked(&moving, &synchronous));
+        assert!(is_asked(&read, &cassandra) && !is_asked(&moving, &cassandra));
+        assert!(!is_asked(&read, &counting(SyncMode::Local)));
         assert!(is_asked(&post(1, Some(2)), &synchronous));
         assert!(is_asked(&post(1, None), &synchronous));
         assert!(!is_asked(&post(1, Some(2)), &counting(SyncMode::Local)));
@@ -160,6 +171,31 @@ fn an_increment_is_counted_whatever_the_rate() {
         );
         let stats = namespace.table().namespace_stats(namespace.index());
         assert_eq!((stats.passed, stats.rejected, stats.hits), (0, 0, 5000));
+    });
+}
+
+#[test]
+fn what_is_read_is_the_stores_and_nothing_is_counted() {
+    with(|namespace, clock| {
+        let read = ApiCall::Key(KeyCall {
+            limit: Some(hits(10)),
+            ..key_call(b"k")
+        });
+        let mut call = asked(read, namespace);
+        let (_, question) = call.question(STORE).unwrap();
+        assert_eq!(question.counters[0].cost, Hits::ZERO);
+        assert_eq!(
+            body(&mut call, &answer(true, &[counted(7, 0)]), clock),
+            r#"{"rate":7,"current":7,"previous":0,"diff":0,"sync":7,"window_start":1680000000,"remaining":3}"#
+        );
+        // Without the store, it is what this node knows.
+        let known = call.without_store(STORE, OnError::Deny, clock, |_, _| {
+            panic!("nothing is charged")
+        });
+        assert!(known.unwrap().starts_with(r#"{"rate":7,"#));
+        let stats = namespace.table().namespace_stats(namespace.index());
+        let counted = (stats.passed, stats.rejected, stats.hits);
+        assert_eq!((counted, stats.fallbacks), ((0, 0, 0), [0; 3]));
     });
 }
 

@@ -46,7 +46,7 @@ impl<'n, 'm> StoreReset<'n, 'm> {
         if let Some(algorithm) = call.algorithm {
             counting.check(algorithm)?;
         }
-        let counters = counters(call, counting)?;
+        let counters = counters(call, namespace, counting)?;
         let first = first_of(call, &counters);
         let size = counting.window_of(&first)?;
         let bound = |(algorithm, size): &(Algorithm, WindowSize)| {
@@ -140,8 +140,10 @@ impl<'n, 'm> StoreReset<'n, 'm> {
         subtracted.filter_map(repair).collect()
     }
 
-    /// What is then read.
+    /// What is then read: the key is zero in the store.
     pub(super) fn read(&self, clock: &impl Clock) -> Result<String, ApiError> {
+        // What the store refused before is no reason to refuse any more.
+        self.namespace.table().note_reset();
         read(&self.first, self.namespace, self.size, clock)
     }
 
