@@ -7,16 +7,16 @@
 //!    wrote later reads what the other wrote: so never more is admitted than a limit has. Both may be refused.
 //! 4. What is refused now is taken back.
 //!
-//! Windows are those of the clock of the node that was asked at first. What is charged by a decider that ends
-//! before it has taken it back stays.
+//! Windows are those of the clock of the node that was asked at first. If an exchange fails, the next one begins with
+//! taking back what it had charged; what is charged by a decider that ends before stays.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use futures_util::future::{try_join, try_join_all};
 
 use super::Cassandra;
 use super::asked::AskedPlaces;
-use super::charger::{Charger, Chargers, LastDecision};
+use super::charger::{Chargers, Writers};
 use super::counters::{self, RowToSet};
 use super::epoch;
 use super::failure::CqlFault;
@@ -73,6 +73,9 @@ async fn decide(
     questions: &[Question],
 ) -> Result<Decided, CqlFault> {
     let asked = AskedPlaces::new(questions);
+    if let Some(writers) = chargers.unsure() {
+        take_back(connected, writers).await?;
+    }
     let (epochs, counted, now) = read(connected, chargers, &asked, proposed).await?;
     let before: Vec<_> = counted.iter().map(stored).collect();
     let mut counts = before.clone();
@@ -87,25 +90,22 @@ async fn decide(
         return Ok(Decided { now, answers });
     }
 
-    // If this ends early, nobody knows what it wrote, and others take the places of these.
-    let mut writers: BTreeMap<usize, (Epoch, Charger)> = BTreeMap::new();
+    let mut writers = chargers.writers();
     let mut charged = Vec::new();
     for (index, (place, charge)) in asked.places.iter().zip(charges).enumerate() {
         if charge == 0 {
             continue;
         }
         let epoch = *epochs.get(place.shard).ok_or(NO_EPOCH)?;
-        let (_, charger) = writers
-            .entry(place.shard)
-            .or_insert_with(|| (epoch, chargers.take(epoch, node, now)));
-        let (window, _) = place.window(now);
+        let charger = writers.of(place.shard, epoch, node, now);
+        let (window, life) = place.window(now);
         let partition = Partition::of(place.key, place.size, window);
         charged.push(Charged {
             place: index,
             partition,
             counts: [
                 charger.count(partition, place.key),
-                charger.charge(partition, place.key, charge),
+                charger.charge(partition, place.key, charge, life),
             ],
         });
     }
@@ -148,12 +148,13 @@ async fn decide(
         };
         let charge = after.charged_since(before);
         let back = own.saturating_add(charge).saturating_sub(with_charge);
-        let Some((_, charger)) = writers.get_mut(&place.shard) else {
+        let Some((_, charger)) = writers.of_shards.get_mut(&place.shard) else {
             continue;
         };
         // What saturates stays as it is.
         if back < 0 {
-            let count = charger.charge(partition, place.key, back);
+            let (_, life) = place.window(now);
+            let count = charger.charge(partition, place.key, back, life);
             too_much.push(Charged {
                 place: index,
                 partition,
@@ -166,10 +167,41 @@ async fn decide(
         taken_back.map_err(after_push)?;
         note(connected, &writers).await.map_err(after_push)?;
     }
-    for (epoch, charger) in writers.into_values() {
-        chargers.give_back(epoch, charger);
-    }
+    writers.settle();
     Ok(Decided { now, answers })
+}
+
+/// Takes back what an exchange charged that has failed.
+async fn take_back(connected: &Connected, mut writers: Writers<'_>) -> Result<(), CqlFault> {
+    let mut written = Vec::new();
+    for (epoch, charger) in writers.of_shards.values_mut() {
+        let (epoch, unsure) = (*epoch, charger.unsure());
+        let batch = charger.next(charger.at());
+        let (writer, node) = (charger.writer, charger.node);
+        written.push(async move {
+            let rows = unsure.iter().map(|unsure| RowToSet {
+                key: &unsure.key,
+                size: unsure.partition.size,
+                window: unsure.partition.window,
+                occupancy: 0,
+                thousandths: unsure.before,
+                expires_in: unsure.expires_in,
+            });
+            let changed = unsure.iter();
+            let changed = changed.map(|it| (it.partition.size, it.partition.window, &*it.key));
+            let noted = note_changes(connected, epoch, (node, batch), changed);
+            try_join(
+                counters::set(connected, epoch, (writer, batch), rows),
+                noted,
+            )
+            .await
+        });
+    }
+    let after_push = |fault: CqlFault| fault.after_push();
+    try_join_all(written).await.map_err(after_push)?;
+    note(connected, &writers).await.map_err(after_push)?;
+    writers.settle();
+    Ok(())
 }
 
 const NO_EPOCH: CqlFault = CqlFault::Misunderstood("a shard without an epoch");
@@ -189,7 +221,7 @@ async fn read(
     if asked.shards.is_empty() {
         return Ok((Vec::new(), Vec::new(), clock(connected).await?));
     }
-    let expected = chargers.last.take().and_then(|last| {
+    let expected = chargers.last.as_ref().and_then(|last| {
         let mut shards = asked.shards.iter();
         let epochs: Option<Vec<Epoch>> = shards
             .by_ref()
@@ -217,10 +249,9 @@ async fn read(
         None => read_counts(connected, asked, &epochs, now).await?,
     };
     let shards = asked.shards.iter().map(|shard| (*shard).clone());
-    chargers.last = Some(LastDecision {
-        epochs: shards.zip(epochs.iter().copied()).collect(),
-        now,
-    });
+    let last = chargers.last.get_or_insert_default();
+    last.epochs.extend(shards.zip(epochs.iter().copied()));
+    last.now = now;
     Ok((epochs, counted, now))
 }
 
@@ -302,12 +333,12 @@ async fn read_counts(
 async fn write(
     connected: &Connected,
     asked: &AskedPlaces<'_>,
-    writers: &mut BTreeMap<usize, (Epoch, Charger)>,
+    writers: &mut Writers<'_>,
     charged: &[Charged],
     now: UnixMillis,
 ) -> Result<(), CqlFault> {
     let mut written = Vec::new();
-    for (shard, (epoch, charger)) in writers {
+    for (shard, (epoch, charger)) in &mut writers.of_shards {
         let of_shard = charged.iter().filter_map(|charged| {
             let place = asked.places.get(charged.place);
             Some((charged, place.filter(|place| place.shard == *shard)?))
@@ -325,23 +356,25 @@ async fn write(
         if to_set.is_empty() {
             continue;
         }
-        let by = (charger.node, charger.next(now));
+        let batch = charger.next(now);
+        let (writer, node) = (charger.writer, charger.node);
         let (epoch, changed) = (*epoch, to_set.clone());
         written.push(async move {
             let changed = changed.iter().map(|row| (row.size, row.window, row.key));
-            let noted = note_changes(connected, epoch, by, changed);
-            try_join(counters::set(connected, epoch, by, to_set), noted).await
+            let noted = note_changes(connected, epoch, (node, batch), changed);
+            try_join(
+                counters::set(connected, epoch, (writer, batch), to_set),
+                noted,
+            )
+            .await
         });
     }
     try_join_all(written).await.map(drop)
 }
 
 /// Notes how far the chargers are.
-async fn note(
-    connected: &Connected,
-    writers: &BTreeMap<usize, (Epoch, Charger)>,
-) -> Result<(), CqlFault> {
-    let noted = writers.values().map(|(epoch, charger)| {
+async fn note(connected: &Connected, writers: &Writers<'_>) -> Result<(), CqlFault> {
+    let noted = writers.of_shards.values().map(|(epoch, charger)| {
         let progress = Progress {
             node: charger.node,
             first: charger.first(),
@@ -356,7 +389,7 @@ async fn note(
 async fn read_again(
     connected: &Connected,
     asked: &AskedPlaces<'_>,
-    writers: &BTreeMap<usize, (Epoch, Charger)>,
+    writers: &Writers<'_>,
     charged: &[Charged],
 ) -> Result<Vec<i64>, CqlFault> {
     let mut totals: HashMap<(usize, Changed<'_>), i64> = HashMap::new();
@@ -365,7 +398,7 @@ async fn read_again(
         Some((place.shard, (place.size, it.partition.window, place.key)))
     });
     let names: Vec<_> = names.collect();
-    let sums = writers.iter().map(async |(shard, (epoch, _))| {
+    let sums = writers.of_shards.iter().map(async |(shard, (epoch, _))| {
         let of_shard = names.iter().filter(|(of, _)| of == shard);
         let wanted: BTreeSet<_> = of_shard.map(|(_, name)| *name).collect();
         let sums = counters::sums(connected, *epoch, &wanted).await?;

@@ -1,5 +1,6 @@
 //! The suite for Cassandra, and what only Cassandra does.
 
+mod charges;
 mod nodes;
 mod suite {
     use crate::store::cassandra::fixtures::Apart;
