@@ -150,7 +150,11 @@ sub tables {
 sub starts_slowly { 1 }
 
 sub has_way { 1 }
-sub decides { 'nothing' }
+sub decides { 'windows' }
+# Those who race for the last hits of a limit may all be refused.
+sub may_refuse_all { 1 }
+# It takes several steps, of a server that others use, too.
+sub decides_within { '1s' }
 
 # Of clients, seconds before or behind the server's.
 sub clock { my ($self, $number) = @_; return (undef, '+3s', '-4s')[$number - 1] }

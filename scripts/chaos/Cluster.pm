@@ -37,6 +37,8 @@ our @DAYS = (366, 360, 300);
 #   starts_slowly     is there if it takes longer to answer then than a node that ends waits for it
 #   conf(PORT)        of a block `ratelimit_store`; PORT is the proxy that it leads to, if there is one
 #   decides           what it decides, if not all: see Load.pm
+#   decides_within    the time that requests wait for that, if not 100ms
+#   may_refuse_all    is there if a limit need not be reached when a request is rejected
 #   clock(NODE)       how far that node's clock is off, such as +3s; missing if none is
 #   has_way           whether there are proxies between each node and the store
 #   way               what those need to know of the store; see Proxy.pm
@@ -80,10 +82,11 @@ sub configuration {
     } @DAYS;
     my %others = Load::asks();
     $asks{"ask-now-$_"} = $others{$_} for keys %others;
+    my $timeout    = $self->{store}->can('decides_within') ? $self->{store}->decides_within : '100ms';
     my %namespaces = (
         api  => "store for_api; sync_rate $self->{sync_rate}{$number}; on_loss share;",
-        now  => 'store for_now; sync_rate 0; timeout 100ms; on_error deny;',
-        held => 'store for_now; sync_rate 0; timeout 100ms; on_error deny; reserve on;',
+        now  => "store for_now; sync_rate 0; timeout $timeout; on_error deny;",
+        held => "store for_now; sync_rate 0; timeout $timeout; on_error deny; reserve on;",
     );
     my @namespaces = map {"ratelimit_namespace $_ { $namespaces{$_} }\n"} @NAMESPACES;
     return (

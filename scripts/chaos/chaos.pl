@@ -255,7 +255,8 @@ sub rate_on {
 sub thousandths { return 0 + sprintf '%.0f', 1000 * ($_[0] || 0) }
 
 # What a counter must have at least and at most. A synchronous one never has more than its limit, and
-# has all of it if a request was rejected; but not if its store may have lost it. Of one of which nodes hold hits in
+# has all of it if a request was rejected; but not if its store may have lost it. A store that charges before
+# it decides may refuse all who race for the last hits, and keeps what was charged by nodes that were killed then. Of one of which nodes hold hits in
 # reserve, those of nodes that were killed stay charged.
 sub bounds {
     my ($name, $counter, $kind) = @_;
@@ -263,6 +264,8 @@ sub bounds {
     my $most  = $answered + $open;
     my $limit = Load::limit($name) // return ($answered, $most);
     my $is_held = Load::is_held($name);
+    return ($kind eq 'losing' ? 0 : $answered, $answered > $limit ? $limit : $most)
+        if !$is_held && $cluster->{store}->can('may_refuse_all');
     my $least = $kind eq 'losing' ? 0 : $rejected && !$is_held ? $limit : $answered;
     return ($least, $is_held ? $limit : min($most, $limit));
 }
