@@ -14,9 +14,19 @@
 //! # A request
 //!
 //! `nginx::http::handler` evaluates the key and hands it to [`engine::Evaluation`], which charges one
-//! limit after the other in the counter table ([`table::CounterTable::add`]) and gives back what
+//! limit after the other in the counter table ([`table::CounterTable::add_at_home`], as a rule) and gives back what
 //! it charged if one of them refuses. The verdicts stay with the request, where the header filter
 //! and the variables find them.
+//!
+//! # A sync cycle
+//!
+//! A timer of `nginx::sync` has the worker's thread call [`engine::Syncer::sync`]: the worker that gets the lease seals
+//! batches of what changed, pushes them, and notes in the table what others have counted.
+//!
+//! # A synchronous request
+//!
+//! `nginx::http::synchronous` suspends the request and asks the [`broker`], which sends what waits at the same time to the
+//! store, in one exchange. [`engine::conclude`] decides by the answer, or `on_error` does.
 
 // The layouts of futures that wait for futures go deep: a sync's, in a test, in a store's.
 #![recursion_limit = "256"]

@@ -1,8 +1,8 @@
 //! Hits that were admitted while a store was away, in counters of which no sync tells it: levels and logs. It
 //! is asked to charge them when it answers again: what has left their windows by then, or has leaked, no more.
 //!
-//! Each is charged once at most, as all that no answer is waited for. So what it was asked in vain is lost, and
-//! so is all that is here with the process that has it.
+//! A charge that no answer is waited for is sent once at most: if that fails, it is lost. All that is kept here is lost
+//! with the process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -284,7 +284,7 @@ impl<'m> ReserveBook<'m> {
             if let Some(time) = time_of(held.decider) {
                 let (window, before) = held.windows(time);
                 let mut is_given_back = held.give_back(before, time, clock);
-                is_idle = held.is_idle(window, time);
+                is_idle = held.note_idleness(window, time);
                 is_given_back |= is_idle && held.give_back(window, time, clock);
                 if is_given_back {
                     note(given_back, &held.asked.shard.namespace);
@@ -394,8 +394,8 @@ impl HeldReserve<'_> {
         (window, window.wrapping_sub(1))
     }
 
-    /// Whether it was not spent of for a while.
-    fn is_idle(&mut self, window: u64, time: UnixMillis) -> bool {
+    /// Looks at what was spent; returns whether nothing was for a while.
+    fn note_idleness(&mut self, window: u64, time: UnixMillis) -> bool {
         let reserved = self.table.reserved(&self.reserve, window, time);
         let seen = (window, reserved.spent);
         self.idle = match seen == self.seen {

@@ -345,8 +345,8 @@ impl<'m> ShardSync<'_, 'm> {
         lease.repaired().map(|()| true)
     }
 
-    /// Sends a batch, or only asks if there is none, and notes the answer: what it tells of others, if there is
-    /// more of that, with the next one.
+    /// Sends a batch, or only asks if there is none, and notes what the answer tells of others. If there is more of that,
+    /// the next exchange tells it.
     async fn exchange<S: Strategy>(
         &self,
         strategy: &mut S,

@@ -16,9 +16,9 @@ pub fn is_reserved_of(limit: Hits, size: WindowSize, nodes: u64) -> bool {
     size.millis() >= SMALLEST && limit >= times(LEAST_SHARE, nodes)
 }
 
-/// The part that a node asks for which wants so much of what `remains`, where so much of what was charged is
-/// `left` to it: whole hits. With what it has, that is a share of half of what is not used, by the
-/// nodes that live. `None`: not worth a question, near the limit, where it asks for single hits of `cost`.
+/// The part that a node asks for next, in whole hits: `wanted`, but with what is `left` of its reserve at most its share of
+/// half of the unused hits (`remains` and `left`), which is divided by the nodes that live. `None`: so little that it asks
+/// for single hits of `cost` instead, as near the limit.
 pub fn part(wanted: Hits, remains: Hits, left: Hits, cost: Hits, nodes: u64) -> Option<Hits> {
     let nodes = i64::try_from(nodes.max(1)).unwrap_or(i64::MAX);
     let free = remains.plus(left).thousandths();

@@ -67,8 +67,8 @@ pub(super) fn exclusive(name: &str, other: &str, expected: &str) -> OptionError 
     ))
 }
 
-/// Checks that every option of `needs` that was given has the one beside it that it needs: its name,
-/// whether it was given, what it needs, and whether that was.
+/// Checks that options have those beside them that they need. Each of `needs` is an option, whether it is given, the
+/// option that it needs, and whether that is given.
 pub(super) fn check_needs(needs: &[(&'static str, bool, &str, bool)]) -> Result<(), OptionError> {
     match needs.iter().find(|(_, is_given, _, has)| *is_given && !has) {
         None => Ok(()),

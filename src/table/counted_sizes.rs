@@ -6,9 +6,6 @@ use super::counter_table::CounterTable;
 use super::meta::NamespaceIndex;
 use crate::policy::window::WindowSize;
 
-/// How many are noted of a zone: in later ones, a key that is set to zero keeps what it has.
-pub(super) const COUNTED_SIZES: usize = 31;
-
 /// The size of a window, or the time of a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedSize {
@@ -91,6 +88,7 @@ impl CounterTable<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::layout::COUNTED_SIZES;
     use super::super::testing::SharedTable;
     use super::*;
 

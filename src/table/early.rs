@@ -1,4 +1,4 @@
-//! How the worker hears of it that pushes: a bell, which the worker rings that has counted.
+//! The bell: a worker that has counted what is due rings it, and wakes the worker that pushes.
 //!
 //! A word of the namespace says since when it is rung, so that it is rung once, and which worker synced last:
 //! that has a connection, so it is the one that is woken. If it does not come, since it was killed or

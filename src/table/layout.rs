@@ -22,7 +22,6 @@ use core::fmt;
 use core::ptr::NonNull;
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
-use super::counted_sizes::COUNTED_SIZES;
 use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::meta::NamespaceIndex;
 use super::near_cell::NearCell;
@@ -66,6 +65,9 @@ pub(super) struct NamedWord {
     pub(super) id: AtomicU64,
     pub(super) value: AtomicU64,
 }
+
+/// In how many sizes callers may have counted in a zone: in later ones, a key that is set to zero keeps what it has.
+pub(super) const COUNTED_SIZES: usize = 31;
 
 #[repr(C, align(64))]
 struct Header {

@@ -68,8 +68,8 @@ impl<'m> LevelState<'m> {
             true => (odd_word, (even, even_word), even_time, odd_time),
             false => (even_word, (odd, odd_word), odd_time, even_time),
         };
-        // The state's own time last: while it is there, nobody has prepared the state after the next, so that
-        // what `replace` will replace is no time of that.
+        // The state's own time last: as long as it is unchanged, no process has prepared the state after the next, so
+        // that `replace` cannot overwrite the time of that.
         let next_time = (next_time, load(next_time));
         let at = load(time);
         let level = Level {

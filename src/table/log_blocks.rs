@@ -6,9 +6,9 @@
 //! block have the block's number, and the meta has the owner's generation: who comes to another block than
 //! it was led to looks at the counter again.
 //!
-//! Nothing has to free a block. One belongs to the counter in whose slot it says, if that has the
-//! generation that it remembers, and if its number is not before the tail's; whatever looks for a slot
-//! sees whether that is so. The tail only moves on, so a block that belongs to nobody never does again.
+//! Nothing has to free a block. A block names the slot and the generation of its owner: it is free if the slot has
+//! another generation by now, or if its number is before the tail's, which whoever claims a slot checks. The tail only
+//! moves on, so that a free block never belongs to its owner again.
 
 use super::atomic::{
     AtomicU64,

@@ -213,9 +213,8 @@ impl<'m> CounterTable<'m> {
         LimitWord(cell.limit.load(Acquire)).limit_of(word)
     }
 
-    /// Of the last `diff` hits of this node that the store has of a counter, those that were admitted above its
-    /// limit: by which the count that the store has with them, as this node knows it, is above that, or the
-    /// rate at `now` of one that slides. None if no limit of it is known.
+    /// How many of the last `diff` hits that this node pushed exceed the counter's limit: what the store's count exceeds it
+    /// by, or in a sliding window the rate at `now`; `diff` at most. Zero if no limit is known.
     pub fn excess(&self, counter: CounterRef, window: u64, diff: Hits, now: UnixMillis) -> Hits {
         let (Some(occupant), Some((limit, algorithm))) =
             (self.occupant_of(counter), self.limit_of(counter))

@@ -1,5 +1,5 @@
-//! Counters near their limits as a node looks at them that nobody tells of others' pushes: how fast they
-//! grow says when to ask the store ([`LookTimes`](crate::engine::LookTimes)).
+//! Counters near their limits, of stores without a channel: how fast they grow says when the store is asked what others
+//! have pushed ([`LookTimes`](crate::engine::LookTimes)).
 
 use super::atomic::Ordering::Acquire;
 use super::columns::WindowColumns;

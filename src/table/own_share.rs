@@ -1,8 +1,8 @@
 //! What a node admits alone while the store is away, in a namespace with `on_loss share`: of each limit, the
 //! share of the key's hits that were its own when the store last told, or that of one node if that is more.
 //!
-//! The share is told by what stays as it was while the store is away: the hits that it has of this node, and
-//! those of the others. A push notes that there are none of others, if there are not. Where both are
+//! The share is that of two counts that stay as they are while the store is away: of the hits that it has of this node,
+//! and of those of the others. A push notes that there are none of others, if there are not. Where both are
 //! gone, since the key was not counted for two windows, nothing is known but the number of nodes.
 
 use super::admission::{Admission, Counted};

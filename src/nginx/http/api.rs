@@ -38,8 +38,7 @@ enum ApiAnswer {
     Steps(Steps),
     /// What is known when this namespace is synced, or has not been for so long.
     Synced(&'static str, Duration),
-    /// What follows from what the store says, which decides so; and where it takes a sync, with this
-    /// namespace, for so long.
+    /// The answer needs the store's decision; and a reset also a sync of this namespace, within this time.
     Asked(
         Box<StoreCall<'static, 'static>>,
         Synchronous,

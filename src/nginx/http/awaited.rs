@@ -246,7 +246,7 @@ fn answer_of_sync(id: u64, asked: Option<Box<AskedStore>>, report: Option<Report
         return end(id, |request| send_synced(request, report));
     };
     for (decider, question) in asked.call.repairs(asked.synchronous.store) {
-        // Nobody waits for it: what it is about seldom is.
+        // The call does not wait for the repair, which is seldom needed.
         sync::ask(decider, None, 0, &question);
     }
     end(id, |request| send(request, asked.call.synced(&NgxClock)));

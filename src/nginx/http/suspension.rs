@@ -198,17 +198,15 @@ impl<'r> Suspension<'r> {
             self.is_waiting = false;
             return true;
         }
-        if !sync::check_circuit(self.decider()) || !self.ask(id) {
+        if !self.decider().is_some_and(sync::check_circuit) || !self.ask(id) {
             self.fail();
         }
         !self.is_waiting
     }
 
     /// The number of the decider that is asked now.
-    pub(super) fn decider(&self) -> usize {
-        self.parts
-            .get(self.part)
-            .map_or(usize::MAX, |part| part.decider)
+    pub(super) fn decider(&self) -> Option<usize> {
+        self.parts.get(self.part).map(|part| part.decider)
     }
 
     /// Decides without the store that was asked last.

@@ -128,7 +128,9 @@ fn wake(id: u64) {
 /// Decides on a request without its store, which has not answered in time.
 fn time_out(id: u64) {
     let failed = suspensions::with(id, |suspension| {
-        sync::note_timeout(suspension.decider());
+        if let Some(decider) = suspension.decider() {
+            sync::note_timeout(decider);
+        }
         suspension.fail();
     });
     if failed.is_some() {

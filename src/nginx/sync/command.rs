@@ -10,7 +10,7 @@ pub(super) enum Command {
     SyncNow,
     /// Something is due before its time.
     Early,
-    /// It is time to look at what others counted, of whose pushes nobody tells.
+    /// Ask the store what others have pushed: it has no channel that tells.
     Look,
     /// Push what is left until then, and end.
     Finish(Instant),

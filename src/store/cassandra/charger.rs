@@ -1,4 +1,4 @@
-//! What decisions charge: rows of a writer that nobody else is, so that it knows what they hold.
+//! Chargers: each writes what decisions charge in rows under an id of its own, so that it knows what they hold.
 //!
 //! A charger is a node of its own to others, which are told of its changes as of those of a node. Its ids are random, but
 //! for their beginning, which is that of the node, which need not be told of it.

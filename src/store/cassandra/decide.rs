@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::{try_join, try_join_all, try_join3};
 
 use super::Cassandra;
 use super::asked::AskedPlaces;
@@ -284,11 +284,14 @@ async fn present(
     Ok((epochs, clock))
 }
 
-/// Whether most replicas would answer, and the clock.
+/// Whether most replicas would answer, and take a charge; and the clock.
 async fn clock(connected: &Connected) -> Result<UnixMillis, CqlFault> {
     // Whatever is there.
     let is_there = connected.select(Cql::Epoch, ("", 0_i32));
-    let (_, answer) = try_join(is_there, connected.select(Cql::Clock, ())).await?;
+    // No position has this name.
+    let is_written = connected.execute(Cql::NotePosition, ([0_u8; 16], Vec::<u8>::new()));
+    let clock = connected.select(Cql::Clock, ());
+    let (_, (), answer) = try_join3(is_there, is_written, clock).await?;
     let now = rows::<(i64,)>(&answer, Cql::Clock)?.next().transpose()?;
     let now = now.and_then(|(now,)| u64::try_from(now).ok());
     now.map(UnixMillis)

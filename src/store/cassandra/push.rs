@@ -182,9 +182,10 @@ pub(super) async fn push(
     let ((), (), news) = try_join3(apply, note_life, news)
         .await
         .map_err(after_push)?;
-    let (changed, vector, has_more) = match &news {
-        Some(news) => {
-            let part = news.part(limit).ok_or(CqlFault::Misunderstood("changes"))?;
+    // What another version wrote that is not understood is as what is not there any more.
+    let part = news.as_ref().and_then(|news| news.part(limit));
+    let (changed, vector, has_more) = match part {
+        Some(part) => {
             recent.batch_size = part.batch_size().unwrap_or(recent.batch_size);
             let vector = Vector::new(part.progress.into_iter().chain(present).collect());
             (Some(part.changed), vector, part.has_more)

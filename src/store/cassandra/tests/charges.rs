@@ -1,7 +1,5 @@
 //! What decisions charge whose exchanges fail.
 
-use std::time::Instant;
-
 use tokio::time::timeout;
 
 use crate::policy::algorithm::Algorithm;
@@ -9,6 +7,7 @@ use crate::policy::hits::{Hits, hits};
 use crate::store::cassandra::testing::{Server, connect, new_table};
 use crate::store::conformance::{Asking, Node, block_on, question, shard};
 use crate::store::strategy::Strategy as _;
+use crate::table::system::uptime;
 
 #[test]
 fn what_a_failed_exchange_charged_is_taken_back() {
@@ -22,9 +21,9 @@ fn what_a_failed_exchange_charged_is_taken_back() {
         let (busy, both) = ([ask("busy")], [ask("busy"), ask("other")]);
         asking.ask(&both).await;
         asking.ask(&both).await;
-        let begin = Instant::now();
+        let begin = uptime();
         asking.ask(&both).await;
-        let lasts = begin.elapsed();
+        let lasts = uptime().saturating_sub(begin);
         let mut reader = Node::join(connect(&server.address, &table), shard("api")).await;
         reader.fetch().await;
         let mut admitted = [3, 3];
