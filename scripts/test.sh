@@ -217,7 +217,8 @@ check clippy-nginx "clippy nginx-debian" \
 # What programs without nginx see.
 check rustdoc clippy-nginx library_pages
 check dynamic-second rustdoc patient dynamic "$second_tree" "${second[0]}"
-tests static-second dynamic-second patient static_without_cassandra "$second_tree"
+# The last one: nothing is left that it would have to give way to.
+tests static-second dynamic-second static_without_cassandra "$second_tree"
 # In the first row again, with a copy of what dependencies were compiled to.
 step own-checked "build-loom build-second-checked" own_checked
 check dynamic-debian own-checked patient with_own_checked dynamic "$debian_tree" "${debian[0]}"

@@ -2,11 +2,9 @@
 
 use core::time::Duration;
 
-use crate::policy::namespace::{OnError, OnLoss, SyncEarly, SyncMode};
+use crate::policy::namespace::{DEFAULT_TIMEOUT, OnError, OnLoss, SyncEarly, SyncMode};
 use crate::policy::options::OptionWarning;
 use crate::policy::window::WindowSize;
-
-pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The settings of a namespace: what a `ratelimit_namespace` block says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,13 @@
 
 use core::time::Duration;
 
-use super::namespace::{DEFAULT_TIMEOUT, NamespaceOptions};
-use crate::policy::namespace::{NAME, OnError, OnLoss, SyncEarly, SyncMode};
-use crate::policy::options::{Directive, DirectiveName, OptionError, OptionWarning, Syntax, time};
+use super::namespace::NamespaceOptions;
+use crate::policy::namespace::{
+    DEFAULT_TIMEOUT, MAX_TIMEOUT, NAME, OnError, OnLoss, SyncEarly, SyncMode,
+};
+use crate::policy::options::{
+    Directive, DirectiveName, FLAG, OptionError, OptionWarning, Syntax, time,
+};
 use crate::policy::window::{WindowSize, parse_time, warn_of_months};
 
 /// Reads a namespace's directives, one by one, in any order.
@@ -35,7 +39,6 @@ const DIRECTIVES: [&str; 9] = [
     "on_loss",
 ];
 
-const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_PERIOD: Duration = Duration::from_millis(WindowSize::MAX_MILLIS);
 
 impl NamespaceOptionsBuilder {
@@ -61,7 +64,7 @@ impl NamespaceOptionsBuilder {
             }),
             b"on_error" => directive.set(&mut self.on_error, &ON_ERROR),
             b"timeout" => directive.set(&mut self.timeout, &TIMEOUT),
-            b"reserve" => directive.set(&mut self.reserve, &RESERVE),
+            b"reserve" => directive.set(&mut self.reserve, &FLAG),
             b"sync_early" => directive.set(&mut self.sync_early, &SYNC_EARLY),
             b"on_loss" => directive.set(&mut self.on_loss, &ON_LOSS),
             _ => Err(directive.unknown(&DIRECTIVES, &[])),
@@ -185,16 +188,6 @@ const ON_ERROR: Syntax<OnError> = Syntax {
         b"local" => Some(OnError::Local),
         b"allow" => Some(OnError::Allow),
         b"deny" => Some(OnError::Deny),
-        _ => None,
-    },
-};
-
-const RESERVE: Syntax<bool> = Syntax {
-    expected: "on or off",
-    is_secret: false,
-    read: |word| match word {
-        b"on" => Some(true),
-        b"off" => Some(false),
         _ => None,
     },
 };

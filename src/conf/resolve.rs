@@ -4,7 +4,7 @@ use super::configuration::{Configuration, NamespaceConf, ZoneConf};
 use super::http::{Definition, HttpConf, NamespaceText, NamespaceUse};
 use super::message::{ConfError, Message, Origin};
 use super::namespace::NamespaceOptions;
-use crate::policy::algorithm::{Algorithm, StoredKind};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 use crate::store::registry::StoreKind;
 use crate::table::ZoneRoom;
@@ -163,10 +163,9 @@ fn check_algorithms(
     options: &NamespaceOptions,
     store: Option<StoreKind>,
 ) -> Result<(), ConfError> {
-    let goes = |algorithm: Algorithm| match options.sync {
-        SyncMode::Local => true,
-        SyncMode::Synchronous => store.is_none_or(|store| store.decides_by(algorithm)),
-        SyncMode::Periodic(_) => algorithm.kind() == StoredKind::Windows,
+    let goes = |algorithm: Algorithm| {
+        let decides = || store.is_none_or(|store| store.decides_by(algorithm));
+        options.sync.goes_with(algorithm, decides)
     };
     let mut uses = namespace.uses.iter();
     let Some(NamespaceUse {

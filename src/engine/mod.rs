@@ -16,6 +16,7 @@ mod hearing;
 mod identity_map;
 mod limiter;
 mod looks;
+#[cfg(not(loom))]
 mod machine;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
@@ -47,6 +48,7 @@ pub use evaluation::{Evaluation, charge_deferred};
 pub use hearing::Hearing;
 pub use limiter::{AskedHits, Incoming, Limiter};
 pub use looks::LookTimes;
+#[cfg(not(loom))]
 pub use machine::Machine;
 pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
 pub use refusals::Refusals;

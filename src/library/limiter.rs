@@ -14,7 +14,6 @@ use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::namespace::DEFAULT_NAMESPACE;
-use crate::policy::window::WindowSize;
 use crate::table::{InTable, WithTable};
 
 /// What a [`RateLimiter`] is to admit.
@@ -156,17 +155,8 @@ impl LimiterOptions {
             }
             Admits::Rate { rate, burst } => {
                 let hits = arguments::some_hits("rate", rate)?;
-                let burst = Burst {
-                    hits: arguments::hits("burst", burst)?,
-                    delay: Some(Hits::ZERO),
-                };
-                let limit = Limit {
-                    name: format!("{}-rate", namespace.name).into(),
-                    size: SECOND,
-                    algorithm: Algorithm::Bucket,
-                    burst,
-                };
-                (limit, hits)
+                let burst = arguments::hits("burst", burst)?;
+                (Limit::per_second(&namespace.name, burst), hits)
             }
         };
         check_algorithm(limit.algorithm, namespace, decisions.as_deref())?;
@@ -174,12 +164,6 @@ impl LimiterOptions {
         Ok(RateLimiter { limiter, decisions })
     }
 }
-
-/// What rates are told for.
-const SECOND: WindowSize = match WindowSize::from_millis(1000) {
-    Some(second) => second,
-    None => WindowSize::MIN,
-};
 
 /// Checks that a namespace counts so: one that is synced has windows; a store that decides may know more.
 fn check_algorithm(

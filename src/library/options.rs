@@ -7,7 +7,9 @@ use super::datastore::Datastore;
 use super::memory::Memory;
 use crate::engine::arguments::{self, ArgumentError};
 use crate::policy::algorithm::Algorithm;
-use crate::policy::namespace::{DEFAULT_NAMESPACE, OnError, SyncMode};
+use crate::policy::namespace::{
+    DEFAULT_NAMESPACE, DEFAULT_TIMEOUT, MAX_TIMEOUT, OnError, SyncMode,
+};
 use crate::policy::window::WindowSize;
 
 /// What [`Instance::new`](super::Instance::new) is told of a namespace: the specification's options.
@@ -47,8 +49,7 @@ pub(super) struct DecisionOptions {
 }
 
 /// For how long a hit may wait: as in nginx.
-const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
-const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=MAX_TIMEOUT;
 
 impl NewOptions {
     /// A namespace of the name [`DEFAULT_NAMESPACE`] that counts in `dict`, in windows of any size, and is

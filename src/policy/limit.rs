@@ -42,7 +42,26 @@ impl Burst {
     }
 }
 
+/// The time that a rate is told for which is of hits a second.
+const SECOND: WindowSize = match WindowSize::from_millis(1000) {
+    Some(second) => second,
+    None => WindowSize::MIN,
+};
+
 impl Limit {
+    /// A limit by hits a second, with a burst of so many, in `namespace`: none of them is held back.
+    pub fn per_second(namespace: &str, burst: Hits) -> Limit {
+        Limit {
+            name: format!("{namespace}-rate").into(),
+            size: SECOND,
+            algorithm: Algorithm::Bucket,
+            burst: Burst {
+                hits: burst,
+                delay: Some(Hits::ZERO),
+            },
+        }
+    }
+
     /// The most hits, where `told` are: those, or where a rate is told, what a bucket holds.
     #[inline]
     pub fn most(&self, told: Hits) -> Hits {

@@ -3,11 +3,17 @@
 use core::fmt;
 use core::time::Duration;
 
+use super::algorithm::{Algorithm, StoredKind};
 use super::hits::Hits;
 use super::options::{OptionError, Syntax, shown, text};
 
 /// The namespace that is meant where none is named.
 pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// How long a request, or another hit, waits for a store that decides, unless the namespace says otherwise.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
+/// The longest that it may say.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest name of a zone, store or namespace, in bytes.
 pub const MAX_NAME_LEN: usize = 64;
@@ -55,6 +61,18 @@ pub enum SyncMode {
     Periodic(Duration),
     /// Before each request is decided.
     Synchronous,
+}
+
+impl SyncMode {
+    /// Whether hits may be counted by `algorithm`: if nodes converge, in windows, which they sum up; if a store decides
+    /// about each request, as it `decides`.
+    pub fn goes_with(self, algorithm: Algorithm, decides: impl FnOnce() -> bool) -> bool {
+        match self {
+            SyncMode::Local => true,
+            SyncMode::Periodic(_) => algorithm.kind() == StoredKind::Windows,
+            SyncMode::Synchronous => decides(),
+        }
+    }
 }
 
 /// What is done with a request when a synchronous datastore does not answer in time.

@@ -1,7 +1,7 @@
 //! What a datastore has of a counter, and what a question makes of it: for deciders that let this side
 //! compute what they need not.
 
-use super::decision::{AskedCounter, Question};
+use super::decision::{AskedCounter, Few, Question};
 use super::stored_log::StoredLog;
 use crate::policy::algorithm::{Level, LevelKind, Reading, StoredKind, WindowCounts};
 use crate::policy::hits::Hits;
@@ -16,6 +16,29 @@ pub(super) enum StoredCount {
     Level(Level),
     /// The hits of the last `size`, each of which has a time.
     Log(StoredLog),
+}
+
+/// Whether each limit of a question admits it, of whose counters `counts` has those with the indexes `slots`.
+pub(super) fn admitted(
+    question: &Question,
+    slots: &[usize],
+    counts: &[StoredCount],
+    now: UnixMillis,
+) -> Few<bool> {
+    let admits = question.limits.iter().map(|limit| {
+        let (counter, slot) = (
+            question.counters.get(limit.counter),
+            slots.get(limit.counter),
+        );
+        let count = slot.and_then(|slot| counts.get(*slot));
+        // What is about no counter admits nothing.
+        counter.zip(count).is_some_and(|(counter, count)| {
+            let reading = count.reading(counter, now);
+            let (size, hits, cost) = (counter.size, limit.hits, limit.cost);
+            limit.algorithm.admits(size, &reading, hits, cost)
+        })
+    });
+    admits.collect()
 }
 
 impl StoredCount {

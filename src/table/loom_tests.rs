@@ -67,6 +67,8 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         secret: [1, 2],
         configuration: &leak(1)[0],
         identity: &leak(1)[0],
+        resets: &leak(1)[0],
+        counted_sizes: &[],
         directory: leak::<DirectoryEntry>(namespaces),
         namespace_lines: leak::<NamespaceLine>(namespaces),
         shared_lines: leak::<SharedLine>(namespaces),

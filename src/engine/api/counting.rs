@@ -2,7 +2,7 @@
 
 use super::error::ApiError;
 use super::request::KeyCall;
-use crate::policy::algorithm::{Algorithm, StoredKind};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreKind;
@@ -46,11 +46,8 @@ impl Counting<'_> {
 
     /// Whether hits can be counted by an algorithm: here, or where the store decides, there.
     pub(super) fn has(&self, algorithm: Algorithm) -> bool {
-        match self.sync {
-            SyncMode::Local => true,
-            SyncMode::Periodic(_) => algorithm.kind() == StoredKind::Windows,
-            SyncMode::Synchronous => self.store.is_none_or(|it| it.decides_by(algorithm)),
-        }
+        let decides = || self.store.is_none_or(|it| it.decides_by(algorithm));
+        self.sync.goes_with(algorithm, decides)
     }
 
     /// Checks that an algorithm goes with the namespace, as `nginx.conf` does of rules.

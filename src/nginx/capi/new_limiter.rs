@@ -8,12 +8,11 @@ use super::define::{check_size, code_of, no_place};
 use super::types::{Handle, RawLimit};
 use crate::engine::Limiter;
 use crate::engine::arguments::{self, ArgumentError};
-use crate::policy::algorithm::{Algorithm, StoredKind};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::namespace::SyncMode;
 use crate::policy::printable::Quoted;
-use crate::policy::window::WindowSize;
 
 /// `new_limiter`
 ///
@@ -116,33 +115,14 @@ impl GivenLimit<'_> {
             let given = format_args!("\"{}\"", Quoted(self.window_type));
             return Err(ArgumentError::new("window_type", "none with \"rate\"", given).into());
         }
-        let limit = Limit {
-            name: format!("{}-rate", found.name).into(),
-            size: SECOND,
-            algorithm: Algorithm::Bucket,
-            burst: Burst {
-                hits: burst,
-                delay: Some(Hits::ZERO),
-            },
-        };
-        Ok((limit, rate))
+        Ok((Limit::per_second(&found.name, burst), rate))
     }
 }
 
-/// What rates are told for.
-const SECOND: WindowSize = match WindowSize::from_millis(1000) {
-    Some(second) => second,
-    None => WindowSize::MIN,
-};
-
 /// Checks that a namespace counts so, as nginx.conf does.
 fn check_algorithm(algorithm: Algorithm, found: &FoundNamespace) -> Result<(), LibraryError> {
-    let is_wrong = match found.sync {
-        SyncMode::Local => false,
-        SyncMode::Periodic(_) => algorithm.kind() != StoredKind::Windows,
-        SyncMode::Synchronous => !found.store.is_some_and(|store| store.decides_by(algorithm)),
-    };
-    if !is_wrong {
+    let decides = || found.store.is_some_and(|store| store.decides_by(algorithm));
+    if found.sync.goes_with(algorithm, decides) {
         return Ok(());
     }
     let (argument, given) = match algorithm {

@@ -324,7 +324,7 @@ pub(super) fn refund(limiter: &LibraryLimiter, key: &[u8], cost: Hits) -> bool {
         commit: true,
     };
     let question = limiter.limiter.question(asked, synchronous.store);
-    question.is_some_and(|it| sync::ask(it.decider, None, 0, &it.refund()))
+    question.is_some_and(|it| sync::tell(it.decider, &it.refund()))
 }
 
 /// Has a store that is away not charge hits of a key later, which were counted without it.

@@ -247,7 +247,7 @@ fn answer_of_sync(id: u64, asked: Option<Box<AskedStore>>, report: Option<Report
     };
     for (decider, question) in asked.call.repairs(asked.synchronous.store) {
         // The call does not wait for the repair, which is seldom needed.
-        sync::ask(decider, None, 0, &question);
+        sync::tell(decider, &question);
     }
     end(id, |request| send(request, asked.call.synced(&NgxClock)));
 }

@@ -80,5 +80,5 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
 
 /// Sends hits of limits that a store counts for; no request waits. Returns whether a decider takes them.
 fn send(decider: usize, question: &Question) -> bool {
-    sync::check_circuit(decider) && sync::ask(decider, None, 0, question)
+    sync::check_circuit(decider) && sync::tell(decider, question)
 }

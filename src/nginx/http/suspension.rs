@@ -339,7 +339,7 @@ impl<'r> Suspension<'r> {
     fn refund(&mut self) {
         for part in self.parts.drain(..) {
             // If no decider takes the refund, it was charged once more than it was admitted.
-            sync::ask(part.decider, None, 0, &part.refund());
+            sync::tell(part.decider, &part.refund());
         }
     }
 }

@@ -270,6 +270,11 @@ pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Que
     .unwrap_or(false)
 }
 
+/// Has a decider charge or give back hits; no answer is waited for. Returns whether it is asked.
+pub(super) fn tell(decider: usize, question: &Question) -> bool {
+    ask(decider, None, 0, question)
+}
+
 /// Has a decider charge hits that were counted without it, when it answers again.
 pub(super) fn charge_later(decider: usize, question: &Question) {
     with_client(|worker, client| {

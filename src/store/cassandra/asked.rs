@@ -3,10 +3,9 @@
 use core::time::Duration;
 use std::collections::HashMap;
 
-use crate::policy::algorithm::Reading;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, AskedCounter, Few, Question};
-use crate::store::stored::StoredCount;
+use crate::store::stored::{StoredCount, admitted};
 use crate::store::strategy::{CLOCK_MARGIN, Shard};
 
 /// A counter, which several questions may be about.
@@ -71,29 +70,14 @@ impl<'q> AskedPlaces<'q> {
             (slots, rest) = rest
                 .split_at_checked(question.counters.len())
                 .unwrap_or_default();
-            let counters = question.counters.iter().zip(slots);
-            let readings = counters
-                .clone()
-                .filter_map(|(counter, slot)| Some(counts.get(*slot)?.reading(counter, now)));
-            let before: Few<Reading> = readings.collect();
-            let admits = question.limits.iter().map(|limit| {
-                let counter = question.counters.get(limit.counter);
-                // What is about no counter admits nothing.
-                counter
-                    .zip(before.get(limit.counter))
-                    .is_some_and(|(counter, reading)| {
-                        let (size, hits, cost) = (counter.size, limit.hits, limit.cost);
-                        limit.algorithm.admits(size, reading, hits, cost)
-                    })
-            });
             let refused = first.next().filter(|it| it.admitted.contains(&false));
             let admitted = match refused {
                 Some(refused) => refused.admitted.clone(),
-                None => admits.collect(),
+                None => admitted(question, slots, counts, now),
             };
             let is_charged = question.counts_rejected || !admitted.contains(&false);
             let mut readings = Few::new();
-            for (counter, slot) in counters {
+            for (counter, slot) in question.counters.iter().zip(slots) {
                 if let Some(count) = counts.get_mut(*slot) {
                     count.ask(counter, is_charged, now);
                     readings.push(count.reading(counter, now));

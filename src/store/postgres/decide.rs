@@ -19,11 +19,11 @@ use super::logs::{self, ChangedLog, Obstacles};
 use super::push::{Addition, Columns};
 use super::read::Read;
 use super::{Postgres, row};
-use crate::policy::algorithm::{Level, Reading, StoredKind};
+use crate::policy::algorithm::{Level, StoredKind};
 use crate::policy::hits::Hits;
 use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
-use crate::store::stored::StoredCount;
+use crate::store::stored::{StoredCount, admitted};
 use crate::store::strategy::{Epoch, NodeId, Shard};
 
 /// How often it is looked whether all shards have an epoch, each time after it was given one.
@@ -129,25 +129,10 @@ impl<'q> Asked<'q> {
         let mut answers = Vec::with_capacity(questions.len());
         let mut waits = Vec::new();
         for (question, slots) in self.with_slots(questions) {
-            let counters = question.counters.iter().zip(slots);
-            let readings = counters
-                .clone()
-                .filter_map(|(counter, slot)| Some(counts.get(*slot)?.reading(counter, now)));
-            let before: Few<Reading> = readings.collect();
-            let admits = question.limits.iter().map(|limit| {
-                let counter = question.counters.get(limit.counter);
-                // What is about no counter admits nothing.
-                counter
-                    .zip(before.get(limit.counter))
-                    .is_some_and(|(counter, reading)| {
-                        let (size, hits, cost) = (counter.size, limit.hits, limit.cost);
-                        limit.algorithm.admits(size, reading, hits, cost)
-                    })
-            });
-            let admitted: Few<bool> = admits.collect();
+            let admitted = admitted(question, slots, &counts, now);
             let is_charged = question.counts_rejected || admitted.iter().all(|it| *it);
             let mut readings = Few::new();
-            for (index, (counter, slot)) in counters.enumerate() {
+            for (index, (counter, slot)) in question.counters.iter().zip(slots).enumerate() {
                 let Some(stored) = counts.get_mut(*slot) else {
                     continue;
                 };
