@@ -117,13 +117,13 @@ configured() {
 }
 
 # own_checked: a directory of Cargo's, so that two builds need not wait for each other. What others are compiling
-# meanwhile has no fingerprint yet, and is compiled anew.
+# meanwhile has no fingerprint yet, and is compiled anew: what of that is gone when it is to be copied is not missed.
 own_checked() {
     local own=target/debian/checked part
     rm -rf $own
     mkdir -p $own
     for part in .fingerprint build deps; do
-        cp -a target/checked/$part $own
+        cp -a target/checked/$part $own || say "something of $part is not there any more"
     done
 }
 with_own_checked() { CARGO_TARGET_DIR=$root/target/debian "$@"; }
