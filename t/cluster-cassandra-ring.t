@@ -1,5 +1,5 @@
 # Nodes that share a ring of three Cassandras, each of which has all that most have: while one of those is
-# killed, hangs, or is back, nodes go on, and none of the hits is lost or counted twice.
+# killed, hangs, loses its disk, or is back, nodes go on, and none of the hits is lost or counted twice.
 #
 # This is a plain Perl test, as cluster-cassandra.t is. It takes the ports TEST_NGINX_PORT + 2 to + 5, of the last
 # two at three addresses.
@@ -66,6 +66,10 @@ my %faults = (
     'is killed' => [
         sub { $_->{is_away} = 1; $_->kill },
         sub { $_->start; $_->{is_away} = 0 },
+    ],
+    'loses its disk' => [
+        sub { $_->{is_away} = 1; $_->kill },
+        sub { $_->start_empty($addresses[1]); $_->{is_away} = 0 },
     ],
     'hangs' => [
         sub { $_->{is_away} = 1; $_->pause },

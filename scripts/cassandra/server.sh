@@ -30,6 +30,8 @@
 #   --seed ADDRESS      the first node of the ring of which this one is to be. Nodes are started one by
 #                       one, and have one port, and addresses of their own
 #   --token TOKEN       where in the ring it is
+#   --replace           it takes the place of the node of its address, whose files are gone, and gets from the others
+#                       what that had
 # shellcheck source-path=SCRIPTDIR source=../lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
@@ -71,10 +73,10 @@ fill_jars() {
 
 # parse OPTION... REST...: sets the options, and `rest`.
 parse() {
-    address=127.0.0.1 port=9042 heap=192m memtable=64MiB seed='' token='' ephemeral='' durable='' auth='' tls=''
+    address=127.0.0.1 port=9042 heap=192m memtable=64MiB seed='' token='' ephemeral='' durable='' auth='' tls='' replace=''
     while [ $# -gt 0 ]; do
         case $1 in
-            --ephemeral | --durable | --auth) printf -v "${1#--}" yes ;;
+            --ephemeral | --durable | --auth | --replace) printf -v "${1#--}" yes ;;
             --address | --port | --heap | --memtable | --seed | --token | --tls)
                 [ $# -gt 1 ] || die "$1 takes a value"
                 printf -v "${1#--}" %s "$2"
@@ -124,7 +126,7 @@ seed_provider:
     parameters: [{seeds: "${seed:-$address}:$((port + 1))"}]
 num_tokens: 1
 ${token:+initial_token: \"$token\"}
-auto_bootstrap: false
+auto_bootstrap: $([ -n "$replace" ] && echo true || echo false)
 endpoint_snitch: SimpleSnitch
 dynamic_snitch: false
 data_file_directories: [$dir/data/data]
@@ -205,6 +207,7 @@ become_server() {
         -Dcassandra.max_local_pause_in_ms=60000 -Dcassandra.consistent.rangemovement=false
         -Dcassandra.memtable.row_overhead_size=181)
     [ -z "$ephemeral" ] || flags+=(-Dcassandra.unsafesystem=true)
+    [ -z "$replace" ] || flags+=("-Dcassandra.replace_address_first_boot=$address")
     exec "$java" "${flags[@]}" -cp "$jars/*" org.apache.cassandra.service.CassandraDaemon
 }
 

@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use Cql;
+use File::Path qw(remove_tree);
 use File::Temp qw(tempdir);
 use FindBin;
 
@@ -47,6 +48,14 @@ sub shared {
 sub start {
     my ($self) = @_;
     $self->launch('start', @{$self->{options}}, '--address', $self->{address}, '--port', $self->{port});
+}
+
+# Starts one of a ring that has lost its files: it gets from the others, of which one has this address, what it had.
+sub start_empty {
+    my ($self, $seed) = @_;
+    remove_tree("$self->{dir}/data");
+    my @options = ('--durable', '--heap', '256m', '--replace', '--seed', $seed);
+    $self->launch('start', @options, '--address', $self->{address}, '--port', $self->{port});
 }
 
 # As if it had crashed.
