@@ -13,9 +13,8 @@ use super::error::CallError;
 use super::options::DecisionOptions;
 use super::question_task::{AskedQuestion, IsAway, QuestionTask, QuestionTasks, StoreCommand};
 use crate::broker::UnsentHits;
-use crate::engine::Machine;
 use crate::engine::{
-    AskedHits, Deciders, Incoming, Limiter, Refund, StoreQuestion, Surroundings as _,
+    AskedHits, Deciders, Incoming, Limiter, Machine, Refund, StoreQuestion, Surroundings as _,
 };
 use crate::policy::algorithm::Algorithm;
 use crate::store::decision::{Answer, Question};

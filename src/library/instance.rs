@@ -20,9 +20,8 @@ use super::limiter::{LimiterOptions, RateLimiter, number};
 use super::options::{Checked, NewOptions, StoreUse};
 use super::store_thread::StoreThread;
 use super::sync_task::{StoreTask, SyncCall, SyncCommand};
-use crate::engine::Machine;
-use crate::engine::Report;
 use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::{Machine, Report};
 use crate::policy::namespace::DEFAULT_NAMESPACE;
 
 /// A set of namespaces, which no other instance sees. Clones are the same one.

@@ -10,8 +10,7 @@ use tokio::time::sleep;
 
 use super::definition::DefinedNamespace;
 use crate::broker::{UnsentHits, pauses};
-use crate::engine::Machine;
-use crate::engine::Surroundings as _;
+use crate::engine::{Machine, Surroundings as _};
 use crate::store::decision::{Answer, Decided, Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::strategy::{Epoch, NodeId, Shard};

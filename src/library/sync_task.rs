@@ -8,8 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::definition::DefinedNamespace;
-use crate::engine::Machine;
-use crate::engine::{Report, Surroundings as _, SyncError, Syncer};
+use crate::engine::{Machine, Report, Surroundings as _, SyncError, Syncer};
 use crate::store::strategy::Strategy;
 
 /// After how long it is looked again whether another user of the memory is done.
@@ -158,11 +157,8 @@ impl SyncTimer {
             Err(SyncError::Store(_) | SyncError::NoProgress(_)) => {
                 self.failures = self.failures.saturating_add(1);
                 if self.next.is_some() {
-                    self.next = Some(
-                        Machine
-                            .uptime()
-                            .saturating_add(Machine.back_off(self.failures)),
-                    );
+                    let pause = Machine.back_off(self.failures);
+                    self.next = Some(Machine.uptime().saturating_add(pause));
                 }
             }
         }

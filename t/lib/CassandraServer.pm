@@ -44,18 +44,17 @@ sub shared {
     return bless {address => $address, port => $its_port, dir => $dir}, $class;
 }
 
-# Starts it, with what it has.
+# Starts it, with what it has; with more options.
 sub start {
-    my ($self) = @_;
-    $self->launch('start', @{$self->{options}}, '--address', $self->{address}, '--port', $self->{port});
+    my ($self, @more) = @_;
+    $self->launch('start', @{$self->{options}}, @more, '--address', $self->{address}, '--port', $self->{port});
 }
 
 # Starts one of a ring that has lost its files: it gets from the others, of which one has this address, what it had.
 sub start_empty {
     my ($self, $seed) = @_;
     remove_tree("$self->{dir}/data");
-    my @options = ('--durable', '--heap', '256m', '--replace', '--seed', $seed);
-    $self->launch('start', @options, '--address', $self->{address}, '--port', $self->{port});
+    $self->start('--replace', '--seed', $seed);
 }
 
 # As if it had crashed.

@@ -39,10 +39,11 @@ impl DecidedBody {
 }
 
 impl<'m> CallLimit<'m> {
-    /// That of `call`, in windows of this size.
+    /// That of `call`, in windows of this size; none, if it only reads.
     pub(super) fn new(call: &KeyCall, namespace: &Namespace<'m>, size: WindowSize) -> Self {
+        let given = call.limit.filter(|_| call.increment.is_some());
         let algorithm = call.algorithm;
-        let most = call.limit.unwrap_or(Hits::MAX);
+        let most = given.unwrap_or(Hits::MAX);
         let (hits, burst) = match algorithm {
             Algorithm::Bucket => (call.rate, most.minus(Hits::ONE)),
             _ => (most.min(algorithm.max_limit()), Hits::ZERO),
@@ -60,21 +61,8 @@ impl<'m> CallLimit<'m> {
         CallLimit {
             bound: BoundLimit::new(limit, namespace, []),
             hits,
-            is_unlimited: call.limit.is_none(),
+            is_unlimited: given.is_none(),
         }
-    }
-
-    /// None, on what `call` is about.
-    pub(super) fn unlimited(
-        call: &KeyCall,
-        namespace: &Namespace<'m>,
-        size: WindowSize,
-    ) -> CallLimit<'m> {
-        let unlimited = KeyCall {
-            limit: None,
-            ..call.clone()
-        };
-        CallLimit::new(&unlimited, namespace, size)
     }
 
     /// Ends the evaluation of this limit, and counts its outcome; what was read, and what it said.

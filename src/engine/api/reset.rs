@@ -111,6 +111,17 @@ mod tests {
             .collect()
     }
 
+    /// A call that reads a counter, or counts in it.
+    fn call_of((algorithm, size): (Algorithm, WindowSize), increment: Option<Hits>) -> KeyCall {
+        KeyCall {
+            algorithm,
+            window: Some(size),
+            rate: hits(1),
+            increment,
+            ..key_call(b"k")
+        }
+    }
+
     #[test]
     fn a_key_is_set_to_zero_in_the_windows_that_are_named() {
         for (window, algorithm, left) in [
@@ -129,13 +140,6 @@ mod tests {
                 sizes: &[size(SECOND), size(MINUTE)],
                 rates: &[size(5 * SECOND)],
                 is_open: false,
-            };
-            let call_of = |(algorithm, size), increment| KeyCall {
-                algorithm,
-                window: Some(size),
-                rate: hits(1),
-                increment,
-                ..key_call(b"k")
             };
             let answer = |call: &KeyCall| key(call, &namespace, &counting, &clock).unwrap();
             for counter in all() {
@@ -171,13 +175,6 @@ mod tests {
             sizes: &[],
             rates: &[],
             is_open: true,
-        };
-        let call_of = |(algorithm, size), increment| KeyCall {
-            algorithm,
-            window: Some(size),
-            rate: hits(1),
-            increment,
-            ..key_call(b"k")
         };
         let answer = |call: &KeyCall| key(call, &namespace, &counting, &clock).unwrap();
         for counter in all() {

@@ -165,18 +165,14 @@ impl<'n, 'm> StoreHits<'n, 'm> {
         let size = counting.window_of(call)?;
         counting.check(call.algorithm)?;
         check_key(&call.key)?;
-        let limit = match call.increment {
-            Some(_) => {
-                namespace.note_size(call.algorithm, size);
-                CallLimit::new(call, namespace, size)
-            }
-            None => CallLimit::unlimited(call, namespace, size),
-        };
+        if call.increment.is_some() {
+            namespace.note_size(call.algorithm, size);
+        }
         Ok(StoreHits {
             call: call.clone(),
             size,
             namespace,
-            limit,
+            limit: CallLimit::new(call, namespace, size),
         })
     }
 

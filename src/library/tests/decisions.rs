@@ -13,8 +13,7 @@ use super::super::{
 };
 use super::arguments::assert_names;
 use super::{PATIENCE, WINDOW, instance, memory, wait_until};
-use crate::engine::Machine;
-use crate::engine::Surroundings as _;
+use crate::engine::{Machine, Surroundings as _};
 use crate::policy::algorithm::Algorithm;
 use crate::store::{postgres, redis};
 

@@ -13,8 +13,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 
 use super::{Instance, Memory, NewOptions, new_instance};
-use crate::engine::Machine;
-use crate::engine::Surroundings as _;
+use crate::engine::{Machine, Surroundings as _};
 
 /// So long that no test crosses a window's end but with a chance of one in a million.
 const WINDOW: Duration = Duration::from_secs(366 * 86_400);

@@ -31,7 +31,7 @@ use crate::policy::window::UnixMillis;
 use crate::store::decision::{Decided, Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::stored::StoredCount;
-use crate::store::strategy::{Epoch, NodeId};
+use crate::store::strategy::{BatchId, Epoch, NodeId};
 
 /// For how many seconds others are told of a charger: longer than of what it changed.
 const CHARGER_LIFE: i32 = 7200;
@@ -175,9 +175,9 @@ async fn decide(
 async fn take_back(connected: &Connected, mut writers: Writers<'_>) -> Result<(), CqlFault> {
     let mut written = Vec::new();
     for (epoch, charger) in writers.of_shards.values_mut() {
-        let (epoch, unsure) = (*epoch, charger.unsure());
+        let unsure = charger.unsure();
         let batch = charger.next(charger.at());
-        let (writer, node) = (charger.writer, charger.node);
+        let (epoch, by) = (*epoch, (charger.writer, charger.node, batch));
         written.push(async move {
             let rows = unsure.iter().map(|unsure| RowToSet {
                 key: &unsure.key,
@@ -187,14 +187,7 @@ async fn take_back(connected: &Connected, mut writers: Writers<'_>) -> Result<()
                 thousandths: unsure.before,
                 expires_in: unsure.expires_in,
             });
-            let changed = unsure.iter();
-            let changed = changed.map(|it| (it.partition.size, it.partition.window, &*it.key));
-            let noted = note_changes(connected, epoch, (node, batch), changed);
-            try_join(
-                counters::set(connected, epoch, (writer, batch), rows),
-                noted,
-            )
-            .await
+            set(connected, epoch, by, rows).await
         });
     }
     let after_push = |fault: CqlFault| fault.after_push();
@@ -359,20 +352,23 @@ async fn write(
         if to_set.is_empty() {
             continue;
         }
-        let batch = charger.next(now);
-        let (writer, node) = (charger.writer, charger.node);
-        let (epoch, changed) = (*epoch, to_set.clone());
-        written.push(async move {
-            let changed = changed.iter().map(|row| (row.size, row.window, row.key));
-            let noted = note_changes(connected, epoch, (node, batch), changed);
-            try_join(
-                counters::set(connected, epoch, (writer, batch), to_set),
-                noted,
-            )
-            .await
-        });
+        let by = (charger.writer, charger.node, charger.next(now));
+        written.push(set(connected, *epoch, by, to_set.into_iter()));
     }
     try_join_all(written).await.map(drop)
+}
+
+/// Sets rows of a writer, and notes that they changed, as a batch of the node that others are told of.
+async fn set<'a>(
+    connected: &Connected,
+    epoch: Epoch,
+    (writer, node, batch): (NodeId, NodeId, BatchId),
+    rows: impl Iterator<Item = RowToSet<'a>> + Clone,
+) -> Result<(), CqlFault> {
+    let changed = rows.clone().map(|row| (row.size, row.window, row.key));
+    let noted = note_changes(connected, epoch, (node, batch), changed);
+    let set = counters::set(connected, epoch, (writer, batch), rows);
+    try_join(set, noted).await.map(drop)
 }
 
 /// Notes how far the chargers are.
