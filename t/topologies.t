@@ -95,7 +95,7 @@ subtest 'sentinels' => sub {
 };
 
 subtest 'a cluster' => sub {
-    $store = RedisCluster->new(port => $port + 4);
+    $store = RedisCluster->new(port => $port + 4, node_timeout => 2000);
     my @seeds = map {"server 127.0.0.1:$_->{port};"} @{$store->{primaries}}[0, 1];
     my %conf  = conf(server => "@seeds cluster on;");
     $_->start(%conf, zone => '5m') for @nodes;

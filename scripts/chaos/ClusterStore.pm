@@ -145,7 +145,7 @@ sub new {
     my $self     = bless {%self}, $class;
     my $password = $self->{password};
     $self->{cluster} = RedisCluster->new(
-        port => $self->{port}, password => $password,
+        port => $self->{port}, password => $password, node_timeout => 1000,
         args => [
             '--requirepass', $password, '--masterauth', $password,
             '--appendonly', 'yes', '--appendfsync', 'always',

@@ -11,12 +11,14 @@ use Redis;
 # The number of shards into which the module divides a namespace.
 my $SHARDS = 16;
 
-# port => the first of six; args => more of their arguments, with the password if there is one. None
-# has data at first.
+# port => the first of six; args => more of their arguments, with the password if there is one;
+# node_timeout => after how many milliseconds a server is taken for lost: by default after so many that none is only
+# because the machine is busy, since writes that a primary has acknowledged may be lost with it. None has data at first.
 sub new {
     my ($class, %self) = @_;
     my $self = bless {args => [], %self}, $class;
-    my @args = ('--cluster-enabled', 'yes', '--cluster-node-timeout', '1000', @{$self->{args}});
+    my $timeout = $self->{node_timeout} // 15_000;
+    my @args = ('--cluster-enabled', 'yes', '--cluster-node-timeout', $timeout, @{$self->{args}});
     my @all  = map {
         Redis->new(port => $self->{port} + $_, args => \@args, password => $self->{password})
     } 0 .. 5;
