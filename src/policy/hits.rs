@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A number of hits, in thousandths, from -[`Hits::MAX`] to [`Hits::MAX`].
+/// A number of hits, in thousandths, from [`Hits::MIN`] to [`Hits::MAX`].
 ///
 /// Sums saturate at these bounds; they never wrap. Negative numbers occur in differences only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,6 +15,8 @@ impl Hits {
     pub const ONE: Hits = Hits(Self::SCALE);
     /// The largest number: 2^47 - 1 thousandths, above 10^11 hits.
     pub const MAX: Hits = Hits((1 << 47) - 1);
+    /// The least number: minus the largest.
+    pub const MIN: Hits = Hits(-Self::MAX.0);
 
     const SCALE: i64 = 1000;
 
@@ -23,8 +25,8 @@ impl Hits {
     pub const fn from_thousandths(thousandths: i64) -> Hits {
         if thousandths > Self::MAX.0 {
             Self::MAX
-        } else if thousandths < -Self::MAX.0 {
-            Hits(-Self::MAX.0)
+        } else if thousandths < Self::MIN.0 {
+            Self::MIN
         } else {
             Hits(thousandths)
         }
@@ -257,10 +259,7 @@ mod tests {
     #[test]
     fn sums_saturate() {
         assert_eq!(Hits::MAX.plus(Hits::ONE), Hits::MAX);
-        assert_eq!(
-            Hits::ZERO.minus(Hits::MAX).minus(Hits::MAX),
-            Hits(-Hits::MAX.0)
-        );
+        assert_eq!(Hits::ZERO.minus(Hits::MAX).minus(Hits::MAX), Hits::MIN);
         assert!(Hits::MAX.whole() >= 100_000_000_000);
     }
 }

@@ -4,9 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::common::CommonDirectives;
-use super::registry::{
-    LACKING_DIRECTIVES, LACKING_KINDS, OwnDirectives, STRATEGY, StoreKind, StoreSettings,
-};
+use super::registry::{OwnDirectives, STRATEGY, StoreKind, StoreSettings, lacking};
 use crate::policy::options::{Directive, OptionError};
 
 /// Reads a store's directives, one by one, in any order.
@@ -55,7 +53,7 @@ where
         let is_password = name.ends_with(b"password");
         let after_password = core::mem::replace(&mut self.after_password, is_password);
         if name == b"strategy" {
-            if let Some(lacking) = LACKING_KINDS.iter().find(|it| words == [it.as_bytes()]) {
+            if let Some((lacking, _)) = lacking().find(|(name, _)| words == [name.as_bytes()]) {
                 let expected = STRATEGY.expected;
                 return Err(OptionError::new(format!(
                     "strategy \"{lacking}\" is not in this build: expected {expected}"
@@ -76,7 +74,8 @@ where
             } else {
                 directive
             };
-            return Err(directive.unknown(&directives(), LACKING_DIRECTIVES));
+            let lacking: Vec<_> = lacking().flat_map(|(_, names)| names).copied().collect();
+            return Err(directive.unknown(&directives(), &lacking));
         }
         self.check_strategy()?;
         self.own.check(&self.common, self.strategy)?;

@@ -165,7 +165,8 @@ pub struct Decided {
 /// different namespaces, in one step; others about one shard, and the caller splits what it asks.
 #[expect(async_fn_in_trait, reason = "as for `Strategy`")]
 pub trait Decider: Strategy {
-    /// What it keeps of keys, a bucket at no rate: about other algorithms, it is not asked.
+    /// What it keeps of keys, a bucket at no rate: about other algorithms, it is not asked. A store that only
+    /// counts has none, and is asked nothing; for the registry, its `decide` is an error then.
     const KINDS: &'static [StoredKind];
 
     /// Decides on questions, one after the other in their order: each with what the ones before were

@@ -162,19 +162,15 @@ kinds! {
     postgres: Postgres,
 }
 
-/// Kinds that this build does not have.
-#[cfg(feature = "cassandra")]
-pub(super) const LACKING_KINDS: &[&str] = &[];
-/// Kinds that this build does not have.
-#[cfg(not(feature = "cassandra"))]
-pub(super) const LACKING_KINDS: &[&str] = &["cassandra"];
+/// The kinds that not every build has: the name that `strategy` takes, and the directives that only it has.
+const OPTIONAL: [(&str, &[&str]); 1] =
+    [("cassandra", &["datacenter", "consistency", "replication"])];
 
-/// Directives of these.
-#[cfg(feature = "cassandra")]
-pub(super) const LACKING_DIRECTIVES: &[&str] = &[];
-/// Directives of these.
-#[cfg(not(feature = "cassandra"))]
-pub(super) const LACKING_DIRECTIVES: &[&str] = &["datacenter", "consistency", "replication"];
+/// Those of them that this build does not have.
+pub(super) fn lacking() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    let is_here = |name: &str| StoreKind::ALL.iter().any(|kind| kind.name() == name);
+    OPTIONAL.into_iter().filter(move |(name, _)| !is_here(name))
+}
 
 /// A datastore of whatever kind, as a `ratelimit_store` block describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@
 
 use super::admission::{Admission, Counted};
 use super::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use super::changes::CounterRef;
 use super::columns::{WindowColumns, load};
 use super::counter::{Counter, Key};
+use super::counter_ref::CounterRef;
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::meta::NamespaceIndex;
@@ -139,6 +139,7 @@ impl<'m> CounterTable<'m> {
     ) {
         let window = reading.windows().window;
         let unpushed = local.minus(self.pushed(occupant, window));
+        // Of what refuses nothing, the window's own hits are what is near.
         let algorithm = limit.algorithm.unwrap_or(Algorithm::Fixed);
         let rest = limit.hits.minus(algorithm.rate(counter.size, reading));
         let kept = counter

@@ -118,7 +118,7 @@ impl EarlyShare {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NearLimit {
     pub(super) hits: Hits,
-    /// `None`: hits are counted beyond it.
+    /// By what it is read; `None`: it refuses nothing, and all that is counted is what it limits.
     pub(super) algorithm: Option<Algorithm>,
 }
 

@@ -13,6 +13,16 @@ use crate::policy::window::UnixMillis;
 /// That a namespace gets no sketch, as a word of its entry.
 const NONE: u64 = u64::MAX;
 
+/// What follows the rejections of a namespace.
+enum Followed {
+    /// Nothing yet: there was none.
+    NotYet,
+    /// Nothing: all sketches are others'.
+    ByNone,
+    /// The sketch of this number.
+    By(u64),
+}
+
 /// The keys of a namespace that were rejected most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopRejected {
@@ -39,16 +49,15 @@ impl<'m> CounterTable<'m> {
     /// The keys of `namespace` that were rejected most in the last minutes.
     pub fn top_rejected(&self, namespace: NamespaceIndex, now: UnixMillis) -> TopRejected {
         let sketches = &self.parts.sketches;
-        let known = self.entry(namespace).and_then(known_sketch);
+        let followed = self.entry(namespace).map(DirectoryEntry::followed);
         let entries = sketches.counts.len().checked_div(sketches.heads.len());
-        match known {
-            Some(NONE) => TopRejected::default(),
-            // Before the first rejection.
-            None => TopRejected {
+        match followed {
+            None | Some(Followed::ByNone) => TopRejected::default(),
+            Some(Followed::NotYet) => TopRejected {
                 followed: entries.unwrap_or_default(),
                 ..TopRejected::default()
             },
-            Some(index) => {
+            Some(Followed::By(index)) => {
                 let sketch = usize::try_from(index).ok().and_then(|it| sketches.get(it));
                 let (keys, missed) = sketch.map(|it| it.top(now)).unwrap_or_default();
                 TopRejected {
@@ -61,17 +70,20 @@ impl<'m> CounterTable<'m> {
     }
 
     fn sketch_of(&self, namespace: NamespaceIndex, entry: &DirectoryEntry) -> Option<Sketch<'m>> {
-        let index = match known_sketch(entry) {
-            Some(index) => index,
-            None => self.claim_sketch(namespace, entry),
+        let followed = match entry.followed() {
+            Followed::NotYet => self.claim_sketch(namespace, entry),
+            known => known,
         };
-        self.parts.sketches.get(usize::try_from(index).ok()?)
+        match followed {
+            Followed::By(index) => self.parts.sketches.get(usize::try_from(index).ok()?),
+            Followed::NotYet | Followed::ByNone => None,
+        }
     }
 
     /// Has a namespace get a sketch that is free, if there is one. It may be its own already, if a process was
     /// killed at this.
     #[cold]
-    fn claim_sketch(&self, namespace: NamespaceIndex, entry: &DirectoryEntry) -> u64 {
+    fn claim_sketch(&self, namespace: NamespaceIndex, entry: &DirectoryEntry) -> Followed {
         let mine = owner_word(namespace);
         let heads = (0..).zip(self.parts.sketches.heads);
         let mut owned = heads.filter_map(|(index, head)| {
@@ -80,16 +92,13 @@ impl<'m> CounterTable<'m> {
             let is_mine = claimed.is_ok() || claimed == Err(mine);
             is_mine.then_some(index)
         });
-        let index: u64 = owned.next().unwrap_or(NONE);
-        let word = index.saturating_add(1);
+        let word = owned
+            .next()
+            .map_or(NONE, |index: u64| index.saturating_add(1));
         // If another process was first, its sketch is the namespace's.
         let noted = entry.sketch.compare_exchange(0, word, AcqRel, Acquire);
         fail_point!("sketch.noted");
-        match noted {
-            Ok(_) => index,
-            Err(NONE) => NONE,
-            Err(word) => word.wrapping_sub(1),
-        }
+        Followed::of_word(noted.map_or_else(|other| other, |_| word))
     }
 
     /// Gives the sketches of a namespace back that is none any more.
@@ -116,11 +125,18 @@ fn owner_word(namespace: NamespaceIndex) -> u64 {
     (namespace.get() as u64).saturating_add(1)
 }
 
-/// The number of the sketch that a namespace has, or [`NONE`]; `None`: it never looked for one.
-fn known_sketch(entry: &DirectoryEntry) -> Option<u64> {
-    match entry.sketch.load(Acquire) {
-        0 => None,
-        NONE => Some(NONE),
-        word => Some(word.wrapping_sub(1)),
+impl Followed {
+    fn of_word(word: u64) -> Followed {
+        match word {
+            0 => Followed::NotYet,
+            NONE => Followed::ByNone,
+            word => Followed::By(word.wrapping_sub(1)),
+        }
+    }
+}
+
+impl DirectoryEntry {
+    fn followed(&self) -> Followed {
+        Followed::of_word(self.sketch.load(Acquire))
     }
 }

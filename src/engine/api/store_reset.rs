@@ -76,8 +76,8 @@ impl<'n, 'm> StoreReset<'n, 'm> {
             let kind = bound.limit.algorithm.kind().at_rate(Hits::ONE);
             let charge = match kind {
                 StoredKind::Windows => Hits::ZERO,
-                // At most what there is.
-                StoredKind::Level(_) | StoredKind::Log => Hits::ZERO.minus(Hits::MAX),
+                // Of what is given back, it takes no more than there is.
+                StoredKind::Level(_) | StoredKind::Log => Hits::MIN,
             };
             store.counter(bound, kind, key, charge)
         });
