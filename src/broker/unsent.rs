@@ -173,11 +173,7 @@ impl UnsentOf {
         match self {
             UnsentOf::Level(kind, level) => {
                 let reading = kind.reading(size, *level, UnixMillis(now.0));
-                let algorithm = match kind {
-                    LevelKind::Elastic => Algorithm::Elastic,
-                    LevelKind::Bucket(_) => Algorithm::Bucket,
-                };
-                algorithm.rate(size, &reading)
+                Algorithm::of_level(*kind).rate(size, &reading)
             }
             UnsentOf::Log(parts) => {
                 let there = parts.iter().filter(|it| !it.has_left(size, now));

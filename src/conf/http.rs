@@ -156,7 +156,7 @@ impl HttpConf {
 impl NamespaceUse {
     /// Whether this is a rate, which counts in no window.
     pub(super) fn is_rate(&self) -> bool {
-        self.algorithm == Algorithm::Bucket
+        self.algorithm.is_of_rates()
     }
 }
 

@@ -11,7 +11,6 @@ use super::rule::{CostText, RuleText};
 use super::rules::{Cost, OwnKey, Rule, RuleLimit};
 use super::sharing::WindowLimits;
 use super::text::{Amount, WrittenText, compile};
-use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Quota, QuotaHits};
 use crate::policy::options::shown;
@@ -95,9 +94,9 @@ impl<T> RuleLimit<T> {
         rule: &RuleText<'_>,
         quota: &Quota<'_>,
     ) -> Result<RuleLimit<T>, ConfError> {
-        let default_name = match rule.algorithm {
-            Algorithm::Bucket => format!("{}-rate", rule.namespace),
-            _ => format!("{}-{}", rule.namespace, shown(quota.window)),
+        let default_name = match rule.algorithm.is_of_rates() {
+            true => format!("{}-rate", rule.namespace),
+            false => format!("{}-{}", rule.namespace, shown(quota.window)),
         };
         Ok(RuleLimit {
             limit: Limit {

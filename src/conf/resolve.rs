@@ -175,9 +175,9 @@ fn check_algorithms(
         return Ok(());
     };
     let (name, sync) = (&namespace.name, options.sync);
-    let word = match algorithm {
-        Algorithm::Bucket => "rate=".into(),
-        _ => format!("window={}", algorithm.name()),
+    let word = match algorithm.is_of_rates() {
+        true => "rate=".into(),
+        false => format!("window={}", algorithm.name()),
     };
     let message = match store.filter(|_| sync == SyncMode::Synchronous) {
         Some(store) => format!(

@@ -116,7 +116,7 @@ impl<'a> RuleText<'a> {
             return Err(OptionError::new(message));
         }
         let algorithm = match rate {
-            Some(_) => Algorithm::Bucket,
+            Some(_) => Algorithm::OF_RATES,
             None => window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
         };
         for (parameter, quota) in limits.into_iter().zip(&quotas) {

@@ -129,9 +129,9 @@ impl<'m> Namespace<'m> {
     /// Notes that a caller counts by `algorithm` in windows, or at rates, of this size: of a key that is set to zero,
     /// these are set so, too.
     pub fn note_size(&self, algorithm: Algorithm, size: WindowSize) {
-        let size = match algorithm {
-            Algorithm::Bucket => CountedSize::Rate(size),
-            _ => CountedSize::Window(size),
+        let size = match algorithm.is_of_rates() {
+            true => CountedSize::Rate(size),
+            false => CountedSize::Window(size),
         };
         self.table.note_counted_size(self.index, size);
     }

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use super::synchronous::{Answered, LimitCheck};
-use crate::policy::algorithm::{Algorithm, LevelKind, MovingCount, Reading, StoredKind};
+use crate::policy::algorithm::{Algorithm, MovingCount, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::Few;
@@ -37,15 +37,6 @@ fn room(check: &LimitCheck<'_, '_>) -> Hits {
     check.bound.limit.most(check.hits).minus(cost)
 }
 
-/// Whether it can be told later what is left of a counter's hits.
-fn is_foreseeable(kind: StoredKind) -> bool {
-    match kind {
-        StoredKind::Windows | StoredKind::Level(LevelKind::Bucket(_)) | StoredKind::Log => true,
-        // A hit that is refused extends it.
-        StoredKind::Level(LevelKind::Elastic) => false,
-    }
-}
-
 impl Refusals {
     /// For how long a refusal is remembered.
     const LIFETIME: Duration = Duration::from_secs(1);
@@ -69,7 +60,7 @@ impl Refusals {
             let of_counter = checks.iter();
             let of_counter = of_counter.filter(|it| it.identity() == check.identity());
             let is_shared = kind == StoredKind::Log && of_counter.count() > 1;
-            if !is_foreseeable(kind) || is_shared {
+            if kind.changes_with_refusals() || is_shared {
                 continue;
             }
             if self.known.len() >= Self::CAPACITY {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::super::{BoundLimit, Charge, Evaluation, Namespace};
 use super::json::Thousandths;
 use super::request::KeyCall;
-use crate::policy::algorithm::{Algorithm, Reading};
+use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::{Clock, WindowSize};
@@ -44,9 +44,9 @@ impl<'m> CallLimit<'m> {
         let given = call.limit.filter(|_| call.increment.is_some());
         let algorithm = call.algorithm;
         let most = given.unwrap_or(Hits::MAX);
-        let (hits, burst) = match algorithm {
-            Algorithm::Bucket => (call.rate, most.minus(Hits::ONE)),
-            _ => (most.min(algorithm.max_limit()), Hits::ZERO),
+        let (hits, burst) = match algorithm.is_of_rates() {
+            true => (call.rate, most.minus(Hits::ONE)),
+            false => (most.min(algorithm.max_limit()), Hits::ZERO),
         };
         let limit = Limit {
             // No rule has this one: rejections are not those of a policy.

@@ -31,7 +31,7 @@ impl Counting<'_> {
     pub(super) fn window_of(&self, call: &KeyCall) -> Result<WindowSize, ApiError> {
         let message = match (call.window, self.sizes) {
             // The time of a rate is no window.
-            (Some(size), _) if call.algorithm == Algorithm::Bucket => return Ok(size),
+            (Some(size), _) if call.algorithm.is_of_rates() => return Ok(size),
             (Some(size), sizes) if self.is_open || sizes.contains(&size) => return Ok(size),
             (None, [size]) => return Ok(*size),
             (Some(size), _) => format!(
@@ -59,9 +59,9 @@ impl Counting<'_> {
         if self.has(algorithm) {
             return Ok(());
         }
-        let word = match algorithm {
-            Algorithm::Bucket => "rate".into(),
-            _ => format!("window_type={}", algorithm.name()),
+        let word = match algorithm.is_of_rates() {
+            true => "rate".into(),
+            false => format!("window_type={}", algorithm.name()),
         };
         let message = format!(
             "{word} does not go with \"sync_rate {}\" of the namespace: expected a sliding or fixed window",

@@ -136,7 +136,7 @@ impl ApiRequest<'_> {
             Resource::Keys(namespace, key) if self.method == b"DELETE" => {
                 let read = self.key_call(namespace, key)?;
                 let is_named = self.parameter("window_type")?.is_some();
-                let is_named = is_named || read.algorithm == Algorithm::Bucket;
+                let is_named = is_named || read.algorithm.is_of_rates();
                 let algorithm = is_named.then_some(read.algorithm);
                 Ok(ApiCall::Reset(ResetCall { read, algorithm }))
             }
@@ -255,7 +255,7 @@ impl ApiRequest<'_> {
                 })?;
                 // What a bucket holds.
                 let most = burst.unwrap_or(Hits::ZERO).plus_value(Hits::ONE);
-                (Some(size), Algorithm::Bucket, rate, Some(most))
+                (Some(size), Algorithm::OF_RATES, rate, Some(most))
             }
             None if burst.is_some() => return Err(wrong("burst", &"expected rate beside it")),
             None => (window, algorithm.unwrap_or_default(), Hits::ZERO, limit),

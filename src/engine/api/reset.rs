@@ -65,8 +65,8 @@ pub(super) fn counters(
     };
     let of_size = |size: WindowSize| algorithms.iter().map(move |algorithm| (*algorithm, size));
     let mut counters: Vec<_> = sizes.into_iter().flat_map(of_size).collect();
-    if call.read.window.is_none() && call.algorithm.is_none() && is_kept(Algorithm::Bucket) {
-        counters.extend(rates.into_iter().map(|size| (Algorithm::Bucket, size)));
+    if call.read.window.is_none() && call.algorithm.is_none() && is_kept(Algorithm::OF_RATES) {
+        counters.extend(rates.into_iter().map(|size| (Algorithm::OF_RATES, size)));
     }
     Ok(counters)
 }

@@ -60,6 +60,17 @@ impl StoredKind {
         }
     }
 
+    /// Whether hits change it that are refused, too.
+    #[inline]
+    pub const fn changes_with_refusals(self) -> bool {
+        match self {
+            StoredKind::Level(LevelKind::Elastic) => true,
+            StoredKind::Windows | StoredKind::Level(LevelKind::Bucket(_)) | StoredKind::Log => {
+                false
+            }
+        }
+    }
+
     /// As a word of messages between processes of one build: its number, and a bucket's rate.
     pub fn to_word(self) -> u64 {
         let rate = match self {

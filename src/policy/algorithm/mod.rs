@@ -91,8 +91,22 @@ impl Algorithm {
         Algorithm::Moving,
     ];
 
-    /// Those that `window=` does not name.
-    const UNNAMED: [Algorithm; 1] = [Algorithm::Bucket];
+    /// The one of `rate=`, which `window=` does not name.
+    pub const OF_RATES: Algorithm = Algorithm::Bucket;
+
+    /// The one that reads levels of this kind.
+    pub const fn of_level(kind: LevelKind) -> Algorithm {
+        match kind {
+            LevelKind::Elastic => Algorithm::Elastic,
+            LevelKind::Bucket(_) => Algorithm::Bucket,
+        }
+    }
+
+    /// Whether its limits are rates with a burst, not hits in a window.
+    #[inline]
+    pub const fn is_of_rates(self) -> bool {
+        matches!(self, Self::OF_RATES)
+    }
 
     /// What it reads of a key; of a bucket, at no rate yet ([`StoredKind::at_rate`]).
     #[inline]
@@ -129,7 +143,7 @@ impl Algorithm {
 
     /// The algorithm of this number.
     pub fn from_wire_id(id: u64) -> Option<Algorithm> {
-        let mut all = Self::ALL.into_iter().chain(Self::UNNAMED);
+        let mut all = Self::ALL.into_iter().chain([Self::OF_RATES]);
         all.find(|it| u64::from(it.wire_id()) == id)
     }
 
@@ -231,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_algorithm_has_a_name_and_a_number() {
-        for algorithm in Algorithm::ALL.into_iter().chain(Algorithm::UNNAMED) {
+        for algorithm in Algorithm::ALL.into_iter().chain([Algorithm::OF_RATES]) {
             let id = algorithm.wire_id().into();
             assert_eq!(Algorithm::from_wire_id(id), Some(algorithm));
         }
