@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks what neither rustc nor clippy does: which module may use which, that no files import each
-# other in a circle, that a type's name occurs once, and where unsafe code, nginx and clocks are allowed.
+# Checks what neither rustc nor clippy does: which module may use which, that no files need each other in a
+# circle, by imports or by methods of one type, that a type's name occurs once, and where unsafe code, nginx and
+# clocks are allowed.
 # Prints each violation as file:line: rule.
 #
 #   scripts/check-layers.sh [DIR]     checks DIR/src; default: this repository
@@ -33,7 +34,9 @@ my $visibility = qr/(?:pub(?:\([^)]*\))?\s+)?/;
 my ($file, $text, $layer, $violations, $imports) = ('', '', '', 0, 0);
 my %test_module;    # paths of modules that only tests compile, and that have a file
 my %file_of;        # by the path of the module
-my %edges;          # for each file, but for its tests: the files that it imports from, and the first line
+my %edges;          # for each file, but for its tests: the files that it needs, and the first line
+my %method_of;      # for each type and method, but for those of tests: the file that declares it
+my %calls;          # for each file, but for its tests: the types and methods that are called there, and the first line
 my %declared;       # for each type, but for those of tests: where it is declared, file and line
 my @tests;          # where in $text there is what only tests compile: start and end
 
@@ -57,8 +60,7 @@ sub code {
 # Notes which file an imported path is of: that of the innermost module in it.
 sub note_edge {
     my ($here, $path, $line) = @_;
-    my $at = pos($text) // 0;
-    return if is_test(@$here) || grep { $_->[0] <= $at && $at < $_->[1] } @tests;
+    return if is_test(@$here) || is_in_test(pos($text) // 0);
     my @module = @$path;
     pop @module while @module && !$file_of{"@module"};
     return if !@module;
@@ -224,6 +226,7 @@ sub check {
         violation(line_of($-[0]), 'lib.rs has no logic') while $text =~ /\b(?:fn|impl)\b/g;
     }
     note_types(@here);
+    note_methods(@here);
     check_imports(@here);
 }
 
@@ -263,8 +266,46 @@ sub note_types {
     my $alias = qr/^${visibility}type\s+(\w+)\b(?![^=;]*=\s*(?:\w+::)*\g{-1}\b)/m;
     while ($text =~ /^\s*${visibility}(?:unsafe\s+)?(?:struct|enum|union|trait)\s+(\w+)|$alias/mg) {
         my ($name, $at) = ($1 // $2, $-[1] // $-[2]);
-        next if grep { $_->[0] <= $at && $at < $_->[1] } @tests;
+        next if is_in_test($at);
         push @{ $declared{$name} }, [$file, line_of($at)];
+    }
+}
+
+sub is_in_test { my ($at) = @_; return grep { $_->[0] <= $at && $at < $_->[1] } @tests }
+
+# Where an item ends whose first opening brace is the next one after $at.
+sub end_of_item {
+    my ($at) = @_;
+    my $depth = 0;
+    pos($text) = $at;
+    while ($text =~ /\G[^{}]*([{}])/gc) {
+        $depth += $1 eq '{' ? 1 : -1;
+        last if $depth == 0;
+    }
+    return pos($text) // length $text;
+}
+
+# Notes the methods that the module @_ declares, and those that methods of the same type call of it.
+sub note_methods {
+    return if is_test(@_);
+    my @blocks;
+    push @blocks, [$1, $-[0]] while $text =~ /^impl(?:<[^>]*>)?\s+(\w+)(?:<[^>]*>)?\s*\{/mg;
+    for my $block (grep { !is_in_test($_->[1]) } @blocks) {
+        my ($type, $start) = @$block;
+        my $end = end_of_item($start);
+        my $impl = substr $text, $start, $end - $start;
+        $method_of{"$type $1"} = $file while $impl =~ /\bfn\s+(\w+)/g;
+        $calls{$file}{"$type $1"} //= line_of($start + $-[0]) while $impl =~ /\bself\s*\.\s*(\w+)(?:::<[^>]*>)?\(/g;
+    }
+}
+
+# A file needs the one that declares a method which it calls of its own type.
+sub note_calls {
+    for my $from (keys %calls) {
+        for my $name (keys %{ $calls{$from} }) {
+            my $to = $method_of{$name} // $from;
+            $edges{$from}{$to} //= $calls{$from}{$name} if $to ne $from;
+        }
     }
 }
 
@@ -279,7 +320,7 @@ sub check_names {
     }
 }
 
-# Prints the imports that close a circle.
+# Prints the imports and calls that close a circle.
 sub check_circles {
     for my $circle (circles()) {
         my %in = map { $_ => 1 } @$circle;
@@ -287,7 +328,7 @@ sub check_circles {
             my $to = $edges{$from};
             my @to = sort { $to->{$a} <=> $to->{$b} } grep { $in{$_} } keys %$to;
             $file = $from;
-            violation($to->{$_}, "in a circle of @{[scalar @$circle]} files: imports from $_") for @to;
+            violation($to->{$_}, "in a circle of @{[scalar @$circle]} files: needs $_") for @to;
         }
     }
 }
@@ -301,6 +342,7 @@ for my $name (@files) {
     $file_of{"@module"} = $name if @module;
 }
 check($_) for sort @files;
+note_calls();
 check_circles();
 check_names();
 exit 1 if $violations;

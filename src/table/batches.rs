@@ -1,7 +1,7 @@
 //! Batches on their way to a store: sealed, sent as often as it takes, acknowledged.
 
 use super::atomic::Ordering::Acquire;
-use super::changes::CounterRef;
+use super::counter_ref::CounterRef;
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::lease::{Lease, LeaseLost};

@@ -8,6 +8,7 @@ use super::atomic::{
 use super::columns::{WindowColumns, load};
 use super::counter_table::CounterTable;
 use super::event_lines::NamespaceLine;
+use super::fail::fail_point;
 use super::level;
 use super::log;
 use super::meta::{Meta, SlotState, Ticks};
@@ -136,6 +137,20 @@ impl<'m> CounterTable<'m> {
             self.count_evicted(what);
         }
         Ok(())
+    }
+
+    /// Gives a counter up, with all that was counted: the key begins anew. Returns `false` if the slot has
+    /// another occupant by now.
+    #[cold]
+    pub(super) fn give_up(&self, occupant: Occupant<'m>) -> bool {
+        let Occupant { slot, meta } = occupant;
+        let free = Meta::free(meta.generation().next());
+        let is_free = slot.replace_meta(meta, free).is_ok();
+        fail_point!("reset.freed");
+        if is_free {
+            self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
+        }
+        is_free
     }
 
     /// What it costs to give `slot`, whose meta is `meta`, away.

@@ -1,18 +1,20 @@
 //! Counting, reading, refunding: what a request does in the table, from top to bottom.
 
+use core::ptr;
+
 use super::admission::{Admission, AskedHit, Counted, Receipt};
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
-use super::columns::{PlainColumns, WindowColumns};
+use super::columns::{PlainColumns, WindowColumns, load};
 use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::insertion::Insertion;
 use super::slot::Occupant;
 use super::word::WindowCount;
-use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind, WindowCounts};
+use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, WindowPosition};
 
@@ -166,6 +168,17 @@ impl<'m> CounterTable<'m> {
         occupant.meta.is_synced() && occupant.slot.extension.load(Relaxed) != 0
     }
 
+    /// How far a refund may take back hits: to zero, or as far below it as a reset has gone.
+    pub(super) fn least_after(&self, receipt: &Receipt<'m>) -> Hits {
+        let slot = self.slot_at(self.index_of(receipt.column));
+        let remote = slot.and_then(|slot| {
+            let mut columns = slot.local.iter().zip(&slot.remote);
+            let (_, remote) = columns.find(|(local, _)| ptr::eq(*local, receipt.column))?;
+            Some(load(remote).hits_of(receipt.stamp))
+        });
+        Hits::ZERO.minus(remote.unwrap_or_default()).min(Hits::ZERO)
+    }
+
     /// Sees to it that a counter which is about to change is synced, or is not, as `counter` says.
     #[cold]
     pub(super) fn prepare_sync(
@@ -267,15 +280,11 @@ impl<'m> CounterTable<'m> {
         asked: AskedHit,
         clock: &impl Clock,
     ) -> Reading {
-        match counter.kind {
-            StoredKind::Windows | StoredKind::Log | StoredKind::Level(LevelKind::Bucket(_)) => {
-                self.read_for(counter, key, asked, clock)
-            }
-            StoredKind::Level(LevelKind::Elastic) => {
-                let refused = self.add(counter, key, clock, Hits::ZERO, Admission::Refused);
-                refused.reading
-            }
+        if counter.kind.changes_with_refusals() {
+            let refused = self.add(counter, key, clock, Hits::ZERO, Admission::Refused);
+            return refused.reading;
         }
+        self.read_for(counter, key, asked, clock)
     }
 
     /// What was counted of `key` so far: zeros for a key without a counter.

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The newest entry is in the counter's own slot, and one compare-and-swap of it is what counts a hit.
-//! The entries before are in a *chain* of blocks: see [`log_blocks`](super::log_blocks). The *base* is
+//! The entries before are in a *chain* of blocks: see [`log_chain`](super::log_chain). The *base* is
 //! the last entry that has left the window, and the rate is the newest sum less that of the base.
 //!
 //! Hits of one millisecond share an entry. A hit of another one takes three steps, each of which may be

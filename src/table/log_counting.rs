@@ -7,7 +7,7 @@ use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::insertion::relax;
 use super::log::{LogEntry, LogTime, MOST, newest, newest_word};
-use super::log_blocks::{ENTRIES, End, LogPlace};
+use super::log_chain::{ENTRIES, End, LogPlace};
 use super::meta::Ticks;
 use super::slot::{Lost, Occupant};
 use super::word::Stamp;
@@ -522,24 +522,6 @@ impl<'m> CounterTable<'m> {
         // From near the end, if nothing before that is of the time.
         let head = self.head_before(occupant, &tail, time);
         Ok(Some(head.unwrap_or(tail)))
-    }
-
-    /// What a log holds at `now`, in thousandths.
-    pub(super) fn live_hits_of_log(
-        &self,
-        occupant: Occupant<'m>,
-        size: WindowSize,
-        now: UnixMillis,
-    ) -> u64 {
-        let entry = newest(occupant.slot);
-        if entry.has_left(size, now) {
-            return 0;
-        }
-        // Some of them have left, perhaps.
-        let base = self.tail(occupant).ok().flatten();
-        let base = base.and_then(|base| base.entry().ok().flatten());
-        let first = LogEntry::first(occupant.meta.generation());
-        entry.since(base.unwrap_or(first).sum()).max(1)
     }
 }
 

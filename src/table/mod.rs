@@ -11,12 +11,12 @@
 //! - [`layout`]: how the memory is divided; [`event_lines`], [`sync_line`], [`stats`]: counts of
 //!   events
 //! - [`counter_table`]: the table as one process sees it; [`counter`], [`admission`]: what it is asked, and
-//!   what it answers
+//!   what it answers; [`counter_ref`]: a counter that is found again
 //! - [`columns`]: windows, and what turning one takes
 //! - [`probe`], [`claim`], [`insertion`]: finding a counter's slot, and making room for a new one
 //! - [`counting`]: what a request does, from top to bottom
-//! - [`level`], [`leveling`]: the same for counters that are a level; [`log`], [`log_blocks`], [`log_counting`]:
-//!   for those that are a log; [`reset`]: setting either to zero, [`counted_sizes`]: of which windows
+//! - [`level`], [`leveling`]: the same for counters that are a level; [`log`], [`log_chain`], [`log_blocks`],
+//!   [`log_counting`]: for those that are a log; [`reset`]: setting either to zero, [`counted_sizes`]: of which windows
 //! - [`directory`]: namespaces and their entries; [`named`], [`store_state`], [`channel_lease`]: words that
 //!   are found by a name, what a node knows of a store, and who listens to it; [`rejections`], [`sketch`], [`sketch_name`]: which keys were rejected most
 //!
@@ -25,7 +25,7 @@
 //!
 //! Only synced counters, and their sync, need:
 //!
-//! - [`names`], [`naming`]: the bytes of keys; [`dirty`], [`changes`], [`pending`], [`division`], [`part`]:
+//! - [`names`], [`naming`]: the bytes of keys; [`owner`]: whose a slot is that holds some; [`dirty`], [`changes`], [`pending`], [`division`], [`part`]:
 //!   which counters changed; [`near`], [`near_cell`], [`early`], [`bell`]: which are to be pushed at once, and how
 //!   the sync hears of it; [`near_look`]: how near they are; [`own_share`]: what is admitted while the store is away
 //! - [`sync_slot`], [`sync_slots`], [`sync_state`]: the words of a sync, which sync has them, and how a
@@ -47,6 +47,7 @@ mod claim;
 mod columns;
 mod counted_sizes;
 mod counter;
+mod counter_ref;
 mod counter_table;
 mod counting;
 #[cfg(all(test, not(loom)))]
@@ -69,6 +70,7 @@ mod level_tests;
 mod leveling;
 mod log;
 mod log_blocks;
+mod log_chain;
 mod log_counting;
 #[cfg(all(test, not(loom)))]
 mod log_tests;
@@ -95,6 +97,7 @@ mod node;
 mod own_share;
 #[cfg(all(test, not(loom)))]
 mod own_share_tests;
+mod owner;
 mod part;
 mod pending;
 mod probe;
@@ -135,10 +138,11 @@ mod word;
 
 pub use admission::{Admission, AskedHit, Counted, Receipt};
 pub use batches::{BatchName, BatchRecord};
-pub use changes::{Change, CounterRef, WindowChange};
+pub use changes::{Change, WindowChange};
 pub use channel_lease::{ChannelLease, HeldChannel};
 pub use counted_sizes::CountedSize;
 pub use counter::{Counter, Key};
+pub use counter_ref::CounterRef;
 pub use counter_table::CounterTable;
 pub use identity::Identity;
 pub use layout::{LayoutError, ZoneRoom};

@@ -9,17 +9,12 @@
 //! Each word is changed in one step from the value that it was read as, the window before first: a process may
 //! end between the two.
 
-use core::ptr;
-
-use super::admission::Receipt;
 use super::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use super::changes::CounterRef;
 use super::columns::{WindowColumns, load};
 use super::counter::{Counter, Key};
+use super::counter_ref::CounterRef;
 use super::counter_table::CounterTable;
-use super::event_lines::NamespaceLine;
 use super::fail::fail_point;
-use super::meta::Meta;
 use super::slot::Occupant;
 use super::word::{Stamp, WindowCount};
 use crate::policy::hits::Hits;
@@ -53,20 +48,6 @@ impl<'m> CounterTable<'m> {
     /// How often one was, since the zone was made.
     pub fn resets(&self) -> u64 {
         self.parts.resets.load(Acquire)
-    }
-
-    /// Gives a counter up, with all that was counted: the key begins anew. Returns `false` if the slot has
-    /// another occupant by now.
-    #[cold]
-    pub(super) fn give_up(&self, occupant: Occupant<'m>) -> bool {
-        let Occupant { slot, meta } = occupant;
-        let free = Meta::free(meta.generation().next());
-        let is_free = slot.replace_meta(meta, free).is_ok();
-        fail_point!("reset.freed");
-        if is_free {
-            self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
-        }
-        is_free
     }
 
     /// Sets the windows of a counter to zero. Returns `false` if the slot has another occupant by now.
@@ -113,17 +94,6 @@ impl<'m> CounterTable<'m> {
                 return;
             }
         }
-    }
-
-    /// How far a refund may take back hits: to zero, or as far below it as a reset has gone.
-    pub(super) fn least_after(&self, receipt: &Receipt<'m>) -> Hits {
-        let slot = self.slot_at(self.index_of(receipt.column));
-        let remote = slot.and_then(|slot| {
-            let mut columns = slot.local.iter().zip(&slot.remote);
-            let (_, remote) = columns.find(|(local, _)| ptr::eq(*local, receipt.column))?;
-            Some(load(remote).hits_of(receipt.stamp))
-        });
-        Hits::ZERO.minus(remote.unwrap_or_default()).min(Hits::ZERO)
     }
 }
 
