@@ -49,11 +49,6 @@ impl Asker {
 }
 
 impl<T> Waiters<T> {
-    /// Requests.
-    pub(super) const fn new() -> Waiters<T> {
-        Waiters::of(Asker::Request)
-    }
-
     pub(super) const fn of(kind: Asker) -> Waiters<T> {
         Waiters {
             kind,

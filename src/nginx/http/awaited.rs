@@ -1,22 +1,22 @@
 //! Requests to the API that wait for a store: for what it says about their calls, for a sync, or for one and
 //! then the other.
 
-use core::cell::{Cell, RefCell};
-use core::ptr::NonNull;
+use core::cell::Cell;
 use core::time::Duration;
 use std::time::Instant;
 
 use nginx_sys::{NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_int_t};
 
 use super::super::conf::Synchronous;
-use super::super::event_loop::{EventTimer, OfEventLoop, monotonic_millis};
+use super::super::event_loop::{EventTimer, monotonic_millis};
 use super::super::request::Request;
 use super::super::sync::{self, SyncWaiter};
 use super::super::time::NgxClock;
-use super::super::waiters::{Asker, Waiters};
+use super::super::waiters::Asker;
 use super::held::{self, Held};
 use super::json::{refuse, with_json};
 use super::respond;
+use super::waiting::{OwnedWait, RequestWait, WaitingRequests};
 use crate::broker::message::Reply;
 use crate::engine::Report;
 use crate::engine::api::{self, AfterStore, ApiError, StoreCall};
@@ -25,13 +25,10 @@ use crate::store::decision::Answer;
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
 /// Those of this worker.
-static AWAITED: OfEventLoop<RefCell<Waiters<NonNull<Awaited<'static>>>>> =
-    OfEventLoop(RefCell::new(Waiters::of(Asker::Api)));
+static AWAITED: WaitingRequests<Awaited<'static>> = WaitingRequests::of(Asker::Api);
 
-/// What a request waits for, which owns this.
+/// What a request waits for.
 struct Awaited<'r> {
-    /// The number by which it is found.
-    id: u64,
     /// When it is answered that the store has not. It also keeps a worker that is to end.
     deadline: EventTimer<'r>,
     request: Cell<Option<Held>>,
@@ -73,7 +70,7 @@ pub(super) fn answer_synced(
     let Some(awaited) = wait(request, Stage::Syncs(None)) else {
         return SERVER_ERROR;
     };
-    match begin_sync(awaited, namespace, timeout) {
+    match begin_sync(awaited.id, awaited, namespace, timeout) {
         true => stay(request),
         // This process syncs nothing.
         false => cancel(awaited, |_| send_synced(request, None)),
@@ -119,17 +116,13 @@ pub(super) fn answer_asked(
 }
 
 /// Has a request be found by a number. `None`: there is no memory.
-fn wait<'r>(request: &Request<'r>, stage: Stage) -> Option<&'r Awaited<'r>> {
-    let id = AWAITED.0.borrow_mut().next_id();
-    let awaited = request.own(Awaited {
-        id,
+fn wait<'r>(request: &Request<'r>, stage: Stage) -> Option<&'r OwnedWait<'r, Awaited<'static>>> {
+    AWAITED.add(request, |id| Awaited {
         deadline: EventTimer::new(request.log(), time_out, id),
         // SAFETY: the request owns this.
         request: Cell::new(Some(unsafe { Held::new(request) })),
         stage: Cell::new(stage),
-    })?;
-    AWAITED.0.borrow_mut().add(NonNull::from(awaited).cast());
-    Some(awaited)
+    })
 }
 
 /// Has the request stay until it is answered.
@@ -139,18 +132,18 @@ fn stay(request: &Request<'_>) -> ngx_int_t {
 }
 
 /// Answers a request at once that was to wait.
-fn cancel(awaited: &Awaited<'_>, answer: impl FnOnce(Stage) -> ngx_int_t) -> ngx_int_t {
-    AWAITED.0.borrow_mut().remove(awaited.id);
+fn cancel(
+    awaited: &OwnedWait<'_, Awaited<'static>>,
+    answer: impl FnOnce(Stage) -> ngx_int_t,
+) -> ngx_int_t {
+    AWAITED.remove(awaited.id);
     answer(awaited.stage.take())
 }
 
 /// Has a sync begin that the request waits for, but for no longer than that; returns whether this process
 /// syncs.
-fn begin_sync(awaited: &Awaited<'_>, namespace: &str, timeout: Duration) -> bool {
-    let waiter = SyncWaiter {
-        done,
-        id: awaited.id,
-    };
+fn begin_sync(id: u64, awaited: &Awaited<'_>, namespace: &str, timeout: Duration) -> bool {
+    let waiter = SyncWaiter { done, id };
     let is_begun = sync::sync_for(namespace, waiter);
     if is_begun {
         awaited.deadline.set(millis(timeout));
@@ -174,13 +167,12 @@ pub(in super::super) fn take_replies(replies: Vec<Reply>) {
 
 /// Answers all requests that wait: this process syncs no more.
 pub(in super::super) fn fail_all() {
-    let ids = AWAITED.0.borrow().ids();
-    ids.into_iter().for_each(fail);
+    AWAITED.ids().into_iter().for_each(fail);
 }
 
 /// The store has not answered in time.
 fn time_out(id: u64) {
-    let decider = with(id, |awaited| {
+    let decider = AWAITED.with(id, |awaited| {
         let stage = awaited.stage.take();
         let decider = match &stage {
             Stage::Asked(asked) => Some(asked.decider),
@@ -229,9 +221,9 @@ fn decide(id: u64, mut asked: Box<AskedStore>, answer: Option<Answer>) {
         Err(error) => end(id, |request| send(request, Err(error))),
         Ok(AfterStore::Sync) => {
             let (namespace, timeout) = asked.sync;
-            let begun = with(id, |awaited| {
+            let begun = AWAITED.with(id, |awaited| {
                 awaited.stage.set(Stage::Syncs(Some(asked)));
-                begin_sync(awaited, namespace, timeout)
+                begin_sync(id, awaited, namespace, timeout)
             });
             if begun == Some(false) {
                 fail(id);
@@ -252,16 +244,9 @@ fn answer_of_sync(id: u64, asked: Option<Box<AskedStore>>, report: Option<Report
     end(id, |request| send(request, asked.call.synced(&NgxClock)));
 }
 
-/// Calls `callback` with what request `id` waits for, if it does. It ends no request.
-fn with<T>(id: u64, callback: impl FnOnce(&Awaited<'_>) -> T) -> Option<T> {
-    let awaited = AWAITED.0.borrow().get(id).copied()?;
-    // SAFETY: those that are registered were not dropped; nothing in here ends a request.
-    Some(callback(unsafe { awaited.as_ref() }))
-}
-
 /// Takes the stage of request `id`, if it is one of those that `of` takes.
 fn take<T>(id: u64, of: impl FnOnce(Stage) -> Result<T, Stage>) -> Option<T> {
-    let taken = with(id, |awaited| match of(awaited.stage.take()) {
+    let taken = AWAITED.with(id, |awaited| match of(awaited.stage.take()) {
         Ok(taken) => Some(taken),
         Err(other) => {
             awaited.stage.set(other);
@@ -273,11 +258,11 @@ fn take<T>(id: u64, of: impl FnOnce(Stage) -> Result<T, Stage>) -> Option<T> {
 
 /// Answers request `id`, if it waits.
 fn end(id: u64, answer: impl FnOnce(&Request<'_>) -> ngx_int_t) {
-    let held = with(id, |awaited| {
+    let held = AWAITED.with(id, |awaited| {
         awaited.deadline.unset();
         awaited.request.take()
     });
-    AWAITED.0.borrow_mut().remove(id);
+    AWAITED.remove(id);
     if let Some(held) = held.flatten() {
         let sent = held.with(answer);
         // SAFETY: the event loop calls this; nothing here refers to the request any more.
@@ -314,8 +299,6 @@ fn without_store(
     })
 }
 
-impl Drop for Awaited<'_> {
-    fn drop(&mut self) {
-        AWAITED.0.borrow_mut().remove(self.id);
-    }
+impl RequestWait for Awaited<'static> {
+    type Of<'r> = Awaited<'r>;
 }

@@ -3,33 +3,30 @@
 //! The decision is made and kept before; all that is left is to go on, which a timer does. A request that
 //! ends before is forgotten.
 
-use core::cell::{Cell, RefCell};
-use core::ptr::NonNull;
+use core::cell::Cell;
 use std::time::Instant;
 
 use nginx_sys::{NGX_AGAIN, ngx_int_t};
 
 use super::super::conf::EvaluationError;
-use super::super::event_loop::{EventTimer, OfEventLoop};
+use super::super::event_loop::EventTimer;
 use super::super::log;
 use super::super::request::Request;
-use super::super::waiters::Waiters;
+use super::super::waiters::Asker;
 use super::answer::answer;
 use super::context::{Context, Response};
 use super::held::Waiting;
+use super::waiting::{RequestWait, WaitingRequests};
 use crate::engine::BoundLimit;
 use crate::table::Outcome;
 
 const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 
 /// Those that are held back.
-static DELAYED: OfEventLoop<RefCell<Waiters<NonNull<Delayed<'static>>>>> =
-    OfEventLoop(RefCell::new(Waiters::new()));
+static DELAYED: WaitingRequests<Delayed<'static>> = WaitingRequests::of(Asker::Request);
 
-/// A request that is held back, which owns this.
+/// A request that is held back.
 struct Delayed<'r> {
-    /// The number by which it is found.
-    id: u64,
     /// When it goes on.
     timer: EventTimer<'r>,
     since: Instant,
@@ -66,15 +63,12 @@ fn hold<'r>(request: &Request<'r>, context: &'r Context<'r>, delay: u64) -> Opti
     log::debug(request.log(), || {
         format!("ratelimit: delayed for {delay} ms")
     });
-    let id = DELAYED.0.borrow_mut().next_id();
-    let delayed = request.own(Delayed {
-        id,
+    let delayed = DELAYED.add(request, |id| Delayed {
         timer: EventTimer::new(request.log(), go_on, id),
         since: Instant::now(),
         context,
         waiting: Cell::new(None),
     })?;
-    DELAYED.0.borrow_mut().add(NonNull::from(delayed).cast());
     // SAFETY: the main request owns this; what is left of its subrequests ends with it.
     let waiting = unsafe { Waiting::begin(request) }?;
     delayed.waiting.set(Some(waiting));
@@ -85,16 +79,13 @@ fn hold<'r>(request: &Request<'r>, context: &'r Context<'r>, delay: u64) -> Opti
 
 /// Has a request go on that was held back long enough.
 fn go_on(id: u64) {
-    let delayed = DELAYED.0.borrow().get(id).copied();
-    let waiting = delayed.and_then(|delayed| {
-        // SAFETY: those that are registered were not dropped; nothing in here ends a request.
-        let delayed = unsafe { delayed.as_ref() };
+    let waiting = DELAYED.with(id, |delayed| {
         let time = delayed.since.elapsed();
         for_each_namespace(delayed.context, |bound| bound.count_wait(time));
         delayed.waiting.take()
     });
-    DELAYED.0.borrow_mut().remove(id);
-    if let Some(waiting) = waiting {
+    DELAYED.remove(id);
+    if let Some(waiting) = waiting.flatten() {
         // SAFETY: the event loop calls this; nothing here refers to a request any more.
         unsafe { waiting.resume() };
     }
@@ -112,8 +103,6 @@ fn for_each_namespace(context: &Context<'_>, count: impl Fn(&BoundLimit<'static>
     }
 }
 
-impl Drop for Delayed<'_> {
-    fn drop(&mut self) {
-        DELAYED.0.borrow_mut().remove(self.id);
-    }
+impl RequestWait for Delayed<'static> {
+    type Of<'r> = Delayed<'r>;
 }

@@ -6,6 +6,7 @@
 //!   waits for, and how it is found again; [`held`]: how it waits and goes on
 //! - [`reserves`]: those that need not wait, since the store has charged hits before
 //! - [`delayed`]: those that a rate holds back when they are decided on
+//! - [`waiting`]: what a request waits with, found by a number
 //! - [`headers`], [`variables`]: what is told of the decision
 //! - [`respond`], [`pages`]: other responses than nginx's; [`api`], [`metrics`] have such; [`json`]: those of the
 //!   API; [`awaited`]: requests to it that wait for a store
@@ -30,3 +31,4 @@ mod suspension;
 pub(super) mod suspensions;
 pub(super) mod synchronous;
 pub(super) mod variables;
+mod waiting;

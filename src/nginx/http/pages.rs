@@ -2,19 +2,19 @@
 //! them holds a worker, and sent when they are whole.
 
 use core::cell::RefCell;
-use core::ptr::NonNull;
 use core::time::Duration;
 use std::time::Instant;
 
 use nginx_sys::{NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, ngx_int_t};
 
 use super::super::conf::Look;
-use super::super::event_loop::{EventTimer, OfEventLoop};
+use super::super::event_loop::EventTimer;
 use super::super::hold::measured;
 use super::super::request::Request;
-use super::super::waiters::Waiters;
+use super::super::waiters::Asker;
 use super::held::{self, Held};
 use super::respond;
+use super::waiting::{RequestWait, WaitingRequests};
 use crate::engine::status::Status;
 use crate::table::CounterTable;
 
@@ -27,8 +27,7 @@ pub(super) type Steps = Box<dyn Iterator<Item = String>>;
 const TURN: Duration = Duration::from_micros(250);
 
 /// All answers of this worker that are not whole.
-static PAGES: OfEventLoop<RefCell<Waiters<NonNull<UnfinishedPage<'static>>>>> =
-    OfEventLoop(RefCell::new(Waiters::new()));
+static PAGES: WaitingRequests<UnfinishedPage<'static>> = WaitingRequests::of(Asker::Request);
 
 /// What is written of a request's answer.
 struct PageWriter {
@@ -39,10 +38,8 @@ struct PageWriter {
     pieces: Vec<String>,
 }
 
-/// A page that is not whole, which its request owns.
+/// A page that is not whole.
 struct UnfinishedPage<'r> {
-    /// The number by which it is found.
-    id: u64,
     /// It also keeps a worker that is to end.
     timer: EventTimer<'r>,
     /// `None` when it is whole.
@@ -94,14 +91,11 @@ pub(super) fn answer(
 
 /// Has a request wait until its page is whole. `None`: there is no memory.
 fn wait(request: &Request<'_>, page: PageWriter) -> Option<()> {
-    let id = PAGES.0.borrow_mut().next_id();
-    let unfinished = request.own(UnfinishedPage {
-        id,
+    let unfinished = PAGES.add(request, |id| UnfinishedPage {
         timer: EventTimer::new(request.log(), take_turn, id),
         // SAFETY: the request owns the page.
         page: RefCell::new(Some((unsafe { Held::new(request) }, page))),
     })?;
-    PAGES.0.borrow_mut().add(NonNull::from(unfinished).cast());
     held::stay(request);
     unfinished.wait();
     Some(())
@@ -153,17 +147,13 @@ impl UnfinishedPage<'_> {
     }
 }
 
-impl Drop for UnfinishedPage<'_> {
-    fn drop(&mut self) {
-        PAGES.0.borrow_mut().remove(self.id);
-    }
+impl RequestWait for UnfinishedPage<'static> {
+    type Of<'r> = UnfinishedPage<'r>;
 }
 
 /// Goes on with page `id` in a later turn of the event loop.
 fn take_turn(id: u64) {
-    let page = PAGES.0.borrow().get(id).copied();
-    // SAFETY: those that are registered were not dropped.
-    let Some((held, page)) = page.and_then(|page| unsafe { page.as_ref() }.go_on()) else {
+    let Some((held, page)) = PAGES.with(id, |page| page.go_on()).flatten() else {
         return;
     };
     let sent = held.with(|request| page.send(request));

@@ -2,35 +2,35 @@
 //! deadlines, and forgotten when they end.
 
 use core::cell::RefCell;
-use core::ptr::NonNull;
 
 use nginx_sys::ngx_uint_t;
 use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
 
 use super::super::conf::Conf;
-use super::super::event_loop::{EventTimer, OfEventLoop};
+use super::super::event_loop::EventTimer;
 use super::super::module::Module;
 use super::super::request::Request;
 use super::super::slot::{self, RequestSlot};
-use super::super::waiters::Waiters;
+use super::super::waiters::Asker;
 use super::suspension::Suspension;
+use super::waiting::{OwnedWait, RequestWait, WaitingRequests};
 
 /// Those that wait.
-static WAITING: OfEventLoop<RefCell<Waiters<NonNull<Suspended<'static>>>>> =
-    OfEventLoop(RefCell::new(Waiters::new()));
+static SUSPENDED: WaitingRequests<Suspended<'static>> = WaitingRequests::of(Asker::Request);
 
-/// A main request that is suspended, which owns this.
+/// A main request that is suspended.
 pub(super) struct Suspended<'r> {
-    /// The number by which it is found.
-    pub(super) id: u64,
     /// When it is decided without the store.
     pub(super) deadline: EventTimer<'r>,
     pub(super) suspension: RefCell<Suspension<'r>>,
 }
 
 /// Where a main request has what it is suspended for.
-pub(super) type SuspensionSlot<'r> = RequestSlot<'r, Suspended<'r>>;
+pub(super) type SuspensionSlot<'r> = RequestSlot<'r, OwnedSuspended<'r>>;
+
+/// What it is suspended for, with its number.
+type OwnedSuspended<'r> = OwnedWait<'r, Suspended<'static>>;
 
 /// Adds that place to the requests of the configuration being read; returns its number. `None`: no
 /// memory.
@@ -51,48 +51,36 @@ pub(super) fn add<'r>(
     request: &Request<'r>,
     suspension: Suspension<'r>,
     time_out: fn(u64),
-) -> Option<&'r Suspended<'r>> {
-    let id = WAITING.0.borrow_mut().next_id();
-    let suspended = request.own(Suspended {
-        id,
+) -> Option<&'r OwnedSuspended<'r>> {
+    SUSPENDED.add(request, |id| Suspended {
         deadline: EventTimer::new(request.log(), time_out, id),
         suspension: RefCell::new(suspension),
-    })?;
-    WAITING.0.borrow_mut().add(NonNull::from(suspended).cast());
-    Some(suspended)
+    })
 }
 
 /// Calls `callback` with what request `id` is suspended for, if it waits. No request is called
 /// meanwhile.
 pub(super) fn with<T>(id: u64, callback: impl FnOnce(&mut Suspension<'_>) -> T) -> Option<T> {
-    find(id, |suspended| {
+    SUSPENDED.with(id, |suspended| {
         callback(&mut suspended.suspension.borrow_mut())
     })
 }
 
 /// Request `id` needs no deadline any more.
 pub(super) fn unset_deadline(id: u64) {
-    find(id, |suspended| suspended.deadline.unset());
-}
-
-fn find<T>(id: u64, callback: impl FnOnce(&Suspended<'_>) -> T) -> Option<T> {
-    let suspended = WAITING.0.borrow().get(id).copied()?;
-    // SAFETY: those that are registered were not dropped; nothing in here ends a request.
-    Some(callback(unsafe { suspended.as_ref() }))
+    SUSPENDED.with(id, |suspended| suspended.deadline.unset());
 }
 
 /// Request `id` does not wait any more.
 pub(super) fn remove(id: u64) {
-    WAITING.0.borrow_mut().remove(id);
+    SUSPENDED.remove(id);
 }
 
 /// The numbers of all that wait.
 pub(super) fn ids() -> Vec<u64> {
-    WAITING.0.borrow().ids()
+    SUSPENDED.ids()
 }
 
-impl Drop for Suspended<'_> {
-    fn drop(&mut self) {
-        remove(self.id);
-    }
+impl RequestWait for Suspended<'static> {
+    type Of<'r> = Suspended<'r>;
 }
