@@ -72,17 +72,16 @@ impl Access {
         answer.map_err(|_| Failure::TimedOut(self.timeout))
     }
 
-    /// Makes one attempt, within the time for one. A failure says if the server speaks something else
-    /// than `protocol`; `before_sending` says what it means where nothing was sent yet.
+    /// Makes one attempt, within the time for one. A failure is one [before anything was
+    /// sent](Failure::before_sending), and says if the server speaks something else than `protocol`.
     pub(super) async fn attempt<T>(
         &self,
         protocol: &Protocol,
-        before_sending: impl FnOnce(Failure) -> Failure,
         attempt: impl AsyncFnOnce(&Greeting) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let greeting = Greeting::default();
         let result = match timeout(self.connect_timeout, attempt(&greeting)).await {
-            Ok(result) => result.map_err(before_sending),
+            Ok(result) => result.map_err(Failure::before_sending),
             Err(_) => {
                 // A server that speaks no TLS waits for us to say something that it understands.
                 let with_tls = self.tls.as_ref().map_or("", |_| " with TLS");

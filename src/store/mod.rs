@@ -8,7 +8,8 @@
 //! - [`tls`]: TLS, which each of them speaks
 //! - `servers`, `connect`, `current`: servers that are tried in turn, what one attempt takes, and the
 //!   connection that comes of it
-//! - `greeting`: whether a server speaks the protocol that is expected
+//! - `failure`: what a failure means, by when it came; `greeting`: whether a server speaks the protocol that is
+//!   expected
 //! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL; `cassandra`: Apache Cassandra
 //! - [`registry`]: the kinds of datastores that there are; [`kind`]: what each says of itself
 //! - [`block`], [`common`], `syntax`: how settings are read from directives, and from words; those of
@@ -35,6 +36,8 @@ mod connect;
 mod current;
 pub mod decision;
 pub mod error;
+#[cfg(not(loom))]
+mod failure;
 #[cfg(not(loom))]
 mod greeting;
 #[cfg(not(loom))]

@@ -1,7 +1,5 @@
 //! What the errors of the driver, and those that nodes answer, mean.
 
-use core::error::Error;
-
 use scylla::errors::{
     ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
     MetadataError, MetadataFetchErrorKind, NewSessionError, NextPageError, NextRowError,
@@ -9,6 +7,7 @@ use scylla::errors::{
 };
 
 use crate::store::error::{Failure, Refusal};
+use crate::store::failure::chain;
 use crate::store::options::{Credentials, Secret};
 
 /// Why an exchange ended without its answer.
@@ -33,7 +32,11 @@ impl CqlFault {
         match self {
             CqlFault::Error(error) => of_execution(error, credentials),
             CqlFault::Unprepared(error) => of_prepare(error, credentials),
-            CqlFault::AfterPush(fault) => after_sending(fault.failure(credentials)),
+            CqlFault::AfterPush(fault) => match fault.failure(credentials) {
+                // The session is none the worse for it.
+                Failure::Refused(refusal) => Failure::Unconfirmed(refusal.to_string().into()),
+                failure => failure.after_sending(),
+            },
             CqlFault::Misunderstood(what) => Failure::Misunderstood((*what).into()),
         }
     }
@@ -79,7 +82,7 @@ fn of_prepare(error: &PrepareError, credentials: &Credentials) -> Failure {
 
 /// Why there is no session.
 pub(super) fn of_session(error: &NewSessionError, credentials: &Credentials) -> Failure {
-    let failure = match error {
+    match error {
         NewSessionError::MetadataError(MetadataError::ConnectionPoolError(error)) => {
             of_pool(error, credentials)
         }
@@ -91,8 +94,7 @@ pub(super) fn of_session(error: &NewSessionError, credentials: &Credentials) -> 
             _ => Failure::Unreachable(chain(error)),
         },
         other => Failure::Unreachable(chain(other)),
-    };
-    before_sending(failure)
+    }
 }
 
 fn of_pool(error: &ConnectionPoolError, credentials: &Credentials) -> Failure {
@@ -107,7 +109,7 @@ fn of_pool(error: &ConnectionPoolError, credentials: &Credentials) -> Failure {
     };
     match error.get_error() {
         ConnectionSetupRequestErrorKind::DbError(error, words) => {
-            before_sending(of_answer(error, words, credentials))
+            of_answer(error, words, credentials).before_sending()
         }
         ConnectionSetupRequestErrorKind::MissingAuthentication => {
             Failure::Denied("it wants a username and a password".into())
@@ -147,56 +149,11 @@ fn of_answer(error: &DbError, words: &str, credentials: &Credentials) -> Failure
     }
 }
 
-/// What a failure means where nothing was asked for yet: the session was being made.
-pub(super) fn before_sending(failure: Failure) -> Failure {
-    match failure {
-        Failure::Disconnected(cause)
-        | Failure::Misunderstood(cause)
-        | Failure::Unconfirmed(cause) => Failure::Unreachable(cause),
-        Failure::TimedOut(after) => {
-            Failure::Unreachable(format!("no answer within {} ms", after.as_millis()).into())
-        }
-        // Such as a table that cannot be created.
-        Failure::Failed(cause) => Failure::Unusable(cause),
-        other => other,
-    }
-}
-
-/// What a failure means where a part of a batch was sent before, and may have been applied.
-fn after_sending(failure: Failure) -> Failure {
-    match failure {
-        Failure::Unreachable(cause) => Failure::Disconnected(cause),
-        Failure::Denied(cause) | Failure::Unusable(cause) => Failure::Failed(cause),
-        Failure::Refused(refusal) => Failure::Unconfirmed(refusal.to_string().into()),
-        other => other,
-    }
-}
-
-/// An error and its causes: none holds what was sent.
-pub(super) fn chain(error: &dyn Error) -> Box<str> {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        // Most repeat their cause.
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text.into()
-}
-
 /// The words of an answer, with no name for the user.
 fn said(error: &DbError, words: &str, credentials: &Credentials) -> Box<str> {
-    let words = match &credentials.username {
-        Some(name) => words.replace(&format!(" {}", name.expose()), ""),
-        None => words.into(),
-    };
-    match words.is_empty() || credentials.are_in(&words) {
-        true => error.to_string().into(),
-        false => words.into(),
-    }
+    let told = credentials.taken_out_of(words, |name| format!(" {name}"), "");
+    let told = told.filter(|words| !words.is_empty());
+    told.unwrap_or_else(|| error.to_string()).into()
 }
 
 /// The user and the password that a session logs in with.
@@ -250,21 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_batch_may_have_applied_it() {
-        let cause = || "cause".into();
-        for failure in [
-            Failure::Unreachable(cause()),
-            Failure::Denied(cause()),
-            Failure::Unusable(cause()),
-            Failure::Refused(Refusal::Other(cause())),
-            Failure::Unconfirmed(cause()),
-        ] {
-            let after = after_sending(failure);
-            let may_have_applied = matches!(
-                after,
-                Failure::Disconnected(_) | Failure::Failed(_) | Failure::Unconfirmed(_)
-            );
-            assert!(may_have_applied, "{after:?}");
-        }
+    fn what_is_refused_after_a_part_may_be_applied_in_part() {
+        let overloaded = RequestAttemptError::DbError(DbError::Overloaded, "busy".into());
+        let fault = CqlFault::from(ExecutionError::LastAttemptError(overloaded));
+        let failure = fault.failure(&credentials());
+        assert!(matches!(failure, Failure::Refused(_)), "{failure}");
+        let failure = fault.after_push().failure(&credentials());
+        assert!(matches!(failure, Failure::Unconfirmed(_)), "{failure}");
     }
 }

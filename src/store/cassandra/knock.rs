@@ -6,9 +6,9 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use super::failure::chain;
 use crate::store::connect::{Access, connect_tcp, connect_unix};
 use crate::store::error::Failure;
+use crate::store::failure::chain;
 use crate::store::greeting::{Greeting, Protocol};
 use crate::store::server::ServerAddress;
 

@@ -7,7 +7,7 @@ use scylla::errors::ExecutionError;
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
-use super::failure::{before_sending, of_execution};
+use super::failure::of_execution;
 use super::options::CassandraOptions;
 use crate::store::error::Failure;
 use crate::store::options::Credentials;
@@ -81,7 +81,7 @@ impl CqlTables {
         session: &Session,
         credentials: &Credentials,
     ) -> Result<(), Failure> {
-        let failed = |error: &ExecutionError| before_sending(of_execution(error, credentials));
+        let failed = |error: &ExecutionError| of_execution(error, credentials).before_sending();
         let columns = self.columns(session, credentials).await?;
         if columns.is_empty() {
             let keyspace = format!("keyspace \"{}\"", self.keyspace);
@@ -148,10 +148,10 @@ impl CqlTables {
         let created = timeout(PATIENCE, session.query_unpaged(statement, ())).await;
         let failure = match created {
             Ok(Ok(_)) => return Ok(()),
-            Ok(Err(error)) => before_sending(of_execution(&error, credentials)),
-            Err(_) => before_sending(Failure::TimedOut(PATIENCE)),
+            Ok(Err(error)) => of_execution(&error, credentials),
+            Err(_) => Failure::TimedOut(PATIENCE),
         };
-        Err(match failure {
+        Err(match failure.before_sending() {
             Failure::Denied(cause) => Failure::Denied(
                 format!("{what} is missing, and cannot be created ({cause})").into(),
             ),
@@ -173,7 +173,7 @@ impl CqlTables {
         let found = session
             .query_unpaged(columns, (&*self.keyspace, names))
             .await;
-        let found = found.map_err(|error| before_sending(of_execution(&error, credentials)))?;
+        let found = found.map_err(|error| of_execution(&error, credentials).before_sending())?;
         let misunderstood = || Failure::Misunderstood("system_schema.columns".into());
         let found = found.into_rows_result().map_err(|_| misunderstood())?;
         let rows = found.rows::<Column>().map_err(|_| misunderstood())?;

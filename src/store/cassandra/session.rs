@@ -36,6 +36,7 @@ use super::statements::{Cql, STATEMENTS};
 use crate::store::connect::Access;
 use crate::store::current::described;
 use crate::store::error::{Failure, StoreError};
+use crate::store::failure::chain;
 use crate::store::greeting::Greeting;
 use crate::store::options::StoreOptions;
 use crate::store::server::ServerAddress;
@@ -133,12 +134,7 @@ impl RingLink {
             session.has_failed.store(true, Ordering::Relaxed);
             self.current = None;
         }
-        Err(self.error(failure))
-    }
-
-    /// What went wrong.
-    fn error(&self, failure: Failure) -> StoreError {
-        StoreError::new(self.servers.current().clone(), failure)
+        Err(StoreError::new(self.servers.current().clone(), failure))
     }
 
     /// The session that there is, or one that is made now.
@@ -169,7 +165,7 @@ impl RingLink {
         let (access, options, tables) = (&self.access, &self.options, &self.tables);
         let attempt = async |server: &ServerAddress| {
             let session = open(access, options, tables, server).await;
-            session.map_err(|failure| StoreError::new(server.clone(), failure))
+            session.map_err(StoreError::of(server))
         };
         self.servers.try_each(attempt).await
     }
@@ -183,12 +179,11 @@ async fn open(
     server: &ServerAddress,
 ) -> Result<Connected, Failure> {
     let credentials = &access.credentials;
-    let (protocol, as_it_is) = (protocol(access), failure::before_sending);
     let attempt = async |greeting: &Greeting| {
         let address = knock(access, server, greeting).await?;
         begin(access, options, server, address).await
     };
-    let session = access.attempt(&protocol, as_it_is, attempt).await?;
+    let session = access.attempt(&protocol(access), attempt).await?;
     // What is missing may take longer to be created.
     tables.provide(&session, credentials).await?;
     let limit = access.timeout.max(Duration::from_secs(1));
@@ -213,8 +208,8 @@ async fn open(
         Ok::<_, CqlFault>((statements, version.await))
     };
     let ready = timeout(limit, ready).await;
-    let ready = ready.map_err(|_| failure::before_sending(Failure::TimedOut(limit)))?;
-    let failed = |fault: CqlFault| failure::before_sending(fault.failure(credentials));
+    let ready = ready.map_err(|_| Failure::TimedOut(limit).before_sending())?;
+    let failed = |fault: CqlFault| fault.failure(credentials).before_sending();
     let (statements, version) = ready.map_err(failed)?;
     let version = version.map(|version| format!("Cassandra {version}"));
     Ok(Connected {
@@ -234,7 +229,7 @@ async fn begin(
 ) -> Result<Session, Failure> {
     let mut config = SessionConfig::new();
     config.known_nodes = vec![KnownNode::Address(address)];
-    let unreachable = |error| Failure::Unreachable(failure::chain(&error));
+    let unreachable = |error| Failure::Unreachable(chain(&error));
     let tls = match (access.tls()?, server) {
         (Some(tls), ServerAddress::Tcp { host, .. }) => Some((tls.clone(), host.clone())),
         _ => None,

@@ -198,12 +198,12 @@ impl Link {
                 return Ok(answer);
             }
             Ok(Err(Fault::Error(error))) => session.failure(&error),
-            Ok(Err(Fault::AfterPush(error))) => failure::after_sending(session.failure(&error)),
+            Ok(Err(Fault::AfterPush(error))) => session.failure(&error).after_sending(),
             Ok(Err(Fault::Ended)) => Failure::Disconnected("it has ended".into()),
             Ok(Err(Fault::Misunderstood(what))) => Failure::Misunderstood(what.into()),
             Err(failure) => failure,
         };
-        let error = self.error(failure);
+        let error = StoreError::new(self.servers.current().clone(), failure);
         if error.failure == Failure::Refused(Refusal::ReadOnly) {
             // Another server is the primary now.
             self.servers.move_on();
@@ -216,20 +216,14 @@ impl Link {
         let (session, protocol) = (&self.session, self.session.protocol());
         let attempt = async |server: &ServerAddress| {
             let open = async |greeting: &Greeting| session.open(server, greeting).await;
-            let before_sending = failure::before_sending;
-            let attempt = session.access.attempt(&protocol, before_sending, open);
-            let failed = |failure| StoreError::new(server.clone(), failure);
-            attempt.await.map_err(failed)
+            let attempt = session.access.attempt(&protocol, open);
+            attempt.await.map_err(StoreError::of(server))
         };
         let connection = self.servers.try_each(attempt).await?;
         let version = format!("PostgreSQL {}", connection.version);
         self.current
             .note_made(self.servers.current(), Some(version));
         Ok(connection)
-    }
-
-    fn error(&self, failure: Failure) -> StoreError {
-        StoreError::new(self.servers.current().clone(), failure)
     }
 }
 

@@ -8,6 +8,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 
 use crate::store::error::{Failure, Refusal};
+use crate::store::failure::chain;
 use crate::store::options::Credentials;
 
 /// What an error of an exchange means, which could take `timeout`. What the server says of it is
@@ -54,63 +55,21 @@ pub(super) fn is_of_telling(error: &Error) -> bool {
     answer.is_some_and(|answer| matches!(answer.code().code(), "54000" | "42501"))
 }
 
-/// What a failure means where nothing was asked for yet: the connection was being made.
-pub(super) fn before_sending(failure: Failure) -> Failure {
-    match failure {
-        Failure::Disconnected(cause) | Failure::Misunderstood(cause) => Failure::Unreachable(cause),
-        Failure::TimedOut(after) => {
-            Failure::Unreachable(format!("no answer within {} ms", after.as_millis()).into())
-        }
-        // Such as a table that cannot be created.
-        Failure::Failed(cause) => Failure::Unusable(cause),
-        other => other,
-    }
-}
-
-/// What a failure means where a batch was sent before, and may have been applied.
-pub(super) fn after_sending(failure: Failure) -> Failure {
-    match failure {
-        Failure::Unreachable(cause) => Failure::Disconnected(cause),
-        Failure::Denied(cause) | Failure::Unusable(cause) => Failure::Failed(cause),
-        Failure::Refused(refusal) => Failure::Failed(refusal.to_string().into()),
-        other => other,
-    }
-}
-
 fn is_io(error: &Error) -> bool {
     error.source().is_some_and(|cause| cause.is::<io::Error>())
 }
 
-/// An error and its causes: none holds what was sent.
-fn chain(error: &Error) -> Box<str> {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        // Some repeat their cause.
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text.into()
-}
-
 fn words(answer: &DbError, credentials: &Credentials) -> Box<str> {
     let code = answer.code().code();
-    let message = without_name(answer.message(), credentials);
-    if credentials.are_in(&message) {
-        return format!("SQLSTATE {code}").into();
+    match told(answer.message(), credentials) {
+        Some(message) => format!("{message}, SQLSTATE {code}").into(),
+        None => format!("SQLSTATE {code}").into(),
     }
-    format!("{message}, SQLSTATE {code}").into()
 }
 
-/// The server's words about missing rights, with no name for the user.
-fn without_name(words: &str, credentials: &Credentials) -> String {
-    match &credentials.username {
-        Some(name) => words.replace(&format!(" \"{}\"", name.expose()), ""),
-        None => words.into(),
-    }
+/// What may be told of the server's words, which are about missing rights perhaps.
+fn told(words: &str, credentials: &Credentials) -> Option<String> {
+    credentials.taken_out_of(words, |name| format!(" \"{name}\""), "")
 }
 
 #[cfg(test)]
@@ -138,30 +97,7 @@ mod tests {
                 Some("permission denied for table t"),
             ),
         ] {
-            let kept = without_name(words, &credentials);
-            let kept = (!credentials.are_in(&kept)).then_some(&*kept);
-            assert_eq!(kept, expected);
-        }
-    }
-
-    #[test]
-    fn what_follows_a_batch_may_have_applied_it() {
-        let cause = || "cause".into();
-        for failure in [
-            Failure::Unreachable(cause()),
-            Failure::Denied(cause()),
-            Failure::Unusable(cause()),
-            Failure::Refused(Refusal::OutOfMemory),
-            Failure::TimedOut(Duration::ZERO),
-        ] {
-            let after = after_sending(failure);
-            assert!(
-                matches!(
-                    after,
-                    Failure::Disconnected(_) | Failure::Failed(_) | Failure::TimedOut(_)
-                ),
-                "{after:?}"
-            );
+            assert_eq!(told(words, &credentials).as_deref(), expected);
         }
     }
 }

@@ -115,7 +115,7 @@ impl RedisLink {
 
     /// An answer of the present server was not what `what` says.
     pub(super) fn misunderstood(&self, what: &str) -> StoreError {
-        self.error(Failure::Misunderstood(what.into()))
+        StoreError::new(self.server.clone(), Failure::Misunderstood(what.into()))
     }
 
     /// Sends commands, one after the other with nothing between them, and returns the answer to the
@@ -144,7 +144,7 @@ impl RedisLink {
             None => self.connect().await?,
         };
         let result = self.connector.exchange(connection.send_all(commands)).await;
-        let result = result.map_err(|failure| self.error(failure));
+        let result = result.map_err(StoreError::of(&self.server));
         match result.as_ref().map_err(|error| &error.failure) {
             // Another server is the primary now.
             Err(failure) if is_of_replica(failure) => self.move_on(),
@@ -160,9 +160,10 @@ impl RedisLink {
         let result = match &mut self.source {
             PrimarySource::Servers(servers) => {
                 servers
-                    .try_each(async |server| match connector.open(server).await {
-                        Ok(connection) => Ok((server.clone(), connection)),
-                        Err(failure) => Err(StoreError::new(server.clone(), failure)),
+                    .try_each(async |server| {
+                        let opened = connector.open(server).await;
+                        let connection = opened.map_err(StoreError::of(server))?;
+                        Ok((server.clone(), connection))
                     })
                     .await
             }
@@ -188,10 +189,6 @@ impl RedisLink {
         if let PrimarySource::Servers(servers) = &mut self.source {
             servers.move_on();
         }
-    }
-
-    fn error(&self, failure: Failure) -> StoreError {
-        StoreError::new(self.server.clone(), failure)
     }
 }
 

@@ -100,9 +100,8 @@ impl Connector {
             first: b"+-:$*_#,(!=%~>|",
             has_tls: self.access.has_tls(),
         };
-        self.access
-            .attempt(&protocol, before_sending, attempt)
-            .await
+        let attempt = async |greeting: &Greeting| attempt(greeting).await.map_err(not_ready);
+        self.access.attempt(&protocol, attempt).await
     }
 
     async fn connect(
@@ -236,12 +235,10 @@ fn broken(error: &RedisError) -> Failure {
     }
 }
 
-/// What a failure means for a connection on which no command was sent yet.
-fn before_sending(failure: Failure) -> Failure {
+/// What an error means that is the answer to what a connection begins with: the next attempt may hear none.
+fn not_ready(failure: Failure) -> Failure {
     match failure {
-        Failure::Failed(cause) | Failure::Disconnected(cause) | Failure::Misunderstood(cause) => {
-            Failure::Unreachable(cause)
-        }
+        Failure::Failed(cause) => Failure::Unreachable(cause),
         other => other,
     }
 }

@@ -11,12 +11,8 @@ pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
     let details = error.details().unwrap_or_default();
     let code = code(error.code(), details);
     let words = || {
-        let words = without_name(&format!("{} {details}", error.code()), credentials);
-        if credentials.are_in(&words) {
-            code.into()
-        } else {
-            words.trim_end().into()
-        }
+        let words = told(&format!("{} {details}", error.code()), credentials);
+        words.map_or(code.into(), |words| words.trim_end().into())
     };
     match code {
         "READONLY" => Failure::Refused(Refusal::ReadOnly),
@@ -47,12 +43,9 @@ fn code<'a>(outer: &'a str, details: &'a str) -> &'a str {
     }
 }
 
-/// The server's words about what a user may not do, with no name for the user.
-fn without_name(words: &str, credentials: &Credentials) -> String {
-    match &credentials.username {
-        Some(name) => words.replace(&format!("User {} ", name.expose()), "the user "),
-        None => words.into(),
-    }
+/// What may be told of the server's words, which are about what a user may not do perhaps.
+fn told(words: &str, credentials: &Credentials) -> Option<String> {
+    credentials.taken_out_of(words, |name| format!("User {name} "), "the user ")
 }
 
 #[cfg(test)]
@@ -106,9 +99,7 @@ mod tests {
                 username: secret("alice"),
                 password: secret("hunter2"),
             };
-            let kept = without_name(words, &credentials);
-            let kept = (!credentials.are_in(&kept)).then_some(&*kept);
-            assert_eq!(kept, expected);
+            assert_eq!(told(words, &credentials).as_deref(), expected);
         }
     }
 }

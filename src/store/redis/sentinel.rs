@@ -57,25 +57,21 @@ async fn attempt(
     master: &str,
     connector: &Connector,
 ) -> Result<(ServerAddress, RedisConnection), StoreError> {
-    let of = |server: &ServerAddress| {
-        let server = server.clone();
-        |failure| StoreError::new(server, failure)
-    };
     let primary = ask(sentinel, to_sentinels, master)
         .await
-        .map_err(of(sentinel))?;
+        .map_err(StoreError::of(sentinel))?;
     let mut role = Cmd::new();
     role.arg("ROLE");
     let (connection, role) = connector
         .open_and_ask(&primary, &role)
         .await
-        .map_err(of(&primary))?;
+        .map_err(StoreError::of(&primary))?;
     if RedisAnswer(role).role().as_deref() == Some("master") {
         return Ok((primary, connection));
     }
     // It has not noticed yet that there was a failover.
     let cause = format!("{primary}, which it names, is a replica");
-    Err(of(sentinel)(Failure::NoPrimary(cause.into())))
+    Err(StoreError::of(sentinel)(Failure::NoPrimary(cause.into())))
 }
 
 async fn ask(
