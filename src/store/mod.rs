@@ -3,6 +3,7 @@
 //! - [`options`], [`server`]: the settings of a datastore, and the addresses of its servers
 //! - [`strategy`], [`error`]: what every datastore does for the nodes, and what can go wrong; `batch`,
 //!   `shard`: in what terms
+//! - `page`: how far a reading of all counters is
 //! - [`channel`]: what is heard of others' pushes as they happen
 //! - [`decision`], `stored`: questions that a datastore decides, and what it has of their counters
 //! - [`tls`]: TLS, which each of them speaks
@@ -43,6 +44,8 @@ mod greeting;
 #[cfg(not(loom))]
 pub mod kind;
 pub mod options;
+#[cfg(not(loom))]
+mod page;
 #[cfg(not(loom))]
 pub mod postgres;
 #[cfg(all(test, not(loom)))]

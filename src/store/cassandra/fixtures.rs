@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::position::{Progress, Vector, name_bytes, name_of};
 use super::testing::{KEYSPACE, Server, connect, new_table};
-use super::{Cassandra, CassandraOptions, CassandraStep};
+use super::{Cassandra, CassandraOptions};
 use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -151,7 +151,7 @@ impl OfTest {
 
 impl Strategy for OfTest {
     type Options = CassandraOptions;
-    type Step = CassandraStep;
+    type Step = <Cassandra as Strategy>::Step;
     type Changes = Changes;
     type Counts = Absolute;
 
@@ -203,8 +203,8 @@ impl Strategy for OfTest {
         shard: &Shard,
         epoch: Epoch,
         windows: &[(WindowSize, u64)],
-        step: CassandraStep,
-    ) -> Result<(Vec<Count>, Option<CassandraStep>), StoreError> {
+        step: Self::Step,
+    ) -> Result<(Vec<Count>, Option<Self::Step>), StoreError> {
         let shard = self.shard(shard);
         self.store.get_counters(&shard, epoch, windows, step).await
     }

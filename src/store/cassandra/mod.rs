@@ -43,6 +43,7 @@ use self::session::{Connected, RingLink};
 use super::error::StoreError;
 use super::kind::Registered;
 use super::options::StoreOptions;
+use super::page::PageStep;
 use super::strategy::{Absolute, Batch, Changes, Count, Epoch, Pushed, Shard, Strategy};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
@@ -58,38 +59,14 @@ pub struct Cassandra {
     nodes: Option<u64>,
 }
 
-/// How far a reading of all counters is.
-#[derive(Clone, Debug)]
-pub struct CassandraStep {
-    /// An index into the windows.
-    window: usize,
-    /// The part of that window.
-    part: u16,
-    /// The last name that was read of that part.
-    after: Vec<u8>,
-    /// How many counters the page is to have.
-    counters: usize,
-}
-
-impl Default for CassandraStep {
-    /// The first page is small: how long the keys are is not known yet.
-    fn default() -> CassandraStep {
-        CassandraStep {
-            window: 0,
-            part: 0,
-            after: Vec::new(),
-            counters: Batch::MAX_DIFFS / 5,
-        }
-    }
-}
-
 impl Registered for Cassandra {
     type Directives = CassandraDirectives;
 }
 
 impl Strategy for Cassandra {
     type Options = CassandraOptions;
-    type Step = CassandraStep;
+    /// After the name of a counter.
+    type Step = PageStep<Vec<u8>>;
     type Changes = Changes;
     type Counts = Absolute;
 
@@ -148,36 +125,17 @@ impl Strategy for Cassandra {
         _: &Shard,
         epoch: Epoch,
         windows: &[(WindowSize, u64)],
-        step: CassandraStep,
-    ) -> Result<(Vec<Count>, Option<CassandraStep>), StoreError> {
-        let Some(&(size, window)) = windows.get(step.window) else {
+        step: PageStep<Vec<u8>>,
+    ) -> Result<(Vec<Count>, Option<PageStep<Vec<u8>>>), StoreError> {
+        let partitions = windows.iter().flat_map(|window| Partition::all_of(*window));
+        let Some(partition) = partitions.clone().nth(step.section) else {
             return Ok((Vec::new(), None));
-        };
-        let partition = Partition {
-            size,
-            window,
-            part: step.part,
         };
         let exchange = async |connected: &Connected| {
             counters::page(connected, epoch, partition, &step.after, step.counters).await
         };
         let (counts, last) = self.link.exchange(exchange).await?;
-        let mut next = CassandraStep {
-            counters: Batch::page_after(&counts).unwrap_or(step.counters),
-            after: Vec::new(),
-            ..step
-        };
-        match last {
-            Some(after) => next.after = after,
-            None if next.part.saturating_add(1) < Partition::PARTS => {
-                next.part = next.part.saturating_add(1);
-            }
-            None => {
-                next.part = 0;
-                next.window = next.window.saturating_add(1);
-            }
-        }
-        let next = (next.window < windows.len()).then_some(next);
+        let next = step.next(&counts, last, partitions.count());
         Ok((counts, next))
     }
 

@@ -31,6 +31,13 @@ impl Partition {
         }
     }
 
+    /// Those of a window, of this size and number.
+    pub(super) fn all_of(
+        (size, window): (WindowSize, u64),
+    ) -> impl Iterator<Item = Partition> + Clone {
+        (0..Self::PARTS).map(move |part| Partition { size, window, part })
+    }
+
     /// When its window ends.
     pub(super) fn end(self) -> UnixMillis {
         let next = self.window.saturating_add(1);

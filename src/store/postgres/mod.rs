@@ -45,6 +45,7 @@ use self::row::{epoch, name, signed};
 use super::error::StoreError;
 use super::kind::Registered;
 use super::options::StoreOptions;
+use super::page::PageStep;
 use super::strategy::{
     Added, Batch, Changes, Count, Ear, Epoch, PushNews, Pushed, Shard, Strategy,
 };
@@ -61,28 +62,6 @@ pub struct Postgres {
     nodes: Option<u64>,
 }
 
-/// How far a reading of all counters is.
-#[derive(Clone, Debug)]
-pub struct PostgresStep {
-    /// An index into the windows.
-    window: usize,
-    /// The hash of the last key that was read of that window.
-    after: Vec<u8>,
-    /// How many counters the page is to have.
-    counters: usize,
-}
-
-impl Default for PostgresStep {
-    /// The first page is small: how long the keys are is not known yet.
-    fn default() -> PostgresStep {
-        PostgresStep {
-            window: 0,
-            after: Vec::new(),
-            counters: Batch::MAX_DIFFS / 5,
-        }
-    }
-}
-
 /// As many rows of a kind as are purged in some tens of milliseconds.
 const MAX_PURGED: i64 = 1000;
 /// How many batches of an epoch are kept for the nodes to catch up with.
@@ -94,7 +73,8 @@ impl Registered for Postgres {
 
 impl Strategy for Postgres {
     type Options = PostgresOptions;
-    type Step = PostgresStep;
+    /// After the hash of a key.
+    type Step = PageStep<Vec<u8>>;
     type Changes = Changes;
     type Counts = Added;
 
@@ -185,9 +165,9 @@ impl Strategy for Postgres {
         shard: &Shard,
         epoch: Epoch,
         windows: &[(WindowSize, u64)],
-        step: PostgresStep,
-    ) -> Result<(Vec<Count>, Option<PostgresStep>), StoreError> {
-        let Some(&(size, window)) = windows.get(step.window) else {
+        step: PageStep<Vec<u8>>,
+    ) -> Result<(Vec<Count>, Option<PageStep<Vec<u8>>>), StoreError> {
+        let Some(&(size, window)) = windows.get(step.section) else {
             return Ok((Vec::new(), None));
         };
         let (namespace, number) = name(shard);
@@ -222,19 +202,8 @@ impl Strategy for Postgres {
             Ok((counts, last))
         };
         let (counts, last) = self.link.exchange(exchange).await?;
-        let next = match last {
-            Some(after) if counts.len() >= step.counters => PostgresStep {
-                after,
-                window: step.window,
-                counters: Batch::page_after(&counts).unwrap_or(step.counters),
-            },
-            _ => PostgresStep {
-                after: Vec::new(),
-                window: step.window.saturating_add(1),
-                counters: Batch::page_after(&counts).unwrap_or(step.counters),
-            },
-        };
-        let next = (next.window < windows.len()).then_some(next);
+        let last = last.filter(|_| counts.len() >= step.counters);
+        let next = step.next(&counts, last, windows.len());
         Ok((counts, next))
     }
 

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 
 use redis::Value;
 
+use super::Redis;
 use super::testing::{Server, connect};
-use super::{Redis, RedisStep};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
@@ -16,6 +16,7 @@ use crate::store::conformance::{
     since,
 };
 use crate::store::decision::{AskedCounter, AskedLimit, Question};
+use crate::store::page::PageStep;
 use crate::store::strategy::{Batch, Diff, Strategy};
 
 type Node = crate::store::conformance::Node<Redis>;
@@ -69,7 +70,7 @@ impl Watched {
     }
 
     async fn read_all(&self, node: &mut Node) {
-        let mut next = Some(RedisStep::default());
+        let mut next = Some(PageStep::default());
         while let Some(step) = next {
             let windows = [(MINUTE, 7)];
             let page = node

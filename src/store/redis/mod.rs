@@ -45,6 +45,7 @@ use self::script::{RedisCall, Script};
 use super::error::StoreError;
 use super::kind::{KindOptions as _, Registered};
 use super::options::StoreOptions;
+use super::page::PageStep;
 use super::strategy::{
     Added, Batch, Changes, Count, Diff, Ear, Epoch, NODE_LIFE, PushNews, Pushed, Shard, Strategy,
 };
@@ -84,29 +85,13 @@ enum Way {
     Cluster(Cluster),
 }
 
-/// How far a reading of all counters is.
-#[derive(Clone, Debug)]
-pub struct RedisStep {
-    /// An index into the windows.
-    window: usize,
-    /// Where in that window's hash: 0 at its beginning.
+/// A place in a window's hash.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RedisCursor {
+    /// 0: its beginning.
     cursor: u64,
-    /// The number of the connection that gave the cursor.
+    /// The number of the connection that gave it.
     connection: u64,
-    /// How many counters the page is to have, roughly.
-    counters: usize,
-}
-
-impl Default for RedisStep {
-    /// The first page is small: how long the keys are is not known yet.
-    fn default() -> RedisStep {
-        RedisStep {
-            window: 0,
-            cursor: 0,
-            connection: 0,
-            counters: Batch::MAX_DIFFS / 5,
-        }
-    }
 }
 
 impl Registered for Redis {
@@ -115,7 +100,7 @@ impl Registered for Redis {
 
 impl Strategy for Redis {
     type Options = RedisOptions;
-    type Step = RedisStep;
+    type Step = PageStep<RedisCursor>;
     type Changes = Changes;
     type Counts = Added;
 
@@ -233,9 +218,9 @@ impl Strategy for Redis {
         shard: &Shard,
         epoch: Epoch,
         windows: &[(WindowSize, u64)],
-        step: RedisStep,
-    ) -> Result<(Vec<Count>, Option<RedisStep>), StoreError> {
-        let Some(&(size, number)) = windows.get(step.window) else {
+        step: PageStep<RedisCursor>,
+    ) -> Result<(Vec<Count>, Option<PageStep<RedisCursor>>), StoreError> {
+        let Some(&(size, number)) = windows.get(step.section) else {
             return Ok((Vec::new(), None));
         };
         let window = WindowName { size, number };
@@ -244,7 +229,7 @@ impl Strategy for Redis {
         let mut scan = Cmd::new();
         scan.arg("HSCAN")
             .arg(&counts)
-            .arg(step.cursor)
+            .arg(step.after.cursor)
             .arg("COUNT")
             .arg(step.counters);
         let value = match self.way.call(&shard, &scan.into()).await {
@@ -258,23 +243,16 @@ impl Strategy for Redis {
             answer => answer?,
         };
         let connection = self.way.connection();
-        if step.cursor != 0 && step.connection != connection {
+        if step.after.cursor != 0 && step.after.connection != connection {
             // Cursors are good for one run of a server, which ends with its connections at the
             // latest: another one may have another order.
-            return Ok((Vec::new(), Some(RedisStep { cursor: 0, ..step })));
+            let after = RedisCursor::default();
+            return Ok((Vec::new(), Some(PageStep { after, ..step })));
         }
         let page = RedisAnswer(value).page(window);
         let (cursor, counts) = page.ok_or_else(|| self.way.misunderstood("HSCAN"))?;
-        let next = RedisStep {
-            cursor,
-            connection,
-            counters: Batch::page_after(&counts).unwrap_or(step.counters),
-            window: match cursor {
-                0 => step.window.saturating_add(1),
-                _ => step.window,
-            },
-        };
-        let next = (next.window < windows.len()).then_some(next);
+        let last = (cursor != 0).then_some(RedisCursor { cursor, connection });
+        let next = step.next(&counts, last, windows.len());
         Ok((counts, next))
     }
 

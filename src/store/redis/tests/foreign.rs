@@ -368,7 +368,7 @@ fn reading_deletes_what_is_of_another_type_and_fails_once() {
             assert!(other.fetch().await.is_empty());
 
             overwrite(&server, &counts, command);
-            let (windows, step) = ([(MINUTE, 7)], RedisStep::default());
+            let (windows, step) = ([(MINUTE, 7)], PageStep::default());
             let page = other
                 .store
                 .get_counters(&other.shard, other.epoch, &windows, step);

@@ -174,7 +174,7 @@ fn pages_begin_again_after_a_new_connection() {
         }
         let windows = [(MINUTE, 7)];
         let mut keys = std::collections::BTreeSet::new();
-        let mut next = Some(RedisStep::default());
+        let mut next = Some(PageStep::default());
         let mut pages = 0;
         while let Some(step) = next {
             pages += 1;

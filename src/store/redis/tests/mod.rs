@@ -15,14 +15,15 @@ mod tls;
 
 use core::time::Duration;
 
+use super::Redis;
 use super::one_answer::with_one_answer;
 use super::testing::{Server, connect, options};
-use super::{Redis, RedisStep};
 use crate::store::conformance::{
     Listener, MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals, until,
 };
 use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::{Credentials, Secret, StoreOptions};
+use crate::store::page::PageStep;
 use crate::store::proxy::Proxy;
 use crate::store::redis::options::{RedisOptions, Topology};
 use crate::store::server::ServerAddress;
