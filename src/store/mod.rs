@@ -5,7 +5,7 @@
 //!   `shard`: in what terms
 //! - `page`: how far a reading of all counters is
 //! - [`channel`]: what is heard of others' pushes as they happen
-//! - [`decision`], `stored`: questions that a datastore decides, and what it has of their counters
+//! - [`decision`], `asked`, `stored`: questions that a datastore decides, their counters, and what it has of them
 //! - [`tls`]: TLS, which each of them speaks
 //! - `servers`, `connect`, `current`: servers that are tried in turn, what one attempt takes, and the
 //!   connection that comes of it
@@ -17,6 +17,8 @@
 //!   one kind are in its folder
 #![forbid(unsafe_code)]
 
+#[cfg(not(loom))]
+mod asked;
 mod batch;
 #[cfg(not(loom))]
 pub mod block;

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, HashMap};
 use futures_util::future::{try_join, try_join_all, try_join3};
 
 use super::Cassandra;
-use super::asked::AskedPlaces;
+use super::answers::answers;
 use super::charger::{Chargers, Writers};
 use super::counters::{self, RowToSet};
 use super::epoch;
@@ -28,6 +28,7 @@ use super::session::{Connected, rows};
 use super::statements::Cql;
 use crate::policy::algorithm::StoredKind;
 use crate::policy::window::UnixMillis;
+use crate::store::asked::{AskedPlace, AskedPlaces};
 use crate::store::decision::{Decided, Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::stored::StoredCount;
@@ -79,7 +80,7 @@ async fn decide(
     let (epochs, counted, now) = read(connected, chargers, &asked, proposed).await?;
     let before: Vec<_> = counted.iter().map(stored).collect();
     let mut counts = before.clone();
-    let first = asked.decide(questions, &mut counts, now, &[]);
+    let first = answers(&asked, questions, &mut counts, now, &[]);
     let charges: Vec<i64> = counts
         .iter()
         .zip(&before)
@@ -131,7 +132,7 @@ async fn decide(
         }
     }
     let before = counts.clone();
-    let answers = asked.decide(questions, &mut counts, now, &first);
+    let answers = answers(&asked, questions, &mut counts, now, &first);
     let mut too_much = Vec::new();
     for Charged {
         place: index,
@@ -232,9 +233,8 @@ async fn read(
         None => (None, present.await?),
     };
     let is_expected = expected.as_ref().is_some_and(|(before, then)| {
-        let has_window = |place: &super::asked::AskedPlace<'_>| {
-            place.size.at(*then).number == place.size.at(now).number
-        };
+        let has_window =
+            |place: &AskedPlace<'_>| place.size.at(*then).number == place.size.at(now).number;
         *before == epochs && asked.places.iter().all(has_window)
     });
     let counted = match counted.filter(|_| is_expected) {

@@ -8,7 +8,7 @@
 //! Who decides what became of a batch is the node itself, before it writes anything: no other writes to
 //! its rows. Only the epoch is given by all, with a lightweight transaction.
 
-mod asked;
+mod answers;
 mod awake;
 mod charger;
 #[cfg(all(test, feature = "measure"))]

@@ -11,7 +11,6 @@
 
 use futures_util::future::{join, join3, try_join_all};
 
-use super::asked::{Asked, Place};
 use super::connection::{Connection, Fault, Prepared};
 use super::levels::{self, LevelPlace};
 use super::log_block::{FoundLog, LogChange};
@@ -21,6 +20,7 @@ use super::read::Read;
 use super::{Postgres, row};
 use crate::policy::algorithm::{Level, StoredKind};
 use crate::policy::hits::Hits;
+use crate::store::asked::AskedPlaces;
 use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
 use crate::store::stored::{StoredCount, admitted};
@@ -57,7 +57,7 @@ impl Decider for Postgres {
         proposed: Epoch,
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
-        let asked = Asked::new(questions);
+        let asked = AskedPlaces::new(questions);
         let exchange = async |connection: &Connection| {
             for _ in 0..ATTEMPTS {
                 let read = asked.read(connection, questions).await?;
@@ -65,7 +65,7 @@ impl Decider for Postgres {
                 if let Some(epochs) = epochs {
                     let outcome = asked.decide(questions, &read);
                     let mut obstacles = outcome.obstacles();
-                    if asked.locks.is_empty() {
+                    if !asked.are_charged {
                         obstacles = read.obstacles;
                     } else {
                         let limits = logs::largest_limits(&asked, questions);
@@ -90,7 +90,7 @@ impl Decider for Postgres {
     }
 }
 
-impl<'q> Asked<'q> {
+impl<'q> AskedPlaces<'q> {
     /// Gives an epoch to each shard that has none, and ends the transaction: what it sees is to be
     /// what all see.
     async fn open_epochs(
@@ -100,7 +100,7 @@ impl<'q> Asked<'q> {
         proposed: Epoch,
     ) -> Result<(), Fault> {
         let client = &connection.client;
-        if !self.locks.is_empty() {
+        if self.are_charged {
             client.batch_execute("ROLLBACK").await?;
         }
         let begin = connection.statement(Prepared::BeginEpoch)?;
@@ -205,7 +205,7 @@ impl<'q> Asked<'q> {
         read: &Read,
         counts: &[StoredCount],
     ) -> Result<(), Fault> {
-        let places = (0..).zip(&self.places).filter_map(Place::level);
+        let places = (0..).zip(&self.places).filter_map(LevelPlace::of);
         let mut levels: Vec<Vec<(LevelPlace<'_>, Level)>> = vec![Vec::new(); epochs.len()];
         for place in places {
             let (before, after) = (read.counts.get(place.index), counts.get(place.index));
@@ -244,7 +244,16 @@ impl<'q> Asked<'q> {
             let charges = self.places.iter().zip(charges);
             let charges = charges.filter(|(place, charge)| place.shard == index && *charge != 0);
             let additions: Vec<_> = charges
-                .map(|(place, charge)| place.addition(now, charge))
+                .map(|(place, charge)| {
+                    let (window, life) = place.window(now);
+                    Addition {
+                        key: place.key,
+                        size: place.size,
+                        window,
+                        thousandths: charge,
+                        life,
+                    }
+                })
                 .collect();
             if !additions.is_empty() {
                 charged.push((shard, epoch.0.get().cast_signed(), additions));

@@ -9,6 +9,7 @@ use super::push::MAX_LIFE;
 use super::row;
 use crate::policy::algorithm::{Level, LevelKind, StoredKind};
 use crate::policy::window::WindowSize;
+use crate::store::asked::AskedPlace;
 use crate::store::stored::StoredCount;
 use crate::store::strategy::{CLOCK_MARGIN, Epoch};
 
@@ -22,6 +23,25 @@ pub(super) struct LevelPlace<'q> {
     pub(super) kind: LevelKind,
     pub(super) size: WindowSize,
     pub(super) key: &'q [u8],
+}
+
+impl<'q> LevelPlace<'q> {
+    /// The place with this index, if it is a level.
+    pub(super) fn of((index, place): (usize, &AskedPlace<'q>)) -> Option<LevelPlace<'q>> {
+        let StoredKind::Level(kind) = place.kind else {
+            return None;
+        };
+        let AskedPlace {
+            shard, size, key, ..
+        } = *place;
+        Some(LevelPlace {
+            index,
+            shard,
+            kind,
+            size,
+            key,
+        })
+    }
 }
 
 /// What the server has of `places`, by their index; those that it has nothing of are left out.

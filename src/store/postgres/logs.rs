@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use futures_util::future::join;
 use tokio_postgres::types::ToSql;
 
-use super::asked::{Asked, Place};
 use super::connection::{Connection, Fault, Prepared};
 use super::log_block::{FoundLog, LogChange, NewEntry};
 use super::row;
 use crate::policy::algorithm::{Algorithm, MovingCount};
 use crate::policy::hits::Hits;
+use crate::store::asked::{AskedPlace, AskedPlaces};
 use crate::store::decision::Question;
 use crate::store::strategy::{CLOCK_MARGIN, Epoch};
 
@@ -24,7 +24,7 @@ pub(super) type Obstacles = BTreeMap<Obstacle, i64>;
 
 /// What is to be known of logs that nothing is charged to: what there may be in a window so that there is room,
 /// by the limits of each question.
-pub(super) fn rooms(asked: &Asked<'_>, questions: &[Question]) -> Obstacles {
+pub(super) fn rooms(asked: &AskedPlaces<'_>, questions: &[Question]) -> Obstacles {
     let full = MovingCount {
         hits: MovingCount::MOST,
         ..MovingCount::default()
@@ -49,7 +49,7 @@ pub(super) fn rooms(asked: &Asked<'_>, questions: &[Question]) -> Obstacles {
 }
 
 /// The largest limit of each place, which the questions are about.
-pub(super) fn largest_limits(asked: &Asked<'_>, questions: &[Question]) -> Vec<Hits> {
+pub(super) fn largest_limits(asked: &AskedPlaces<'_>, questions: &[Question]) -> Vec<Hits> {
     let mut limits = vec![Hits::ZERO; asked.places.len()];
     for (question, slots) in asked.with_slots(questions) {
         for (counter, slot) in slots.iter().enumerate() {
@@ -66,20 +66,20 @@ pub(super) fn largest_limits(asked: &Asked<'_>, questions: &[Question]) -> Vec<H
 /// Has the times of `obstacles` looked up, of those that the server has.
 pub(super) async fn find_obstacles(
     connection: &Connection,
-    asked: &Asked<'_>,
+    asked: &AskedPlaces<'_>,
     obstacles: &mut Obstacles,
 ) -> Result<(), Fault> {
     let wanted: Vec<Obstacle> = obstacles.keys().copied().collect();
     let places = wanted
         .iter()
         .filter_map(|(place, _)| asked.places.get(*place));
-    let places: Vec<&Place<'_>> = places.collect();
+    let places: Vec<&AskedPlace<'_>> = places.collect();
     if places.is_empty() {
         return Ok(());
     }
     let (namespaces, numbers): (Vec<_>, Vec<_>) =
         asked.shards.iter().map(|it| row::name(it)).unzip();
-    let column = |of: fn(&&Place<'_>) -> i64| places.iter().map(of).collect::<Vec<_>>();
+    let column = |of: fn(&&AskedPlace<'_>) -> i64| places.iter().map(of).collect::<Vec<_>>();
     let shards = column(|it| row::signed(it.shard).saturating_add(1));
     let sizes = column(|it| it.size.millis().cast_signed());
     let keys: Vec<_> = places.iter().map(|it| it.key).collect();
@@ -100,7 +100,7 @@ pub(super) async fn find_obstacles(
 
 /// A log that is to be changed.
 pub(super) struct ChangedLog<'q> {
-    pub(super) place: Place<'q>,
+    pub(super) place: AskedPlace<'q>,
     pub(super) epoch: Epoch,
     pub(super) found: FoundLog,
     pub(super) change: LogChange,

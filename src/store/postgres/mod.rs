@@ -13,7 +13,6 @@
 //! back to the oldest that was open at its last look, which a long transaction of somebody else,
 //! even in another database, holds back for hours, and would be told everything since, each time.
 
-mod asked;
 mod channel;
 mod connection;
 #[cfg(all(test, feature = "measure"))]
@@ -23,6 +22,7 @@ mod failure;
 #[cfg(test)]
 mod fixtures;
 mod levels;
+mod locks;
 mod log_block;
 mod logs;
 pub mod options;

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 use futures_util::future::{join, join3};
 use tokio_postgres::types::ToSql;
 
-use super::asked::{Asked, Place};
 use super::connection::{Connection, Fault, Prepared};
+use super::levels::LevelPlace;
 use super::log_block::FoundLog;
 use super::logs::{self, Obstacles};
-use super::{levels, row};
+use super::{levels, locks, row};
+use crate::policy::algorithm::StoredKind;
 use crate::policy::window::UnixMillis;
+use crate::store::asked::{AskedPlace, AskedPlaces};
 use crate::store::decision::Question;
 use crate::store::stored::StoredCount;
 use crate::store::strategy::Epoch;
@@ -30,7 +32,7 @@ pub(super) struct Read {
     pub(super) obstacles: Obstacles,
 }
 
-impl Asked<'_> {
+impl AskedPlaces<'_> {
     /// Reads the counts; in a transaction, which is left open, if anything is to be locked.
     pub(super) async fn read(
         &self,
@@ -50,7 +52,7 @@ impl Asked<'_> {
             .map(|it| it.size.millis().cast_signed())
             .collect();
         let keys: Vec<_> = places.map(|it| it.key).collect();
-        let logs = (1..).zip(&self.places).filter(|(_, it)| it.is_log());
+        let logs = (1..).zip(&self.places).filter(|(_, it)| is_log(it));
         let logs: Vec<i64> = logs.map(|(number, _)| number).collect();
         let mut parameters: Vec<&(dyn ToSql + Sync)> =
             vec![&namespaces, &numbers, &shards, &sizes, &keys];
@@ -59,11 +61,11 @@ impl Asked<'_> {
             statement = Prepared::ReadLogs;
             parameters.push(&logs);
         }
-        let levels: Vec<_> = (0..).zip(&self.places).filter_map(Place::level).collect();
+        let levels: Vec<_> = (0..).zip(&self.places).filter_map(LevelPlace::of).collect();
         let levels = levels::read(connection, (&namespaces, &numbers), &levels);
         let read = client.query(connection.statement(statement)?, &parameters);
         let mut obstacles = Obstacles::new();
-        let (rows, levels) = if self.locks.is_empty() {
+        let (rows, levels) = if !self.are_charged {
             obstacles = logs::rooms(self, questions);
             let looked = logs::find_obstacles(connection, self, &mut obstacles);
             let (rows, levels, looked) = join3(read, levels, looked).await;
@@ -72,7 +74,7 @@ impl Asked<'_> {
         } else {
             // On their way together.
             let begin = client.batch_execute("BEGIN");
-            let locks: [&(dyn ToSql + Sync); 1] = [&self.locks];
+            let locks: [&(dyn ToSql + Sync); 1] = [&locks::of(self)];
             let lock = client.execute(connection.statement(Prepared::Lock)?, &locks);
             let ((begun, locked), read) = join(join(begin, lock), join(read, levels)).await;
             begun?;
@@ -105,7 +107,7 @@ impl Asked<'_> {
             *shard.ok_or_else(misunderstood)? = row
                 .try_get::<_, Option<i64>>("epoch")?
                 .and_then(|epoch| NonZeroU64::new(epoch.cast_unsigned()).map(Epoch));
-            if let Some(asked) = self.places.get(place).filter(|it| it.is_log()) {
+            if let Some(asked) = self.places.get(place).filter(|it| is_log(it)) {
                 let log = FoundLog::of(row, asked.size, read.now)?;
                 if let Some(count) = read.counts.get_mut(place) {
                     *count = log.count();
@@ -124,4 +126,8 @@ impl Asked<'_> {
         }
         Ok(read)
     }
+}
+
+fn is_log(place: &AskedPlace<'_>) -> bool {
+    place.kind == StoredKind::Log
 }

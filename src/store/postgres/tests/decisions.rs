@@ -9,8 +9,8 @@ use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::store::conformance::{Asking, question, size};
 use crate::store::decision::Question;
-use crate::store::postgres::asked::lock;
 use crate::store::postgres::connection::Connection;
+use crate::store::postgres::locks::lock;
 
 fn asking(schema: &Schema) -> Asking<Postgres> {
     Asking::new(schema.connect())

@@ -1,0 +1,92 @@
+//! The counters that questions are about, each once: for deciders that read what there is of them, decide, and write.
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use super::decision::{AskedCounter, Question};
+use super::strategy::{CLOCK_MARGIN, Shard};
+use crate::policy::algorithm::StoredKind;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+
+/// A counter, which several questions may be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct AskedPlace<'q> {
+    /// The index of the shard.
+    pub(super) shard: usize,
+    /// Of a bucket, at no rate: each question tells its own.
+    pub(super) kind: StoredKind,
+    pub(super) size: WindowSize,
+    pub(super) key: &'q [u8],
+}
+
+/// The counters that questions are about.
+#[derive(Debug, Default)]
+pub(super) struct AskedPlaces<'q> {
+    pub(super) shards: Vec<&'q Shard>,
+    /// Each counter once.
+    pub(super) places: Vec<AskedPlace<'q>>,
+    /// The indexes of the counters' places, in the order of questions.
+    slots: Vec<usize>,
+    /// Whether anything can be charged.
+    pub(super) are_charged: bool,
+}
+
+impl<'q> AskedPlaces<'q> {
+    pub(super) fn new(questions: &'q [Question]) -> AskedPlaces<'q> {
+        let mut asked = AskedPlaces::default();
+        let mut shards: HashMap<&Shard, usize> = HashMap::new();
+        let mut places: HashMap<AskedPlace<'_>, usize> = HashMap::new();
+        for counter in questions.iter().flat_map(|it| &it.counters) {
+            let AskedCounter {
+                shard,
+                key,
+                kind,
+                size,
+                cost,
+            } = counter;
+            asked.are_charged |= *cost != Hits::ZERO;
+            let place = AskedPlace {
+                shard: *shards.entry(shard).or_insert_with(|| {
+                    asked.shards.push(shard);
+                    asked.shards.len().saturating_sub(1)
+                }),
+                kind: kind.at_rate(Hits::ZERO),
+                size: *size,
+                key,
+            };
+            let slot = *places.entry(place).or_insert_with(|| {
+                asked.places.push(place);
+                asked.places.len().saturating_sub(1)
+            });
+            asked.slots.push(slot);
+        }
+        asked
+    }
+
+    /// The questions, each with the indexes of its counters' places.
+    pub(super) fn with_slots<'a, 'b>(
+        &'a self,
+        questions: &'b [Question],
+    ) -> impl Iterator<Item = (&'b Question, &'a [usize])> {
+        let mut rest = self.slots.as_slice();
+        questions.iter().map(move |question| {
+            let (slots, others) = rest
+                .split_at_checked(question.counters.len())
+                .unwrap_or_default();
+            rest = others;
+            (question, slots)
+        })
+    }
+}
+
+impl AskedPlace<'_> {
+    /// The number of its window at a moment, and for how long from then that matters.
+    pub(super) fn window(&self, now: UnixMillis) -> (u64, Duration) {
+        let position = self.size.at(now);
+        let size = Duration::from_millis(self.size.millis());
+        let left = size.saturating_sub(Duration::from_millis(position.elapsed));
+        let life = left.saturating_add(size).saturating_add(CLOCK_MARGIN);
+        (position.number, life)
+    }
+}

@@ -1,0 +1,28 @@
+//! The numbers that are locked while it is decided about keys.
+
+use std::collections::BTreeSet;
+
+use crate::store::asked::AskedPlaces;
+use crate::store::strategy::Shard;
+
+/// What all locks begin with, in 32 bits: others may lock numbers in the same database.
+const LOCKS: i64 = 0x7261_7465 << 32;
+/// Into how many locks the keys of a shard are divided. A server has room for a few thousand.
+const LOCKS_OF_SHARD: u16 = 1024;
+
+/// What is locked while it is decided about all of these, in order.
+pub(super) fn of(asked: &AskedPlaces<'_>) -> Vec<i64> {
+    let locks = asked.places.iter().filter_map(|place| {
+        let shard = asked.shards.get(place.shard)?;
+        Some(lock(shard, place.key))
+    });
+    Vec::from_iter(locks.collect::<BTreeSet<_>>())
+}
+
+/// What is locked while it is decided about a key. All nodes must agree.
+pub(super) fn lock(shard: &Shard, key: &[u8]) -> i64 {
+    let mut name = shard.namespace.as_bytes().to_vec();
+    name.extend(shard.number.to_be_bytes());
+    let of_shard = i64::from(Shard::number_of(&name, u16::MAX)) << 16;
+    LOCKS | of_shard | i64::from(Shard::number_of(key, LOCKS_OF_SHARD))
+}
