@@ -7,6 +7,7 @@ use crate::engine::arguments::ArgumentError;
 use crate::engine::{Limiter, Namespace, RateLimitingError, WindowCounters};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::limit::{Burst, Limit};
+use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::table::{InTable, TableMemory, WithTable};
 
@@ -15,6 +16,7 @@ use crate::table::{InTable, TableMemory, WithTable};
 pub(super) struct DefinedNamespace {
     pub(super) name: Box<str>,
     pub(super) sizes: Vec<WindowSize>,
+    pub(super) sync: SyncMode,
     /// Into how many shards its store divides it; 0: it has none.
     shards: u16,
     counters: WithTable<CountersInTable>,
@@ -41,19 +43,18 @@ impl InTable for CountersInTable {
 }
 
 impl DefinedNamespace {
-    /// The namespace `name` in `memory`, synced in so many shards (0: not at all) by one more user; its store
-    /// may decide about hits.
+    /// The namespace `name` in `memory`, synced in so many shards (0: not at all) by one more user.
     pub(super) fn new(
         name: Box<str>,
         sizes: Vec<WindowSize>,
+        sync: SyncMode,
         shards: u16,
-        is_synchronous: bool,
         memory: &Arc<TableMemory>,
     ) -> Result<DefinedNamespace, NewError> {
         let counters = with_namespace(memory, &name, shards, |namespace| {
             let windows = sizes.iter();
             let windows = windows.map(|size| WindowCounters::new(&namespace, *size));
-            let unlimited = sizes.iter().filter(|_| is_synchronous);
+            let unlimited = sizes.iter().filter(|_| sync == SyncMode::Synchronous);
             let unlimited = unlimited.flat_map(|size| unlimited_in(&namespace, *size));
             NamespaceCounters {
                 windows: windows.collect(),
@@ -65,6 +66,7 @@ impl DefinedNamespace {
             counters: counters?,
             name,
             sizes,
+            sync,
             shards,
         })
     }
@@ -72,11 +74,6 @@ impl DefinedNamespace {
     /// What borrows the table.
     pub(super) fn counters(&self) -> &NamespaceCounters<'_> {
         self.counters.get()
-    }
-
-    /// Whether it is synced with a store.
-    pub(super) fn is_synced(&self) -> bool {
-        self.shards > 0
     }
 
     /// What `make` makes of the namespace, kept with its memory.

@@ -22,7 +22,7 @@ use super::store_thread::StoreThread;
 use super::sync_task::{StoreTask, SyncCall, SyncCommand};
 use crate::engine::arguments::{self, ArgumentError};
 use crate::engine::{Machine, Report};
-use crate::policy::namespace::DEFAULT_NAMESPACE;
+use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 
 /// A set of namespaces, which no other instance sees. Clones are the same one.
 ///
@@ -101,9 +101,12 @@ impl Instance {
             return Err(ArgumentError::new("namespace", expected, given).into());
         };
         let shards = store.map_or(0, |(store, _)| store.shards());
-        let is_synchronous = matches!(store, Some((_, StoreUse::Synchronous(_))));
-        let memory = options.dict.table();
-        let namespace = DefinedNamespace::new(name, sizes, shards, is_synchronous, memory)?;
+        let sync = match store {
+            None => SyncMode::Local,
+            Some((_, StoreUse::Periodic(period))) => SyncMode::Periodic(period),
+            Some((_, StoreUse::Synchronous(_))) => SyncMode::Synchronous,
+        };
+        let namespace = DefinedNamespace::new(name, sizes, sync, shards, options.dict.table())?;
         let mut served = InstanceNamespace {
             namespace: Arc::new(namespace),
             commands: None,

@@ -9,7 +9,7 @@ use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use crate::engine::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter, Machine};
-use crate::policy::algorithm::{Algorithm, StoredKind};
+use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::namespace::DEFAULT_NAMESPACE;
@@ -164,17 +164,14 @@ impl LimiterOptions {
     }
 }
 
-/// Checks that a namespace counts so: one that is synced has windows; a store that decides may know more.
+/// Checks that a namespace counts so.
 fn check_algorithm(
     algorithm: Algorithm,
     namespace: &DefinedNamespace,
     decisions: Option<&StoreDecisions>,
 ) -> Result<(), ArgumentError> {
-    let is_known = match decisions {
-        Some(decisions) => decisions.are_by(algorithm),
-        None => algorithm.kind() == StoredKind::Windows || !namespace.is_synced(),
-    };
-    if is_known {
+    let decides = || decisions.is_some_and(|it| it.are_by(algorithm));
+    if namespace.sync.goes_with(algorithm, decides) {
         return Ok(());
     }
     let (argument, given) = match algorithm {
