@@ -3,16 +3,16 @@
 # Windows are of about a year, so that no test meets the end of one (see
 # limit.t).
 
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Blocks;
 use Test::Nginx::Socket 'no_plan';
 
-add_block_preprocessor(sub {
-    my ($block) = @_;
-    $block->set_value(http_config => <<'END') if !defined $block->http_config;
+add_block_preprocessor(sub { complete($_[0], http_config => <<'HTTP', config => <<'SERVER') });
     ratelimit_zone zone=counters:1m;
     ratelimit_namespace api { window_sizes 366d; }
     ratelimit_namespace two { window_sizes 366d 1h; }
-END
-    $block->set_value(config => <<'END') if !defined $block->config;
+HTTP
     location /t {
         ratelimit api limit=2/366d window=fixed key=$arg_key;
         empty_gif;
@@ -29,10 +29,7 @@ END
     location /rewritten/ {
         rewrite ^/rewritten/(.*) /ro/namespaces/api/keys/$1 last;
     }
-END
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log && !defined $block->must_die;
-});
+SERVER
 
 no_long_string();
 run_tests();

@@ -4,15 +4,12 @@
 # Windows are of about a year, as in limit.t. Every block has an nginx of its own, which starts with an
 # empty zone.
 
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Blocks;
 use Test::Nginx::Socket 'no_plan';
 
-add_block_preprocessor(sub {
-    my ($block) = @_;
-    $block->set_value(http_config => 'ratelimit_zone zone=counters:1m;')
-        if !defined $block->http_config;
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log;
-});
+add_block_preprocessor(\&complete);
 
 no_long_string();
 run_tests();

@@ -3,17 +3,15 @@
 # Windows are of about a year, so that no test meets the end of one (see
 # limit.t). The store of `synced` is a port where nobody listens.
 
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Blocks;
 use Test::Nginx::Socket 'no_plan';
 
-add_block_preprocessor(sub {
-    my ($block) = @_;
-    $block->set_value(http_config => <<'END') if !defined $block->http_config;
+add_block_preprocessor(sub { complete($_[0], http_config => <<'END') });
     ratelimit_zone zone=counters:1m;
     ratelimit_namespace api { }
 END
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log && !defined $block->must_die;
-});
 
 no_long_string();
 run_tests();

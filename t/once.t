@@ -6,28 +6,15 @@
 # Rules of one window size share a counter, so what remains tells how often a
 # request was counted; a policy's name tells by which location.
 
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Blocks;
 use Test::Nginx::Socket 'no_plan';
-
-my $built_with = do {
-    my $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
-    qx('$binary' -V 2>&1);
-};
 
 add_block_preprocessor(sub {
     my ($block) = @_;
-    $block->set_value(http_config => 'ratelimit_zone zone=counters:1m;')
-        if !defined $block->http_config;
-    # Not every nginx has every module: one that lacks it says so.
-    my %module = (slice => 'slice', add_after_body => 'addition');
-    for my $directive (sort keys %module) {
-        next if $block->config !~ /\b$directive / || $built_with =~ /_$module{$directive}_module/;
-        $block->set_value(must_die        => 1);
-        $block->set_value(suppress_stderr => 1);
-        $block->set_value(error_log       => qq([emerg]\nunknown directive "$directive"));
-        return;
-    }
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log;
+    lacks($block, slice => 'slice', add_after_body => 'addition');
+    complete($block);
 });
 
 no_long_string();

@@ -5,6 +5,9 @@
 # Windows are of about a year, so that no test meets the end of one (see limit.t).
 # Rules of one window size share a counter, so what remains tells what was counted.
 
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Blocks;
 use Test::Nginx::Socket 'no_plan';
 
 use MIME::Base64 qw(encode_base64);
@@ -12,16 +15,9 @@ use MIME::Base64 qw(encode_base64);
 # The header with which a user logs in.
 sub login { 'Authorization: Basic ' . encode_base64($_[0], '') }
 
-add_block_preprocessor(sub {
-    my ($block) = @_;
-    $block->set_value(http_config => 'ratelimit_zone zone=counters:1m;')
-        if !defined $block->http_config;
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log;
-    # Who may log in, where a block asks.
-    $block->set_value(user_files => ">>> users\nann:{PLAIN}a\nbob:{PLAIN}b\n")
-        if !defined $block->user_files;
-});
+# Who may log in, where a block asks.
+my $users = ">>> users\nann:{PLAIN}a\nbob:{PLAIN}b\n";
+add_block_preprocessor(sub { complete($_[0], user_files => $users) });
 
 no_long_string();
 run_tests();

@@ -9,19 +9,15 @@
 
 use FindBin;
 use lib "$FindBin::Bin/lib";
+use Blocks;
 use Expect;
 use Test::Nginx::Socket 'no_plan';
 
-add_block_preprocessor(sub {
-    my ($block) = @_;
-    $block->set_value(http_config => <<'END') if !defined $block->http_config;
+add_block_preprocessor(sub { complete($_[0], http_config => <<'END') });
     ratelimit_zone zone=counters:1m;
     log_format status 'logged status: <$ratelimit_status> $status';
     log_format wait 'logged wait: <$sent_http_retry_after>';
 END
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log;
-});
 
 no_long_string();
 run_tests();

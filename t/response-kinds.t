@@ -3,6 +3,9 @@
 #
 # Windows are of about a year, so that no test meets the end of one (see limit.t).
 
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Blocks;
 use Test::Nginx::Socket 'no_plan';
 
 use File::Temp qw(tempdir);
@@ -15,11 +18,6 @@ $ENV{TEST_NGINX_SILENT} = "$directory/silent.sock";
 my $silent = IO::Socket::UNIX->new(Local => $ENV{TEST_NGINX_SILENT}, Listen => 10)
     or die "cannot listen: $!\n";
 
-my $built_with = do {
-    my $binary = $ENV{TEST_NGINX_BINARY} || 'nginx';
-    qx('$binary' -V 2>&1);
-};
-
 # What a request that was admitted, or rejected, is told by a limit of 9 hits.
 sub told {
     my ($remaining, $more) = @_;
@@ -30,22 +28,13 @@ Retry-After: ) . ($more // '');
 
 add_block_preprocessor(sub {
     my ($block) = @_;
-    $block->set_value(http_config => 'ratelimit_zone zone=counters:1m;')
-        if !defined $block->http_config;
-    # Not every nginx has every module: one that lacks it says so.
-    if ($block->config =~ /\bsub_filter / && $built_with !~ /_sub_module/) {
-        $block->set_value(must_die        => 1);
-        $block->set_value(suppress_stderr => 1);
-        $block->set_value(error_log       => qq([emerg]\nunknown directive "sub_filter"));
-        return;
-    }
+    return complete($block) if lacks($block, sub_filter => 'sub');
     # No header of ours twice.
     my $requests = $block->pipelined_requests || $block->request;
     my $twice    = '(?i)\n(ratelimit|ratelimit-policy|retry-after):.*\n\1:';
     $block->set_value(raw_response_headers_unlike =>
         ref $requests ? [($twice) x @$requests] : $twice);
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log;
+    complete($block);
 });
 
 no_long_string();

@@ -8,16 +8,11 @@
 
 use FindBin;
 use lib "$FindBin::Bin/lib";
+use Blocks;
 use Expect;
 use Test::Nginx::Socket 'no_plan';
 
-add_block_preprocessor(sub {
-    my ($block) = @_;
-    $block->set_value(http_config => 'ratelimit_zone zone=counters:1m;')
-        if !defined $block->http_config;
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log;
-});
+add_block_preprocessor(\&complete);
 
 no_long_string();
 run_tests();

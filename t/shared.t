@@ -4,14 +4,12 @@
 # Every request has a connection of its own, which any of the workers may get.
 # Windows are of about a year, so that no test meets the end of one (see limit.t).
 
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Blocks;
 use Test::Nginx::Socket 'no_plan';
 
-add_block_preprocessor(sub {
-    my ($block) = @_;
-    $block->set_value(http_config => 'ratelimit_zone zone=counters:1m;')
-        if !defined $block->http_config;
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/]);
-});
+add_block_preprocessor(\&complete);
 
 master_on();
 workers(4);

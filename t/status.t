@@ -5,17 +5,15 @@
 # limit.t). What is written to an access log goes to the error log's file, where
 # the sections error_log and no_error_log find it.
 
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Blocks;
 use Test::Nginx::Socket 'no_plan';
 
-add_block_preprocessor(sub {
-    my ($block) = @_;
-    $block->set_value(http_config => <<'END') if !defined $block->http_config;
+add_block_preprocessor(sub { complete($_[0], http_config => <<'END') });
     ratelimit_zone zone=counters:1m;
     log_format status 'logged status: <$ratelimit_status> $status';
 END
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log;
-});
 
 no_long_string();
 run_tests();

@@ -7,14 +7,14 @@
 
 use FindBin;
 use lib "$FindBin::Bin/lib";
+use Blocks;
 use Expect;
 use Test::Nginx::Socket 'no_plan';
 
 add_block_preprocessor(sub {
     my ($block) = @_;
-    $block->set_value(http_config => '') if !defined $block->http_config;
     # In one text: namespace, limit, window, rate, remaining, reset, Retry-After.
-    $block->set_value(http_config => $block->http_config . <<'END');
+    $block->set_value(http_config => ($block->http_config // '') . <<'END');
     ratelimit_zone zone=counters:1m;
     map "" $all {
         volatile;
@@ -22,8 +22,7 @@ add_block_preprocessor(sub {
     }
     log_format all 'logged: [$ratelimit_status $all]';
 END
-    $block->set_value(no_error_log => [qr/\[(?:emerg|alert|crit)\]/])
-        if !defined $block->no_error_log;
+    complete($block);
 });
 
 no_long_string();
