@@ -53,13 +53,6 @@ fn secret(text: &str) -> Option<Secret> {
     Secret::parse(text.as_bytes())
 }
 
-fn tcp(host: &str, port: u16) -> ServerAddress {
-    ServerAddress::Tcp {
-        host: host.into(),
-        port,
-    }
-}
-
 fn table(schema: Option<&str>, name: &str) -> TableName {
     TableName {
         schema: schema.map(Into::into),
@@ -75,7 +68,7 @@ fn a_strategy_is_all_that_a_store_needs() {
         prefix: "rl".into(),
     });
     let options = StoreOptions {
-        servers: vec![tcp("127.0.0.1", 6379)],
+        servers: vec![ServerAddress::tcp("127.0.0.1", 6379)],
         credentials: Credentials::default(),
         connect_timeout: Duration::from_millis(500),
         timeout: Duration::from_millis(250),
@@ -92,7 +85,7 @@ fn a_strategy_is_all_that_a_store_needs() {
         table: table(None, "rl_counters"),
     });
     let options = StoreOptions {
-        servers: vec![tcp("127.0.0.1", 5432)],
+        servers: vec![ServerAddress::tcp("127.0.0.1", 5432)],
         ..options
     };
     let settings = StoreSettings {
@@ -123,7 +116,7 @@ fn a_block_sets_everything() {
         prefix: "a:b".into(),
     });
     let common = StoreOptions {
-        servers: vec![tcp("b", 2), tcp("::1", 1)],
+        servers: vec![ServerAddress::tcp("b", 2), ServerAddress::tcp("::1", 1)],
         credentials: Credentials {
             username: secret("joe"),
             password: secret("s3cret"),
@@ -165,7 +158,7 @@ fn a_redis_is_single_or_a_cluster_or_known_to_sentinels() {
         assert_eq!(redis(block).topology, topology, "{block}");
         assert_eq!(
             parse(block).unwrap().common.servers,
-            [tcp("127.0.0.1", port)]
+            [ServerAddress::tcp("127.0.0.1", port)]
         );
     }
 }
@@ -243,7 +236,11 @@ fn a_server_listens_on_the_usual_port_unless_it_says_otherwise() {
         ("strategy postgres", 5432),
     ] {
         let options = parse(&format!("server a; server [::1]; server b:1; {block};"));
-        let servers = [tcp("a", port), tcp("::1", port), tcp("b", 1)];
+        let servers = [
+            ServerAddress::tcp("a", port),
+            ServerAddress::tcp("::1", port),
+            ServerAddress::tcp("b", 1),
+        ];
         assert_eq!(options.unwrap().common.servers, servers, "{block}");
     }
 }

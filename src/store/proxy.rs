@@ -67,6 +67,5 @@ pub(super) fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> Serv
             thread::spawn(move || serve(client.unwrap()));
         }
     });
-    let host = "127.0.0.1".into();
-    ServerAddress::Tcp { host, port }
+    ServerAddress::tcp("127.0.0.1", port)
 }

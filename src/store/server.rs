@@ -20,6 +20,14 @@ pub enum ServerAddress {
     Unix(PathBuf),
 }
 
+#[cfg(test)]
+impl ServerAddress {
+    pub(super) fn tcp(host: &str, port: u16) -> ServerAddress {
+        let host = host.into();
+        ServerAddress::Tcp { host, port }
+    }
+}
+
 /// A server as a configuration names it: the port may be left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ServerName {
@@ -119,10 +127,7 @@ mod tests {
 
     #[test]
     fn an_address_is_a_host_and_perhaps_a_port_or_a_path() {
-        let tcp = |host: &str, port| ServerAddress::Tcp {
-            host: host.into(),
-            port,
-        };
+        let tcp = ServerAddress::tcp;
         for (text, address, written) in [
             ("127.0.0.1:6379", tcp("127.0.0.1", 6379), "127.0.0.1:6379"),
             (

@@ -1,6 +1,8 @@
 //! Certificates of the tests' own.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::fs;
+use std::path::Path;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
@@ -55,6 +57,17 @@ impl Authority {
 }
 
 impl Certificate {
+    /// Writes what a server of this certificate reads, with the authority that it asks its clients for.
+    pub(super) fn write(&self, authority: &Authority, dir: &Path) {
+        for (name, content) in [
+            ("roots.pem", &authority.pem()),
+            ("certificate.pem", &self.pem),
+            ("key.pem", &self.key),
+        ] {
+            fs::write(dir.join(name), content).unwrap();
+        }
+    }
+
     pub(super) fn identity(&self) -> TlsIdentity {
         TlsIdentity {
             certificate: pem_file("certificate.pem", &self.pem),

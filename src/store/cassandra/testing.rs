@@ -2,7 +2,6 @@
 //! statements of the tests' own.
 
 use core::sync::atomic::{AtomicU32, Ordering};
-use core::time::Duration;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,6 +17,7 @@ use super::options::{CassandraOptions, ConsistencyLevel, Replication};
 use crate::store::conformance::block_on;
 use crate::store::options::{Credentials, Secret, StoreOptions};
 use crate::store::server::ServerAddress;
+use crate::store::server_tests;
 use crate::store::strategy::Strategy as _;
 
 /// A server, which ends with the value.
@@ -108,10 +108,7 @@ impl Server {
 fn address_in(dir: &Path) -> ServerAddress {
     let address = fs::read_to_string(dir.join("address")).unwrap();
     let (host, port) = address.trim().split_once(':').unwrap();
-    ServerAddress::Tcp {
-        host: host.into(),
-        port: port.parse().unwrap(),
-    }
+    ServerAddress::tcp(host, port.parse().unwrap())
 }
 
 fn new_number() -> u32 {
@@ -140,15 +137,11 @@ pub(super) fn new_table() -> String {
 /// The options of a store with these servers and tables.
 pub(super) fn options(servers: &[ServerAddress], table: &str) -> (StoreOptions, CassandraOptions) {
     let options = StoreOptions {
-        servers: servers.to_vec(),
         credentials: Credentials {
             username: Secret::parse(USER.as_bytes()),
             password: Secret::parse(USER.as_bytes()),
         },
-        // Long enough for a machine that is busy.
-        connect_timeout: Duration::from_secs(20),
-        timeout: Duration::from_secs(20),
-        tls: None,
+        ..server_tests::options(servers)
     };
     let own = CassandraOptions {
         keyspace: KEYSPACE.into(),

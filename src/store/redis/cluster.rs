@@ -375,10 +375,7 @@ mod tests {
 
     #[test]
     fn redirections_name_a_host_and_a_port() {
-        let tcp = |host: &str, port| ServerAddress::Tcp {
-            host: host.into(),
-            port,
-        };
+        let tcp = ServerAddress::tcp;
         for (words, expected) in [
             (
                 "MOVED 3999 127.0.0.1:6381",

@@ -12,8 +12,9 @@ use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
 
 use super::Redis;
 use super::options::{RedisOptions, Topology};
-use crate::store::options::{Credentials, StoreOptions, TlsOptions};
+use crate::store::options::{StoreOptions, TlsOptions};
 use crate::store::server::ServerAddress;
+use crate::store::server_tests;
 use crate::store::strategy::Strategy;
 use crate::store::tls_testing::{Authority, Certificate};
 
@@ -59,7 +60,7 @@ impl Server {
         auth_clients: &str,
     ) -> Server {
         let dir = new_dir();
-        write_certificates(&dir, authority, certificate);
+        certificate.write(authority, &dir);
         Server::start_in(dir, &tls_arguments(auth_clients))
     }
 
@@ -69,7 +70,7 @@ impl Server {
         certificate: &Certificate,
     ) -> Server {
         let dir = new_dir();
-        write_certificates(&dir, authority, certificate);
+        certificate.write(authority, &dir);
         let others = ["--cluster-enabled", "yes", "--tls-cluster", "yes"];
         Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
     }
@@ -80,7 +81,7 @@ impl Server {
         certificate: &Certificate,
     ) -> Server {
         let dir = new_dir();
-        write_certificates(&dir, authority, certificate);
+        certificate.write(authority, &dir);
         fs::write(dir.join("sentinel.conf"), "").unwrap();
         let others = ["--tls-replication", "yes", "--sentinel"];
         Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
@@ -164,7 +165,7 @@ impl Server {
     }
 
     pub(crate) fn tcp(&self) -> ServerAddress {
-        tcp(self.port)
+        ServerAddress::tcp("127.0.0.1", self.port)
     }
 
     /// How long its main thread has been on a processor, in microseconds.
@@ -235,16 +236,6 @@ fn new_dir() -> PathBuf {
     dir
 }
 
-fn write_certificates(dir: &Path, authority: &Authority, certificate: &Certificate) {
-    for (name, content) in [
-        ("roots.pem", authority.pem()),
-        ("certificate.pem", certificate.pem.clone()),
-        ("key.pem", certificate.key.clone()),
-    ] {
-        fs::write(dir.join(name), content).unwrap();
-    }
-}
-
 fn tls_arguments(auth_clients: &str) -> Vec<&str> {
     let files = [
         "--tls-ca-cert-file",
@@ -272,11 +263,6 @@ impl Drop for Server {
     }
 }
 
-pub(super) fn tcp(port: u16) -> ServerAddress {
-    let host = "127.0.0.1".into();
-    ServerAddress::Tcp { host, port }
-}
-
 /// The options of a store with these servers.
 pub(super) fn options(servers: &[ServerAddress]) -> (StoreOptions, RedisOptions) {
     let redis = RedisOptions {
@@ -284,15 +270,7 @@ pub(super) fn options(servers: &[ServerAddress]) -> (StoreOptions, RedisOptions)
         database: 0,
         prefix: "rl".into(),
     };
-    let options = StoreOptions {
-        servers: servers.to_vec(),
-        credentials: Credentials::default(),
-        // Long enough for a machine that is busy.
-        connect_timeout: Duration::from_secs(10),
-        timeout: Duration::from_secs(10),
-        tls: None,
-    };
-    (options, redis)
+    (server_tests::options(servers), redis)
 }
 
 pub(crate) fn connect(server: ServerAddress) -> Redis {

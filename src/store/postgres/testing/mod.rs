@@ -3,14 +3,14 @@
 mod server;
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use core::time::Duration;
 
 pub(super) use self::server::LOCKED;
 pub(crate) use self::server::Server;
 use super::Postgres;
 use super::options::{PostgresOptions, TableName};
-use crate::store::options::{Credentials, Secret, StoreOptions, TlsOptions};
+use crate::store::options::{Secret, StoreOptions, TlsOptions};
 use crate::store::server::ServerAddress;
+use crate::store::server_tests;
 use crate::store::strategy::{Shard, Strategy};
 
 /// The schema that every server has from the beginning.
@@ -25,15 +25,7 @@ pub(super) fn options(servers: &[ServerAddress], schema: &str) -> (StoreOptions,
             name: "rl_counters".into(),
         },
     };
-    let options = StoreOptions {
-        servers: servers.to_vec(),
-        credentials: Credentials::default(),
-        // Long enough for a machine that is busy.
-        connect_timeout: Duration::from_secs(20),
-        timeout: Duration::from_secs(20),
-        tls: None,
-    };
-    (options, postgres)
+    (server_tests::options(servers), postgres)
 }
 
 pub(super) fn connect(server: ServerAddress, schema: &str) -> Postgres {

@@ -78,13 +78,7 @@ impl Server {
         );
         Server::start_in(new_dir(), &settings, &rules, |data| {
             run("cp", &["-a".as_ref(), template.as_ref(), data.as_ref()]);
-            for (name, content) in [
-                ("roots.pem", &authority.pem()),
-                ("certificate.pem", &certificate.pem),
-                ("key.pem", &certificate.key),
-            ] {
-                fs::write(data.join(name), content).unwrap();
-            }
+            certificate.write(authority, data);
             let key = data.join("key.pem");
             run("chmod", &["600".as_ref(), key.as_ref()]);
             if is_root() {
@@ -224,9 +218,7 @@ impl Server {
     }
 
     pub(crate) fn tcp(&self) -> ServerAddress {
-        let host = "127.0.0.1".into();
-        let port = self.port;
-        ServerAddress::Tcp { host, port }
+        ServerAddress::tcp("127.0.0.1", self.port)
     }
 
     /// Shuts the server down as its administrator does.

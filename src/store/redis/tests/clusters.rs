@@ -187,10 +187,7 @@ fn a_node_that_is_lost_without_a_replica_is_missed_until_it_is_back() {
 #[test]
 fn any_seed_that_can_be_reached_will_do() {
     let cluster = Servers::start();
-    let missing = ServerAddress::Tcp {
-        host: "127.0.0.1".into(),
-        port: 1,
-    };
+    let missing = ServerAddress::tcp("127.0.0.1", 1);
     block_on(async {
         for shard in all_shards() {
             let (options, redis) = in_a_cluster(&[missing.clone(), cluster.primaries[1].tcp()]);
