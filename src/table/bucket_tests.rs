@@ -44,10 +44,8 @@ impl Fixture {
     /// A bucket with so many thousandths for so many milliseconds.
     fn new(rate: i64, limit: Limit) -> Fixture {
         let shared = SharedTable::new(1 << 18);
-        let namespace = shared.table.namespace(b"default").unwrap();
         let (rate, kind) = (hits(rate), limit.algorithm.kind());
-        let table = &shared.table;
-        let counter = table.counter_of(namespace, b"default", kind, limit.size);
+        let counter = (shared.table).counter_in(b"default", kind, limit.size.millis());
         Fixture {
             counter: counter.at_rate(rate),
             shared,

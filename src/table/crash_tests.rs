@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::fail;
 use super::testing::{SharedTable, TestClock, die_everywhere, in_process, points_of};
 use super::*;
+use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::UnixMillis;
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
@@ -24,9 +25,8 @@ struct Fixture {
 impl Fixture {
     fn new(len: usize) -> Fixture {
         let shared = SharedTable::new(len);
-        let namespace = shared.table.namespace(b"default").unwrap();
-        let size = WindowSize::from_millis(SIZE).unwrap();
-        let counter = shared.table.counter(namespace, b"default", size);
+        let kind = StoredKind::Windows;
+        let counter = shared.table.counter_in(b"default", kind, SIZE);
         Fixture { shared, counter }
     }
 

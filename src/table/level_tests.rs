@@ -8,7 +8,7 @@ use super::testing::{SharedTable, TestClock, die_everywhere};
 use super::*;
 use crate::policy::algorithm::{Algorithm, ElasticCount, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::UnixMillis;
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
@@ -23,13 +23,10 @@ struct Fixture {
 impl Fixture {
     fn new() -> Fixture {
         let shared = SharedTable::new(1 << 18);
-        let namespace = shared.table.namespace(b"default").unwrap();
-        let size = WindowSize::from_millis(SIZE).unwrap();
         let kind = StoredKind::Level(LevelKind::Elastic);
-        let counter = shared.table.counter_of(namespace, b"default", kind, size);
         Fixture {
+            counter: shared.table.counter_in(b"default", kind, SIZE),
             shared,
-            counter,
             clock: TestClock::at(T),
         }
     }

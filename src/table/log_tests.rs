@@ -6,7 +6,7 @@ use super::testing::{SharedTable, TestClock, die_everywhere, in_process};
 use super::*;
 use crate::policy::algorithm::{Algorithm, MovingCount, StoredKind};
 use crate::policy::hits::Hits;
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::UnixMillis;
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
@@ -24,13 +24,9 @@ impl Fixture {
 
     fn with(len: usize, size: u64) -> Fixture {
         let shared = SharedTable::new(len);
-        let namespace = shared.table.namespace(b"default").unwrap();
-        let size = WindowSize::from_millis(size).unwrap();
-        let kind = StoredKind::Log;
-        let counter = shared.table.counter_of(namespace, b"default", kind, size);
         Fixture {
+            counter: shared.table.counter_in(b"default", StoredKind::Log, size),
             shared,
-            counter,
             clock: TestClock::at(T),
         }
     }

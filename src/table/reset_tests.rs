@@ -6,7 +6,7 @@ use super::testing::{SharedTable, TestClock, die_everywhere};
 use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, StoredKind};
 use crate::policy::hits::{Hits, hits};
-use crate::policy::window::WindowSize;
+use crate::policy::window::UnixMillis;
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
@@ -20,9 +20,7 @@ struct Fixture {
 impl Fixture {
     fn new(kind: StoredKind, is_synced: bool) -> Fixture {
         let shared = SharedTable::new(1 << 20);
-        let namespace = shared.table.namespace(b"api").unwrap();
-        let size = WindowSize::from_millis(SIZE).unwrap();
-        let counter = shared.table.counter_of(namespace, b"api", kind, size);
+        let counter = shared.table.counter_in(b"api", kind, SIZE);
         Fixture {
             shared,
             counter: counter.synced(is_synced),
@@ -76,7 +74,7 @@ impl Fixture {
         let table = &self.shared.table;
         let counter = table.make_room_for(&self.counter, self.key(), &self.clock);
         let (counter, now) = (counter.unwrap(), self.clock.seen.get());
-        let now = crate::policy::window::UnixMillis(now);
+        let now = UnixMillis(now);
         table.set_remote(counter, self.number(), hits(current), now);
         table.set_remote(counter, self.number() - 1, hits(previous), now);
     }
@@ -84,7 +82,7 @@ impl Fixture {
     /// The diffs that the next flush pushes, by their windows.
     fn diffs(&self) -> Vec<(u64, i64)> {
         let (table, mut diffs) = (&self.shared.table, Vec::new());
-        let now = crate::policy::window::UnixMillis(self.clock.seen.get());
+        let now = UnixMillis(self.clock.seen.get());
         for group in 0..table.change_groups() {
             table.take_changes(group, self.counter.namespace(), now, |change| {
                 let windows = change.windows.iter();

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::testing::{Process, SharedTable};
 use super::*;
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
@@ -69,9 +69,7 @@ fn shared<T>(count: usize) -> &'static [T] {
 fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
     let shared_table = SharedTable::new(8 << 20);
     let table = &shared_table.table;
-    let namespace = table.namespace(b"default").unwrap();
-    let size = WindowSize::from_millis(SIZE).unwrap();
-    let counter = table.counter(namespace, b"default", size);
+    let counter = table.counter_in(b"default", StoredKind::Windows, SIZE);
     let told: &[Told] = shared((HOT_KEYS * WINDOWS) as usize);
     let start = CachedClock::real() / SIZE;
 
@@ -139,9 +137,8 @@ fn a_limit_is_never_exceeded_and_fully_used_by_many_processes() {
     const LIMIT: i64 = 1000;
     let shared_table = SharedTable::new(1 << 20);
     let table = &shared_table.table;
-    let namespace = table.namespace(b"default").unwrap();
-    let day = WindowSize::from_millis(WindowSize::MAX_MILLIS).unwrap();
-    let counter = table.counter(namespace, b"default", day);
+    let year = WindowSize::MAX_MILLIS;
+    let counter = table.counter_in(b"default", StoredKind::Windows, year);
     let admitted: &[AtomicU64] = shared(1);
 
     let worker = || {
@@ -168,12 +165,7 @@ fn a_limit_is_never_exceeded_and_fully_used_by_many_processes() {
 fn a_stopped_process_delays_nobody() {
     let shared_table = SharedTable::new(7 * 4096);
     let table = &shared_table.table;
-    let namespace = table.namespace(b"default").unwrap();
-    let counter = table.counter(
-        namespace,
-        b"default",
-        WindowSize::from_millis(60_000).unwrap(),
-    );
+    let counter = table.counter_in(b"default", StoredKind::Windows, 60_000);
     let insert_many = |name: &str, count: u32| {
         let clock = CachedClock(core::cell::Cell::new(CachedClock::real()));
         for n in 0..count {
@@ -201,9 +193,9 @@ fn every_key_that_is_synced_is_found_by_who_takes_the_changes() {
     for round in 0..40 {
         let shared_table = SharedTable::new(1 << 20);
         let table = &shared_table.table;
-        let namespace = table.namespace(b"default").unwrap();
-        let day = WindowSize::from_millis(WindowSize::MAX_MILLIS).unwrap();
-        let counter = table.counter(namespace, b"default", day).synced(true);
+        let year = WindowSize::MAX_MILLIS;
+        let counter = table.counter_in(b"default", StoredKind::Windows, year);
+        let counter = counter.synced(true);
         // Neighbours in the table that are made at the same time.
         let worker = |process: u64| {
             for n in 0..KEYS {
@@ -220,7 +212,7 @@ fn every_key_that_is_synced_is_found_by_who_takes_the_changes() {
         }
         let mut found = 0;
         for group in 0..table.change_groups() {
-            table.take_changes(group, namespace, clock.now(), |_| found += 1);
+            table.take_changes(group, counter.namespace(), clock.now(), |_| found += 1);
         }
         assert_eq!(
             found,

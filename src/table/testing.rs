@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::fail;
 use super::{Admission, Counter, CounterTable, Key};
-use crate::policy::algorithm::WindowCounts;
+use crate::policy::algorithm::{StoredKind, WindowCounts};
 use crate::policy::hits::hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 
@@ -84,6 +84,13 @@ impl Drop for SharedTable {
 }
 
 impl CounterTable<'_> {
+    /// The counters of this namespace, of this kind and in windows of so many milliseconds.
+    pub(super) fn counter_in(&self, namespace: &[u8], kind: StoredKind, millis: u64) -> Counter {
+        let index = self.namespace(namespace).unwrap();
+        let size = WindowSize::from_millis(millis).unwrap();
+        self.counter_of(index, namespace, kind, size)
+    }
+
     /// Whether `key` has a counter, be it of windows that ended.
     pub(crate) fn has(&self, counter: &Counter, key: Key<'_>) -> bool {
         self.find(counter.identity(key)).is_some()
@@ -134,12 +141,10 @@ pub(super) struct Fixture {
 impl Fixture {
     /// With a counter of this namespace, in windows of so many milliseconds, `at` a time.
     pub(super) fn of(shared: SharedTable, namespace: &[u8], millis: u64, at: u64) -> Fixture {
-        let index = shared.table.namespace(namespace).unwrap();
-        let size = WindowSize::from_millis(millis).unwrap();
-        let counter = shared.table.counter(index, namespace, size);
+        let kind = StoredKind::Windows;
         Fixture {
+            counter: shared.table.counter_in(namespace, kind, millis),
             shared,
-            counter,
             clock: TestClock::at(at),
         }
     }
