@@ -175,6 +175,7 @@ impl Instance {
         weight: Option<f64>,
     ) -> Result<f64, CallError> {
         let increment = Increment::check(key.as_ref(), window_size, value, weight)?;
+        // No future, unless there is something to wait for: with one, it takes a quarter longer.
         match self.count(&increment, namespace)? {
             IncrementOutcome::Here(hits) => Ok(number(hits)),
             IncrementOutcome::ByStore(asked) => Ok(number(block_on(asked.count(&increment))?)),

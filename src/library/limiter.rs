@@ -221,6 +221,7 @@ impl RateLimiter {
         commit: bool,
     ) -> Result<Decision<'_>, CallError> {
         let asked = asked(key.as_ref(), cost, commit)?;
+        // As in `Instance::increment`: no future, unless there is something to wait for.
         match &self.decisions {
             None => Ok(self.decide_here(asked)),
             Some(decisions) => block_on(self.decide_by(decisions, asked)),
