@@ -11,6 +11,7 @@ mod accepted_namespaces;
 mod algorithms;
 #[cfg(feature = "cassandra")]
 mod cassandra;
+mod contexts;
 mod credentials;
 mod inheritance;
 mod keys;

@@ -13,7 +13,7 @@ use crate::conf::http::HttpConf;
 use crate::conf::level::LevelConf;
 use crate::conf::message::{ConfError, Message, Origin};
 use crate::conf::nginx::{Files, Nginx};
-use crate::conf::reader::{ConfReader, DIRECTIVES};
+use crate::conf::reader::{ConfDirective, ConfReader, DIRECTIVES, DirectiveContext};
 use crate::conf::settings::Content;
 use crate::store::options::TlsOptions;
 use crate::store::tls::{TlsClient, TlsError};
@@ -91,7 +91,7 @@ impl TestNginx {
                 .iter()
                 .find(|it| it.name.to_str() == Ok(directive))
             {
-                assert_eq!(known.is_block, has_block, "{directive}");
+                check_form(known, name, has_block)?;
                 let mut reader = ConfReader {
                     nginx: self,
                     http,
@@ -157,6 +157,25 @@ impl TestNginx {
             }
         }
     }
+}
+
+/// What nginx says of a directive of ours that may not stand on a level, or that lacks a block, or has one
+/// and may not.
+fn check_form(directive: &ConfDirective, level: &str, has_block: bool) -> Result<(), ConfError> {
+    let name = directive.name.to_str().unwrap();
+    let is_allowed = match level.split(' ').next() {
+        Some("http") => directive.context != DirectiveContext::Location,
+        Some("server") => directive.context == DirectiveContext::Anywhere,
+        Some("location") => directive.context != DirectiveContext::Http,
+        _ => false,
+    };
+    let message = match (directive.is_block, has_block) {
+        _ if !is_allowed => format!("\"{name}\" directive is not allowed here"),
+        (true, false) => format!("directive \"{name}\" has no opening \"{{\""),
+        (false, true) => format!("directive \"{name}\" is not terminated by \";\""),
+        _ => return Ok(()),
+    };
+    Err(message.into())
 }
 
 impl Source {
