@@ -33,7 +33,7 @@ fn a_namespace_is_accepted() {
             "server: \"api-1d\";q=5;w=86400",
         ),
         (
-            "every directive",
+            "directives, of which two have no effect",
             "ratelimit_zone zone=counters:1m;\n\
              ratelimit_store main { strategy redis; }\n\
              ratelimit_namespace api {\n\
@@ -218,7 +218,7 @@ fn a_namespace_is_accepted() {
             "sync_rate: a time, though the store is not there",
             "ratelimit_zone zone=counters:3m;\n\
              ratelimit_store away { strategy redis; server 127.0.0.1:1; }\n\
-             ratelimit_namespace seconds { store away; sync_rate 0.5; }\n\
+             ratelimit_namespace seconds { store away; sync_rate 0.5; sync_early 5%; on_loss share; }\n\
              ratelimit_namespace minute { store away; sync_rate 1m; }\n\
              ratelimit_namespace shortest { store away; sync_rate 1ms; }\n\
              server {\n\
@@ -230,11 +230,25 @@ fn a_namespace_is_accepted() {
             "sync_rate: 0 with a Redis Cluster, though it is not there",
             "ratelimit_zone zone=counters:5m;\n\
              ratelimit_store away { strategy redis; server 127.0.0.1:1; cluster on; }\n\
-             ratelimit_namespace many { store away; sync_rate 0; }\n\
+             ratelimit_namespace many { store away; sync_rate 0; reserve on; }\n\
              server {\n\
              ratelimit many limit=5/1d;\n\
              }",
             "server: \"many-1d\";q=5;w=86400",
+        ),
+        (
+            "sync_rate: a time above a tenth of the smallest window",
+            "ratelimit_zone zone=counters:1m;\n\
+             ratelimit_store main { strategy redis; }\n\
+             ratelimit_namespace api { store main;\n\
+             sync_rate 1s;\n\
+             }\n\
+             server {\n\
+             ratelimit api limit=5/10s limit=6/9s;\n\
+             }",
+            "[warn] ratelimit_namespace \"api\": sync_rate 1 is above a tenth of the smallest \
+             window, 9s: within it, nodes learn late of each other's hits in http.conf:4\n\
+             server: \"api-10s\";q=5;w=10, \"api-9s\";q=6;w=9",
         ),
     ]);
     check_with_files(&[(

@@ -247,12 +247,5 @@ fn options_of_others_are_none_of_cassandra() {
             "[emerg] ratelimit_store \"main\": \"replication\" is an option of strategy \
              cassandra, not of postgres in http.conf:2",
         ),
-        (
-            "table: of redis",
-            "strategy redis;\n\
-             table counters;",
-            "[emerg] ratelimit_store \"main\": \"table\" is an option of strategy <with \
-             tables>, not of redis in http.conf:2",
-        ),
     ]);
 }

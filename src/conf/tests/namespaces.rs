@@ -427,3 +427,49 @@ fn what_is_done_without_an_answer_is_one_of_three() {
         ),
     ]);
 }
+
+#[test]
+fn a_directive_may_go_with_one_kind_of_sync_alone() {
+    check_in_namespace(&[
+        (
+            "sync_early: none",
+            "sync_early;",
+            "[emerg] ratelimit_namespace \"api\": \"sync_early\" takes one word, not 0: off, or a \
+             share of the limit from 0.1% to 50%, such as 2% in http.conf:1",
+        ),
+        (
+            "sync_early: without a period",
+            "store main;\n\
+             sync_early 5%;\n\
+             sync_rate 0;",
+            "[emerg] ratelimit_namespace \"api\": sync_early does not go with sync_rate 0: expected \
+             a sync_rate above 0, such as \"sync_rate 0.5;\", or no sync_early in http.conf:2",
+        ),
+        (
+            "on_loss: none",
+            "on_loss;",
+            "[emerg] ratelimit_namespace \"api\": \"on_loss\" takes one word, not 0: local or share \
+             in http.conf:1",
+        ),
+        (
+            "on_loss: without a period",
+            "sync_rate off;\n\
+             on_loss share;",
+            "[emerg] ratelimit_namespace \"api\": on_loss does not go with sync_rate off: expected a \
+             sync_rate above 0, such as \"sync_rate 0.5;\", or no on_loss in http.conf:2",
+        ),
+        (
+            "reserve: none",
+            "reserve;",
+            "[emerg] ratelimit_namespace \"api\": \"reserve\" takes one word, not 0: on or off in \
+             http.conf:1",
+        ),
+        (
+            "reserve: with a period",
+            "store main; sync_rate 1;\n\
+             reserve on;",
+            "[emerg] ratelimit_namespace \"api\": reserve needs \"sync_rate 0;\", and it is 1: hits \
+             are charged ahead only where each is asked for in http.conf:2",
+        ),
+    ]);
+}
