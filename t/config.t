@@ -1,33 +1,36 @@
-# What the configuration accepts, as far as nginx itself has a part in it, and
-# one wrong use of each directive: all others are rows of src/conf/tests. Wrong
-# ones keep nginx from starting: one [emerg] line names the wrong word, says
-# what would be right, and where it is. Odd but legal ones start. How blocks are
-# read is told in lib/Configuration.pm; here, there is a zone "counters" unless
-# they have a section http_config.
+# Configurations, as far as only a real nginx shows what becomes of them: what
+# it says itself, files that are included, variables, zones, what levels
+# inherit; and one use or more of each directive. All other cases are rows of
+# src/conf/tests. Wrong configurations keep nginx from starting: one [emerg]
+# line names the wrong word, says what would be right, and where it is. Odd but
+# legal ones start. No line of the log has a password in it: all are called
+# "s3cret". How blocks are read is told in lib/Configuration.pm; here, there is
+# a zone "counters" unless they have a section http_config.
 
 use Test::Nginx::Socket 'no_plan';
 
 use FindBin;
+use File::Temp qw(tempdir);
 use lib "$FindBin::Bin/lib";
+use Certificate;
 use Configuration;
 
-add_block_preprocessor(sub { configure($_[0], 'ratelimit_zone zone=counters:1m;') });
+# What is PEM/ in a block: a directory with a key and its certificate.
+my $pem = tempdir('certificate-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+certificate($pem);
+
+add_block_preprocessor(sub {
+    my ($block) = @_;
+    if (my $conf = $block->http_config) {
+        $block->set_value(http_config => $conf =~ s{PEM/}{$pem/}gr);
+    }
+    configure($block, 'ratelimit_zone zone=counters:1m;');
+});
 
 no_long_string();
 run_tests();
 
 __DATA__
-
-=== ratelimit_zone: a parameter that is no zone
---- http_config
-    ratelimit_zone name=counters:1m;
---- must_die
---- error_log
-ratelimit_zone: invalid parameter "name=counters:1m"
-expected "zone=name:size"
-zone=counters:10m
-
-
 
 === ratelimit_zone: a zone of fewer than 8 pages
 --- http_config
@@ -80,26 +83,6 @@ the shared memory zone "counters" is already declared for a different use
 
 
 
-=== ratelimit_zone: in a location
---- config
-    location /t {
-        ratelimit_zone zone=other:1m; # here
-    }
---- must_die
---- error_log
-"ratelimit_zone" directive is not allowed here
-
-
-
-=== ratelimit_zone: outside of http
---- main_config
-    ratelimit_zone zone=other:1m;
---- must_die
---- error_log
-"ratelimit_zone" directive is not allowed here
-
-
-
 === ratelimit_zone: in a file that is included
 --- http_config
     include ../html/zones.conf;
@@ -115,96 +98,404 @@ a number of bytes, or of k, m or g
 
 
 
-=== ratelimit: no zone to count in
+=== ratelimit_zone: the smallest zone
 --- http_config
-
+    ratelimit_zone zone=counters:32k;
 --- config
-    ratelimit limit=5/10s;
---- must_die
---- error_log
-namespace "default" has no zone for its counters
-"ratelimit_zone zone=name:size;"
+    ratelimit limit=5/1d;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
 
 
 
-=== ratelimit: an unknown namespace
+=== ratelimit_zone: beside another module's zone
+--- http_config
+    limit_req_zone $binary_remote_addr zone=requests:1m rate=1000r/s;
+    ratelimit_zone zone=counters:1m;
+    limit_conn_zone $binary_remote_addr zone=connections:1m;
 --- config
-    ratelimit api limit=5/10s;
---- must_die
---- error_log
-ratelimit: unknown namespace "api"
-"ratelimit_namespace" block
+    limit_req zone=requests;
+    limit_conn connections 10;
+    ratelimit limit=5/1d;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
 
 
 
-=== ratelimit: within "if"
---- config
-    location /t { if ($arg_k) { ratelimit limit=5/10s; } }
---- must_die
---- error_log
-"ratelimit" directive is not allowed here
-
-
-
-=== ratelimit: hits of an unknown variable
---- config
-    ratelimit limit=$nothing/1m;
---- must_die
---- error_log
-unknown "nothing" variable
-[no place]
-
-
-
-=== ratelimit: a key with a variable without a name
---- config
-    ratelimit limit=5/10s key=a$;
---- must_die
---- error_log
-ratelimit: invalid variable in "a$"
-expected $name or ${name}
-
-
-
-=== ratelimit: a key with an unknown variable
---- config
-    ratelimit limit=5/10s key=$nothing;
---- must_die
---- error_log
-unknown "nothing" variable
-[no place]
-
-
-
-=== ratelimit: a cost with an unknown variable
---- config
-    ratelimit limit=5/10s cost=$nothing;
---- must_die
---- error_log
-unknown "nothing" variable
-[no place]
-
-
-
-=== ratelimit: within "limit_except"
+=== ratelimit_store: in a location
 --- config
     location /t {
-        limit_except GET {
-            ratelimit limit=5/10s; # here
-        }
+        ratelimit_store main { strategy redis; } # here
     }
 --- must_die
 --- error_log
-"ratelimit" directive is not allowed here
+"ratelimit_store" directive is not allowed here
 
 
 
-=== ratelimit: outside of http
---- main_config
-    ratelimit limit=5/10s;
+=== ratelimit_store: ";" in place of a block
+--- http_config
+    ratelimit_store main;
 --- must_die
 --- error_log
-"ratelimit" directive is not allowed here
+directive "ratelimit_store" has no opening "{"
+
+
+
+=== ratelimit_store: a block that does not end
+--- http_config
+    ratelimit_store main {
+        strategy redis;
+        password s3cret;
+--- must_die
+--- error_log
+unexpected end of file, expecting "}"
+[http_config.conf:4]
+
+
+
+=== ratelimit_store: a block in the block
+--- http_config
+    ratelimit_store main {
+        tls { verify on; } # here
+    }
+--- must_die
+--- error_log
+unexpected "{"
+
+
+
+=== ratelimit_store: a file that is not there is included
+--- http_config
+    ratelimit_store main {
+        include ../html/nothing.conf;
+    }
+--- must_die
+--- error_log
+open()
+nothing.conf" failed
+
+
+
+=== ratelimit_store: what is wrong in a file that is included is found there
+--- http_config
+    ratelimit_store main {
+        strategy redis;
+        include ../html/main.conf;
+    }
+--- user_files
+>>> main.conf
+username joe;
+password s3cret s3cret;
+--- must_die
+--- error_log
+ratelimit_store "main": "password" takes one word, not 2
+[main.conf:2]
+
+
+
+=== ratelimit_store: a password without a semicolon at the block's end
+--- http_config
+    ratelimit_store main {
+        strategy redis;
+        password s3cret
+    } # here
+--- must_die
+--- error_log
+unexpected "}"
+
+
+
+=== ratelimit_store: a password with a quote too few
+--- http_config
+    ratelimit_store main {
+        password "s3cret;
+    }
+--- must_die
+--- error_log
+unexpected end of file
+[http_config.conf:4]
+
+
+
+=== ratelimit_store: a password that is quoted in part
+--- http_config
+    ratelimit_store main {
+        password "s3"cret;
+    }
+--- must_die
+--- error_log
+unexpected "c"
+
+
+
+=== ratelimit_store: a password with a brace
+--- http_config
+    ratelimit_store main {
+        password s3cret{};
+    }
+--- must_die
+--- error_log
+unexpected "{"
+
+
+
+=== ratelimit_store: a password outside of the block
+--- http_config
+    password s3cret;
+--- must_die
+--- error_log
+unknown directive "password"
+
+
+
+=== ratelimit_store: a password_file that is a directory
+--- http_config
+    ratelimit_store main {
+        password_file ../html;
+    }
+--- must_die
+--- error_log
+ratelimit_store "main": password_file cannot be read
+Is a directory
+
+
+
+=== ratelimit_store: a password_file without an end
+--- http_config
+    ratelimit_store main {
+        password_file /dev/zero;
+    }
+--- must_die
+--- error_log
+ratelimit_store "main": password_file cannot be read
+larger than 1 MiB
+
+
+
+=== ratelimit_store: a certificate that is not there
+--- http_config
+    ratelimit_store main { strategy redis; tls on; tls_trusted_certificate nothing.pem; }
+--- must_die
+--- error_log
+ratelimit_store "main": cannot read the file
+nothing.pem" of tls_trusted_certificate (No such file or directory
+
+
+
+=== ratelimit_store: every directive that Redis has
+--- http_config
+    ratelimit_store main {
+        tls_certificate_key PEM/key.pem;
+        tls_certificate PEM/certificate.pem;
+        tls_trusted_certificate PEM/certificate.pem;
+        tls_name redis.example;
+        tls_verify off;
+        tls on;
+        timeout 1m;
+        connect_timeout 1ms;
+        prefix rl:2;
+        database 5;
+        password "s3cret; #{}$x\"'\\ =ü";
+        username joe;
+        sentinel_password s3cret;
+        sentinel_username joe;
+        sentinel_master mymaster;
+        cluster off;
+        server redis-1.example.:26379;
+        server [2001:db8::1]:26379;
+        strategy redis;
+    }
+
+
+
+=== ratelimit_store: every directive that Postgres has
+--- http_config
+    ratelimit_store main {
+        strategy postgres;
+        server unix:/run/postgresql;
+        server unix:/run/postgresql/.s.PGSQL.5433;
+        server db.example:5432;
+        server 127.0.0.1:5432;
+        server [::1]:5432;
+        username joe;
+        password s3cret;
+        database "a database";
+        table Rate.counters_1;
+        connect_timeout 0.5;
+        timeout 250ms;
+        tls off;
+    }
+
+
+
+=== ratelimit_store: a password_file relative to the directory of nginx.conf, in a file of another directory too, and an absolute one
+--- http_config
+    include ../html/ratelimit_store.conf;
+    ratelimit_store other { strategy redis; password_file $TEST_NGINX_SERVER_ROOT/html/password; }
+--- user_files
+>>> ratelimit_store.conf
+ratelimit_store main { strategy redis; password_file ../html/password; }
+>>> password
+s3cret
+
+
+
+=== ratelimit_store: stores that nobody listens for, and a rule
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_store one { strategy redis; server 127.0.0.1:1; }
+    ratelimit_store two { strategy postgres; server unix:/nowhere; }
+--- config
+    ratelimit limit=5/1d;
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== ratelimit_namespace: outside of http
+--- main_config
+    ratelimit_namespace api { }
+--- must_die
+--- error_log
+"ratelimit_namespace" directive is not allowed here
+
+
+
+=== ratelimit_namespace: a name that is taken in another file
+--- http_config
+    include ../html/api.conf;
+    ratelimit_namespace api { } # here
+--- user_files
+>>> api.conf
+ratelimit_namespace api { }
+--- must_die
+--- error_log
+ratelimit_namespace: namespace "api" is duplicate
+expected another name than in
+/api.conf:1
+
+
+
+=== ratelimit_namespace: what is found at the end of http has its own line, in the file that is included
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_namespace api {
+        zone counters;
+        include ../html/api.conf;
+    }
+--- user_files
+>>> api.conf
+window_sizes 1d;
+sync_rate 1;
+
+store other;
+--- must_die
+--- error_log
+ratelimit_namespace "api": unknown store "other"
+[api.conf:4]
+
+
+
+=== ratelimit_namespace: directives, of which two have no effect
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_store main { strategy redis; }
+    ratelimit_namespace api {
+        timeout 20ms;
+        on_error deny;
+        window_sizes 1d 1h;
+        sync_rate off;
+        store main;
+        zone counters;
+    }
+--- config
+    ratelimit api limit=5/1d;
+--- error_log
+ratelimit_namespace "api": on_error has no effect without "sync_rate 0;" [http_config.conf:5]
+ratelimit_namespace "api": timeout has no effect without "sync_rate 0;" [http_config.conf:4]
+--- response_headers
+RateLimit-Policy: "api-1d";q=5;w=86400
+
+
+
+=== ratelimit_namespace: directives in files that are included
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_store main { strategy redis; }
+    ratelimit_namespace api {
+        include ../html/api.conf;
+        timeout 1;
+    }
+--- config
+    ratelimit api limit=5/1d;
+--- user_files
+>>> api.conf
+zone counters;
+include ../html/windows.conf;
+>>> windows.conf
+window_sizes 1d;
+store main;
+--- error_log
+timeout has no effect [http_config.conf:5]
+store "main" is not used without a sync_rate [windows.conf:2]
+--- response_headers
+RateLimit-Policy: "api-1d";q=5;w=86400
+
+
+
+=== ratelimit_namespace: a mask that matches no file is included
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_namespace api {
+        include ../html/*.nothing;
+    }
+--- config
+    ratelimit api limit=5/1d;
+--- response_headers
+RateLimit-Policy: "api-1d";q=5;w=86400
+
+
+
+=== ratelimit_namespace: several zones and namespaces
+--- http_config
+    ratelimit_zone zone=one:1m;
+    ratelimit_zone zone=two:1m;
+    ratelimit_namespace a { zone one; }
+    ratelimit_namespace b { zone two; }
+    ratelimit_namespace c { zone two; }
+--- config
+    ratelimit a limit=5/1d;
+    ratelimit b limit=6/1d;
+    ratelimit c limit=7/1d;
+--- response_headers
+RateLimit-Policy: "a-1d";q=5;w=86400, "b-1d";q=6;w=86400, "c-1d";q=7;w=86400
+
+
+
+=== ratelimit_namespace: sync_rate is a time, though the store is not there
+--- http_config
+    ratelimit_zone zone=counters:3m;
+    ratelimit_store away { strategy redis; server 127.0.0.1:1; }
+    ratelimit_namespace seconds { store away; sync_rate 0.5; sync_early 5%; on_loss share; }
+    ratelimit_namespace minute { store away; sync_rate 1m; }
+    ratelimit_namespace shortest { store away; sync_rate 1ms; }
+--- config
+    ratelimit seconds limit=5/1d;
+--- response_headers
+RateLimit-Policy: "seconds-1d";q=5;w=86400
+
+
+
+=== ratelimit_namespace: sync_rate is 0 with a Redis Cluster, though it is not there
+--- http_config
+    ratelimit_zone zone=counters:5m;
+    ratelimit_store away { strategy redis; server 127.0.0.1:1; cluster on; }
+    ratelimit_namespace many { store away; sync_rate 0; reserve on; }
+--- config
+    ratelimit many limit=5/1d;
+--- response_headers
+RateLimit-Policy: "many-1d";q=5;w=86400
 
 
 
@@ -238,149 +529,6 @@ unknown "nothing" variable
 
 
 
-=== ratelimit_key: within "if"
---- config
-    location /t { if ($arg_k) { ratelimit_key $arg_k; } }
---- must_die
---- error_log
-"ratelimit_key" directive is not allowed here
-
-
-
-=== ratelimit_headers: an unknown kind
---- config
-    ratelimit_headers none;
---- must_die
---- error_log
-ratelimit_headers: invalid parameter "none"
-off
-ietf
-
-
-
-=== ratelimit_count_rejected: no word
---- config
-    ratelimit_count_rejected;
---- must_die
---- error_log
-ratelimit_count_rejected: no parameter
-expected on or off
-
-
-
-=== ratelimit_count_rejected: within "if"
---- config
-    location /t { if ($arg_k) { ratelimit_count_rejected on; } }
---- must_die
---- error_log
-"ratelimit_count_rejected" directive is not allowed here
-
-
-
-=== ratelimit_status: no word
---- config
-    ratelimit_status;
---- must_die
---- error_log
-ratelimit_status: no parameter
-expected a status from 400 to 599
-
-
-
-=== ratelimit_status: within "if"
---- config
-    location /t { if ($arg_k) { ratelimit_status 429; } }
---- must_die
---- error_log
-"ratelimit_status" directive is not allowed here
-
-
-
-=== ratelimit_dry_run: no word
---- config
-    ratelimit_dry_run;
---- must_die
---- error_log
-ratelimit_dry_run: no parameter
-expected on or off
-
-
-
-=== ratelimit_dry_run: within "if"
---- config
-    location /t { if ($arg_k) { ratelimit_dry_run on; } }
---- must_die
---- error_log
-"ratelimit_dry_run" directive is not allowed here
-
-
-
-=== ratelimit_log_level: no word
---- config
-    ratelimit_log_level;
---- must_die
---- error_log
-ratelimit_log_level: no parameter
-expected info, notice, warn, error or off
-
-
-
-=== ratelimit_log_level: within "if"
---- config
-    location /t { if ($arg_k) { ratelimit_log_level info; } }
---- must_die
---- error_log
-"ratelimit_log_level" directive is not allowed here
-
-
-
-=== ratelimit_headers: within "if"
---- config
-    location /t { if ($arg_k) { ratelimit_headers off; } }
---- must_die
---- error_log
-"ratelimit_headers" directive is not allowed here
-
-
-
-=== ratelimit_retry_after_jitter: no word
---- config
-    ratelimit_retry_after_jitter;
---- must_die
---- error_log
-ratelimit_retry_after_jitter: no parameter
-expected a time
-
-
-
-=== ratelimit_retry_after_jitter: within "if"
---- config
-    location /t { if ($arg_k) { ratelimit_retry_after_jitter 1s; } }
---- must_die
---- error_log
-"ratelimit_retry_after_jitter" directive is not allowed here
-
-
-
-=== ratelimit_phase: no word
---- config
-    ratelimit_phase;
---- must_die
---- error_log
-ratelimit_phase: no parameter
-expected preaccess or precontent
-
-
-
-=== ratelimit_phase: within "if"
---- config
-    location /t { if ($arg_k) { ratelimit_phase preaccess; } }
---- must_die
---- error_log
-"ratelimit_phase" directive is not allowed here
-
-
-
 === ratelimit_key: outside of http
 --- main_config
     ratelimit_key $arg_k;
@@ -390,75 +538,17 @@ expected preaccess or precontent
 
 
 
-=== ratelimit_status: outside of http
---- main_config
-    ratelimit_status 429;
---- must_die
---- error_log
-"ratelimit_status" directive is not allowed here
-
-
-
-=== ratelimit_phase: outside of http
---- main_config
-    ratelimit_phase precontent;
---- must_die
---- error_log
-"ratelimit_phase" directive is not allowed here
-
-
-
-=== no rules at all
---- http_config
-
+=== ratelimit_key: an empty key, of a level and of a rule: nothing is accounted
 --- config
-    ratelimit off;
+    ratelimit_key "";
+    ratelimit limit=0.5/1d;
+    ratelimit limit=0.5/2d key=;
 --- response_headers
 !RateLimit-Policy
 
 
 
-=== the smallest zone
---- http_config
-    ratelimit_zone zone=counters:32k;
---- config
-    ratelimit limit=5/1d;
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400
-
-
-
-=== a minute, a month, a year
---- config
-    ratelimit limit=5/1m limit=6/1M limit=7/1y;
---- error_log
-ratelimit: in "1M", M is a month of 30 days: a minute is m [config.conf:1]
---- response_headers
-RateLimit-Policy: "default-1m";q=5;w=60, "default-1M";q=6;w=2592000, "default-1y";q=7;w=31536000
-
-
-
-=== a key of text and variables
---- config
-    ratelimit_key "a key: ${remote_addr}_$uri";
-    ratelimit limit=5/1d;
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400
-
-
-
-=== a key that is a variable in braces
---- config
-    ratelimit_key ${arg_k};
-    ratelimit limit=5/1d;
---- request
-GET /?k=1
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400
-
-
-
-=== a key that is a capture
+=== ratelimit_key: a capture
 --- config
     location ~ ^/(\w+) {
         ratelimit_key $1;
@@ -472,49 +562,69 @@ RateLimit-Policy: "default-1d";q=5;w=86400
 
 
 
-=== an empty key: nothing is accounted
+=== ratelimit: an unknown namespace
 --- config
-    ratelimit_key "";
-    ratelimit limit=0.5/1d;
+    ratelimit api limit=5/10s;
+--- must_die
+--- error_log
+ratelimit: unknown namespace "api"
+"ratelimit_namespace" block
+
+
+
+=== ratelimit: hits of an unknown variable
+--- config
+    ratelimit limit=$nothing/1m;
+--- must_die
+--- error_log
+unknown "nothing" variable
+[no place]
+
+
+
+=== ratelimit: within "if"
+--- config
+    location /t { if ($arg_k) { ratelimit limit=5/10s; } }
+--- must_die
+--- error_log
+"ratelimit" directive is not allowed here
+
+
+
+=== ratelimit: within "limit_except"
+--- config
+    location /t {
+        limit_except GET {
+            ratelimit limit=5/10s; # here
+        }
+    }
+--- must_die
+--- error_log
+"ratelimit" directive is not allowed here
+
+
+
+=== ratelimit: no rules at all
+--- http_config
+
+--- config
+    ratelimit off;
 --- response_headers
 !RateLimit-Policy
 
 
 
-=== directives on every level
---- http_config
-    ratelimit_zone zone=counters:1m;
-    ratelimit_key $arg_a;
-    ratelimit_headers off;
-    ratelimit limit=5/1d;
+=== ratelimit: a minute, a month, a year
 --- config
-    ratelimit_key $arg_b;
-    ratelimit_headers off;
-    ratelimit limit=5/2d;
-    location /t {
-        ratelimit_key $arg_c;
-        ratelimit_headers ietf;
-        ratelimit limit=5/3d;
-        empty_gif;
-    }
---- request
-GET /t?c=1
+    ratelimit limit=5/1m limit=6/1M limit=7/1y;
+--- error_log
+ratelimit: in "1M", M is a month of 30 days: a minute is m [config.conf:1]
 --- response_headers
-RateLimit-Policy: "default-3d";q=5;w=259200
+RateLimit-Policy: "default-1m";q=5;w=60, "default-1M";q=6;w=2592000, "default-1y";q=7;w=31536000
 
 
 
-=== hits of a variable
---- config
-    ratelimit limit=$arg_limit/1d;
---- request
-GET /?limit=5
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400
-
-
-
-=== hits of text and variables
+=== ratelimit: hits of text and variables
 --- config
     ratelimit limit=${arg_limit}0.5/1d limit=1$arg_limit/2d;
 --- request
@@ -524,7 +634,7 @@ RateLimit-Policy: "default-1d";q=50;w=86400, "default-2d";q=15;w=172800
 
 
 
-=== hits of a capture
+=== ratelimit: hits of captures
 --- config
     location ~ ^/(\d)(\d) {
         ratelimit limit=$2$1/1d;
@@ -537,138 +647,19 @@ RateLimit-Policy: "default-1d";q=21;w=86400
 
 
 
-=== an empty key of a rule: the rule is not accounted
+=== ratelimit: several lines, with quotes and comments, and a name of any printable characters
 --- config
-    ratelimit limit=5/1d key=;
-    ratelimit limit=6/2d "key=";
---- response_headers
-!RateLimit-Policy
-
-
-
-=== a cost above the limit, with which no request is admitted
---- config
-    ratelimit_dry_run on;
-    ratelimit limit=1/1d cost=100000000000;
---- response_headers
-RateLimit-Policy: "default-1d";q=1;w=86400
-
-
-
-=== a cost of text and variables
---- config
-    ratelimit limit=5/1d cost=${arg_c}.5;
---- request
-GET /?c=1
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400
-
-
-
-=== a charge of a number, and one of a variable
---- config
-    ratelimit limit=5/1d charge=0.5;
-    ratelimit limit=6/2d charge=$request_time;
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400, "default-2d";q=6;w=172800
-
-
-
-=== names of any printable characters
---- config
-    ratelimit limit=5/1d "name=a b; #{}'(,)=/";
+    "ratelimit" # the namespace is "default"
+        limit=5/1d # five a day
+        'window=sliding'
+        "name=a b; #{}'(,)=/"
+    ;
 --- response_headers
 RateLimit-Policy: "a b; #{}'(,)=/";q=5;w=86400
 
 
 
-=== a rule over several lines, with comments
---- config
-    ratelimit # the namespace is "default"
-        limit=5/1d
-        limit=6/2d # a day more
-        window=fixed
-    ;
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400, "default-2d";q=6;w=172800
-
-
-
-=== a rule in quotes
---- config
-    "ratelimit" "limit=5/1d" 'window=sliding';
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400
-
-
-
-=== all headers, in any order
---- config
-    ratelimit_headers legacy ietf draft03;
-    ratelimit limit=5/1d;
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400
-RateLimit-Limit: 5
-X-RateLimit-Limit-Day: 5
-
-
-
-=== every directive on every level
---- http_config
-    ratelimit_zone zone=counters:1m;
-    ratelimit_count_rejected on;
-    ratelimit_status 503;
-    ratelimit_dry_run on;
-    ratelimit_log_level warn;
-    ratelimit_retry_after_jitter 10s;
-    ratelimit_phase precontent;
-    ratelimit limit=5/1d;
---- config
-    ratelimit_count_rejected off;
-    ratelimit_status 500;
-    ratelimit_dry_run off;
-    ratelimit_log_level info;
-    ratelimit_retry_after_jitter 0.5;
-    ratelimit_phase preaccess;
-    location /t {
-        ratelimit_count_rejected on;
-        ratelimit_status 429;
-        ratelimit_dry_run on;
-        ratelimit_log_level error;
-        ratelimit_retry_after_jitter 0;
-        ratelimit_phase precontent;
-        empty_gif;
-    }
---- request
-GET /t
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400
-
-
-
-=== a zone beside another module's zone
---- http_config
-    limit_req_zone $binary_remote_addr zone=requests:1m rate=1000r/s;
-    ratelimit_zone zone=counters:1m;
-    limit_conn_zone $binary_remote_addr zone=connections:1m;
---- config
-    limit_req zone=requests;
-    limit_conn connections 10;
-    ratelimit limit=5/1d;
---- response_headers
-RateLimit-Policy: "default-1d";q=5;w=86400
-
-
-
-=== rules in a location that nothing reaches, and none elsewhere
---- config
-    location /t { ratelimit limit=5/1d; }
---- response_headers
-!RateLimit-Policy
-
-
-
-=== rules of different limits that share a counter are warned of, once each, with both places
+=== ratelimit: rules of different limits that share a counter are warned of, once each, with both places
 --- config
     ratelimit limit=5/1d;
     location /a { ratelimit limit=6/1d; location /a/a { } if ($arg_x) { } }
@@ -685,3 +676,133 @@ config.conf:1 have different limits, and share the counter of key "$remote_addr"
 config.conf:1 have different limits, and share the counter of key "$remote_addr" and window 1d [config.conf:8]
 --- response_headers
 RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== ratelimit_count_rejected: no word
+--- config
+    ratelimit_count_rejected;
+--- must_die
+--- error_log
+ratelimit_count_rejected: no parameter
+expected on or off
+
+
+
+=== ratelimit_status: no word
+--- config
+    ratelimit_status;
+--- must_die
+--- error_log
+ratelimit_status: no parameter
+expected a status from 400 to 599
+
+
+
+=== ratelimit_dry_run: no word
+--- config
+    ratelimit_dry_run;
+--- must_die
+--- error_log
+ratelimit_dry_run: no parameter
+expected on or off
+
+
+
+=== ratelimit_log_level: no word
+--- config
+    ratelimit_log_level;
+--- must_die
+--- error_log
+ratelimit_log_level: no parameter
+expected info, notice, warn, error or off
+
+
+
+=== ratelimit_headers: an unknown kind
+--- config
+    ratelimit_headers none;
+--- must_die
+--- error_log
+ratelimit_headers: invalid parameter "none"
+off
+ietf
+
+
+
+=== ratelimit_retry_after_jitter: no word
+--- config
+    ratelimit_retry_after_jitter;
+--- must_die
+--- error_log
+ratelimit_retry_after_jitter: no parameter
+expected a time
+
+
+
+=== ratelimit_phase: no word
+--- config
+    ratelimit_phase;
+--- must_die
+--- error_log
+ratelimit_phase: no parameter
+expected preaccess or precontent
+
+
+
+=== ratelimit_api: in a server
+--- config
+    ratelimit_api;
+--- must_die
+--- error_log
+"ratelimit_api" directive is not allowed here
+
+
+
+=== ratelimit_metrics: in http
+--- http_config
+    ratelimit_metrics;
+--- must_die
+--- error_log
+"ratelimit_metrics" directive is not allowed here
+
+
+
+=== every directive of a level on every level
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_key $arg_a;
+    ratelimit limit=5/1d;
+    ratelimit_count_rejected on;
+    ratelimit_status 503;
+    ratelimit_dry_run on;
+    ratelimit_log_level warn;
+    ratelimit_headers off;
+    ratelimit_retry_after_jitter 10s;
+    ratelimit_phase precontent;
+--- config
+    ratelimit_key $arg_b;
+    ratelimit limit=5/2d;
+    ratelimit_count_rejected off;
+    ratelimit_status 500;
+    ratelimit_dry_run off;
+    ratelimit_log_level info;
+    ratelimit_headers off;
+    ratelimit_retry_after_jitter 0.5;
+    ratelimit_phase preaccess;
+    location /t {
+        ratelimit_key $arg_c;
+        ratelimit limit=5/3d;
+        ratelimit_count_rejected on;
+        ratelimit_status 429;
+        ratelimit_dry_run on;
+        ratelimit_log_level error;
+        ratelimit_headers ietf;
+        ratelimit_retry_after_jitter 0;
+        ratelimit_phase precontent;
+        empty_gif;
+    }
+--- request
+GET /t?c=1
+--- response_headers
+RateLimit-Policy: "default-3d";q=5;w=259200

@@ -18,21 +18,10 @@ use warnings;
 
 use Exporter qw(import);
 
-our @EXPORT = qw(configure wrap);
+our @EXPORT = qw(configure);
 
 my @sections = qw(main_config http_config config);
 my $mark     = '# here';
-
-# Takes the block's http_config for what is in the block of a $directive (`name argument`),
-# unless it has that directive, and puts the @lines before it of whose directives it has none.
-sub wrap {
-    my ($block, $directive, @lines) = @_;
-
-    my $text = marked($block->http_config // '');
-    my $has  = sub { $text =~ /\b\Q$_[0]\E\b/ };
-    $text = "$directive {\n$text\n}" if !$has->(first_word($directive));
-    $block->set_value(http_config => join "\n", grep({ !$has->(first_word($_)) } @lines), $text);
-}
 
 # Makes a test of the block. Where it has no section http_config, $http_config takes its place.
 sub configure {
@@ -113,7 +102,5 @@ sub add_file {
         user_files => ref $files ? [@$files, [$name, $text]] : "$files>>> $name\n$text"
     );
 }
-
-sub first_word { return $_[0] =~ s/\s.*//r }
 
 1;
