@@ -23,6 +23,14 @@ impl ArgumentError {
     }
 }
 
+/// The argument that chooses an algorithm, and what was given, for an error.
+pub fn choice_of(algorithm: Algorithm) -> (&'static str, String) {
+    match algorithm.is_of_rates() {
+        true => ("rate", "a number".into()),
+        false => ("window_type", format!("\"{}\"", algorithm.name())),
+    }
+}
+
 impl fmt::Display for ArgumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

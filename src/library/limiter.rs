@@ -174,10 +174,7 @@ fn check_algorithm(
     if namespace.sync.goes_with(algorithm, decides) {
         return Ok(());
     }
-    let (argument, given) = match algorithm {
-        Algorithm::Bucket => ("rate", "a number".into()),
-        _ => ("window_type", format!("\"{}\"", algorithm.name())),
-    };
+    let (argument, given) = arguments::choice_of(algorithm);
     let name = &namespace.name;
     let expected = match decisions {
         Some(_) => format!("what the store of namespace \"{name}\" decides by"),

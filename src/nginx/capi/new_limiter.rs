@@ -125,10 +125,7 @@ fn check_algorithm(algorithm: Algorithm, found: &FoundNamespace) -> Result<(), L
     if found.sync.goes_with(algorithm, decides) {
         return Ok(());
     }
-    let (argument, given) = match algorithm.is_of_rates() {
-        true => ("rate", "a number".into()),
-        false => ("window_type", format!("\"{}\"", algorithm.name())),
-    };
+    let (argument, given) = arguments::choice_of(algorithm);
     let FoundNamespace { name, sync, .. } = found;
     match found.store.filter(|_| *sync == SyncMode::Synchronous) {
         Some(store) => Err(LibraryError::NotHere(format!(
