@@ -135,17 +135,23 @@ sub end {
     return time - $begin;
 }
 
-sub ended {
-    my ($self) = @_;
-    return !kill(0, $self->{master}) || !-e "$self->{root}/nginx.pid";
-}
+# Not before its last process has given its port back: it removes its pid file earlier.
+sub ended { my ($self) = @_; return !is_running($self->{master}) }
 
 sub kill_all {
     my ($self) = @_;
     my $master = $self->{master} or return;
-    my @workers = $self->workers;
-    kill KILL => $master, @workers;
+    my @all = ($master, $self->workers);
+    kill KILL => @all;
+    eval { wait_until(60, sub { !grep { is_running($_) } @all }) };
     delete $self->{master};
+}
+
+# Whether a process is there that has not ended; one that its parent has not noticed the end of has.
+sub is_running {
+    my ($pid) = @_;
+    open my $file, '<', "/proc/$pid/stat" or return 0;
+    return (<$file> // ') Z') !~ /\) [ZX]/;
 }
 
 # Whether the workers of the configuration are there, and none of those in @gone.
