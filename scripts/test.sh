@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every test, on Debian's nginx and on nginx 1.28, from nothing: it installs what is missing.
+# Every test, on nginx 1.28, and on Debian's nginx all but what is a store's matter alone, from nothing: it installs
+# what is missing.
 # Jobs run beside each other; the first one that fails ends the others. The last line is the total:
 # `N passed, 0 failed`.
 #
@@ -242,8 +243,13 @@ check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"
 for file in t/*.t; do
     case $file in
-        # What they look at is no matter of nginx's version. Those that start servers of their own take the machine, from
-        # tests of how long an answer takes too: so they are the last.
+        # What these look at is a store's matter, not one of nginx's version.
+        t/*-postgres.t | t/cluster-faults.t | t/synchronous-windows.t | t/topologies.t)
+            tests "$file-second" build-second-checked test_file "${second[@]}" "$file"
+            continue
+            ;;
+        # So is this. Those that start servers of their own take the machine, from tests of how long an answer takes too:
+        # so they are the last.
         t/*-cassandra-*.t)
             tests "$file-second" "static-debian cassandra" with_cassandra test_file "${second[@]}" "$file"
             continue
