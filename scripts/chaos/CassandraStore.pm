@@ -146,9 +146,6 @@ sub tables {
     return map {"${\ KEYSPACE}.$_->{table_name}"} @rows;
 }
 
-# Nothing is compiled yet.
-sub starts_slowly { 1 }
-
 sub has_way { 1 }
 sub decides { 'windows' }
 # Those who race for the last hits of a limit may all be refused.

@@ -34,7 +34,6 @@ our @DAYS = (366, 360, 300);
 #   keep(BOOLEAN)     whether the rounds from now on are such that it keeps what it has; of earlier
 #                     ones of that kind, what was kept may be there again
 #   ready             waits until no fault has anything to do any more
-#   starts_slowly     is there if it takes longer to answer then than a node that ends waits for it
 #   conf(PORT)        of a block `ratelimit_store`; PORT is the proxy that it leads to, if there is one
 #   decides           what it decides, if not all: see Load.pm
 #   decides_within    the time that requests wait for that, if not 100ms
@@ -199,7 +198,8 @@ sub begin {
     my ($self, $fault) = @_;
     if (Plan::needs_store($fault)) {
         $self->{store}->ready;
-        $self->wait_for_sync($fault->{node}) if $fault->{kind} =~ /^quit/ && $self->{store}->can('starts_slowly');
+        # What ends waits for a store for a bounded time, which is not to be that of a machine that is busy.
+        $self->wait_for_sync($fault->{node}) if $fault->{kind} =~ /^quit/;
     }
     $self->act($fault, 0);
 }
