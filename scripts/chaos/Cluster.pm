@@ -198,7 +198,7 @@ sub begin {
     my ($self, $fault) = @_;
     if (Plan::needs_store($fault)) {
         $self->{store}->ready;
-        # What ends waits for a store for a bounded time, which is not to be that of a machine that is busy.
+        # A node that ends waits for its store for a bounded time: too short to connect in, on a busy machine.
         $self->wait_for_sync($fault->{node}) if $fault->{kind} =~ /^quit/;
     }
     $self->act($fault, 0);

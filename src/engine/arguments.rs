@@ -23,14 +23,6 @@ impl ArgumentError {
     }
 }
 
-/// The argument that chooses an algorithm, and what was given, for an error.
-pub fn choice_of(algorithm: Algorithm) -> (&'static str, String) {
-    match algorithm.is_of_rates() {
-        true => ("rate", "a number".into()),
-        false => ("window_type", format!("\"{}\"", algorithm.name())),
-    }
-}
-
 impl fmt::Display for ArgumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -38,6 +30,14 @@ impl fmt::Display for ArgumentError {
 }
 
 impl core::error::Error for ArgumentError {}
+
+/// The argument that has chosen this algorithm, and what was given for it: for an [`ArgumentError`].
+pub fn algorithm_argument(algorithm: Algorithm) -> (&'static str, String) {
+    match algorithm.is_of_rates() {
+        true => ("rate", "a number".into()),
+        false => ("window_type", format!("\"{}\"", algorithm.name())),
+    }
+}
 
 /// A key: any bytes, of which there are some.
 ///

@@ -174,7 +174,7 @@ fn check_algorithm(
     if namespace.sync.goes_with(algorithm, decides) {
         return Ok(());
     }
-    let (argument, given) = arguments::choice_of(algorithm);
+    let (argument, given) = arguments::algorithm_argument(algorithm);
     let name = &namespace.name;
     let expected = match decisions {
         Some(_) => format!("what the store of namespace \"{name}\" decides by"),

@@ -85,7 +85,7 @@ impl<'m> LogPlace<'m> {
         }
     }
 
-    pub(super) fn first_in_block(self) -> LogPlace<'m> {
+    fn first_in_block(self) -> LogPlace<'m> {
         LogPlace { offset: 0, ..self }
     }
 }

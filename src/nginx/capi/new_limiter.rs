@@ -125,7 +125,7 @@ fn check_algorithm(algorithm: Algorithm, found: &FoundNamespace) -> Result<(), L
     if found.sync.goes_with(algorithm, decides) {
         return Ok(());
     }
-    let (argument, given) = arguments::choice_of(algorithm);
+    let (argument, given) = arguments::algorithm_argument(algorithm);
     let FoundNamespace { name, sync, .. } = found;
     match found.store.filter(|_| *sync == SyncMode::Synchronous) {
         Some(store) => Err(LibraryError::NotHere(format!(

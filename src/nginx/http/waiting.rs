@@ -9,7 +9,7 @@ use super::super::event_loop::OfEventLoop;
 use super::super::request::Request;
 use super::super::waiters::{Asker, Waiters};
 
-/// What requests of one kind wait with, as it has no lifetime.
+/// What requests of one kind wait with: a type for each lifetime of a request.
 pub(super) trait RequestWait: Sized + 'static {
     /// That of one request.
     type Of<'r>: 'r;
