@@ -110,9 +110,8 @@ impl<'m> CounterTable<'m> {
     #[cold]
     fn evict_owner(&self, slot: &'m Slot, old: Meta, cost: ClaimCost) -> Result<(), Lost> {
         if let (true, ClaimCost::Evicted(..)) = (old.is_part(), cost) {
-            let (owner, meta) = self.owner_of(slot, old).ok_or(Lost)?;
-            owner.replace_meta(meta, Meta::free(meta.generation().next()))?;
-            self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
+            let owner = self.owner_of(slot, old).ok_or(Lost)?;
+            return self.give_up(owner).then_some(()).ok_or(Lost);
         }
         Ok(())
     }
@@ -178,7 +177,7 @@ impl<'m> CounterTable<'m> {
             }
             // A part of a name costs its counter, and so does a block.
             SlotState::Name | SlotState::Block => match self.owner_of(slot, meta) {
-                Some((owner, meta)) => self.cost_of(owner, meta, now),
+                Some(owner) => self.cost_of(owner.slot, owner.meta, now),
                 None => ClaimCost::Abandoned,
             },
         }

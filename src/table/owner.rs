@@ -27,7 +27,7 @@ impl<'m> CounterTable<'m> {
     }
 
     /// The counter that the part of a name, or the block of a log, in `slot` belongs to; `None` if to none.
-    pub(super) fn owner_of(&self, slot: &Slot, meta: Meta) -> Option<(&'m Slot, Meta)> {
+    pub(super) fn owner_of(&self, slot: &Slot, meta: Meta) -> Option<Occupant<'m>> {
         if let Some((generation, number)) = meta.owner_and_number() {
             return self.owner_of_block(slot, generation, number);
         }
@@ -40,7 +40,10 @@ impl<'m> CounterTable<'m> {
         match owner_meta.state() {
             SlotState::Counter => {
                 let (index, _) = self.next_of(owner)?;
-                (index == self.index_of(slot)).then_some((owner, owner_meta))
+                (index == self.index_of(slot)).then_some(Occupant {
+                    slot: owner,
+                    meta: owner_meta,
+                })
             }
             // A further part: its first one leads on.
             SlotState::Name => {
@@ -51,7 +54,10 @@ impl<'m> CounterTable<'m> {
                 let is_live = counter_meta.is_counter()
                     && counter_meta.generation() == counter_generation
                     && index == self.index_of(owner);
-                is_live.then_some((counter, counter_meta))
+                is_live.then_some(Occupant {
+                    slot: counter,
+                    meta: counter_meta,
+                })
             }
             SlotState::Free | SlotState::Busy(_) | SlotState::Block => None,
         }
@@ -63,15 +69,15 @@ impl<'m> CounterTable<'m> {
         slot: &Slot,
         generation: Generation,
         number: u32,
-    ) -> Option<(&'m Slot, Meta)> {
-        let owner = self.slot_at(slot.used.load(Relaxed) as usize)?;
-        let meta = owner.meta();
+    ) -> Option<Occupant<'m>> {
+        let slot = self.slot_at(slot.used.load(Relaxed) as usize)?;
+        let meta = slot.meta();
         if !meta.is_log() || meta.generation() != generation {
             return None;
         }
         // Before there is a chain, its first block is about to be linked.
-        let is_left = tail_number(owner).is_some_and(|tail| is_before(number, tail));
-        (!is_left).then_some((owner, meta))
+        let is_left = tail_number(slot).is_some_and(|tail| is_before(number, tail));
+        (!is_left).then_some(Occupant { slot, meta })
     }
 
     /// Whether the block with this meta in `slot` is of the log of `occupant`.
@@ -79,6 +85,6 @@ impl<'m> CounterTable<'m> {
         meta.owner_and_number().is_some()
             && self
                 .owner_of(slot, meta)
-                .is_some_and(|(owner, _)| ptr::eq(owner, occupant.slot))
+                .is_some_and(|owner| ptr::eq(owner.slot, occupant.slot))
     }
 }
