@@ -12,6 +12,7 @@ use Test::More;
 
 use lib "$FindBin::Bin/lib";
 use Node;
+use Proxy;
 use Redis;
 use TwoNodes;
 
@@ -52,11 +53,32 @@ subtest 'the rate is that of the hits that were made, and few of them ask' => su
     $store->be_empty;
     # With more of them, one may read what the store has charged before it reads what of that is left.
     $a->start(reserving(), workers => 1);
+    $a->wait_for_first_sync;
     my $before = exchanges();
     is_deeply([map { $a->rate(hit => 'k') } 1 .. 300], [1 .. 300], 'each hit is counted');
     my $asked = exchanges() - $before;
     cmp_ok($asked, '<', 100, "300 hits, $asked exchanges");
     eventually(sub { $store->total(api => 'k') }, 300, 'what nobody spends is given back');
+    stop();
+};
+
+subtest 'before the first sync, which enters an epoch of the store, nothing is charged ahead' => sub {
+    $store->be_empty;
+    my $opens = qr/rl:\{api:0\}\r\n\$0\r\n\r\n/;    # an epoch, in place of none
+    my $proxy = Proxy->new(port => $port + 6, to => $store->{port}, push => $opens);
+    $proxy->hold;
+    $a->start(reserving(server => "server 127.0.0.1:$proxy->{port};"), workers => 1);
+    $a->wait_for('the first sync', sub { $proxy->state->{held} });
+    my $before = exchanges();
+    is($a->rate(hit => 'k'), $_, 'the store decides') for 1 .. 20;
+    is(exchanges() - $before, 20, 'about each hit');
+    is($store->total(api => 'k'), 20, 'and has charged no more');
+    $proxy->pass;
+    $a->wait_for_first_sync;
+    $before = exchanges();
+    $a->hit(hit => 'k') for 1 .. 200;
+    cmp_ok(exchanges() - $before, '<', 100, 'then hits are');
+    eventually(sub { $store->total(api => 'k') }, 220, 'what nobody spends is given back');
     stop();
 };
 

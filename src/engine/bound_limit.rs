@@ -37,6 +37,8 @@ struct LimitReserves<'m> {
     reserves: Counter,
     /// Knows how many nodes live.
     sync: SyncState<'m>,
+    /// Those of all shards.
+    shards: Vec<SyncState<'m>>,
 }
 
 /// How requests are charged under a limit.
@@ -96,7 +98,11 @@ impl<'m> BoundLimit<'m> {
             let size = self.limit.size;
             let name = namespace.name().as_bytes();
             let reserves = self.table.reserves(namespace.index(), name, size);
-            Box::new(LimitReserves { reserves, sync })
+            Box::new(LimitReserves {
+                reserves,
+                sync,
+                shards: namespace.sync_states().to_vec(),
+            })
         });
         BoundLimit { reserves, ..self }
     }
@@ -113,10 +119,17 @@ impl<'m> BoundLimit<'m> {
 
     /// The reserve of a key where so many hits are the limit; `None`: there is none of it.
     pub(super) fn reserve(&self, key: Key<'_>, limit: Hits) -> Option<Reserve> {
-        let LimitReserves { reserves, sync } = &**self.reserves.as_ref()?;
+        let LimitReserves { reserves, sync, .. } = &**self.reserves.as_ref()?;
         let is_reserved = is_reserved_of(limit, self.limit.size, sync.nodes());
         let algorithm = self.limit.algorithm;
         is_reserved.then(|| self.table.reserve(reserves, key, limit, algorithm))
+    }
+
+    /// Whether hits may be charged ahead: not before the first sync of a configuration, which may find the store in
+    /// another epoch, so that what is in reserve is void.
+    pub(super) fn may_charge_ahead(&self) -> bool {
+        let reserves = self.reserves.as_ref();
+        reserves.is_some_and(|it| it.shards.iter().all(SyncState::has_synced))
     }
 
     /// What knows how many nodes live, if hits are reserved.

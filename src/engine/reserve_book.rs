@@ -182,6 +182,9 @@ impl<'m> ReserveBook<'m> {
             ..
         } = *check;
         let reserve = bound.reserve(*key, limit)?;
+        if !bound.may_charge_ahead() {
+            return None;
+        }
         let id = self.next_id;
         let held = self.hold(check, reserve, Hits::ZERO, now)?;
         let is_lost = held.part_at.saturating_add(Self::LOST) <= now;

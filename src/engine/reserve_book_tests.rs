@@ -16,8 +16,8 @@ use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::{Clock as _, UnixMillis, WindowSize};
 use crate::store::decision::{Answer, Few};
-use crate::table::Key;
 use crate::table::testing::{SharedTable, TestClock};
+use crate::table::{Key, MonotonicMillis};
 
 /// The begin of a window.
 const T: u64 = 1_700_000_040_000;
@@ -162,10 +162,28 @@ fn part(asked: &PartQuestion) -> i64 {
 }
 
 fn with_worker(test: impl for<'m> FnOnce(Worker<'m>, &Namespace<'m>, &'m SharedTable)) {
+    with_shards(1, |worker, namespace, shared| {
+        sync(namespace, 0);
+        test(worker, namespace, shared);
+    });
+}
+
+/// With a store of so many shards, none of which was synced.
+fn with_shards(
+    shards: u16,
+    test: impl for<'m> FnOnce(Worker<'m>, &Namespace<'m>, &'m SharedTable),
+) {
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();
-    let namespace = namespace.synced(1).unwrap();
+    let namespace = namespace.synced(shards).unwrap();
     test(Worker::new(&shared, &namespace, 0), &namespace, &shared);
+}
+
+/// A sync of a shard ends well.
+fn sync(namespace: &Namespace<'_>, shard: usize) {
+    let now = MonotonicMillis(1);
+    let lease = namespace.sync_states()[shard].take_lease(now, 1000);
+    lease.expect("the lease").note_synced(now);
 }
 
 /// A worker that has been granted its first part.
@@ -173,6 +191,17 @@ fn granted(worker: &mut Worker<'_>) -> i64 {
     let asked = worker.ask_along().expect("a question");
     worker.answer(&asked, true, part(&asked));
     part(&asked)
+}
+
+#[test]
+fn nothing_is_charged_ahead_before_all_shards_were_synced() {
+    with_shards(2, |mut worker, namespace, _| {
+        for shard in 0..2 {
+            assert!(worker.ask_along().is_none(), "{shard}");
+            sync(namespace, shard);
+        }
+        assert!(worker.ask_along().is_some());
+    });
 }
 
 #[test]

@@ -72,6 +72,11 @@ impl<'m> SyncState<'m> {
         u64::from(nodes).max(1)
     }
 
+    /// Whether a sync of this node has ended well in this configuration.
+    pub fn has_synced(&self) -> bool {
+        self.slot.synced.load(Relaxed) != 0
+    }
+
     /// How many milliseconds ago, at `now`, the last sync of this node that ended well began; `None`: none
     /// did in this configuration.
     pub fn since_sync(&self, now: MonotonicMillis) -> Option<u64> {
