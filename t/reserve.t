@@ -69,13 +69,11 @@ subtest 'before the first sync, which enters an epoch of the store, nothing is c
     $proxy->hold;
     $a->start(reserving(server => "server 127.0.0.1:$proxy->{port};"), workers => 1);
     $a->wait_for('the first sync', sub { $proxy->state->{held} });
-    my $before = exchanges();
     is($a->rate(hit => 'k'), $_, 'the store decides') for 1 .. 20;
-    is(exchanges() - $before, 20, 'about each hit');
     is($store->total(api => 'k'), 20, 'and has charged no more');
     $proxy->pass;
     $a->wait_for_first_sync;
-    $before = exchanges();
+    my $before = exchanges();
     $a->hit(hit => 'k') for 1 .. 200;
     cmp_ok(exchanges() - $before, '<', 100, 'then hits are');
     eventually(sub { $store->total(api => 'k') }, 220, 'what nobody spends is given back');
