@@ -131,6 +131,8 @@ sub recovery_tests {
     subtest 'a store that hangs under load' => sub {
         $store->be_empty;
         $_->start(impatient()) for @nodes;
+        # One that was never reached is not back, but connected.
+        $_->wait_for_first_sync for @nodes;
         my @loads = map { $_->load('k') } @nodes;
         for (1, 2) {
             pushed_under_load();
