@@ -217,10 +217,17 @@ is_running() {
     [ -n "$server" ] && kill -0 "$server" 2>/dev/null
 }
 
-start() {
-    local i
-    ! is_running || die "one runs in $dir already"
+# Starts the process, as `server` will find it.
+launch() {
     server=
+    : >"$dir/log"
+    # A signal to the starter's group is none to the server: who started it ends it in order.
+    (set -m; (become_server) </dev/null >>"$dir/log" 2>&1 & echo $! >"$dir/pid")
+}
+
+start() {
+    local i launches=1
+    ! is_running || die "one runs in $dir already"
     need_java
     fetch_jars >/dev/null
     mkdir -p "$dir/tmp"
@@ -231,13 +238,15 @@ start() {
     esac
     configuration >"$dir/cassandra.yaml"
     printf '%s:%s\n' "$address" "$port" >"$dir/address"
-    : >"$dir/log"
-    # A signal to the starter's group is none to the server: who started it ends it in order.
-    (set -m; (become_server) </dev/null >>"$dir/log" 2>&1 & echo $! >"$dir/pid")
+    launch
     for ((i = 0; i < 1800; i++)); do
         # Not by connecting: somebody else may have the port.
         ! grep -q 'Startup complete' "$dir/log" || return 0
-        is_running || break
+        if ! is_running; then
+            # The others of its ring have one second to answer it: on a busy machine that may not do.
+            grep -q 'Unable to gossip with any peers' "$dir/log" && ((launches++ < 5)) || break
+            launch
+        fi
         sleep 0.1
     done
     ! is_running || kill -KILL "$server"
