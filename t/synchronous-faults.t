@@ -21,7 +21,7 @@ my ($a, $b) = @nodes;
 $store = Redis->new(port => $port + 4);
 
 subtest 'connections that are cut at random: never more than the limit' => sub {
-    # Cuts go on until it is reached: who is over a limit asks no more, and has nothing to cut.
+    # Connections are cut until the limit is reached: then requests are refused without asking.
     my $limit = 10_000;
     $store->be_empty;
     my $proxy_a = Proxy->new(port => $port + 6, to => $store->{port});

@@ -243,7 +243,7 @@ start() {
         # Not by connecting: somebody else may have the port.
         ! grep -q 'Startup complete' "$dir/log" || return 0
         if ! is_running; then
-            # The others of its ring have one second to answer it: on a busy machine that may not do.
+            # A node that joins a ring waits one second for an answer, which a busy machine may miss.
             grep -q 'Unable to gossip with any peers' "$dir/log" && ((launches++ < 5)) || break
             launch
         fi

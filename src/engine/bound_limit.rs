@@ -35,9 +35,9 @@ pub struct BoundLimit<'m> {
 #[derive(Debug)]
 struct LimitReserves<'m> {
     reserves: Counter,
-    /// Knows how many nodes live.
+    /// The sync of the first shard, which knows how many nodes live.
     sync: SyncState<'m>,
-    /// Those of all shards.
+    /// The syncs of all shards.
     shards: Vec<SyncState<'m>>,
 }
 

@@ -32,32 +32,24 @@ impl<'m> CounterTable<'m> {
             return self.owner_of_block(slot, generation, number);
         }
         let (owner_generation, _) = meta.owner_and_len()?;
-        let owner = self.slot_at(slot.used.load(Relaxed) as usize)?;
-        let owner_meta = owner.meta();
-        if owner_meta.generation() != owner_generation {
+        let owner = Occupant::of(self.slot_at(slot.used.load(Relaxed) as usize)?);
+        if owner.meta.generation() != owner_generation {
             return None;
         }
-        match owner_meta.state() {
+        match owner.meta.state() {
             SlotState::Counter => {
-                let (index, _) = self.next_of(owner)?;
-                (index == self.index_of(slot)).then_some(Occupant {
-                    slot: owner,
-                    meta: owner_meta,
-                })
+                let (index, _) = self.next_of(owner.slot)?;
+                (index == self.index_of(slot)).then_some(owner)
             }
             // A further part: its first one leads on.
             SlotState::Name => {
-                let counter = self.slot_at(owner.used.load(Relaxed) as usize)?;
-                let counter_meta = counter.meta();
-                let (index, _) = self.next_of(counter)?;
-                let (counter_generation, _) = owner_meta.owner_and_len()?;
-                let is_live = counter_meta.is_counter()
-                    && counter_meta.generation() == counter_generation
-                    && index == self.index_of(owner);
-                is_live.then_some(Occupant {
-                    slot: counter,
-                    meta: counter_meta,
-                })
+                let counter = Occupant::of(self.slot_at(owner.slot.used.load(Relaxed) as usize)?);
+                let (index, _) = self.next_of(counter.slot)?;
+                let (counter_generation, _) = owner.meta.owner_and_len()?;
+                let is_live = counter.meta.is_counter()
+                    && counter.meta.generation() == counter_generation
+                    && index == self.index_of(owner.slot);
+                is_live.then_some(counter)
             }
             SlotState::Free | SlotState::Busy(_) | SlotState::Block => None,
         }
@@ -70,14 +62,13 @@ impl<'m> CounterTable<'m> {
         generation: Generation,
         number: u32,
     ) -> Option<Occupant<'m>> {
-        let slot = self.slot_at(slot.used.load(Relaxed) as usize)?;
-        let meta = slot.meta();
-        if !meta.is_log() || meta.generation() != generation {
+        let owner = Occupant::of(self.slot_at(slot.used.load(Relaxed) as usize)?);
+        if !owner.meta.is_log() || owner.meta.generation() != generation {
             return None;
         }
         // Before there is a chain, its first block is about to be linked.
-        let is_left = tail_number(slot).is_some_and(|tail| is_before(number, tail));
-        (!is_left).then_some(Occupant { slot, meta })
+        let is_left = tail_number(owner.slot).is_some_and(|tail| is_before(number, tail));
+        (!is_left).then_some(owner)
     }
 
     /// Whether the block with this meta in `slot` is of the log of `occupant`.

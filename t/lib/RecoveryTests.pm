@@ -131,7 +131,7 @@ sub recovery_tests {
     subtest 'a store that hangs under load' => sub {
         $store->be_empty;
         $_->start(impatient()) for @nodes;
-        # One that was never reached is not back, but connected.
+        # The log says of a store that it is back only if the node had reached it before.
         $_->wait_for_first_sync for @nodes;
         my @loads = map { $_->load('k') } @nodes;
         for (1, 2) {
