@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the links between the documents: each file, directory and #heading that README.md,
-# CHANGELOG.md or a page of docs/ links to exists, so does each `src/file.rs` that they name, and each
+# Checks the links between the documents: each file, directory and #heading that a document of the top level
+# or a page of docs/ links to exists, so does each `src/file.rs` that they name, and each
 # page of docs/ is linked from another document. Prints what is broken as file:line: what is wrong.
 # Links to other sites are not looked at.
 #
@@ -116,8 +116,8 @@ sub check {
     }
 }
 
-my @pages = glob 'docs/*.md';
-my @documents = (grep({ -e } 'README.md', 'CHANGELOG.md'), @pages);
+my @pages = glob 'docs/*.md docs/*/*.md';
+my @documents = (glob('*.md'), @pages);
 die "no documents\n" if !@documents;
 check($_) for @documents;
 $linked{$_} or broken($_, 'no other document links to it') for @pages;
