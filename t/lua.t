@@ -64,6 +64,53 @@ subtest 'what is counted in Lua is counted' => sub {
     stop();
 };
 
+subtest 'names arrive as they are, whatever is collected meanwhile' => sub {
+    start(%conf);
+    my $garbled = lua(<<'    END');
+        collectgarbage("setpause", 50)
+        local function check(expected, call, options)
+            local ok, err = pcall(call, options)
+            return not ok and err:find(expected, 1, true) and 0 or 1, err
+        end
+        -- Options that are made as they are read, and of which nothing else is left; what is made next takes their place.
+        local function fresh(values)
+            return setmetatable({}, { __index = function(_, name)
+                for _ = 1, 20 do local _ = ("%s %s"):format(tostring({}), tostring({})) end
+                collectgarbage()
+                local value = values[name]
+                return type(value) == "string" and value:gsub("%%", tostring(math.random(1e6, 9e6))) or value
+            end }), values
+        end
+        local garbled, last = 0
+        local function count(...)
+            local wrong, err = check(...)
+            garbled = garbled + wrong
+            last = wrong == 1 and err or last
+        end
+        for number = 1, 2000 do
+            local name = "n" .. number .. ("x"):rep(number % 40)
+            count('unknown namespace "' .. name .. '"', rl.limiter, { namespace = "n" .. number .. ("x"):rep(number % 40), limit = 5, window = 60 })
+            count('not "w' .. number .. '"', rl.limiter, { limit = 5, window = 60, window_type = "w" .. number })
+            count('zone, not "z' .. number .. '"', rl.new, { namespace = "s" .. number, dict = "z" .. number, sync_rate = -1 })
+            count('strategy "s' .. number .. '"', rl.new, { namespace = "s" .. number, sync_rate = 1, strategy = "s" .. number,
+                strategy_opts = { server = { "10.0.0." .. number, number .. "" }, database = number } })
+            if number % 100 == 0 then
+                count('not "zone-', rl.new, (fresh { namespace = "name-%", dict = "zone-%", sync_rate = -1 }))
+                count('not "type-', rl.limiter, (fresh { limit = 5, window = 60, window_type = "type-%" }))
+                count('unknown namespace "name-', rl.limiter, (fresh { namespace = "name-%", limit = 5, window = 60, window_type = "fixed" }))
+                count('invalid server "a:b:', rl.new, (fresh { namespace = "name-%", sync_rate = 1, strategy = "redis",
+                    strategy_opts = { server = "a:b:" .. number }, window_sizes = { 60 } }))
+            end
+        end
+        local instances = {}
+        for number = 1, 2000 do instances[number] = rl.new_instance("i" .. number) end
+        for number = 1, 2000 do garbled = garbled + (rl.new_instance("i" .. number) == instances[number] and 0 or 1) end
+        return garbled, last
+    END
+    is($garbled, 'true 0', 'no name was another one');
+    stop();
+};
+
 subtest 'instances, and what they define' => sub {
     start(%conf, http => $conf{http} . 'ratelimit_namespace listed { window_sizes 1s 366d; }');
     is(lua('return rl.new_instance("one") == rl.new_instance("one"), rl.new_instance("one") ~= rl.new_instance("two")'),

@@ -266,9 +266,25 @@ function limiter.uncommit(self, key)
     return nil, said()
 end
 
--- Options: strings have to stay until the call is over.
+-- Options. A pointer in a structure keeps nothing: what the structures of a call point to is in its list `anchors`.
 
-local function set_string(place, options, name)
+-- The anchors of the call to C that is under way. A local variable that nobody reads any more keeps nothing either.
+local anchored
+
+-- Calls `call`, a function in C, while `anchors` stay.
+local function call_anchored(anchors, call, instance, given, ...)
+    anchored = anchors
+    local code = call(instance, given, ...)
+    anchored = nil
+    return code
+end
+
+local function point(anchors, place, text)
+    anchors[#anchors + 1] = text
+    place.data, place.len = ffi.cast("const char *", text), #text
+end
+
+local function set_string(anchors, place, options, name)
     local value = options[name]
     if value == nil then
         return
@@ -276,8 +292,7 @@ local function set_string(place, options, name)
     if type(value) ~= "string" then
         error(wrong(name, "a string", value), 4)
     end
-    place.data, place.len = ffi.cast("const char *", value), #value
-    return true
+    point(anchors, place, value)
 end
 
 local function set_number(structure, options, name)
@@ -325,10 +340,7 @@ local function word_of(name, value)
     return tostring(value)
 end
 
--- What `new` refers to until its call is over.
-local kept = {}
-
-local function set_strategy_opts(given, opts)
+local function set_strategy_opts(anchors, given, opts)
     if type(opts) ~= "table" then
         error(wrong("strategy_opts", "a table", opts), 4)
     end
@@ -338,7 +350,7 @@ local function set_strategy_opts(given, opts)
             error(wrong("strategy_opts", "names of options", name), 4)
         end
         if name == "store" then
-            set_string(given.store, opts, name)
+            set_string(anchors, given.store, opts, name)
         else
             for _, each in ipairs(type(value) == "table" and value or { value }) do
                 words[#words + 1] = name
@@ -348,10 +360,10 @@ local function set_strategy_opts(given, opts)
     end
     local places = ffi.new("ngx_rate_limiting_str_t[?]", #words)
     for index, word in ipairs(words) do
-        places[index - 1].data, places[index - 1].len = ffi.cast("const char *", word), #word
+        point(anchors, places[index - 1], word)
     end
+    anchors[#anchors + 1] = places
     given.strategy_opts, given.strategy_opts_n = places, #words
-    kept.words, kept.places = words, places
 end
 
 local function new_namespace(instance, options)
@@ -359,16 +371,17 @@ local function new_namespace(instance, options)
     local given = ffi.new("ngx_rate_limiting_options_t")
     given.size = ffi.sizeof(given)
     given.sync_rate = -1
-    set_string(given.name, options, "namespace")
-    set_string(given.dict, options, "dict")
-    set_string(given.strategy, options, "strategy")
-    set_string(given.store, options, "store")
+    local anchors = {}
+    set_string(anchors, given.name, options, "namespace")
+    set_string(anchors, given.dict, options, "dict")
+    set_string(anchors, given.strategy, options, "strategy")
+    set_string(anchors, given.store, options, "store")
     set_number(given, options, "sync_rate")
     if options.sync_rate == nil and (options.strategy ~= nil or options.store ~= nil) then
         error(wrong("sync_rate", "a number beside \"strategy\" or \"store\"", nil), 3)
     end
     if options.strategy_opts ~= nil then
-        set_strategy_opts(given, options.strategy_opts)
+        set_strategy_opts(anchors, given, options.strategy_opts)
     end
     local sizes = options.window_sizes
     if sizes ~= nil then
@@ -383,10 +396,9 @@ local function new_namespace(instance, options)
             list[index - 1] = sizes[index]
         end
         given.window_sizes, given.window_sizes_n = list, #sizes
-        kept.sizes = list
+        anchors[#anchors + 1] = list
     end
-    local code = api.new_namespace(instance, given, error_text, ERROR_SIZE)
-    kept = {}
+    local code = call_anchored(anchors, api.new_namespace, instance, given, error_text, ERROR_SIZE)
     if code ~= OK then
         return failed(code, 3)
     end
@@ -397,12 +409,13 @@ local function new_limiter(instance, options)
     check_options(options, limiter_options)
     local given = ffi.new("ngx_rate_limiting_limit_t")
     given.size = ffi.sizeof(given)
-    set_string(given.name, options, "namespace")
-    set_string(given.window_type, options, "window_type")
+    local anchors = {}
+    set_string(anchors, given.name, options, "namespace")
+    set_string(anchors, given.window_type, options, "window_type")
     for _, name in ipairs { "limit", "window", "rate", "burst" } do
         set_number(given, options, name)
     end
-    local code = api.new_limiter(instance, given, handle_place, error_text, ERROR_SIZE)
+    local code = call_anchored(anchors, api.new_limiter, instance, given, handle_place, error_text, ERROR_SIZE)
     if code < 0 then
         return failed(code, 3)
     end
