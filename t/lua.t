@@ -141,10 +141,36 @@ subtest 'a limiter has the shape of resty.limit' => sub {
     is($node->hit(rule => 'a'), 200, 'and used');
     is(lua("return t.lim:incoming('b', true, 2.5)"), 'true 0 0.5', 'one that costs more');
     like(lua("return t.lim:uncommit('c')"), qr/^true nil this worker has no hits of the key/, 'of another key there is none');
-    is(lua('t.slow = rl.limiter { rate = 0.001, burst = 2 } local d = t.slow:incoming("r", true) return d'), 'true 0', 'a rate');
-    like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000|999\.\d+) /, 'with a delay');
-    like(lua('return t.slow:incoming("r", false)'), qr/^true (?:2000|1999\.\d+) /, 'which is told of what is not committed');
+    # As resty.limit.req: the excess is what waits, in hits, and the delay the time in which it leaks.
+    is(lua('t.slow = rl.limiter { rate = 0.001, burst = 2 } return t.slow:incoming("r", true)'), 'true 0 0', 'a rate');
+    like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000 1|999\.\d+ 0\.99\d)$/, 'with a delay and an excess');
+    like(lua('return t.slow:incoming("r", false)'), qr/^true (?:2000 2|1999\.\d+ 1\.99\d)$/, 'which are told of what is not committed');
     is(lua('return t.slow:incoming("r", true, 2)'), 'true nil rejected', 'no more');
+    is(lua('return t.slow:uncommit("r")'), 'true true', 'one is given back');
+    like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000 1|999\.\d+ 0\.99\d)$/, 'and used');
+    is(lua('return t.slow:incoming("s", true, 0.5)'), 'true 0 0', 'what is not a whole hit has no excess');
+    # By the arithmetic of resty.limit.req, with random pauses.
+    is(lua(<<"    END"), 'true fine', 'delays and excesses are those of resty.limit.req');
+        local rate, burst, wrong = 40, 5
+        local lim, excess, last = rl.limiter { rate = rate, burst = burst }
+        for number = 1, 60 do
+            ngx.update_time()
+            local before = ngx.now()
+            local delay, told = lim:incoming("t", true)
+            local now, expected = before * 1000, 0
+            if last then expected = math.max(excess - rate * (now - last) / 1000 + 1, 0) end
+            if expected > burst then
+                if delay or told ~= "rejected" then wrong = "not rejected: " .. expected end
+            else
+                if not delay or math.abs(told - expected) > 0.0011 or math.abs(delay - told / rate) > 0.0011 then
+                    wrong = table.concat({ tostring(delay), tostring(told), expected }, " ")
+                end
+                excess, last = told or 0, now
+            end
+            ngx.sleep(math.random(1, 30) / 1000)
+        end
+        return wrong or "fine"
+    END
     is(lua(<<"    END"), 'true 0 70000', 'one may be made for each request');
         local delay, remaining
         for _ = 1, 70000 do

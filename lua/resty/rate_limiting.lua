@@ -226,7 +226,7 @@ end
 local limiter = {}
 local limiter_mt = { __index = limiter }
 
--- delay, remaining; nil, "rejected"; nil, an error
+-- delay, and what remains or, of a rate, the excess; nil, "rejected"; nil, an error
 function limiter.incoming(self, key, commit, cost)
     if type(key) ~= "string" then
         return nil, wrong("key", "a string", key)
@@ -247,6 +247,11 @@ function limiter.incoming(self, key, commit, cost)
             ERROR_SIZE)
     end
     if code == OK then
+        if self.is_of_rate then
+            -- An empty bucket takes one hit without an excess.
+            local excess = result_place.rate - 1
+            return result_place.delay, excess > 0 and excess or 0
+        end
         return result_place.delay, result_place.remaining
     end
     if code == REJECTED then
@@ -419,7 +424,11 @@ local function new_limiter(instance, options)
     if code < 0 then
         return failed(code, 3)
     end
-    return setmetatable({ handle = handle_place[0], is_synchronous = code == WAIT }, limiter_mt)
+    return setmetatable({
+        handle = handle_place[0],
+        is_synchronous = code == WAIT,
+        is_of_rate = given.rate > 0,
+    }, limiter_mt)
 end
 
 -- Instances.
