@@ -42,6 +42,18 @@ subtest 'what is counted in C is counted' => sub {
     is(c('sliding_window', h => $h, k => 'a', w => $year, diff => 1), '0 rate=1', 'with a diff');
     is(c('sliding_window', h => $h, k => 'b', w => $year), '0 rate=0', 'of a key that was not seen');
     is(c('increment', h => $h, k => 'a', w => $year, v => 0, weight => 0), '0 rate=4.5', 'of a fixed window');
+    my @weights = (0, 0.25, 1, -1);
+    my $read    = sub {
+        my @rates = map { c('sliding_window', h => $h, k => 'w', w => 2, weight => $_) } @weights;
+        return join ' ', map {/rate=(\S+)/} @rates;
+    };
+    # The previous window has ten hits, a sliding one has some of them.
+    my $tries = 0;
+    until (($read->() || '') =~ /^0 2\.5 10 (\d+(?:\.\d+)?)$/ && $1 < 10 || ++$tries > 200) {
+        c('increment', h => $h, k => 'w', w => 2, v => 10) if $read->() eq '0 0 0 0';
+        select undef, undef, undef, 0.05;
+    }
+    cmp_ok($tries, '<=', 200, 'a share of the previous window counts, or that of a sliding one');
     is(c('increment', h => $h, k => 'c', w => 60, v => '1e11'), '0 rate=100000000000', 'many hits');
     is(c('increment', h => $h, len => 300, w => $year), '0 rate=1', 'of a long key');
     is(hit('k' x 300), '200 r=998', 'which is the same');
@@ -138,7 +150,7 @@ subtest 'wrong arguments are named' => sub {
         ['increment', {w => 0}, 'window_size'], ['increment', {w => 'nan'}, 'window_size'],
         ['increment', {w => 31622401}, 'window_size'], ['increment', {v => -1}, 'value'],
         ['increment', {v => 'inf'}, 'value'], ['increment', {v => 1e12}, 'value'],
-        ['increment', {weight => 0.5}, 'weight'], ['sliding_window', {weight => 'nan'}, 'weight'],
+        ['increment', {weight => 1.5}, 'weight'], ['sliding_window', {weight => 'nan'}, 'weight'],
         ['sliding_window', {diff => '-inf'}, 'cur_diff'], ['sliding_window', {w => -1}, 'window_size'],
         ['fetch', {time => -1}, 'time'], ['fetch', {timeout => 'nan'}, 'timeout'],
         ['increment_async', {v => 'nan'}, 'value'], ['take', {ticket => 1}, 'ticket']) {

@@ -64,6 +64,34 @@ subtest 'what is counted in Lua is counted' => sub {
     stop();
 };
 
+subtest 'a weight is the share of the previous window that counts' => sub {
+    start(%conf);
+    # All is read in one window, of which the previous one has ten hits.
+    is(lua(<<'    END'), 'true 4 6.5 9 14 9 14', 'none of it, parts of it, all of it');
+        local function window() ngx.update_time() return math.floor(ngx.now()) end
+        local function sleep_until_next(first)
+            while window() == first do ngx.sleep(0.005) end
+            return window()
+        end
+        local key, rates = 0
+        repeat
+            key = key + 1
+            local first = sleep_until_next(window())
+            rl.increment(key .. "", 1, 10)
+            local second = sleep_until_next(first)
+            rl.increment(key .. "", 1, 4)
+            rates = {}
+            for _, weight in ipairs { 0, 0.25, 0.5, 1 } do
+                rates[#rates + 1] = rl.sliding_window(key .. "", 1, nil, nil, weight)
+            end
+            rates[#rates + 1] = rl.increment(key .. "", 1, 0, "default", 0.5)
+            rates[#rates + 1] = rl.increment(key .. "", 1, 0, nil, 1)
+        until second == first + 1 and window() == second
+        return unpack(rates)
+    END
+    stop();
+};
+
 subtest 'names arrive as they are, whatever is collected meanwhile' => sub {
     start(%conf);
     my $garbled = lua(<<'    END');
@@ -236,7 +264,7 @@ subtest 'what is wrong is thrown, and names the argument' => sub {
         ['increment("k", 60, 0/0)', 'value'], ['increment("k", 60, 1e300)', 'value'],
         ['increment("k", 60, 1, 5)', 'namespace'], ['increment("k", 60, 1, "a b")', 'namespace'],
         ['increment("k", 60, 1, "none")', 'unknown namespace'], ['increment("k", 60, 1, nil, "0")', 'weight'],
-        ['increment("k", 60, 1, nil, 0.5)', 'weight'], ['sliding_window("k")', 'window_size'],
+        ['increment("k", 60, 1, nil, 1.5)', 'weight'], ['increment("k", 60, 1, nil, -1)', 'weight'], ['sliding_window("k", 60, nil, nil, 0/0)', 'weight'], ['sliding_window("k")', 'window_size'],
         ['sliding_window("k", 60, "1")', 'cur_diff'], ['sliding_window("k", 60, 0/0)', 'cur_diff'],
         ['sync(false, {})', 'namespace'], ['sync(false, "none")', 'unknown namespace'], ['fetch(false, nil, "1")', 'time'],
         ['fetch(false, nil, -1)', 'time'], ['fetch(false, nil, 1, "x")', 'timeout'], ['fetch(false, nil, 1, 0/0)', 'timeout'],

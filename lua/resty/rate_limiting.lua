@@ -99,6 +99,8 @@ end
 
 local VERSION = 1
 local OK, REJECTED, WAIT = 0, 1, 2
+-- The weight of a sliding window, in C: callers leave it out.
+local SLIDING = -1
 -- The worst that is no mistake of the caller's: no room, or no store that answers.
 local FULL, UNAVAILABLE = -6, -7
 
@@ -451,6 +453,7 @@ local function find(instance, handles, synchronous, namespace, level)
     return handle
 end
 
+-- Returns the weight as C takes it.
 local function check(key, window_size, value, name, weight)
     if type(key) ~= "string" then
         error(wrong("key", "a string", key), 3)
@@ -461,9 +464,16 @@ local function check(key, window_size, value, name, weight)
     if type(value) ~= "number" then
         error(wrong(name, "a number", value), 3)
     end
-    if type(weight) ~= "number" then
-        error(wrong("weight", "a number", weight), 3)
+    if weight == nil then
+        return SLIDING
     end
+    if type(weight) ~= "number" then
+        error(wrong("weight", "a number from 0 to 1", weight), 3)
+    end
+    if weight == SLIDING then
+        error("invalid argument \"weight\": expected a number from 0 to 1, not " .. weight, 3)
+    end
+    return weight
 end
 
 -- What a store counts of a key, with `value` more.
@@ -488,10 +498,7 @@ local function make(instance)
     end
 
     function M.increment(key, window_size, value, namespace, weight)
-        if weight == nil then
-            weight = 1
-        end
-        check(key, window_size, value, "value", weight)
+        weight = check(key, window_size, value, "value", weight)
         local name = namespace == nil and "default" or namespace
         local handle = handles[name] or find(instance, handles, synchronous, namespace, 2)
         if synchronous[name] then
@@ -506,10 +513,7 @@ local function make(instance)
     end
 
     function M.sliding_window(key, window_size, cur_diff, namespace, weight)
-        if weight == nil then
-            weight = 1
-        end
-        check(key, window_size, cur_diff == nil and 0 or cur_diff, "cur_diff", weight)
+        weight = check(key, window_size, cur_diff == nil and 0 or cur_diff, "cur_diff", weight)
         local name = namespace == nil and "default" or namespace
         local handle = handles[name] or find(instance, handles, synchronous, namespace, 2)
         if synchronous[name] and cur_diff == nil then

@@ -60,9 +60,12 @@ typedef struct {
     const void  *data;
 } ngx_rate_limiting_str_t;
 
-/* How a previous window counts: the `weight` of the specification. */
+/*
+ * How a previous window counts, the `weight` of the specification: the share of it that counts, from 0 (a
+ * fixed window) to 1 (all of it); or that of a sliding window, which depends on the time.
+ */
 #define NGX_RATE_LIMITING_FIXED    0.0
-#define NGX_RATE_LIMITING_SLIDING  1.0
+#define NGX_RATE_LIMITING_SLIDING  (-1.0)
 
 /* What a namespace is defined by. */
 typedef struct {
@@ -100,7 +103,7 @@ typedef struct {
 
 /* What came of hits.  For increments, all but the rate is 0. */
 typedef struct {
-    double  rate;         /* after the hits */
+    double  rate;         /* after the hits; of a rate, the excess of limit_req is one hit less */
     double  remaining;    /* hits that the limit leaves, at least 0 */
     double  delay;        /* seconds until the hits are within the rate; else 0 */
     double  retry_after;  /* seconds until as many hits would be admitted; -1: never */

@@ -4,7 +4,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::{Algorithm, Weight};
 use crate::policy::hits::Hits;
 use crate::policy::key::is_accounted;
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode, is_valid_name};
@@ -128,22 +128,23 @@ fn no_hits(name: &str, least: &str, given: f64) -> ArgumentError {
     ArgumentError::new(name, &expected, given)
 }
 
-/// The weight of the previous window, by which the specification tells windows apart: 1 for a sliding
-/// window, which weighs it by its share, and 0 for a fixed one.
+/// Returns the weight of the previous window: without one, that of a sliding window.
 ///
 /// # Errors
 ///
-/// It is another number.
+/// It is not within 0 to 1.
 #[inline]
-pub fn weight(weight: f64) -> Result<Algorithm, ArgumentError> {
-    if weight == 1.0 {
-        Ok(Algorithm::Sliding)
-    } else if weight == 0.0 {
-        Ok(Algorithm::Fixed)
-    } else {
-        let expected = "0 (a fixed window) or 1 (a sliding window)";
-        Err(ArgumentError::new("weight", expected, weight))
+pub fn weight(weight: Option<f64>) -> Result<Weight, ArgumentError> {
+    match weight {
+        None => Ok(Weight::Sliding),
+        Some(share) if (0.0..=1.0).contains(&share) => Ok(Weight::Share(share)),
+        Some(other) => Err(no_weight(other)),
     }
+}
+
+#[cold]
+fn no_weight(given: f64) -> ArgumentError {
+    ArgumentError::new("weight", "a number from 0 to 1", given)
 }
 
 /// The seconds after which a namespace is synced: 0: its store decides; negative: it has none.
@@ -269,11 +270,15 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_says_which_window_it_is() {
-        assert_eq!(weight(1.0), Ok(Algorithm::Sliding));
-        assert_eq!(weight(0.0), Ok(Algorithm::Fixed));
-        for other in [0.5, -1.0, 2.0, f64::NAN, f64::INFINITY] {
-            assert!(weight(other).is_err(), "{other}");
+    fn a_weight_is_a_share() {
+        assert_eq!(weight(None), Ok(Weight::Sliding));
+        for share in [0.0, 0.5, 1.0] {
+            assert_eq!(weight(Some(share)), Ok(Weight::Share(share)));
+        }
+        for other in [-0.1, -1.0, 1.001, f64::NAN, f64::INFINITY] {
+            let error = weight(Some(other)).unwrap_err().to_string();
+            let expected = "invalid argument \"weight\": expected a number from 0 to 1, not ";
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 

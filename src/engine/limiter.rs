@@ -5,12 +5,12 @@ use super::charge::{Charge, Charges, Refund};
 use super::evaluation::Evaluation;
 use super::ratelimiting::Namespace;
 use super::synchronous::{Answered, Deciders, LimitCheck, StoreQuestion, conclude, questions};
-use crate::policy::algorithm::StoredKind;
+use crate::policy::algorithm::{Algorithm, StoredKind, Weight};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
-use crate::policy::limit::{Limit, Verdict};
+use crate::policy::limit::{Burst, Limit, Verdict};
 use crate::policy::namespace::OnError;
-use crate::policy::window::Clock;
+use crate::policy::window::{Clock, WindowSize};
 use crate::store::decision::{Answer, Question};
 use crate::table::{Key, Outcome};
 
@@ -49,6 +49,8 @@ pub struct AskedHits<'k> {
     pub cost: Hits,
     /// Whether they are counted if they are admitted.
     pub commit: bool,
+    /// The share of the previous window in the rate that is told where there is no limit.
+    pub weight: Weight,
 }
 
 impl<'m> Limiter<'m> {
@@ -62,8 +64,15 @@ impl<'m> Limiter<'m> {
         }
     }
 
-    /// One that counts whatever comes, in windows: what `increment` is.
-    pub fn unlimited(namespace: &Namespace<'m>, limit: Limit) -> Self {
+    /// One that counts whatever comes, in windows of this size: what `increment` is. They are asked for as sliding
+    /// ones, of which both windows are told.
+    pub fn unlimited(namespace: &Namespace<'m>, size: WindowSize) -> Self {
+        let limit = Limit {
+            name: format!("{}-{size}", namespace.name()).into(),
+            size,
+            algorithm: Algorithm::Sliding,
+            burst: Burst::default(),
+        };
         Limiter {
             counts_rejected: true,
             ..Limiter::new(namespace, limit, Hits::MAX)
@@ -238,7 +247,9 @@ impl<'m> Limiter<'m> {
         let incoming = match self.counts_rejected {
             // There is no limit.
             true => Incoming {
-                rate: verdict.rate(),
+                rate: asked
+                    .weight
+                    .rate(self.bound.limit.size, &verdict.reading.windows()),
                 ..Incoming::default()
             },
             false => Incoming {
@@ -284,10 +295,7 @@ impl<'c, 'm> Charges<'c, 'm> for OneCharge<'c, 'm> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::policy::algorithm::Algorithm;
     use crate::policy::hits::hits;
-    use crate::policy::limit::Burst;
-    use crate::policy::window::WindowSize;
     use crate::table::testing::{SharedTable, TestClock};
 
     const MINUTE: u64 = 60_000;
@@ -306,6 +314,7 @@ mod tests {
             key: b"k",
             cost: Hits::ONE,
             commit,
+            weight: Weight::default(),
         }
     }
 
@@ -364,8 +373,7 @@ mod tests {
         let shared = SharedTable::new(1 << 20);
         let namespace = Namespace::new("foo", &shared.table).unwrap();
         let clock = TestClock::at(28_000_000 * MINUTE);
-        let limit = limit(MINUTE, Algorithm::Sliding, Burst::default());
-        let counter = Limiter::unlimited(&namespace, limit);
+        let counter = Limiter::unlimited(&namespace, WindowSize::from_millis(MINUTE).unwrap());
         let count = |cost| {
             let asked = AskedHits {
                 cost,

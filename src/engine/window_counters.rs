@@ -1,7 +1,7 @@
 //! The counters of a namespace in windows of one size, for callers that count in them again and again.
 
 use super::ratelimiting::Namespace;
-use crate::policy::algorithm::{Algorithm, WindowCounts};
+use crate::policy::algorithm::{Algorithm, Weight, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_plain};
 use crate::policy::window::{Clock, WindowSize};
@@ -10,7 +10,7 @@ use crate::table::{Admission, Counter, CounterTable, Key};
 /// The counters of a namespace in windows of one size: what [`RateLimiting`](super::RateLimiting) looks
 /// up with each call is looked up once.
 ///
-/// Keys are such as [`arguments::key`](super::arguments::key) accepts; algorithms are sliding and fixed.
+/// Keys are such as [`arguments::key`](super::arguments::key) accepts.
 #[derive(Debug)]
 pub struct WindowCounters<'m> {
     table: &'m CounterTable<'m>,
@@ -35,27 +35,21 @@ impl<'m> WindowCounters<'m> {
 
     /// Counts `value` hits of `key`, whatever the rate; returns the rate afterwards.
     #[inline]
-    pub fn increment(
-        &self,
-        key: &[u8],
-        value: Hits,
-        algorithm: Algorithm,
-        clock: &impl Clock,
-    ) -> Hits {
+    pub fn increment(&self, key: &[u8], value: Hits, weight: Weight, clock: &impl Clock) -> Hits {
         match is_plain(key) {
-            true => self.add(self.table.key(key), value, algorithm, clock),
-            false => self.add_named(key, value, algorithm, clock),
+            true => self.add(self.table.key(key), value, weight, clock),
+            false => self.add_named(key, value, weight, clock),
         }
     }
 
     #[cold]
-    fn add_named(&self, key: &[u8], value: Hits, algorithm: Algorithm, clock: &impl Clock) -> Hits {
+    fn add_named(&self, key: &[u8], value: Hits, weight: Weight, clock: &impl Clock) -> Hits {
         let name = counted_name(key, None);
-        self.add(self.table.key(&name), value, algorithm, clock)
+        self.add(self.table.key(&name), value, weight, clock)
     }
 
     #[inline]
-    fn add(&self, key: Key<'_>, value: Hits, algorithm: Algorithm, clock: &impl Clock) -> Hits {
+    fn add(&self, key: Key<'_>, value: Hits, weight: Weight, clock: &impl Clock) -> Hits {
         let WindowCounters { table, counter } = self;
         let reading = match value > Hits::ZERO {
             true => {
@@ -65,7 +59,7 @@ impl<'m> WindowCounters<'m> {
             }
             false => table.read(counter, key, clock),
         };
-        algorithm.rate(counter.size(), &reading)
+        weight.rate(counter.size(), &reading.windows())
     }
 
     /// The rate of `key` now, as if this node had counted `cur_diff` in the window that the store has
@@ -75,7 +69,7 @@ impl<'m> WindowCounters<'m> {
         &self,
         key: &[u8],
         cur_diff: Option<Hits>,
-        algorithm: Algorithm,
+        weight: Weight,
         clock: &impl Clock,
     ) -> Hits {
         let WindowCounters { table, counter } = self;
@@ -88,7 +82,7 @@ impl<'m> WindowCounters<'m> {
             let current = counts.current.minus(unsent).plus_at_least_zero(diff);
             reading = WindowCounts { current, ..counts }.into();
         }
-        algorithm.rate(counter.size(), &reading)
+        weight.rate(counter.size(), &reading.windows())
     }
 }
 
@@ -110,19 +104,19 @@ mod tests {
         let long = [b'x'; 201];
         for key in [&b"1.2.3.4"[..], &long, b"sha256:x"] {
             clock.set(28_000_000 * MINUTE);
-            let increment =
-                |value, algorithm| windows.increment(key, hits(value), algorithm, &clock);
-            assert_eq!(increment(40, Algorithm::Sliding), hits(40));
+            let increment = |value, weight| windows.increment(key, hits(value), weight, &clock);
+            assert_eq!(increment(40, Weight::Sliding), hits(40));
             clock.set(28_000_001 * MINUTE + MINUTE / 2);
-            assert_eq!(increment(10, Algorithm::Sliding), hits(30));
-            assert_eq!(increment(0, Algorithm::Fixed), hits(10));
-            let rate = |diff| windows.sliding_window(key, diff, Algorithm::Sliding, &clock);
+            assert_eq!(increment(10, Weight::Sliding), hits(30));
+            assert_eq!(increment(0, Weight::FIXED), hits(10));
+            assert_eq!(increment(0, Weight::Share(1.0)), hits(50));
+            let rate = |diff| windows.sliding_window(key, diff, Weight::Sliding, &clock);
             assert_eq!(rate(None), hits(30));
             // Nothing was sent.
             assert_eq!(rate(Some(hits(2))), hits(22));
             assert_eq!(rate(Some(Hits::ZERO.minus(hits(2)))), hits(20));
         }
-        let unseen = windows.sliding_window(b"unseen", Some(hits(3)), Algorithm::Fixed, &clock);
+        let unseen = windows.sliding_window(b"unseen", Some(hits(3)), Weight::FIXED, &clock);
         assert_eq!(unseen, hits(3));
     }
 }

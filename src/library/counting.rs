@@ -8,7 +8,7 @@ use super::definition::DefinedNamespace;
 use super::error::CallError;
 use crate::engine::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Machine};
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 
@@ -17,7 +17,7 @@ pub(super) struct Increment<'k> {
     key: &'k [u8],
     size: WindowSize,
     value: Hits,
-    algorithm: Algorithm,
+    weight: Weight,
 }
 
 impl<'k> Increment<'k> {
@@ -32,7 +32,7 @@ impl<'k> Increment<'k> {
             key: arguments::key(key)?,
             size: arguments::window_size("window_size", window_size.as_secs_f64())?,
             value: arguments::hits("value", value)?,
-            algorithm: algorithm(weight)?,
+            weight: arguments::weight(weight)?,
         })
     }
 
@@ -43,9 +43,9 @@ impl<'k> Increment<'k> {
             key,
             size,
             value,
-            algorithm,
+            weight,
         } = *self;
-        namespace.with_windows(size, |it| it.increment(key, value, algorithm, &Machine))
+        namespace.with_windows(size, |it| it.increment(key, value, weight, &Machine))
     }
 }
 
@@ -65,20 +65,14 @@ pub(super) struct AskedIncrement {
 impl AskedIncrement {
     /// Has the store count; returns the rate.
     pub(super) async fn count(&self, increment: &Increment<'_>) -> Result<Hits, CallError> {
-        let limiter = self
-            .namespace
-            .unlimited(increment.size, increment.algorithm)?;
+        let limiter = self.namespace.unlimited(increment.size)?;
         let asked = AskedHits {
             key: increment.key,
             cost: increment.value,
             commit: true,
+            weight: increment.weight,
         };
         let (incoming, _) = self.decisions.incoming(limiter, asked).await?;
         Ok(incoming.rate)
     }
-}
-
-/// How windows of this weight are read.
-pub(super) fn algorithm(weight: Option<f64>) -> Result<Algorithm, ArgumentError> {
-    arguments::weight(weight.unwrap_or(1.0))
 }

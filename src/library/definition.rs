@@ -5,8 +5,6 @@ use std::sync::Arc;
 use super::error::NewError;
 use crate::engine::arguments::ArgumentError;
 use crate::engine::{Limiter, Namespace, RateLimitingError, WindowCounters};
-use crate::policy::algorithm::Algorithm;
-use crate::policy::limit::{Burst, Limit};
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::table::{InTable, TableMemory, WithTable};
@@ -55,7 +53,7 @@ impl DefinedNamespace {
             let windows = sizes.iter();
             let windows = windows.map(|size| WindowCounters::new(&namespace, *size));
             let unlimited = sizes.iter().filter(|_| sync == SyncMode::Synchronous);
-            let unlimited = unlimited.flat_map(|size| unlimited_in(&namespace, *size));
+            let unlimited = unlimited.map(|size| Limiter::unlimited(&namespace, *size));
             NamespaceCounters {
                 windows: windows.collect(),
                 unlimited: unlimited.collect(),
@@ -102,17 +100,10 @@ impl DefinedNamespace {
     }
 
     /// What counts whatever comes in windows of this size, by the store's decision.
-    pub(super) fn unlimited(
-        &self,
-        size: WindowSize,
-        algorithm: Algorithm,
-    ) -> Result<&Limiter<'_>, ArgumentError> {
+    pub(super) fn unlimited(&self, size: WindowSize) -> Result<&Limiter<'_>, ArgumentError> {
         self.check_size("window_size", size)?;
         let mut unlimited = self.counters().unlimited.iter();
-        let found = unlimited.find(|it| {
-            let limit = &it.bound().limit;
-            limit.size == size && limit.algorithm == algorithm
-        });
+        let found = unlimited.find(|it| it.bound().limit.size == size);
         // Each size has one.
         found.ok_or_else(|| ArgumentError::new("window_size", "one of the window_sizes", size))
     }
@@ -127,19 +118,6 @@ impl DefinedNamespace {
         let expected = format!("one of the window_sizes of namespace \"{name}\" ({sizes})");
         Err(ArgumentError::new(argument, &expected, size))
     }
-}
-
-/// What counts whatever comes in windows of this size, read either way.
-fn unlimited_in<'m>(namespace: &Namespace<'m>, size: WindowSize) -> [Limiter<'m>; 2] {
-    [Algorithm::Sliding, Algorithm::Fixed].map(|algorithm| {
-        let limit = Limit {
-            name: format!("{}-{size}", namespace.name()).into(),
-            size,
-            algorithm,
-            burst: Burst::default(),
-        };
-        Limiter::unlimited(namespace, limit)
-    })
 }
 
 /// What `make` makes of a namespace in its memory. A namespace may get its place there; of several

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::asking::StoreDecisions;
 use super::block_on::block_on;
-use super::counting::{AskedIncrement, Increment, IncrementOutcome, algorithm};
+use super::counting::{AskedIncrement, Increment, IncrementOutcome};
 use super::datastore::Datastore;
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
@@ -158,13 +158,13 @@ impl Instance {
     /// Counts `value` hits of `key`, whatever the rate; returns the rate then. Where `sync_rate` is zero, the
     /// store counts them, and this waits for it.
     ///
-    /// `weight` is the share of the window before that counts: 1 or none, that of a sliding window; 0, none:
-    /// a fixed one.
+    /// `weight` is the share of the previous window that counts, from 0, a fixed window, to 1, all of it. Without one,
+    /// the window is sliding.
     ///
     /// # Errors
     ///
     /// [`CallError::Argument`] names the argument: the key has 1 to 65535 bytes, `window_size` is one of those
-    /// of the namespace, `value` is not negative, the namespace was defined, and `weight` is 0 or 1.
+    /// of the namespace, `value` is not negative, the namespace was defined, and `weight` is within 0 to 1.
     /// [`CallError::NoAnswer`]: the store is silent, and hits are denied then.
     pub fn increment(
         &self,
@@ -236,10 +236,10 @@ impl Instance {
         let size = arguments::window_size("window_size", window_size.as_secs_f64())?;
         let diff = cur_diff.map(|diff| arguments::difference("cur_diff", diff));
         let diff = diff.transpose()?;
-        let algorithm = algorithm(weight)?;
+        let weight = arguments::weight(weight)?;
         let hits = self.with(namespace, |served| {
             let namespace = &served.namespace;
-            namespace.with_windows(size, |it| it.sliding_window(key, diff, algorithm, &Machine))
+            namespace.with_windows(size, |it| it.sliding_window(key, diff, weight, &Machine))
         })??;
         Ok(number(hits))
     }

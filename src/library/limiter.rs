@@ -9,7 +9,7 @@ use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
 use crate::engine::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter, Machine};
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::{Algorithm, Weight};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::namespace::DEFAULT_NAMESPACE;
@@ -277,6 +277,7 @@ fn asked(key: &[u8], cost: f64, commit: bool) -> Result<AskedHits<'_>, ArgumentE
         key: arguments::key(key)?,
         cost: arguments::some_hits("cost", cost)?,
         commit,
+        weight: Weight::default(),
     })
 }
 

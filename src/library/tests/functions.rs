@@ -1,5 +1,8 @@
 //! What the functions count and read, and which instances and namespaces share.
 
+use core::time::Duration;
+use std::time::Instant;
+
 use super::super::{Memory, NewError, NewOptions, new_instance};
 use super::{WINDOW, instance, local, memory};
 
@@ -19,6 +22,28 @@ fn hits_are_counted_and_read() {
     // Nothing was counted in the window before, whatever it weighs.
     let sliding = instance.sliding_window("k", WINDOW, None, None, None);
     assert_eq!(sliding.unwrap(), 3.5);
+}
+
+#[test]
+fn a_weight_is_the_share_of_the_previous_window() {
+    const SHORT: Duration = Duration::from_millis(100);
+    let instance = local();
+    let read = |weight| {
+        let rate = instance.sliding_window("k", SHORT, None, None, weight);
+        rate.unwrap()
+    };
+    let began = Instant::now();
+    loop {
+        match [0.0, 0.25, 0.5, 1.0].map(|weight| read(Some(weight))) {
+            // In the window after that of the hits.
+            [0.0, 2.5, 5.0, 10.0] => break,
+            [0.0, 0.0, 0.0, 0.0] => {
+                let rate = instance.increment("k", SHORT, 10.0, None, Some(1.0));
+                assert_eq!(rate.unwrap(), 10.0);
+            }
+            _ => assert!(began.elapsed() < Duration::from_secs(20)),
+        }
+    }
 }
 
 #[test]

@@ -3,8 +3,10 @@
 use core::ffi::c_int;
 
 use super::super::conf::LibraryError;
-use super::types::{OK, REJECTED, RawResult};
-use crate::engine::{AskedHits, Incoming, arguments};
+use super::types::{OK, REJECTED, RawResult, SLIDING};
+use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::{AskedHits, Incoming};
+use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
 
 /// The hits that a limiter is asked for.
@@ -13,6 +15,7 @@ pub(super) fn asked(key: &[u8], cost: f64, commit: c_int) -> Result<AskedHits<'_
         key: arguments::key(key)?,
         cost: arguments::some_hits("cost", cost)?,
         commit: commit != 0,
+        weight: Weight::default(),
     })
 }
 
@@ -29,6 +32,12 @@ pub(super) fn tell(incoming: &Incoming, result: &mut RawResult) -> c_int {
         true => OK,
         false => REJECTED,
     }
+}
+
+/// Returns the weight that a caller passes: `NGX_RATE_LIMITING_SLIDING` is that of a sliding window.
+#[inline]
+pub(super) fn weight(given: f64) -> Result<Weight, ArgumentError> {
+    arguments::weight((given != SLIDING).then_some(given))
 }
 
 /// Hits as a floating point number: the one that is printed so.

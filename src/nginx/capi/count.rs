@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_int, c_void};
 use super::super::conf::{Committed, FoundNamespace, LibraryError, MainConf};
 use super::super::sync as syncs;
 use super::super::time::NgxClock;
-use super::answer::{asked, number, tell};
+use super::answer::{self, asked, number, tell};
 use super::call::{bytes, call};
 use super::define::no_place;
 use super::question;
@@ -36,13 +36,13 @@ pub(super) unsafe extern "C" fn increment(
         let key = arguments::key(key)?;
         let size = arguments::window_size("window_size", window_size)?;
         let value = arguments::hits("value", value)?;
-        let algorithm = arguments::weight(weight)?;
+        let weight = answer::weight(weight)?;
         let hits = main.library().with_found(found, |found| {
             if found.synchronous.is_some() {
                 return Err(is_synchronous(&found.name, "increment_async"));
             }
             found.with_windows(size, |windows| {
-                windows.increment(key, value, algorithm, &NgxClock)
+                windows.increment(key, value, weight, &NgxClock)
             })
         })?;
         *rate = number(hits);
@@ -79,10 +79,10 @@ pub(super) unsafe extern "C" fn sliding_window(
         let diff = diff
             .map(|it| arguments::difference("cur_diff", it))
             .transpose()?;
-        let algorithm = arguments::weight(weight)?;
+        let weight = answer::weight(weight)?;
         let hits = main.library().with_found(found, |found| {
             found.with_windows(size, |windows| {
-                windows.sliding_window(key, diff, algorithm, &NgxClock)
+                windows.sliding_window(key, diff, weight, &NgxClock)
             })
         })?;
         *rate = number(hits);

@@ -16,16 +16,15 @@ use super::super::log::Log;
 use super::super::sync;
 use super::super::time::NgxClock;
 use super::super::waiters::{Asker, Waiters};
-use super::answer::{asked, tell};
+use super::answer::{self, asked, tell};
 use super::call::{bytes, call};
 use super::define::no_place;
 use super::types::{Handle, RawReady, RawResult, RawWait, WAIT};
 use crate::broker::message::Reply;
 use crate::engine::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter};
-use crate::policy::algorithm::Algorithm;
+use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
-use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::WindowSize;
 use crate::store::decision::Answer;
 
@@ -49,6 +48,7 @@ struct AskedTicket {
     key: Box<[u8]>,
     cost: Hits,
     commit: bool,
+    weight: Weight,
     /// Who is asked.
     decider: usize,
     since: Instant,
@@ -78,6 +78,7 @@ impl AskedTicket {
             key: &self.key,
             cost: self.cost,
             commit: self.commit,
+            weight: self.weight,
         }
     }
 }
@@ -106,12 +107,12 @@ pub(super) unsafe extern "C" fn increment_async(
             key: arguments::key(key)?,
             cost: arguments::hits("value", value)?,
             commit: true,
+            weight: answer::weight(weight)?,
         };
         let size = arguments::window_size("window_size", window_size)?;
-        let algorithm = arguments::weight(weight)?;
         let limiter = main
             .library()
-            .with_found(found, |found| unlimited(found, size, algorithm))?;
+            .with_found(found, |found| unlimited(found, size))?;
         ask(&limiter, asked, wait, result)
     };
     // SAFETY: as above.
@@ -142,30 +143,17 @@ pub(super) unsafe extern "C" fn incoming_async(
 }
 
 /// What counts whatever comes, in windows of this size.
-fn unlimited(
-    found: &FoundNamespace,
-    size: WindowSize,
-    algorithm: Algorithm,
-) -> Result<Rc<LibraryLimiter>, LibraryError> {
+fn unlimited(found: &FoundNamespace, size: WindowSize) -> Result<Rc<LibraryLimiter>, LibraryError> {
     found.check_size("window_size", size)?;
     let mut all = found.unlimited.borrow_mut();
-    let known = all.iter().find(|it| {
-        let limit = &it.limiter.bound().limit;
-        limit.size == size && limit.algorithm == algorithm
-    });
+    let known = all.iter().find(|it| it.limiter.bound().limit.size == size);
     if let Some(known) = known {
         return Ok(known.clone());
     }
     if all.len() >= 64 {
         all.remove(0);
     }
-    let limit = Limit {
-        name: format!("{}-{size}", found.name).into(),
-        size,
-        algorithm,
-        burst: Burst::default(),
-    };
-    let limiter = Limiter::unlimited(found.namespace(), limit);
+    let limiter = Limiter::unlimited(found.namespace(), size);
     let limiter = Rc::new(LibraryLimiter::new(limiter, found.synchronous));
     all.push(limiter.clone());
     Ok(limiter)
@@ -211,6 +199,7 @@ fn ask(
         key: asked.key.into(),
         cost: asked.cost,
         commit: asked.commit,
+        weight: asked.weight,
         decider: question.decider,
         since: Instant::now(),
         ready: Ready {
@@ -322,6 +311,7 @@ pub(super) fn refund(limiter: &LibraryLimiter, key: &[u8], cost: Hits) -> bool {
         key,
         cost,
         commit: true,
+        weight: Weight::default(),
     };
     let question = limiter.limiter.question(asked, synchronous.store);
     question.is_some_and(|it| sync::tell(it.decider, &it.refund()))
@@ -333,6 +323,7 @@ pub(super) fn refund_unsent(limiter: &LibraryLimiter, key: &[u8], cost: Hits) {
         key,
         cost: Hits::ZERO.minus(cost),
         commit: true,
+        weight: Weight::default(),
     };
     let store = limiter.synchronous.map(|it| it.store);
     if let Some((decider, question)) = store.and_then(|it| limiter.limiter.unsent(asked, it)) {

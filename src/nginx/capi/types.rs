@@ -10,6 +10,9 @@ pub(super) const OK: c_int = 0;
 pub(super) const REJECTED: c_int = 1;
 pub(super) const WAIT: c_int = 2;
 
+/// `NGX_RATE_LIMITING_SLIDING`
+pub(super) const SLIDING: f64 = -1.0;
+
 /// `ngx_rate_limiting_str_t`
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -28,7 +28,7 @@ use self::moving::Moving;
 pub use self::moving::MovingCount;
 pub use self::reading::Reading;
 use self::sliding::Sliding;
-pub use self::windows::WindowCounts;
+pub use self::windows::{Weight, WindowCounts};
 use super::hits::Hits;
 use super::window::{UnixMillis, WindowSize};
 
