@@ -111,7 +111,9 @@ impl<'l> EventTimer<'l> {
 
     /// Has the function called after so many milliseconds, at least one, instead of any other time.
     pub(super) fn set(&self, millis: u64) {
-        let millis = ngx_msec_t::try_from(millis).unwrap_or(ngx_msec_t::MAX / 4);
+        // Times are compared by their differences: nginx takes a later one for one that is over.
+        const LONGEST: ngx_msec_t = ngx_msec_t::MAX / 4;
+        let millis = ngx_msec_t::try_from(millis).map_or(LONGEST, |it| it.min(LONGEST));
         // SAFETY: the event stays where it is until it is dropped, which unsets it; this is the thread
         // of nginx's event loop.
         unsafe { ngx_add_timer(self.0.as_ptr(), millis.max(1)) };

@@ -264,11 +264,14 @@ impl Method for LeakyBucket {
 
     /// Until so much has leaked, rounded down.
     fn delay(size: WindowSize, level: &BucketLevel, most: Hits) -> u64 {
-        let millis = level.parts_above(size, most).and_then(|(parts, leak)| {
-            let millis = parts.checked_div(leak.into())?;
-            u64::try_from(millis).ok()
-        });
-        millis.unwrap_or(0)
+        let millis = level
+            .parts_above(size, most)
+            .map_or(0, |(parts, leak)| match parts {
+                0 => 0,
+                // What never leaks is waited for as long as there are numbers.
+                parts => parts.checked_div(leak.into()).unwrap_or(u128::MAX),
+            });
+        u64::try_from(millis).unwrap_or(u64::MAX)
     }
 
     fn window(size: WindowSize, level: &BucketLevel, limit: Hits) -> Option<u64> {
