@@ -147,14 +147,14 @@ qr/the limit "default-rate" is "x", which is no plain decimal: it does not apply
 
 
 
-=== rules with one time and key share a counter, others do not
+=== rules with one rate and key share a counter, whatever numbers tell it; others do not
 --- config
     location /t {
         ratelimit rate=1/366d burst=2;
         empty_gif;
     }
     location /same {
-        ratelimit rate=2/366d burst=2 counter=default;
+        ratelimit rate=0.5/183d burst=2 counter=default;
         empty_gif;
     }
     location /other {
@@ -165,14 +165,23 @@ qr/the limit "default-rate" is "x", which is no plain decimal: it does not apply
         ratelimit rate=1/365d burst=2;
         empty_gif;
     }
+    location /rate {
+        ratelimit rate=2/366d burst=2;
+        empty_gif;
+    }
+    location /variable {
+        ratelimit rate=$arg_r/366d burst=2;
+        empty_gif;
+    }
     location /window {
         ratelimit limit=3/366d;
         empty_gif;
     }
 --- request eval
-["GET /t", "GET /same", "GET /t", "GET /same", "GET /other", "GET /time", "GET /window"]
+["GET /t", "GET /same", "GET /t", "GET /same", "GET /other", "GET /time", "GET /rate", "GET /variable?r=1",
+    "GET /variable?r=2", "GET /variable?r=3", "GET /window"]
 --- error_code eval
-[200, 200, 200, 429, 200, 200, 200]
+[200, 200, 200, 429, 200, 200, 200, 429, 200, 200, 200]
 --- response_headers_like eval
 ['RateLimit: "default-rate";r=2;t=\d+',
 'RateLimit: "default-rate";r=1;t=\d+',
@@ -180,7 +189,48 @@ qr/the limit "default-rate" is "x", which is no plain decimal: it does not apply
 'RateLimit: "default-rate";r=0;t=\d+',
 'RateLimit: "default-rate";r=2;t=\d+',
 'RateLimit: "default-rate";r=2;t=\d+',
+'RateLimit: "default-rate";r=2;t=\d+',
+'RateLimit: "default-rate";r=0;t=\d+',
+'RateLimit: "default-rate";r=1;t=\d+',
+'RateLimit: "default-rate";r=2;t=\d+',
 'RateLimit: "default-366d";r=2;t=\d+']
+
+
+
+=== a fast rate does not empty the bucket of a slow one
+--- config
+    ratelimit_key k;
+    location /login {
+        ratelimit rate=1/366d burst=1;
+        ratelimit rate=100000/1s burst=9;
+        empty_gif;
+    }
+    location /site {
+        ratelimit rate=100000/1s burst=9;
+        empty_gif;
+    }
+--- request eval
+[("GET /login", "GET /site") x 3]
+--- error_code eval
+[200, 200, 200, 200, 429, 200]
+
+
+
+=== the API sets a key to zero in the buckets of all rates, those that requests told, too
+--- config
+    ratelimit_key k;
+    location /a { ratelimit rate=1/366d;                     empty_gif; }
+    location /b { ratelimit rate=2/365d;                     empty_gif; }
+    location /c { ratelimit rate=$arg_r/366d;                empty_gif; }
+    location /d { ratelimit rate=3/366d counter=d;           empty_gif; }
+    location /e { ratelimit rate=4/366d key=other;           empty_gif; }
+    location /rl { ratelimit_api write=on; }
+--- request eval
+my @all = map {"GET /$_"} 'a', 'b', 'c?r=5', 'c?r=6', 'd', 'e';
+[@all, @all, "DELETE /rl/namespaces/default/keys/k?rate=1/366d", "GET /a", "GET /b",
+    "DELETE /rl/namespaces/default/keys/k", @all[0 .. 3], @all[0 .. 3]]
+--- error_code eval
+[(200) x 6, (429) x 6, 200, 200, 429, 200, (200) x 4, (429) x 4]
 
 
 
@@ -224,7 +274,7 @@ qr/the limit "default-rate" is "x", which is no plain decimal: it does not apply
 
 
 
-=== rejected hits count if that is wanted
+=== rejected hits count if that is wanted, as far as the bucket has room
 --- config
     ratelimit_count_rejected on;
     location /t {
@@ -237,7 +287,7 @@ qr/the limit "default-rate" is "x", which is no plain decimal: it does not apply
 --- error_code eval
 [200, 200, 429, 429]
 --- response_headers eval
-["X-Rate: 1", "X-Rate: 2", "X-Rate: 3", "X-Rate: 4"]
+["X-Rate: 1", "X-Rate: 2", "X-Rate: 2", "X-Rate: 2"]
 
 
 

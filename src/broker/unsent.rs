@@ -24,8 +24,8 @@ const PARTS: u64 = 32;
 #[derive(Debug, Default)]
 pub struct UnsentHits(BTreeMap<UnsentKey, Unsent>);
 
-/// The namespace, the key, the number of the kind, and the size.
-type UnsentKey = (Arc<str>, KeyBytes, u8, WindowSize);
+/// The namespace, the key, the number of the kind, and its measure.
+type UnsentKey = (Arc<str>, KeyBytes, u8, u64);
 
 /// Those of a counter.
 #[derive(Debug)]
@@ -68,7 +68,8 @@ impl UnsentHits {
                 size,
                 cost,
             } = counter;
-            let name = (shard.namespace.clone(), key.clone(), kind.wire_id(), *size);
+            let (number, measure) = (kind.wire_id(), kind.measure(*size));
+            let name = (shard.namespace.clone(), key.clone(), number, measure);
             let is_known = self.0.contains_key(&name);
             if !is_known && (*cost <= Hits::ZERO || self.0.len() >= MOST) {
                 is_all = false;
@@ -78,9 +79,7 @@ impl UnsentHits {
                 counter: counter.clone(),
                 hits: UnsentOf::none(*kind),
             });
-            // A bucket may have another rate by now.
-            unsent.counter.kind = *kind;
-            is_all &= unsent.hits.add(*kind, *size, *cost, now);
+            is_all &= unsent.hits.add(*size, *cost, now);
         }
         is_all
     }
@@ -116,21 +115,12 @@ impl UnsentOf {
     }
 
     /// Adds hits, or takes them back; returns whether there were as many.
-    fn add(
-        &mut self,
-        now_kind: StoredKind,
-        size: WindowSize,
-        cost: Hits,
-        now: MonotonicMillis,
-    ) -> bool {
+    fn add(&mut self, size: WindowSize, cost: Hits, now: MonotonicMillis) -> bool {
         // Of this clock, differences alone are used.
         let at = UnixMillis(now.0);
         let given_back = Hits::ZERO.minus(cost);
         match self {
             UnsentOf::Level(kind, level) => {
-                if let StoredKind::Level(now_kind) = now_kind {
-                    *kind = now_kind;
-                }
                 if cost > Hits::ZERO {
                     *level = kind.after_hit(size, *level, at, cost);
                     return true;

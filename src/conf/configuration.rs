@@ -8,7 +8,7 @@ use super::namespace::NamespaceOptions;
 use crate::policy::namespace::{OnError, OnLoss, SyncEarly, SyncMode};
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
-use crate::table::EarlyShare;
+use crate::table::{CountedRate, EarlyShare};
 
 /// What `http` says. Zones, stores and namespaces are named by their numbers here, from 0 on.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +64,8 @@ pub struct NamespaceConf {
     pub options: NamespaceOptions,
     /// The windows that are counted in, ascending: those that are listed, and those of rules.
     pub window_sizes: Vec<WindowSize>,
-    /// The times of the rates of rules, likewise.
-    pub rate_sizes: Vec<WindowSize>,
+    /// The rates of rules, but for those that requests tell.
+    pub rates: Vec<CountedRate>,
 }
 
 impl Configuration {

@@ -101,7 +101,7 @@ impl Configuration {
             store,
             options,
             window_sizes: definition.window_sizes.clone(),
-            rate_sizes: Vec::new(),
+            rates: Vec::new(),
         });
         match extended.check_room() {
             Ok(()) => Ok(extended),

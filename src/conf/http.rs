@@ -9,10 +9,12 @@ use super::namespace_block::NamespaceOptionsBuilder;
 use super::nginx::{Files as _, Nginx};
 use super::store_options::read_files;
 use crate::policy::algorithm::Algorithm;
-use crate::policy::limit::Quota;
+use crate::policy::hits::Hits;
+use crate::policy::limit::{Quota, QuotaHits};
 use crate::policy::options::shown;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
+use crate::table::CountedRate;
 
 /// The configuration of `http`, while it is read.
 #[derive(Debug, Default)]
@@ -52,6 +54,8 @@ pub(super) struct NamespaceUse {
     /// The size as written; that of a rate is of no window.
     pub(super) window: Box<str>,
     pub(super) algorithm: Algorithm,
+    /// The rate, if requests do not tell it.
+    pub(super) rate: Option<Hits>,
 }
 
 impl HttpConf {
@@ -138,6 +142,10 @@ impl HttpConf {
             size: quota.size,
             window: shown(quota.window).into(),
             algorithm,
+            rate: match quota.hits {
+                QuotaHits::Constant(hits) => Some(hits).filter(|_| algorithm.is_of_rates()),
+                QuotaHits::Variable(_) => None,
+            },
         });
         if let Some(namespace) = self.namespaces.get_mut(number) {
             namespace.uses.extend(uses);
@@ -178,10 +186,14 @@ impl NamespaceText {
         ascending(listed.chain(windows.map(|it| it.size)))
     }
 
-    /// The times of the rates that are counted by, ascending.
-    pub(super) fn rate_sizes(&self) -> Vec<WindowSize> {
-        let rates = self.uses.iter().filter(|it| it.is_rate());
-        ascending(rates.map(|it| it.size))
+    /// The rates that are counted at, but for those that requests tell.
+    pub(super) fn rates(&self) -> Vec<CountedRate> {
+        let mut rates: Vec<CountedRate> = Vec::new();
+        for NamespaceUse { size, rate, .. } in &self.uses {
+            let rate = rate.map(|hits| CountedRate { hits, size: *size });
+            rates.extend(rate.filter(|rate| !rates.contains(rate)));
+        }
+        rates
     }
 }
 

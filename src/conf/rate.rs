@@ -2,7 +2,7 @@
 
 use super::parameter::Parameter;
 use crate::policy::hits::Hits;
-use crate::policy::limit::{Burst, ParseQuotaError, Quota};
+use crate::policy::limit::{Burst, ParseQuotaError, Quota, QuotaHits};
 use crate::policy::options::{OptionError, shown};
 
 /// The rate of a rule, and what it has beside it.
@@ -30,10 +30,15 @@ impl<'a> RateText<'a> {
             parse_hits(burst, "expected a decimal of at least 0.001, such as 20")
         })?;
         let delay = delay.map(|delay| parse_delay(delay, hits)).transpose()?;
+        let quota = parse_quota(parameter)?;
+        let rate = match quota.hits {
+            QuotaHits::Constant(rate) => Some(rate),
+            QuotaHits::Variable(_) => None,
+        };
         Ok(RateText {
             parameter,
-            quota: parse_quota(parameter)?,
-            burst: Burst { hits, delay },
+            quota,
+            burst: Burst { hits, delay, rate },
         })
     }
 
@@ -125,7 +130,6 @@ mod tests {
     use super::super::rule::RuleText;
     use super::*;
     use crate::policy::algorithm::Algorithm;
-    use crate::policy::limit::QuotaHits;
 
     fn parse<'a>(words: &[&'a str]) -> Result<RuleText<'a>, String> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
@@ -135,13 +139,17 @@ mod tests {
     #[test]
     fn a_rate_has_a_burst_and_a_delay() {
         let hits = Hits::from_thousandths;
+        let at_rate = |rate| Burst {
+            rate: Some(hits(rate)),
+            ..Burst::default()
+        };
         for (words, expected) in [
-            (&["rate=10/1s"][..], Burst::default()),
+            (&["rate=10/1s"][..], at_rate(10_000)),
             (
                 &["burst=20", "rate=0.5/1h30m"],
                 Burst {
                     hits: hits(20_000),
-                    delay: None,
+                    ..at_rate(500)
                 },
             ),
             (
@@ -149,13 +157,14 @@ mod tests {
                 Burst {
                     hits: hits(20_000),
                     delay: Some(hits(20_000)),
+                    rate: None,
                 },
             ),
             (
                 &["rate=10/1s", "delay=all"],
                 Burst {
-                    hits: Hits::ZERO,
                     delay: Some(Hits::ZERO),
+                    ..at_rate(10_000)
                 },
             ),
         ] {

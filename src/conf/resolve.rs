@@ -57,7 +57,7 @@ impl HttpConf {
             store,
             options,
             window_sizes: namespace.window_sizes(),
-            rate_sizes: namespace.rate_sizes(),
+            rates: namespace.rates(),
         };
         let Some(definition) = &namespace.definition else {
             if **name != *DEFAULT_NAMESPACE {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::rule::RuleText;
-use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::limit::{Quota, QuotaHits};
 use crate::policy::window::WindowSize;
 
@@ -23,14 +22,23 @@ struct Use<'a> {
     limits: &'a [WindowLimits],
 }
 
-/// The hits of all limits that a rule has with one window.
+/// The hits of all limits that a rule has with one window, or the burst of its rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowLimits {
-    /// What is kept of a key: only what is alike is shared.
-    kind: StoredKind,
+    counters: LimitedCounters,
     size: WindowSize,
-    /// As they are written, or in the shortest way; sorted. A rate with its burst.
+    /// As they are written, or in the shortest way; sorted.
     hits: Vec<Box<[u8]>>,
+}
+
+/// The counters of limits: those of rules that have the same here are shared, if their keys are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum LimitedCounters {
+    /// The number of the kind, and its measure.
+    Known(u8, u64),
+    /// At a rate that requests tell: the rate and its time, as they are written. Of which requests the rate is another
+    /// rule's, nobody knows.
+    Told(Box<[u8]>, WindowSize),
 }
 
 /// Two rules that share a counter, and have different limits.
@@ -52,20 +60,31 @@ impl WindowLimits {
         let kind = rule.algorithm.kind();
         let mut windows: BTreeMap<WindowSize, Vec<Box<[u8]>>> = BTreeMap::new();
         for Quota { hits, size, .. } in &rule.quotas {
-            let mut hits = match hits {
+            let hits = match hits {
+                _ if rule.algorithm.is_of_rates() => rule.burst.hits.to_string().into_bytes(),
                 QuotaHits::Constant(hits) => hits.to_string().into_bytes(),
                 QuotaHits::Variable(text) => text.to_vec(),
             };
-            if rule.algorithm == Algorithm::Bucket {
-                let burst = format!(" burst={}", rule.burst.hits);
-                hits.extend_from_slice(burst.as_bytes());
-            }
             windows.entry(*size).or_default().push(hits.into());
         }
+        let told = rule.quotas.first().map(|quota| quota.hits);
         let limits = windows.into_iter().map(|(size, mut hits)| {
             hits.sort_unstable();
             hits.dedup();
-            WindowLimits { kind, size, hits }
+            let counters = match (told, rule.burst.rate) {
+                (Some(QuotaHits::Variable(rate)), None) if rule.algorithm.is_of_rates() => {
+                    LimitedCounters::Told(rate.into(), size)
+                }
+                (_, rate) => {
+                    let kind = kind.at_rate(rate.unwrap_or_default());
+                    LimitedCounters::Known(kind.wire_id(), kind.measure(size))
+                }
+            };
+            WindowLimits {
+                counters,
+                size,
+                hits,
+            }
         });
         limits.collect()
     }
@@ -90,8 +109,13 @@ impl<'a> Sharing<'a> {
         let mut first_of = BTreeMap::new();
         let mut pairs: Vec<Shared<'a>> = Vec::new();
         for ((rule, key), Use { namespace, limits }) in &self.uses {
-            for WindowLimits { kind, size, hits } in *limits {
-                let counter = (*namespace, kind.wire_id(), *size, *key);
+            for WindowLimits {
+                counters,
+                size,
+                hits,
+            } in *limits
+            {
+                let counter = (*namespace, counters, *key);
                 let (first, others) = match first_of.entry(counter) {
                     Entry::Vacant(place) => {
                         place.insert((*rule, hits));
@@ -162,11 +186,15 @@ mod tests {
     }
 
     #[test]
-    fn different_rates_of_one_counter_are_found() {
-        let rate = (1, "default", "k", "rate=5/1m burst=9");
-        for other in ["rate=5/1m", "rate=6/1m burst=9", "rate=$r/1m burst=9"] {
-            let pair = (1, 2, "k".into(), "1m".into());
-            assert_eq!(pairs(&[rate, (2, "default", "k", other)]), [pair]);
+    fn different_bursts_of_one_rate_are_found() {
+        for (rate, other) in [
+            ("rate=30/1m burst=9", "rate=30/1m"),
+            ("rate=30/1m burst=9", "rate=0.5/1s burst=8"),
+            ("rate=$r/1m burst=9", "rate=$r/1m burst=8"),
+        ] {
+            let pairs = pairs(&[(1, "default", "k", rate), (2, "default", "k", other)]);
+            assert_eq!(pairs.len(), 1, "{rate} {other}");
+            assert_eq!((pairs[0].0, pairs[0].1), (1, 2));
         }
     }
 
@@ -193,7 +221,13 @@ mod tests {
             assert_eq!(pairs(&[(1, "default", "k", "5/1m"), other]), []);
         }
         let rate = (1, "default", "k", "rate=5/1m burst=9");
-        for other in ["5/1m", "rate=5.0/60 burst=9 delay=all", "rate=6/1s burst=9"] {
+        for other in [
+            "5/1m",
+            "rate=5.0/60 burst=9 delay=all",
+            "rate=5/1s burst=8",
+            "rate=6/1m burst=8",
+            "rate=$r/1m burst=8",
+        ] {
             assert_eq!(pairs(&[rate, (2, "default", "k", other)]), [], "{other}");
         }
         let plan = "$plan/1m";

@@ -13,7 +13,8 @@ use crate::policy::namespace::OnError;
 use crate::policy::reserve::is_reserved_of;
 use crate::policy::window::Clock;
 use crate::table::{
-    Admission, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named, Reserve, SyncState,
+    Admission, CountedRate, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named,
+    Reserve, SyncState,
 };
 
 /// A limit with its counters.
@@ -23,6 +24,7 @@ pub struct BoundLimit<'m> {
     pub limit: Limit,
     namespace: Arc<str>,
     pub(super) table: &'m CounterTable<'m>,
+    /// The counters; if the rate is a variable, at none, and those of a rate are found by [`BoundLimit::at`].
     pub(super) counter: Counter,
     /// How often it rejected; `None`: that is counted with others.
     rejections: Option<Named<'m>>,
@@ -41,6 +43,12 @@ struct LimitReserves<'m> {
     shards: Vec<SyncState<'m>>,
 }
 
+/// Whether each request tells the rate of a limit.
+#[inline]
+fn has_variable_rate(limit: &Limit) -> bool {
+    limit.algorithm.is_of_rates() && limit.burst.rate.is_none()
+}
+
 /// How requests are charged under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChargePath {
@@ -48,8 +56,10 @@ pub(super) enum ChargePath {
     Windows,
     /// In an elastic window.
     Elastic,
-    /// In a bucket.
+    /// In the buckets of a rate.
     Bucket,
+    /// In a bucket of the rate that each request tells.
+    VariableRate,
     /// In a log.
     Log,
     /// In a counter in which a request may have been charged already: under an earlier limit.
@@ -66,13 +76,20 @@ impl<'m> BoundLimit<'m> {
     where
         'm: 'a,
     {
-        let kind = limit.algorithm.kind();
+        let rate = limit.burst.rate.unwrap_or_default();
+        let kind = limit.algorithm.kind().at_rate(rate);
         let (table, counter) = (namespace.table(), namespace.counter_of(kind, limit.size));
-        let is_shared = earlier
-            .into_iter()
-            .any(|other| ptr::eq(other.table, table) && other.counter.is_same(&counter));
+        let is_variable = has_variable_rate(&limit);
+        let may_be_shared = |other: &BoundLimit<'m>| {
+            let is_same = || match is_variable || has_variable_rate(&other.limit) {
+                true => other.counter.has_namespace_and_kind_of(&counter),
+                false => other.counter.is_same(&counter),
+            };
+            ptr::eq(other.table, table) && is_same()
+        };
         let path = match kind {
-            _ if is_shared => ChargePath::Shared,
+            _ if earlier.into_iter().any(may_be_shared) => ChargePath::Shared,
+            _ if is_variable => ChargePath::VariableRate,
             StoredKind::Windows => ChargePath::Windows,
             StoredKind::Level(LevelKind::Elastic) => ChargePath::Elastic,
             StoredKind::Level(LevelKind::Bucket(_)) => ChargePath::Bucket,
@@ -112,7 +129,7 @@ impl<'m> BoundLimit<'m> {
         self.reserves.is_some()
     }
 
-    /// Whether both count in the same counters.
+    /// Whether both count in the same counters, whatever rates they are told.
     pub fn has_counters_of(&self, other: &BoundLimit<'_>) -> bool {
         ptr::addr_eq(self.table, other.table) && self.counter.is_same(&other.counter)
     }
@@ -140,7 +157,43 @@ impl<'m> BoundLimit<'m> {
     /// The counter, and the most hits in it, where so many hits or such a rate are `told`.
     #[inline]
     pub(super) fn at(&self, told: Hits) -> (Counter, Hits) {
-        (self.counter.at_rate(told), self.limit.most(told))
+        if has_variable_rate(&self.limit) {
+            self.note_rate(told);
+        }
+        (self.counter_at(told), self.limit.most(told))
+    }
+
+    /// The counter where so many hits or such a rate are `told`.
+    #[inline]
+    pub(super) fn counter_at(&self, told: Hits) -> Counter {
+        match has_variable_rate(&self.limit) {
+            true => self.counter_at_rate(told),
+            false => self.counter,
+        }
+    }
+
+    #[cold]
+    fn counter_at_rate(&self, rate: Hits) -> Counter {
+        let kind = self.counter.kind().at_rate(rate);
+        let (index, name) = (self.counter.namespace(), self.namespace.as_bytes());
+        self.table.counter_of(index, name, kind, self.limit.size)
+    }
+
+    /// Notes that keys are counted at this rate, so that one that is set to zero is so in the bucket of that, too.
+    pub(super) fn note_rate(&self, hits: Hits) {
+        let size = self.limit.size;
+        let rate = CountedRate { hits, size };
+        self.table.note_counted_rate(self.counter.namespace(), rate);
+    }
+
+    /// The counter of which this was read.
+    pub(super) fn counter_of_reading(&self, reading: &Reading) -> Counter {
+        match self.counter.kind().at_rate_of(reading) {
+            StoredKind::Level(LevelKind::Bucket(rate)) => self.counter_at(rate),
+            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => {
+                self.counter
+            }
+        }
     }
 
     /// The name of the namespace that is counted in.
@@ -153,9 +206,9 @@ impl<'m> BoundLimit<'m> {
         self.namespace.clone()
     }
 
-    /// The identity of the counter of a key.
-    pub(super) fn identity(&self, key: Key<'_>) -> Identity {
-        self.counter.identity(key)
+    /// The identity of the counter of a key where so many hits or such a rate are `told`.
+    pub(super) fn identity(&self, key: Key<'_>, told: Hits) -> Identity {
+        self.counter_at(told).identity(key)
     }
 
     /// Notes what the store has counted of a key. Of a log, it has not told the times: what is known of
@@ -165,7 +218,8 @@ impl<'m> BoundLimit<'m> {
             StoredKind::Windows => {}
             StoredKind::Level(kind) => {
                 let level = kind.level_of(self.limit.size, *reading, clock.now());
-                return self.table.set_level(&self.counter, key, level, clock);
+                let counter = self.counter_of_reading(reading);
+                return self.table.set_level(&counter, key, level, clock);
             }
             StoredKind::Log => return,
         }

@@ -34,9 +34,9 @@ impl<'c, 'm> Charge<'c, 'm> {
         self.bound
     }
 
-    /// The counter, at the rate that it was asked at.
+    /// The counter that was asked.
     pub(super) fn counter(&self) -> Counter {
-        self.bound.counter.at_rate_of(&self.counted.reading)
+        self.bound.counter_of_reading(&self.counted.reading)
     }
 
     /// The key that was counted by.
@@ -51,7 +51,7 @@ impl<'c, 'm> Charge<'c, 'm> {
 
     /// The identity of the counter.
     pub(super) fn identity(&self) -> Identity {
-        self.bound.counter.identity(*self.key)
+        self.counter().identity(*self.key)
     }
 
     /// What the counter was charged here, unless it was refunded.
@@ -74,8 +74,8 @@ impl<'c, 'm> Charge<'c, 'm> {
         })
     }
 
-    pub(super) fn has_counter_of(&self, other: &BoundLimit<'_>, key: Key<'_>) -> bool {
-        self.bound.counter.is_same(&other.counter) && self.identity() == other.counter.identity(key)
+    pub(super) fn has_counter_of(&self, other: &Counter, key: Key<'_>) -> bool {
+        self.identity() == other.identity(key)
     }
 }
 
@@ -92,7 +92,7 @@ impl Refund<'_> {
     /// Whether it is of this key, under a limit of the same counters.
     pub fn is_of(&self, bound: &BoundLimit<'_>, key: &[u8]) -> bool {
         let name = counted_name(key, None);
-        self.identity == bound.identity(bound.table.key(&name))
+        self.identity == bound.counter.identity(bound.table.key(&name))
     }
 
     /// How much it is.

@@ -6,7 +6,7 @@ use crate::policy::algorithm::{Algorithm, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::window::Clock;
-use crate::table::{Admission, AskedHit, Counted, Identity, Key, Outcome};
+use crate::table::{Admission, AskedHit, Counted, Identity, Key, Outcome, Receipt};
 
 /// The evaluation of a request under its limits: all must admit it.
 #[derive(Debug)]
@@ -50,7 +50,9 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             ChargePath::Elastic => self.charge_elastic(bound, hits, key, cost, clock),
             ChargePath::Bucket => self.charge_bucket(bound, hits, key, cost, clock),
             ChargePath::Log => self.charge_log(bound, hits, key, cost, clock),
-            ChargePath::Shared => self.charge_otherwise(bound, hits, key, cost, clock),
+            ChargePath::VariableRate | ChargePath::Shared => {
+                self.charge_otherwise(bound, hits, key, cost, clock);
+            }
         }
     }
 
@@ -158,7 +160,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         let mut earlier = self.charges.as_mut_slice().iter();
         let charged = earlier.find_map(|charge| {
             let receipt = charge.counted.receipt.as_ref()?;
-            let is_shared = charge.has_counter_of(bound, *key);
+            let is_shared = charge.has_counter_of(counter, *key);
             is_shared.then_some(receipt.value())
         });
 
@@ -186,9 +188,12 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
                 receipt: None,
             }
         } else if self.counts_rejected {
-            let counted = table.add(counter, *key, clock, cost, Admission::Regardless(hits));
+            let counted = table.add(counter, *key, clock, cost, Admission::Filling(hits));
+            // Of what fills a bucket, less.
+            let receipt = counted.receipt.as_ref();
+            let included = receipt.map_or(cost, Receipt::value);
             Counted {
-                admitted: admits(limit, hits, counted.reading, cost, cost)
+                admitted: admits(limit, hits, counted.reading, included, cost)
                     && !table.refuses_alone(counter, *key, within, (cost, cost), clock),
                 ..counted
             }
@@ -203,7 +208,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         {
             // What limits say is of after the request: those that asked before, too.
             let earlier = self.charges.as_mut_slice().iter_mut();
-            for charge in earlier.filter(|charge| charge.has_counter_of(bound, *key)) {
+            for charge in earlier.filter(|charge| charge.has_counter_of(counter, *key)) {
                 charge.counted.reading = match counter.kind() {
                     // When there is room is another time then.
                     StoredKind::Log => {
@@ -379,13 +384,13 @@ fn admits(limit: &Limit, hits: Hits, reading: Reading, included: Hits, cost: Hit
 /// Refunds all charges, and corrects what the limits said accordingly.
 #[cold]
 fn refund(charges: &mut [Charge<'_, '_>]) {
-    while let Some((bound, counter, key, receipt)) = charges.iter_mut().find_map(|charge| {
+    while let Some((table, counter, key, receipt)) = charges.iter_mut().find_map(|charge| {
         let receipt = charge.counted.receipt.take()?;
-        Some((charge.bound, charge.counter(), *charge.key, receipt))
+        Some((charge.bound.table, charge.counter(), *charge.key, receipt))
     }) {
-        bound.table.refund(&counter, &receipt);
+        table.refund(&counter, &receipt);
         for charge in charges.iter_mut() {
-            if charge.has_counter_of(bound, key) {
+            if charge.has_counter_of(&counter, key) {
                 charge.counted.reading = charge.counted.reading.minus(receipt.value());
             }
         }

@@ -56,7 +56,7 @@ pub struct AskedHits<'k> {
 impl<'m> Limiter<'m> {
     /// A limiter that admits so many `hits`, or hits at this rate, in `namespace`.
     pub fn new(namespace: &Namespace<'m>, limit: Limit, hits: Hits) -> Self {
-        namespace.note_size(limit.algorithm, limit.size);
+        namespace.note_counted(limit.algorithm, limit.size, hits);
         Limiter {
             bound: BoundLimit::new(limit, namespace, []),
             hits,
@@ -355,6 +355,7 @@ mod tests {
         let burst = Burst {
             hits: hits(2),
             delay: Some(Hits::ZERO),
+            rate: Some(hits(10)),
         };
         let limit = limit(1000, Algorithm::Bucket, burst);
         let limiter = Limiter::new(&namespace, limit, hits(10));

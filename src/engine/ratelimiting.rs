@@ -8,7 +8,7 @@ use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted};
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::{
-    Admission, CountedSize, Counter, CounterTable, EarlyShare, NamespaceIndex, SyncState,
+    Admission, CountedRate, Counter, CounterTable, EarlyShare, NamespaceIndex, SyncState,
 };
 
 /// A namespace in its zone: settings under which hits are counted.
@@ -126,14 +126,15 @@ impl<'m> Namespace<'m> {
         self.index
     }
 
-    /// Notes that a caller counts by `algorithm` in windows, or at rates, of this size: of a key that is set to zero,
-    /// these are set so, too.
-    pub fn note_size(&self, algorithm: Algorithm, size: WindowSize) {
-        let size = match algorithm.is_of_rates() {
-            true => CountedSize::Rate(size),
-            false => CountedSize::Window(size),
-        };
-        self.table.note_counted_size(self.index, size);
+    /// Notes that a caller counts by `algorithm` in windows of this size, or at a `rate` that is told for it: of a
+    /// key that is set to zero, these are set so, too.
+    pub fn note_counted(&self, algorithm: Algorithm, size: WindowSize, rate: Hits) {
+        match algorithm.is_of_rates() {
+            true => self
+                .table
+                .note_counted_rate(self.index, CountedRate { hits: rate, size }),
+            false => self.table.note_counted_size(self.index, size),
+        }
     }
 
     /// The namespace's counters in windows of `size`.
@@ -141,7 +142,7 @@ impl<'m> Namespace<'m> {
         self.counter_of(StoredKind::Windows, size)
     }
 
-    /// The namespace's counters of this kind and size.
+    /// The namespace's counters of this kind and size: of a bucket, with its rate.
     pub fn counter_of(&self, kind: StoredKind, size: WindowSize) -> Counter {
         let name = self.name.as_bytes();
         let counter = self.table.counter_of(self.index, name, kind, size);
@@ -184,7 +185,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
 
     /// The counters of this kind and size.
     fn counter_of(&self, kind: StoredKind, size: WindowSize) -> Counter {
-        self.namespace.counter_of(kind, size).at_rate(self.rate)
+        self.namespace.counter_of(kind.at_rate(self.rate), size)
     }
 
     /// Counts `value` hits of `key`, whatever the rate; returns the rate afterwards.

@@ -104,7 +104,7 @@ impl Deciders {
 
 impl<'m> LimitCheck<'_, 'm> {
     pub(super) fn identity(&self) -> Identity {
-        self.bound.identity(*self.key)
+        self.bound.identity(*self.key, self.hits)
     }
 
     /// The number of the one that decides; `None`: it is decided here.
@@ -158,10 +158,8 @@ fn question(
         let counter = known.unwrap_or(counters.len());
         let kind = bound.limit.algorithm.kind().at_rate(hits);
         match counters.get_mut(counter) {
-            // A counter that limits share is charged once, by the first that charges it, at its rate.
-            Some(counter) if counter.cost == Hits::ZERO => {
-                (counter.kind, counter.cost) = (kind, cost);
-            }
+            // A counter that limits share is charged once, by the first that charges it.
+            Some(counter) if counter.cost == Hits::ZERO => counter.cost = cost,
             Some(_) => {}
             None => {
                 identities.push(identity);

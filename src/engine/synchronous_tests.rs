@@ -592,15 +592,20 @@ fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
 fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
-    let rate = |burst| {
-        let mut bound = fixture.limit(1, Algorithm::Bucket);
-        bound.limit.burst = Burst {
-            hits: hits(burst),
-            delay: Some(Hits::ZERO),
+    let rate = |seconds, burst| {
+        let limit = Limit {
+            name: "limit".into(),
+            size: size(seconds),
+            algorithm: Algorithm::Bucket,
+            burst: Burst {
+                hits: hits(burst),
+                delay: Some(Hits::ZERO),
+                rate: None,
+            },
         };
-        bound
+        BoundLimit::new(limit, &fixture.namespace, [])
     };
-    let (few, many) = (rate(4), rate(9));
+    let (few, many) = (rate(1, 4), rate(2, 9));
     let asked = |checks: &[LimitCheck<'_, '_>]| {
         let asked = questions(checks, false).remove(0);
         let Question {
@@ -617,13 +622,16 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     assert_eq!(asked(&[ask(&few, 10, 1)]), (1, 10, 1, vec![5]));
     let closed = [ask(&few, 0, 1)];
     assert_eq!(asked(&closed), (1, 0, 1, vec![0]), "nothing is admitted");
-    // Of rates that share a counter, the one that is charged.
+    // Each rate has a counter of its own.
+    let both = [ask(&few, 10, 1), ask(&many, 10, 1)];
+    assert_eq!(asked(&both), (2, 10, 1, vec![5, 10]));
+    // 20 in two seconds are 10 in one.
     let both = [ask(&few, 10, 0), ask(&many, 20, 2)];
-    assert_eq!(asked(&both), (1, 20, 2, vec![5, 10]));
+    assert_eq!(asked(&both), (1, 10, 2, vec![5, 10]));
     let both = [ask(&few, 10, 2), ask(&many, 20, 3)];
     assert_eq!(asked(&both), (1, 10, 2, vec![5, 10]));
 
-    // What an answer means to each is a matter of its own rate.
+    // An answer is told to each by its own numbers.
     let level = Level {
         hits: hits(3),
         at: UnixMillis(T),
@@ -642,7 +650,7 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     let of_each =
         |charge: &Charge<'_, '_>| (charge.verdict().remaining(), charge.verdict().delay());
     let told: Vec<_> = charges.iter().map(of_each).collect();
-    assert_eq!(told, [(hits(2), 200), (hits(7), 100)]);
+    assert_eq!(told, [(hits(2), 200), (hits(7), 200)]);
 
     // Hits that are known with the response leak at that rate, too.
     let checks = [ask(&few, 10, 0)];

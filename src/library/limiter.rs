@@ -155,7 +155,7 @@ impl LimiterOptions {
             Admits::Rate { rate, burst } => {
                 let hits = arguments::some_hits("rate", rate)?;
                 let burst = arguments::hits("burst", burst)?;
-                (Limit::per_second(&namespace.name, burst), hits)
+                (Limit::per_second(&namespace.name, hits, burst), hits)
             }
         };
         check_algorithm(limit.algorithm, namespace, decisions.as_deref())?;

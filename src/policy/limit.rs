@@ -28,6 +28,8 @@ pub struct Burst {
     pub hits: Hits,
     /// Above how many of them an admitted request is held back; `None`: none is.
     pub delay: Option<Hits>,
+    /// The rate, if it is told the same for each request.
+    pub rate: Option<Hits>,
 }
 
 impl Burst {
@@ -49,8 +51,8 @@ const SECOND: WindowSize = match WindowSize::from_millis(1000) {
 };
 
 impl Limit {
-    /// A limit by hits a second, with a burst of so many, in `namespace`: none of them is held back.
-    pub fn per_second(namespace: &str, burst: Hits) -> Limit {
+    /// A limit by a `rate` of hits a second, with a burst of so many, in `namespace`: none of them is held back.
+    pub fn per_second(namespace: &str, rate: Hits, burst: Hits) -> Limit {
         Limit {
             name: format!("{namespace}-rate").into(),
             size: SECOND,
@@ -58,6 +60,7 @@ impl Limit {
             burst: Burst {
                 hits: burst,
                 delay: Some(Hits::ZERO),
+                rate: Some(rate),
             },
         }
     }
@@ -71,7 +74,8 @@ impl Limit {
         }
     }
 
-    /// A reading of a counter that this limit may share with one of another rate, at the rate that is `told`.
+    /// A reading of a counter that this limit may share with one that tells the same rate by other numbers, by those
+    /// that are `told`.
     pub fn reading_at(&self, told: Hits, reading: Reading) -> Reading {
         match self.algorithm {
             Algorithm::Bucket => BucketLevel::from(reading).at_rate(told).into(),

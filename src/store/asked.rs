@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::decision::{AskedCounter, Question};
 use super::strategy::{CLOCK_MARGIN, Shard};
-use crate::policy::algorithm::StoredKind;
+use crate::policy::algorithm::{LevelKind, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 
@@ -14,9 +14,12 @@ use crate::policy::window::{UnixMillis, WindowSize};
 pub(super) struct AskedPlace<'q> {
     /// The index of the shard.
     pub(super) shard: usize,
-    /// Of a bucket, at no rate: each question tells its own.
+    /// Of a bucket, at no rate: each question tells it by numbers of its own.
     pub(super) kind: StoredKind,
+    /// The size of its windows; of a bucket, any.
     pub(super) size: WindowSize,
+    /// What tells it from others of its kind: [`StoredKind::measure`].
+    pub(super) measure: u64,
     pub(super) key: &'q [u8],
 }
 
@@ -52,7 +55,13 @@ impl<'q> AskedPlaces<'q> {
                     asked.shards.len().saturating_sub(1)
                 }),
                 kind: kind.at_rate(Hits::ZERO),
-                size: *size,
+                size: match kind {
+                    StoredKind::Level(LevelKind::Bucket(_)) => WindowSize::MIN,
+                    StoredKind::Windows
+                    | StoredKind::Level(LevelKind::Elastic)
+                    | StoredKind::Log => *size,
+                },
+                measure: kind.measure(*size),
                 key,
             };
             let slot = *places.entry(place).or_insert_with(|| {

@@ -57,6 +57,14 @@ impl Question {
         fit.max(1).min(questions.len())
     }
 
+    /// How full rejected hits make a bucket, which is the counter with this index: as its first limit says. `None`:
+    /// they do not count, or it has no limit.
+    pub fn filled_to(&self, counter: usize) -> Option<Hits> {
+        let mut limits = self.limits.iter().filter(|_| self.counts_rejected);
+        let first = limits.find(|limit| limit.counter == counter);
+        first.map(|limit| limit.hits)
+    }
+
     /// What gives back what this charges.
     pub fn refund(&self) -> Question {
         let counters = self.counters.iter();

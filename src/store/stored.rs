@@ -72,14 +72,26 @@ impl StoredCount {
         StoredCount::Log(StoredLog::new(Hits::from_thousandths(hits), millis(oldest)))
     }
 
-    /// A question was decided at `now`, which charges the counter, or not.
-    pub(super) fn ask(&mut self, asked: &AskedCounter, is_charged: bool, now: UnixMillis) {
+    /// A question was decided at `now`, which charges its counter with this index, or not.
+    pub(super) fn ask(
+        &mut self,
+        question: &Question,
+        counter: usize,
+        is_charged: bool,
+        now: UnixMillis,
+    ) {
+        let Some(asked) = question.counters.get(counter) else {
+            return;
+        };
         let charge = if is_charged { asked.cost } else { Hits::ZERO };
         match self {
             StoredCount::Windows { current, .. } => {
                 *current = current.saturating_add(charge.thousandths());
             }
-            StoredCount::Level(level) => *level = after_question(asked, *level, charge, now),
+            StoredCount::Level(level) => {
+                let most = question.filled_to(counter);
+                *level = after_question(asked, *level, (charge, most), now);
+            }
             StoredCount::Log(log) => log.charge(charge, now),
         }
     }
@@ -151,10 +163,19 @@ fn level_kind(asked: &AskedCounter) -> LevelKind {
     }
 }
 
-/// What a level becomes when a question was decided at `now` that charges it so much.
-fn after_question(asked: &AskedCounter, level: Level, charge: Hits, now: UnixMillis) -> Level {
+/// What a level becomes when a question was decided at `now` that charges it so much, but fills a bucket to `most`, if
+/// that is known.
+fn after_question(
+    asked: &AskedCounter,
+    level: Level,
+    (charge, most): (Hits, Option<Hits>),
+    now: UnixMillis,
+) -> Level {
+    let (kind, size) = (level_kind(asked), asked.size);
     if asked.cost > Hits::ZERO {
-        return level_kind(asked).after_hit(asked.size, level, now, charge);
+        let read = kind.reading(size, level, now);
+        let charge = most.map_or(charge, |most| kind.filling(&read, most, charge));
+        return kind.after_hit_on(size, level, read, now, charge).0;
     }
     Level {
         hits: level.hits.plus(charge).max(Hits::ZERO),
@@ -207,7 +228,7 @@ mod tests {
                 unreachable!()
             };
             let mut count = StoredCount::level(4000, 49_500, 0);
-            count.ask(asked, true, NOW);
+            count.ask(&question, 0, true, NOW);
             let hits = Algorithm::Bucket.rate(asked.size, &count.reading(asked, NOW));
             assert_eq!(hits.thousandths(), left);
         }
@@ -229,7 +250,7 @@ mod tests {
                 unreachable!()
             };
             let mut count = StoredCount::log(3000, 49_400);
-            count.ask(asked, true, NOW);
+            count.ask(&question, 0, true, NOW);
             assert_eq!(count.obstacle(&question, 0), obstacle);
             if obstacle.is_some() {
                 count.note_obstacle(asked.size, 49_600, NOW);

@@ -15,6 +15,8 @@ pub enum Admission {
     Unconditional,
     /// Always; what is read is about a limit, in a log.
     Regardless(Hits),
+    /// Always, but only as many of a bucket as fill it to the limit; what is read is about that.
+    Filling(Hits),
     /// If the rate including them is at most the limit.
     Within(Hits, Algorithm),
     /// Never, since another limit refused: what is done with each hit is done. Only for levels.
@@ -30,7 +32,7 @@ impl Admission {
                 hits,
                 algorithm: Some(algorithm),
             }),
-            Admission::Regardless(hits) => Some(NearLimit {
+            Admission::Regardless(hits) | Admission::Filling(hits) => Some(NearLimit {
                 hits,
                 algorithm: None,
             }),
@@ -43,7 +45,7 @@ impl Admission {
     pub(super) fn admits(self, size: WindowSize, before: &Reading, value: Hits) -> bool {
         match self {
             Admission::Within(limit, algorithm) => algorithm.admits(size, before, limit, value),
-            Admission::Unconditional | Admission::Regardless(_) => true,
+            Admission::Unconditional | Admission::Regardless(_) | Admission::Filling(_) => true,
             Admission::Refused => false,
         }
     }

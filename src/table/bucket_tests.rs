@@ -7,7 +7,7 @@ use super::*;
 use crate::policy::algorithm::{Algorithm, BucketLevel, Level, LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit, Verdict};
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 
 const T: u64 = 1_700_000_000_000;
 
@@ -27,6 +27,7 @@ fn limit(millis: u64, burst: i64, delay: Option<i64>) -> Limit {
         burst: Burst {
             hits: hits(burst),
             delay: delay.map(hits),
+            rate: None,
         },
     }
 }
@@ -40,14 +41,19 @@ struct Fixture {
     clock: TestClock,
 }
 
+/// The counters at a rate.
+fn bucket_of(shared: &SharedTable, rate: Hits, millis: u64) -> Counter {
+    let kind = StoredKind::Level(LevelKind::Bucket(rate));
+    shared.table.counter_in(b"default", kind, millis)
+}
+
 impl Fixture {
     /// A bucket with so many thousandths for so many milliseconds.
     fn new(rate: i64, limit: Limit) -> Fixture {
         let shared = SharedTable::new(1 << 18);
-        let (rate, kind) = (hits(rate), limit.algorithm.kind());
-        let counter = (shared.table).counter_in(b"default", kind, limit.size.millis());
+        let rate = hits(rate);
         Fixture {
-            counter: counter.at_rate(rate),
+            counter: bucket_of(&shared, rate, limit.size.millis()),
             shared,
             limit,
             rate,
@@ -283,17 +289,112 @@ fn what_is_refunded_leaves_what_others_added() {
 }
 
 #[test]
-fn rules_with_other_rates_share_a_counter() {
+fn each_rate_has_a_counter_of_its_own() {
     let fixture = Fixture::new(1000, limit(1000, 9000, None));
-    let other = fixture.counter.at_rate(hits(4000));
-    assert!(fixture.counter.is_same(&other));
     for _ in 0..5 {
         assert!(fixture.request(b"a", T).admitted);
     }
-    assert_eq!(fixture.hits(b"a", T + 1000), 4000);
-    let table = &fixture.shared.table;
-    let faster = table.read(&other, table.key(b"a"), &fixture.clock);
-    assert_eq!(bucket(faster).hits, hits(1000));
+    let left = |rate: i64, millis: u64| {
+        let counter = bucket_of(&fixture.shared, hits(rate), millis);
+        let table = &fixture.shared.table;
+        fixture.clock.set(T + 1000);
+        let level = bucket(table.read(&counter, table.key(b"a"), &fixture.clock));
+        assert_eq!(level.hits > Hits::ZERO, fixture.counter.is_same(&counter));
+        level.hits.thousandths()
+    };
+    assert_eq!((left(1000, 1000), left(4000, 1000)), (4000, 0));
+    // The same value, by other numbers. In a minute, limit_req has rates that are rounded down.
+    for (rate, millis) in [
+        (60_000, 60_000),
+        (60_999, 61_000),
+        (2, 2),
+        (86_400_000, 86_400_000),
+    ] {
+        let is_same = rate * 1000 == 1000 * i64::try_from(millis).unwrap();
+        assert_eq!(
+            left(rate, millis),
+            if is_same { 4000 } else { 0 },
+            "{rate} {millis}"
+        );
+    }
+}
+
+#[test]
+fn rates_are_the_same_if_their_fractions_are() {
+    let measure = |rate, millis| {
+        let size = WindowSize::from_millis(millis).unwrap();
+        StoredKind::Level(LevelKind::Bucket(hits(rate))).measure(size)
+    };
+    let (most, longest) = (Hits::MAX.thousandths(), WindowSize::MAX_MILLIS);
+    for (rate, millis) in [
+        (1, 1),
+        (1, 7),
+        (3, 7000),
+        (999_999_937, 31_337),
+        (10_000, 1000),
+    ] {
+        for times in [1_i64, 2, 3, 7, 1000, 31_337] {
+            let (more, longer) = (rate * times, millis * times.unsigned_abs());
+            let is_minute = more % 1000 == 0 && longer == 60_000;
+            assert!(is_minute || measure(rate, millis) == measure(more, longer));
+        }
+    }
+    for (one, other) in [
+        ((1, longest), (1, longest - 1)),
+        ((most, 1), (most - 1, 1)),
+        ((most, longest), (most, longest - 1)),
+        ((1, 7), (1, 8)),
+        ((0, 1000), (1, longest)),
+    ] {
+        assert_ne!(measure(one.0, one.1), measure(other.0, other.1));
+    }
+}
+
+#[test]
+fn rejected_hits_fill_a_bucket_and_no_more() {
+    let fixture = Fixture::new(10_000, limit(1000, 4000, None));
+    let fill = |at, cost| {
+        let counted = fixture.add(b"a", at, cost, Admission::Filling(fixture.most()));
+        (
+            counted.receipt.unwrap().value().thousandths(),
+            bucket(counted.reading).hits.thousandths(),
+        )
+    };
+    assert_eq!(fill(T, 3000), (3000, 3000));
+    assert_eq!(fill(T, 3000), (2000, 5000));
+    assert_eq!(fill(T, 3000), (0, 5000));
+    assert_eq!(fill(T + 100, 1000), (1000, 5000));
+    // One that is fuller stays so.
+    fixture.add(b"a", T + 100, 7000, Admission::Unconditional);
+    assert_eq!(fill(T + 200, 3000), (0, 11_000));
+}
+
+#[test]
+fn a_wait_that_no_number_tells_is_not_none() {
+    let verdict = |rate, millis, level: i64| {
+        let limit = limit(millis, Hits::MAX.thousandths(), Some(0));
+        let level = Level {
+            hits: hits(level),
+            at: UnixMillis(T),
+            mark: UnixSeconds(0),
+        };
+        let kind = LevelKind::Bucket(hits(rate));
+        let reading = kind.reading(limit.size, level, UnixMillis(T));
+        let verdict = Verdict {
+            limit: &limit,
+            hits: Hits::MAX,
+            reading,
+            cost: Hits::ONE,
+            admitted: true,
+        };
+        verdict.delay()
+    };
+    let longest = WindowSize::MAX_MILLIS;
+    let most = Hits::MAX.thousandths();
+    assert_eq!(verdict(1, longest, most), u64::MAX);
+    assert!(verdict(1, longest, most / 1_000_000) > 1 << 60);
+    assert_eq!(verdict(0, 1000, 1001), u64::MAX);
+    assert_eq!((verdict(0, 1000, 1000), verdict(1, longest, 1000)), (0, 0));
 }
 
 #[test]

@@ -4,11 +4,10 @@ use super::identity::{Identity, KeyHash, Mask};
 use super::meta::{Meta, NamespaceIndex};
 use super::near_cell::EarlyShare;
 use super::word::Generation;
-use crate::policy::algorithm::{Reading, StoredKind};
-use crate::policy::hits::Hits;
+use crate::policy::algorithm::StoredKind;
 use crate::policy::window::WindowSize;
 
-/// All counters of one namespace, kind and window size: what [`CounterTable`](super::CounterTable) needs beside the key.
+/// All counters of one namespace, kind and window size, or rate: what [`CounterTable`](super::CounterTable) needs beside the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
     pub(super) mask: Mask,
@@ -47,9 +46,14 @@ impl Counter {
         self.mask.identity(key.hash)
     }
 
-    /// Whether `other`, of the same table, are the same counters: of one namespace, size and kind.
+    /// Whether `other`, of the same table, are the same counters: of one namespace, kind and size, or rate.
     pub fn is_same(&self, other: &Counter) -> bool {
-        let parts = |it: &Counter| (it.namespace, it.size, it.kind.wire_id());
+        self.mask == other.mask
+    }
+
+    /// Whether `other`, of the same table, are of the same namespace and kind.
+    pub fn has_namespace_and_kind_of(&self, other: &Counter) -> bool {
+        let parts = |it: &Counter| (it.namespace, it.kind.wire_id());
         parts(self) == parts(other)
     }
 
@@ -57,23 +61,6 @@ impl Counter {
     #[inline]
     pub fn kind(&self) -> StoredKind {
         self.kind
-    }
-
-    /// The same counters, where the limit is told as `hits`: the rate of a bucket.
-    #[inline]
-    pub fn at_rate(&self, hits: Hits) -> Counter {
-        Counter {
-            kind: self.kind.at_rate(hits),
-            ..*self
-        }
-    }
-
-    /// The same counters, at the rate that `reading` was read at.
-    pub fn at_rate_of(&self, reading: &Reading) -> Counter {
-        Counter {
-            kind: self.kind.at_rate_of(reading),
-            ..*self
-        }
     }
 
     /// The same counters, if they are `is_synced`: then they keep the bytes of their keys, and

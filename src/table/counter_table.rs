@@ -94,7 +94,7 @@ impl<'m> CounterTable<'m> {
         self.counter_of(namespace, name, StoredKind::Windows, size)
     }
 
-    /// The counters of `namespace`, whose name is `name`, of this kind and size.
+    /// The counters of `namespace`, whose name is `name`, of this kind and size: of a bucket, with its rate.
     pub fn counter_of(
         &self,
         namespace: NamespaceIndex,
@@ -102,7 +102,7 @@ impl<'m> CounterTable<'m> {
         kind: StoredKind,
         size: WindowSize,
     ) -> Counter {
-        let mask = self.hasher.mask(name, kind.wire_id(), size.millis());
+        let mask = self.hasher.mask(name, kind.wire_id(), kind.measure(size));
         Counter {
             kind,
             meta: Meta::counter(namespace, size, kind),

@@ -43,7 +43,10 @@ impl<'m> CounterTable<'m> {
             Admission::Within(limit, algorithm) => {
                 self.add_at_home(counter, &key, clock, value, limit, algorithm)
             }
-            Admission::Unconditional | Admission::Regardless(_) | Admission::Refused => None,
+            Admission::Unconditional
+            | Admission::Regardless(_)
+            | Admission::Filling(_)
+            | Admission::Refused => None,
         };
         match at_home {
             Some(counted) => counted,

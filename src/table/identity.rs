@@ -1,4 +1,4 @@
-//! What makes two hits count together: one 128-bit keyed hash of namespace, window and key.
+//! What makes two hits count together: one 128-bit keyed hash of namespace, window or rate, and key.
 //!
 //! The hash is AES-128 in CBC-MAC mode over blocks whose first begins with the length, which makes
 //! it a pseudo-random function of the bytes: without the secret, no client can find two keys that
@@ -23,7 +23,7 @@ pub(super) struct Hasher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyHash(pub(super) [u64; 2]);
 
-/// What distinguishes the counters of one namespace, window kind and size from all others:
+/// What distinguishes the counters of one namespace, window kind and size (or rate) from all others:
 /// combined with the hash of a key by exclusive or. Both are pseudo-random, by different secrets,
 /// so that two different pairs meet with a probability of 2^-128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,11 @@ impl Hasher {
         KeyHash(halves(&block))
     }
 
-    pub(super) fn mask(&self, namespace: &[u8], kind: u8, size_millis: u64) -> Mask {
+    /// The mask of the counters of a `namespace` that have this number of a kind, and this
+    /// [measure](crate::policy::algorithm::StoredKind::measure).
+    pub(super) fn mask(&self, namespace: &[u8], kind: u8, measure: u64) -> Mask {
         let mut text = vec![kind];
-        text.extend_from_slice(&size_millis.to_le_bytes());
+        text.extend_from_slice(&measure.to_le_bytes());
         text.extend_from_slice(namespace);
         let mut block = first_block(&text);
         self.masks.encrypt_block(&mut block);

@@ -5,6 +5,7 @@
 //! directory  namespaces: their names, and which configuration had them
 //! lines      event counters, by namespace and worker, by namespace, by worker, and by synced namespace
 //! named      words that are found by a name
+//! rates      those that requests and callers have told
 //! sync       what a sync with a store needs to know, by namespace and shard
 //! batches    those on their way to a store: which sync has each buffer, and the buffers
 //! near       counters that are near their limits
@@ -69,6 +70,16 @@ pub(super) struct NamedWord {
 /// In how many sizes callers may have counted in a zone: in later ones, a key that is set to zero keeps what it has.
 pub(super) const COUNTED_SIZES: usize = 31;
 
+/// A rate that was counted at: see `counted_sizes`.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct CountedRateWords {
+    /// In thousandths; 0: the place is free.
+    pub(super) hits: AtomicU64,
+    /// A `SizeWord`; 0: of no namespace yet.
+    pub(super) size: AtomicU64,
+}
+
 #[repr(C, align(64))]
 struct Header {
     magic: AtomicU64,
@@ -91,7 +102,7 @@ struct Header {
 const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
 
 /// The version of everything in this file and of what the words in the slots mean.
-pub(super) const VERSION: u64 = 11;
+pub(super) const VERSION: u64 = 12;
 
 /// The parts of a table in memory.
 #[derive(Debug)]
@@ -105,6 +116,7 @@ pub(super) struct Parts<'m> {
     pub(super) resets: &'m AtomicU64,
     /// See `counted_sizes`.
     pub(super) counted_sizes: &'m [AtomicU64],
+    pub(super) counted_rates: &'m [CountedRateWords],
     pub(super) directory: &'m [DirectoryEntry],
     /// One line per worker for each namespace of the directory.
     pub(super) namespace_lines: &'m [NamespaceLine],
@@ -183,6 +195,7 @@ struct Geometry {
     directory: usize,
     workers: usize,
     named: usize,
+    counted_rates: usize,
     sync_slots: usize,
     buffers: usize,
     /// Of each buffer.
@@ -208,6 +221,8 @@ impl Geometry {
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
         // A thousand policies, and stores.
         let named = (size >> 10).min(1100);
+        // Those that requests tell are few, as plans are.
+        let counted_rates = (size >> 13).clamp(2, 64);
         // A hundredth of the memory. In a small zone there are 16, and the batches small.
         let share = (len / 100)
             .checked_div(size_of::<Record>())
@@ -226,6 +241,7 @@ impl Geometry {
             .saturating_add(directory.saturating_mul(entry))
             .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
             .saturating_add(named.saturating_mul(size_of::<NamedWord>()))
+            .saturating_add(counted_rates.saturating_mul(size_of::<CountedRateWords>()))
             .saturating_add(shards.saturating_mul(size_of::<SyncSlot>()))
             .saturating_add(buffers.saturating_mul(buffer))
             // What aligning the heads of sketches and the buckets after the words before them may take, and
@@ -249,6 +265,7 @@ impl Geometry {
             directory,
             workers,
             named,
+            counted_rates,
             sync_slots: shards,
             buffers,
             records,
@@ -387,6 +404,7 @@ impl<'m> Parts<'m> {
             directory,
             workers,
             named,
+            counted_rates,
             sync_slots,
             buffers,
             records,
@@ -408,6 +426,7 @@ impl<'m> Parts<'m> {
                 configuration: &header.configuration,
                 resets: &header.resets,
                 counted_sizes: &header.counted_sizes,
+                counted_rates: carver.next(counted_rates)?,
                 identity: &header.identity,
                 directory: carver.next(directory)?,
                 namespace_lines: carver.next(directory.saturating_mul(workers))?,

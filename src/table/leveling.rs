@@ -97,7 +97,11 @@ impl<'m> CounterTable<'m> {
             let now = clock.now();
             let before = kind.reading(size, state.level, now);
             let admitted = admission.admits(size, &before, value);
-            let counted = if admitted { value } else { Hits::ZERO };
+            let counted = match admission {
+                _ if !admitted => Hits::ZERO,
+                Admission::Filling(most) => kind.filling(&before, most, value),
+                _ => value,
+            };
             let (level, reading) = kind.after_hit_on(size, state.level, before, now, counted);
             let is_done = match level == state.level {
                 true => occupant.is_there(),
@@ -108,7 +112,7 @@ impl<'m> CounterTable<'m> {
                 return Some(Counted {
                     reading,
                     admitted,
-                    receipt: admitted.then(|| receipt(kind, occupant, &level, value)),
+                    receipt: admitted.then(|| receipt(kind, occupant, &level, counted)),
                 });
             }
         }

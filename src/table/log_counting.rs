@@ -112,7 +112,9 @@ impl<'m> CounterTable<'m> {
         admission: Admission,
     ) -> Result<Counted<'m>, Lost> {
         let limit = match admission {
-            Admission::Within(limit, _) | Admission::Regardless(limit) => limit,
+            Admission::Within(limit, _)
+            | Admission::Regardless(limit)
+            | Admission::Filling(limit) => limit,
             Admission::Unconditional | Admission::Refused => Hits::MAX,
         };
         let asked = AskedHit { limit, cost: value };

@@ -69,6 +69,7 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         identity: &leak(1)[0],
         resets: &leak(1)[0],
         counted_sizes: &[],
+        counted_rates: &[],
         directory: leak::<DirectoryEntry>(namespaces),
         namespace_lines: leak::<NamespaceLine>(namespaces),
         shared_lines: leak::<SharedLine>(namespaces),

@@ -140,7 +140,7 @@ pub use admission::{Admission, AskedHit, Counted, Receipt};
 pub use batches::{BatchName, BatchRecord};
 pub use changes::{Change, WindowChange};
 pub use channel_lease::{ChannelLease, HeldChannel};
-pub use counted_sizes::CountedSize;
+pub use counted_sizes::CountedRate;
 pub use counter::{Counter, Key};
 pub use counter_ref::CounterRef;
 pub use counter_table::CounterTable;

@@ -56,6 +56,7 @@ impl<'m> CallLimit<'m> {
             burst: Burst {
                 hits: burst,
                 delay: None,
+                rate: algorithm.is_of_rates().then_some(hits),
             },
         };
         CallLimit {

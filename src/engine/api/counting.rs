@@ -6,6 +6,7 @@ use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreKind;
+use crate::table::CountedRate;
 
 /// How a namespace counts.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +17,8 @@ pub struct Counting<'c> {
     pub store: Option<StoreKind>,
     /// The windows that it counts in.
     pub sizes: &'c [WindowSize],
-    /// The times of the rates of its rules.
-    pub rates: &'c [WindowSize],
+    /// The rates of its rules, but for those that requests tell.
+    pub rates: &'c [CountedRate],
     /// Whether it may count in other windows, too.
     pub is_open: bool,
 }

@@ -166,7 +166,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
         counting.check(call.algorithm)?;
         check_key(&call.key)?;
         if call.increment.is_some() {
-            namespace.note_size(call.algorithm, size);
+            namespace.note_counted(call.algorithm, size, call.rate);
         }
         Ok(StoreHits {
             call: call.clone(),

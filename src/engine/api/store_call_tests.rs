@@ -11,6 +11,7 @@ use crate::policy::namespace::{OnError, SyncMode};
 use crate::policy::window::WindowSize;
 use crate::store::decision::{Answer, Question};
 use crate::store::registry::StoreKind;
+use crate::table::CountedRate;
 use crate::table::testing::{SharedTable, TestClock};
 
 const MINUTE: u64 = 60_000;
@@ -24,12 +25,22 @@ const fn size() -> WindowSize {
     WindowSize::from_millis(MINUTE).unwrap()
 }
 
+/// One second, in which a rate is told.
+const fn size_of_rate() -> WindowSize {
+    WindowSize::from_millis(1000).unwrap()
+}
+
 fn counting(sync: SyncMode) -> Counting<'static> {
     Counting {
         sync,
         store: None,
         sizes: const { &[size()] },
-        rates: const { &[size()] },
+        rates: const {
+            &[CountedRate {
+                hits: Hits::from_thousandths(5000),
+                size: size_of_rate(),
+            }]
+        },
         is_open: false,
     }
 }
@@ -243,6 +254,7 @@ fn a_key_is_set_to_zero_in_the_store() {
             };
             asked(ApiCall::Reset(ResetCall { read, algorithm }), namespace)
         };
+        namespace.note_counted(Algorithm::Bucket, size_of_rate(), hits(7));
         let mut call = reset(None);
         let (decider, question) = call.question(STORE).unwrap();
         assert_eq!(decider, 3);
@@ -252,14 +264,18 @@ fn a_key_is_set_to_zero_in_the_store() {
             .iter()
             .map(|it| (it.kind.wire_id(), it.cost.thousandths()));
         let all = -Hits::MAX.thousandths();
-        // Each kind: windows are only read, and buckets leak, so that they are forgotten.
+        // Each kind: windows are only read. Rates are those of rules, and what requests told.
         assert_eq!(
             charges.collect::<Vec<_>>(),
-            [(0, 0), (1, all), (2, all), (3, all)]
+            [(0, 0), (1, all), (2, all), (4, all), (4, all)]
         );
-        assert!(question.counters[3].kind.leak(size()).unwrap().0 > 0);
+        let leaks = question.counters[3..]
+            .iter()
+            .map(|it| it.kind.leak(it.size).unwrap());
+        assert_eq!(leaks.collect::<Vec<_>>(), [(5000, 1000), (7000, 1000)]);
         let readings = [
             counted(7, 5),
+            Reading::default(),
             Reading::default(),
             Reading::default(),
             Reading::default(),

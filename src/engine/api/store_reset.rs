@@ -15,7 +15,7 @@ use super::counting::Counting;
 use super::error::ApiError;
 use super::key::{check_key, not_accounted, read};
 use super::request::{KeyCall, ResetCall};
-use super::reset::{counters, first_of};
+use super::reset::{KeyCounter, counters, first_of};
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
@@ -49,12 +49,15 @@ impl<'n, 'm> StoreReset<'n, 'm> {
         let counters = counters(call, namespace, counting)?;
         let first = first_of(call, &counters);
         let size = counting.window_of(&first)?;
-        let bound = |(algorithm, size): &(Algorithm, WindowSize)| {
+        let bound = |counter: &KeyCounter| {
             let limit = Limit {
                 name: "".into(),
-                size: *size,
-                algorithm: *algorithm,
-                burst: Burst::default(),
+                size: counter.size,
+                algorithm: counter.algorithm,
+                burst: Burst {
+                    rate: Some(counter.rate),
+                    ..Burst::default()
+                },
             };
             BoundLimit::new(limit, namespace, [])
         };
@@ -72,8 +75,7 @@ impl<'n, 'm> StoreReset<'n, 'm> {
         let name = counted_name(&self.first.key, self.first.counter.as_deref());
         let key = self.namespace.table().key(&name);
         let counters = self.counters.iter().map(|bound| {
-            // At a rate at which a bucket that is empty is soon forgotten.
-            let kind = bound.limit.algorithm.kind().at_rate(Hits::ONE);
+            let kind = bound.counter.kind();
             let charge = match kind {
                 StoredKind::Windows => Hits::ZERO,
                 // Of what is given back, it takes no more than there is.
@@ -96,16 +98,20 @@ impl<'n, 'm> StoreReset<'n, 'm> {
     ) -> Result<bool, ApiError> {
         let KeyCall { key, counter, .. } = &self.first;
         let name = counted_name(key, counter.as_deref());
-        let library = RateLimiting::new(self.namespace).in_counter(counter.as_deref());
         for (index, (bound, reading)) in self.counters.iter().zip(&answer.readings).enumerate() {
             bound.note_store(self.namespace.table().key(&name), reading, clock);
             let Limit {
-                algorithm, size, ..
+                algorithm,
+                size,
+                burst,
+                ..
             } = bound.limit;
             if algorithm.kind() == StoredKind::Windows {
                 self.subtracted.push((index, reading.windows().current));
             }
+            let library = RateLimiting::new(self.namespace).in_counter(counter.as_deref());
             library
+                .at_rate(burst.rate.unwrap_or_default())
                 .reset(key, algorithm.kind(), size, clock)
                 .map_err(not_accounted)?;
         }

@@ -2,6 +2,7 @@
 
 mod model;
 mod ops;
+mod rates;
 mod world;
 
 use std::collections::HashMap;

@@ -115,7 +115,7 @@ impl GivenLimit<'_> {
             let given = format_args!("\"{}\"", Quoted(self.window_type));
             return Err(ArgumentError::new("window_type", "none with \"rate\"", given).into());
         }
-        Ok((Limit::per_second(&found.name, burst), rate))
+        Ok((Limit::per_second(&found.name, rate, burst), rate))
     }
 }
 

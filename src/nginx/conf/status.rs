@@ -163,7 +163,7 @@ impl MainConf {
                 .store(conf)
                 .map(|it| it.settings.kind()),
             sizes: &conf.window_sizes,
-            rates: &conf.rate_sizes,
+            rates: &conf.rates,
             // Of a synced namespace, the windows of rules are fetched, and no others.
             is_open: conf.is_open(),
         };

@@ -143,6 +143,19 @@ impl BucketLevel {
         (leak.parts, leak.parts_of_thousandth.get())
     }
 
+    /// How many hits leak from a bucket with `rate` in a second.
+    ///
+    /// Both numbers of the fraction fit into a `f64`, and its division is rounded correctly: so equal fractions have
+    /// equal bits. Others differ in them, unless they are the same to 15 digits.
+    pub(super) fn per_second(rate: Hits, size: WindowSize) -> f64 {
+        let Leak {
+            parts,
+            parts_of_thousandth,
+        } = Leak::of(rate, size);
+        // A thousandth in a millisecond is a hit in a second.
+        parts as f64 / parts_of_thousandth.get() as f64
+    }
+
     /// What `level` is at `now`, in a bucket with `rate`.
     #[inline]
     pub(super) fn of(rate: Hits, size: WindowSize, level: Level, now: UnixMillis) -> BucketLevel {

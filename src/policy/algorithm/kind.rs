@@ -39,7 +39,23 @@ impl StoredKind {
             StoredKind::Windows => 0,
             StoredKind::Level(LevelKind::Elastic) => 1,
             StoredKind::Log => 2,
-            StoredKind::Level(LevelKind::Bucket(_)) => 3,
+            // 3 was a bucket that all rates of a key had in common.
+            StoredKind::Level(LevelKind::Bucket(_)) => 4,
+        }
+    }
+
+    /// What tells the counters of one kind apart, beside their namespaces and keys: the size of their windows in
+    /// milliseconds, or the value of a rate, which is hits a second as the bits of a `f64`.
+    ///
+    /// Rates are the same if they come to the same hits a second, as 600 in a minute and 10 in a second do.
+    pub fn measure(self, size: WindowSize) -> u64 {
+        match self {
+            StoredKind::Level(LevelKind::Bucket(rate)) => {
+                BucketLevel::per_second(rate, size).to_bits()
+            }
+            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => {
+                size.millis()
+            }
         }
     }
 
@@ -105,6 +121,18 @@ impl LevelKind {
         match self {
             LevelKind::Elastic => ElasticCount::of(size, level, now).into(),
             LevelKind::Bucket(rate) => BucketLevel::of(rate, size, level, now).into(),
+        }
+    }
+
+    /// How many of `hits` are added to what `read` is of, where rejected ones count, too: these fill a bucket to `most`.
+    #[inline]
+    pub fn filling(self, read: &Reading, most: Hits, hits: Hits) -> Hits {
+        match self {
+            LevelKind::Elastic => hits,
+            LevelKind::Bucket(_) => {
+                let room = most.minus(BucketLevel::from(*read).hits);
+                hits.min(room.max(Hits::ZERO))
+            }
         }
     }
 

@@ -27,9 +27,9 @@ pub(super) fn answers(
         };
         let is_charged = question.counts_rejected || !admitted.contains(&false);
         let mut readings = Few::new();
-        for (counter, slot) in question.counters.iter().zip(slots) {
+        for (index, (counter, slot)) in question.counters.iter().zip(slots).enumerate() {
             if let Some(count) = counts.get_mut(*slot) {
-                count.ask(counter, is_charged, now);
+                count.ask(question, index, is_charged, now);
                 readings.push(count.reading(counter, now));
             }
         }

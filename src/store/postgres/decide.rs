@@ -136,7 +136,7 @@ impl<'q> AskedPlaces<'q> {
                 let Some(stored) = counts.get_mut(*slot) else {
                     continue;
                 };
-                stored.ask(counter, is_charged, now);
+                stored.ask(question, index, is_charged, now);
                 let mut count = *stored;
                 if let Some(excess) = count.obstacle(question, index) {
                     let hits = read.logs.get(slot).map_or(0, FoundLog::hits);
@@ -218,7 +218,7 @@ impl<'q> AskedPlaces<'q> {
             .iter()
             .zip(&mut levels)
             .filter_map(|(epoch, levels)| {
-                levels.sort_by_key(|(place, _)| (place.size, place.key));
+                levels.sort_by_key(|(place, _)| (place.measure, place.key));
                 (!levels.is_empty()).then(|| levels::set(connection, *epoch, levels))
             });
         try_join_all(set).await.map(drop)

@@ -22,6 +22,8 @@ pub(super) struct LevelPlace<'q> {
     pub(super) shard: usize,
     pub(super) kind: LevelKind,
     pub(super) size: WindowSize,
+    /// [`StoredKind::measure`], by which its row is found.
+    pub(super) measure: u64,
     pub(super) key: &'q [u8],
 }
 
@@ -32,13 +34,18 @@ impl<'q> LevelPlace<'q> {
             return None;
         };
         let AskedPlace {
-            shard, size, key, ..
+            shard,
+            size,
+            measure,
+            key,
+            ..
         } = *place;
         Some(LevelPlace {
             index,
             shard,
             kind,
             size,
+            measure,
             key,
         })
     }
@@ -74,7 +81,7 @@ pub(super) async fn read(
     Ok(levels)
 }
 
-/// Sets levels of one shard, which are in the order of their kinds, sizes and keys.
+/// Sets levels of one shard, which are in the order of their measures and keys.
 pub(super) async fn set(
     connection: &Connection,
     epoch: Epoch,
@@ -119,10 +126,7 @@ impl<'q> LevelColumns<'q> {
         let kind = |it: &LevelPlace<'_>| StoredKind::Level(it.kind).wire_id().into();
         LevelColumns {
             kinds: places.iter().map(kind).collect(),
-            sizes: places
-                .iter()
-                .map(|it| it.size.millis().cast_signed())
-                .collect(),
+            sizes: places.iter().map(|it| it.measure.cast_signed()).collect(),
             keys: places.iter().map(|it| it.key).collect(),
         }
     }

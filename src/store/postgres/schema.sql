@@ -41,8 +41,8 @@ CREATE UNLOGGED TABLE {changes} (
     PRIMARY KEY (epoch, number)
 );
 
--- Levels of counters that are no windows: of which kind (1: elastic windows, 3: rates) and size, in
--- milliseconds; thousandths of a hit, and in milliseconds of Unix time when they changed last, and when they
+-- Levels of counters that are no windows: of which kind (1: elastic windows, 4: rates) and size, in
+-- milliseconds, or of a rate, hits a second as the bits of a double; thousandths of a hit, and in milliseconds of Unix time when they changed last, and when they
 -- began, or of a rate, when they are empty.
 CREATE UNLOGGED TABLE {levels} (
     epoch       bigint      NOT NULL,

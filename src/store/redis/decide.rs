@@ -11,21 +11,21 @@ use super::answer::RedisAnswer;
 use super::{Redis, Way, key};
 use crate::policy::algorithm::{LevelKind, StoredKind};
 use crate::policy::hits::Hits;
-use crate::policy::window::WindowSize;
 use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question};
 use crate::store::error::{Failure, StoreError};
 use crate::store::stored::StoredCount;
 use crate::store::strategy::{Epoch, NodeId, Shard};
 
-/// The counters of one shard and kind with windows of one size, or so many of them as are named at
+/// The counters of one shard and kind with windows of one size, or one rate, or so many of them as are named at
 /// once.
 #[derive(Debug)]
 struct CounterGroup<'q> {
     /// The index of the shard.
     shard: usize,
-    /// Of buckets, at no rate: each form tells its own.
+    /// Of buckets, at no rate: each form tells it by numbers of its own.
     kind: StoredKind,
-    size: WindowSize,
+    /// [`StoredKind::measure`].
+    measure: u64,
     keys: Vec<&'q [u8]>,
 }
 
@@ -113,7 +113,7 @@ impl<'q> DecideArguments<'q> {
 
     /// Gives each counter an index in a group.
     fn find_counters(&mut self, questions: &'q [Question]) {
-        let mut indexes: BTreeMap<(usize, u8, WindowSize, &[u8]), CounterIndex> = BTreeMap::new();
+        let mut indexes: BTreeMap<(usize, u8, u64, &[u8]), CounterIndex> = BTreeMap::new();
         for counter in questions.iter().flat_map(|it| &it.counters) {
             let AskedCounter {
                 shard,
@@ -128,9 +128,10 @@ impl<'q> DecideArguments<'q> {
                 self.shards.push(shard);
                 self.shards.len().saturating_sub(1)
             });
+            let measure = kind.measure(*size);
             let index = indexes
-                .entry((shard, kind.wire_id(), *size, key))
-                .or_insert_with(|| self.add_key(shard, kind.at_rate(Hits::ZERO), *size, key));
+                .entry((shard, kind.wire_id(), measure, key))
+                .or_insert_with(|| self.add_key(shard, kind.at_rate(Hits::ZERO), measure, key));
             self.indexes.push(*index);
         }
     }
@@ -139,18 +140,18 @@ impl<'q> DecideArguments<'q> {
         &mut self,
         shard: usize,
         kind: StoredKind,
-        size: WindowSize,
+        measure: u64,
         key: &'q [u8],
     ) -> CounterIndex {
         let mut groups = self.groups.iter();
         let has_room = |it: &CounterGroup<'_>| {
-            (it.shard, it.kind, it.size) == (shard, kind, size) && it.keys.len() < GROUP_KEYS
+            (it.shard, it.kind, it.measure) == (shard, kind, measure) && it.keys.len() < GROUP_KEYS
         };
         let group = groups.position(has_room).unwrap_or_else(|| {
             self.groups.push(CounterGroup {
                 shard,
                 kind,
-                size,
+                measure,
                 keys: Vec::new(),
             });
             self.groups.len().saturating_sub(1)
@@ -235,11 +236,15 @@ impl<'q> DecideArguments<'q> {
         call.arg(runs);
         for shard in 0..self.shards.len() {
             let groups = self.groups.iter().filter(|group| group.shard == shard);
-            let sizes = groups.clone().flat_map(|group| {
-                let size = group.size.millis().cast_signed();
-                [group.kind.wire_id().into(), size, length(&group.keys)]
+            let places = groups.clone().flat_map(|group| {
+                let numbers = [
+                    f64::from(group.kind.wire_id()),
+                    group.measure_for_script(),
+                    double(length(&group.keys)),
+                ];
+                numbers.map(f64::to_be_bytes)
             });
-            call.arg(doubles(sizes));
+            call.arg(places.flatten().collect::<Vec<u8>>());
             for group in groups {
                 call.arg(&group.keys);
             }
@@ -278,7 +283,7 @@ impl<'q> DecideArguments<'q> {
             let counters = question.counters.iter().zip(indexes.by_ref());
             for (number, (counter, index)) in counters.enumerate() {
                 let stored = counts.get_mut(index.group)?.get_mut(index.key)?;
-                stored.ask(counter, is_charged, now);
+                stored.ask(question, number, is_charged, now);
                 let mut count = *stored;
                 if count.obstacle(question, number).is_some() {
                     count.note_obstacle(counter.size, obstacles.next()??, now);
@@ -297,6 +302,16 @@ impl<'q> DecideArguments<'q> {
 }
 
 impl CounterGroup<'_> {
+    /// The size of the windows in milliseconds, or of a rate, the hits in a second.
+    fn measure_for_script(&self) -> f64 {
+        match self.kind {
+            StoredKind::Level(LevelKind::Bucket(_)) => f64::from_bits(self.measure),
+            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => {
+                double(self.measure.cast_signed())
+            }
+        }
+    }
+
     /// What is kept of each key: lists of numbers, one for each key, which `numbers` answers in turn.
     fn counts(&self, mut numbers: impl FnMut() -> Option<Vec<i64>>) -> Option<Vec<StoredCount>> {
         let mut list = || numbers().filter(|it| it.len() == self.keys.len());
@@ -369,15 +384,20 @@ fn form_of(question: &Question, indexes: &[CounterIndex], groups: &[i64]) -> Vec
     form
 }
 
-/// Numbers as the script reads several at once: Lua has no others than doubles.
+/// Numbers as the script reads several at once.
+fn doubles(numbers: impl Iterator<Item = i64>) -> Vec<u8> {
+    numbers
+        .flat_map(|number| double(number).to_be_bytes())
+        .collect()
+}
+
+/// A number as Lua has it.
 #[expect(
     clippy::cast_precision_loss,
     reason = "the script would lose it otherwise"
 )]
-fn doubles(numbers: impl Iterator<Item = i64>) -> Vec<u8> {
-    numbers
-        .flat_map(|number| (number as f64).to_be_bytes())
-        .collect()
+fn double(number: i64) -> f64 {
+    number as f64
 }
 
 /// The number of the thing with this index, for a script.

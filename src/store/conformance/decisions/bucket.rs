@@ -1,4 +1,4 @@
-//! Buckets: hits leak from them at the rate that each question tells.
+//! Buckets: hits leak from them at the rate by which they are named.
 
 use super::*;
 use crate::policy::algorithm::{BucketLevel, LevelKind};
@@ -23,7 +23,7 @@ async fn read<S: Decider>(node: &mut Asking<S>, question: &Question) -> (bool, B
     (answer.admitted[0], answer.readings[0].into())
 }
 
-pub async fn a_bucket_leaks_at_the_rate_of_each_question<F: Fixture<Store: Decider>>(fixture: &F) {
+pub async fn each_rate_has_a_bucket_of_its_own<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
     for number in 1..=11 {
         let (is_admitted, level) = read(&mut node, &at_rate(1000, 1000)).await;
@@ -31,13 +31,44 @@ pub async fn a_bucket_leaks_at_the_rate_of_each_question<F: Fixture<Store: Decid
         assert_eq!(level.hits.whole(), number.min(10));
     }
     // A thousand leak in a millisecond.
-    let fast = at_rate(3_600_000_000_000, 0);
-    while read(&mut node, &fast).await.1.hits > Hits::ZERO {}
-    // To ask leaves it as it was.
+    let fast = at_rate(3_600_000_000_000, 1000);
+    for _ in 0..20 {
+        let (is_admitted, level) = read(&mut node, &fast).await;
+        assert!(is_admitted && level.hits >= Hits::ONE);
+    }
     let (is_admitted, level) = read(&mut node, &at_rate(1000, 0)).await;
     assert!(!is_admitted && level.hits > Hits::from_thousandths(9_900));
-    let (is_admitted, level) = read(&mut node, &at_rate(3_600_000_000_000, 1000)).await;
-    assert!(is_admitted && level.hits == Hits::ONE);
+    // One rate told by other numbers.
+    let mut in_two_hours = at_rate(2000, 0);
+    in_two_hours.counters[0].size = size(2 * HOUR.millis());
+    let (is_admitted, level) = read(&mut node, &in_two_hours).await;
+    assert!(!is_admitted && level.hits > Hits::from_thousandths(9_900));
+}
+
+pub async fn rejected_hits_fill_a_bucket_and_no_more<F: Fixture<Store: Decider>>(fixture: &F) {
+    let mut node = Asking::new(fixture.connect());
+    let counted = Question {
+        counts_rejected: true,
+        ..at_rate(1000, 4000)
+    };
+    for (is_admitted, thousandths) in [(true, 4000), (true, 8000), (false, 10_000), (false, 10_000)]
+    {
+        let (admitted, level) = read(&mut node, &counted).await;
+        assert_eq!(admitted, is_admitted);
+        let above = level.hits.minus(Hits::from_thousandths(thousandths));
+        assert!(
+            above <= Hits::ZERO && above > Hits::from_thousandths(-100),
+            "{level:?}"
+        );
+    }
+    // What no limit is about is charged as it is.
+    let charge = Question {
+        limits: smallvec![],
+        ..counted
+    };
+    let decided = node.ask(&[charge]).await;
+    let level = BucketLevel::from(decided.answers[0].readings[0]);
+    assert!(level.hits > Hits::from_thousandths(13_900), "{level:?}");
 }
 
 pub async fn hits_are_given_back_to_a_bucket<F: Fixture<Store: Decider>>(fixture: &F) {

@@ -1,7 +1,7 @@
 //! Whether decisions are those of a model: what `policy::algorithm` says of the same counts.
 
 use super::*;
-use crate::policy::algorithm::{Level, MovingCount, WindowCounts};
+use crate::policy::algorithm::{BucketLevel, Level, LevelKind, MovingCount, WindowCounts};
 
 /// Numbers that look random, the same in every run.
 pub(super) struct Random(pub(super) u64);
@@ -23,12 +23,18 @@ impl Random {
         for (key, namespace) in ["a", "b"].into_iter().zip(namespaces) {
             for size in [size(100), MINUTE, HOUR, LONGEST] {
                 if self.below(6) == 0 {
-                    let rate = self.one_of(&[1, 700, 40_000, 90_000_000, 7_000_000_000_000]);
-                    counters.push(AskedCounter {
+                    // 700 in a minute is 42,000 in an hour.
+                    let rates = [1, 700, 42_000, 90_000_000, 7_000_000_000_000];
+                    let rate = Hits::from_thousandths(self.one_of(&rates));
+                    let new = AskedCounter {
                         shard: shard(namespace),
-                        kind: self.one_of(kinds).at_rate(Hits::from_thousandths(rate)),
+                        kind: self.one_of(kinds).at_rate(rate),
                         ..counter(key, size, self.one_of(&[1000, 1000, 500, 1, 0, -300]))
-                    });
+                    };
+                    let name = |it: &AskedCounter| (it.key.clone(), name_of(it));
+                    if counters.iter().all(|it| name(it) != name(&new)) {
+                        counters.push(new);
+                    }
                 }
             }
         }
@@ -81,14 +87,31 @@ pub async fn decisions_in_one_shard_follow_the_model<F: Fixture<Store: Decider>>
 struct Model {
     /// By key, size and window.
     windows: BTreeMap<(KeyBytes, WindowSize, u64), i64>,
-    /// By key and size; of each kind, whatever the rate.
-    levels: BTreeMap<(KeyBytes, WindowSize, u8), Level>,
+    /// By key; of each kind, by size or rate.
+    levels: BTreeMap<(KeyBytes, CounterName), Level>,
     logs: BTreeMap<(KeyBytes, WindowSize), ListOfHits>,
+}
+
+/// What names a counter beside its key: the number of its kind, and its size, or a rate in the lowest terms.
+type CounterName = (u8, u64, u64);
+
+fn name_of(asked: &AskedCounter) -> CounterName {
+    let (one, two) = match asked.kind.leak(asked.size) {
+        None => (asked.size.millis(), 1),
+        Some((leaked, millis)) => {
+            let (mut divisor, mut rest) = (millis, leaked);
+            while rest != 0 {
+                (divisor, rest) = (rest, divisor % rest);
+            }
+            (leaked / divisor, millis / divisor)
+        }
+    };
+    (asked.kind.wire_id(), one, two)
 }
 
 impl Model {
     fn level(&mut self, asked: &AskedCounter) -> &mut Level {
-        let name = (asked.key.clone(), asked.size, asked.kind.wire_id());
+        let name = (asked.key.clone(), name_of(asked));
         self.levels.entry(name).or_default()
     }
 
@@ -135,8 +158,8 @@ impl Model {
         }
     }
 
-    /// A question was decided, which charges the counter or not.
-    fn ask(&mut self, asked: &AskedCounter, is_charged: bool, now: UnixMillis) {
+    /// A question was decided, which charges the counter or not; a bucket is filled to `most`.
+    fn ask(&mut self, asked: &AskedCounter, is_charged: bool, most: Hits, now: UnixMillis) {
         let charge = if is_charged { asked.cost } else { Hits::ZERO };
         match asked.kind {
             StoredKind::Windows => {
@@ -145,7 +168,17 @@ impl Model {
             }
             StoredKind::Level(kind) if asked.cost > Hits::ZERO => {
                 let level = self.level(asked);
+                let before = kind.after_hit(asked.size, *level, now, Hits::ZERO);
                 *level = kind.after_hit(asked.size, *level, now, charge);
+                if let LevelKind::Bucket(rate) = kind
+                    && level.hits > most
+                {
+                    let reading = kind.reading(asked.size, before, now);
+                    let there = BucketLevel::from(reading).hits;
+                    let added = most.minus(there).max(Hits::ZERO);
+                    assert!(added < charge && rate >= Hits::ZERO);
+                    *level = kind.after_hit(asked.size, before, now, added);
+                }
             }
             StoredKind::Level(_) => {
                 let level = self.level(asked);
@@ -200,13 +233,13 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
             refusals += u32::from(!is_admitted);
             admissions += u32::from(is_admitted);
             for (index, counter) in question.counters.iter().enumerate() {
-                model.ask(
-                    counter,
-                    is_admitted || question.counts_rejected,
-                    decided.now,
-                );
                 let limits = question.limits.iter().copied();
                 let limits: Vec<_> = limits.filter(|it| it.counter == index).collect();
+                let most = limits.first().map(|it| it.hits);
+                let most = most.filter(|_| question.counts_rejected);
+                let is_charged = is_admitted || question.counts_rejected;
+                let most = most.unwrap_or(Hits::MAX);
+                model.ask(counter, is_charged, most, decided.now);
                 let reading = model.read(counter, &limits, decided.now);
                 assert_eq!(answer.readings[index], reading, "{question:?}");
             }

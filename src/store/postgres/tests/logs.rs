@@ -30,8 +30,9 @@ fn a_bucket_is_kept_until_it_is_empty_and_a_minute() {
     full.counters[0].size = size(3_600_000);
     full.counters[0].cost = Hits::from_thousandths(10_000);
     block_on(node.ask(&[full]));
-    let rows = schema.ask("SELECT kind, thousandths FROM {}.rl_counters_levels");
-    assert_eq!(rows, [["3", "10000"]]);
+    let rows = schema.ask("SELECT kind, size, thousandths FROM {}.rl_counters_levels");
+    let per_second = (1.0_f64 / 3600.0).to_bits().to_string();
+    assert_eq!(rows, [["4", &*per_second, "10000"]]);
     let life = schema.ask(
         "SELECT expires_at > now() + interval '10 hours' AND
             expires_at < now() + interval '10 hours 2 minutes' FROM {}.rl_counters_levels",

@@ -9,14 +9,14 @@
 -- ARGV     node, epoch for shards that have none, tag of its first position; the questions: runs of
 --          those of one form, each with the number of the form, how many questions, and for each of
 --          their counters the number of the key in its place, all in two bytes. For each shard: the
---          numbers of its places, which are for each its kind, the size of its windows and how many
---          keys it has; and the keys. For each form its numbers: 1 if rejected hits are counted, or 0; how
+--          numbers of its places, which are for each its kind, the size of its windows (of buckets,
+--          the rate in hits a second) and how many keys it has; and the keys. For each form its numbers: 1 if rejected hits are counted, or 0; how
 --          many counters, and for each its place and its cost; how many limits, and for each its
 --          counter, the number of its algorithm, its hits, and the cost that is to be admitted; and if a
 --          counter is a bucket, for each counter how many thousandths leak from it, and in how many
 --          milliseconds. These numbers are doubles.
 --
--- A place is for counters of one shard and kind with windows of one size. A form is what questions may have
+-- A place is for counters of one shard and kind with windows of one size, or one rate. A form is what questions may have
 -- in common: all but keys. Whatever has a number is numbered from 1. Hits are thousandths.
 --
 -- Answers TIME; for each place lists of what was kept of its keys, which the file of its kind says; which
@@ -32,7 +32,8 @@
 --   read(place, base, first, last)                what is kept of its keys, which are these arguments
 --   rate(place, key, leaked, millis)              the hits that a limit compares with, if not `current`; and how
 --                                                 many thousandths leak from a bucket, in how many milliseconds
---   charge(place, key, cost, is_charged, leaked, millis)
+--   charge(place, key, cost, is_charged, leaked, millis, most)
+--                                                 of buckets: where rejected hits count, what these fill it to
 --   prepare(place)                                what is to be written, before anything is; whether there is any
 --   write(place, base, seldom)                    writes it; for how long it is kept
 --   limits(form, first, counter)                  of logs: what the limits of a form say about a counter

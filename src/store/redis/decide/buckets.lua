@@ -1,6 +1,7 @@
 -- Buckets. Follows windows.lua.
 --
--- One is a string: its hits, and when they changed last. It expires a minute after it is empty.
+-- One is a string: its hits, and when they changed last. It is named by the rate and the key, and expires a minute
+-- after it is empty.
 --
 -- Answers the hits of keys, as they were, and when they changed last.
 
@@ -36,7 +37,7 @@ local function buckets()
   end
 
   function kind.read(place, base, first, last)
-    local names, prefix = room(last - first + 1), base .. format('b%.0f:', place.size)
+    local names, prefix = room(last - first + 1), base .. format('r%.17g:', place.size)
     for i = first, last do
       names[i - first + 1] = prefix .. ARGV[i]
     end
@@ -62,7 +63,7 @@ local function buckets()
     return math.max(hits - leak(leaked, millis, age, hits), 0)
   end
 
-  function kind.charge(place, key, cost, is_charged, leaked, millis)
+  function kind.charge(place, key, cost, is_charged, leaked, millis, most)
     local hits, time = place.current[key] + 0, place.times[key] + 0
     -- What is refused changes nothing, unless the clock was set back: then it begins to leak anew.
     local is_set_back = cost > 0 and time > now + CLOCK_SKEW
@@ -74,7 +75,7 @@ local function buckets()
       time = is_set_back and now or math.max(time, now)
     end
     if is_charged then
-      hits = math.min(math.max(hits + cost, 0), FULL)
+      hits = math.min(math.max(hits + cost, 0), most and math.max(most, hits) or FULL)
     end
     place.current[key], place.times[key] = hits, time
     place.lives[key] = leaked > 0 and math.ceil(hits * millis / leaked) or LONGEST

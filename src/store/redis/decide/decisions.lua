@@ -1,7 +1,7 @@
 -- Reads what is kept of all that is asked about, and decides. Follows the files of the kinds.
 
 -- Kinds that are rare, by their numbers: what makes their functions, and then these.
-local kinds = {[1] = elastic, [2] = logs, [3] = buckets}
+local kinds = {[1] = elastic, [2] = logs, [4] = buckets}
 
 local shards, places = {}, {}
 for i, key in ipairs(KEYS) do
@@ -73,7 +73,11 @@ while next < #questions do
   else
     -- What leaks from buckets is after the limits.
     local leaks = limits + 4 * form[limits] - 1
-    local logged = {}
+    local logged, fills = {}, {}
+    for limit = limits + 1, counts_rejected and limits + 4 * form[limits] or 0, 4 do
+      local counter = form[limit]
+      fills[counter] = fills[counter] or form[limit + 2]
+    end
     for counter = 1, counters do
       local kind = places[form[1 + 2 * counter]].kind
       if kind and kind.limits then
@@ -106,7 +110,7 @@ while next < #questions do
         local kind, key = place.kind, keys[i * counters + counter]
         if kind then
           local leak = leaks + 2 * counter
-          kind.charge(place, key, cost, is_charged, form[leak], form[leak + 1])
+          kind.charge(place, key, cost, is_charged, form[leak], form[leak + 1], fills[counter])
         elseif is_charged then
           local current, charged = place.current, place.charged
           current[key], charged[key] = current[key] + cost, (charged[key] or 0) + cost

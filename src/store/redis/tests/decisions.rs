@@ -239,17 +239,17 @@ fn a_bucket_is_kept_until_it_is_empty_and_a_minute() {
     let hour = 3_600_000;
     block_on(async {
         let (mut node, epoch) = asking(&server).await;
-        let bucket = format!("{SHARD}:{epoch}:b3600000:a");
+        let bucket = |rate: &str| format!("{SHARD}:{epoch}:r{rate}:a");
         let left = |key: &str| server.ask::<i64>(&["PTTL", key]).unwrap();
-        for (rate, most) in [
-            (1000, hour + 60_000),
-            (2000, hour + 60_000),
-            (7_200_000, 61_500),
+        for (rate, name, most) in [
+            (1000, "0.00027777777777777778", hour + 60_000),
+            (2000, "0.00055555555555555556", hour / 2 + 60_000),
+            (7_200_000, "2", 60_500),
             // Never empty.
-            (0, 100 * 366 * 24 * hour),
+            (0, "0", 100 * 366 * 24 * hour),
         ] {
             node.ask(&[in_a_bucket("a", rate)]).await;
-            let left_of_bucket = left(&bucket);
+            let left_of_bucket = left(&bucket(name));
             assert!((most - 20_000..=most).contains(&left_of_bucket), "{rate}");
             let stream = format!("{SHARD}:{epoch}:s");
             assert!(left(SHARD) > left_of_bucket && left(&stream) > left_of_bucket);
@@ -257,9 +257,9 @@ fn a_bucket_is_kept_until_it_is_empty_and_a_minute() {
         // What is refused writes nothing.
         let full = in_a_bucket("a", 0);
         while node.ask(core::slice::from_ref(&full)).await.answers[0].admitted[0] {}
-        let _: i64 = server.ask(&["PERSIST", &bucket]).unwrap();
+        let _: i64 = server.ask(&["PERSIST", &bucket("0")]).unwrap();
         node.ask(&[full]).await;
-        assert_eq!(left(&bucket), -1);
+        assert_eq!(left(&bucket("0")), -1);
     });
 }
 

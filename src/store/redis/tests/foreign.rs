@@ -188,13 +188,18 @@ fn what_is_no_count_is_nothing_to_a_decision() {
     });
 }
 
+/// Where a bucket is from which a hit leaks in an hour.
+fn bucket_of(epoch: Epoch, key: &str) -> String {
+    counts_of(epoch, &format!("r0.00027777777777777778:{key}"))
+}
+
 #[test]
 fn what_is_no_bucket_is_replaced() {
     let server = Server::start(&[]);
     block_on(async {
         let mut node = Asking::new(connect(server.tcp()));
         let epoch = open(&mut node).await;
-        let bucket = counts_of(epoch, "b3600000:a");
+        let bucket = bucket_of(epoch, "a");
         let texts = NO_COUNTS.into_iter().chain([
             "5000",
             "5000 6000 7000",
@@ -212,9 +217,7 @@ fn what_is_no_bucket_is_replaced() {
             assert_eq!(hits, Hits::ONE, "{command:?}");
             let now: String = server.ask(&["GET", &bucket]).unwrap();
             assert_eq!(now, format!("1000 {}", decided.now.0));
-            let _: i64 = server
-                .ask(&["DEL", &counts_of(epoch, "b3600000:b")])
-                .unwrap();
+            let _: i64 = server.ask(&["DEL", &bucket_of(epoch, "b")]).unwrap();
         }
         // A bucket of a clock that was set back leaks anew from now.
         let _: String = server
