@@ -256,8 +256,7 @@ unknown directive "password"
     }
 --- must_die
 --- error_log
-ratelimit_store "main": password_file cannot be read
-Is a directory
+ratelimit_store "main": password_file cannot be read ("../html": Is a directory
 
 
 
@@ -268,8 +267,7 @@ Is a directory
     }
 --- must_die
 --- error_log
-ratelimit_store "main": password_file cannot be read
-larger than 1 MiB
+ratelimit_store "main": password_file cannot be read ("/dev/zero": larger than 1 MiB
 
 
 

@@ -225,11 +225,23 @@ fn read_password(
     read_file: impl Fn(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<Secret, OptionError> {
     let path = directive.word(&PASSWORD_FILE)?;
-    let content = read_file(&path)
-        .map_err(|error| OptionError::new(format!("password_file cannot be read ({error})")))?;
+    let content = read_file(&path).map_err(|error| {
+        let place = match is_surely_a_path(&path, &error) {
+            true => format!("\"{}\": ", path.display()),
+            false => String::new(),
+        };
+        OptionError::new(format!("password_file cannot be read ({place}{error})"))
+    })?;
     let password = match content.as_slice() {
         [password @ .., b'\r', b'\n'] | [password @ .., b'\n'] | password => password,
     };
     let expected = "a file with a password of at least one character, in UTF-8";
     Secret::parse(password).ok_or_else(|| directive.invalid(None, expected))
+}
+
+/// Whether a word that names a file which cannot be read so is no password that was meant for another directive: it
+/// has a directory or an extension, or there is such a file.
+fn is_surely_a_path(path: &Path, error: &io::Error) -> bool {
+    let has_directory = path.parent().is_some_and(|parent| parent != Path::new(""));
+    has_directory || path.extension().is_some() || error.kind() != io::ErrorKind::NotFound
 }

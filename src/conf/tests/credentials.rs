@@ -263,6 +263,18 @@ fn a_file_has_a_password() {
             "[emerg] ratelimit_store \"main\": invalid password_file: expected the path of a file \
              in http.conf:1",
         ),
+        (
+            "password_file: in a directory, and not there",
+            "password_file secrets/redis;",
+            "[emerg] ratelimit_store \"main\": password_file cannot be read (\"secrets/redis\": No \
+             such file or directory (os error 2)) in http.conf:1",
+        ),
+        (
+            "password_file: with an extension, and not there",
+            "password_file redis.secret;",
+            "[emerg] ratelimit_store \"main\": password_file cannot be read (\"redis.secret\": No \
+             such file or directory (os error 2)) in http.conf:1",
+        ),
     ]);
     check_with_files(&[
         (
