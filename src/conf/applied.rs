@@ -9,6 +9,9 @@ use super::rules::Rules;
 use super::sharing::{Shared, Sharing};
 use crate::policy::options::shown;
 
+/// The most pairs of limits that share a counter of which each has a warning.
+const MOST_PAIRS: usize = 20;
+
 /// The rules that apply on the levels of a configuration, each with the key of the level.
 #[derive(Debug)]
 pub struct AppliedRules<T> {
@@ -50,26 +53,41 @@ impl<T> AppliedRules<T> {
                 }
             }
         }
-        let message = |Shared {
-                           first,
-                           second,
-                           key,
-                           size,
-                       }| {
-            let first = configuration.rules.get(first)?;
+        let pairs = sharing.pairs();
+        let (told, left) = pairs.split_at_checked(MOST_PAIRS).unwrap_or((&pairs, &[]));
+        let mut warnings: Vec<Message> = told
+            .iter()
+            .filter_map(|pair| of_pair(configuration, pair))
+            .collect();
+        if let Some(place) = left
+            .first()
+            .and_then(|it| configuration.rules.get(it.second))
+        {
             let message = format!(
-                "ratelimit: this rule and that in {first} have different limits, and share the \
-                 counter of key \"{}\" and window {size}: expected counter=name for another \
-                 counter, or counter=default if this is meant,",
-                shown(key)
+                "ratelimit: {} more pairs of different limits share counters, the first of them",
+                left.len()
             );
-            Some(Message::At(
-                configuration.rules.get(second)?.clone(),
-                message,
-            ))
-        };
-        sharing.pairs().into_iter().filter_map(message).collect()
+            warnings.push(Message::At(place.clone(), message));
+        }
+        warnings
     }
+}
+
+/// Returns the warning of two limits that share a counter; `None`: no rule has these numbers.
+fn of_pair(configuration: &Configuration, pair: &Shared<'_>) -> Option<Message> {
+    let (key, size) = (shown(pair.key), pair.size);
+    let first = configuration.rules.get(pair.first)?;
+    let second = configuration.rules.get(pair.second)?;
+    let places = match pair.places {
+        1 => String::new(),
+        places => format!(" (in {places} places)"),
+    };
+    let message = format!(
+        "ratelimit: this rule{places} and that in {first} have different limits, and share the counter \
+         of key \"{key}\" and window {size}: expected counter=name for another counter, or \
+         counter=default if this is meant,"
+    );
+    Some(Message::At(second.clone(), message))
 }
 
 impl<T> Default for AppliedRules<T> {

@@ -41,13 +41,15 @@ enum LimitedCounters {
     Told(Box<[u8]>, WindowSize),
 }
 
-/// Two rules that share a counter, and have different limits.
+/// Two limits that share a counter and differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shared<'a> {
     /// The number of the rule that comes first.
     pub first: usize,
-    /// The number of the other one.
+    /// The number of the first rule that has the other limit.
     pub second: usize,
+    /// The number of rules that have the other limit.
+    pub places: usize,
     /// The key, as it is written.
     pub key: &'a [u8],
     /// The window, or the time of a rate.
@@ -103,11 +105,13 @@ impl<'a> Sharing<'a> {
         self.uses.insert((rule, key), Use { namespace, limits });
     }
 
-    /// The pairs of rules that share a counter and differ: of each rule, with the first one that
-    /// does.
+    /// Returns each pair of different limits that share a counter once: the limit of the counter's first rule, and
+    /// another one. A rule is part of one pair for each rule that comes first.
     pub fn pairs(&self) -> Vec<Shared<'a>> {
         let mut first_of = BTreeMap::new();
+        let mut known = BTreeMap::new();
         let mut pairs: Vec<Shared<'a>> = Vec::new();
+        let mut told = None;
         for ((rule, key), Use { namespace, limits }) in &self.uses {
             for WindowLimits {
                 counters,
@@ -123,16 +127,19 @@ impl<'a> Sharing<'a> {
                     }
                     Entry::Occupied(place) => *place.get(),
                 };
-                let is_told = pairs
-                    .last()
-                    .is_some_and(|last| (last.first, last.second) == (first, *rule));
-                if hits != others && !is_told {
-                    pairs.push(Shared {
+                if hits == others || told.replace((first, *rule)) == Some((first, *rule)) {
+                    continue;
+                }
+                let index = *known.entry((counter, hits)).or_insert(pairs.len());
+                match pairs.get_mut(index) {
+                    Some(pair) => pair.places = pair.places.saturating_add(1),
+                    None => pairs.push(Shared {
                         first,
                         second: *rule,
+                        places: 1,
                         key,
                         size: *size,
-                    });
+                    }),
                 }
             }
         }
@@ -196,6 +203,19 @@ mod tests {
             assert_eq!(pairs.len(), 1, "{rate} {other}");
             assert_eq!((pairs[0].0, pairs[0].1), (1, 2));
         }
+    }
+
+    #[test]
+    fn limits_that_many_rules_have_are_a_pair_once() {
+        let limits = ["limit=5/1m", "limit=6/1m", "limit=7/1m"]
+            .map(|word| WindowLimits::of(&RuleText::parse(&[word.as_bytes()]).unwrap()));
+        let mut sharing = Sharing::default();
+        for rule in 0..5000 {
+            sharing.add(rule, b"k", "default", &limits[rule % 3]);
+        }
+        let pairs = sharing.pairs().into_iter();
+        let told = pairs.map(|it| (it.first, it.second, it.places));
+        assert_eq!(told.collect::<Vec<_>>(), [(0, 1, 1667), (0, 2, 1666)]);
     }
 
     #[test]
