@@ -1,5 +1,6 @@
 //! Parameters: words `name=value`, and what messages say of words that are none of a rule.
 
+use crate::policy::limit::Quota;
 use crate::policy::namespace::is_valid_name;
 use crate::policy::options::{OptionError, shown};
 
@@ -45,9 +46,23 @@ pub(super) fn invalid(word: &[u8], expected: &str) -> OptionError {
     OptionError::new(format!("invalid parameter \"{word}\": {expected}"))
 }
 
-/// Whether a word without a value is one of nginx's `limit_req`.
-pub(super) fn is_of_limit_req(word: &[u8]) -> bool {
-    word == b"nodelay"
+/// Whether a word without a value is no name, but something else of which [`unknown`] says what was meant.
+pub(super) fn is_other(word: &[u8]) -> bool {
+    word == b"nodelay" || meant_by(word).is_some()
+}
+
+/// Returns the parameter that a limit or a rate was meant to be, of which only the value was written.
+fn meant_by(word: &[u8]) -> Option<String> {
+    let text = core::str::from_utf8(word).ok()?;
+    if Quota::parse(word).is_ok() {
+        return Some(format!("limit={text}"));
+    }
+    let meant = Quota::meant_by(word)?;
+    let is_rate = text.contains("r/");
+    Some(format!(
+        "{}={meant}",
+        if is_rate { "rate" } else { "limit" }
+    ))
 }
 
 /// The error that a word is no parameter: with what is said here in place of those that other
@@ -73,6 +88,10 @@ pub(super) fn unknown(word: &[u8]) -> OptionError {
         _ if parameter.is_none() && is_valid_name(word) => format!(
             "invalid parameter \"{word_shown}\": {EXPECTED}; or as the first word, and no other, \
              a namespace: \"ratelimit {word_shown} limit=...\""
+        ),
+        _ if parameter.is_none() && meant_by(word).is_some() => format!(
+            "invalid parameter \"{word_shown}\": did you mean {}?",
+            meant_by(word).unwrap_or_default()
         ),
         _ if matches!(word, [.., b'"' | b'\'']) => format!(
             "invalid parameter \"{word_shown}\": quotes go around a whole parameter, as in \"key=a \

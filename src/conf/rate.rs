@@ -1,6 +1,7 @@
 //! `rate=`, `burst=` and `delay=`: the words of a rule that limits as nginx's `limit_req` does.
 
 use super::parameter::Parameter;
+use super::text::did_you_mean;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, ParseQuotaError, Quota, QuotaHits};
 use crate::policy::options::{OptionError, shown};
@@ -121,8 +122,10 @@ fn parse_delay(parameter: Parameter<'_>, burst: Hits) -> Result<Hits, OptionErro
 
 fn parse_hits(parameter: Parameter<'_>, expected: &str) -> Result<Hits, OptionError> {
     let hits = Hits::parse(parameter.value).ok();
-    hits.filter(|hits| *hits > Hits::ZERO)
-        .ok_or_else(|| parameter.invalid(expected))
+    hits.filter(|hits| *hits > Hits::ZERO).ok_or_else(|| {
+        let meant = did_you_mean(parameter.value);
+        parameter.invalid(&format!("{expected}{meant}"))
+    })
 }
 
 #[cfg(test)]

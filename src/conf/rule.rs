@@ -1,6 +1,6 @@
 //! Rules: the words of a `ratelimit` directive.
 
-use super::parameter::{Parameter, invalid, is_of_limit_req, unknown};
+use super::parameter::{Parameter, invalid, is_other, unknown};
 use super::rate::{RateText, refuse_without_rate};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::key::MAX_COUNTER_LEN;
@@ -60,7 +60,7 @@ impl<'a> RuleText<'a> {
     /// If a word is not accepted, is missing, or contradicts another one.
     pub fn parse(words: &[&'a [u8]]) -> Result<RuleText<'a>, OptionError> {
         let (namespace, words) = match words {
-            [name, words @ ..] if !name.contains(&b'=') && !is_of_limit_req(name) => {
+            [name, words @ ..] if !name.contains(&b'=') && !is_other(name) => {
                 (valid_name("namespace", name)?, words)
             }
             words => (DEFAULT_NAMESPACE, words),

@@ -2,7 +2,7 @@
 
 use super::message::ConfError;
 use super::nginx::Nginx;
-use crate::policy::hits::Hits;
+use crate::policy::hits::{self, Hits};
 use crate::policy::options::shown;
 
 /// A text, and how it was written.
@@ -62,20 +62,42 @@ impl<T> Amount<T> {
             }
             Ok(hits) => Ok(Amount::Constant(hits)),
             Err(error) => invalid(format!(
-                "a decimal, such as 1 or 0.5, or variables ({error})"
+                "a decimal, such as 1 or 0.5, or variables ({error}){}",
+                did_you_mean(text)
             )),
         }
     }
 }
 
+/// Ends the message about a text that is no decimal, with the one that was probably meant.
+pub(super) fn did_you_mean(text: &[u8]) -> String {
+    let meant = core::str::from_utf8(text).ok().and_then(hits::meant_by);
+    meant.map_or(String::new(), |meant| format!(": did you mean {meant}?"))
+}
+
 /// Compiles a text in which nginx will understand the variables: its own messages do not say what is
 /// accepted.
 pub(super) fn compile<N: Nginx>(nginx: &mut N, text: &[u8]) -> Result<N::Text, ConfError> {
+    if names(text).any(<[u8]>::is_empty) {
+        return Err(format!(
+            "invalid variable in \"{}\": expected $name or ${{name}} after every \"$\"",
+            shown(text)
+        )
+        .into());
+    }
+    nginx.compile(text)
+}
+
+/// Returns the names of the variables in a text, in their order. One is empty where none follows a `$`; that of a
+/// capture such as `$1` begins with a digit.
+pub(super) fn names(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
-    while let Some(start) = rest.iter().position(|&byte| byte == b'$') {
+    core::iter::from_fn(move || {
+        let start = rest.iter().position(|&byte| byte == b'$')?;
         let after = rest.get(start.wrapping_add(1)..).unwrap_or_default();
-        let (name, end) = match after {
-            [b'1'..=b'9', rest @ ..] => (&b"1"[..], rest),
+        let name;
+        (name, rest) = match after {
+            [b'1'..=b'9', rest @ ..] => (after.get(..1).unwrap_or_default(), rest),
             [b'{', inner @ ..] => {
                 let len = inner.iter().take_while(|byte| is_in_name(byte)).count();
                 match inner.split_at_checked(len) {
@@ -88,16 +110,8 @@ pub(super) fn compile<N: Nginx>(nginx: &mut N, text: &[u8]) -> Result<N::Text, C
                 after.split_at_checked(len).unwrap_or_default()
             }
         };
-        if name.is_empty() {
-            return Err(format!(
-                "invalid variable in \"{}\": expected $name or ${{name}} after every \"$\"",
-                shown(text)
-            )
-            .into());
-        }
-        rest = end;
-    }
-    nginx.compile(text)
+        Some(name)
+    })
 }
 
 /// The name of the variable that a text is, if it is nothing else, nor a capture such as `$1`.
@@ -107,6 +121,7 @@ pub fn variable(text: &[u8]) -> Option<&[u8]> {
     is_name.then_some(name)
 }
 
-fn is_in_name(byte: &u8) -> bool {
+/// Whether a byte is part of the names of variables.
+pub(super) fn is_in_name(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || *byte == b'_'
 }

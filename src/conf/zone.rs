@@ -17,6 +17,7 @@ pub(super) fn read(
     words: &[&[u8]],
 ) -> Result<(), ConfError> {
     const EXPECTED: &str = "expected \"zone=name:size\", such as zone=counters:10m";
+    refuse_foreign(words)?;
     let word = one_word(words, EXPECTED)?;
     let zone = word.strip_prefix(b"zone=");
     let zone = zone.ok_or_else(|| invalid("parameter", word, EXPECTED))?;
@@ -55,6 +56,24 @@ pub(super) fn read(
         origin: nginx.origin(),
     });
     Ok(())
+}
+
+/// Refuses what the zones of other modules have: a key (`limit_req_zone`), a rate, `sync`.
+fn refuse_foreign(words: &[&[u8]]) -> Result<(), ConfError> {
+    let Some(word) = words.iter().find(|word| !word.starts_with(b"zone=")) else {
+        return Ok(());
+    };
+    let instead: String = match *word {
+        [b'$', ..] => format!("expected it as \"ratelimit_key {};\"", shown(word)),
+        word if word.starts_with(b"rate=") => "expected \"rate=hits/time\" in a rule".into(),
+        b"sync" => "expected a namespace with a store".into(),
+        _ => return Ok(()),
+    };
+    let word = shown(word);
+    Err(format!(
+        "parameter \"{word}\" is of limit_req_zone: {instead}, and \"zone=name:size\" alone here"
+    )
+    .into())
 }
 
 /// A size in bytes, as nginx writes it (`4096`, `64k`, `10m`), and `1g`.

@@ -187,6 +187,33 @@ impl fmt::Display for ParseHitsError {
 
 impl core::error::Error for ParseHitsError {}
 
+/// Returns the decimal that was probably meant by a text that is none: `1000` by `1,000`, `1_000`, `1e3` and `1k`,
+/// `0.5` by `0,5`.
+pub(crate) fn meant_by(text: &str) -> Option<String> {
+    let is_group =
+        |group: &str| group.len() == 3 && group.bytes().all(|byte| byte.is_ascii_digit());
+    let meant = match text.split_once([',', '_', '\'']) {
+        Some((_, rest)) if rest.split([',', '_', '\'']).all(is_group) => {
+            text.replace([',', '_', '\''], "")
+        }
+        Some(_) => text.replacen(',', ".", 1),
+        None => {
+            let (number, unit) = match text.strip_suffix(['k', 'K']) {
+                Some(number) => (number, 1e3),
+                None => (text, 1.0),
+            };
+            // The standard library would take a sign, and words.
+            let is_part = |byte: u8| byte.is_ascii_digit() || b".eE+".contains(&byte);
+            let is_number = number.starts_with(|first: char| first.is_ascii_digit());
+            let number = number.bytes().all(is_part).then_some(number)?;
+            let value = number.parse::<f64>().ok().filter(|_| is_number)?;
+            format!("{}", value * unit)
+        }
+    };
+    let hits = Hits::parse(meant.as_bytes()).ok();
+    hits.filter(|hits| *hits > Hits::ZERO).map(|_| meant)
+}
+
 /// So many whole hits.
 #[cfg(test)]
 pub(crate) fn hits(whole: i64) -> Hits {
@@ -195,6 +222,30 @@ pub(crate) fn hits(whole: i64) -> Hits {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn what_is_nearly_a_decimal_is_told_what_it_may_mean() {
+        for (text, meant) in [
+            ("1,000", Some("1000")),
+            ("1,000,000", Some("1000000")),
+            ("1_000", Some("1000")),
+            ("1'000", Some("1000")),
+            ("0,5", Some("0.5")),
+            ("1e6", Some("1000000")),
+            ("1.5E+3", Some("1500")),
+            ("10k", Some("10000")),
+            ("1,00,0", None),
+            ("1e30", None),
+            ("e3", None),
+            ("-1e3", None),
+            ("inf", None),
+            ("0e3", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(meant_by(text).as_deref(), meant, "{text}");
+        }
+    }
+
     use super::*;
 
     #[test]

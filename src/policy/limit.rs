@@ -4,7 +4,7 @@ use core::cmp::Ordering;
 use core::fmt;
 
 use super::algorithm::{Algorithm, BucketLevel, Reading};
-use super::hits::{Hits, ParseHitsError};
+use super::hits::{self, Hits, ParseHitsError};
 use super::window::{ParseWindowError, WindowSize};
 
 /// A limit: its name and its window. How many hits it admits, or at what rate, may differ from request
@@ -136,11 +136,16 @@ impl<'a> Quota<'a> {
         Ok(Quota { hits, size, window })
     }
 
-    /// What was probably meant by a `text` that is no quota but nearly so, as a rate of nginx's
-    /// `limit_req` is: by `100r/s`, `100/1s`; by `10/m`, `10/1m`.
+    /// Returns the quota that was probably meant by a `text` that is none, as a rate of nginx's `limit_req` is:
+    /// `100/1s` by `100r/s`, `10/1m` by `10/m`, `1000/1d` by `1,000/1d`.
     pub fn meant_by(text: &[u8]) -> Option<String> {
         let (hits, window) = core::str::from_utf8(text).ok()?.split_once('/')?;
         let hits = hits.strip_suffix('r').unwrap_or(hits);
+        let meant = hits::meant_by(hits);
+        let hits = match Hits::parse(hits.as_bytes()) {
+            Err(_) => meant.as_deref().unwrap_or(hits),
+            Ok(_) => hits,
+        };
         let window = match window {
             "s" | "sec" | "second" => "1s",
             "m" | "min" | "minute" => "1m",

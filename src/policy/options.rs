@@ -142,6 +142,14 @@ impl<'a> Directive<'a> {
         self.read(word, syntax)
     }
 
+    /// The directive's word, if it has one alone.
+    pub fn only_word(&self) -> Option<&'a [u8]> {
+        match self.words {
+            [word] => Some(word),
+            _ => None,
+        }
+    }
+
     /// The directive's words, if there is at least one and `syntax` accepts all.
     ///
     /// # Errors

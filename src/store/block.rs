@@ -59,7 +59,14 @@ where
                     "strategy \"{lacking}\" is not in this build: expected {expected}"
                 )));
             }
-            directive.set(&mut self.strategy, &STRATEGY)?;
+            let is_first = self.strategy.is_none();
+            let set = directive.set(&mut self.strategy, &STRATEGY);
+            set.map_err(|error| match meant_strategy(words) {
+                Some(meant) if is_first => {
+                    OptionError::new(format!("{error}: did you mean {meant}?"))
+                }
+                _ => error,
+            })?;
         } else if let Some(result) = self.common.set(name, &directive, &self.read_file) {
             result?;
         } else if let Some(name) = own_name(name) {
@@ -75,7 +82,14 @@ where
                 directive
             };
             let lacking: Vec<_> = lacking().flat_map(|(_, names)| names).copied().collect();
-            return Err(directive.unknown(&directives(), &lacking));
+            let error = directive.unknown(&directives(self.strategy), &lacking);
+            let meant = MEANT_DIRECTIVES
+                .iter()
+                .find(|(other, _)| other.as_bytes() == name);
+            return Err(match meant.filter(|_| !after_password) {
+                Some((_, meant)) => OptionError::new(format!("{error}: did you mean {meant}?")),
+                None => error,
+            });
         }
         self.check_strategy()?;
         self.own.check(&self.common, self.strategy)?;
@@ -131,9 +145,38 @@ fn owners(name: &'static str) -> impl Iterator<Item = StoreKind> {
     all.filter(move |kind| kind.directives().contains(&name))
 }
 
-/// The names of all directives.
-pub(super) fn directives() -> Vec<&'static str> {
-    let own = StoreKind::ALL.iter().flat_map(|kind| kind.directives());
+/// Directives of other programs, and the one here that says the same.
+const MEANT_DIRECTIVES: [(&str, &str); 8] = [
+    ("host", "server"),
+    ("port", "server"),
+    ("sentinel_nodes", "server"),
+    ("cluster_nodes", "server"),
+    ("user", "username"),
+    ("ssl", "tls"),
+    ("ssl_verify", "tls_verify"),
+    ("server_name", "tls_name"),
+];
+
+/// Returns the strategy that was probably meant by the one word of `strategy`: another name of the same datastore, or
+/// one in capitals.
+fn meant_strategy(words: &[&[u8]]) -> Option<&'static str> {
+    let [word] = words else { return None };
+    let word = word.to_ascii_lowercase();
+    let name = match word.as_slice() {
+        b"postgresql" | b"pg" | b"pgsql" | b"psql" => b"postgres",
+        b"valkey" | b"keydb" | b"dragonfly" => b"redis".as_slice(),
+        b"scylla" | b"scylladb" => b"cassandra",
+        name => name,
+    };
+    let mut all = StoreKind::ALL.iter().map(|kind| kind.name());
+    all.find(|known| known.as_bytes() == name)
+}
+
+/// Returns the names of all directives of a strategy, once that is known.
+pub(super) fn directives(strategy: Option<StoreKind>) -> Vec<&'static str> {
+    let kinds = StoreKind::ALL.iter();
+    let kinds = kinds.filter(|kind| strategy.is_none_or(|it| it == **kind));
+    let own = kinds.flat_map(|kind| kind.directives());
     let common = CommonDirectives::NAMES.iter();
     let mut all = vec!["strategy"];
     for name in common.chain(own) {

@@ -247,7 +247,7 @@ fn a_server_listens_on_the_usual_port_unless_it_says_otherwise() {
 
 #[test]
 fn all_directives_are_known() {
-    for name in directives() {
+    for name in directives(None) {
         let error = StoreSettings::builder(read_file)
             .set(name.as_bytes(), &[])
             .unwrap_err();

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::options::{Credentials, PemFile, Secret, StoreOptions, TlsIdentity, TlsOptions};
-use super::server::{ServerAddress, ServerName};
+use super::server::{ServerAddress, ServerName, server_of_url};
 use super::syntax::{
     DATABASE, FILE, PASSWORD, PASSWORD_FILE, SERVER, TIMEOUT, TLS_NAME, USERNAME, check_needs,
     exclusive,
@@ -62,6 +62,7 @@ impl CommonDirectives {
         Some(match name {
             b"server" => directive
                 .word(&SERVER)
+                .map_err(|error| without_url(directive, error))
                 .and_then(|server| self.add_server(server)),
             b"username" => directive.set(&mut self.username, &USERNAME),
             b"password" => directive.set(&mut self.password, &PASSWORD),
@@ -217,6 +218,18 @@ impl CommonDirectives {
             }),
         })
     }
+}
+
+/// Adds to the error of a `server` that is a URL, what it would be here.
+fn without_url(directive: &Directive<'_>, error: OptionError) -> OptionError {
+    let Some(meant) = directive.only_word().and_then(server_of_url) else {
+        return error;
+    };
+    let meant = match meant {
+        Some(server) => format!(": did you mean \"server {server};\"?"),
+        None => ": the parts of a URL are directives of their own".into(),
+    };
+    OptionError::new(format!("{error}{meant}"))
 }
 
 /// The password in the file that `directive` names, without the newline at its end.

@@ -163,8 +163,11 @@ kinds! {
 }
 
 /// The kinds that not every build has: the name that `strategy` takes, and the directives that only it has.
-const OPTIONAL: [(&str, &[&str]); 1] =
-    [("cassandra", &["datacenter", "consistency", "replication"])];
+const OPTIONAL: [(&str, &[&str]); 3] = [
+    ("cassandra", &["datacenter", "consistency", "replication"]),
+    ("memcached", &[]),
+    ("etcd", &[]),
+];
 
 /// Those of them that this build does not have.
 pub(super) fn lacking() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {

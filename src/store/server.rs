@@ -78,6 +78,20 @@ impl ServerName {
     }
 }
 
+/// Returns the server that a URL names, or `None` for one that may hold a password; `None` if `text` is no URL.
+pub(super) fn server_of_url(text: &[u8]) -> Option<Option<ServerName>> {
+    let text = core::str::from_utf8(text).ok()?;
+    let (scheme, rest) = text.split_once("://")?;
+    let is_scheme = scheme
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let server = rest
+        .split('/')
+        .next()
+        .filter(|_| !rest.contains(['@', '?', '=']));
+    is_scheme.then(|| server.and_then(|server| ServerName::parse(server.as_bytes())))
+}
+
 fn parse_port(text: &str) -> Option<u16> {
     // The standard library would take a sign, too.
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());

@@ -211,7 +211,8 @@ fn a_password_is_not_told() {
             "password: in the address of a server",
             "server redis://joe:s3cret@127.0.0.1:6379;",
             "[emerg] ratelimit_store \"main\": invalid server \"redis...\": expected host[:port], \
-             [v6][:port] or unix:/path, such as 127.0.0.1:6379 in http.conf:1",
+             [v6][:port] or unix:/path, such as 127.0.0.1:6379: the parts of a URL are directives of \
+             their own in http.conf:1",
         ),
         (
             "password: in the query of a server",

@@ -101,13 +101,15 @@ fn a_rule_has_parameters() {
             "ratelimit: a cost with an exponent",
             "ratelimit limit=5/10s cost=1e3;",
             "[emerg] ratelimit: invalid parameter \"cost=1e3\": invalid number \"1e3\": expected \
-             a decimal, such as 1 or 0.5, or variables (not a plain decimal) in http.conf:1",
+             a decimal, such as 1 or 0.5, or variables (not a plain decimal): did you mean 1000? in \
+             http.conf:1",
         ),
         (
             "ratelimit: a cost with a comma",
             "ratelimit limit=5/10s cost=1,5;",
             "[emerg] ratelimit: invalid parameter \"cost=1,5\": invalid number \"1,5\": expected \
-             a decimal, such as 1 or 0.5, or variables (not a plain decimal) in http.conf:1",
+             a decimal, such as 1 or 0.5, or variables (not a plain decimal): did you mean 1.5? in \
+             http.conf:1",
         ),
         (
             "ratelimit: a cost of more than can be counted",

@@ -101,13 +101,44 @@ fn a_rule_is_a_namespace_and_limits() {
             "ratelimit: hits with an exponent",
             "ratelimit limit=5e3/10s;",
             "[emerg] ratelimit: invalid parameter \"limit=5e3/10s\": the hits are a decimal of at \
-             least 0.001, such as 5 or 0.5, or a variable (not a plain decimal) in http.conf:1",
+             least 0.001, such as 5 or 0.5, or a variable (not a plain decimal): did you mean \
+             5000/10s? in http.conf:1",
+        ),
+        (
+            "ratelimit: hits in groups of three digits",
+            "ratelimit limit=1,000/1d;",
+            "[emerg] ratelimit: invalid parameter \"limit=1,000/1d\": the hits are a decimal of at \
+             least 0.001, such as 5 or 0.5, or a variable (not a plain decimal): did you mean \
+             1000/1d? in http.conf:1",
+        ),
+        (
+            "ratelimit: a limit without its name",
+            "ratelimit 10/1s;",
+            "[emerg] ratelimit: invalid parameter \"10/1s\": did you mean limit=10/1s? in http.conf:1",
+        ),
+        (
+            "ratelimit: a variable limit without its name, after a namespace",
+            "ratelimit default $arg_limit/1m;",
+            "[emerg] ratelimit: invalid parameter \"$arg_limit/1m\": did you mean \
+             limit=$arg_limit/1m? in http.conf:1",
+        ),
+        (
+            "ratelimit: a rate of limit_req without its name",
+            "ratelimit 10r/s burst=5;",
+            "[emerg] ratelimit: invalid parameter \"10r/s\": did you mean rate=10/1s? in http.conf:1",
+        ),
+        (
+            "ratelimit: no end of the directive",
+            "ratelimit limit=10/1s\n\
+             try_files $uri =404;",
+            "[emerg] ratelimit: \"try_files\" is a directive: expected \";\" before it in http.conf:2",
         ),
         (
             "ratelimit: hits with a point and nothing after it",
             "ratelimit limit=5./10s;",
             "[emerg] ratelimit: invalid parameter \"limit=5./10s\": the hits are a decimal of at \
-             least 0.001, such as 5 or 0.5, or a variable (not a plain decimal) in http.conf:1",
+             least 0.001, such as 5 or 0.5, or a variable (not a plain decimal): did you mean 5/10s? \
+             in http.conf:1",
         ),
         (
             "ratelimit: no hits",

@@ -12,7 +12,16 @@ fn a_block_has_a_name_and_known_directives() {
              strategy, server, username, password, password_file, database, connect_timeout, \
              timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
              tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
-             prefix, table<more> in http.conf:1",
+             prefix, table<more>: did you mean server? in http.conf:1",
+        ),
+        (
+            "a directive of another program, where the strategy is known",
+            "strategy redis; sentinel_nodes 127.0.0.1:26379;",
+            "[emerg] ratelimit_store \"main\": unknown directive \"sentinel_nodes\": expected one of \
+             strategy, server, username, password, password_file, database, connect_timeout, \
+             timeout, tls, tls_verify, tls_name, tls_trusted_certificate, tls_certificate, \
+             tls_certificate_key, cluster, sentinel_master, sentinel_username, sentinel_password, \
+             prefix: did you mean server? in http.conf:1",
         ),
         (
             "a directive of a namespace",

@@ -45,6 +45,30 @@ fn a_strategy_is_a_kind_of_store() {
              in http.conf:1",
         ),
         (
+            "strategy: another name of one",
+            "strategy postgresql;",
+            "[emerg] ratelimit_store \"main\": invalid strategy \"postgresql\": expected \
+             <strategies>: did you mean postgres? in http.conf:1",
+        ),
+        (
+            "strategy: one in capitals",
+            "strategy Redis;",
+            "[emerg] ratelimit_store \"main\": invalid strategy \"Redis\": expected <strategies>: \
+             did you mean redis? in http.conf:1",
+        ),
+        (
+            "strategy: one that no build has yet",
+            "strategy memcached;",
+            "[emerg] ratelimit_store \"main\": strategy \"memcached\" is not in this build: \
+             expected <strategies> in http.conf:1",
+        ),
+        (
+            "strategy: another one",
+            "strategy etcd;",
+            "[emerg] ratelimit_store \"main\": strategy \"etcd\" is not in this build: expected \
+             <strategies> in http.conf:1",
+        ),
+        (
             "strategy: an empty word",
             "strategy \"\";",
             "[emerg] ratelimit_store \"main\": invalid strategy \"\": expected <strategies> \
@@ -134,8 +158,15 @@ fn a_server_has_an_address() {
             "server: a URL",
             "server redis://127.0.0.1:6379;",
             "[emerg] ratelimit_store \"main\": invalid server \"redis://127.0.0.1:6379\": \
-             expected host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379 in \
-             http.conf:1",
+             expected host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379: did you mean \
+             \"server 127.0.0.1:6379;\"? in http.conf:1",
+        ),
+        (
+            "server: a URL with a database",
+            "server rediss://[2001:db8::1]/0;",
+            "[emerg] ratelimit_store \"main\": invalid server \"rediss://[2001:db8::1]/0\": \
+             expected host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379: did you mean \
+             \"server [2001:db8::1];\"? in http.conf:1",
         ),
         (
             "server: a relative path",

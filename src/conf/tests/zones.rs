@@ -107,6 +107,19 @@ fn a_zone_has_a_name_and_a_size() {
              \"zone=name:size\", such as zone=counters:10m in http.conf:1",
         ),
         (
+            "ratelimit_zone: a key, as limit_req_zone has",
+            "ratelimit_zone $binary_remote_addr zone=counters:1m rate=10r/s;",
+            "[emerg] ratelimit_zone: parameter \"$binary_remote_addr\" is of limit_req_zone: expected \
+             it as \"ratelimit_key $binary_remote_addr;\", and \"zone=name:size\" alone here in \
+             http.conf:1",
+        ),
+        (
+            "ratelimit_zone: a rate",
+            "ratelimit_zone zone=counters:1m rate=10r/s;",
+            "[emerg] ratelimit_zone: parameter \"rate=10r/s\" is of limit_req_zone: expected \
+             \"rate=hits/time\" in a rule, and \"zone=name:size\" alone here in http.conf:1",
+        ),
+        (
             "ratelimit_zone: a size of too many digits",
             "ratelimit_zone zone=counters:99999999999999999999;",
             "[emerg] ratelimit_zone: invalid size in \"zone=counters:99999999999999999999\": a \
