@@ -480,6 +480,8 @@ RateLimit-Policy: "a-1d";q=5;w=86400, "b-1d";q=6;w=86400, "c-1d";q=7;w=86400
     ratelimit_namespace shortest { store away; sync_rate 1ms; }
 --- config
     ratelimit seconds limit=5/1d;
+    location /m { ratelimit minute limit=5/1d; }
+    location /s { ratelimit shortest limit=5/1d; }
 --- response_headers
 RateLimit-Policy: "seconds-1d";q=5;w=86400
 
@@ -512,8 +514,7 @@ ratelimit_key: is duplicate
     ratelimit_key $nothing;
 --- must_die
 --- error_log
-unknown "nothing" variable
-[no place]
+ratelimit_key: unknown "nothing" variable
 
 
 
@@ -522,8 +523,7 @@ unknown "nothing" variable
     ratelimit_key "$arg_a $nothing";
 --- must_die
 --- error_log
-unknown "nothing" variable
-[no place]
+ratelimit_key: unknown "nothing" variable
 
 
 
@@ -539,8 +539,11 @@ unknown "nothing" variable
 === ratelimit_key: an empty key, of a level and of a rule: nothing is accounted
 --- config
     ratelimit_key "";
-    ratelimit limit=0.5/1d;
-    ratelimit limit=0.5/2d key=;
+    ratelimit limit=5/1d;
+    ratelimit limit=5/2d key=;
+--- error_log
+ratelimit_key: the key is empty, and requests with an empty key are not accounted [config.conf:1]
+ratelimit: the key is empty, and requests with an empty key are not accounted [config.conf:3]
 --- response_headers
 !RateLimit-Policy
 
@@ -575,8 +578,7 @@ ratelimit: unknown namespace "api"
     ratelimit limit=$nothing/1m;
 --- must_die
 --- error_log
-unknown "nothing" variable
-[no place]
+ratelimit: unknown "nothing" variable
 
 
 
@@ -804,3 +806,70 @@ expected preaccess or precontent
 GET /t?c=1
 --- response_headers
 RateLimit-Policy: "default-3d";q=5;w=259200
+
+
+
+=== ratelimit: variables of all kinds are known, wherever they are defined
+--- config
+    set $of_set 1;
+    location ~ ^/(?<of_regex>x) { }
+    ratelimit limit=5/1d
+        key=$arg_k$http_x$cookie_c$of_set$of_map$of_geo$of_regex$remote_addr$ratelimit_net$1;
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    map $uri $of_map { default 1; }
+    geo $of_geo { default 1; }
+--- response_headers
+RateLimit-Policy: "default-1d";q=5;w=86400
+
+
+
+=== ratelimit: no end of the directive
+--- config
+    ratelimit limit=5/1d
+    try_files $uri =404;
+--- must_die
+--- error_log
+ratelimit: "try_files" is a directive: expected ";" before it
+[config.conf:2]
+
+
+
+=== ratelimit_api: after another content handler
+--- config
+    location /api { empty_gif; ratelimit_api; } # here
+--- must_die
+--- error_log
+ratelimit_api: goes with no other content handler
+expected a location of its own
+
+
+
+=== ratelimit_metrics: before another content handler
+--- config
+    location /a {
+        ratelimit_metrics; # here
+        empty_gif;
+    }
+--- must_die
+--- error_log
+ratelimit_metrics: goes with no other content handler
+expected a location of its own
+
+
+
+=== ratelimit: what does nothing is warned of
+--- config
+    ratelimit_key $remote_user;
+    location /a { return 204; ratelimit limit=5/1d; }
+    location /b { if ($arg_x) { return 403; } ratelimit limit=5/1d; }
+    location /c { auth_basic x; auth_basic_user_file x; ratelimit limit=5/1d; }
+    location /d { return 200; }
+    location /e { ratelimit_metrics; return 204; }
+    location /f { ratelimit limit=5/1d key=remote_addr; }
+    ratelimit limit=5/1d;
+--- error_log
+ratelimit: "return" stands in the same place, and answers every request before this [config.conf:2]
+ratelimit: the key has $remote_user, which auth_basic verifies only after this rule [config.conf:4]
+ratelimit_metrics: "return" stands in the same place, and answers every request before this [config.conf:6]
+ratelimit: the key "remote_addr" has no variable [config.conf:7]

@@ -1,5 +1,6 @@
 //! Where rules apply, and what is to be said of rules that share a counter there.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::configuration::Configuration;
@@ -7,15 +8,28 @@ use super::level::LevelConf;
 use super::message::Message;
 use super::rules::Rules;
 use super::sharing::{Shared, Sharing};
+use super::text::names;
 use crate::policy::options::shown;
 
 /// The most pairs of limits that share a counter of which each has a warning.
 const MOST_PAIRS: usize = 20;
 
+/// The warning of what a `return` answers before.
+const UNREACHED: &str = "\"return\" stands in the same place, and answers every request before this: expected it in a \
+                         location of its own,";
+
+/// The warning of a rule that counts by a name that anybody can send.
+const UNVERIFIED: &str = "the key has $remote_user, which auth_basic verifies only after this rule: expected \
+                          \"ratelimit_phase precontent;\"";
+
 /// The rules that apply on the levels of a configuration, each with the key of the level.
 #[derive(Debug)]
 pub struct AppliedRules<T> {
     levels: Vec<AppliedLevel<T>>,
+    /// What was found of single levels.
+    warnings: Vec<Message>,
+    /// The numbers of rules that no request reaches.
+    unreached: Vec<usize>,
 }
 
 /// The rules that apply on a level, and its key, as it is written.
@@ -23,29 +37,75 @@ pub struct AppliedRules<T> {
 struct AppliedLevel<T> {
     rules: Rc<Rules<T>>,
     key: Box<[u8]>,
+    /// Whether `auth_basic` applies, and only after the rules.
+    is_before_auth: bool,
 }
 
 impl<T> AppliedRules<T> {
     /// Notes a level, which has inherited.
     pub fn note(&mut self, level: &LevelConf<T>) {
+        if let Some((origin, name)) = level.unreached_content() {
+            let message = format!("{name}: {UNREACHED}");
+            self.warnings.push(Message::At(origin.clone(), message));
+        }
         let Some(rules) = level.effective_rules() else {
             return;
         };
+        if level.has_unreached_rules() {
+            self.unreached
+                .extend(rules.rules().first().map(|rule| rule.number));
+        }
+        let is_before_auth = level.is_before_basic_auth();
         let key = level.written_key();
         // Most locations inherit both, as the one before did.
         let last = self.levels.last();
-        let last = last.filter(|last| Rc::ptr_eq(&last.rules, rules) && *last.key == *key);
-        if last.is_none() {
+        let is_like = |last: &&AppliedLevel<T>| {
+            Rc::ptr_eq(&last.rules, rules)
+                && *last.key == *key
+                && last.is_before_auth == is_before_auth
+        };
+        if last.filter(is_like).is_none() {
             let (rules, key) = (rules.clone(), key.into());
-            self.levels.push(AppliedLevel { rules, key });
+            self.levels.push(AppliedLevel {
+                rules,
+                key,
+                is_before_auth,
+            });
         }
     }
 
-    /// What is to be said of rules of different limits that share a counter, once all levels were
-    /// noted.
+    /// Returns what is to be said of rules where they apply, once all levels were noted.
     pub fn warnings(&self, configuration: &Configuration) -> Vec<Message> {
+        let at = |rule: &usize, message: &str| {
+            let place = configuration.rules.get(*rule)?.clone();
+            Some(Message::At(place, format!("ratelimit: {message}")))
+        };
+        let mut warnings = self.warnings.clone();
+        let unreached = self.unreached.iter();
+        warnings.extend(unreached.filter_map(|rule| at(rule, UNREACHED)));
+        let unverified = self.unverified();
+        warnings.extend(unverified.iter().filter_map(|rule| at(rule, UNVERIFIED)));
+        warnings.extend(self.sharing_warnings(configuration));
+        warnings
+    }
+
+    /// Returns the numbers of rules that count by a user whom `auth_basic` has not verified yet.
+    fn unverified(&self) -> BTreeSet<usize> {
+        let levels = self.levels.iter().filter(|level| level.is_before_auth);
+        let rules = levels.flat_map(|AppliedLevel { rules, key, .. }| {
+            let rules = rules
+                .rules()
+                .iter()
+                .map(move |rule| (rule, rule.written_key(key)));
+            rules.filter(|(_, key)| names(key).any(|name| name == b"remote_user"))
+        });
+        rules.map(|(rule, _)| rule.number).collect()
+    }
+
+    /// Returns what is to be said of rules of different limits that share a counter.
+    fn sharing_warnings(&self, configuration: &Configuration) -> Vec<Message> {
         let mut sharing = Sharing::default();
-        for AppliedLevel { rules, key } in &self.levels {
+        for AppliedLevel { rules, key, .. } in &self.levels {
             for rule in rules.rules() {
                 if let Some(namespace) = configuration.namespaces.get(rule.namespace) {
                     let key = rule.written_key(key);
@@ -92,6 +152,10 @@ fn of_pair(configuration: &Configuration, pair: &Shared<'_>) -> Option<Message> 
 
 impl<T> Default for AppliedRules<T> {
     fn default() -> Self {
-        AppliedRules { levels: Vec::new() }
+        AppliedRules {
+            levels: Vec::new(),
+            warnings: Vec::new(),
+            unreached: Vec::new(),
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! What the directives of `http` say, as they are read one after the other: zones, stores and
 //! namespaces, which may name each other in any order.
 
+use std::collections::BTreeMap;
+
 use super::block::{Block, ReadBlock, Set, block_name, is_defined};
 use super::configuration::{StoreConf, ZoneConf};
 use super::message::{ConfError, Origin};
@@ -8,6 +10,7 @@ use super::namespace::NamespaceOptions;
 use super::namespace_block::NamespaceOptionsBuilder;
 use super::nginx::{Files as _, Nginx};
 use super::store_options::read_files;
+use super::text::names;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Quota, QuotaHits};
@@ -29,6 +32,10 @@ pub struct HttpConf {
     pub(super) has_precontent: bool,
     /// Whether any rule charges hits when the response is known.
     pub(super) has_deferred: bool,
+    /// Whether requests to the API may count in any namespace.
+    pub(super) has_callers: bool,
+    /// The variables that directives name, each with the first of these and its place.
+    variables: BTreeMap<Box<[u8]>, (Box<str>, Origin)>,
 }
 
 /// A namespace, as far as it was read.
@@ -151,6 +158,30 @@ impl HttpConf {
             namespace.uses.extend(uses);
         }
         number
+    }
+
+    /// Notes the variables that the words of a directive name.
+    pub(super) fn note_variables(&mut self, directive: &str, words: &[&[u8]], origin: &Origin) {
+        for name in words.iter().flat_map(|word| names(word)) {
+            let is_capture = name.first().is_none_or(u8::is_ascii_digit);
+            if !is_capture && !self.variables.contains_key(name) {
+                let place = (directive.into(), origin.clone());
+                self.variables.insert(name.into(), place);
+            }
+        }
+    }
+
+    /// Checks that all variables that directives name are there, once all of `http` was read. Of those that are not,
+    /// nginx would not say where they stand.
+    pub(super) fn check_variables(&self, nginx: &impl Nginx) -> Result<(), ConfError> {
+        let mut variables = self.variables.iter();
+        match variables.find(|(name, _)| !nginx.has_variable(name)) {
+            None => Ok(()),
+            Some((name, (directive, origin))) => {
+                let message = format!("{directive}: unknown \"{}\" variable", shown(name));
+                Err(ConfError::at(origin, message))
+            }
+        }
     }
 
     /// The number of a rule that stands at `origin`: those before it have smaller ones.

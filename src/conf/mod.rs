@@ -37,6 +37,7 @@ pub mod settings;
 pub mod sharing;
 pub mod store_options;
 pub mod text;
+mod unmeant;
 mod words;
 mod zone;
 

@@ -30,6 +30,15 @@ pub trait Nginx {
     /// nginx has no memory, and has said so.
     fn compile(&mut self, text: &[u8]) -> Result<Self::Text, ConfError>;
 
+    /// Whether there is a variable of this name, or a family of them, such as `http_`, that it is of.
+    fn has_variable(&self, name: &[u8]) -> bool;
+
+    /// Whether a module has a directive of this name.
+    fn has_directive(&self, name: &[u8]) -> bool;
+
+    /// Whether a module is there whose code may count in any namespace: that of Lua, or one that is not nginx's own.
+    fn has_callers(&self) -> bool;
+
     /// The size of a page of memory, in bytes.
     fn page_size(&self) -> usize;
 
@@ -47,7 +56,7 @@ pub trait Nginx {
     ///
     /// # Errors
     ///
-    /// There is no location.
+    /// There is no location, or another module's directive says what it answers with.
     fn answer_with(&mut self, content: Content) -> Result<(), ConfError>;
 
     /// Reads the block that follows, and passes every directive in it to [`Block::apply`].

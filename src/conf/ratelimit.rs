@@ -11,6 +11,7 @@ use super::rule::{CostText, RuleText};
 use super::rules::{Cost, OwnKey, Rule, RuleLimit};
 use super::sharing::WindowLimits;
 use super::text::{Amount, WrittenText, compile};
+use super::unmeant::warn_of_rule;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Limit, Quota, QuotaHits};
 use crate::policy::options::shown;
@@ -66,6 +67,7 @@ impl<T> Rule<T> {
             CostText::AtOnce(cost) => Cost::AtOnce(amount(nginx, cost)?),
             CostText::Deferred(charge) => Cost::Deferred(amount(nginx, charge)?),
         };
+        warn_of_rule(nginx, &rule);
         let text = rule.key.map(|key| WrittenText::compile(nginx, key));
         let key = OwnKey {
             text: text.transpose()?,

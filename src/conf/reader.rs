@@ -8,6 +8,7 @@ use super::message::ConfError;
 use super::nginx::Nginx;
 use super::settings::Phase;
 use super::{ratelimit, zone};
+use crate::policy::options::shown;
 
 /// A directive.
 #[derive(Debug)]
@@ -100,10 +101,33 @@ impl<N: Nginx> ConfReader<'_, N> {
             "ratelimit_phase" => level.options.set_phase(words).map(|phase| {
                 http.has_precontent |= phase == Phase::Precontent;
             }),
-            "ratelimit_api" => level.set_api(nginx, words),
+            "ratelimit_api" => level.set_api(nginx, words).map(|may_write| {
+                http.has_callers |= may_write;
+            }),
             "ratelimit_metrics" => level.set_metrics(nginx, words),
             _ => Err("unknown directive".into()),
         };
-        result.map_err(|error| error.of(name))
+        match result {
+            Ok(()) => {
+                http.note_variables(name, words, &nginx.origin());
+                Ok(())
+            }
+            Err(error) => Err(match swallowed(nginx, name, words) {
+                Some(next) => {
+                    let message = format!("\"{next}\" is a directive: expected \";\" before it");
+                    ConfError::from(message)
+                }
+                None => error,
+            }
+            .of(name)),
+        }
     }
+}
+
+/// Returns the directive among the words of another one, of which a `;` is missing. The first word of a rule is none:
+/// namespaces may have any name.
+fn swallowed(nginx: &impl Nginx, name: &str, words: &[&[u8]]) -> Option<String> {
+    let words = words.iter().skip(usize::from(name == "ratelimit"));
+    let mut words = words.filter(|word| nginx.has_directive(word));
+    words.next().map(|word| shown(word))
 }

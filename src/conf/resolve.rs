@@ -4,19 +4,23 @@ use super::configuration::{Configuration, NamespaceConf, ZoneConf};
 use super::http::{Definition, HttpConf, NamespaceText, NamespaceUse};
 use super::message::{ConfError, Message, Origin};
 use super::namespace::NamespaceOptions;
+use super::nginx::Nginx;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 use crate::store::registry::StoreKind;
 use crate::table::ZoneRoom;
 
 impl HttpConf {
-    /// Resolves what was read, once all of `http` was. Warnings are passed to `warn`.
+    /// Resolves what was read, once all of `http` was.
     ///
     /// # Errors
     ///
     /// Something names what is not there, or a zone has too little room.
-    pub fn resolve(self, warn: &mut dyn FnMut(Message)) -> Result<Configuration, ConfError> {
+    pub fn resolve(mut self, nginx: &mut impl Nginx) -> Result<Configuration, ConfError> {
+        self.check_variables(nginx)?;
+        self.has_callers |= nginx.has_callers();
         let default = self.default_namespace();
+        let warn = &mut |warning| nginx.warn(warning);
         let namespaces = self.namespaces.iter().chain(&default);
         let namespaces = namespaces.map(|namespace| self.resolve_namespace(namespace, warn));
         let namespaces = namespaces.collect::<Result<_, _>>()?;
@@ -82,6 +86,13 @@ impl HttpConf {
         let strategy = store.and_then(|it| self.stores.get(it));
         let strategy = strategy.map(|it| it.settings.kind());
         check_algorithms(namespace, options, strategy)?;
+        if options.sync != SyncMode::Local && namespace.uses.is_empty() && !self.has_callers {
+            let message = format!(
+                "no rule counts in it: expected \"ratelimit {name} limit=hits/window;\", or no such \
+                 namespace"
+            );
+            warn(definition.block.message(None, message));
+        }
         if let Some(warning) = namespace
             .window_sizes()
             .first()

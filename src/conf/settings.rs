@@ -76,6 +76,16 @@ pub enum Content {
     Metrics,
 }
 
+impl Content {
+    /// The name of the directive.
+    pub(super) fn directive(self) -> &'static str {
+        match self {
+            Content::Api { .. } => "ratelimit_api",
+            Content::Metrics => "ratelimit_metrics",
+        }
+    }
+}
+
 impl LevelOptions {
     /// `ratelimit_count_rejected on | off`
     pub(super) fn set_count_rejected(&mut self, words: &[&[u8]]) -> Result<(), ConfError> {

@@ -16,7 +16,7 @@ use ngx::http::{
 };
 
 use super::capi;
-use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf};
+use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf, watched};
 use super::cycle::{self, Cycle};
 use super::guard::guard;
 use super::http::{
@@ -106,6 +106,7 @@ fn prepare(conf: &mut Conf<'_>) -> Option<()> {
         api: api::handle,
         metrics: metrics::handle,
     });
+    watched::begin(conf);
     variables::add(conf)
 }
 
@@ -116,6 +117,7 @@ unsafe extern "C" fn init_main_conf(cf: *mut ngx_conf_t, conf: *mut c_void) -> *
         unsafe {
             let main = &mut *conf.cast::<MainConf>();
             Conf::with(cf, |conf| {
+                watched::end(conf);
                 let result = main.resolve(conf);
                 conf.outcome(result)
             })
@@ -142,15 +144,29 @@ unsafe extern "C" fn merge_loc_conf(
     })
 }
 
-/// Merges a level with the one above. `None`: there is no configuration.
-fn merge(conf: &Conf<'_>, prev: &LocationConf, level: &mut LocationConf) -> Option<()> {
-    let main = Module::main_conf(conf)?;
-    if let Some(handlers) = main.content_handlers {
+/// Merges a level with the one above. `None`: there is no configuration, or it is wrong, which was logged.
+fn merge(conf: &mut Conf<'_>, prev: &LocationConf, level: &mut LocationConf) -> Option<()> {
+    if let Some(handlers) = Module::main_conf(conf)?.content_handlers {
+        if has_other_content(conf, handlers, level) {
+            conf.refuse(level.other_content());
+            return None;
+        }
         inherit_content(conf, handlers, prev, level);
     }
+    let main = Module::main_conf(conf)?;
     level.inherit(prev, main.context_slot);
     main.note_level(level);
     Some(())
+}
+
+/// Whether another module has taken the place of what a location of ours answers with.
+fn has_other_content(conf: &Conf<'_>, handlers: ContentHandlers, level: &LocationConf) -> bool {
+    let core = NgxHttpCoreModule::location_conf(conf);
+    let (Some(content), Some(handler)) = (level.content(), core.and_then(|core| core.handler))
+    else {
+        return false;
+    };
+    !ptr::fn_addr_eq(handler, handlers.of(content))
 }
 
 /// Blocks within a location that are no locations (`if`, `limit_except`) answer as it does.
@@ -180,11 +196,14 @@ unsafe extern "C" fn postconfiguration(cf: *mut ngx_conf_t) -> ngx_int_t {
 /// own. `None`: no memory.
 fn install(conf: &mut Conf<'_>) -> Option<()> {
     match Module::main_conf(conf) {
-        Some(main) if main.has_rules() => {
-            main.warn_of_sharing(conf);
-            handler::install(conf, main)
+        Some(main) => {
+            main.warn_of_applied(conf);
+            match main.has_rules() {
+                true => handler::install(conf, main),
+                false => Some(()),
+            }
         }
-        _ => Some(()),
+        None => Some(()),
     }
 }
 

@@ -174,7 +174,7 @@ fn an_odd_configuration_is_accepted() {
         (
             "the fewest and very many hits",
             "ratelimit limit=100000000000.999/1d;\n\
-             location /few { ratelimit limit=0.001/1d counter=few; }",
+             location /few { ratelimit limit=0.001/1d counter=few cost=0.001; }",
             "server: \"default-1d\";q=100000000000;w=86400\n\
              location /few: \"default-1d\";q=0;w=86400",
         ),
@@ -228,9 +228,8 @@ fn an_odd_configuration_is_accepted() {
             "location ~ ^/(\\w+): \"default-1d\";q=5;w=86400",
         ),
         (
-            "an empty key: nothing is accounted",
-            "ratelimit_key \"\";\n\
-             ratelimit limit=0.5/1d;",
+            "a limit below a hit, with variable costs",
+            "ratelimit limit=0.5/1d cost=$arg_c;",
             "server: \"default-1d\";q=0;w=86400",
         ),
         (
@@ -268,21 +267,14 @@ fn an_odd_configuration_is_accepted() {
             "server: \"default-1d\";q=5;w=86400",
         ),
         (
-            "an empty key of a rule: the rule is not accounted",
-            "ratelimit limit=5/1d key=;\n\
-             ratelimit limit=6/2d \"key=\";",
-            "server: \"default-1d\";q=5;w=86400, \"default-2d\";q=6;w=172800",
-        ),
-        (
             "a cost of nothing",
             "ratelimit limit=5/1d cost=0;",
             "server: \"default-1d\";q=5;w=86400",
         ),
         (
-            "a cost above the limit, with which no request is admitted",
-            "ratelimit_dry_run on;\n\
-             ratelimit limit=1/1d cost=100000000000;",
-            "server: \"default-1d\";q=1;w=86400",
+            "a cost that is the limit",
+            "ratelimit limit=100000000000/1d cost=100000000000;",
+            "server: \"default-1d\";q=100000000000;w=86400",
         ),
         (
             "a cost of text and variables",

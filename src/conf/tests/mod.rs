@@ -26,6 +26,7 @@ mod rules;
 mod store_blocks;
 mod stores;
 mod tls;
+mod unmeant;
 mod zones;
 
 use std::collections::HashMap;
@@ -146,6 +147,16 @@ fn told_of(text: &str, files: &[(&str, &[u8])]) -> String {
     told
 }
 
+/// What is told of a text where no code can count but that of rules.
+fn told_without_callers(text: &str) -> String {
+    let mut nginx = nginx_of(text, &[]);
+    nginx.has_callers = false;
+    match read(&mut nginx) {
+        Ok(_) => nginx.told.join("\n"),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
 /// What becomes of a text that is right: the configuration, and its levels.
 fn resolved(text: &str) -> (Configuration, TestLevel) {
     read(&mut nginx_of(text, &[])).unwrap()
@@ -155,7 +166,7 @@ fn resolved(text: &str) -> (Configuration, TestLevel) {
 fn read(nginx: &mut TestNginx) -> Result<(Configuration, TestLevel), ConfError> {
     let mut http = HttpConf::default();
     let mut level = nginx.read_level(&mut http, "http")?;
-    let configuration = http.resolve(&mut |warning| nginx.warn(warning))?;
+    let configuration = http.resolve(nginx)?;
     let mut applied = AppliedRules::default();
     inherit(&mut level, &mut applied);
     for warning in applied.warnings(&configuration) {

@@ -26,9 +26,22 @@ pub(super) struct TestNginx {
     files: TestFiles,
     /// The zones of other modules.
     zones: Vec<String>,
+    /// Whether code may count in any namespace.
+    pub(super) has_callers: bool,
     /// The lines of its log.
     pub(super) told: Vec<String>,
 }
+
+/// What names of variables that have a `_` begin with: others have none.
+const KNOWN: [&[u8]; 7] = [
+    b"remote_",
+    b"binary_remote_addr",
+    b"http_",
+    b"arg_",
+    b"ratelimit_",
+    b"bytes_sent",
+    b"request_",
+];
 
 /// A file that is being read.
 #[derive(Debug)]
@@ -67,6 +80,7 @@ impl TestNginx {
             sources: Vec::new(),
             files,
             zones: Vec::new(),
+            has_callers: true,
             told: Vec::new(),
         };
         nginx.open("http.conf");
@@ -100,11 +114,20 @@ impl TestNginx {
                 reader.apply(directive, &words[1..])?;
             } else if has_block {
                 let name = String::from_utf8(words.join(&b' ')).unwrap();
+                if directive == "if" {
+                    level.conf.note_rewrite(false);
+                }
                 level.levels.push(self.read_level(http, &name)?);
             } else if directive == "include" {
                 self.open(str::from_utf8(words[1]).unwrap());
             } else {
-                self.note_zones(&words);
+                match directive {
+                    "return" | "rewrite" | "break" => {
+                        level.conf.note_rewrite(directive == "return");
+                    }
+                    "auth_basic" => level.conf.note_basic_auth(words[1] != b"off"),
+                    _ => self.note_zones(&words),
+                }
             }
         }
         Ok(level)
@@ -268,6 +291,21 @@ impl Nginx for TestNginx {
 
     fn compile(&mut self, text: &[u8]) -> Result<String, ConfError> {
         Ok(String::from_utf8(text.into()).unwrap())
+    }
+
+    fn has_variable(&self, name: &[u8]) -> bool {
+        !name.starts_with(b"missing")
+            && (!name.contains(&b'_') || KNOWN.iter().any(|known| name.starts_with(known)))
+    }
+
+    fn has_directive(&self, name: &[u8]) -> bool {
+        let ours = DIRECTIVES.iter().map(|known| known.name.to_bytes());
+        ours.chain([&b"try_files"[..], b"proxy_pass", b"allow"])
+            .any(|known| known == name)
+    }
+
+    fn has_callers(&self) -> bool {
+        self.has_callers
     }
 
     fn page_size(&self) -> usize {

@@ -23,6 +23,7 @@ use super::location::LocationConf;
 use super::reading::Conf;
 use super::text::Text;
 use crate::conf::block::Block;
+use crate::conf::level::OTHER_CONTENT;
 use crate::conf::message::{ConfError, Message, Origin};
 use crate::conf::nginx::Nginx;
 use crate::conf::reader::{ConfDirective, ConfReader, DIRECTIVES, DirectiveContext};
@@ -117,10 +118,10 @@ fn apply(conf: &mut Conf<'_>, level: &mut LocationConf) -> Result<(), ConfError>
 
 /// nginx, with the zones that it is to map.
 #[derive(Debug)]
-struct Host<'h, 'cf> {
-    conf: &'h mut Conf<'cf>,
-    zones: &'h mut Vec<Rc<Zone>>,
-    handlers: Option<ContentHandlers>,
+pub(super) struct Host<'h, 'cf> {
+    pub(super) conf: &'h mut Conf<'cf>,
+    pub(super) zones: &'h mut Vec<Rc<Zone>>,
+    pub(super) handlers: Option<ContentHandlers>,
 }
 
 impl Nginx for Host<'_, '_> {
@@ -137,6 +138,18 @@ impl Nginx for Host<'_, '_> {
 
     fn compile(&mut self, text: &[u8]) -> Result<Text, ConfError> {
         Text::compile(self.conf, text)
+    }
+
+    fn has_variable(&self, name: &[u8]) -> bool {
+        self.conf.has_variable(name)
+    }
+
+    fn has_directive(&self, name: &[u8]) -> bool {
+        self.conf.has_directive(name)
+    }
+
+    fn has_callers(&self) -> bool {
+        self.conf.has_module(c"ngx_http_lua_module") || self.conf.has_foreign_module()
     }
 
     fn page_size(&self) -> usize {
@@ -156,8 +169,12 @@ impl Nginx for Host<'_, '_> {
 
     fn answer_with(&mut self, content: Content) -> Result<(), ConfError> {
         let handler = self.handlers.map(|handlers| handlers.of(content));
-        let answers = handler.and_then(|handler| self.conf.answer_with(handler));
-        answers.ok_or_else(|| "no location".into())
+        let handler = handler.ok_or_else(|| ConfError::from("no location"))?;
+        match self.conf.answer_with(handler) {
+            Some(true) => Ok(()),
+            Some(false) => Err(OTHER_CONTENT.into()),
+            None => Err("no location".into()),
+        }
     }
 
     fn read_block(&mut self, block: &mut Block<'_>) -> Result<(), ConfError> {

@@ -9,6 +9,7 @@ use super::super::request::Request;
 use super::rules::RuleSet;
 use super::text::{EvaluationError, Text};
 use crate::conf::level::LevelConf;
+use crate::conf::message::ConfError;
 use crate::conf::settings::{Content, Settings};
 
 /// The configuration of a `location`.
@@ -41,6 +42,11 @@ impl LocationConf {
     /// What the location itself answers with, if it does.
     pub(in super::super) fn content(&self) -> Option<Content> {
         self.level.content()
+    }
+
+    /// Returns the error that another module says what the location answers with, too.
+    pub(in super::super) fn other_content(&self) -> ConfError {
+        self.level.other_content()
     }
 
     /// Takes what the location around answers with: this is a block within it.

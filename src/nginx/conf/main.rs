@@ -14,6 +14,7 @@ use super::super::log::{self, Log};
 use super::super::module::Module;
 use super::super::zone::Zone;
 use super::content::ContentHandlers;
+use super::directives::Host;
 use super::library::Library;
 use super::location::LocationConf;
 use super::reading::Conf;
@@ -119,7 +120,11 @@ impl MainConf {
     /// What is wrong, which is still to be logged.
     pub(in super::super) fn resolve(&mut self, conf: &mut Conf<'_>) -> Result<(), ConfError> {
         let http = core::mem::take(&mut self.http);
-        self.configuration = http.resolve(&mut |warning| conf.warn(warning))?;
+        self.configuration = http.resolve(&mut Host {
+            conf,
+            zones: &mut self.zones,
+            handlers: self.content_handlers,
+        })?;
         Ok(())
     }
 
@@ -139,10 +144,10 @@ impl MainConf {
     /// Notes the rules that apply on a level, and their key; gives the level these rules as they are
     /// served.
     pub(in super::super) fn note_level(&self, level: &mut LocationConf) {
+        self.applied.borrow_mut().note(level.level());
         let Some(rules) = level.level().effective_rules().cloned() else {
             return;
         };
-        self.applied.borrow_mut().note(level.level());
         let mut sets = self.rule_sets.borrow_mut();
         let RuleSets { all, known } = &mut *sets;
         let set = known.entry(Rc::as_ptr(&rules)).or_insert_with(|| {
@@ -153,8 +158,8 @@ impl MainConf {
         level.set_rules(set.clone());
     }
 
-    /// Warns of rules of different limits that share a counter, once all levels were noted.
-    pub(in super::super) fn warn_of_sharing(&self, conf: &mut Conf<'_>) {
+    /// Warns of rules that are surely not meant so where they apply, once all levels were noted.
+    pub(in super::super) fn warn_of_applied(&self, conf: &mut Conf<'_>) {
         for warning in self.applied.take().warnings(self.configuration()) {
             conf.warn(warning);
         }

@@ -6,6 +6,7 @@
 //! - [`main`], [`location`]: what nginx keeps for `http`, and for each level
 //! - [`served`], [`rules`]: namespaces and rules, once the zones are mapped
 //! - [`library`], [`found`], [`finding`], [`library_error`]: what callers of the library define and find
+//! - [`watched`]: directives of other modules, of which ours warn
 //! - [`content`]: what answers in a location that is ours
 //! - [`status`]: what is told of it all
 
@@ -25,6 +26,7 @@ mod served;
 mod status;
 mod text;
 mod variable;
+pub(super) mod watched;
 
 pub(super) use content::ContentHandlers;
 pub(super) use directives::COMMANDS;

@@ -1,16 +1,17 @@
 //! A configuration that nginx is reading: the one type that has nginx's pointer to it.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_void};
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use nginx_sys::{
-    NGX_LOG_EMERG, NGX_LOG_WARN, ngx_array_push, ngx_conf_log_error, ngx_conf_t,
-    ngx_http_add_variable, ngx_http_get_variable_index, ngx_http_handler_pt, ngx_http_request_t,
-    ngx_http_variable_t, ngx_int_t, ngx_list_part_t, ngx_module_t, ngx_pagesize, ngx_pstrdup,
-    ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t, ngx_uint_t,
+    NGX_LOG_EMERG, NGX_LOG_WARN, ngx_array_push, ngx_array_t, ngx_command_t, ngx_conf_log_error,
+    ngx_conf_t, ngx_hash_key_t, ngx_http_add_variable, ngx_http_get_variable_index,
+    ngx_http_handler_pt, ngx_http_request_t, ngx_http_variable_t, ngx_int_t, ngx_list_part_t,
+    ngx_module_t, ngx_pagesize, ngx_pstrdup, ngx_shared_memory_add, ngx_shm_zone_t, ngx_str_t,
+    ngx_uint_t,
 };
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 use ngx::http::{
@@ -162,12 +163,67 @@ impl<'cf> Conf<'cf> {
 
     /// Whether a module of this name was loaded.
     pub(in super::super) fn has_module(&self, name: &CStr) -> bool {
-        // SAFETY: nginx passes its cycle in the making, with all modules, which have names.
+        self.module(name).is_some()
+    }
+
+    /// Returns the module of this name, if it was loaded.
+    pub(super) fn module(&self, name: &CStr) -> Option<*mut ngx_module_t> {
+        let mut modules = self.modules().iter().copied();
+        // SAFETY: modules have names.
+        modules.find(|&it| unsafe { CStr::from_ptr((*it).name) } == name)
+    }
+
+    /// Whether a module was loaded.
+    pub(super) fn has(&self, module: *const ngx_module_t) -> bool {
+        self.modules().iter().any(|it| ptr::eq(*it, module))
+    }
+
+    /// The modules that were loaded.
+    pub(super) fn modules(&self) -> &[*mut ngx_module_t] {
+        // SAFETY: nginx passes its cycle in the making, with all modules, which it counts.
         unsafe {
             let cycle = self.raw().cycle;
-            let modules = core::slice::from_raw_parts((*cycle).modules, (*cycle).modules_n);
-            let mut names = modules.iter().map(|&it| CStr::from_ptr((*it).name));
-            names.any(|it| it == name)
+            core::slice::from_raw_parts((*cycle).modules, (*cycle).modules_n)
+        }
+    }
+
+    /// Whether a module is there that is neither nginx's own nor ours: one that was loaded from another file.
+    pub(super) fn has_foreign_module(&self) -> bool {
+        let nginx = file_of((&raw const ngx_pagesize).cast());
+        let ours = file_of(ptr::from_ref(Module::module()).cast());
+        let mut files = self
+            .modules()
+            .iter()
+            .map(|it| file_of(it.cast_const().cast()));
+        files.any(|file| file != nginx && file != ours)
+    }
+
+    /// Whether a module has a directive of this name.
+    pub(super) fn has_directive(&self, name: &[u8]) -> bool {
+        let mut commands = self.modules().iter().copied().flat_map(commands_of);
+        // SAFETY: names of directives live as long as their modules.
+        commands.any(|command| unsafe { (*command).name.as_bytes() } == name)
+    }
+
+    /// Whether there is a variable of this name, as nginx looks for those of the configuration once it was read.
+    pub(super) fn has_variable(&self, name: &[u8]) -> bool {
+        let Some(core) = NgxHttpCoreModule::main_conf(self) else {
+            return false;
+        };
+        // SAFETY: while nginx reads `http`, `variables_keys` is an array of keys; the other arrays are of variables.
+        // Names live as long as the cycle.
+        unsafe {
+            let keys = core.variables_keys.as_ref();
+            let keys = keys.map_or(&[][..], |keys| elements::<ngx_hash_key_t>(&keys.keys));
+            let indexed = elements::<ngx_http_variable_t>(&core.variables);
+            let families = elements::<ngx_http_variable_t>(&core.prefix_variables);
+            keys.iter().any(|it| it.key.as_bytes() == name)
+                || families
+                    .iter()
+                    .any(|it| name.starts_with(it.name.as_bytes()))
+                || indexed
+                    .iter()
+                    .any(|it| it.get_handler.is_some() && it.name.as_bytes() == name)
         }
     }
 
@@ -243,12 +299,47 @@ impl<'cf> Conf<'cf> {
         Some(())
     }
 
-    /// Has the location that is being read answer so. `None`: there is no location.
-    pub(super) fn answer_with(&mut self, handler: ContentHandler) -> Option<()> {
+    /// Has the location that is being read answer so, and returns whether it does: not if another module says what it
+    /// answers with. `None`: there is no location.
+    pub(super) fn answer_with(&mut self, handler: ContentHandler) -> Option<bool> {
         let core = NgxHttpCoreModule::location_conf_mut(self)?;
+        if core.handler.is_some() {
+            return Some(false);
+        }
         core.handler = Some(handler);
-        Some(())
+        Some(true)
     }
+}
+
+/// Returns where the file begins in memory that something is of: the program, or a library.
+fn file_of(address: *const c_void) -> Option<usize> {
+    // SAFETY: all-zero is a valid value of this plain structure of C.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: the function looks the address up, and does not read there.
+    let is_found = unsafe { libc::dladdr(address, &mut info) } != 0;
+    is_found.then(|| info.dli_fbase.addr())
+}
+
+/// Returns the directives of a module.
+pub(super) fn commands_of(module: *mut ngx_module_t) -> impl Iterator<Item = *mut ngx_command_t> {
+    // SAFETY: nginx has loaded the module, whose directives end with one that has no name, or that has none.
+    let first = unsafe { (*module).commands };
+    let count = if first.is_null() { 0 } else { usize::MAX };
+    // SAFETY: as above: none after the last is looked at.
+    let all = (0..count).map(move |index| unsafe { first.add(index) });
+    // SAFETY: as above.
+    all.take_while(|&command| unsafe { (*command).name.len } > 0)
+}
+
+/// # Safety
+///
+/// The array is one of `T`, and lives as long as the result is used.
+unsafe fn elements<T>(array: &ngx_array_t) -> &[T] {
+    if array.nelts == 0 {
+        return &[];
+    }
+    // SAFETY: an array of nginx's that is not empty has so many elements.
+    unsafe { core::slice::from_raw_parts(array.elts.cast(), array.nelts) }
 }
 
 impl HttpModuleConfExt for Conf<'_> {
