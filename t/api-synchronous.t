@@ -120,6 +120,18 @@ sub decision_tests {
         is($a->hit(hit => $limited), 200, 'so that it is not');
     };
 
+    subtest "$label: DELETE before a node has synced with a store that came back empty" => sub {
+        # A sync of the period may come before.
+        for (1 .. 5) {
+            my $key = new_key();
+            $store->flush;
+            post($b, $key, "$limits{$_}&value=3") for sort keys %limits;
+            my @answer = api($a, DELETE => "api/keys/$key");
+            is(fields(\@answer, qw(rate current)), '0 0', 'it is zero');
+            is_deeply(counted($_, $key), with_all(0), "as $_->{name} is told") for $b, $a;
+        }
+    };
+
     subtest "$label: a key that is read is read there" => sub {
         for my $kind (sort keys %limits) {
             my $key = new_key();

@@ -63,6 +63,7 @@ sub kill { $_->kill for @{$_[0]{all}} }
 sub label    { 'the cluster' }
 sub strategy { 'redis' }
 sub be_empty { $_->cli('FLUSHALL') for @{$_[0]{primaries}} }
+sub flush    { $_[0]->be_empty }
 sub pause    { $_->pause for @{$_[0]{all}} }
 sub go_on    { $_->go_on for @{$_[0]{all}} }
 

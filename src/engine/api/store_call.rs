@@ -70,6 +70,15 @@ impl<'n, 'm> StoreCall<'n, 'm> {
         })
     }
 
+    /// Whether the namespace is to be synced before the store is asked: a node that enters an epoch with a sync voids
+    /// hits below zero, so that it has to be in the present one when a reset makes some.
+    pub fn begins_with_sync(&self) -> bool {
+        match self {
+            StoreCall::Hits(_) => false,
+            StoreCall::Reset(reset) => reset.needs_sync(),
+        }
+    }
+
     /// The number of the decider among those of the namespace, and what it is asked.
     pub fn question(&self, store: Deciders) -> Option<(usize, Question)> {
         match self {

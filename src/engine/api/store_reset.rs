@@ -2,7 +2,8 @@
 //!
 //! Of what has no windows, the store gives back all that it has, in the step in which it is asked. Of windows
 //! it tells what it has, of which the node makes a reset as it does elsewhere: its next sync takes that to the
-//! store, at most once, and the call is answered when it has.
+//! store, at most once, and the call is answered when it has. A sync goes before, too: the node is in the store's
+//! present epoch then, and does not take the reset for one of an epoch that is gone.
 //!
 //! Two nodes that do so at the same time subtract the same hits twice, which makes the total less than zero. So
 //! each then has the store count again what it subtracted, if the total is that: the first one that asks is
@@ -115,8 +116,13 @@ impl<'n, 'm> StoreReset<'n, 'm> {
                 .reset(key, algorithm.kind(), size, clock)
                 .map_err(not_accounted)?;
         }
+        Ok(self.needs_sync())
+    }
+
+    /// Whether a sync takes some of it to the store.
+    pub(super) fn needs_sync(&self) -> bool {
         let mut kinds = self.counters.iter().map(|it| it.limit.algorithm.kind());
-        Ok(kinds.any(|kind| kind == StoredKind::Windows))
+        kinds.any(|kind| kind == StoredKind::Windows)
     }
 
     /// What the store is asked when the reset is there: to count again what was subtracted, if the total is less

@@ -41,6 +41,8 @@ enum Stage {
     /// It is answered.
     #[default]
     Answered,
+    /// A sync is under way, after which its store is asked.
+    SyncsFirst(Box<AskedStore>),
     /// Its store is asked.
     Asked(Box<AskedStore>),
     /// A sync is under way; if it is one that a call leads to, that says what is answered.
@@ -89,10 +91,12 @@ pub(super) fn answer_asked(
         return status;
     }
     let question = call.question(synchronous.store);
-    let question = question.filter(|(decider, _)| sync::check_circuit(*decider));
-    let Some((decider, question)) = question else {
+    let decider = question.map(|(decider, _)| decider);
+    let Some(decider) = decider.filter(|it| sync::check_circuit(*it)) else {
         return send(request, without_store(&call, synchronous));
     };
+    let begins_with_sync = call.begins_with_sync();
+    let (namespace, sync_timeout) = sync;
     let asked = Box::new(AskedStore {
         call,
         synchronous,
@@ -100,19 +104,40 @@ pub(super) fn answer_asked(
         since: Instant::now(),
         sync,
     });
-    let Some(awaited) = wait(request, Stage::Asked(asked)) else {
+    let Some(awaited) = wait(request, Stage::Answered) else {
         return SERVER_ERROR;
     };
-    let millis = millis(synchronous.timeout);
-    let deadline = monotonic_millis().saturating_add(millis);
-    if sync::ask(decider, Some(awaited.id), deadline, &question) {
-        awaited.deadline.set(millis);
+    let is_begun = if begins_with_sync {
+        awaited.stage.set(Stage::SyncsFirst(asked));
+        begin_sync(awaited.id, awaited, namespace, sync_timeout)
+    } else {
+        ask(awaited.id, awaited, asked)
+    };
+    if is_begun {
         return stay(request);
     }
     cancel(awaited, |stage| match stage {
-        Stage::Asked(asked) => send(request, without_store(&asked.call, asked.synchronous)),
+        Stage::SyncsFirst(asked) | Stage::Asked(asked) => {
+            send(request, without_store(&asked.call, asked.synchronous))
+        }
         Stage::Answered | Stage::Syncs(_) => SERVER_ERROR,
     })
+}
+
+/// Asks the store for request `id`. Returns whether it is asked.
+fn ask(id: u64, awaited: &Awaited<'_>, mut asked: Box<AskedStore>) -> bool {
+    asked.since = Instant::now();
+    let millis = millis(asked.synchronous.timeout);
+    let deadline = monotonic_millis().saturating_add(millis);
+    let question = asked.call.question(asked.synchronous.store);
+    awaited.stage.set(Stage::Asked(asked));
+    let is_asked = question.is_some_and(|(decider, question)| {
+        sync::check_circuit(decider) && sync::ask(decider, Some(id), deadline, &question)
+    });
+    if is_asked {
+        awaited.deadline.set(millis);
+    }
+    is_asked
 }
 
 /// Has a request be found by a number. `None`: there is no memory.
@@ -176,7 +201,7 @@ fn time_out(id: u64) {
         let stage = awaited.stage.take();
         let decider = match &stage {
             Stage::Asked(asked) => Some(asked.decider),
-            Stage::Answered | Stage::Syncs(_) => None,
+            Stage::Answered | Stage::SyncsFirst(_) | Stage::Syncs(_) => None,
         };
         awaited.stage.set(stage);
         decider
@@ -190,6 +215,7 @@ fn time_out(id: u64) {
 /// Answers request `id` without the store.
 fn fail(id: u64) {
     match take(id, Ok) {
+        Some(Stage::SyncsFirst(asked)) => end_without_store(id, &asked),
         Some(Stage::Asked(asked)) => decide(id, asked, None),
         Some(Stage::Syncs(asked)) => answer_of_sync(id, asked, None),
         Some(Stage::Answered) | None => {}
@@ -198,13 +224,28 @@ fn fail(id: u64) {
 
 /// The sync that request `id` waited for has ended so, if that has not been answered.
 fn done(id: u64, report: Option<Report>) {
-    let asked = take(id, |stage| match stage {
-        Stage::Syncs(asked) => Ok(asked),
+    let stage = take(id, |stage| match stage {
+        Stage::SyncsFirst(_) | Stage::Syncs(_) => Ok(stage),
         other => Err(other),
     });
-    if let Some(asked) = asked {
-        answer_of_sync(id, asked, report);
+    match stage {
+        Some(Stage::SyncsFirst(asked)) if report.is_some() => {
+            let is_asked = AWAITED.with(id, |awaited| ask(id, awaited, asked));
+            if is_asked == Some(false) {
+                fail(id);
+            }
+        }
+        Some(Stage::SyncsFirst(asked)) => end_without_store(id, &asked),
+        Some(Stage::Syncs(asked)) => answer_of_sync(id, asked, report),
+        _ => {}
     }
+}
+
+/// Answers request `id` without the store.
+fn end_without_store(id: u64, asked: &AskedStore) {
+    end(id, |request| {
+        send(request, without_store(&asked.call, asked.synchronous))
+    });
 }
 
 /// Goes on with request `id` by the store's answer, or without one.
@@ -212,9 +253,7 @@ fn decide(id: u64, mut asked: Box<AskedStore>, answer: Option<Answer>) {
     asked.call.count_wait(asked.since.elapsed());
     let store = asked.synchronous.store;
     let Some(answer) = answer else {
-        return end(id, |request| {
-            send(request, without_store(&asked.call, asked.synchronous))
-        });
+        return end_without_store(id, &asked);
     };
     match asked.call.answered(store, &answer, &NgxClock) {
         Ok(AfterStore::Body(body)) => end(id, |request| send(request, Ok(body))),
