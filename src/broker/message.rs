@@ -8,7 +8,9 @@ use std::sync::Arc;
 use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
-use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
+use crate::store::decision::{
+    Answer, AskedCounter, AskedLimit, Certainty, Few, KeyBytes, Question,
+};
 use crate::store::strategy::Shard;
 
 /// A question on its way to the broker.
@@ -76,10 +78,19 @@ pub fn write_ask(
 pub fn write_reply(words: &mut Vec<u64>, (id, answer): &Reply) {
     message(words, |words| {
         words.extend([*id, answer.is_some().into()]);
-        let Some(Answer { admitted, readings }) = answer else {
+        let Some(Answer {
+            admitted,
+            readings,
+            certainty,
+        }) = answer
+        else {
             return;
         };
-        words.extend([admitted.len() as u64, readings.len() as u64]);
+        words.extend([
+            certainty.to_word(),
+            admitted.len() as u64,
+            readings.len() as u64,
+        ]);
         words.extend(admitted.iter().map(|it| u64::from(*it)));
         for reading in readings {
             words.extend(reading.to_words());
@@ -194,10 +205,11 @@ pub fn reply(message: &[u64]) -> Option<Reply> {
     if is_answer == 0 {
         return Some((id, None));
     }
-    let [admitted, readings] = words.take()?;
+    let [certainty, admitted, readings] = words.take()?;
     let mut answer = Answer {
         admitted: Few::new(),
         readings: Few::new(),
+        certainty: Certainty::from_word(certainty)?,
     };
     for _ in 0..admitted {
         answer.admitted.push(words.next()? != 0);
@@ -350,10 +362,12 @@ mod tests {
         let answer = Answer {
             admitted: smallvec![true, false, true],
             readings: smallvec![reading(1), reading(u64::MAX)],
+            certainty: Certainty::Raced,
         };
         let nothing = Answer {
             admitted: smallvec![],
             readings: smallvec![],
+            certainty: Certainty::Unsettled,
         };
         let replies = [(1, Some(answer)), (u64::MAX, None), (3, Some(nothing))];
         let mut words = Vec::new();

@@ -7,7 +7,7 @@ use super::synchronous::{Answered, LimitCheck};
 use crate::policy::algorithm::{Algorithm, MovingCount, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::decision::Few;
+use crate::store::decision::{Certainty, Few};
 use crate::table::Identity;
 
 /// Counters that were over a limit a moment ago: windows, of which counts only rise until they end; buckets, of
@@ -43,7 +43,7 @@ impl Refusals {
     /// How many are.
     const CAPACITY: usize = 4096;
 
-    /// Remembers what was counted at `now` where a limit refused.
+    /// Remembers what was counted at `now` where a limit refused, by charges that stay.
     pub fn remember(
         &mut self,
         checks: &[LimitCheck<'_, '_>],
@@ -52,7 +52,8 @@ impl Refusals {
     ) {
         for (check, answered) in checks.iter().zip(answered) {
             let limit = &check.bound.limit;
-            let Some(Answered { reading, .. }) = answered.filter(|it| !it.admitted) else {
+            let is_full = |it: &Answered| !it.admitted && it.certainty == Certainty::Settled;
+            let Some(Answered { reading, .. }) = answered.filter(is_full) else {
                 continue;
             };
             let kind = limit.algorithm.kind().at_rate_of(&reading);
@@ -110,6 +111,7 @@ impl Refusals {
                 admitted,
                 reading,
                 charged: Hits::ZERO,
+                certainty: Certainty::Settled,
             })
         });
         let known: Few<_> = known.collect();

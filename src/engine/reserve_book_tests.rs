@@ -15,7 +15,7 @@ use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::{Clock as _, UnixMillis, WindowSize};
-use crate::store::decision::{Answer, Few};
+use crate::store::decision::{Answer, Certainty, Few};
 use crate::table::testing::{SharedTable, TestClock};
 use crate::table::{Key, MonotonicMillis};
 
@@ -130,6 +130,7 @@ impl<'m> Worker<'m> {
         let answer = Answer {
             admitted: smallvec![admitted],
             readings: smallvec![Reading::from(counts)],
+            certainty: Certainty::Settled,
         };
         self.book.take(asked.id, Some(&answer), &self.clock);
     }

@@ -10,7 +10,7 @@ use super::synchronous::{Answered, DeferredCharge, LimitCheck};
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis};
-use crate::store::decision::Few;
+use crate::store::decision::{Certainty, Few};
 use crate::table::{AskedHit, CounterTable, Key, Receipt, Reserve, Spent};
 
 /// What a request spends, in place of a datastore's answer.
@@ -130,6 +130,7 @@ fn answered(check: &LimitCheck<'_, '_>, left: Hits, now: UnixMillis) -> Answered
         admitted: true,
         reading: reading.minus(left),
         charged: cost,
+        certainty: Certainty::Settled,
     }
 }
 

@@ -15,7 +15,9 @@ use super::evaluation::Evaluation;
 use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::Clock;
-use crate::store::decision::{Answer, AskedCounter, AskedLimit, Few, KeyBytes, Question};
+use crate::store::decision::{
+    Answer, AskedCounter, AskedLimit, Certainty, Few, KeyBytes, Question,
+};
 use crate::store::strategy::Shard;
 use crate::table::{Identity, Key};
 
@@ -65,6 +67,8 @@ pub struct Answered {
     pub reading: Reading,
     /// What the counter was charged, with the first limit that has it; zero with others.
     pub charged: Hits,
+    /// How far a refusal rests on what is counted for good.
+    pub certainty: Certainty,
 }
 
 impl Deciders {
@@ -218,6 +222,7 @@ impl StoreQuestion {
                     // What the node has in reserve was charged, and is not used.
                     reading: reading.minus(left),
                     charged: Hits::ZERO,
+                    certainty: answer.certainty,
                 });
             }
         }

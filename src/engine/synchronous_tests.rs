@@ -10,7 +10,7 @@ use crate::policy::algorithm::{
 use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
-use crate::store::decision::{Answer, AskedCounter, Question};
+use crate::store::decision::{Answer, AskedCounter, Certainty, Question};
 use crate::store::strategy::Shard;
 use crate::table::testing::{SharedTable, TestClock};
 use crate::table::{Key, Outcome};
@@ -203,6 +203,7 @@ fn limits_in_one_shard_of_a_cluster_are_one_part() {
     let answer = Answer {
         admitted: smallvec![true, false],
         readings: smallvec![counts(1, 0, 0, size(60)), counts(2, 0, 0, size(3600))],
+        certainty: Certainty::Settled,
     };
     let mut answered = vec![None; checks.len()];
     assert!(!asked[1].note(&answer, &checks, &mut answered, &fixture.clock));
@@ -263,6 +264,7 @@ fn answers_are_told_with_what_is_decided_here() {
         let answer = Answer {
             admitted: smallvec![admitted],
             readings: smallvec![counts(9, 3, 0, size(60))],
+            certainty: Certainty::Settled,
         };
         let mut answered = vec![None; 2];
         assert_eq!(
@@ -323,6 +325,7 @@ fn who_is_over_a_limit_is_known_for_a_second() {
             admitted: false,
             reading: counts,
             charged: Hits::ZERO,
+            certainty: Certainty::Settled,
         };
         let mut refusals = Refusals::default();
         assert!(refusals.recall(&checks, at(0)).is_none());
@@ -367,6 +370,7 @@ fn what_is_in_a_full_bucket_is_known_for_a_second() {
         admitted: false,
         reading: kind.reading(size(1), level, UnixMillis(T)),
         charged: Hits::ZERO,
+        certainty: Certainty::Settled,
     };
     let (moving, elastic) = (
         fixture.limit(1, Algorithm::Moving),
@@ -413,6 +417,7 @@ fn a_log_is_known_to_have_no_room_for_as_much_until_the_store_said_it_has() {
             wait,
         }),
         charged: Hits::ZERO,
+        certainty: Certainty::Settled,
     };
     let check = |most, cost| fixture.ask(&moving, most, 0, cost, Some(0));
     let mut refusals = Refusals::default();
@@ -451,10 +456,37 @@ fn what_was_admitted_is_not_remembered() {
         admitted: true,
         reading: counts(10, 0, 0, size(60)),
         charged: Hits::ZERO,
+        certainty: Certainty::Settled,
     };
     let mut refusals = Refusals::default();
     refusals.remember(&checks, &[Some(admitted)], Duration::ZERO);
     assert!(refusals.recall(&checks, Duration::ZERO).is_none());
+}
+
+#[test]
+fn a_refusal_by_charges_that_may_be_taken_back_is_not_remembered() {
+    let shared = SharedTable::new(1 << 20);
+    let fixture = Fixture::new(&shared);
+    let minute = fixture.limit(60, Algorithm::Fixed);
+    let checks = [fixture.ask(&minute, 10, 0, 1, Some(0))];
+    let asked = questions(&checks, false).remove(0);
+    for (certainty, is_remembered) in [
+        (Certainty::Unsettled, false),
+        (Certainty::Raced, false),
+        (Certainty::Settled, true),
+    ] {
+        let answer = Answer {
+            admitted: smallvec![false],
+            readings: smallvec![counts(10, 0, 0, size(60))],
+            certainty,
+        };
+        let mut answered = vec![None];
+        asked.note(&answer, &checks, &mut answered, &fixture.clock);
+        let mut refusals = Refusals::default();
+        refusals.remember(&checks, &answered, Duration::ZERO);
+        let known = refusals.recall(&checks, Duration::ZERO);
+        assert_eq!(known.is_some(), is_remembered, "{certainty:?}");
+    }
 }
 
 #[test]
@@ -522,6 +554,7 @@ fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
                     true => reading,
                     false => counts(1, 0, 0, size(60)),
                 }],
+                certainty: Certainty::Settled,
             };
             part.note(&answer, &checks, &mut answered, &fixture.clock);
         }
@@ -566,6 +599,7 @@ fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
     let answer = Answer {
         admitted: smallvec![true],
         readings: smallvec![reading],
+        certainty: Certainty::Settled,
     };
     let mut answered = vec![None];
     asked.note(&answer, &checks, &mut answered, &fixture.clock);
@@ -641,6 +675,7 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     let answer = Answer {
         admitted: smallvec![true, true],
         readings: smallvec![reading],
+        certainty: Certainty::Settled,
     };
     let mut answered = vec![None; 2];
     questions(&both, false)[0].note(&answer, &both, &mut answered, &fixture.clock);

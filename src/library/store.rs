@@ -13,7 +13,7 @@ pub use crate::policy::window::{UnixMillis, WindowSize};
 #[cfg(feature = "conformance")]
 pub use crate::store::conformance;
 pub use crate::store::decision::{
-    Answer, AskedCounter, AskedLimit, Decided, Decider, Few, KeyBytes, Question,
+    Answer, AskedCounter, AskedLimit, Certainty, Decided, Decider, Few, KeyBytes, Question,
 };
 pub use crate::store::error::{Failure, Refusal, StoreError};
 pub use crate::store::options::{Credentials, Secret, StoreOptions, TlsOptions};

@@ -150,6 +150,39 @@ pub struct Answer {
     /// What each counter has counted after the decision, as of the store's clock. One of a log tells when
     /// all moving limits that are about the counter have room.
     pub readings: Few<Reading>,
+    /// Whether a refusal may rest on charges that do not last.
+    pub certainty: Certainty,
+}
+
+/// How far a refusal rests on what is counted for good. Charges of a store that decides in one step always are; those
+/// of a [decider](Decider) that charges first and then reads may be taken back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Certainty {
+    /// The limit is full.
+    #[default]
+    Settled,
+    /// Some of what fills the limit may be a charge that another decider takes back.
+    Unsettled,
+    /// There was room before it was charged, and none after: others charged at the same time. It was taken back,
+    /// and may be admitted if it is asked again.
+    Raced,
+}
+
+impl Certainty {
+    /// The number that a message has in its place.
+    pub fn to_word(self) -> u64 {
+        match self {
+            Certainty::Settled => 0,
+            Certainty::Unsettled => 1,
+            Certainty::Raced => 2,
+        }
+    }
+
+    /// Reads what [`Certainty::to_word`] made.
+    pub fn from_word(word: u64) -> Option<Certainty> {
+        let all = [Certainty::Settled, Certainty::Unsettled, Certainty::Raced];
+        all.into_iter().find(|it| it.to_word() == word)
+    }
 }
 
 /// What was decided on several questions.
@@ -166,8 +199,8 @@ pub struct Decided {
 ///
 /// One that keeps [`Absolute`](super::strategy::Absolute) counts has no step in which it reads what others
 /// were charged and charges. It may charge, then read, and take the charge back: so never more is
-/// admitted; but of questions that race for the last hits all may be refused, and a charge stays whose
-/// asker ends in between.
+/// admitted; but of questions that race for the last hits all may be refused, which their answers say
+/// ([`Certainty`]), and a charge stays whose asker ends in between.
 ///
 /// One whose keys are all in one shard ([`Strategy::shards`] is 1) decides about several shards, of
 /// different namespaces, in one step; others about one shard, and the caller splits what it asks.

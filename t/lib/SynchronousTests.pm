@@ -39,7 +39,7 @@ sub synchronous_tests {
             my $admitted = sum0(map { $_->{200} } @sums);
             if ($store->can('may_refuse_all')) {
                 cmp_ok($admitted, '<=', 500, "no more than 500 are admitted: $admitted");
-                # Nobody races for what is left.
+                # Nobody races for what is left, and no node remembers a refusal that a race gave.
                 $admitted++ while $admitted <= 500 && $a->hit(hit => 'k') eq '200';
             }
             is($admitted, 500, '500 are admitted');

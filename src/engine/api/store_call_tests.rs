@@ -9,7 +9,7 @@ use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
 use crate::policy::hits::{Hits, hits};
 use crate::policy::namespace::{OnError, SyncMode};
 use crate::policy::window::WindowSize;
-use crate::store::decision::{Answer, Question};
+use crate::store::decision::{Answer, Certainty, Question};
 use crate::store::registry::StoreKind;
 use crate::table::CountedRate;
 use crate::table::testing::{SharedTable, TestClock};
@@ -79,6 +79,7 @@ fn answer(admitted: bool, readings: &[Reading]) -> Answer {
     Answer {
         admitted: [admitted][..].into(),
         readings: readings.into(),
+        certainty: Certainty::Settled,
     }
 }
 

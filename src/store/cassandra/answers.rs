@@ -2,7 +2,7 @@
 
 use crate::policy::window::UnixMillis;
 use crate::store::asked::AskedPlaces;
-use crate::store::decision::{Answer, Few, Question};
+use crate::store::decision::{Answer, Certainty, Few, Question};
 use crate::store::stored::{StoredCount, admitted};
 
 /// The answers to questions, which are decided in their order. `counts` are those of the places, and become what they
@@ -33,7 +33,11 @@ pub(super) fn answers(
                 readings.push(count.reading(counter, now));
             }
         }
-        answers.push(Answer { admitted, readings });
+        answers.push(Answer {
+            admitted,
+            readings,
+            certainty: Certainty::Settled,
+        });
     }
     answers
 }

@@ -5,7 +5,7 @@
 //! 2. It writes its own counts with what is admitted, which most replicas have then.
 //! 3. It reads the counts of all again, and decides once more. Of two that race for the last hit, the one that
 //!    wrote later reads what the other wrote: so never more is admitted than a limit has. Both may be refused.
-//! 4. What is refused now is taken back.
+//! 4. What is refused now is taken back. The answer says so: it may be asked again.
 //!
 //! Windows are those of the clock of the node that was asked at first. If an exchange fails, the next one begins with
 //! taking back what it had charged; what is charged by a decider that ends before stays.
@@ -16,6 +16,7 @@ use futures_util::future::{try_join, try_join_all, try_join3};
 
 use super::Cassandra;
 use super::answers::answers;
+use super::certainty::FullCounters;
 use super::charger::{Chargers, Writers};
 use super::counters::{self, RowToSet};
 use super::epoch;
@@ -58,9 +59,9 @@ impl Decider for Cassandra {
         proposed: Epoch,
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
-        let charged = &mut self.charged;
+        let (charged, full) = (&mut self.charged, &mut self.full);
         let exchange = async |connected: &Connected| {
-            decide(connected, charged, node, proposed, questions).await
+            decide(connected, (charged, full), node, proposed, questions).await
         };
         self.link.exchange(exchange).await
     }
@@ -68,7 +69,7 @@ impl Decider for Cassandra {
 
 async fn decide(
     connected: &Connected,
-    chargers: &mut Chargers,
+    (chargers, full): (&mut Chargers, &mut FullCounters),
     node: NodeId,
     proposed: Epoch,
     questions: &[Question],
@@ -87,7 +88,8 @@ async fn decide(
         .map(|(after, before)| after.charged_since(before))
         .collect();
     if charges.iter().all(|charge| *charge == 0) {
-        let answers = first;
+        let mut answers = first;
+        full.judge(&asked, &epochs, questions, &[], &mut answers, now);
         return Ok(Decided { now, answers });
     }
 
@@ -132,7 +134,8 @@ async fn decide(
         }
     }
     let before = counts.clone();
-    let answers = answers(&asked, questions, &mut counts, now, &first);
+    let mut answers = answers(&asked, questions, &mut counts, now, &first);
+    full.judge(&asked, &epochs, questions, &first, &mut answers, now);
     let mut too_much = Vec::new();
     for Charged {
         place: index,

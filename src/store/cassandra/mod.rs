@@ -10,6 +10,7 @@
 
 mod answers;
 mod awake;
+mod certainty;
 mod charger;
 #[cfg(all(test, feature = "measure"))]
 mod cost_tests;
@@ -35,6 +36,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use self::certainty::FullCounters;
 use self::charger::Chargers;
 use self::name::Partition;
 use self::options::{CassandraDirectives, CassandraOptions};
@@ -55,6 +57,8 @@ pub struct Cassandra {
     recent: Recent,
     /// What it charged by its decisions.
     charged: Chargers,
+    /// What it refused by them.
+    full: FullCounters,
     /// How many nodes live.
     nodes: Option<u64>,
 }
@@ -75,6 +79,7 @@ impl Strategy for Cassandra {
             link: RingLink::new(options, own),
             recent: Recent::default(),
             charged: Chargers::default(),
+            full: FullCounters::default(),
             nodes: None,
         }
     }

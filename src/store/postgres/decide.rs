@@ -21,7 +21,7 @@ use super::{Postgres, row};
 use crate::policy::algorithm::{Level, StoredKind};
 use crate::policy::hits::Hits;
 use crate::store::asked::AskedPlaces;
-use crate::store::decision::{Answer, AskedCounter, Decided, Decider, Few, Question};
+use crate::store::decision::{Answer, AskedCounter, Certainty, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
 use crate::store::stored::{StoredCount, admitted};
 use crate::store::strategy::{Epoch, NodeId, Shard};
@@ -149,7 +149,11 @@ impl<'q> AskedPlaces<'q> {
                 }
                 readings.push(count.reading(counter, now));
             }
-            answers.push(Answer { admitted, readings });
+            answers.push(Answer {
+                admitted,
+                readings,
+                certainty: Certainty::Settled,
+            });
         }
         DecidedCounts {
             decided: Decided { now, answers },

@@ -293,6 +293,7 @@ impl<'q> DecideArguments<'q> {
             answers.push(decision::Answer {
                 readings: of_question,
                 admitted,
+                certainty: decision::Certainty::Settled,
             });
         }
         // All refusals are of limits, and all obstacles of logs.

@@ -2,6 +2,7 @@
 
 mod charges;
 mod nodes;
+mod races;
 mod suite {
     use crate::store::cassandra::fixtures::Apart;
     use crate::store::conformance::{conformance_tests, decision_tests};

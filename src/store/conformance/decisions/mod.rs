@@ -168,7 +168,9 @@ impl<S: Decider> Asking<S> {
     /// Whether one question is admitted by each limit, and what is counted then, in thousandths.
     async fn ask_one(&mut self, question: &Question) -> (Vec<bool>, Vec<i64>) {
         let decided = self.ask(core::slice::from_ref(question)).await;
-        let Answer { admitted, readings } = decided.answers[0].clone();
+        let Answer {
+            admitted, readings, ..
+        } = decided.answers[0].clone();
         (admitted.to_vec(), readings.iter().map(current).collect())
     }
 

@@ -1,0 +1,78 @@
+//! Deciders that charge at the same time.
+
+use futures_util::future::join;
+
+use crate::policy::algorithm::Algorithm;
+use crate::store::cassandra::testing::{Server, connect, new_table};
+use crate::store::conformance::{Asking, block_on, question};
+use crate::store::decision::{Answer, Certainty, Decided};
+
+fn only(decided: Decided) -> Answer {
+    decided.answers.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_refusal_says_whether_it_rests_on_charges_that_stay() {
+    let server = Server::shared();
+    let table = new_table();
+    block_on(async {
+        let asking = || Asking::new(connect(&server.address, &table));
+        let mut both = [asking(), asking()];
+        for one in &mut both {
+            one.ask(&[]).await;
+        }
+        let (mut races, mut last) = (0, String::new());
+        for number in 0..100 {
+            let key = format!("k{number}");
+            let one_place = [question(&key, Algorithm::Fixed, 1)];
+            let [first, second] = &mut both;
+            let answers = join(first.ask(&one_place), second.ask(&one_place)).await;
+            let answers = [only(answers.0), only(answers.1)];
+            let admitted = answers.iter().filter(|it| it.admitted[0]).count();
+            assert!(admitted <= 1, "{answers:?}");
+            for refused in answers.iter().filter(|it| !it.admitted[0]) {
+                assert_ne!(refused.certainty, Certainty::Settled);
+            }
+            let mut raced = answers.iter().map(|it| it.certainty == Certainty::Raced);
+            if admitted == 0 {
+                races += 1;
+                assert!(raced.any(|it| it), "{answers:?}");
+                // Nobody else asks.
+                assert!(only(both[0].ask(&one_place).await).admitted[0]);
+            }
+            last = key;
+        }
+        assert!(races > 0);
+        // What is charged although it is refused is not to be asked again.
+        for number in 0..20 {
+            let mut rejected = question(&format!("r{number}"), Algorithm::Fixed, 1);
+            rejected.counts_rejected = true;
+            let rejected = [rejected];
+            let [first, second] = &mut both;
+            let answers = join(first.ask(&rejected), second.ask(&rejected)).await;
+            for answer in [only(answers.0), only(answers.1)] {
+                assert_ne!(answer.certainty, Certainty::Raced);
+            }
+        }
+        // What is full for longer than exchanges take is full for good.
+        let full = [question(&last, Algorithm::Fixed, 1)];
+        let since = both[1].ask(&full).await.now;
+        loop {
+            let Decided { now, answers } = both[1].ask(&full).await;
+            let is_settled = answers[0].certainty == Certainty::Settled;
+            assert!(!answers[0].admitted[0]);
+            if now.0 - since.0 < 900 {
+                assert!(!is_settled);
+            } else if is_settled {
+                break;
+            }
+            assert!(now.0 - since.0 < 10_000);
+            tokio::time::sleep(core::time::Duration::from_millis(20)).await;
+        }
+        // A place that was free meanwhile is not.
+        let more = [question(&last, Algorithm::Fixed, 2)];
+        assert!(only(both[1].ask(&more).await).admitted[0]);
+        let again = only(both[1].ask(&more).await);
+        assert_eq!(again.certainty, Certainty::Unsettled);
+    });
+}
