@@ -73,6 +73,13 @@ impl Backlog {
         }
     }
 
+    /// Puts questions first that are to be asked once more.
+    pub(super) fn put_back(&self, questions: Vec<Question>, reply_to: Vec<ReplyTo>) {
+        let mut gathered = self.gathered.borrow_mut();
+        gathered.questions.splice(0..0, questions);
+        gathered.reply_to.splice(0..0, reply_to);
+    }
+
     /// Keeps what a question charges until the store is back; returns whether that is to be done.
     fn keep(
         &self,
@@ -155,6 +162,13 @@ impl Backlog {
         others.reply_to.extend(gathered.reply_to.drain(count..));
         drop(others);
         gathered
+    }
+}
+
+impl ReplyTo {
+    /// Returns whether a request still waits for the answer at this moment.
+    pub(super) fn waits_at(&self, moment: MonotonicMillis) -> bool {
+        self.id.is_some() && self.deadline > moment.0
     }
 }
 

@@ -1,26 +1,29 @@
 //! A task for each decider: connects, asks it one exchange after another, and probes it while it is
 //! away.
 
+use core::hash::BuildHasher as _;
 use core::ops::Range;
 use core::pin::pin;
 use core::time::Duration;
+use std::hash::RandomState;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use futures_util::future::{FutureExt as _, select};
 use tokio::task::JoinSet;
 
-use super::backlog::{Backlog, Gathered};
+use super::backlog::{Backlog, Gathered, ReplyTo};
 use super::batching::BatchingDelay;
 use super::dispatcher::Dispatcher;
 use super::shared_queues::DeciderState;
 use super::store_clock::LearnedClock;
 use super::store_event::{KnownBefore, Observer, WatchedStore};
 use super::timer::Timer;
-use crate::store::decision::{Decider, Question};
+use crate::store::decision::{Answer, Certainty, Decided, Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::registry::StoreVisitor;
 use crate::store::strategy::{Epoch, NodeId};
+use crate::table::MonotonicMillis;
 
 /// How often is collected what is asked of a store that is away: workers' queues are short.
 const COLLECT: Duration = Duration::from_millis(50);
@@ -102,14 +105,21 @@ impl DeciderTask {
                 questions.clone_from(&self.probe);
             }
             pauses.delay.note(questions.len());
-            let before = self.store.known();
+            let (before, began) = (self.store.known(), (self.dispatcher.uptime)());
             match store.decide(node, Epoch::proposed(), &questions).await {
-                Ok(decided) => {
-                    let now = (self.dispatcher.uptime)();
-                    state.clock.set(clock.learn(decided.now, now));
+                Ok(Decided { now, answers }) => {
+                    let ended = (self.dispatcher.uptime)();
+                    state.clock.set(clock.learn(now, ended));
                     self.note(None, before, state, &store);
-                    let answers = decided.answers.into_iter().map(Some);
-                    self.dispatcher.reply(&reply_to, answers);
+                    let took = ended.saturating_sub(began);
+                    let decided = self.ask_again(backlog, took, questions, (reply_to, answers));
+                    let (reply_to, answers, has_raced) = decided;
+                    self.dispatcher
+                        .reply(&reply_to, answers.into_iter().map(Some));
+                    if has_raced && !self.dispatcher.is_closed.get() {
+                        // Those it raced with ask again too: at another moment.
+                        tokio::time::sleep(took.mul_f32(fraction())).await;
+                    }
                 }
                 Err(error) => {
                     self.note(Some(&error), before, state, &store);
@@ -150,6 +160,34 @@ impl DeciderTask {
         if event.is_some() {
             self.dispatcher.events.push(event);
         }
+    }
+
+    /// Puts those questions back that raced with others' and whose requests wait for longer than two more exchanges
+    /// take. Returns the answers to the others, where these go, and whether there was any such question.
+    fn ask_again(
+        &self,
+        backlog: &Backlog,
+        took: Duration,
+        questions: Vec<Question>,
+        (reply_to, answers): (Vec<ReplyTo>, Vec<Answer>),
+    ) -> (Vec<ReplyTo>, Vec<Answer>, bool) {
+        let is_raced = |answer: &Answer| answer.certainty == Certainty::Raced;
+        if !answers.iter().any(is_raced) {
+            return (reply_to, answers, false);
+        }
+        let two = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let two = two.saturating_add(1).saturating_mul(2);
+        let then = MonotonicMillis(self.dispatcher.now().0.saturating_add(two));
+        let asked = questions.into_iter().zip(reply_to).zip(answers);
+        let (again, decided): (Vec<_>, Vec<_>) =
+            asked.partition(|((_, to), answer)| is_raced(answer) && to.waits_at(then));
+        let (again, _): (Vec<_>, Vec<Answer>) = again.into_iter().unzip();
+        let has_raced = !again.is_empty();
+        let (questions, to) = again.into_iter().unzip();
+        backlog.put_back(questions, to);
+        let decided = decided.into_iter().map(|((_, to), answer)| (to, answer));
+        let (reply_to, answers) = decided.unzip();
+        (reply_to, answers, has_raced)
     }
 
     /// What is to be asked now; `None` if there will be nothing more.
@@ -237,6 +275,12 @@ impl DeciderTask {
         let probe = store.decide(node, Epoch::proposed(), &self.probe);
         probe.await.map(drop)
     }
+}
+
+/// Returns a number from 0 to 1, by chance.
+fn fraction() -> f32 {
+    let word = RandomState::new().hash_one(()) >> 48;
+    f32::from(u16::try_from(word).unwrap_or(0)) / f32::from(u16::MAX)
 }
 
 impl Pauses {

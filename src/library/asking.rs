@@ -1,5 +1,6 @@
 //! How a namespace has its store decide about hits before a call returns.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -117,7 +118,8 @@ impl StoreDecisions {
         }
         let begin = Machine.uptime();
         let (reply, answer) = oneshot::channel();
-        if !shard.ask(asked.question.clone(), Some(reply)) {
+        let deadline = begin.saturating_add(self.options.timeout);
+        if !shard.ask(asked.question.clone(), Some(reply), deadline) {
             return None;
         }
         let answer = self.in_time(answer).await;
@@ -134,14 +136,14 @@ impl StoreDecisions {
     fn charge_later(&self, shard: usize, charge: &Question) {
         if let Some(shard) = self.shards.get(shard) {
             // If the task has ended, so has the instance.
-            shard.ask(charge.clone(), None);
+            shard.ask(charge.clone(), None, Duration::ZERO);
         }
     }
 
     /// Has the store give back what a question charged; returns whether it is asked to.
     fn refund(&self, charged: &StoreQuestion) -> bool {
         let shard = self.shards.get(charged.decider);
-        shard.is_some_and(|it| it.ask(charged.refund(), None))
+        shard.is_some_and(|it| it.ask(charged.refund(), None, Duration::ZERO))
     }
 
     /// What comes before time is up, or nothing at all can come any more.
@@ -159,8 +161,17 @@ impl StoreDecisions {
 
 impl ShardQuestions {
     /// Returns whether there is a task that asks.
-    fn ask(&self, question: Question, reply: Option<oneshot::Sender<Answer>>) -> bool {
-        let asked = AskedQuestion { question, reply };
+    fn ask(
+        &self,
+        question: Question,
+        reply: Option<oneshot::Sender<Answer>>,
+        deadline: Duration,
+    ) -> bool {
+        let asked = AskedQuestion {
+            question,
+            reply,
+            deadline,
+        };
         self.asked.send(StoreCommand::Decide(asked)).is_ok()
     }
 }

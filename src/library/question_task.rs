@@ -1,6 +1,7 @@
 //! What a store is asked about hits, in the thread that talks to stores: what waits is asked at once.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::time::Duration;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -11,7 +12,7 @@ use tokio::time::sleep;
 use super::definition::DefinedNamespace;
 use crate::broker::{UnsentHits, pauses};
 use crate::engine::{Machine, Surroundings as _};
-use crate::store::decision::{Answer, Decided, Decider, Question};
+use crate::store::decision::{Answer, Certainty, Decided, Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::strategy::{Epoch, NodeId, Shard};
 
@@ -31,7 +32,12 @@ pub(super) struct AskedQuestion {
     pub(super) question: Question,
     /// To a caller that waits; `None`: no answer is needed. When it is dropped, there will be none.
     pub(super) reply: Option<oneshot::Sender<Answer>>,
+    /// Until when the caller waits, by the machine's monotonic clock.
+    pub(super) deadline: Duration,
 }
+
+/// Where an answer goes, and until when the caller waits for it.
+type ReplyBy = (Option<oneshot::Sender<Answer>>, Duration);
 
 /// Whether the store is known not to answer.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +95,9 @@ impl QuestionTask {
             waiting.extend(unsent.into_iter().map(|question| AskedQuestion {
                 question,
                 reply: None,
+                deadline: Duration::ZERO,
             }));
+            let began = Machine.uptime();
             let (questions, replies) = take(&mut waiting);
             let asked = match &*questions {
                 // A probe, or what nothing waits for any more: is the store there?
@@ -98,9 +106,21 @@ impl QuestionTask {
             };
             match self.ask(&mut store, asked).await {
                 Ok(Decided { answers, .. }) => {
-                    for (reply, answer) in replies.into_iter().zip(answers) {
-                        // The caller may be gone.
-                        let _ = reply.map(|reply| reply.send(answer));
+                    let now = Machine.uptime();
+                    // When another two exchanges may be over.
+                    let then = now.saturating_add(now.saturating_sub(began).saturating_mul(2));
+                    let asked = questions.into_iter().zip(replies).zip(answers);
+                    for ((question, (reply, deadline)), answer) in asked {
+                        let is_again = answer.certainty == Certainty::Raced && deadline > then;
+                        match reply {
+                            Some(reply) if is_again => waiting.push(AskedQuestion {
+                                question,
+                                reply: Some(reply),
+                                deadline,
+                            }),
+                            // The caller may be gone.
+                            reply => drop(reply.map(|reply| reply.send(answer))),
+                        }
                     }
                 }
                 Err(_) => {
@@ -175,13 +195,19 @@ impl QuestionTask {
 
 /// Takes so many questions as are asked at once, without those that nothing waits for any more: their hits
 /// were decided otherwise.
-fn take(waiting: &mut Vec<AskedQuestion>) -> (Vec<Question>, Vec<Option<oneshot::Sender<Answer>>>) {
+fn take(waiting: &mut Vec<AskedQuestion>) -> (Vec<Question>, Vec<ReplyBy>) {
     let is_late = |it: &AskedQuestion| it.reply.as_ref().is_some_and(oneshot::Sender::is_closed);
     waiting.retain(|it| !is_late(it));
-    let all = waiting.drain(..).map(|it| (it.question, it.reply));
+    let all = waiting
+        .drain(..)
+        .map(|it| (it.question, (it.reply, it.deadline)));
     let (mut questions, mut replies): (Vec<_>, Vec<_>) = all.unzip();
     let count = Question::at_once(&questions);
     let later = questions.drain(count..).zip(replies.drain(count..));
-    waiting.extend(later.map(|(question, reply)| AskedQuestion { question, reply }));
+    waiting.extend(later.map(|(question, (reply, deadline))| AskedQuestion {
+        question,
+        reply,
+        deadline,
+    }));
     (questions, replies)
 }

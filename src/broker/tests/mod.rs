@@ -206,3 +206,32 @@ fn who_ends_has_answered_what_was_asked() {
         worker.check(&store);
     });
 }
+
+#[test]
+fn what_races_is_asked_again_until_it_is_decided_or_its_time_is_nearly_over() {
+    let (queues, store) = (queues(), Store::default());
+    let thread = BrokerThread::start(&queues, &store);
+    store.0.races.store(3, SeqCst);
+    patient(&queues, async |worker| {
+        (0..5).for_each(|_| worker.ask());
+        worker.settle().await;
+        let decided = store.0.decided.lock().unwrap();
+        for (id, end) in &worker.ends {
+            assert_eq!((decided[id], *end), (4, End::Answered), "{id}");
+        }
+    });
+    store.0.decided.lock().unwrap().clear();
+    store.0.races.store(usize::MAX, SeqCst);
+    LocalRuntime::new().unwrap().block_on(async {
+        let half_a_second = Duration::from_millis(500);
+        let mut worker = Worker::new(&queues, 1, half_a_second, &Arc::default());
+        worker.ask();
+        let (id, _) = worker.waiting.iter().next().unwrap();
+        let id = *id;
+        worker.settle().await;
+        // A refusal comes in time: the request need not be decided without the store.
+        assert_eq!(worker.ends[&id], End::Answered);
+        assert!(store.0.decided.lock().unwrap()[&id] > 1);
+    });
+    thread.end();
+}
