@@ -1,6 +1,7 @@
 //! A server that passes everything on to a datastore, and loses answers when it is told to.
 
 use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use super::server::ServerAddress;
 pub(super) struct Proxy {
     pub(super) address: ServerAddress,
     cuts: Arc<AtomicBool>,
+    holds: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -20,15 +22,35 @@ impl Proxy {
         let &ServerAddress::Tcp { port, .. } = server else {
             panic!("{server} has no port");
         };
-        let cuts = Arc::new(AtomicBool::new(false));
-        let cuts_here = cuts.clone();
-        let address = listen(move |client| {
-            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        Proxy::between(("127.0.0.1", 0), ("127.0.0.1", port))
+    }
+
+    /// Starts one that listens at an address of this machine, before a server that has another one.
+    pub(super) fn between(own: (&str, u16), server: (&str, u16)) -> Proxy {
+        let (host, port) = (server.0.to_owned(), server.1);
+        let (cuts, holds) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (cuts_here, holds_here) = (cuts.clone(), holds.clone());
+        let address = listen_at(own, move |client| {
+            let server = TcpStream::connect((&*host, port)).unwrap();
             let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
             thread::spawn(move || pass_on(from, to, || false));
-            pass_on(server, client, || cuts_here.swap(false, Ordering::Relaxed));
+            pass_on(server, client, || {
+                while holds_here.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                cuts_here.swap(false, Ordering::Relaxed)
+            });
         });
-        Proxy { address, cuts }
+        Proxy {
+            address,
+            cuts,
+            holds,
+        }
+    }
+
+    /// Has all answers wait, or not any more.
+    pub(super) fn hold(&self, holds: bool) {
+        self.holds.store(holds, Ordering::Relaxed);
     }
 
     /// The next answer is lost, and its connection closed.
@@ -59,7 +81,15 @@ pub(super) fn with_greeting(words: &'static [u8]) -> ServerAddress {
 
 /// Accepts connections, each in a thread of its own, for as long as the process lives.
 pub(super) fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> ServerAddress {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listen_at(("127.0.0.1", 0), serve)
+}
+
+/// The same at an address of this machine.
+fn listen_at(
+    own: (&str, u16),
+    serve: impl Fn(TcpStream) + Clone + Send + 'static,
+) -> ServerAddress {
+    let listener = TcpListener::bind(own).unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for client in listener.incoming() {
@@ -67,5 +97,5 @@ pub(super) fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> Serv
             thread::spawn(move || serve(client.unwrap()));
         }
     });
-    ServerAddress::tcp("127.0.0.1", port)
+    ServerAddress::tcp(own.0, port)
 }

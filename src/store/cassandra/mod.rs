@@ -15,6 +15,7 @@ mod charger;
 #[cfg(all(test, feature = "measure"))]
 mod cost_tests;
 mod counters;
+mod datacenter;
 mod decide;
 mod epoch;
 mod failure;

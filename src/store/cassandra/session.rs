@@ -3,6 +3,7 @@
 
 use core::cell::RefCell;
 use core::fmt;
+use core::mem;
 use core::net::SocketAddr;
 use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +20,19 @@ use scylla::cluster::KnownNode;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::frame::types::{Consistency, SerialConsistency};
 use scylla::policies::host_filter::DcHostFilter;
-use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::policies::load_balancing::{
+    DefaultPolicy, NodeIdentifier, SingleTargetLoadBalancingPolicy,
+};
 use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::response::query_result::QueryRowsResult;
 use scylla::serialize::row::SerializeRow;
+use scylla::statement::Statement;
 use scylla::statement::prepared::PreparedStatement;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::awake::Awake;
+use super::datacenter::datacenter_of;
 use super::failure::{self, CqlFault};
 use super::knock::{knock, protocol};
 use super::options::{CassandraOptions, ConsistencyLevel};
@@ -51,6 +56,8 @@ pub(super) struct RingLink {
     /// Where stores with these options find the session of the thread.
     place: Arc<SessionPlace>,
     current: Option<Arc<Connected>>,
+    /// Whether an exchange had no answer in time, so that the session is to be looked at.
+    is_suspect: bool,
     connects: u64,
     described: Option<String>,
 }
@@ -102,6 +109,7 @@ impl RingLink {
             tables: CqlTables::new(own),
             place: place(options, own),
             current: None,
+            is_suspect: false,
             connects: 0,
             described: None,
         }
@@ -118,7 +126,8 @@ impl RingLink {
     }
 
     /// Does `work` with a session, once, within the time of an exchange. What fails ends the session for
-    /// all, unless its nodes answered in good order.
+    /// all, unless its nodes answered in good order. If only the time is over, the session is looked at before it is
+    /// used again: much may have been asked.
     pub(super) async fn exchange<T>(
         &mut self,
         work: impl AsyncFnOnce(&Connected) -> Result<T, CqlFault>,
@@ -129,19 +138,37 @@ impl RingLink {
             Ok(Err(fault)) => fault.failure(&self.access.credentials),
             Err(failure) => failure,
         };
-        if !failure::leaves_session(&failure) {
-            // Relaxed: nothing else is told by it.
-            session.has_failed.store(true, Ordering::Relaxed);
-            self.current = None;
+        match failure {
+            Failure::TimedOut(_) => self.is_suspect = true,
+            _ if failure::leaves_session(&failure) => {}
+            _ => {
+                session.fail();
+                self.current = None;
+            }
         }
         Err(StoreError::new(self.servers.current().clone(), failure))
+    }
+
+    /// Tells which nodes are preferred, for tests.
+    #[cfg(test)]
+    pub(super) async fn preferred(&mut self) -> String {
+        let session = self.session().await.unwrap();
+        let profile = session.session.get_default_execution_profile_handle();
+        let profile = format!("{profile:?}");
+        let start = profile.find("preferences").unwrap();
+        profile[start..].split("latency").next().unwrap().to_owned()
     }
 
     /// The session that there is, or one that is made now.
     async fn session(&mut self) -> Result<Arc<Connected>, StoreError> {
         self.current.take_if(|it| it.has_failed());
-        if let Some(session) = &self.current {
-            return Ok(session.clone());
+        let is_suspect = mem::take(&mut self.is_suspect);
+        if let Some(session) = self.current.clone() {
+            if !is_suspect || session.is_awake(silence(&self.access)).await {
+                return Ok(session);
+            }
+            session.fail();
+            self.current = None;
         }
         let place = self.place.clone();
         // Others of the thread wait, and have it then.
@@ -238,9 +265,6 @@ async fn begin(
         let tls = tls.for_nodes(host, address.ip()).map_err(unreachable)?;
         config.tls_context = Some(tls.into());
     }
-    // Of the time for this attempt, what one node that hangs may take.
-    let within = access.connect_timeout.checked_div(2).unwrap_or_default();
-    config.address_translator = Some(Arc::new(Awake { within, tls }));
     if let Some((user, password)) = failure::login(&access.credentials) {
         config.authenticator = Some(Arc::new(PlainTextAuthenticator::new(user, password)));
     }
@@ -254,6 +278,9 @@ async fn begin(
     config.keepalive_timeout = Some(Duration::from_secs(5));
     config.driver_config_reporting = false;
     config.identity = SelfIdentity::new().with_application_name("ngx_http_rate_limiting_module");
+    let of_one_server = config.clone();
+    let within = silence(access);
+    config.address_translator = Some(Arc::new(Awake { within, tls }));
     let profile = profile(options);
     if let Some(datacenter) = &options.datacenter {
         config.host_filter = Some(Arc::new(DcHostFilter::new(datacenter.as_ref().into())));
@@ -263,19 +290,29 @@ async fn begin(
         None => profile,
     };
     config.default_execution_profile_handle = everywhere.build().into_handle();
-    let session = Session::connect(config).await;
-    let session = session.map_err(|error| failure::of_session(&error, &access.credentials))?;
+    let failed = |error| failure::of_session(&error, &access.credentials);
+    let session = Session::connect(config).await.map_err(failed)?;
     if options.datacenter.is_none() {
         let ring = session.get_cluster_state();
         let mut nodes = ring.get_nodes_info().iter();
-        let first = nodes.find(|node| node.address.ip() == address.ip());
-        if let Some(datacenter) = first.and_then(|node| node.datacenter.as_deref()) {
+        let datacenter = match nodes.find(|node| node.address.ip() == address.ip()) {
+            Some(node) => node.datacenter.clone(),
+            None => datacenter_of(address, of_one_server)
+                .await
+                .map_err(failed)?,
+        };
+        if let Some(datacenter) = datacenter {
             let mut handle = session.get_default_execution_profile_handle().clone();
-            let local = in_datacenter(self::profile(options), datacenter);
+            let local = in_datacenter(self::profile(options), &datacenter);
             handle.map_to_another_profile(local.build());
         }
     }
     Ok(session)
+}
+
+/// How long a node may say nothing: of the time for an attempt to connect, what one may take that hangs.
+fn silence(access: &Access) -> Duration {
+    access.connect_timeout.checked_div(2).unwrap_or_default()
 }
 
 /// How statements are executed: once, by whichever node.
@@ -300,9 +337,31 @@ fn in_datacenter(profile: ExecutionProfileBuilder, name: &str) -> ExecutionProfi
 }
 
 impl Connected {
+    // Relaxed, both: nothing else is told by it.
+
     fn has_failed(&self) -> bool {
-        // Relaxed: nothing else is told by it.
         self.has_failed.load(Ordering::Relaxed)
+    }
+
+    fn fail(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether each node that it is connected to answers a small question within this time.
+    async fn is_awake(&self, within: Duration) -> bool {
+        let ring = self.session.get_cluster_state();
+        let nodes = ring.get_nodes_info().iter();
+        let answers = nodes.filter(|node| node.is_connected()).map(async |node| {
+            let mut question = Statement::new("SELECT key FROM system.local");
+            let node = NodeIdentifier::Node(node.clone());
+            let policy = SingleTargetLoadBalancingPolicy::new(node, None);
+            question.set_load_balancing_policy(Some(policy));
+            self.session.query_unpaged(question, ()).await
+        });
+        let answers: Vec<_> = answers.collect();
+        let is_connected = !answers.is_empty();
+        let answered = timeout(within, try_join_all(answers)).await;
+        is_connected && answered.is_ok_and(|answers| answers.is_ok())
     }
 
     /// Executes a statement whose answer are rows.

@@ -3,6 +3,7 @@
 mod charges;
 mod nodes;
 mod races;
+mod sessions;
 mod suite {
     use crate::store::cassandra::fixtures::Apart;
     use crate::store::conformance::{conformance_tests, decision_tests};

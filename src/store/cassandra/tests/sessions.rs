@@ -1,0 +1,94 @@
+//! Sessions: what ends them, and which nodes are asked.
+
+use core::time::Duration;
+
+use crate::store::cassandra::session::RingLink;
+use crate::store::cassandra::testing::{KEYSPACE, Server, connect, new_table, options};
+use crate::store::cassandra::{Cassandra, CassandraOptions};
+use crate::store::conformance::{MINUTE, block_on, new_epoch, shard};
+use crate::store::error::Failure;
+use crate::store::options::StoreOptions;
+use crate::store::proxy::Proxy;
+use crate::store::server::ServerAddress;
+use crate::store::strategy::Strategy as _;
+
+fn parts(address: &ServerAddress) -> (&str, u16) {
+    match address {
+        ServerAddress::Tcp { host, port } => (host, *port),
+        ServerAddress::Unix(_) => unreachable!("Cassandra has no socket"),
+    }
+}
+
+/// Has the shared server's tables made.
+async fn with_table(table: &str) {
+    let mut store = connect(&Server::shared().address, table);
+    let shard = shard("api");
+    store.open_epoch(&shard, None, new_epoch()).await.unwrap();
+}
+
+#[test]
+fn an_exchange_that_takes_too_long_ends_no_session_whose_nodes_answer() {
+    let server = parts(&Server::shared().address);
+    // The ring's own address, so that the driver reaches all through it.
+    let proxy = Proxy::between((server.0, 0), server);
+    let table = new_table();
+    let (options, own) = options(core::slice::from_ref(&proxy.address), &table);
+    let impatient = StoreOptions {
+        timeout: Duration::from_secs(1),
+        connect_timeout: Duration::from_secs(2),
+        ..options
+    };
+    block_on(async {
+        with_table(&table).await;
+        let store = || Cassandra::new(&impatient, &own);
+        let (mut one, mut other) = (store(), store());
+        let shard = shard("api");
+        let window = |number| (&shard, &b"k"[..], MINUTE, number);
+        for store in [&mut one, &mut other] {
+            let (shard, key, size, number) = window(7);
+            // A machine that is busy.
+            while store.get_window(shard, key, size, number).await.is_err() {}
+        }
+        let connects = one.connects() + other.connects();
+        proxy.hold(true);
+        let (shard, key, size, number) = window(7);
+        let late = one.get_window(shard, key, size, number).await.unwrap_err();
+        assert!(matches!(late.failure, Failure::TimedOut(_)), "{late:?}");
+        proxy.hold(false);
+        for store in [&mut other, &mut one] {
+            store.get_window(shard, key, size, number).await.unwrap();
+        }
+        assert_eq!(one.connects() + other.connects(), connects);
+        // What is held for longer than a node may be silent is a session that is of no use.
+        proxy.hold(true);
+        one.get_window(shard, key, size, number).await.unwrap_err();
+        let end = one.get_window(shard, key, size, number).await.unwrap_err();
+        assert!(matches!(end.failure, Failure::Unreachable(_)), "{end:?}");
+        proxy.hold(false);
+        one.get_window(shard, key, size, number).await.unwrap();
+        other.get_window(shard, key, size, number).await.unwrap();
+        assert_eq!(one.connects() + other.connects(), connects + 1);
+    });
+}
+
+#[test]
+fn the_datacenter_of_a_server_behind_a_nat_is_found() {
+    let server = parts(&Server::shared().address);
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let nat = format!("127.{}.{b}.{}", 240 + u32::from(a % 8), c.max(1));
+    // The nodes of the ring have this port, too.
+    let proxy = Proxy::between((&nat, server.1), server);
+    block_on(async {
+        let datacenter = async |address: &ServerAddress| {
+            let (options, own) = options(core::slice::from_ref(address), &new_table());
+            let own = CassandraOptions {
+                keyspace: KEYSPACE.into(),
+                ..own
+            };
+            RingLink::new(&options, &own).preferred().await
+        };
+        let expected = datacenter(&Server::shared().address).await;
+        assert!(expected.contains("datacenter1"), "{expected}");
+        assert_eq!(datacenter(&proxy.address).await, expected);
+    });
+}
