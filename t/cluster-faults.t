@@ -98,6 +98,20 @@ subtest 'answers that are slower than the timeout' => sub {
     stop($lost);
 };
 
+subtest 'QUIT pushes what is left, for as long as the store takes it' => sub {
+    begin(store => 'timeout 5s; connect_timeout 5s;', sync_rate => '30s');
+    $_->wait_for_first_sync for @nodes;
+    # Some four batches.
+    my $sum = $a->load(map {"many-$_"} 1 .. 300)->(300);
+    $proxy_a->delay_pushes(0.6);
+    my $took = $a->stop(undef, 'QUIT');
+    cmp_ok($took, '>', 2.1, sprintf 'it takes %.1f s', $took);
+    cmp_ok($took, '<', 4.5, 'and is bounded');
+    is(sum0(values %{$store->totals('api')}), $sum->{200}, 'all is there');
+    $proxy_a->pass;
+    stop();
+};
+
 # As if a copy of each machine had pushed since: what a node's last batch was, Redis says otherwise.
 subtest 'another node with the same identity' => sub {
     begin(store => 'timeout 5s; connect_timeout 5s;');

@@ -114,6 +114,22 @@ impl<'n, 'm> Syncer<'n, 'm> {
         }
     }
 
+    /// Returns a number that changes with each batch that the store acknowledges, whichever worker pushed it.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.sum(|state| state.acknowledged())
+    }
+
+    /// Returns a number that changes as long as workers that sync are alive: with each exchange, and when others take
+    /// over.
+    pub fn holder_sign(&self) -> u64 {
+        self.sum(|state| state.holder_sign())
+    }
+
+    fn sum(&self, of: impl Fn(&SyncState<'m>) -> u64) -> u64 {
+        let numbers = self.shards.iter().map(|shard| of(&shard.state()));
+        numbers.fold(0, u64::wrapping_add)
+    }
+
     /// Pushes what changed since it was last pushed, and fetches what others changed. `None`: another
     /// worker is at it. If two have begun at once, each does the shards that the other one is not at: the
     /// [`Report`] of both says so.

@@ -8,13 +8,14 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::definition::DefinedNamespace;
-use crate::engine::{Machine, Report, Surroundings as _, SyncError, Syncer};
+use crate::engine::{LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
 use crate::store::strategy::Strategy;
 
 /// After how long it is looked again whether another user of the memory is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// How long what is left may take to be pushed when its instance is given up.
+/// How long what is left is pushed when its instance is given up: without a batch that the store takes, and at most.
 const PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(4);
 /// How often it is looked for what was decided without a store that decides.
 const PUSH_PERIOD: Duration = Duration::from_secs(1);
 
@@ -97,9 +98,16 @@ impl StoreTask {
                 Some(None) => break,
             }
         }
+        let limits = LastPush {
+            began: Machine.uptime(),
+            patience: PATIENCE,
+            longest: LONGEST,
+        };
         let last = sync_until_done(&syncer, &mut store, lease_lifetime);
         // What fails now is lost, as that of a process that ends.
-        let _ = timeout(PATIENCE, last).await;
+        let _ = limits
+            .run(&syncer, &Machine, async || sleep(LOOK_AGAIN).await, last)
+            .await;
     }
 }
 

@@ -130,6 +130,11 @@ impl<'m> SyncState<'m> {
         self.sealed(table).map(|(_, records)| records)
     }
 
+    /// Returns the number of the last batch that was acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        BatchWord(self.slot.batch.load(Acquire)).acknowledged()
+    }
+
     /// The number of the last batch that was acknowledged, and the records of the sealed one, if there is
     /// one.
     fn sealed(&self, table: &CounterTable<'m>) -> Option<(u64, Vec<BatchRecord>)> {

@@ -61,6 +61,12 @@ impl<'m> SyncState<'m> {
         LeaseWord(self.slot.lease.load(Acquire)).deadline() != 0
     }
 
+    /// Returns a number that changes whenever the lease is taken, kept or given back.
+    pub fn holder_sign(&self) -> u64 {
+        // Relaxed: nothing else is read because of what it says.
+        self.slot.lease.load(Relaxed)
+    }
+
     /// Ends the lease at `now`, as if its holder had not come back in time.
     pub fn end_lease(&self, now: MonotonicMillis) {
         let word = &self.slot.lease;

@@ -1,6 +1,6 @@
 //! What the event loop, and the bell, have the thread do for a namespace.
 
-use std::time::Instant;
+use crate::engine::LastPush;
 
 /// What is asked for.
 pub(super) enum Command {
@@ -12,6 +12,6 @@ pub(super) enum Command {
     Early,
     /// Ask the store what others have pushed: it has no channel that tells.
     Look,
-    /// Push what is left until then, and end.
-    Finish(Instant),
+    /// Push what is left, for as long as that may take, and end.
+    Finish(LastPush),
 }

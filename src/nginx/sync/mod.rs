@@ -7,7 +7,8 @@
 //!
 //! - [`job`]: when a namespace is synced
 //! - [`thread`]: the thread, and the [`command`]s that it gets; [`channel`]: what it hears of others' pushes;
-//!   [`early`]: how it hears of what is to be pushed before its time; [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle
+//!   [`early`]: how it hears of what is to be pushed before its time; [`last_push`]: what a worker pushes that ends;
+//!   [`wake`]: how it wakes the loop; [`waiter`]: what waits for a cycle
 //!
 //! The exchange itself is in [`crate::broker`].
 
@@ -15,6 +16,7 @@ mod channel;
 mod command;
 mod early;
 mod job;
+mod last_push;
 mod thread;
 mod waiter;
 mod wake;
@@ -33,7 +35,7 @@ use super::hold::measured;
 use super::log::{self, Log};
 use crate::broker::message::Reply;
 use crate::broker::{Bells, Broker, Client, DecidingStore, EventFd, Severity, SharedQueues};
-use crate::engine::{Machine, Report, Surroundings as _};
+use crate::engine::{LastPush, Machine, Report, Surroundings as _};
 use crate::policy::window::UnixMillis;
 use crate::store::decision::Question;
 use crate::table::MonotonicMillis;
@@ -44,6 +46,11 @@ use wake::Wake;
 
 /// For how many turns of the event loop questions are gathered, at most.
 const MAX_TURNS: u32 = 8;
+
+/// How long a worker that ends pushes what is left: before the master kills it; and gracefully, for so long without a
+/// batch that its store takes, and as long as what stops nginx mostly waits, at most.
+const LAST_PUSH_OF_TERM: Duration = Duration::from_millis(800);
+const LAST_PUSH_OF_QUIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
 
 /// What this worker does.
 static WORKER: OfEventLoop<RefCell<Option<Worker>>> = OfEventLoop(RefCell::new(None));
@@ -198,8 +205,16 @@ pub(super) fn stop() {
 fn leave() -> Option<Worker> {
     let mut worker = WORKER.0.take()?;
     worker.client.iter().for_each(Client::send);
-    let deadline = Duration::from_millis(if cycle::is_terminated() { 800 } else { 2000 });
-    for done in worker.thread.finish(deadline) {
+    let (patience, longest) = match cycle::is_terminated() {
+        true => (LAST_PUSH_OF_TERM, LAST_PUSH_OF_TERM),
+        false => LAST_PUSH_OF_QUIT,
+    };
+    let limits = LastPush {
+        began: Machine.uptime(),
+        patience,
+        longest,
+    };
+    for done in worker.thread.finish(limits) {
         worker.note(done);
     }
     worker.log_store_events();

@@ -19,8 +19,9 @@ use super::super::cycle;
 use super::channel::ChannelTask;
 use super::command::Command;
 use super::early::{EarlyTimer, LookTimer, listen};
+use super::last_push::{LastPushes, push_rest};
 use crate::broker::{Broker, EventFd, EventLoopQueue, KnownBefore, Observer, StoreEvent};
-use crate::engine::{EarlyPush, Machine, Report, SyncError, Syncer};
+use crate::engine::{EarlyPush, LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
 use crate::store::decision::Decider;
 use crate::store::registry::{StoreVisitor, THREAD_STACK};
 use crate::store::strategy::Strategy;
@@ -30,6 +31,9 @@ const MAX_IDLE: u32 = 20;
 
 /// After how long it is looked again whether another worker is done with its cycle.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// How much longer than its last pushes the thread is waited for.
+const MARGIN: Duration = Duration::from_millis(100);
 
 /// The background thread of a worker.
 pub(super) struct Thread {
@@ -42,6 +46,7 @@ pub(super) struct Thread {
     end_channels: Option<watch::Sender<()>>,
     /// Closed when the thread has ended.
     ended: blocking::Receiver<()>,
+    last_pushes: LastPushes,
 }
 
 /// What came of a cycle.
@@ -99,6 +104,8 @@ impl Thread {
         let thread = std::thread::Builder::new()
             .name("ratelimit sync".into())
             .stack_size(THREAD_STACK);
+        let last_pushes = LastPushes::default();
+        let pushes = last_pushes.clone();
         let thread = thread.spawn(move || {
             let _at_end = at_end;
             let runtime = match LocalRuntime::new() {
@@ -118,6 +125,7 @@ impl Thread {
                         commands,
                         results: results.clone(),
                         store_events: events.clone(),
+                        last_pushes: pushes.clone(),
                         tasks: &mut tasks,
                     };
                     namespace.options.visit(job);
@@ -162,6 +170,7 @@ impl Thread {
             end_broker: Some(end_broker),
             end_channels: Some(end_channels),
             ended,
+            last_pushes,
         })
     }
 
@@ -198,20 +207,26 @@ impl Thread {
         self.store_events.take()
     }
 
-    /// Has what is left pushed, for `at_most` that long, and ends the thread.
-    pub(super) fn finish(&mut self, at_most: Duration) -> Vec<Done> {
+    /// Has what is left pushed, for as long as the store takes it within these limits, and ends the thread.
+    pub(super) fn finish(&mut self, limits: LastPush) -> Vec<Done> {
         self.end_broker = None;
         self.end_channels = None;
-        let now = Instant::now();
-        let until = now.checked_add(at_most).unwrap_or(now);
         for commands in &self.commands {
             // If it has ended, it has nothing left.
-            let _ = commands.send(Command::Finish(until));
+            let _ = commands.send(Command::Finish(limits));
         }
         // The threads that look names up are not waited for.
-        let _ = self
-            .ended
-            .recv_timeout(at_most.saturating_add(Duration::from_millis(100)));
+        let mut wait = limits.patience.saturating_add(MARGIN);
+        let end = limits
+            .began
+            .saturating_add(limits.longest)
+            .saturating_add(MARGIN);
+        while self.ended.recv_timeout(wait) == Err(blocking::RecvTimeoutError::Timeout)
+            && self.last_pushes.are_running()
+            && Machine.uptime() < end
+        {
+            wait = MARGIN;
+        }
         self.done()
     }
 
@@ -243,6 +258,7 @@ struct SyncTask<'a> {
     commands: UnboundedReceiver<Command>,
     results: EventLoopQueue<Done>,
     store_events: EventLoopQueue<StoreEvent>,
+    last_pushes: LastPushes,
     tasks: &'a mut JoinSet<()>,
 }
 
@@ -256,6 +272,7 @@ impl StoreVisitor for SyncTask<'_> {
             commands,
             results,
             store_events,
+            last_pushes,
             tasks,
         } = self;
         let namespace = namespace.clone();
@@ -266,6 +283,7 @@ impl StoreVisitor for SyncTask<'_> {
             commands,
             results,
             store_events,
+            last_pushes,
         ));
     }
 }
@@ -278,6 +296,7 @@ async fn serve<S: Strategy>(
     mut commands: UnboundedReceiver<Command>,
     results: EventLoopQueue<Done>,
     store_events: EventLoopQueue<StoreEvent>,
+    last_pushes: LastPushes,
 ) {
     let SyncedNamespace {
         namespace: counters,
@@ -402,29 +421,11 @@ async fn serve<S: Strategy>(
                     note_cycle(Err(error), true, &store);
                 }
             }
-            Some(Command::Finish(until)) => {
+            Some(Command::Finish(limits)) => {
                 // If others go on, those of a newer configuration, they sync in place of this one.
                 syncer = syncer.living_for(Duration::ZERO);
-                // The other half is for an exchange.
-                let begin = Instant::now();
-                let patience = until.saturating_duration_since(begin).mul_f32(0.5);
-                let until = tokio::time::Instant::from(until);
-                let finish = async {
-                    loop {
-                        match syncer.sync(&mut store, &Machine).await {
-                            Ok(report) if Report::is_whole(report) => break Ok(report),
-                            // Others of a newer configuration go on.
-                            result if syncer.is_superseded() => break result,
-                            // Another worker that ends is at it: what this one counted last may be
-                            // left. Or one was killed at it: then the lease is not given back in time.
-                            Ok(_) if begin.elapsed() >= patience => syncer.take_over(&Machine),
-                            // A connection may have been of no use any more.
-                            Ok(_) | Err(_) => {}
-                        }
-                        tokio::time::sleep(Duration::from_millis(10)).await;
-                    }
-                };
-                if let Ok(result) = tokio::time::timeout_at(until, finish).await {
+                let pushed = push_rest(&syncer, &mut store, limits, &last_pushes);
+                if let Some(result) = pushed.await {
                     note(result, &store);
                 }
                 return;
