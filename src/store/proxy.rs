@@ -1,6 +1,6 @@
 //! A server that passes everything on to a datastore, and loses answers when it is told to.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -14,6 +14,8 @@ pub(super) struct Proxy {
     pub(super) address: ServerAddress,
     cuts: Arc<AtomicBool>,
     holds: Arc<AtomicBool>,
+    /// How many bytes of answers go through in a second, on each connection; 0: all at once.
+    rate: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -29,12 +31,15 @@ impl Proxy {
     pub(super) fn between(own: (&str, u16), server: (&str, u16)) -> Proxy {
         let (host, port) = (server.0.to_owned(), server.1);
         let (cuts, holds) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
-        let (cuts_here, holds_here) = (cuts.clone(), holds.clone());
+        let rate = Arc::<AtomicUsize>::default();
+        let (cuts_here, holds_here, rate_here) = (cuts.clone(), holds.clone(), rate.clone());
         let address = listen_at(own, move |client| {
             let server = TcpStream::connect((&*host, port)).unwrap();
             let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-            thread::spawn(move || pass_on(from, to, || false));
-            pass_on(server, client, || {
+            thread::spawn(move || pass_on(from, to, |_| false));
+            pass_on(server, client, |length| {
+                let micros = (length * 1_000_000).checked_div(rate_here.load(Ordering::Relaxed));
+                thread::sleep(Duration::from_micros(micros.unwrap_or(0) as u64));
                 while holds_here.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -45,7 +50,13 @@ impl Proxy {
             address,
             cuts,
             holds,
+            rate,
         }
+    }
+
+    /// Lets through so many bytes of answers in a second, on each connection; 0: all at once.
+    pub(super) fn slow(&self, rate: usize) {
+        self.rate.store(rate, Ordering::Relaxed);
     }
 
     /// Has all answers wait, or not any more.
@@ -59,10 +70,10 @@ impl Proxy {
     }
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream, cut: impl Fn() -> bool) {
+fn pass_on(mut from: TcpStream, mut to: TcpStream, cut: impl Fn(usize) -> bool) {
     let mut buffer = [0; 65536];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
-        if cut() || to.write_all(&buffer[..length]).is_err() {
+        if cut(length) || to.write_all(&buffer[..length]).is_err() {
             break;
         }
     }

@@ -59,6 +59,11 @@ pub(super) fn leaves_session(failure: &Failure) -> bool {
     matches!(failure, Failure::Refused(_) | Failure::Unconfirmed(_))
 }
 
+/// Whether there was too much to do in the time for an exchange, of this side or of the replicas.
+pub(super) fn is_late(failure: &Failure) -> bool {
+    matches!(failure, Failure::TimedOut(_) | Failure::Unconfirmed(_))
+}
+
 /// What an error of an exchange means.
 pub(super) fn of_execution(error: &ExecutionError, credentials: &Credentials) -> Failure {
     match error {

@@ -31,6 +31,7 @@ mod position;
 mod push;
 mod schema;
 mod session;
+mod share;
 mod statements;
 #[cfg(test)]
 mod testing;
@@ -62,6 +63,19 @@ pub struct Cassandra {
     full: FullCounters,
     /// How many nodes live.
     nodes: Option<u64>,
+}
+
+impl Cassandra {
+    /// Notes what came of an exchange that may have read what others changed: if it failed for want of time, the next
+    /// one reads less.
+    fn reading<T>(&mut self, exchanged: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(StoreError { failure, .. }) = &exchanged
+            && !failure::is_late(failure)
+        {
+            self.recent.share.failed();
+        }
+        exchanged
+    }
 }
 
 impl Registered for Cassandra {
@@ -110,7 +124,8 @@ impl Strategy for Cassandra {
         let recent = &mut self.recent;
         let exchange =
             async |connected: &Connected| push::push(connected, recent, shard, batch, limit).await;
-        let (pushed, living) = self.link.exchange(exchange).await?;
+        let exchanged = self.link.exchange(exchange).await;
+        let (pushed, living) = self.reading(exchanged)?;
         self.nodes = living.or(self.nodes);
         Ok(pushed)
     }
@@ -137,10 +152,16 @@ impl Strategy for Cassandra {
         let Some(partition) = partitions.clone().nth(step.section) else {
             return Ok((Vec::new(), None));
         };
+        let share = &mut self.recent.share;
+        share.begin();
+        share.read();
+        let most = share.of(step.counters);
         let exchange = async |connected: &Connected| {
-            counters::page(connected, epoch, partition, &step.after, step.counters).await
+            counters::page(connected, epoch, partition, &step.after, most).await
         };
-        let (counts, last) = self.link.exchange(exchange).await?;
+        let exchanged = self.link.exchange(exchange).await;
+        let (counts, last) = self.reading(exchanged)?;
+        self.recent.share.done();
         let next = step.next(&counts, last, partitions.count());
         Ok((counts, next))
     }

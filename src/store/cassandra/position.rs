@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
+use super::share::ReadShare;
 use crate::store::strategy::{BatchId, Epoch, NodeId, Position};
 
 /// How far the batches of a node were seen, or pushed.
@@ -116,6 +117,8 @@ pub(super) struct Recent {
     pub(super) batch_size: usize,
     /// How often news were told.
     turn: usize,
+    /// How much of the news is read at once.
+    pub(super) share: ReadShare,
 }
 
 impl Recent {

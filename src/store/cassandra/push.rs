@@ -4,6 +4,9 @@
 //! 1. What there is: the epoch, how far each node is, and the position that the node has.
 //! 2. What the batch counted, and that it did; until when the node lives; and what others changed since that position.
 //! 3. The batch's id, after all of its rows. Sums are read, and the new position is noted.
+//!
+//! What others changed may be too much to be read in the time for an exchange. Then the next one that pushes reads
+//! nothing, and those that only read do less at once, until they are in time.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,6 +123,7 @@ pub(super) async fn push(
     batch: &Batch,
     limit: usize,
 ) -> Result<(Pushed, Option<u64>), CqlFault> {
+    recent.share.begin();
     let (present, nodes, seen) = try_join3(
         epoch::present(connected, shard),
         KnownNodes::read(connected, batch.epoch),
@@ -168,9 +172,18 @@ pub(super) async fn push(
             None => Ok(()),
         }
     };
-    let at_once = batches_at_once(limit, recent.batch_size);
+    let at_once = recent.share.of(batches_at_once(limit, recent.batch_size));
+    let limit = recent.share.of(limit);
+    // A node that has set a key to zero learns with the answer what of that was too much.
+    let has_reset = batch.diffs.iter().any(|diff| diff.diff < Hits::ZERO);
+    let is_apart = batch.id.is_some() && recent.share.is_apart() && !has_reset;
+    let from = batch.position.filter(|_| is_apart && seen.is_some());
+    if seen.is_some() && from.is_none() {
+        recent.share.read();
+    }
     let news = async {
         match &seen {
+            _ if from.is_some() => Ok(None),
             Some(seen) => News::read(connected, batch.epoch, seen, &others, at_once).await,
             None => Ok(None),
         }
@@ -182,6 +195,21 @@ pub(super) async fn push(
     let ((), (), news) = try_join3(apply, note_life, news)
         .await
         .map_err(after_push)?;
+    let note_node = async {
+        match progress.filter(|_| is_new) {
+            Some(progress) => note(connected, batch, progress, own, now).await,
+            None => Ok(()),
+        }
+    };
+    if let Some(position) = from {
+        note_node.await.map_err(after_push)?;
+        let changes = Changes::Since {
+            counts: Vec::new(),
+            position,
+            has_more: true,
+        };
+        return Ok((Pushed::Applied { changes, now }, living));
+    }
     // What another version wrote that is not understood is as what is not there any more.
     let part = news.as_ref().and_then(|news| news.part(limit));
     let (changed, vector, has_more) = match part {
@@ -207,12 +235,6 @@ pub(super) async fn push(
             }
         }
     };
-    let note_node = async {
-        match progress.filter(|_| is_new) {
-            Some(progress) => note(connected, batch, progress, own, now).await,
-            None => Ok(()),
-        }
-    };
     let sums = async {
         match &changed {
             Some(changed) => Ok(Some(sums(connected, batch.epoch, changed).await?)),
@@ -222,6 +244,9 @@ pub(super) async fn push(
     let (counts, (), ()) = try_join3(sums, note_node, note_position)
         .await
         .map_err(after_push)?;
+    if changed.is_some() {
+        recent.share.done();
+    }
     recent.note(batch.epoch, position, Arc::new(vector));
     let changes = match counts {
         Some(counts) => Changes::Since {

@@ -3,6 +3,7 @@
 mod charges;
 mod nodes;
 mod races;
+mod reads;
 mod sessions;
 mod suite {
     use crate::store::cassandra::fixtures::Apart;
