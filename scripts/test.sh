@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test, on nginx 1.28, and on Debian's nginx all but what is a store's matter alone, from nothing: it installs
-# what is missing.
+# Every test, on nginx 1.28 with the checked build, and on Debian's nginx with the optimized one, but for what starts
+# Cassandras of its own, from nothing: it installs what is missing.
 # Jobs run beside each other; the first one that fails ends the others. The last line is the total:
 # `N passed, 0 failed`.
 #
@@ -243,19 +243,16 @@ check run-cluster-debian build-debian run_once "${debian[@]}" --cluster
 check run-second build-second-checked run_once "${second[@]}"
 for file in t/*.t; do
     case $file in
-        # What these look at is a store's matter, not one of nginx's version.
-        t/*-postgres.t | t/cluster-faults.t | t/synchronous-windows.t | t/topologies.t)
-            tests "$file-second" build-second-checked test_file "${second[@]}" "$file"
-            continue
-            ;;
-        # So is this. Those that start servers of their own take the machine, from tests of how long an answer takes too:
-        # so they are the last.
+        # Those that start servers of their own take the machine, from tests of how long an answer takes too: so they are
+        # the last, and not repeated. What they look at is a store's matter, not one of nginx's version.
         t/*-cassandra-*.t)
             tests "$file-second" "static-debian cassandra" with_cassandra test_file "${second[@]}" "$file"
             continue
             ;;
         t/*-cassandra.t)
             tests "$file-second" "rustdoc cassandra" with_cassandra test_file "${second[@]}" "$file"
+            # Optimized, nodes race where they do not otherwise.
+            tests "$file-debian" "static-debian cassandra" with_cassandra test_file "${debian[@]}" "$file"
             continue
             ;;
         t/api-cluster.t)
