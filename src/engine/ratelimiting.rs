@@ -8,7 +8,8 @@ use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted};
 use crate::policy::window::{Clock, WindowSize};
 use crate::table::{
-    Admission, CountedRate, Counter, CounterTable, EarlyShare, NamespaceIndex, SyncState,
+    Admission, CountedRate, Counter, CounterTable, EarlyShare, LateDefinition, LateError,
+    NamespaceIndex, SyncState,
 };
 
 /// A namespace in its zone: settings under which hits are counted.
@@ -40,6 +41,29 @@ impl<'m> Namespace<'m> {
             table,
             index,
             syncs: Vec::new(),
+            early: EarlyShare::OFF,
+            shares_alone: false,
+        })
+    }
+
+    /// Defines the namespace `name` in a worker of a configuration that is served, synced in so many shards (0: not
+    /// at all). Of several processes, one at a time defines.
+    ///
+    /// # Errors
+    ///
+    /// Another worker has defined it otherwise, or the zone has no room for it.
+    pub fn define(
+        name: &str,
+        table: &'m CounterTable<'m>,
+        definition: LateDefinition,
+        shards: u16,
+    ) -> Result<Self, LateError> {
+        let (index, syncs) = table.define(name.as_bytes(), definition, shards)?;
+        Ok(Namespace {
+            name: name.into(),
+            table,
+            index,
+            syncs,
             early: EarlyShare::OFF,
             shares_alone: false,
         })

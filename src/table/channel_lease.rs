@@ -28,6 +28,11 @@ impl<'m> ChannelLease<'m> {
         ChannelLease { word }
     }
 
+    /// Joins those that keep it in `word`: for one more process of the present configuration.
+    pub fn join(word: Named<'m>) -> ChannelLease<'m> {
+        ChannelLease { word }
+    }
+
     /// Takes it for `lifetime` milliseconds, if no worker has it at `now`.
     pub fn take(&self, now: MonotonicMillis, lifetime: u64) -> Option<HeldChannel<'m>> {
         let taken = self.word.update(|old| {

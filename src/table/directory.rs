@@ -6,7 +6,8 @@
 //! they do not, they lose the leases of what they sync, and what they count there is lost:
 //! it is by its whole identity that a counter is known, not by its namespace's place.
 //!
-//! Places change hands where a configuration begins, in one process. Others know theirs by then.
+//! Places change hands where a configuration begins, or where a worker defines a namespace (`definitions`), in one
+//! process at a time. Others know theirs by then.
 
 use super::atomic::{
     AtomicU64,
@@ -61,8 +62,11 @@ fn cut(name: &[u8]) -> &[u8] {
 impl<'m> CounterTable<'m> {
     /// Begins a configuration that has these namespaces, each of them synced in so many shards (0: not
     /// at all): what they have in the zone stays theirs; of what only other namespaces have, as much
-    /// is used again as is needed.
-    pub fn begin_configuration<'n>(&self, namespaces: impl Iterator<Item = (&'n [u8], u16)>) {
+    /// is used again as is needed. Returns its number.
+    pub fn begin_configuration<'n>(
+        &self,
+        namespaces: impl Iterator<Item = (&'n [u8], u16)>,
+    ) -> u64 {
         let before = self.parts.configuration.fetch_add(1, AcqRel);
         let configuration = before.wrapping_add(1);
         self.retry_sketches();
@@ -77,6 +81,7 @@ impl<'m> CounterTable<'m> {
                 self.release_shards(index, shards);
             }
         }
+        configuration
     }
 
     /// Finds or makes the directory entry of the namespace `name` (at most 64 bytes; longer
@@ -85,13 +90,16 @@ impl<'m> CounterTable<'m> {
     /// Returns `None` if the directory is full of namespaces of this configuration: it has room for
     /// those of [`ZoneRoom`](super::ZoneRoom) at least.
     pub fn namespace(&self, name: &[u8]) -> Option<NamespaceIndex> {
-        let name = cut(name);
-        let (index, entry) = match self.entry_named(name) {
-            Some(found) => found,
-            None => self.make_entry(name)?,
-        };
+        let (index, entry) = self.entry_for(name)?;
         entry.configured.store(self.configuration(), Relaxed);
         Some(index)
+    }
+
+    /// Finds or makes the entry of a namespace. One that is new may still have the number of a configuration that
+    /// had another namespace there.
+    pub(super) fn entry_for(&self, name: &[u8]) -> Option<(NamespaceIndex, &'m DirectoryEntry)> {
+        let name = cut(name);
+        self.entry_named(name).or_else(|| self.make_entry(name))
     }
 
     fn entries(&self) -> impl Iterator<Item = (NamespaceIndex, &'m DirectoryEntry)> {
@@ -150,6 +158,7 @@ impl<'m> CounterTable<'m> {
         entry.nodes.store(0, Relaxed);
         entry.early.store(0, Relaxed);
         self.forget_counted_sizes(index);
+        self.forget_definition(index);
         fail_point!("namespace.forgotten");
     }
 

@@ -243,3 +243,109 @@ fn a_process_that_dies_between_two_configurations_leaves_room_for_the_next() {
         assert_eq!(fixture.shared.table.keys(), 8);
     });
 }
+
+#[test]
+fn workers_define_a_namespace_alike_until_the_next_configuration() {
+    let fixture = Fixture::new(1 << 20);
+    let table = &fixture.shared.table;
+    let define = |configuration, fingerprint, shards| {
+        let definition = LateDefinition {
+            configuration,
+            fingerprint,
+        };
+        let defined = table.define(b"late", definition, shards);
+        defined.map(|(index, syncs)| (index, syncs.into_iter().next()))
+    };
+    let first = table.begin_configuration(core::iter::empty());
+    let (index, one) = define(first, 5, 2).unwrap();
+    let (same, other) = define(first, 5, 2).unwrap();
+    let (one, other) = (one.unwrap(), other.unwrap());
+    assert!(index == same && !one.is_superseded() && !other.is_superseded());
+    assert_eq!(define(first, 6, 2).unwrap_err(), LateError::Differs);
+    assert_eq!(define(first, 6, 0).unwrap_err(), LateError::Differs);
+    assert!(!one.is_superseded());
+
+    // A worker that drains may define, too, until a newer one has.
+    let second = table.begin_configuration(core::iter::empty());
+    assert!(define(first, 5, 2).is_ok() && !one.is_superseded());
+    assert_eq!(define(first, 7, 2).unwrap_err(), LateError::Differs);
+    let (same, new) = define(second, 8, 3).unwrap();
+    assert!(same == index && one.is_superseded() && other.is_superseded());
+    assert_eq!(define(first, 5, 2).unwrap_err(), LateError::Differs);
+    let (_, drains) = define(first, 8, 3).unwrap();
+    assert!(!drains.unwrap().is_superseded() && !new.unwrap().is_superseded());
+
+    // Of one that has it in nginx.conf, the others know nothing.
+    let third = table.begin_configuration([(&b"late"[..], 3)].into_iter());
+    assert_eq!(define(second, 8, 3).unwrap_err(), LateError::Superseded);
+    assert_eq!(table.begin_configuration(core::iter::empty()), third + 1);
+    assert!(define(third + 1, 9, 0).is_ok());
+}
+
+#[test]
+fn a_definition_takes_no_place_of_the_present_configuration() {
+    let fixture = Fixture::new(SMALL);
+    let before = fixture.configure(&names("before ", 8), 4).unwrap();
+    let table = &fixture.shared.table;
+    let definition = LateDefinition {
+        configuration: 1,
+        fingerprint: 1,
+    };
+    let full = table.define(b"late", definition, 1).unwrap_err();
+    assert_eq!(full, LateError::NoRoom);
+    assert!(before.iter().all(|it| !it.syncs[0].is_superseded()));
+    let configuration = table.begin_configuration([(&b"before 0"[..], 4)].into_iter());
+    let definition = LateDefinition {
+        configuration,
+        ..definition
+    };
+    assert!(table.define(b"late", definition, 4).is_ok());
+    let after = fixture.configure(&names("after ", 8), 4);
+    assert!(after.is_some(), "the next one needs no place of it");
+}
+
+#[test]
+fn a_process_that_dies_while_it_defines_leaves_it_to_the_next() {
+    let prepare = || {
+        let fixture = Fixture::new(SMALL);
+        for namespace in fixture.configure(&names("before ", 8), 4).unwrap() {
+            fixture.hit(&namespace, b"key");
+        }
+        let table = &fixture.shared.table;
+        let kept = names("before ", 7);
+        table.begin_configuration(kept.iter().map(|name| (name.as_bytes(), 4)));
+        fixture
+    };
+    let define = |fixture: &Fixture, fingerprint| {
+        let definition = LateDefinition {
+            configuration: 2,
+            fingerprint,
+        };
+        let table = &fixture.shared.table;
+        let defined = table.define(b"late", definition, 4);
+        defined.map(|(index, syncs)| {
+            let counter = table.counter(index, b"late", size()).synced(true);
+            (syncs.len(), counter)
+        })
+    };
+    let points = [
+        "namespace.retired",
+        "namespace.dropped",
+        "namespace.named",
+        "definition.begun",
+        "sync.superseded",
+        "sync.disowned",
+        "sync.owned",
+        "definition.made",
+    ];
+    let scenario = |fixture: &Fixture| assert!(define(fixture, 1).is_ok());
+    die_everywhere(prepare, scenario, &points, |fixture, point| {
+        // The dead one had not defined it, but for its last step.
+        let other = define(fixture, 2);
+        let expected = (point == "definition.made").then_some(LateError::Differs);
+        assert_eq!(other.as_ref().err().copied(), expected, "{point}");
+        let fingerprint = if other.is_ok() { 2 } else { 1 };
+        let (syncs, _) = define(fixture, fingerprint).unwrap();
+        assert_eq!(syncs, 4, "{point}");
+    });
+}

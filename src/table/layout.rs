@@ -118,6 +118,8 @@ pub(super) struct Parts<'m> {
     pub(super) counted_sizes: &'m [AtomicU64],
     pub(super) counted_rates: &'m [CountedRateWords],
     pub(super) directory: &'m [DirectoryEntry],
+    /// The definitions that workers made of the directory's namespaces: see `definitions`.
+    pub(super) definitions: &'m [AtomicU64],
     /// One line per worker for each namespace of the directory.
     pub(super) namespace_lines: &'m [NamespaceLine],
     /// One line per namespace.
@@ -216,6 +218,7 @@ impl Geometry {
         let directory = directory.min(1 << NamespaceIndex::BITS);
         let workers = (size >> 18).clamp(2, 16);
         let entry = size_of::<DirectoryEntry>()
+            .saturating_add(size_of::<AtomicU64>())
             .saturating_add(size_of::<SharedLine>())
             .saturating_add(size_of::<SyncLine>())
             .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
@@ -429,6 +432,7 @@ impl<'m> Parts<'m> {
                 counted_rates: carver.next(counted_rates)?,
                 identity: &header.identity,
                 directory: carver.next(directory)?,
+                definitions: carver.next(directory)?,
                 namespace_lines: carver.next(directory.saturating_mul(workers))?,
                 shared_lines: carver.next(directory)?,
                 named: carver.next(named)?,

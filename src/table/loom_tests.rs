@@ -77,6 +77,7 @@ fn fixture_with(buckets: usize, syncs: usize) -> Fixture {
         zone_lines: leak::<ZoneLine>(1),
         sync_lines: leak(namespaces),
         sync_slots: leak(syncs),
+        definitions: leak(1),
         buffers: leak(1),
         records: leak(2),
         near: leak(1),

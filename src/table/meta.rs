@@ -25,7 +25,8 @@ pub struct NamespaceIndex(pub(super) u16);
 impl NamespaceIndex {
     pub(super) const BITS: u32 = 10;
 
-    pub(super) fn get(self) -> usize {
+    /// Returns its number, from 0 on.
+    pub fn get(self) -> usize {
         usize::from(self.0)
     }
 }

@@ -17,7 +17,7 @@
 //! - [`counting`]: what a request does, from top to bottom
 //! - [`level`], [`leveling`]: the same for counters that are a level; [`log`], [`log_chain`], [`log_blocks`],
 //!   [`log_counting`]: for those that are a log; [`reset`]: setting either to zero, [`counted_sizes`]: of which windows
-//! - [`directory`]: namespaces and their entries; [`named`], [`store_state`], [`channel_lease`]: words that
+//! - [`directory`]: namespaces and their entries; [`definitions`]: those that workers define; [`named`], [`store_state`], [`channel_lease`]: words that
 //!   are found by a name, what a node knows of a store, and who listens to it; [`rejections`], [`sketch`], [`sketch_name`]: which keys were rejected most
 //!
 //! Outside of nginx: [`system`], [`mapping`], [`memory`], [`with_table`]: memory on the heap or of a file, what
@@ -52,6 +52,7 @@ mod counter_table;
 mod counting;
 #[cfg(all(test, not(loom)))]
 mod crash_tests;
+mod definitions;
 mod directory;
 #[cfg(all(test, not(loom)))]
 mod directory_tests;
@@ -144,6 +145,7 @@ pub use counted_sizes::CountedRate;
 pub use counter::{Counter, Key};
 pub use counter_ref::CounterRef;
 pub use counter_table::CounterTable;
+pub use definitions::{LateDefinition, LateError};
 pub use identity::Identity;
 pub use layout::{LayoutError, ZoneRoom};
 pub use lease::{Lease, LeaseLost};

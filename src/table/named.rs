@@ -57,6 +57,13 @@ impl<'m> CounterTable<'m> {
         ids.into_iter().map(|id| self.claim_word(id)).collect()
     }
 
+    /// Claims a word for one more name of the configuration that is used; `None`: there is no free one.
+    ///
+    /// Of several processes, one at a time may call it, and none claims others meanwhile.
+    pub fn join_word(&self, kind: NameKind, name: [&str; 2]) -> Option<Named<'m>> {
+        self.claim_word(self.word_id(kind, name))
+    }
+
     fn claim_word(&self, id: u64) -> Option<Named<'m>> {
         if let Some(known) = self.word_of(id) {
             return Some(known);

@@ -84,6 +84,14 @@ impl<'m> StoreState<'m> {
         }
     }
 
+    /// Joins those that keep it in `word`: for one more process of the present configuration.
+    pub fn join(word: Named<'m>) -> StoreState<'m> {
+        StoreState {
+            word,
+            generation: StoreWord(word.get()).generation(),
+        }
+    }
+
     /// Notes whether the store did what user number `user` asked of it. Returns what is new in that,
     /// which no other worker gets.
     pub fn note(&self, user: usize, is_there: bool) -> Option<StoreTransition> {

@@ -81,8 +81,9 @@ impl<'m> CounterTable<'m> {
         namespace: NamespaceIndex,
         shards: u16,
     ) -> Option<Vec<(usize, &'m SyncSlot)>> {
-        // Each turn but the last releases a namespace, of which there are so many.
-        loop {
+        // Each turn but the last releases a namespace, of which there are so many, or finds that a process that was
+        // stopped meanwhile has taken a slot.
+        'again: loop {
             let (mut own, mut free) = (vec![None; shards.into()], Vec::new());
             for (index, slot) in self.slots() {
                 match slot.owner() {
@@ -104,8 +105,12 @@ impl<'m> CounterTable<'m> {
             for (shard, own) in (0..shards).zip(&mut own) {
                 if own.is_none() {
                     *own = free.next();
-                    let slot = own.map(|(_, slot)| slot);
-                    slot?.owner.store(owner_word(namespace, shard), Release);
+                    let (_, slot) = (*own)?;
+                    let word = owner_word(namespace, shard);
+                    let taken = slot.owner.compare_exchange(0, word, AcqRel, Relaxed);
+                    if taken.is_err() {
+                        continue 'again;
+                    }
                     fail_point!("sync.owned");
                 }
             }
