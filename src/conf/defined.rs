@@ -1,6 +1,8 @@
 //! Namespaces that a caller of the library defines, beside those of nginx.conf.
 
 use core::fmt;
+use core::hash::Hasher as _;
+use std::hash::DefaultHasher;
 
 use super::configuration::{Configuration, NamespaceConf, StoreConf};
 use super::message::Origin;
@@ -77,16 +79,40 @@ impl Configuration {
     /// It names what is not there, or its zone has no room for it.
     pub fn with_defined(&self, definition: &NamespaceDefinition) -> Result<Self, DefineError> {
         let mut extended = self.clone();
+        extended.add_defined(definition)?;
+        match extended.check_room() {
+            Ok(()) => Ok(extended),
+            Err((_, message)) => Err(DefineError::NoRoom(message)),
+        }
+    }
+
+    /// Returns a configuration with these zones and stores, and no namespaces yet: for those that are defined while this one
+    /// is served.
+    pub fn without_namespaces(&self) -> Configuration {
+        Configuration {
+            zones: self.zones.clone(),
+            stores: self.stores.clone(),
+            ..Configuration::default()
+        }
+    }
+
+    /// Adds a namespace, of a name that none has, whether or not its zone has room for it. Of an error, nothing is
+    /// added.
+    ///
+    /// # Errors
+    ///
+    /// It names what is not there.
+    pub fn add_defined(&mut self, definition: &NamespaceDefinition) -> Result<(), DefineError> {
         let zone = self.zone_of(definition)?;
         let store = match (definition.sync, &definition.store) {
             (SyncMode::Local, _) => None,
             (_, Some(DefinedStore::Named(name))) => Some(self.find_store(name)?),
             (_, Some(DefinedStore::Own(settings))) => {
-                Some(extended.add_store(&definition.name, settings))
+                Some(self.add_store(&definition.name, settings))
             }
             (_, None) => None,
         };
-        let its_store = store.and_then(|it| extended.stores.get(it));
+        let its_store = store.and_then(|it| self.stores.get(it));
         let options = NamespaceOptions {
             zone: self.zones.get(zone).map(|zone| zone.name.clone()),
             store: its_store.map(|store| store.name.clone()),
@@ -94,7 +120,7 @@ impl Configuration {
             window_sizes: definition.window_sizes.clone(),
             ..NamespaceOptions::default()
         };
-        extended.namespaces.push(NamespaceConf {
+        self.namespaces.push(NamespaceConf {
             name: definition.name.clone(),
             origin: Origin::library(),
             zone,
@@ -103,10 +129,20 @@ impl Configuration {
             window_sizes: definition.window_sizes.clone(),
             rates: Vec::new(),
         });
-        match extended.check_room() {
-            Ok(()) => Ok(extended),
-            Err((_, message)) => Err(DefineError::NoRoom(message)),
+        Ok(())
+    }
+
+    /// Returns a hash of what a definition has said of a namespace: of processes of one build, those that say the same have
+    /// the same, whatever the password of its store.
+    pub fn fingerprint(&self, namespace: &NamespaceConf) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        if namespace.period().is_some() {
+            let store = self.store(namespace).map(|it| &it.settings);
+            let said = (namespace.options.sync, &namespace.window_sizes, store);
+            // Printed, a secret is not told.
+            hasher.write(format!("{said:?}").as_bytes());
         }
+        hasher.finish()
     }
 
     /// The number of the store of this name.
@@ -233,6 +269,47 @@ mod tests {
         let is_open = all.namespaces.iter().map(NamespaceConf::is_open);
         let expected = [false, false, false, false, true, false];
         assert_eq!(is_open.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_fingerprint_is_of_what_was_said() {
+        let with = |word: &[u8], password: &[u8]| {
+            let mut block = StoreSettings::builder(|_| Ok(Vec::new()));
+            block.set(b"strategy", &[b"redis"]).unwrap();
+            block.set(b"server", &[word]).unwrap();
+            block.set(b"password", &[password]).unwrap();
+            DefinedStore::Own(Box::new(block.finish().unwrap()))
+        };
+        let fingerprint = |definition: &NamespaceDefinition| {
+            let mut all = configuration(&["a"]).without_namespaces();
+            all.add_defined(definition).unwrap();
+            all.fingerprint(&all.namespaces[0])
+        };
+        let one = synced("x", with(b"10.0.0.1", b"secret"));
+        let same = fingerprint(&one);
+        // The store's name is not said of the namespace.
+        for alike in [&one, &synced("y", with(b"10.0.0.1", b"another"))] {
+            assert_eq!(fingerprint(alike), same);
+        }
+        let of_ms = |millis| SyncMode::Periodic(core::time::Duration::from_millis(millis));
+        for other in [
+            synced("x", with(b"10.0.0.2", b"secret")),
+            NamespaceDefinition {
+                sync: of_ms(500),
+                ..one.clone()
+            },
+            NamespaceDefinition {
+                sync: SyncMode::Synchronous,
+                ..one.clone()
+            },
+            NamespaceDefinition {
+                window_sizes: vec![WindowSize::MIN, WindowSize::from_millis(2).unwrap()],
+                ..one.clone()
+            },
+            NamespaceDefinition::local("x"),
+        ] {
+            assert_ne!(fingerprint(&other), same, "{other:?}");
+        }
     }
 
     #[test]
