@@ -124,8 +124,8 @@ subtest 'namespaces of an instance' => sub {
     is(handle('find', h => $one, n => 'listed'), $listed, 'all instances find it');
     for ([{n => 'p', sync_rate => 1}, INVALID, 'sync_rate'], [{n => 'p', sync_rate => 0}, INVALID, 'sync_rate'],
         [{n => 'p', sync_rate => 1, store => 'main'}, INVALID, 'window_sizes'],
-        [{n => 'p', sync_rate => 1, store => 'main', w => 60}, PHASE, 'postconfiguration'],
-        [{n => 'p', sync_rate => 0, strategy => 'redis', w => 60}, PHASE, 'postconfiguration'],
+        [{n => 'p', sync_rate => 1, store => 'main', w => 60}, UNKNOWN, 'store'],
+        [{n => 'p', sync_rate => 0, strategy => 'redis'}, INVALID, 'window_sizes'],
         [{n => 'p', sync_rate => 1, strategy => 'none'}, INVALID, 'strategy'],
         [{n => 'p', sync_rate => 1, strategy => 'redis', store => 'main'}, INVALID, 'store'],
         [{n => 'p', sync_rate => 1, opts => 1}, INVALID, 'strategy_opts'],

@@ -187,7 +187,7 @@ sub in_lua {
         }
         my $sum = $load->();
         eventually(sub { $store->total(asked => 'load') }, $sum->{200}, 'what was admitted meanwhile was counted, once');
-        $node->stop(qr/is defined|rejected by/);
+        $node->stop(qr/is defined|rejected by|"other" cannot be reached/);
     };
     subtest 'in Lua: without lua-resty-core' => sub {
         my %conf = with_lua(%more);

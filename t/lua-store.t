@@ -118,6 +118,116 @@ sub defined_in_lua {
     };
 }
 
+subtest 'a namespace that was used has no store any more' => sub {
+    my %conf = lua_conf();
+    $a->start(%conf, http => "$conf{http} ratelimit_namespace listed {}", rules => {rule => 'listed limit=1/366d'}, workers => 1);
+    is(lua($a, 'return rl.increment("k", 60, 1)'), 'true 1', 'the default one is local');
+    my $new = 'rl.new { sync_rate = 1, store = "main", window_sizes = { 60 } }';
+    like(lua($a, $new), qr/^false .*namespace "default" is local, as it was used before it was defined: expected /, 'and stays so');
+    is(lua($a, "return rl.new_instance('other').new { namespace = 'x' }"), 'true true', 'a local one');
+    my $other = 'rl.new_instance("third").new { namespace = "x", sync_rate = 1, store = "main", window_sizes = { 60 } }';
+    is(lua($a, "return $other"), 'true true', 'is what was said first');
+    $a->stop(qr/"x" is defined in another instance, too/);
+};
+
+# Namespaces that workers define while they serve, each for itself.
+sub defined_in_workers {
+    my ($label, $strategy) = ($store->label, $store->strategy);
+    my $sizes = "window_sizes = { @{[YEAR]} }";
+    my $opts  = "strategy = '$strategy', strategy_opts = { server = '127.0.0.1:$store->{port}', timeout = 5, connect_timeout = 5 }";
+    subtest "$label: workers define a namespace while they serve" => sub {
+        my $define = "rl.new { namespace = 'late', sync_rate = 0.05, $sizes, $opts }";
+        my %conf   = lua_conf();
+        $a->start(%conf, workers => 2);
+        $b->start(%conf, workers => 1);
+        like($_, qr/^true \d+ true true$/, 'it is defined, and synced') for on_each($a, "$define, rl.sync(false, 'late')");
+        like(lua($b, "return $define, rl.sync(false, 'late')"), qr/^true true true$/, 'by the other node');
+        like(lua($a, $define), qr/^false .*namespace "late" is defined already/, 'but not twice');
+        my @hits = on_each($a, "rl.increment('k', @{[YEAR]}, 1, 'late') > 0");
+        lua($b, count('late'));
+        eventually(sub { total('late') }, 3, 'what each worker counts is pushed, once');
+        eventually(sub { rate($_, 'late') }, 'true 3', 'and fetched') for $a, $b;
+        my ($victim) = $a->workers;
+        kill KILL => $victim;
+        $a->wait_for('another worker', sub { my @now = $a->workers; @now == 2 && !grep { $_ == $victim } @now });
+        my $other = "rl.new { namespace = 'late', sync_rate = 1, $sizes, $opts }";
+        # The worker that was there has defined it.
+        my @errors = grep { !/defined already/ } on_each($a, "select(2, pcall(function() return $other end))");
+        is(@errors, 1, 'another worker has not defined it');
+        like($errors[0], qr/namespace "late": another worker has defined it otherwise: expected the same store, sync_rate and/,
+            'and cannot do so otherwise');
+        my @joined = grep {/ true true$/} on_each($a, "pcall(function() return $define end)");
+        is(@joined, 1, 'but alike');
+        on_each($a, "rl.increment('k', @{[YEAR]}, 1, 'late')");
+        eventually(sub { total('late') }, 5, 'then it goes on');
+        eventually(sub { rate($b, 'late') }, 'true 5', 'for all');
+        # A worker that drains goes on with what it has defined, and others may define it anew.
+        my $drains = begin($a, "ngx.sleep(0.5) rl.increment('k', @{[YEAR]}, 1, 'late') return 'counted'");
+        $a->begin_reload;
+        # Those before have stopped to accept connections.
+        my $is_new = sub { lua($a, "return pcall(rl.sync, false, 'late')") =~ /^true false .*unknown namespace/ };
+        $a->wait_for('new workers', sub { !grep { !$is_new->() } 1 .. 10 });
+        like($_, qr/^true \d+ true true$/, 'workers of the next configuration, too')
+            for on_each($a, "rl.new { namespace = 'late', sync_rate = 0.1, $sizes, $opts }, rl.sync(false, 'late')");
+        on_each($a, "rl.increment('k', @{[YEAR]}, 1, 'late')");
+        is($drains->(), 'true counted', 'one that drains counts on');
+        eventually(sub { total('late') }, 8, 'and all of it is pushed');
+        lua($a, count('late')) for 1 .. 5;
+        stop($killed);
+        is(total('late'), 13, 'what is left is pushed at the end');
+    };
+    subtest "$label: workers define a namespace as they start, and so does a process that is its own master" => sub {
+        # Of a long period: what is near a limit is pushed at once, and heard of.
+        my $new   = "rl.new { namespace = 'early', sync_rate = 3600, $sizes, $opts }";
+        my $limit = "rl.limiter { namespace = 'early', limit = 3, window = @{[YEAR]}, window_type = 'fixed' }";
+        my %conf  = lua_conf(init_worker => "$new rl.sync(false, 'early')");
+        $a->start(%conf, single => 1, workers => 1);
+        $b->start(%conf, workers => 2);
+        eventually(sub { lua($a, "local _, left = $limit:incoming('first', true) return left ~= nil and rl.sync(false, 'early')") }, 'true true', 'a hit');
+        eventually(sub { total('early', 'first') > 0 }, 1, 'is pushed');
+        my $number = 0;
+        my $told   = sub {
+            my $key = 'near' . ++$number;
+            lua($a, "$limit:incoming('$key', true)") for 1 .. 2;
+            my $rate = "return rl.sliding_window('$key', @{[YEAR]}, nil, 'early')";
+            return eval { $b->wait_for('the rate', sub { lua($b, $rate) eq 'true 2' }); 1 } ? 'heard' : 'not heard';
+        };
+        is($told->(), 'heard', 'what is near its limit is heard of at once');
+        $b->reload;
+        is($told->(), 'heard', 'and after a reload');
+        my $before = total('early');
+        lua($a, count('early')) for 1 .. 3;
+        stop();
+        is(total('early'), $before + 3, 'what is left is pushed at the end');
+    };
+    subtest "$label: the store decides in a namespace that workers define" => sub {
+        my $define = "rl.new { namespace = 'decided', sync_rate = 0, $sizes, store = 'main' }";
+        my %conf   = lua_conf();
+        $a->start(%conf, workers => 2);
+        $b->start(%conf, workers => 1);
+        like($_, qr/^true \d+ true$/, 'it is defined') for on_each($a, $define), on_each($b, $define);
+        my $tries = 0;
+        my $try   = sub {
+            my $call = sprintf "rl.increment('late%d', %d, 1, 'decided')", ++$tries, YEAR;
+            my @rates = map {/ (\d+)$/} on_each($a, $call), on_each($a, $call), on_each($b, $call);
+            return join ' ', @rates;
+        };
+        eventually($try, '1 2 3 4 5', 'each worker is told of all hits');
+        my $limited = "local lim = rl.limiter { namespace = 'decided', limit = 3, window = @{[YEAR]}, window_type = 'fixed' }"
+            . " return lim:incoming('%s', true)";
+        my $admitted = sub {
+            my $call = sprintf $limited, 'limited' . ++$tries;
+            return join ' ', map { lua($_, $call) } $a, $b, $a, $b;
+        };
+        eventually($admitted, 'true 0 2 true 0 1 true 0 0 true nil rejected', 'and a limit is one of all');
+        $store->pause;
+        like(lua($a, sprintf $limited, 'alone'), qr/^true 0 2$/, 'a store that hangs is not waited for');
+        $store->go_on;
+        eventually(sub { total('decided', 'alone') }, 1, 'and is told when it is back');
+        $_->stop(qr/"main" is/) for @nodes;
+    };
+}
+
 subtest 'what a namespace with a store cannot be' => sub {
     $a->start(lua_conf(init => <<'    END'));
         t.wrong = {}
@@ -166,8 +276,6 @@ subtest 'what a namespace with a store cannot be' => sub {
         like(lua($a, "return t.wrong[$number]"), qr/^true (?:\S+: )?\Q$text\E/, $text);
     }
     is(lua($a, 'return #t.wrong'), 'true ' . @expected, 'these were all');
-    like(lua($a, 'return t.try { namespace = "w", sync_rate = 1, store = "main" }'),
-        qr/^true .*cannot be defined any more in workers: expected init_by_lua/, 'in workers, it is too late');
     like($a->body('/api/namespaces'), qr/"x".*"y".*"z"/s, 'the API knows them');
     stop();
 };
@@ -177,6 +285,7 @@ for my $each (Redis->new(port => $port + 4), Postgres->new(port => $port + 4)) {
     $store = $each;
     $store->be_empty;
     defined_in_lua();
+    defined_in_workers();
     $store->kill;
 }
 
@@ -184,8 +293,34 @@ done_testing();
 
 # What the store counts of the key.
 sub total {
-    my ($namespace) = @_;
-    return eval { $store->total($namespace => 'k') } || 0;
+    my ($namespace, $key) = @_;
+    return eval { $store->total($namespace => $key // 'k') } || 0;
+}
+
+# What each worker of a node returns, with its number before it. Further calls on a worker do nothing.
+my $calls = 0;
+
+sub on_each {
+    my ($node, $code) = @_;
+    my ($mark, %results) = 'call' . ++$calls;
+    $node->wait_for('each worker', sub {
+        my $result = lua($node, "if t.$mark then return 'again' end t.$mark = true return ngx.worker.pid(), $code");
+        $results{$1} = $result if $result =~ /^true (\d+)/ || $result !~ /again/ && $result =~ /(.*)/s;
+        return keys %results == $node->{conf}{workers};
+    });
+    return values %results;
+}
+
+# Begins a piece of Lua; returns what waits for its end, and returns what it does.
+sub begin {
+    my ($node, $code) = @_;
+    my $socket = $node->connection or return sub {"no connection: $!"};
+    print $socket "POST /lua HTTP/1.0\r\nContent-Length: " . length($code) . "\r\n\r\n$code";
+    return sub {
+        local $/;
+        my ($body) = (<$socket> // '') =~ m{^HTTP/1\.1 200.*?\r\n\r\n(.*)}s or return 'no answer';
+        return $body;
+    };
 }
 
 sub count { my ($namespace) = @_; return "return rl.increment('k', @{[YEAR]}, 1, '$namespace')" }

@@ -171,11 +171,11 @@ subtest 'a limiter has the shape of resty.limit' => sub {
     like(lua("return t.lim:uncommit('c')"), qr/^true nil this worker has no hits of the key/, 'of another key there is none');
     # As resty.limit.req: the excess is what waits, in hits, and the delay the time in which it leaks.
     is(lua('t.slow = rl.limiter { rate = 0.001, burst = 2 } return t.slow:incoming("r", true)'), 'true 0 0', 'a rate');
-    like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000 1|999\.\d+ 0\.99\d)$/, 'with a delay and an excess');
-    like(lua('return t.slow:incoming("r", false)'), qr/^true (?:2000 2|1999\.\d+ 1\.99\d)$/, 'which are told of what is not committed');
+    like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000|999\.\d+) (?:1|0\.99\d)$/, 'with a delay and an excess');
+    like(lua('return t.slow:incoming("r", false)'), qr/^true (?:2000|1999\.\d+) (?:2|1\.99\d)$/, 'which are told of what is not committed');
     is(lua('return t.slow:incoming("r", true, 2)'), 'true nil rejected', 'no more');
     is(lua('return t.slow:uncommit("r")'), 'true true', 'one is given back');
-    like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000 1|999\.\d+ 0\.99\d)$/, 'and used');
+    like(lua('return t.slow:incoming("r", true)'), qr/^true (?:1000|999\.\d+) (?:1|0\.99\d)$/, 'and used');
     is(lua('return t.slow:incoming("s", true, 0.5)'), 'true 0 0', 'what is not a whole hit has no excess');
     # By the arithmetic of resty.limit.req, with random pauses.
     is(lua(<<"    END"), 'true fine', 'delays and excesses are those of resty.limit.req');
@@ -299,7 +299,7 @@ subtest 'arguments at random' => sub {
     like(LuaNode::run_at_random($node, 20_000), qr/^true \d\d\d+ \d\d\d+ fine$/, 'each is refused in words, or done');
     is_deeply([$node->workers], [$worker], 'the worker lives');
     is(lua('return rl.increment("k", 61, 1)'), 'true 1', 'and counts');
-    $node->stop(qr/is defined|rejected by/);
+    $node->stop(qr/is defined|rejected by|"other" cannot be reached/);
 };
 
 subtest 'in each phase' => sub {
@@ -341,7 +341,7 @@ subtest 'under load and through reloads, a limit is exact' => sub {
     is(sum0(map { $_->{200} } @sums), 1000, 'of two keys, each got its limit');
     cmp_ok(sum0(map { $_->{429} } @sums), '>=', 1000, 'and no more');
     is(lua("return rl.sliding_window('k', $year, nil, 'default')"), 'true 500', 'which is what was counted');
-    $node->stop(qr/is defined|rejected by/);
+    $node->stop(qr/is defined|rejected by|"other" cannot be reached/);
 };
 
 done_testing();

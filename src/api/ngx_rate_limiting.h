@@ -132,8 +132,8 @@ typedef struct {
 
     /*
      * Defines a namespace in an instance (0: the default one).  What nginx.conf says of a namespace of this
-     * name wins, with a warning.  One with a store is defined before the zones are mapped, and has sizes of
-     * windows: see docs/c.md.
+     * name wins, with a warning.  One with a store has sizes of windows.  In a worker, it is defined for that
+     * worker: see docs/c.md.
      */
     int (*new_namespace)(ngx_rate_limiting_handle_t instance,
         const ngx_rate_limiting_options_t *options, char *error, size_t error_size);

@@ -69,6 +69,17 @@ impl SharedQueues {
     ///
     /// If the system has no memory or descriptors left.
     pub fn new(workers: usize, deciders: usize) -> io::Result<SharedQueues> {
+        let eventfds = (0..workers).map(|_| EventFd::new());
+        SharedQueues::waking(eventfds.collect::<io::Result<_>>()?, deciders)
+    }
+
+    /// New memory for the workers that these wake, and so many deciders.
+    ///
+    /// # Errors
+    ///
+    /// As of [`SharedQueues::new`].
+    pub fn waking(eventfds: Vec<EventFd>, deciders: usize) -> io::Result<SharedQueues> {
+        let workers = eventfds.len();
         let words = deciders
             .saturating_mul(DECIDER)
             .saturating_add(workers.saturating_mul(WORKER));
@@ -76,8 +87,7 @@ impl SharedQueues {
         // SAFETY: the name is a C string.
         let file = opened(unsafe { libc::memfd_create(c"ratelimit".as_ptr(), libc::MFD_CLOEXEC) })?;
         file.set_len(bytes as u64)?;
-        let eventfds = (0..workers).map(|_| EventFd::new());
-        let (bell, eventfds) = (EventFd::new()?, eventfds.collect::<io::Result<_>>()?);
+        let bell = EventFd::new()?;
         // SAFETY: new memory, of a file of this size.
         let start = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;

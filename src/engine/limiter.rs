@@ -64,8 +64,8 @@ impl<'m> Limiter<'m> {
         }
     }
 
-    /// One that counts whatever comes, in windows of this size: what `increment` is. They are asked for as sliding
-    /// ones, of which both windows are told.
+    /// Makes a limiter that counts whatever comes in windows of this size, as `increment` does. A store is asked for
+    /// sliding windows, and tells the hits of both.
     pub fn unlimited(namespace: &Namespace<'m>, size: WindowSize) -> Self {
         let limit = Limit {
             name: format!("{}-{size}", namespace.name()).into(),

@@ -275,7 +275,7 @@ fn start_sync(conf: &'static MainConf, cycle: &Cycle<'_>) {
     let log = unsafe { Log::new(cycle.log().as_ptr()) };
     let (namespaces, stores) = (conf.synced(), conf.deciding());
     let shared = (conf.shared_queues(), conf.bells());
-    sync::start(namespaces, stores, shared, go_on, log);
+    sync::start(namespaces, stores, shared, conf.late(), go_on, log);
 }
 
 /// Takes what stores reply: to callers of the library, about requests, to those to the API, and about reserves. In

@@ -1,13 +1,16 @@
 //! The shared memory zones that hold counter tables.
 
+use core::cell::Cell;
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr::NonNull;
+use core::time::Duration;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use nginx_sys::{
     NGX_ERROR, NGX_LOG_EMERG, NGX_LOG_WARN, NGX_OK, ngx_int_t, ngx_pagesize, ngx_shm_zone_t,
-    ngx_slab_alloc, ngx_slab_pool_t,
+    ngx_shmtx_trylock, ngx_shmtx_unlock, ngx_slab_alloc, ngx_slab_pool_t,
 };
 
 use super::cycle::Cycle;
@@ -24,6 +27,24 @@ pub(super) struct Zone {
     pub(super) size: usize,
     /// Set when nginx has mapped the zone.
     table: OnceLock<CounterTable<'static>>,
+    /// The slab pool at the start of the zone, likewise: its mutex is the zone's lock.
+    pool: Cell<Option<NonNull<ngx_slab_pool_t>>>,
+    /// The number of the configuration in the zone. Set when that begins.
+    configuration: Cell<u64>,
+}
+
+/// The right to define namespaces in a zone, which one process has at a time. nginx takes it back from one that
+/// ends.
+#[derive(Debug)]
+pub(super) struct ZoneLock {
+    pool: NonNull<ngx_slab_pool_t>,
+}
+
+impl Drop for ZoneLock {
+    fn drop(&mut self) {
+        // SAFETY: the zone is mapped as long as its cycle serves, and this process has locked it.
+        unsafe { ngx_shmtx_unlock(&raw mut (*self.pool.as_ptr()).mutex) }
+    }
 }
 
 /// Why a zone cannot be used.
@@ -39,7 +60,34 @@ impl Zone {
             name: name.into(),
             size,
             table: OnceLock::new(),
+            pool: Cell::default(),
+            configuration: Cell::default(),
         }
+    }
+
+    /// Locks the zone, once it is mapped; `None`: another process has it locked, and goes on to for as long as this
+    /// one is ready to wait: it may have been stopped.
+    pub(super) fn lock(&self, patience: Duration) -> Option<ZoneLock> {
+        let pool = self.pool.get()?;
+        let began = Instant::now();
+        // SAFETY: the zone is mapped as long as its cycle serves; nginx has made the mutex.
+        while unsafe { ngx_shmtx_trylock(&raw mut (*pool.as_ptr()).mutex) } == 0 {
+            if began.elapsed() >= patience {
+                return None;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Some(ZoneLock { pool })
+    }
+
+    /// Returns the number of the configuration in the zone, once that has begun.
+    pub(super) fn configuration(&self) -> u64 {
+        self.configuration.get()
+    }
+
+    /// Notes the number of the configuration.
+    pub(super) fn set_configuration(&self, number: u64) {
+        self.configuration.set(number);
     }
 
     /// The counters, once nginx has mapped the zone: never before the configuration is read.
@@ -64,6 +112,7 @@ impl Zone {
                 Ok(table) => {
                     // A zone is initialized once in a cycle.
                     let _ = zone.table.set(table);
+                    zone.pool.set(NonNull::new(pool));
                     NGX_OK as ngx_int_t
                 }
                 Err(error) => {

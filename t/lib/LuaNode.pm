@@ -74,7 +74,7 @@ sub run {
 }
 
 # Calls functions with arguments at random, the same ones with the same seed. Returns how many calls did
-# something, how many said what was wrong, and `fine`.
+# something, how many said what was wrong, and `fine`. A namespace `other` may be defined, whose store is not there.
 sub run_at_random {
     my ($node, $calls, $seed, @namespaces) = @_;
     $seed //= 20261123;
@@ -83,7 +83,7 @@ sub run_at_random {
         math.randomseed($seed)
         local values = { 0, 1, -1, 0.5, 60, 366 * 86400, 1e11, 1e12, 1e300, -1e300, 0/0, 1/0, -1/0, "", "random", $names,
             "\\0", ("x"):rep(300), true, false, {}, { 60 }, { limit = 5, window = 60 }, { rate = 1 }, { namespace = "new" },
-            { namespace = "other", sync_rate = 0, strategy = "redis", strategy_opts = { server = {} }, window_sizes = { 1 } },
+            { namespace = "other", sync_rate = 0, strategy = "redis", strategy_opts = { server = "127.0.0.1:1" }, window_sizes = { 1 } },
             print, ngx, coroutine.create(function() end) }
         local function pick() return values[math.random(#values + 3)] end
         local limiters = {}

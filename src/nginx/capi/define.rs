@@ -7,6 +7,7 @@ use nginx_sys::NGX_LOG_WARN;
 use super::super::conf::{ConfFiles, Defined, LibraryError, MainConf, Synchronous};
 use super::super::cycle::Cycle;
 use super::super::log;
+use super::super::sync as syncs;
 use super::call::{bytes, call, list, text};
 use super::types::{Handle, OK, RawOptions, WAIT};
 use crate::conf::defined::{DefineError, DefinedStore, NamespaceDefinition};
@@ -80,7 +81,7 @@ pub(super) unsafe extern "C" fn new_namespace(
         let options = options.ok_or_else(|| no_place("options"))?;
         let definition = options.definition()?;
         match main.define(instance, &definition)? {
-            Defined::Made => {}
+            Defined::Made(late) => late.into_iter().for_each(|it| syncs::add(*it)),
             Defined::Before(place) => warn(&definition, &place),
         }
         Ok(OK)

@@ -73,7 +73,7 @@ impl GivenLimit<'_> {
         };
         check_algorithm(limit.algorithm, found)?;
         Ok(LibraryLimiter::new(
-            Limiter::new(found.namespace(), limit, hits),
+            Limiter::new(found.namespace, limit, hits),
             found.synchronous,
         ))
     }

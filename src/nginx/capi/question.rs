@@ -153,7 +153,7 @@ fn unlimited(found: &FoundNamespace, size: WindowSize) -> Result<Rc<LibraryLimit
     if all.len() >= 64 {
         all.remove(0);
     }
-    let limiter = Limiter::unlimited(found.namespace(), size);
+    let limiter = Limiter::unlimited(found.namespace, size);
     let limiter = Rc::new(LibraryLimiter::new(limiter, found.synchronous));
     all.push(limiter.clone());
     Ok(limiter)

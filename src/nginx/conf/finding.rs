@@ -1,19 +1,25 @@
 //! How callers of the library define namespaces, and find them.
 
 use core::cell::RefCell;
+use core::time::Duration;
 
-use super::found::{FoundNamespace, HeldNamespace};
+use super::found::FoundNamespace;
+use super::late::LateNamespace;
 use super::library_error::LibraryError;
 use super::main::MainConf;
 use crate::conf::configuration::NamespaceConf;
 use crate::conf::defined::NamespaceDefinition;
 use crate::engine::Namespace;
-use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
+use crate::policy::namespace::DEFAULT_NAMESPACE;
+
+/// How long a worker waits for another process that defines a namespace: a look at all counters of a large zone takes
+/// some of it.
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// What becomes of a definition.
 pub(in super::super) enum Defined {
-    /// It is one.
-    Made,
+    /// It is one; if a worker has made it that is to sync it, it is told.
+    Made(Option<Box<LateNamespace>>),
     /// Something else has defined the namespace before, and that stays: nginx.conf, at a place that the
     /// text says, or another instance.
     Before(String),
@@ -36,20 +42,18 @@ impl MainConf {
             Some(conf) => Some(format!("in {}", conf.origin)),
             None => None,
         };
-        if before.is_none() {
-            if !self.is_attached() {
-                self.extend(definition)?;
-            } else if definition.sync == SyncMode::Local {
-                self.serve_own(definition)?;
-            } else {
-                return Err(LibraryError::Phase(
-                    "a namespace with a store cannot be defined any more in workers: expected \
-                     init_by_lua (in C, postconfiguration), or nginx.conf",
-                ));
+        let made = match before {
+            Some(place) => Defined::Before(place),
+            None if self.is_attached() => {
+                Defined::Made(self.define_late(definition)?.map(Box::new))
             }
-        }
-        library.note_definition(instance, name, before.is_none())?;
-        Ok(before.map_or(Defined::Made, Defined::Before))
+            None => {
+                self.extend(definition)?;
+                Defined::Made(None)
+            }
+        };
+        library.note_definition(instance, name, matches!(made, Defined::Made(_)))?;
+        Ok(made)
     }
 
     /// The handle of a namespace that an instance or nginx.conf defines.
@@ -79,10 +83,7 @@ impl MainConf {
         match number.and_then(|number| Some((number, namespaces.get(number)?))) {
             Some((number, conf)) => library.keep_found(self.found(number, conf)?),
             // The default one is local where no block defines it.
-            None => {
-                let definition = NamespaceDefinition::local(name);
-                self.serve_own(&definition)
-            }
+            None => self.serve_default(),
         }
     }
 
@@ -97,7 +98,7 @@ impl MainConf {
         ))?;
         Ok(FoundNamespace {
             name: conf.name.clone(),
-            namespace: HeldNamespace::OfConfiguration(namespace),
+            namespace,
             sizes: conf.window_sizes.clone(),
             is_open: conf.is_open(),
             sync: conf.options.sync,
@@ -111,25 +112,17 @@ impl MainConf {
         })
     }
 
-    /// Has this process serve a local namespace that is not of the configuration.
-    pub(super) fn serve_own(
-        &'static self,
-        definition: &NamespaceDefinition,
-    ) -> Result<u32, LibraryError> {
-        let zone = self.configuration().zone_of(definition)?;
-        let table = self.zone(zone).and_then(|zone| zone.table());
-        let table = table.ok_or(LibraryError::Phase("the zone is not mapped"))?;
+    /// Has this process serve the default namespace, which nothing defines.
+    fn serve_default(&'static self) -> Result<u32, LibraryError> {
+        let definition = NamespaceDefinition::local(DEFAULT_NAMESPACE);
+        let zone = self.zone(self.configuration().zone_of(&definition)?);
+        let mapped = zone.and_then(|zone| Some((zone, zone.table()?)));
+        let (zone, table) = mapped.ok_or(LibraryError::Phase("the zone is not mapped"))?;
+        let _lock = zone.lock(PATIENCE).ok_or(LibraryError::Locked)?;
         let namespace = Namespace::new(&definition.name, table).map_err(LibraryError::Full)?;
-        self.library().keep_found(FoundNamespace {
-            name: definition.name.clone(),
-            namespace: HeldNamespace::Own(namespace),
-            sizes: definition.window_sizes.clone(),
-            is_open: definition.window_sizes.is_empty(),
-            sync: SyncMode::Local,
-            store: None,
-            synchronous: None,
-            windows: RefCell::default(),
-            unlimited: RefCell::default(),
-        })
+        // Until the process ends, as what others find of it.
+        let namespace = Box::leak(Box::new(namespace));
+        let found = FoundNamespace::local(&definition.name, namespace, Vec::new(), true);
+        self.library().keep_found(found)
     }
 }

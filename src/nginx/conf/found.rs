@@ -16,7 +16,7 @@ use crate::store::registry::StoreKind;
 #[derive(Debug)]
 pub(in super::super) struct FoundNamespace {
     pub(in super::super) name: Box<str>,
-    pub(super) namespace: HeldNamespace,
+    pub(in super::super) namespace: &'static Namespace<'static>,
     /// The windows that are counted in.
     pub(super) sizes: Vec<WindowSize>,
     /// Whether others are, too.
@@ -29,13 +29,6 @@ pub(in super::super) struct FoundNamespace {
     pub(super) windows: RefCell<Vec<WindowCounters<'static>>>,
     /// For increments about which a store is asked.
     pub(in super::super) unlimited: RefCell<Vec<Rc<LibraryLimiter>>>,
-}
-
-/// Whose it is.
-#[derive(Debug)]
-pub(super) enum HeldNamespace {
-    OfConfiguration(&'static Namespace<'static>),
-    Own(Namespace<'static>),
 }
 
 /// A limiter, with what it has committed of late.
@@ -56,11 +49,24 @@ pub(in super::super) enum Committed {
 }
 
 impl FoundNamespace {
-    /// The namespace in its zone.
-    pub(in super::super) fn namespace(&self) -> &Namespace<'static> {
-        match &self.namespace {
-            HeldNamespace::OfConfiguration(namespace) => namespace,
-            HeldNamespace::Own(namespace) => namespace,
+    /// Makes a local namespace of these windows that a caller has found; in one that `is_open`, others are counted in,
+    /// too.
+    pub(super) fn local(
+        name: &str,
+        namespace: &'static Namespace<'static>,
+        sizes: Vec<WindowSize>,
+        is_open: bool,
+    ) -> FoundNamespace {
+        FoundNamespace {
+            name: name.into(),
+            namespace,
+            sizes,
+            is_open,
+            sync: SyncMode::Local,
+            store: None,
+            synchronous: None,
+            windows: RefCell::default(),
+            unlimited: RefCell::default(),
         }
     }
 
@@ -82,7 +88,7 @@ impl FoundNamespace {
     #[cold]
     fn add_windows(&self, size: WindowSize) -> Result<(), LibraryError> {
         self.check_size("window_size", size)?;
-        let windows = WindowCounters::new(self.namespace(), size);
+        let windows = WindowCounters::new(self.namespace, size);
         let mut all = self.windows.borrow_mut();
         // One that asks for ever others does not fill the memory.
         if all.len() >= 64 {

@@ -5,6 +5,7 @@ use core::fmt;
 use crate::conf::defined::DefineError;
 use crate::engine::RateLimitingError;
 use crate::engine::arguments::ArgumentError;
+use crate::table::LateError;
 
 /// Why a function of the library did nothing.
 #[derive(Debug)]
@@ -15,6 +16,12 @@ pub(in super::super) enum LibraryError {
     Define(DefineError),
     /// The instance has defined this namespace.
     Defined(Box<str>),
+    /// The namespace of this name was found and used before it was defined with a store.
+    InUse(Box<str>),
+    /// The namespace of this name cannot be defined in a worker.
+    Late(Box<str>, LateError),
+    /// Another process defines a namespace, and does not end.
+    Locked,
     /// Before there is a configuration.
     TooEarly,
     /// Not in this phase, as the text says.
@@ -35,7 +42,12 @@ impl LibraryError {
             LibraryError::Unknown(_) => -2,
             LibraryError::Define(DefineError::Wrong(_)) => -1,
             LibraryError::Define(DefineError::Unknown(_)) => -2,
-            LibraryError::Defined(_) => -3,
+            LibraryError::Defined(_)
+            | LibraryError::InUse(_)
+            | LibraryError::Late(_, LateError::Differs) => -3,
+            LibraryError::Late(_, LateError::Superseded) => -4,
+            LibraryError::Late(_, LateError::NoRoom | LateError::NoRoomForSync) => -6,
+            LibraryError::Locked => -7,
             LibraryError::Define(DefineError::NoRoom(_)) => -6,
             LibraryError::TooEarly | LibraryError::Phase(_) => -4,
             LibraryError::NotHere(_) => -5,
@@ -56,6 +68,15 @@ impl fmt::Display for LibraryError {
             LibraryError::Defined(name) => {
                 write!(f, "namespace \"{name}\" is defined already")
             }
+            LibraryError::InUse(name) => write!(
+                f,
+                "namespace \"{name}\" is local, as it was used before it was defined: expected a definition \
+                 with a store before its first use"
+            ),
+            LibraryError::Late(name, error) => write!(f, "namespace \"{name}\": {error}"),
+            LibraryError::Locked => f.write_str(
+                "another process defines a namespace in the zone, and has not ended: expected another try",
+            ),
             LibraryError::TooEarly => f.write_str(
                 "there is no configuration with ngx_http_rate_limiting_module and \"http\" yet",
             ),

@@ -2,6 +2,7 @@
 
 mod workers;
 
+use core::time::Duration;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -15,6 +16,7 @@ use super::super::module::Module;
 use super::super::zone::Zone;
 use super::content::ContentHandlers;
 use super::directives::Host;
+use super::late::LateNamespaces;
 use super::library::Library;
 use super::location::LocationConf;
 use super::reading::Conf;
@@ -71,6 +73,8 @@ pub(in super::super) struct MainConf {
     lent: Arc<Lent>,
     /// What callers of the library have.
     library: Library,
+    /// The synced namespaces that they have defined since the zones were mapped.
+    pub(super) late: LateNamespaces,
 }
 
 // SAFETY: the type is that which `create_main_conf` makes for this module.
@@ -93,6 +97,9 @@ pub(super) struct Policy {
     pub(super) rejected: Named<'static>,
 }
 
+/// How long a configuration that begins waits for a process that defines a namespace.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The most policies whose rejections are counted by themselves.
 const MAX_POLICIES: usize = 1000;
 
@@ -100,6 +107,7 @@ impl Drop for MainConf {
     fn drop(&mut self) {
         // nginx drops the configuration of a process that ends, or that has another one. The thread
         // that syncs is waited for before, but not for ever.
+        self.late.clear();
         if Arc::get_mut(&mut self.lent).is_none() {
             core::mem::forget(self.namespaces.clone());
             core::mem::forget(core::mem::take(&mut self.zones));
@@ -207,6 +215,10 @@ impl MainConf {
             // Zones are mapped once in a cycle.
             let _ = self.served.set(extended);
         }
+        // Workers of the configuration before may define namespaces meanwhile. One that is stopped at it is not
+        // waited for any longer: what it goes on with is the older configuration's.
+        let locks = self.zones.iter().map(|it| it.lock(PATIENCE));
+        let _locks: Vec<_> = locks.collect();
         self.begin_configuration();
         let (deciders, _) = self.configuration().number_deciders();
         let namespaces = self.configuration().namespaces.iter().zip(deciders);
@@ -233,7 +245,7 @@ impl MainConf {
                 let namespaces = self.configuration().namespaces_in(number);
                 let namespaces =
                     namespaces.map(|it| (it.name.as_bytes(), self.configuration().shards(it)));
-                table.begin_configuration(namespaces);
+                zone.set_configuration(table.begin_configuration(namespaces));
             }
         }
     }
@@ -354,6 +366,11 @@ impl MainConf {
                 ));
             }
         }
+    }
+
+    /// Returns a value that keeps the zones and namespaces as long as it lives.
+    pub(super) fn lend(&self) -> Arc<Lent> {
+        self.lent.clone()
     }
 
     /// The zone of this number in the configuration.

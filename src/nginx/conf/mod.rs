@@ -5,7 +5,8 @@
 //! - [`text`], [`variable`]: text with variables, which nginx compiles and evaluates
 //! - [`main`], [`location`]: what nginx keeps for `http`, and for each level
 //! - [`served`], [`rules`]: namespaces and rules, once the zones are mapped
-//! - [`library`], [`found`], [`finding`], [`library_error`]: what callers of the library define and find
+//! - [`library`], [`found`], [`finding`], [`library_error`]: what callers of the library define and find; [`late`]: what
+//!   they define in a worker
 //! - [`watched`]: directives of other modules, of which ours warn
 //! - [`content`]: what answers in a location that is ours
 //! - [`status`]: what is told of it all
@@ -16,6 +17,7 @@ mod directives;
 mod files;
 mod finding;
 mod found;
+mod late;
 mod library;
 mod library_error;
 mod location;
@@ -33,6 +35,7 @@ pub(super) use directives::COMMANDS;
 pub(super) use files::ConfFiles;
 pub(super) use finding::Defined;
 pub(super) use found::{Committed, FoundNamespace, LibraryLimiter};
+pub(super) use late::LateNamespace;
 pub(super) use library_error::LibraryError;
 pub(super) use location::LocationConf;
 pub(super) use main::MainConf;

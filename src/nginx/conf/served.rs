@@ -37,7 +37,7 @@ pub(in super::super) struct Synchronous {
 }
 
 /// A namespace that is synced with a store: all that takes.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(in super::super) struct SyncedNamespace {
     pub(in super::super) name: Box<str>,
     pub(in super::super) namespace: &'static Namespace<'static>,

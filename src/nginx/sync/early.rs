@@ -1,11 +1,14 @@
 //! What is pushed before its time: the thread hears of it by the worker's bell; and what is looked at before its
 //! time, by a timer.
 
+use core::cell::RefCell;
 use core::pin::pin;
 use core::time::Duration;
+use std::rc::Rc;
 
-use futures_util::future::{Either, join_all, select};
+use futures_util::future::{Either, select};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::command::Command;
@@ -93,21 +96,21 @@ impl LookTimer {
     }
 }
 
-/// Has the tasks of namespaces whose bell is rung told of it, until all of them have ended.
-pub(super) async fn listen(
-    bell: EventFd,
-    namespaces: Vec<(SyncState<'static>, UnboundedSender<Command>)>,
-) {
+/// The syncs whose hits are pushed before their time, with their tasks.
+pub(super) type EarlySyncs = Rc<RefCell<Vec<(SyncState<'static>, UnboundedSender<Command>)>>>;
+
+/// Has the tasks of namespaces whose bell is rung told of it, until `ending` is closed.
+pub(super) async fn listen(bell: EventFd, namespaces: EarlySyncs, mut ending: watch::Receiver<()>) {
     // Without, hits are pushed with the period.
     let Ok(rung) = bell.listen() else { return };
-    let mut ended = pin!(join_all(namespaces.iter().map(|(_, task)| task.closed())));
+    let mut ended = pin!(ending.changed());
     loop {
         match select(pin!(rung.readable()), ended.as_mut()).await {
             Either::Left((Ok(mut ready), _)) => ready.clear_ready(),
             Either::Left((Err(_), _)) | Either::Right(_) => return,
         }
         bell.clear();
-        for (state, task) in &namespaces {
+        for (state, task) in &*namespaces.borrow() {
             if state.is_rung() {
                 // One that has ended has nothing to do.
                 let _ = task.send(Command::Early);

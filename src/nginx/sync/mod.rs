@@ -23,11 +23,12 @@ mod wake;
 
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
+use std::io;
 use std::sync::Arc;
 
 use nginx_sys::{NGX_LOG_ERR, NGX_LOG_NOTICE, NGX_LOG_WARN, ngx_event_t};
 
-use super::conf::SyncedNamespace;
+use super::conf::{LateNamespace, SyncedNamespace};
 use super::cycle;
 use super::event_loop::{EndOfTurn, OfEventLoop, monotonic, monotonic_millis};
 use super::guard::guard;
@@ -52,6 +53,18 @@ const MAX_TURNS: u32 = 8;
 const LAST_PUSH_OF_TERM: Duration = Duration::from_millis(800);
 const LAST_PUSH_OF_QUIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
 
+/// The surroundings in which this process serves a configuration; `None`: it serves none, or none yet.
+static SERVING: OfEventLoop<RefCell<Option<Serving>>> = OfEventLoop(RefCell::new(None));
+
+/// The surroundings in which a process serves, whether it syncs anything or not.
+#[derive(Clone)]
+struct Serving {
+    bells: Option<Arc<Bells>>,
+    /// Takes what stores reply about requests.
+    go_on: fn(Vec<Reply>),
+    log: Log<'static>,
+}
+
 /// What this worker does.
 static WORKER: OfEventLoop<RefCell<Option<Worker>>> = OfEventLoop(RefCell::new(None));
 
@@ -59,10 +72,11 @@ struct Worker {
     thread: Thread,
     wake: Wake,
     jobs: Vec<Job>,
-    /// Where stores are asked about requests; `None` if none decides, or none can.
-    client: Option<Client>,
-    /// What asks them for all workers, in the thread of this one or of another.
-    broker: Option<Broker>,
+    /// Where stores are asked about requests; none if none decides, or none can.
+    clients: Vec<DeciderClient>,
+    /// What asks them for all workers, in the thread of this one or of another; and for this one alone about
+    /// namespaces that it has defined.
+    brokers: Vec<Broker>,
     /// What wakes the thread when something is to be pushed before its time, if anything is.
     bell: Option<EventFd>,
     /// Whether stores are asked about requests.
@@ -79,78 +93,64 @@ struct Worker {
     log: Log<'static>,
 }
 
+/// A worker's end of the queues to some deciders.
+struct DeciderClient {
+    /// The number of the first decider.
+    first: usize,
+    client: Client,
+}
+
 /// Starts to sync `namespaces`, and to ask `stores`, in this worker, which begins to serve; what it
-/// did for another configuration has ended. `go_on` takes what stores reply about requests.
+/// did for another configuration has ended. `late` are those that callers have defined in it before. `go_on` takes
+/// what stores reply about requests.
 pub(super) fn start(
     namespaces: Vec<SyncedNamespace>,
     stores: Vec<DecidingStore>,
     (queues, bells): (Option<Arc<SharedQueues>>, Option<Arc<Bells>>),
+    late: Vec<LateNamespace>,
     go_on: fn(Vec<Reply>),
     log: Log<'static>,
 ) {
-    let worker = cycle::worker();
-    if namespaces.is_empty() {
-        return;
-    }
-    if let Some(bells) = &bells {
-        let own = u16::try_from(worker).unwrap_or(u16::MAX);
-        for namespace in &namespaces {
-            let bells = bells.clone();
-            let table = namespace.namespace.table();
-            table.wake_by(own, move |worker| bells.ring(worker));
-        }
-    }
-    let bell = bells.and_then(|bells| bells.of(worker).cloned());
-    let broker = queues.map(|queues| Broker {
-        queues,
-        worker,
-        stores,
-        uptime: || Machine.uptime(),
-    });
-    let client = broker.as_ref();
-    let client = client.and_then(|broker| Client::new(broker.queues.clone(), worker));
-    let eventfd = client.as_ref().and_then(Client::eventfd);
-    let thread = eventfd
-        .map_or_else(EventFd::new, Ok)
-        .and_then(|eventfd| Wake::new(eventfd, Some(woken), log))
-        .and_then(|wake| {
-            let woken = (wake.eventfd(), bell.clone());
-            let thread = Thread::start(&namespaces, broker.clone(), woken)?;
-            Ok((thread, wake))
+    let serving = Serving { bells, go_on, log };
+    if !namespaces.is_empty() {
+        let broker = queues.map(|queues| Broker {
+            queues,
+            worker: cycle::worker(),
+            stores,
+            uptime: || Machine.uptime(),
         });
-    let (thread, wake) = match thread {
-        Ok(thread) => thread,
-        Err(error) => {
-            let message = format_args!("ratelimit: nothing is synced: no thread ({error})");
-            return log::error(NGX_LOG_ERR, log, message);
-        }
-    };
-    let jobs = namespaces.into_iter().enumerate();
-    let jobs = jobs.map(|(number, namespace)| Job::new(number, namespace, tick, log));
-    let mut worker = Worker {
-        thread,
-        wake,
-        jobs: jobs.collect(),
-        client,
-        broker,
-        bell,
-        asks: Cell::new(true),
-        end_of_turn: EndOfTurn::new(log, end_turn),
-        turns: Cell::new(0),
-        asked: Cell::new(0),
-        go_on,
-        ended: Vec::new(),
-        log,
-    };
-    for job in &mut worker.jobs {
-        job.start();
+        begin(&serving, namespaces, broker);
     }
-    WORKER.0.replace(Some(worker));
+    SERVING.0.replace(Some(serving));
+    late.into_iter().for_each(add);
 }
 
-/// Whether this process syncs.
+/// Starts to sync one more namespace, which a caller has defined in this process: when that serves.
+pub(super) fn add(late: LateNamespace) {
+    let Some(serving) = SERVING.0.borrow().clone() else {
+        return;
+    };
+    if WORKER.0.borrow().is_none() {
+        begin(&serving, Vec::new(), None);
+    }
+    if let Some(worker) = &mut *WORKER.0.borrow_mut() {
+        worker.add(&serving, late);
+    }
+}
+
+fn begin(serving: &Serving, namespaces: Vec<SyncedNamespace>, broker: Option<Broker>) {
+    match Worker::new(serving, namespaces, broker) {
+        Ok(worker) => drop(WORKER.0.replace(Some(worker))),
+        Err(error) => {
+            let message = format_args!("ratelimit: nothing is synced: no thread ({error})");
+            log::error(NGX_LOG_ERR, serving.log, message);
+        }
+    }
+}
+
+/// Whether this process serves a configuration.
 pub(super) fn is_started() -> bool {
-    WORKER.0.borrow().is_some()
+    SERVING.0.borrow().is_some()
 }
 
 /// Asks no store about requests any more, but to give back: this process goes on with another
@@ -203,8 +203,9 @@ pub(super) fn stop() {
 }
 
 fn leave() -> Option<Worker> {
+    SERVING.0.take();
     let mut worker = WORKER.0.take()?;
-    worker.client.iter().for_each(Client::send);
+    worker.clients.iter().for_each(|it| it.client.send());
     let (patience, longest) = match cycle::is_terminated() {
         true => (LAST_PUSH_OF_TERM, LAST_PUSH_OF_TERM),
         false => LAST_PUSH_OF_QUIT,
@@ -241,15 +242,15 @@ unsafe extern "C" fn woken(_event: *mut ngx_event_t) {
         let replies = with_worker(|worker| {
             worker.wake.clear();
             worker.take_results();
-            let client = worker.client.as_ref()?;
-            if client.unsent() > 0 {
+            if worker.unsent() > 0 {
                 // There may be room now for what had none.
                 worker.end_of_turn.post();
             }
-            Some((worker.go_on, client.replies()))
+            let replies = worker.clients.iter().flat_map(|it| it.client.replies());
+            (worker.go_on, replies.collect::<Vec<_>>())
         });
         // Requests that go on may ask again.
-        if let Some((go_on, replies)) = replies.flatten() {
+        if let Some((go_on, replies)) = replies {
             go_on(replies);
         }
         tell_waiters();
@@ -267,7 +268,7 @@ fn with_worker<T>(callback: impl FnOnce(&mut Worker) -> T) -> Option<T> {
 /// Asks a decider about request `id`, if that waits for the answer, until `deadline`, in milliseconds
 /// of nginx's monotonic clock. Returns whether it can be asked.
 pub(super) fn ask(decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
-    with_client(|worker, client| {
+    with_client(decider, |worker, client, decider| {
         if id.is_some() && !worker.asks.get() {
             return false;
         }
@@ -292,7 +293,7 @@ pub(super) fn tell(decider: usize, question: &Question) -> bool {
 
 /// Has a decider charge hits that were counted without it, when it answers again.
 pub(super) fn charge_later(decider: usize, question: &Question) {
-    with_client(|worker, client| {
+    with_client(decider, |worker, client, decider| {
         worker.end_of_turn.post();
         client.charge_later(decider, question);
     });
@@ -300,7 +301,7 @@ pub(super) fn charge_later(decider: usize, question: &Question) {
 
 /// Looks at a decider's circuit; returns whether the decider is to be asked. Has it probed if it is time.
 pub(super) fn check_circuit(decider: usize) -> bool {
-    with_client(|worker, client| {
+    with_client(decider, |worker, client, decider| {
         let may_ask = client.check_circuit(decider, now_millis());
         // It may be to be probed.
         if !may_ask && client.unsent() > 0 {
@@ -313,7 +314,9 @@ pub(super) fn check_circuit(decider: usize) -> bool {
 
 /// What time it is by the clock of a decider's store; `None`: it has not said.
 pub(super) fn store_time(decider: usize) -> Option<UnixMillis> {
-    with_client(|_, client| client.store_time(decider, now_millis()))?
+    with_client(decider, |_, client, decider| {
+        client.store_time(decider, now_millis())
+    })?
 }
 
 /// Where this worker logs what it does for stores; `None`: it does nothing.
@@ -323,17 +326,24 @@ pub(super) fn log() -> Option<Log<'static>> {
 
 /// Notes that a decider did not answer in time.
 pub(super) fn note_timeout(decider: usize) {
-    with_client(|worker, client| {
+    with_client(decider, |worker, client, decider| {
         worker.end_of_turn.post();
         client.note_timeout(decider, now_millis());
     });
 }
 
-/// `None` if no store can be asked.
-fn with_client<T>(callback: impl FnOnce(&Worker, &Client) -> T) -> Option<T> {
+/// Calls `callback` with the client of a decider, and the decider's number there; `None` if it cannot be asked.
+fn with_client<T>(
+    decider: usize,
+    callback: impl FnOnce(&Worker, &Client, usize) -> T,
+) -> Option<T> {
     let worker = WORKER.0.borrow();
     let worker = worker.as_ref()?;
-    Some(callback(worker, worker.client.as_ref()?))
+    // In the order of their numbers.
+    let mut clients = worker.clients.iter().rev();
+    let known = clients.find_map(|it| Some((&it.client, decider.checked_sub(it.first)?)));
+    let (client, decider) = known?;
+    Some(callback(worker, client, decider))
 }
 
 /// At the end of a turn of the event loop in which something was asked, and of those that follow until
@@ -345,19 +355,108 @@ fn end_turn(_: u64) {
 }
 
 impl Worker {
+    fn new(
+        serving: &Serving,
+        namespaces: Vec<SyncedNamespace>,
+        broker: Option<Broker>,
+    ) -> io::Result<Worker> {
+        let Serving { bells, go_on, log } = serving.clone();
+        let client = broker.as_ref();
+        let client = client.and_then(|broker| Client::new(broker.queues.clone(), broker.worker));
+        let eventfd = client.as_ref().and_then(Client::eventfd);
+        let wake = Wake::new(eventfd.map_or_else(EventFd::new, Ok)?, Some(woken), log)?;
+        let bell = bells.and_then(|bells| bells.of(cycle::worker()).cloned());
+        let mut worker = Worker {
+            thread: Thread::start(wake.eventfd(), bell.clone())?,
+            wake,
+            jobs: Vec::new(),
+            clients: Vec::new(),
+            brokers: broker.into_iter().collect(),
+            bell,
+            asks: Cell::new(true),
+            end_of_turn: EndOfTurn::new(log, end_turn),
+            turns: Cell::new(0),
+            asked: Cell::new(0),
+            go_on,
+            ended: Vec::new(),
+            log,
+        };
+        let client = client.map(|client| DeciderClient { first: 0, client });
+        worker.clients.extend(client);
+        for broker in &worker.brokers {
+            worker.thread.ask(broker.clone());
+        }
+        worker.sync(serving, namespaces);
+        Ok(worker)
+    }
+
+    /// Starts to sync namespaces.
+    fn sync(&mut self, serving: &Serving, namespaces: Vec<SyncedNamespace>) {
+        if let Some(bells) = &serving.bells {
+            let own = u16::try_from(cycle::worker()).unwrap_or(u16::MAX);
+            for namespace in &namespaces {
+                let bells = bells.clone();
+                let table = namespace.namespace.table();
+                table.wake_by(own, move |worker| bells.ring(worker));
+            }
+        }
+        self.thread.sync_also(&namespaces);
+        for namespace in namespaces {
+            let mut job = Job::new(self.jobs.len(), namespace, tick, self.log);
+            job.start();
+            self.jobs.push(job);
+        }
+    }
+
+    /// Starts to sync a namespace that a caller has defined, and to ask its store, if that decides.
+    fn add(&mut self, serving: &Serving, late: LateNamespace) {
+        if let Some((first, store)) = late.decided
+            && let Err(error) = self.ask_also(first, store)
+        {
+            let name = &late.synced.name;
+            let message = format_args!(
+                "ratelimit: the store of namespace \"{name}\" is not asked about requests ({error})"
+            );
+            log::error(NGX_LOG_ERR, self.log, message);
+        }
+        self.sync(serving, vec![late.synced]);
+    }
+
+    /// Starts to ask a store, for this worker alone.
+    fn ask_also(&mut self, first: usize, store: DecidingStore) -> io::Result<()> {
+        let deciders = store.shards.as_ref().map_or(1, Vec::len);
+        let queues = SharedQueues::waking(vec![self.wake.eventfd()], deciders)?;
+        let broker = Broker {
+            queues: Arc::new(queues),
+            worker: 0,
+            stores: vec![store],
+            uptime: || Machine.uptime(),
+        };
+        let client = Client::new(broker.queues.clone(), broker.worker);
+        let client = client.map(|client| DeciderClient { first, client });
+        self.clients.extend(client);
+        self.thread.ask(broker.clone());
+        self.brokers.push(broker);
+        Ok(())
+    }
+
+    /// Returns how many words were not sent yet to brokers.
+    fn unsent(&self) -> usize {
+        self.clients.iter().map(|it| it.client.unsent()).sum()
+    }
+
     /// Sends what was asked in this turn and in those before, unless more may come of what is ready
     /// by now: then that is handled first, without waiting for anything.
     fn send_or_gather(&self) {
-        let Some(client) = &self.client else { return };
         let turns = self.turns.get().saturating_add(1);
-        let asked = client.unsent();
+        let asked = self.unsent();
         if asked > self.asked.replace(asked) && turns < MAX_TURNS {
             self.turns.set(turns);
             self.end_of_turn.post_next();
         } else {
             self.turns.set(0);
             self.asked.set(0);
-            client.send();
+            self.clients.iter().for_each(|it| it.client.send());
         }
     }
 
@@ -430,8 +529,11 @@ impl Worker {
         let namespaces: Vec<_> = self.jobs.iter().map(|job| job.namespace.clone()).collect();
         let message = "ratelimit: the thread that syncs has ended, it is started again";
         log::error(NGX_LOG_ERR, self.log, message);
-        let woken = (self.wake.eventfd(), self.bell.clone());
-        if let Ok(thread) = Thread::start(&namespaces, self.broker.clone(), woken) {
+        if let Ok(mut thread) = Thread::start(self.wake.eventfd(), self.bell.clone()) {
+            thread.sync_also(&namespaces);
+            for broker in &self.brokers {
+                thread.ask(broker.clone());
+            }
             self.thread = thread;
         }
         let now = monotonic();

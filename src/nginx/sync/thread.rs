@@ -2,12 +2,14 @@
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
+use core::pin::pin;
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::time::Instant;
 
+use futures_util::future::{Either, select};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{oneshot, watch};
@@ -18,7 +20,7 @@ use super::super::conf::SyncedNamespace;
 use super::super::cycle;
 use super::channel::ChannelTask;
 use super::command::Command;
-use super::early::{EarlyTimer, LookTimer, listen};
+use super::early::{EarlySyncs, EarlyTimer, LookTimer, listen};
 use super::last_push::{LastPushes, push_rest};
 use crate::broker::{Broker, EventFd, EventLoopQueue, KnownBefore, Observer, StoreEvent};
 use crate::engine::{EarlyPush, LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
@@ -37,11 +39,14 @@ const MARGIN: Duration = Duration::from_millis(100);
 
 /// The background thread of a worker.
 pub(super) struct Thread {
+    /// To what it is to do besides. Dropped when it is to end.
+    tasks: Option<UnboundedSender<Task>>,
+    /// To the task of each namespace, by their numbers.
     commands: Vec<UnboundedSender<Command>>,
     done: EventLoopQueue<Done>,
     store_events: EventLoopQueue<StoreEvent>,
-    /// Dropped when nothing more is to be asked for all workers.
-    end_broker: Option<oneshot::Sender<()>>,
+    /// Dropped when nothing more is to be asked.
+    end_brokers: Vec<oneshot::Sender<()>>,
     /// Dropped when nothing more is to be heard.
     end_channels: Option<watch::Sender<()>>,
     /// Closed when the thread has ended.
@@ -58,6 +63,20 @@ pub(super) struct Done {
     pub(super) is_early: bool,
 }
 
+/// Something that the thread is to do from now on.
+enum Task {
+    Sync {
+        number: usize,
+        namespace: Box<SyncedNamespace>,
+        /// To this task: for what is due early.
+        task: UnboundedSender<Command>,
+        commands: UnboundedReceiver<Command>,
+    },
+    /// What is heard of the store that these have.
+    Channel(Vec<SyncedNamespace>),
+    Broker(Box<Broker>, oneshot::Receiver<()>),
+}
+
 /// Wakes the event loop when the thread ends, even by a panic.
 struct AtEnd {
     eventfd: EventFd,
@@ -72,29 +91,15 @@ impl Drop for AtEnd {
 }
 
 impl Thread {
-    /// Starts a thread that wakes the event loop when there is something [`Thread::done`], that asks stores
-    /// about requests when it is its turn, and pushes before the time when the bell wakes it.
-    pub(super) fn start(
-        namespaces: &[SyncedNamespace],
-        broker: Option<Broker>,
-        (eventfd, bell): (EventFd, Option<EventFd>),
-    ) -> io::Result<Thread> {
-        let (end_broker, ending) = oneshot::channel();
-        let (end_channels, channels_ending) = watch::channel(());
-        let (commands, receivers): (Vec<_>, Vec<_>) =
-            namespaces.iter().map(|_| unbounded_channel()).unzip();
+    /// Starts a thread that wakes the event loop by `eventfd` when there is something [`Thread::done`], and pushes
+    /// before the time when the bell wakes it.
+    pub(super) fn start(eventfd: EventFd, bell: Option<EventFd>) -> io::Result<Thread> {
+        let (end_channels, ending) = watch::channel(());
+        let (tasks, more) = unbounded_channel();
         let done = EventLoopQueue::new(eventfd.clone());
         let store_events = EventLoopQueue::new(eventfd.clone());
         let (is_alive, ended) = blocking::channel();
         let (refused, refusal) = blocking::channel();
-        let jobs: Vec<_> = namespaces.iter().cloned().zip(receivers).collect();
-        let heard = heard(namespaces);
-        let early = namespaces
-            .iter()
-            .zip(&commands)
-            .filter(|(it, _)| it.is_early);
-        let early = early.filter_map(|(it, task)| Some((it.namespace.sync_state()?, task.clone())));
-        let early: Vec<_> = early.collect();
         let (results, events) = (done.clone(), store_events.clone());
         let at_end = AtEnd {
             eventfd,
@@ -117,40 +122,16 @@ impl Thread {
             };
             drop(refused);
             runtime.block_on(async {
-                let mut tasks = JoinSet::new();
-                for (number, (namespace, commands)) in jobs.into_iter().enumerate() {
-                    let job = SyncTask {
-                        number,
-                        namespace: &namespace,
-                        commands,
-                        results: results.clone(),
-                        store_events: events.clone(),
-                        last_pushes: pushes.clone(),
-                        tasks: &mut tasks,
-                    };
-                    namespace.options.visit(job);
-                }
-                for namespaces in heard {
-                    let options = namespaces.first().map(|it| it.options.clone());
-                    let job = ChannelTask {
-                        namespaces,
-                        events: events.clone(),
-                        ending: channels_ending.clone(),
-                        tasks: &mut tasks,
-                    };
-                    if let Some(options) = options {
-                        options.visit(job);
-                    }
-                }
-                if let Some(bell) = bell {
-                    tasks.spawn_local(listen(bell, early));
-                }
-                if let Some(broker) = broker {
-                    tasks.spawn_local(broker.serve(ending, events));
-                }
-                // Until all have ended, or one has panicked: tokio would keep that to itself, and the others
-                // would go on without it.
-                while let Some(Ok(())) = tasks.join_next().await {}
+                let mut running = ThreadTasks {
+                    tasks: JoinSet::new(),
+                    results,
+                    events,
+                    last_pushes: pushes,
+                    early: EarlySyncs::default(),
+                    ending,
+                };
+                running.go_on(bell, more).await;
+                drop(running);
                 // Connections that are not needed any more are closed as their protocol says.
                 tokio::task::yield_now().await;
             });
@@ -164,14 +145,45 @@ impl Thread {
             return Err(error);
         }
         Ok(Thread {
-            commands,
+            tasks: Some(tasks),
+            commands: Vec::new(),
             done,
             store_events,
-            end_broker: Some(end_broker),
+            end_brokers: Vec::new(),
             end_channels: Some(end_channels),
             ended,
             last_pushes,
         })
+    }
+
+    /// Has namespaces synced, too. They have the next numbers.
+    pub(super) fn sync_also(&mut self, namespaces: &[SyncedNamespace]) {
+        for namespace in namespaces {
+            let (task, commands) = unbounded_channel();
+            let number = self.commands.len();
+            self.commands.push(task.clone());
+            self.begin(Task::Sync {
+                number,
+                namespace: Box::new(namespace.clone()),
+                task,
+                commands,
+            });
+        }
+        for namespaces in heard(namespaces) {
+            self.begin(Task::Channel(namespaces));
+        }
+    }
+
+    /// Has stores asked about requests, too, when it is this process's turn.
+    pub(super) fn ask(&mut self, broker: Broker) {
+        let (end, ending) = oneshot::channel();
+        self.end_brokers.push(end);
+        self.begin(Task::Broker(Box::new(broker), ending));
+    }
+
+    fn begin(&self, task: Task) {
+        // If the thread has ended, so has all that it did; the next one is told.
+        let _ = self.tasks.as_ref().map(|tasks| tasks.send(task));
     }
 
     /// Asks for a cycle of namespace `number`, if it is time for one; returns whether the thread is there
@@ -209,7 +221,8 @@ impl Thread {
 
     /// Has what is left pushed, for as long as the store takes it within these limits, and ends the thread.
     pub(super) fn finish(&mut self, limits: LastPush) -> Vec<Done> {
-        self.end_broker = None;
+        self.tasks = None;
+        self.end_brokers.clear();
         self.end_channels = None;
         for commands in &self.commands {
             // If it has ended, it has nothing left.
@@ -234,6 +247,93 @@ impl Thread {
     pub(super) fn wait_for_end(&self) {
         // Nothing is sent.
         let _ = self.ended.recv();
+    }
+}
+
+/// The tasks of the thread.
+struct ThreadTasks {
+    tasks: JoinSet<()>,
+    results: EventLoopQueue<Done>,
+    events: EventLoopQueue<StoreEvent>,
+    last_pushes: LastPushes,
+    early: EarlySyncs,
+    /// Closed when nothing more is to be heard.
+    ending: watch::Receiver<()>,
+}
+
+impl ThreadTasks {
+    /// Does what it is told, until there is nothing more to come and all tasks have ended, or one has panicked: tokio
+    /// would keep that to itself, and the others would go on without it.
+    async fn go_on(&mut self, bell: Option<EventFd>, mut more: UnboundedReceiver<Task>) {
+        if let Some(bell) = bell {
+            let listening = listen(bell, self.early.clone(), self.ending.clone());
+            self.tasks.spawn_local(listening);
+        }
+        loop {
+            let task = {
+                let ended = async {
+                    loop {
+                        match self.tasks.join_next().await {
+                            Some(Ok(())) => {}
+                            Some(Err(_)) => return,
+                            None => core::future::pending().await,
+                        }
+                    }
+                };
+                match select(pin!(more.recv()), pin!(ended)).await {
+                    Either::Left((task, _)) => task,
+                    Either::Right(((), _)) => return,
+                }
+            };
+            match task {
+                Some(task) => self.begin(task),
+                None => break,
+            }
+        }
+        while let Some(Ok(())) = self.tasks.join_next().await {}
+    }
+
+    fn begin(&mut self, task: Task) {
+        match task {
+            Task::Sync {
+                number,
+                namespace,
+                task,
+                commands,
+            } => {
+                let early = namespace.namespace.sync_state();
+                let early = early.filter(|_| namespace.is_early);
+                self.early
+                    .borrow_mut()
+                    .extend(early.map(|state| (state, task)));
+                let job = SyncTask {
+                    number,
+                    namespace: &namespace,
+                    commands,
+                    results: self.results.clone(),
+                    store_events: self.events.clone(),
+                    last_pushes: self.last_pushes.clone(),
+                    tasks: &mut self.tasks,
+                };
+                namespace.options.visit(job);
+            }
+            Task::Channel(namespaces) => {
+                let options = namespaces.first().map(|it| it.options.clone());
+                let job = ChannelTask {
+                    namespaces,
+                    events: self.events.clone(),
+                    ending: self.ending.clone(),
+                    tasks: &mut self.tasks,
+                };
+                if let Some(options) = options {
+                    options.visit(job);
+                }
+            }
+            Task::Broker(broker, ending) => {
+                self.tasks
+                    .spawn_local(broker.serve(ending, self.events.clone()));
+            }
+        }
     }
 }
 

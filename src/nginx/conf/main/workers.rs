@@ -94,9 +94,8 @@ impl MainConf {
     pub(in crate::nginx) fn share(&self, workers: usize) -> io::Result<()> {
         let (_, deciders) = self.configuration().number_deciders();
         let queues = (deciders > 0).then(|| SharedQueues::new(workers, deciders));
-        let mut namespaces = self.configuration().namespaces.iter();
-        let is_early = namespaces.any(|it| it.early_share() != EarlyShare::OFF);
-        let bells = is_early.then(|| Bells::new(workers));
+        // Workers may define namespaces of which hits are pushed early.
+        let bells = (!self.zones().is_empty()).then(|| Bells::new(workers));
         // Zones are mapped once in a cycle. If one cannot be made, the other one is of use all the same.
         let queues = queues.map(|it| it.map(|it| self.shared_queues.set(Arc::new(it))));
         let bells = bells.map(|it| it.map(|it| self.bells.set(Arc::new(it))));
