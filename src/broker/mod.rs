@@ -13,7 +13,7 @@
 //! - [`bells`]: what wakes the threads of workers that are to push before the time
 //! - [`unsent`]: hits that were counted while a store was away, to be charged when it is back
 //! - [`store_event`]: what the log says of stores
-//! - [`event_loop_queue`]: how the thread hands things to the event loop of its worker
+//! - [`event_loop_queue`]: how the thread hands things to the event loop of its worker; [`waiters`]: what waits there
 //!
 //! Unsafe code is where the system is called: in [`shared_queues`], [`eventfd`] and [`timer`].
 #![deny(unsafe_code)]
@@ -58,6 +58,8 @@ mod tests;
 mod timer;
 #[cfg(not(loom))]
 mod unsent;
+#[cfg(not(loom))]
+mod waiters;
 
 pub use batching::BatchingDelay;
 #[cfg(not(loom))]
@@ -85,3 +87,5 @@ pub use store_clock::StoreClock;
 pub use store_event::{KnownBefore, Observer, Severity, StoreEvent, WatchedStore};
 #[cfg(not(loom))]
 pub use unsent::UnsentHits;
+#[cfg(not(loom))]
+pub use waiters::{Asker, KINDS, Waiters};

@@ -25,7 +25,7 @@ use super::http::{
 use super::log::{self, Log};
 use super::module::Module;
 use super::sync;
-use super::waiters::Asker;
+use crate::broker::Asker;
 use crate::broker::message::Reply;
 
 static CONTEXT: ngx_http_module_t = ngx_http_module_t {

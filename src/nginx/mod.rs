@@ -7,7 +7,7 @@
 //! - `http`: requests; [`capi`]: the library's functions for other modules, and for Lua
 //! - [`request`], [`cycle`], [`conf::Conf`]: where raw pointers stop; [`memory`], [`slot`]: what a
 //!   request keeps
-//! - [`event_loop`], [`waiters`]: nginx's event loop, and what waits in it
+//! - [`event_loop`]: nginx's event loop
 //! - [`time`], [`random`], [`log`], [`guard`], [`hold`]: nginx's clock, random numbers, its log,
 //!   panics, and how long nginx waits for us
 //!
@@ -41,5 +41,4 @@ mod request;
 mod slot;
 mod sync;
 mod time;
-mod waiters;
 mod zone;

@@ -15,12 +15,12 @@ use super::super::guard::guard;
 use super::super::log::Log;
 use super::super::sync;
 use super::super::time::NgxClock;
-use super::super::waiters::{Asker, Waiters};
 use super::answer::{self, asked, tell};
 use super::call::{bytes, call};
 use super::define::no_place;
 use super::types::{Handle, RawReady, RawResult, RawWait, WAIT};
 use crate::broker::message::Reply;
+use crate::broker::{Asker, Waiters};
 use crate::engine::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter};
 use crate::policy::algorithm::Weight;
@@ -28,12 +28,11 @@ use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
 use crate::store::decision::Answer;
 
-/// All questions that have no answer, or whose answer was not taken. So many may come after one before its
-/// answer is forgotten.
+/// All questions that have no answer, or whose answer was not taken.
 static TICKETS: OfEventLoop<RefCell<Waiters<Ticket>>> =
     OfEventLoop(RefCell::new(Waiters::of(Asker::Caller)));
 
-/// The most questions between the oldest one that was not taken and the next.
+/// The most of them: one more, and the oldest answer is forgotten.
 const MOST: usize = 1 << 16;
 
 enum Ticket {

@@ -12,11 +12,11 @@ use super::super::conf::EvaluationError;
 use super::super::event_loop::EventTimer;
 use super::super::log;
 use super::super::request::Request;
-use super::super::waiters::Asker;
 use super::answer::answer;
 use super::context::{Context, Response};
 use super::held::Waiting;
 use super::waiting::{RequestWait, WaitingRequests};
+use crate::broker::Asker;
 use crate::engine::BoundLimit;
 use crate::table::Outcome;
 

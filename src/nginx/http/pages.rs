@@ -11,10 +11,10 @@ use super::super::conf::Look;
 use super::super::event_loop::EventTimer;
 use super::super::hold::measured;
 use super::super::request::Request;
-use super::super::waiters::Asker;
 use super::held::{self, Held};
 use super::respond;
 use super::waiting::{RequestWait, WaitingRequests};
+use crate::broker::Asker;
 use crate::engine::status::Status;
 use crate::table::CounterTable;
 

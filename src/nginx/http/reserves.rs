@@ -11,10 +11,10 @@ use super::super::random::random_up_to;
 use super::super::request::Request;
 use super::super::sync;
 use super::super::time::NgxClock;
-use super::super::waiters::{Asker, KINDS};
 use super::context::{Context, ContextSlot, Response};
 use super::suspension::RequestChecks;
 use crate::broker::message::Reply;
+use crate::broker::{Asker, KINDS};
 use crate::engine::{
     DeferredCharge, Evaluation, LimitCheck, PartQuestion, ReserveBook, Spending, SpentReserve,
     conclude, spend,

@@ -12,9 +12,9 @@ use super::super::event_loop::EventTimer;
 use super::super::module::Module;
 use super::super::request::Request;
 use super::super::slot::{self, RequestSlot};
-use super::super::waiters::Asker;
 use super::suspension::Suspension;
 use super::waiting::{OwnedWait, RequestWait, WaitingRequests};
+use crate::broker::Asker;
 
 /// Those that wait.
 static SUSPENDED: WaitingRequests<Suspended<'static>> = WaitingRequests::of(Asker::Request);

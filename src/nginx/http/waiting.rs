@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 
 use super::super::event_loop::OfEventLoop;
 use super::super::request::Request;
-use super::super::waiters::{Asker, Waiters};
+use crate::broker::{Asker, Waiters};
 
 /// What requests of one kind wait with: a type for each lifetime of a request.
 pub(super) trait RequestWait: Sized + 'static {

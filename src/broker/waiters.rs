@@ -1,0 +1,153 @@
+//! Waiters of an event loop, found again by a number: never by a pointer that was elsewhere meanwhile.
+
+use std::collections::BTreeMap;
+
+use crate::table::system::random;
+
+/// What may ask a store. The lowest bits of its number tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A request that rules limit.
+    Request = 0,
+    /// A caller of the library.
+    Caller = 1,
+    /// A request to the API.
+    Api = 2,
+    /// What asks ahead, for requests to come.
+    Reserve = 3,
+}
+
+/// How many numbers in a row are of different kinds.
+pub const KINDS: u64 = 4;
+
+/// All waiters of one kind in this worker. Their memory follows how many there are, not how many there were since
+/// the oldest one came.
+#[derive(Debug)]
+pub struct Waiters<T> {
+    kind: Asker,
+    /// The number of the next one; `None` until there was one.
+    next: Option<u64>,
+    /// The waiters by their numbers, which only grow.
+    waiting: BTreeMap<u64, T>,
+}
+
+impl Asker {
+    /// Returns a number of this kind to begin with, which no other had.
+    pub fn first_id(self) -> u64 {
+        let [first, _] = random().unwrap_or_default();
+        // The highest bit is left for those that follow.
+        first >> 1 & !(KINDS - 1) | self as u64
+    }
+
+    /// Returns whose number this is.
+    pub fn of(id: u64) -> Asker {
+        match id % KINDS {
+            0 => Asker::Request,
+            1 => Asker::Caller,
+            2 => Asker::Api,
+            _ => Asker::Reserve,
+        }
+    }
+}
+
+impl<T> Waiters<T> {
+    /// Returns waiters of this kind, none yet.
+    pub const fn of(kind: Asker) -> Waiters<T> {
+        Waiters {
+            kind,
+            next: None,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the number of the next one, which no other had, neither of this worker nor of one before it whose
+    /// place it took: that may still be answered.
+    pub fn next_id(&mut self) -> u64 {
+        let kind = self.kind;
+        *self.next.get_or_insert_with(|| kind.first_id())
+    }
+
+    /// Adds one, under the number of [`Waiters::next_id`].
+    pub fn add(&mut self, waiter: T) {
+        let id = self.next_id();
+        self.waiting.insert(id, waiter);
+        self.next = Some(id.wrapping_add(KINDS));
+    }
+
+    /// Returns the one of this number.
+    pub fn get(&self, id: u64) -> Option<&T> {
+        self.waiting.get(&id)
+    }
+
+    /// Returns the one of this number, to be changed.
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut T> {
+        self.waiting.get_mut(&id)
+    }
+
+    /// Returns the one that has waited longest, and its number; `None`: none waits.
+    pub fn oldest(&self) -> Option<(u64, &T)> {
+        self.waiting.first_key_value().map(|(id, it)| (*id, it))
+    }
+
+    /// Returns how many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Removes the one of this number, which does not wait any more.
+    pub fn remove(&mut self, id: u64) -> Option<T> {
+        self.waiting.remove(&id)
+    }
+
+    /// Returns the numbers of all of them, the oldest first.
+    pub fn ids(&self) -> Vec<u64> {
+        self.waiting.keys().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waiter_is_found_by_its_number_until_it_is_removed() {
+        let mut waiters = Waiters::of(Asker::Api);
+        let ids = ["a", "b", "c"].map(|waiter| {
+            let id = waiters.next_id();
+            assert_eq!(waiters.next_id(), id);
+            waiters.add(waiter);
+            id
+        });
+        let [a, b, c] = ids;
+        assert!(ids.iter().all(|id| Asker::of(*id) == Asker::Api));
+        assert_eq!(waiters.ids(), ids);
+        assert_eq!(waiters.oldest(), Some((a, &"a")));
+        assert_eq!(waiters.remove(a), Some("a"));
+        assert_eq!((waiters.remove(a), waiters.get(a)), (None, None));
+        *waiters.get_mut(b).unwrap() = "d";
+        assert_eq!(waiters.get(b), Some(&"d"));
+        assert_eq!(waiters.oldest(), Some((b, &"d")));
+        assert_eq!((waiters.get(c), waiters.get(c + KINDS)), (Some(&"c"), None));
+    }
+
+    #[test]
+    fn those_that_are_gone_leave_nothing_behind_one_that_stays() {
+        let mut waiters = Waiters::of(Asker::Request);
+        let first = waiters.next_id();
+        waiters.add(0);
+        for number in 1..=1000 {
+            let id = waiters.next_id();
+            waiters.add(number);
+            assert_eq!(waiters.remove(id), Some(number));
+            assert_eq!(waiters.len(), 1);
+        }
+        assert_eq!(waiters.next_id(), first + 1001 * KINDS);
+        assert_eq!(waiters.remove(first), Some(0));
+        assert!(waiters.is_empty());
+    }
+}
