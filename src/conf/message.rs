@@ -1,6 +1,7 @@
 //! What is said of a configuration: messages, and where in its files something stands.
 
 use core::fmt;
+use std::path::Path;
 
 use crate::policy::options::OptionError;
 
@@ -24,6 +25,13 @@ impl Origin {
 }
 
 impl Origin {
+    /// Returns the place with its file relative to `directory`, if it is in there.
+    pub(super) fn within(&self, directory: &Path) -> String {
+        let file = Path::new(&*self.file);
+        let file = file.strip_prefix(directory).unwrap_or(file);
+        format!("{}:{}", file.display(), self.line)
+    }
+
     /// What a caller of the library defines stands in no file of nginx's.
     pub(super) fn library() -> Origin {
         Origin {
@@ -90,5 +98,32 @@ impl From<&str> for ConfError {
 impl From<OptionError> for ConfError {
     fn from(error: OptionError) -> Self {
         ConfError::from(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_within_the_directory_of_the_configuration() {
+        let within = |file: &str, directory: &str| {
+            let (file, line) = (file.into(), 31);
+            Origin { file, line }.within(Path::new(directory))
+        };
+        for (file, expected) in [
+            ("/etc/nginx/nginx.conf", "nginx.conf:31"),
+            ("/etc/nginx/conf.d/api.conf", "conf.d/api.conf:31"),
+            ("/etc/nginx/../shared/api.conf", "../shared/api.conf:31"),
+            ("/etc/nginx2/nginx.conf", "/etc/nginx2/nginx.conf:31"),
+            ("/srv/limits.conf", "/srv/limits.conf:31"),
+            ("limits.conf", "limits.conf:31"),
+        ] {
+            assert_eq!(within(file, "/etc/nginx/"), expected);
+        }
+        assert_eq!(
+            Origin::unknown().within(Path::new("/etc/nginx/")),
+            "command line:0"
+        );
     }
 }

@@ -20,6 +20,9 @@ pub trait Nginx {
     /// Where the directive stands that was read last.
     fn origin(&self) -> Origin;
 
+    /// Returns the directory of the configuration, to which the paths in it are relative.
+    fn directory(&self) -> PathBuf;
+
     /// Writes a `[warn]` line.
     fn warn(&mut self, warning: Message);
 

@@ -78,6 +78,7 @@ impl<T> Rule<T> {
         http.has_deferred |= matches!(cost, Cost::Deferred(_));
         Ok(Rule {
             number: http.number_rule(&origin),
+            place: origin.within(&nginx.directory()).into(),
             namespace: http.use_namespace(rule.namespace, &rule.quotas, rule.algorithm, &origin),
             key,
             cost,

@@ -17,6 +17,8 @@ pub struct Rules<T> {
 pub struct Rule<T> {
     /// Its number in the order of the configuration, from 0 on.
     pub number: usize,
+    /// Its place in the configuration, as users are told it: `nginx.conf:31`.
+    pub place: Box<str>,
     /// The number of the namespace that it counts in, among those of the configuration.
     pub namespace: usize,
     /// What it counts by.

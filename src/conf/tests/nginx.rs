@@ -285,6 +285,10 @@ impl Nginx for TestNginx {
         }
     }
 
+    fn directory(&self) -> PathBuf {
+        PathBuf::new()
+    }
+
     fn warn(&mut self, warning: Message) {
         self.log("warn", warning);
     }

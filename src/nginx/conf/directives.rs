@@ -4,6 +4,7 @@
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use nginx_sys::{
@@ -132,6 +133,10 @@ impl Nginx for Host<'_, '_> {
         self.conf.origin()
     }
 
+    fn directory(&self) -> PathBuf {
+        self.conf.prefix()
+    }
+
     fn warn(&mut self, warning: Message) {
         self.conf.warn(warning);
     }
@@ -182,7 +187,7 @@ impl Nginx for Host<'_, '_> {
     }
 
     fn files(&self) -> ConfFiles {
-        let prefix = self.conf.prefix();
+        let prefix = self.directory();
         ConfFiles { prefix }
     }
 }

@@ -50,6 +50,8 @@ pub(in super::super) struct ActiveRule {
     pub(in super::super) limits: Box<[ActiveLimit]>,
     /// The deciders, if not the node.
     pub(in super::super) synchronous: Option<Synchronous>,
+    /// The rule's place in the configuration, such as `nginx.conf:31`.
+    pub(in super::super) place: &'static str,
 }
 
 /// What a rule counts by.
@@ -141,6 +143,7 @@ impl RuleSet {
                 cost: &rule.cost,
                 limits: limits.into(),
                 synchronous: served.synchronous,
+                place: &rule.place,
             });
         }
         let mut synchronous = rules.iter().filter(|rule| rule.synchronous.is_some());
