@@ -55,7 +55,7 @@ subtest 'what is counted in C is counted' => sub {
     }
     cmp_ok($tries, '<=', 200, 'a share of the previous window counts, or that of a sliding one');
     is(c('increment', h => $h, k => 'c', w => 60, v => '1e11'), '0 rate=100000000000', 'many hits');
-    is(c('increment', h => $h, len => 300, w => $year), '0 rate=1', 'of a long key');
+    is(c('increment', h => $h, len => $_, w => $year), '0 rate=1', "of a key of $_ bytes") for 300, 65_535, 65_536, 1_000_000;
     is(hit('k' x 300), '200 r=998', 'which is the same');
     is(c('increment', h => $h, k => "\0\n%\xff", w => $year), '0 rate=1', 'of any bytes');
     is(c('increment_async', h => $h, k => 'd', w => $year), '0 rate=1 remaining=0 delay=0 retry_after=0',
@@ -145,8 +145,7 @@ subtest 'wrong arguments are named' => sub {
     start(%conf);
     my $h       = handle('find', n => 'default');
     my $limiter = handle('new_limiter', n => 'default', limit => 3, w => $year);
-    for (['increment', {k => ''}, 'key'], ['increment', {len => 65536}, 'key'],
-        ['increment', {len => 10_000_000}, 'key'],
+    for (['increment', {k => ''}, 'key'],
         ['increment', {w => 0}, 'window_size'], ['increment', {w => 'nan'}, 'window_size'],
         ['increment', {w => 31622401}, 'window_size'], ['increment', {v => -1}, 'value'],
         ['increment', {v => 'inf'}, 'value'], ['increment', {v => 1e12}, 'value'],

@@ -216,22 +216,26 @@ my $digest = "sha256:84a0678c90937f5dcf9994d5866668da6b995109c8ad845410559b48a4e
 
 
 
-=== a longer key is logged and not accounted
+=== a key of any length is counted by its digest
+--- http_config
+    ratelimit_zone zone=counters:1m;
+    ratelimit_namespace default { window_sizes 366d; }
+    client_body_buffer_size 2m;
 --- config eval
 'location /t {
-    ratelimit_key "' . '$arg_k' x 16 . '";
-    ratelimit limit=0.5/366d;
-    add_header X-Status "<$ratelimit_status>" always;
+    ratelimit_key "' . '$arg_k' x 64 . '";
+    ratelimit limit=2/366d window=fixed;
+    add_header X-Key "<$ratelimit_status>" always;
     empty_gif;
-}'
+}
+location /api { ratelimit_api; }'
 --- request eval
-"GET /t?k=" . "x" x 4096
---- response_headers
-!RateLimit
-!RateLimit-Policy
-X-Status: <>
---- error_log eval
-qr/\[error\] .*ratelimit: a key of 65536 bytes is not accounted/
+[("GET /t?k=" . "x" x 1024) x 3, "GET /t?k=" . "x" x 1023 . "y", "GET /t?k=" . "x" x 1025,
+ "GET /api/namespaces/default/keys/sha256:" . "0" x 64]
+--- error_code eval
+[200, 200, 429, 200, 200, 200]
+--- response_headers eval
+[("X-Key: <PASSED>") x 2, "X-Key: <REJECTED>", ("X-Key: <PASSED>") x 2, ""]
 
 
 

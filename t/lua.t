@@ -257,7 +257,7 @@ subtest 'the examples of docs/lua.md' => sub {
 subtest 'what is wrong is thrown, and names the argument' => sub {
     start(%conf);
     for (['increment(5, 60, 1)', 'key'], ['increment(nil, 60, 1)', 'key'], ['increment({}, 60, 1)', 'key'],
-        ['increment("", 60, 1)', 'key'], ['increment(("k"):rep(65536), 60, 1)', 'key'],
+        ['increment("", 60, 1)', 'key'],
         ['increment("k", "60", 1)', 'window_size'], ['increment("k", 0/0, 1)', 'window_size'],
         ['increment("k", -1, 1)', 'window_size'], ['increment("k", 1/0, 1)', 'window_size'],
         ['increment("k", 60)', 'value'], ['increment("k", 60, "1")', 'value'], ['increment("k", 60, -1)', 'value'],

@@ -66,7 +66,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// If the key is empty or too long.
+    /// If the key is empty.
     pub(crate) fn hit(&self, key: &[u8]) -> Result<(), RateLimitingError> {
         let library = RateLimiting::new(&self.namespace);
         let rate = library.increment(key, self.size, Hits::ONE, Algorithm::Sliding, &self.time);
@@ -77,7 +77,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// If the key is empty or too long.
+    /// If the key is empty.
     pub(crate) fn rate(&self, key: &[u8]) -> Result<i64, RateLimitingError> {
         let library = RateLimiting::new(&self.namespace);
         let rate = library.sliding_window(key, self.size, Algorithm::Sliding, &self.time);

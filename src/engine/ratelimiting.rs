@@ -216,7 +216,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
     ///
     /// # Errors
     ///
-    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    /// [`RateLimitingError::NotAccounted`] if the key is empty.
     pub fn increment(
         &self,
         key: &[u8],
@@ -244,7 +244,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
     ///
     /// # Errors
     ///
-    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    /// [`RateLimitingError::NotAccounted`] if the key is empty.
     pub fn sliding_window(
         &self,
         key: &[u8],
@@ -260,7 +260,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
     ///
     /// # Errors
     ///
-    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    /// [`RateLimitingError::NotAccounted`] if the key is empty.
     pub fn reading(
         &self,
         key: &[u8],
@@ -281,7 +281,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
     ///
     /// # Errors
     ///
-    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    /// [`RateLimitingError::NotAccounted`] if the key is empty.
     pub fn reset(
         &self,
         key: &[u8],
@@ -303,7 +303,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
     ///
     /// # Errors
     ///
-    /// [`RateLimitingError::NotAccounted`] if the key is empty or too long.
+    /// [`RateLimitingError::NotAccounted`] if the key is empty.
     pub fn unsent(
         &self,
         key: &[u8],
@@ -329,7 +329,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RateLimitingError {
-    /// The key is empty, or longer than 65535 bytes.
+    /// The key is empty.
     NotAccounted,
     /// The zone has no room for another namespace.
     TooManyNamespaces,
@@ -343,9 +343,7 @@ pub enum RateLimitingError {
 impl fmt::Display for RateLimitingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RateLimitingError::NotAccounted => {
-                f.write_str("the key is empty or longer than 65535 bytes")
-            }
+            RateLimitingError::NotAccounted => f.write_str("the key is empty"),
             RateLimitingError::TooManyNamespaces => {
                 f.write_str("the zone has no room for another namespace")
             }
@@ -453,10 +451,6 @@ mod tests {
         let increment =
             |key: &[u8]| library.increment(key, size, Hits::ONE, Algorithm::Fixed, &clock);
         assert_eq!(increment(b""), Err(RateLimitingError::NotAccounted));
-        assert_eq!(
-            increment(&[0; 65_536]),
-            Err(RateLimitingError::NotAccounted)
-        );
-        assert_eq!(increment(&[0; 65_535]), Ok(Hits::ONE));
+        assert_eq!(increment(&[0; 65_536]), Ok(Hits::ONE));
     }
 }

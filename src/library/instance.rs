@@ -163,7 +163,7 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// [`CallError::Argument`] names the argument: the key has 1 to 65535 bytes, `window_size` is one of those
+    /// [`CallError::Argument`] names the argument: the key has at least one byte, `window_size` is one of those
     /// of the namespace, `value` is not negative, the namespace was defined, and `weight` is within 0 to 1.
     /// [`CallError::NoAnswer`]: the store is silent, and hits are denied then.
     pub fn increment(

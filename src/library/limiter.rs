@@ -200,7 +200,7 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// [`CallError::Argument`]: the key is empty, or longer than 65535 bytes. [`CallError::NoAnswer`]: the store
+    /// [`CallError::Argument`]: the key is empty. [`CallError::NoAnswer`]: the store
     /// is silent, and hits are denied then.
     pub fn incoming(&self, key: impl AsRef<[u8]>, commit: bool) -> Result<Decision<'_>, CallError> {
         self.incoming_hits(key, 1.0, commit)

@@ -106,10 +106,7 @@ pub(super) fn forget_configuration() {
     KNOWN.0.set((0, None));
 }
 
-/// The longest argument that is looked at: no longer one is accepted anywhere.
-const MAX_LEN: usize = 1 << 16;
-
-/// So many bytes, or as many of them as are looked at; none if it is NULL.
+/// Returns so many bytes; none if it is NULL.
 ///
 /// # Safety
 ///
@@ -119,8 +116,8 @@ pub(super) unsafe fn bytes<'a>(data: *const c_void, len: usize) -> &'a [u8] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
-    unsafe { core::slice::from_raw_parts(data.cast(), len.min(MAX_LEN)) }
+    // SAFETY: the caller's promise. Nothing is longer than `isize` tells, whatever a wrong length says.
+    unsafe { core::slice::from_raw_parts(data.cast(), len.min(isize::MAX.unsigned_abs())) }
 }
 
 /// The same of a structure.

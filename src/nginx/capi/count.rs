@@ -193,7 +193,7 @@ pub(super) unsafe extern "C" fn uncommit(
                 }
                 is_refunded
             }
-            Some(Committed::InStore(key, cost)) => question::refund(&limiter, &key, cost),
+            Some(Committed::InStore(_, cost)) => question::refund(&limiter, key, cost),
             None => false,
         };
         match is_refunded {

@@ -25,6 +25,7 @@ use crate::engine::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter};
 use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
+use crate::policy::key::counted_name;
 use crate::policy::window::WindowSize;
 use crate::store::decision::Answer;
 
@@ -288,7 +289,8 @@ fn finish(id: u64, answer: Option<Answer>) {
             let asked = ticket.asked();
             let incoming = limiter.limiter.answered(asked, store, &answer, &NgxClock);
             if incoming.is_admitted && asked.commit {
-                limiter.remember(Committed::InStore(ticket.key.clone(), ticket.cost));
+                let name = counted_name(&ticket.key, None).into_owned();
+                limiter.remember(Committed::InStore(name.into(), ticket.cost));
             }
             Ok(incoming)
         }

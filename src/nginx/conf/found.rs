@@ -8,6 +8,7 @@ use super::served::Synchronous;
 use crate::engine::arguments::ArgumentError;
 use crate::engine::{Limiter, Namespace, Refund, WindowCounters};
 use crate::policy::hits::Hits;
+use crate::policy::key::counted_name;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreKind;
@@ -44,7 +45,7 @@ pub(in super::super) struct LibraryLimiter {
 pub(in super::super) enum Committed {
     /// Here.
     Here(Refund<'static>),
-    /// In a store: so many of this key.
+    /// In a store: so many, under this name of the key.
     InStore(Box<[u8]>, Hits),
 }
 
@@ -146,7 +147,7 @@ impl LibraryLimiter {
         let mut all = self.committed.borrow_mut();
         let index = all.iter().rposition(|it| match it {
             Committed::Here(refund) => refund.is_of(self.limiter.bound(), key),
-            Committed::InStore(known, _) => **known == *key,
+            Committed::InStore(known, _) => **known == *counted_name(key, None),
         });
         index.map(|index| all.remove(index))
     }

@@ -9,9 +9,9 @@ use super::super::conf::{
 use super::super::log;
 use super::super::request::Request;
 use super::context::Keys;
-use crate::engine::{BoundLimit, LimitCheck};
+use crate::engine::LimitCheck;
 use crate::policy::hits::Hits;
-use crate::policy::key::{MAX_KEY_LEN, counted_name, is_accounted, is_plain};
+use crate::policy::key::{counted_name, is_accounted, is_plain};
 use crate::policy::printable::Quoted;
 use crate::table::{Invalid, Key};
 
@@ -64,7 +64,7 @@ fn next_key<'r>(
         RuleKey::AsBefore => None,
         RuleKey::Own(text) => Some(text.evaluate(request)?),
         RuleKey::InCounter(own) => {
-            let name = name_in_counter(own, &first.bound, conf, request, keys)?;
+            let name = name_in_counter(own, conf, request, keys)?;
             *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
             return Ok(());
         }
@@ -72,7 +72,7 @@ fn next_key<'r>(
     if let Some(bytes) = bytes {
         let name = match is_plain(bytes) {
             true => Some(bytes),
-            false => name_of(bytes, None, &first.bound, request, keys)?,
+            false => name_of(bytes, None, request, keys)?,
         };
         *key = name.and_then(|name| keys.keep(first.bound.table().key(name)));
     }
@@ -83,7 +83,6 @@ fn next_key<'r>(
 #[cold]
 fn name_in_counter<'r>(
     own: &OwnKey,
-    bound: &BoundLimit<'_>,
     conf: &LocationConf,
     request: &Request<'r>,
     keys: &mut Keys<'r>,
@@ -92,25 +91,19 @@ fn name_in_counter<'r>(
         Some(text) => text.evaluate(request)?,
         None => conf.evaluate_key(request)?,
     };
-    name_of(key, own.counter(), bound, request, keys)
+    name_of(key, own.counter(), request, keys)
 }
 
-/// The name of a key that is not its own, which lives as long as the request. `None` for a key that is
-/// not accounted; one that is too long is logged.
+/// Returns the name of a key that is not its own, which lives as long as the request; `None` for a key that is not
+/// accounted.
 #[cold]
 fn name_of<'r>(
     key: &'r [u8],
     counter: Option<&str>,
-    bound: &BoundLimit<'_>,
     request: &Request<'r>,
     keys: &mut Keys<'r>,
 ) -> Result<Option<&'r [u8]>, EvaluationError> {
     if !is_accounted(key) {
-        if key.len() > MAX_KEY_LEN {
-            bound.count_invalid(Invalid::Key);
-            let message = format_args!("ratelimit: a key of {} bytes is not accounted", key.len());
-            log::error(NGX_LOG_ERR, request.log(), message);
-        }
         return Ok(None);
     }
     let name = keys.rename(key, &counted_name(key, counter), request);
