@@ -116,6 +116,16 @@ my $api = qr/\{"name":"api","zone":"counters","store":null\}/;
 
 
 
+=== a key of which nginx leaves nothing in a path
+--- request eval
+my @keys = ('%2F', '%2f%2F', '.', '%2E', '%2E%2F', 'a%2F', 'a/..');
+[(map {"POST /rw/namespaces/api/keys/$_?window_type=fixed"} @keys), (map {"GET /ro/namespaces/api/keys?window_type=fixed&key=$_"} '%2F', '%2F%2F', '.', '.%2F', 'a%2F', 'a/..'),
+ "GET /ro/namespaces/api/keys/%2F/?window_type=fixed", "GET /ro/namespaces/api/keys/a%2F/?window_type=fixed", "GET /ro/namespaces/api/keys/a/"]
+--- response_body_like eval
+[map { qr/^\{"rate":$_,/ } 1, 1, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 0]
+
+
+
 === HEAD is answered without a body
 --- request
 HEAD /ro/namespaces/api

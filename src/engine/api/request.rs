@@ -170,18 +170,16 @@ impl ApiRequest<'_> {
         let name = parts.next().filter(|name| !name.is_empty())?.to_vec();
         match (parts.next(), parts.next()) {
             (None, _) | (Some(b""), None) => Some(Resource::Namespace(name)),
-            (Some(b"keys"), None | Some(b"")) => Some(Resource::Keys(name, None)),
+            (Some(b"keys"), None) => Some(Resource::Keys(name, None)),
             (Some(b"keys"), Some(key)) => {
-                // nginx makes one slash of two: the bytes are those that the client sent, unless
+                // nginx makes one slash of two, and takes dots away: the bytes are those that the client sent, unless
                 // the path was rewritten.
                 let before = self.prefix.len().saturating_add(self.path.len());
                 let before = before.saturating_sub(key.len());
                 let path = [self.prefix, self.path].concat();
                 let raw = self.raw_key(path.get(..before).unwrap_or_default());
-                Some(Resource::Keys(
-                    name,
-                    Some(raw.unwrap_or_else(|| key.to_vec())),
-                ))
+                let key = raw.unwrap_or_else(|| without_slash(key).to_vec());
+                Some(Resource::Keys(name, Some(key).filter(|it| !it.is_empty())))
             }
             (Some(b"sync"), None | Some(b"")) => Some(Resource::Sync(name)),
             (Some(b"top"), None | Some(b"")) => Some(Resource::Top(name)),
@@ -189,7 +187,7 @@ impl ApiRequest<'_> {
         }
     }
 
-    /// What follows `before`, which ends with a slash, in the path that was sent; `None` if that is
+    /// Returns the key that follows `before`, which ends with a slash, in the path that was sent; `None` if that is
     /// another one.
     fn raw_key(&self, before: &[u8]) -> Option<Vec<u8>> {
         // Each byte is looked at once: a client chooses how many there are.
@@ -204,7 +202,7 @@ impl ApiRequest<'_> {
             }
         }
         // One that was sent as `%2F` ends no part of a path.
-        is_slash.then(|| decode(rest, false).ok()).flatten()
+        is_slash.then(|| decode(without_slash(rest), false).ok())?
     }
 
     fn key_call(&self, namespace: Vec<u8>, key: Option<Vec<u8>>) -> Result<KeyCall, ApiError> {
@@ -301,6 +299,11 @@ fn parse_rate(text: &[u8]) -> Option<(Hits, WindowSize)> {
         QuotaHits::Constant(hits) => Some((hits, size)),
         QuotaHits::Variable(_) => None,
     }
+}
+
+/// Returns a path without a slash at its end, which changes nothing.
+fn without_slash(path: &[u8]) -> &[u8] {
+    path.strip_suffix(b"/").unwrap_or(path)
 }
 
 /// Decodes `%xx`, and in a query `+`, which is a space in forms.

@@ -37,11 +37,10 @@ fn a_path_names_what_is_asked_for() {
     for path in ["/namespaces/api", "/namespaces/api/"] {
         assert_eq!(call(path, ""), ApiCall::Namespace(b"api".into()));
     }
-    // In a key, a slash is a byte like any other.
-    assert_eq!(
-        call("/namespaces/api/keys/a/", ""),
-        ApiCall::Key(key_call(b"a/"))
-    );
+    // At the end of a path, a slash changes nothing; elsewhere in a key, it is a byte like any other.
+    for path in ["/namespaces/api/keys/a", "/namespaces/api/keys/a/"] {
+        assert_eq!(call(path, ""), ApiCall::Key(key_call(b"a")));
+    }
     let expected = KeyCall {
         window: WindowSize::from_millis(MINUTE),
         algorithm: Algorithm::Fixed,
@@ -150,6 +149,16 @@ fn a_key_in_a_path_is_the_bytes_that_were_sent() {
         ("/rl/namespaces/api/keys/a%2f%2Fb+", "a/b+", &b"a//b+"[..]),
         ("/rl/namespaces/api/keys//a/../b", "b", b"/a/../b"),
         ("/%72l/namespaces/a%70i/keys/%2e", ".", b"."),
+        ("/rl/namespaces/api/keys/a/", "a/", b"a"),
+        ("/rl/namespaces/api/keys/a%2F", "a/", b"a/"),
+        ("/rl/namespaces/api/keys/a%2F/", "a/", b"a/"),
+        // Of these, nginx leaves nothing.
+        ("/rl/namespaces/api/keys/%2F", "", b"/"),
+        ("/rl/namespaces/api/keys/%2f%2F", "", b"//"),
+        ("/rl/namespaces/api/keys///", "", b"/"),
+        ("/rl/namespaces/api/keys/.", "", b"."),
+        ("/rl/namespaces/api/keys/%2E/", "", b"."),
+        ("/rl/namespaces/api/keys/a/..", "", b"a/.."),
         ("/rl/namespaces/api/keys/x/keys/y", "x/keys/y", b"x/keys/y"),
         // Rewritten.
         ("/other/x%2f%2fy", "y", b"y"),
@@ -203,6 +212,7 @@ fn what_is_wrong_is_told() {
         ("PUT", "/namespaces/api/keys/k", "", 405, "POST, DELETE"),
         ("DELETE", "/namespaces/api/keys", "", 400, "no key"),
         ("GET", "/namespaces/api/keys", "", 400, "no key"),
+        ("GET", "/namespaces/api/keys/", "", 400, "no key"),
         ("GET", "/namespaces/api/keys/k", "key=l", 400, "already"),
         (
             "GET",
