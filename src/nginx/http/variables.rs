@@ -1,7 +1,7 @@
 //! The variables: what was decided, what the tightest limit said, and the client's network.
 
 use core::fmt::{self, Write as _};
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use nginx_sys::{
     NGX_ERROR, NGX_HTTP_VAR_NOCACHEABLE, NGX_OK, ngx_http_request_t, ngx_int_t, ngx_str_t,
@@ -145,7 +145,7 @@ fn tightest<'r>(request: &Request<'r>) -> Result<&'r Charge<'r, 'static>, NoValu
 fn net<'r>(request: &Request<'r>) -> Value<'r> {
     match request.client_address().ok_or(NoValue::Empty)? {
         IpAddr::V4(address) => text(request, address),
-        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+        IpAddr::V6(address) => match ipv4_in(address) {
             Some(address) => text(request, address),
             None => {
                 let net = Ipv6Addr::from_bits(address.to_bits() >> 64 << 64);
@@ -153,6 +153,16 @@ fn net<'r>(request: &Request<'r>) -> Value<'r> {
             }
         },
     }
+}
+
+/// Returns the IPv4 address in one that is IPv4-mapped, or of the well-known prefix of NAT64 (RFC 6052).
+fn ipv4_in(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    const NAT64: u128 = 0x0064_ff9b << 96;
+    let bits = address.to_bits();
+    let is_of_nat64 = bits >> 32 == NAT64 >> 32;
+    // Both have it in their last 32 bits.
+    let has_one = is_of_nat64 || address.to_ipv4_mapped().is_some();
+    has_one.then_some(Ipv4Addr::from_bits(bits as u32))
 }
 
 /// A value as text in the request's memory.
