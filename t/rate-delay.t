@@ -78,6 +78,30 @@ subtest 'several limits: the longest time' => sub {
     stop();
 };
 
+subtest 'a delay is logged, one level lower than a rejection' => sub {
+    my $slow   = 'ratelimit rate=1/366d burst=2 delay=all';
+    my $server = join '', map {qq[
+        location = /$_ { ratelimit_log_level $_; ratelimit_dry_run on; ratelimit_key $_; $slow; empty_gif; }
+    ]} qw(error warn notice off);
+    start(rule => 'rate=1000/1s burst=9 delay=all name=fast; ratelimit rate=20/1s burst=9 delay=all name=slow counter=slow', workers => 1, server => $server);
+    my @sockets = map { ask('k') } 1, 2;
+    like(answer($_), qr/^200 /, 'held back or not') for @sockets;
+    my $limit = 'namespace "default", key "k", limit 10, rate (?:2|1\.\d+), cost 1, rule nginx\.conf:\d+';
+    is(logged(qr/\[warn\] .*: \*\d+ ratelimit: delayed by "slow", $limit for (?:[1-9]|[1-4]\d|50)ms, client: /), 1, 'by the slowest');
+    is(logged(qr/delayed by/), 1, 'alone');
+    for my $path (qw(error warn notice off)) {
+        for (1, 2) {
+            my $socket = connection();
+            print $socket "GET /$path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+            like(answer($socket), qr/^200 /, "dry run, $path");
+        }
+    }
+    is(logged(qr/\[warn\] .* ratelimit: would be delayed by "default-rate", .* key "error", limit 3, rate 2, .* for \d+ms, /), 1, 'for error, a warning');
+    is(logged(qr/\[notice\] .* ratelimit: would be delayed by .* key "warn"/), 1, 'for a warning, a notice');
+    is(logged(qr/would be delayed by/), 2, 'no others: this log takes notices');
+    stop();
+};
+
 subtest 'a reload: what waits goes on' => sub {
     start(rule => 'rate=1/1s burst=9 delay=all', workers => 1);
     like(hit('k'), qr/^200 /, 'the first');

@@ -115,7 +115,41 @@ RateLimit: "default-rate";r=0
 GET /t
 --- error_code: 429
 --- error_log eval
-qr/\[error\] .*ratelimit: rejected by "default-rate", namespace "default", key "127\.0\.0\.1", limit 2, rate 3, cost 3,/
+qr/\[error\] .*ratelimit: rejected by "default-rate", namespace "default", key "127\.0\.0\.1", limit 2, rate 3, cost 3, rule nginx\.conf:\d+, client: /
+
+
+
+=== a delay has a status of its own
+--- config
+    location /t {
+        ratelimit limit=9/366d;
+        ratelimit rate=20/1s burst=2 delay=all key=$arg_k name=slow;
+        add_header X-Status "$ratelimit_status $ratelimit_policy" always;
+        empty_gif;
+    }
+--- pipelined_requests eval
+[("GET /t?k=a") x 2, "GET /t"]
+--- error_code eval
+[200, 200, 200]
+--- response_headers eval
+["X-Status: PASSED slow", "X-Status: DELAYED slow", "X-Status: PASSED default-366d"]
+
+
+
+=== in a dry run, a delay has a status of its own, and is none
+--- config
+    location /t {
+        ratelimit_dry_run on;
+        ratelimit rate=1/366d burst=2 delay=1;
+        add_header X-Status $ratelimit_status always;
+        empty_gif;
+    }
+--- request eval
+[("GET /t") x 4]
+--- error_code eval
+[200, 200, 200, 200]
+--- response_headers eval
+["X-Status: PASSED", "X-Status: PASSED", "X-Status: DELAYED_DRY_RUN", "X-Status: REJECTED_DRY_RUN"]
 
 
 
@@ -319,7 +353,7 @@ my @all = map {"GET /$_"} 'a', 'b', 'c?r=5', 'c?r=6', 'd', 'e';
 --- error_code eval
 [200, 200, 200]
 --- response_headers eval
-["X-Status: PASSED", "X-Status: PASSED", "X-Status: REJECTED_DRY_RUN"]
+["X-Status: PASSED", "X-Status: DELAYED_DRY_RUN", "X-Status: REJECTED_DRY_RUN"]
 
 
 

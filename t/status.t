@@ -145,7 +145,7 @@ logged status: <REJECTED> 429
 --- request
 GET /t
 --- error_log
-logged status: <> 200
+logged status: <-> 200
 
 
 

@@ -355,16 +355,44 @@ logged: [REJECTED default 1 31622400 0 1 <> <>]
 
 
 
-=== a log shows them: no rule
+=== a log shows that there are none where no rule applied
+--- http_config
+    log_format not_found 'logged: [$ratelimit_status $all] $ratelimit_key $ratelimit_retry_after $ratelimit_rule';
 --- config
-    location /t {
-        access_log $TEST_NGINX_SERVER_ROOT/logs/error.log all;
+    access_log $TEST_NGINX_SERVER_ROOT/logs/error.log not_found;
+    location /t { empty_gif; }
+    location /u { ratelimit limit=1/366d key=$arg_k; empty_gif; }
+--- request eval
+["GET /t", "GET /u"]
+--- error_log
+logged: [-      <> <>] - - -
+--- no_error_log eval
+qr/^logged: \[[^-]/m
+
+
+
+=== the rule is told by its place
+--- http_config
+    include ../html/rules.conf;
+--- config
+    add_header Rule "<$ratelimit_rule>" always;
+    location /inherited { empty_gif; }
+    location /tightest {
+        ratelimit limit=9/365d key=$arg_k
+                  limit=2/366d;
+        ratelimit limit=1/366d name=own counter=own key=k; # here
         empty_gif;
     }
---- request
-GET /t
---- error_log
-logged: [      <> <>]
+    location /off { ratelimit off; empty_gif; }
+--- user_files
+>>> rules.conf
+ratelimit_key k;
+
+ratelimit limit=100/366d;
+--- request eval
+["GET /inherited", "GET /tightest?k=a", "GET /off"]
+--- response_headers_like eval
+['Rule: <../html/rules\.conf:3>', 'Rule: <nginx\.conf:\d+>', 'Rule: <>']
 
 
 

@@ -50,8 +50,23 @@ pub enum LogLevel {
     Notice = 6,
     /// `info`
     Info = 7,
+    /// `debug`, which is the level of delays where that of rejections is `info`.
+    Debug = 8,
     /// That of lines which no log takes.
     Off = u32::MAX,
+}
+
+impl LogLevel {
+    /// Returns the level of delays, where this is that of rejections.
+    pub fn of_delays(self) -> LogLevel {
+        match self {
+            LogLevel::Error => LogLevel::Warn,
+            LogLevel::Warn => LogLevel::Notice,
+            LogLevel::Notice => LogLevel::Info,
+            LogLevel::Info | LogLevel::Debug => LogLevel::Debug,
+            LogLevel::Off => LogLevel::Off,
+        }
+    }
 }
 
 /// When a request is decided on.

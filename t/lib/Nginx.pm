@@ -188,11 +188,11 @@ sub logged {
     return scalar grep {/$pattern/} $self->log_lines;
 }
 
-# Those that say that something is wrong. A rejection does not, nor that a store is back, nor what tests mean: limits
-# that admit nothing, and namespaces without rules.
+# Those that say that something is wrong. A rejection does not, nor a delay, nor that a store is back, nor what tests
+# mean: limits that admit nothing, and namespaces without rules.
 sub grave_lines {
     my ($self) = @_;
-    my $usual = qr/ratelimit:[ ](?:would[ ]be[ ])?(?:rejected[ ]by|denied,)|ratelimit_store[ ]"[^"]+"[ ]is[ ]back
+    my $usual = qr/ratelimit:[ ](?:would[ ]be[ ])?(?:rejected[ ]by|delayed[ ]by|denied,)|ratelimit_store[ ]"[^"]+"[ ]is[ ]back
         |never[ ]admits[ ]a[ ]request|no[ ]rule[ ]counts[ ]in[ ]it/x;
     return grep { /\[(?:emerg|alert|crit|error|warn)\]/ && !/$usual/ } $self->log_lines;
 }

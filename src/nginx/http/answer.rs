@@ -1,11 +1,15 @@
 //! What is answered to a request that was decided on: its log, and its rejection.
 
+use core::fmt;
+
 use nginx_sys::{NGX_DECLINED, NGX_HTTP_SERVICE_UNAVAILABLE, ngx_int_t};
 
 use super::super::log;
 use super::super::request::Request;
-use super::context::{Context, Response};
+use super::context::{Context, Delay, Response};
 use super::{grpc, respond};
+use crate::engine::Charge;
+use crate::policy::hits::Hits;
 use crate::policy::key::Shown;
 use crate::policy::limit::Verdict;
 use crate::table::Outcome;
@@ -68,27 +72,68 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
     if context.is_rejected() {
         charge.bound().count_rejection();
     }
-    let Verdict {
-        limit, hits, cost, ..
-    } = charge.verdict();
+    let verdict = charge.verdict();
     // Of what would have been counted: a rejection that is charged has been.
     let rate = match context.settings.count_rejected {
-        true => charge.verdict().rate(),
-        false => charge.verdict().rate().plus_value(cost),
+        true => verdict.rate(),
+        false => verdict.rate().plus_value(verdict.cost),
     };
     let what = match context.is_rejected() {
         true => "rejected by",
         false => "would be rejected by",
     };
-    let message = format_args!(
-        "ratelimit: {what} \"{}\", namespace \"{}\", key \"{}\", limit {hits}, rate {rate}, cost {cost}",
-        limit.name,
-        charge.bound().namespace(),
-        Shown(context.key_of(charge)),
-    );
-    log::error(
-        context.settings.log_level as log::NgxLogLevel,
-        request.log(),
-        message,
-    );
+    let limit = ShownLimit {
+        context,
+        charge,
+        rate,
+    };
+    let message = format_args!("ratelimit: {what} {limit}");
+    let level = context.settings.log_level as log::NgxLogLevel;
+    log::error(level, request.log(), message);
+}
+
+/// Logs that a rate holds a request back, or would if this were no dry run.
+pub(super) fn log_delay(request: &Request<'_>, context: &Context<'_>, delay: &Delay<'_>) {
+    let Delay { millis, charge } = *delay;
+    let what = match context.is_dry_run() {
+        true => "would be delayed by",
+        false => "delayed by",
+    };
+    let limit = ShownLimit {
+        context,
+        charge,
+        rate: charge.verdict().rate(),
+    };
+    let message = format_args!("ratelimit: {what} {limit} for {millis}ms");
+    let level = context.settings.log_level.of_delays() as log::NgxLogLevel;
+    log::error(level, request.log(), message);
+}
+
+/// A limit, as a line of the log tells of it.
+struct ShownLimit<'c> {
+    context: &'c Context<'c>,
+    charge: &'c Charge<'c, 'static>,
+    /// The rate that the limit was compared with.
+    rate: Hits,
+}
+
+impl fmt::Display for ShownLimit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ShownLimit {
+            context,
+            charge,
+            rate,
+        } = *self;
+        let Verdict {
+            limit, hits, cost, ..
+        } = charge.verdict();
+        write!(
+            f,
+            "\"{}\", namespace \"{}\", key \"{}\", limit {hits}, rate {rate}, cost {cost}, rule {}",
+            limit.name,
+            charge.bound().namespace(),
+            Shown(context.key_of(charge)),
+            context.place_of(charge).unwrap_or_default(),
+        )
+    }
 }

@@ -80,6 +80,33 @@ impl<'r> Context<'r> {
         name
     }
 
+    /// Returns the place of the rule that a limit is of, such as `nginx.conf:31`.
+    pub(super) fn place_of(&self, charge: &Charge<'r, 'static>) -> Option<&'static str> {
+        let mut rules = self.rules.active().rules.iter();
+        let rule = rules.find(|rule| rule.has(charge.bound()));
+        rule.map(|rule| rule.place)
+    }
+
+    /// Returns for how long a rate holds the request back, or would if this were no dry run; `None`: none does.
+    pub(super) fn delay(&self) -> Option<Delay<'r>> {
+        if self.response != Response::Admit || self.outcome == Outcome::RejectedDryRun {
+            return None;
+        }
+        let admitted = self.charges.iter().filter(|it| it.verdict().admitted);
+        let delays = admitted.map(|charge| Delay {
+            millis: charge.verdict().delay(),
+            charge,
+        });
+        // The first one of equal ones.
+        let longest = delays.rev().max_by_key(|delay| delay.millis)?;
+        (longest.millis > 0).then_some(longest)
+    }
+
+    /// Returns whether the request is admitted whatever limits say.
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.settings.refusal == Outcome::RejectedDryRun
+    }
+
     pub(super) fn verdicts(&self) -> impl Iterator<Item = Verdict<'r>> + Clone {
         self.charges.iter().map(Charge::verdict)
     }
@@ -89,6 +116,13 @@ impl<'r> Context<'r> {
         let wait = retry_after(self.verdicts())?;
         Some(wait.saturating_add(self.jitter))
     }
+}
+
+/// The longest time for which a limit holds a request back.
+pub(super) struct Delay<'r> {
+    pub(super) millis: u64,
+    /// What the limit said.
+    pub(super) charge: &'r Charge<'r, 'static>,
 }
 
 fn tightest<'r>(

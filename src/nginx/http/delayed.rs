@@ -10,15 +10,13 @@ use nginx_sys::{NGX_AGAIN, ngx_int_t};
 
 use super::super::conf::EvaluationError;
 use super::super::event_loop::EventTimer;
-use super::super::log;
 use super::super::request::Request;
-use super::answer::answer;
-use super::context::{Context, Response};
+use super::answer::{answer, log_delay};
+use super::context::Context;
 use super::held::Waiting;
 use super::waiting::{RequestWait, WaitingRequests};
 use crate::broker::Asker;
 use crate::engine::BoundLimit;
-use crate::table::Outcome;
 
 const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 
@@ -41,28 +39,18 @@ pub(super) fn answer_in_time<'r>(
     context: &'r Context<'r>,
 ) -> Result<ngx_int_t, EvaluationError> {
     let answer = answer(request, context);
-    match delay_of(context) {
-        0 => Ok(answer),
-        delay => hold(request, context, delay).ok_or(EvaluationError),
+    let Some(delay) = context.delay() else {
+        return Ok(answer);
+    };
+    log_delay(request, context, &delay);
+    match context.is_dry_run() {
+        true => Ok(answer),
+        false => hold(request, context, delay.millis).ok_or(EvaluationError),
     }
-}
-
-/// For how many milliseconds a request is held back: the longest time of all limits.
-fn delay_of(context: &Context<'_>) -> u64 {
-    let is_dry = context.settings.refusal == Outcome::RejectedDryRun;
-    if is_dry || context.response != Response::Admit {
-        return 0;
-    }
-    let admitted = context.verdicts().filter(|verdict| verdict.admitted);
-    let delays = admitted.map(|verdict| verdict.delay());
-    delays.max().unwrap_or(0)
 }
 
 /// Has a request wait for so many milliseconds. `None`: no memory, or nginx cannot watch its connection.
 fn hold<'r>(request: &Request<'r>, context: &'r Context<'r>, delay: u64) -> Option<ngx_int_t> {
-    log::debug(request.log(), || {
-        format!("ratelimit: delayed for {delay} ms")
-    });
     let delayed = DELAYED.add(request, |id| Delayed {
         timer: EventTimer::new(request.log(), go_on, id),
         since: Instant::now(),

@@ -25,6 +25,8 @@ type Value<'r> = Result<&'r [u8], NoValue>;
 
 /// Why there is none.
 enum NoValue {
+    /// No rule applied.
+    NotFound,
     /// It is empty.
     Empty,
     /// A variable without a value might be a key: the request fails.
@@ -34,7 +36,7 @@ enum NoValue {
 // SAFETY: the pointers are to literals.
 unsafe impl Sync for OwnVariable {}
 
-static VARIABLES: [OwnVariable; 11] = [
+static VARIABLES: [OwnVariable; 12] = [
     OwnVariable(ngx_string!("ratelimit_status"), status),
     OwnVariable(ngx_string!("ratelimit_namespace"), |request| {
         text(request, tightest(request)?.bound().namespace())
@@ -70,6 +72,10 @@ static VARIABLES: [OwnVariable; 11] = [
     OwnVariable(ngx_string!("ratelimit_key"), |request| {
         Ok(decision(request)?.key_of(tightest(request)?))
     }),
+    OwnVariable(ngx_string!("ratelimit_rule"), |request| {
+        let place = decision(request)?.place_of(tightest(request)?);
+        Ok(place.ok_or(NoValue::Empty)?.as_bytes())
+    }),
     OwnVariable(ngx_string!("ratelimit_net"), net),
 ];
 
@@ -102,30 +108,31 @@ unsafe extern "C" fn get(
 
 /// Sets a variable's value for a request. `None`: no memory.
 fn set(request: &Request<'_>, value: &mut ngx_variable_value_t, variable: usize) -> Option<()> {
-    let bytes: &[u8] = match VARIABLES
-        .get(variable)
-        .map(|OwnVariable(_, of)| of(request))
-    {
-        Some(Ok(bytes)) => bytes,
-        Some(Err(NoValue::Empty)) | None => b"",
-        Some(Err(NoValue::NoMemory)) => return None,
+    let OwnVariable(_, value_of) = VARIABLES.get(variable)?;
+    let (bytes, is_found): (&[u8], _) = match value_of(request) {
+        Ok(bytes) => (bytes, true),
+        Err(NoValue::Empty) => (b"", true),
+        Err(NoValue::NotFound) => (b"", false),
+        Err(NoValue::NoMemory) => return None,
     };
     value.set_len(bytes.len() as u32);
-    value.set_valid(1);
+    value.set_valid(is_found.into());
     value.set_no_cacheable(0);
-    value.set_not_found(0);
+    value.set_not_found((!is_found).into());
     value.data = bytes.as_ptr().cast_mut();
     Some(())
 }
 
-/// Empty where no rule applied.
+/// Returns the name of what was decided.
 fn status<'r>(request: &Request<'r>) -> Value<'r> {
     let context = decision(request)?;
     if !context.is_accounted() && context.outcome != Outcome::Error {
-        return Err(NoValue::Empty);
+        return Err(NoValue::NotFound);
     }
     Ok(match context.outcome {
-        Outcome::Passed => b"PASSED",
+        Outcome::Passed if context.delay().is_none() => b"PASSED",
+        Outcome::Passed if context.is_dry_run() => b"DELAYED_DRY_RUN",
+        Outcome::Passed => b"DELAYED",
         Outcome::Rejected => b"REJECTED",
         Outcome::RejectedDryRun => b"REJECTED_DRY_RUN",
         Outcome::Error => b"ERROR",
@@ -133,15 +140,15 @@ fn status<'r>(request: &Request<'r>) -> Value<'r> {
 }
 
 fn decision<'r>(request: &Request<'r>) -> Result<&'r Context<'r>, NoValue> {
-    context::of(request).ok_or(NoValue::Empty)
+    context::of(request).ok_or(NoValue::NotFound)
 }
 
 fn tightest<'r>(request: &Request<'r>) -> Result<&'r Charge<'r, 'static>, NoValue> {
-    decision(request)?.tightest().ok_or(NoValue::Empty)
+    decision(request)?.tightest().ok_or(NoValue::NotFound)
 }
 
-/// The client's address, or the /64 that it is in, which is what one client has of IPv6. Nothing
-/// for a Unix socket.
+/// Returns the client's address, or the /64 that it is in, which is what one client has of IPv6. An IPv4 address
+/// within an IPv6 one is one client's, too. Nothing for a Unix socket.
 fn net<'r>(request: &Request<'r>) -> Value<'r> {
     match request.client_address().ok_or(NoValue::Empty)? {
         IpAddr::V4(address) => text(request, address),
