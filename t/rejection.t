@@ -358,6 +358,57 @@ Retry-After: ']
 
 
 
+=== status: an error page sees those that nginx takes for something else, too
+--- config eval
+my $locations = join '', map {qq(
+    location /named/$_ { ratelimit_status $_; ratelimit limit=0.5/366d; error_page $_ \@sorry; empty_gif; }
+    location /other/$_ { ratelimit_status $_; ratelimit limit=0.5/366d; error_page $_ =418 /sorry.txt; empty_gif; }
+    location /moved/$_ { ratelimit_status $_; ratelimit limit=0.5/366d; error_page $_ =303 http://example.org/sorry; empty_gif; }
+    location /none/$_  { ratelimit_status $_; ratelimit limit=0.5/366d; error_page 500 /sorry.txt; empty_gif; }
+    location /$_       { ratelimit_status $_; ratelimit limit=0.5/366d; error_page 500 $_ /sorry.txt; empty_gif; })
+} 408, 430, 494 .. 498, 508, 599;
+qq(
+    $locations
+    location = /sorry.txt { ratelimit limit=0.5/365d; }
+    location \@sorry      { ratelimit limit=0.5/365d; root html; try_files /sorry.txt =404; }
+)
+--- user_files
+>>> sorry.txt
+Come back later.
+--- request eval
+[map { ("POST /$_\nbody", "GET /named/$_", "GET /other/$_", "GET /moved/$_", "HEAD /none/$_") } 408, 430, 494 .. 498, 508, 599]
+--- error_code eval
+# With a page that names no other status, nginx makes 400 of what it uses for wrong requests by TLS.
+[map { my $named = /49[4-7]/ ? 400 : $_; ($named, $named, 418, 303, $_) } 408, 430, 494 .. 498, 508, 599]
+--- response_body_like eval
+[(('Come back later.') x 3, '303 See Other', '\A\z') x 9]
+--- response_headers_like eval
+[('RateLimit: "default-366d";r=0') x 45]
+
+
+
+=== status: a subrequest is answered so, and its request goes on
+--- config eval
+my $locations = join '', map {qq(
+    location = /page/$_.txt { ssi on; ssi_types text/plain; alias html/page.txt; set \$of $_; }
+    location = /part/$_     { ratelimit_status $_; ratelimit limit=0.5/366d; empty_gif; }
+    location = /told/$_     { ratelimit_status $_; ratelimit limit=0.5/366d; error_page $_ /sorry.txt; empty_gif; })
+} 408, 494 .. 498;
+"$locations location = /sorry.txt { }"
+--- user_files
+>>> page.txt
+<!--#include virtual="/part/$of" -->|<!--#include virtual="/told/$of" -->
+>>> sorry.txt
+Come back later.
+--- pipelined_requests eval
+[map {"GET /page/$_.txt"} 408, 494 .. 498]
+--- error_code eval
+[(200) x 6]
+--- response_body eval
+[("|Come back later.\n\n") x 6]
+
+
+
 === status: an error page of another status is not for it
 --- config
     location /t {
@@ -517,7 +568,7 @@ RateLimit: "default-366d";r=0
 --- request
 GET /t
 --- error_log eval
-[qr/\[error\] .*ratelimit: would be rejected by "default-366d", namespace "default", key "127\.0\.0\.1", limit 0\.5, rate 1, cost 1,/, 'logged status: <REJECTED_DRY_RUN> 200']
+[qr/\[error\] .*ratelimit: would be rejected by "default-366d", namespace "default", key "127\.0\.0\.1", limit 0\.5, rate 1, cost 1, rule nginx\.conf:\d+, client: /, 'logged status: <REJECTED_DRY_RUN> 200']
 
 
 
@@ -956,7 +1007,7 @@ qr/\Alogged wait: <->\n(?:logged wait: <$left>\n){40}\z/
     location /0     { ratelimit_retry_after_jitter 0; ratelimit limit=1/366d window=fixed; empty_gif; }
     location /999ms { ratelimit_retry_after_jitter 999ms; ratelimit limit=1/366d window=fixed; empty_gif; }
 --- request eval
-["GET /0", "GET /0", ("GET /999ms") x 10]
+["GET /0", "GET /0", ("GET /999ms") x 9]
 --- error_code eval
 [200, (429) x 11]
 --- response_headers_like eval

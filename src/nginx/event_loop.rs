@@ -141,8 +141,8 @@ pub(super) struct EndOfTurn<'l>(CallEvent<'l>);
 
 impl<'l> EndOfTurn<'l> {
     /// One that is not asked for yet, of something that writes to `log`.
-    pub(super) fn new(log: Log<'l>, then: fn(u64)) -> EndOfTurn<'l> {
-        EndOfTurn(CallEvent::new(log, then, 0))
+    pub(super) fn new(log: Log<'l>, then: fn(u64), number: u64) -> EndOfTurn<'l> {
+        EndOfTurn(CallEvent::new(log, then, number))
     }
 
     /// Has it come in this turn; one that is to come already stays where it is.

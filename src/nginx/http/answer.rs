@@ -7,7 +7,7 @@ use nginx_sys::{NGX_DECLINED, NGX_HTTP_SERVICE_UNAVAILABLE, ngx_int_t};
 use super::super::log;
 use super::super::request::Request;
 use super::context::{Context, Delay, Response};
-use super::{grpc, respond};
+use super::{error_page, grpc, respond};
 use crate::engine::Charge;
 use crate::policy::hits::Hits;
 use crate::policy::key::Shown;
@@ -49,8 +49,11 @@ fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t {
         _ if grpc::is_call(request) => {
             grpc::answer(request, grpc::RESOURCE_EXHAUSTED, "rate limit exceeded")
         }
-        // Those mean something else to nginx: that the client has gone, or errors of TLS.
-        408 | 494..=499 if request.is_main() => respond::without_body(request, status, None),
+        // Where a handler returns these, nginx takes them for something else: the client has gone, or an error of TLS.
+        408 | 494..=499 if error_page::is_named(request, status) => {
+            error_page::answer_later(request, status)
+        }
+        408 | 494..=499 => respond::without_body(request, status, None),
         _ => status,
     }
 }

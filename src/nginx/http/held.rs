@@ -5,11 +5,12 @@ use core::ptr::fn_addr_eq;
 use nginx_sys::{
     NGX_HTTP_CLIENT_CLOSED_REQUEST, NGX_OK, ngx_handle_read_event, ngx_http_core_run_phases,
     ngx_http_event_handler_pt, ngx_http_finalize_request, ngx_http_log_ctx_t, ngx_http_request_t,
-    ngx_http_run_posted_requests, ngx_http_test_reading, ngx_int_t, ngx_post_event,
-    ngx_posted_events,
+    ngx_http_run_posted_requests, ngx_http_special_response_handler, ngx_http_test_reading,
+    ngx_int_t, ngx_post_event, ngx_posted_events,
 };
 
 use super::super::request::Request;
+use crate::store::decision::Few;
 
 /// A request that is kept from one callback to another. Resuming consumes it: the request may end.
 pub(super) struct Held(*mut ngx_http_request_t);
@@ -24,7 +25,7 @@ impl Held {
     }
 
     /// Whether it is that request.
-    pub(super) fn is(&self, request: &Request<'_>) -> bool {
+    fn is(&self, request: &Request<'_>) -> bool {
         self.0 == request.as_ptr()
     }
 
@@ -55,14 +56,23 @@ impl Held {
     ///
     /// As of [`Held::finalize`].
     unsafe fn run_phases(self) {
-        // SAFETY: as above. So does its log, which has a context that says about which request the
-        // lines are.
+        self.be_logged();
+        // SAFETY: as above.
         unsafe {
             let connection = (*self.0).connection;
-            let context = (*(*connection).log).data.cast::<ngx_http_log_ctx_t>();
-            (*context).current_request = self.0;
             ngx_http_core_run_phases(self.0);
             ngx_http_run_posted_requests(connection);
+        }
+    }
+
+    /// Has lines of the log be about the request.
+    fn be_logged(&self) {
+        // SAFETY: it has not ended, as `new` was promised; its connection and the log of that end later, and the log has
+        // a context that says about which request the lines are.
+        unsafe {
+            let log = (*(*self.0).connection).log;
+            let context = (*log).data.cast::<ngx_http_log_ctx_t>();
+            (*context).current_request = self.0;
         }
     }
 }
@@ -129,7 +139,7 @@ impl Waiting {
     }
 
     /// Whether it is that request.
-    pub(super) fn is(&self, request: &Request<'_>) -> bool {
+    fn is(&self, request: &Request<'_>) -> bool {
         self.request.is(request)
     }
 
@@ -139,7 +149,32 @@ impl Waiting {
     ///
     /// As of [`Held::finalize`].
     pub(super) unsafe fn resume(self) {
-        let does_wait = self.request.with(|request| {
+        if self.end() {
+            // SAFETY: the caller's promise.
+            unsafe { self.request.run_phases() };
+        }
+    }
+
+    /// Has nginx answer the request as it does errors of this status, by the page of `error_page` if there is one.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Held::finalize`].
+    pub(super) unsafe fn answer_error(self, status: ngx_int_t) {
+        if self.end() {
+            self.request.be_logged();
+            // SAFETY: the caller's promise; the request has not ended. Its part in what is going on ends with what nginx
+            // says of the answer.
+            unsafe {
+                let answer = ngx_http_special_response_handler(self.request.0, status);
+                self.request.finalize(answer);
+            }
+        }
+    }
+
+    /// Gives the request its event handlers back. Returns whether it still waited.
+    fn end(&self) -> bool {
+        self.request.with(|request| {
             let request = request.as_ptr();
             // SAFETY: a request that has not ended.
             unsafe {
@@ -154,11 +189,33 @@ impl Waiting {
                 }
                 does_wait
             }
-        });
-        if does_wait {
-            // SAFETY: the caller's promise.
-            unsafe { self.request.run_phases() };
+        })
+    }
+}
+
+/// A main request or subrequests of it that wait for the same thing.
+#[derive(Default)]
+pub(super) struct WaitingParts(Few<Waiting>);
+
+impl WaitingParts {
+    /// Has a request wait, too. `None`: nginx cannot watch its connection.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Held::new`].
+    pub(super) unsafe fn add(&mut self, request: &Request<'_>) -> Option<()> {
+        // SAFETY: the caller's promise.
+        let waiting = unsafe { Waiting::begin(request) }?;
+        // Its phases may be run although nothing has woken it.
+        if !self.0.iter().any(|it| it.is(request)) {
+            self.0.push(waiting);
         }
+        Some(())
+    }
+
+    /// Takes the next one that is to go on.
+    pub(super) fn next(&mut self) -> Option<Waiting> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
     }
 }
 

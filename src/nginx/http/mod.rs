@@ -8,6 +8,7 @@
 //! - [`delayed`]: those that a rate holds back when they are decided on
 //! - [`waiting`]: what a request waits with, found by a number
 //! - [`headers`], [`variables`]: what is told of the decision
+//! - [`error_page`]: rejections that nginx's pages for errors answer, though nginx takes their status for something else
 //! - [`respond`], [`pages`]: other responses than nginx's; [`api`], [`metrics`] have such; [`json`]: those of the
 //!   API; [`awaited`]: requests to it that wait for a store
 
@@ -16,7 +17,8 @@ pub(super) mod api;
 pub(super) mod awaited;
 pub(super) mod context;
 mod deferred;
-mod delayed;
+pub(super) mod delayed;
+mod error_page;
 mod evaluate;
 mod grpc;
 pub(super) mod handler;

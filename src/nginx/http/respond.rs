@@ -70,8 +70,9 @@ pub(super) fn discard_body(request: &Request<'_>) -> Result<(), ngx_int_t> {
     }
 }
 
-/// Sends a response without a body to a main request, whose response has nothing but headers yet. Returns what the phase handler is to return: nginx then finalizes the
-/// request, which may free it, when nothing of ours refers to it any more.
+/// Sends a response without a body to a request whose response has nothing but headers yet. Returns what the phase
+/// handler is to return: nginx then finalizes the request, which may free it, when nothing of ours refers to it any
+/// more.
 pub(super) fn without_body<'r>(
     request: &Request<'r>,
     status: ngx_int_t,

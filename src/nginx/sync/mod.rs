@@ -374,7 +374,7 @@ impl Worker {
             brokers: broker.into_iter().collect(),
             bell,
             asks: Cell::new(true),
-            end_of_turn: EndOfTurn::new(log, end_turn),
+            end_of_turn: EndOfTurn::new(log, end_turn, 0),
             turns: Cell::new(0),
             asked: Cell::new(0),
             go_on,

@@ -1,0 +1,78 @@
+//! Pages for errors (`error_page`) of statuses that nginx takes for something else where a phase handler returns
+//! them.
+
+use core::cell::Cell;
+
+use nginx_sys::{NGX_AGAIN, NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_http_err_page_t, ngx_int_t};
+use ngx::http::{HttpModuleLocationConf as _, NgxHttpCoreModule};
+
+use super::super::event_loop::EndOfTurn;
+use super::super::request::Request;
+use super::held::Waiting;
+use super::waiting::{RequestWait, WaitingRequests};
+use crate::broker::Asker;
+
+/// Returns whether the location of a request names a page for `status`, and the request may go there.
+pub(super) fn is_named(request: &Request<'_>, status: ngx_int_t) -> bool {
+    let Some(core) = NgxHttpCoreModule::location_conf(request) else {
+        return false;
+    };
+    // SAFETY: the request has not ended. An array of nginx's that is there and not empty has so many pages, which live
+    // as long as the configuration.
+    let pages = unsafe {
+        let raw = request.as_ptr();
+        // As nginx looks before it goes to a page.
+        if (*raw).error_page() != 0 || (*raw).uri_changes() == 0 {
+            return false;
+        }
+        match core.error_pages.as_ref() {
+            Some(pages) if pages.nelts > 0 => {
+                core::slice::from_raw_parts(pages.elts.cast::<ngx_http_err_page_t>(), pages.nelts)
+            }
+            _ => return false,
+        }
+    };
+    pages.iter().any(|page| page.status == status)
+}
+
+/// The requests of this worker that are to be answered by a page.
+static DUE: WaitingRequests<DuePage<'static>> = WaitingRequests::of(Asker::Request);
+
+/// A request that waits for its phases to stop.
+struct DuePage<'r> {
+    event: EndOfTurn<'r>,
+    status: ngx_int_t,
+    waiting: Cell<Option<Waiting>>,
+}
+
+/// Has nginx answer a request by the page for `status`, as soon as its phases have stopped. Returns what the phase
+/// handler is to return, which stops them.
+pub(super) fn answer_later(request: &Request<'_>, status: ngx_int_t) -> ngx_int_t {
+    let due = DUE.add(request, |id| DuePage {
+        event: EndOfTurn::new(request.log(), answer, id),
+        status,
+        waiting: Cell::new(None),
+    });
+    // SAFETY: the main request owns this; what is left of its subrequests ends with it.
+    let waiting = unsafe { Waiting::begin(request) };
+    let (Some(due), Some(waiting)) = (due, waiting) else {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+    };
+    due.waiting.set(Some(waiting));
+    due.event.post();
+    NGX_AGAIN as ngx_int_t
+}
+
+/// Answers request `id`.
+fn answer(id: u64) {
+    let due = DUE.with(id, |due| (due.waiting.take(), due.status));
+    DUE.remove(id);
+    if let Some((Some(waiting), status)) = due {
+        // SAFETY: the event loop calls this; nothing here refers to a request any more.
+        unsafe { waiting.answer_error(status) };
+    }
+}
+
+impl RequestWait for DuePage<'static> {
+    type Of<'r> = DuePage<'r>;
+}
