@@ -20,7 +20,8 @@ use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf, watch
 use super::cycle::{self, Cycle};
 use super::guard::guard;
 use super::http::{
-    api, awaited, context, handler, headers, metrics, reserves, suspensions, synchronous, variables,
+    api, awaited, context, delayed, handler, headers, metrics, reserves, suspensions, synchronous,
+    variables,
 };
 use super::log::{self, Log};
 use super::module::Module;
@@ -102,6 +103,7 @@ fn prepare(conf: &mut Conf<'_>) -> Option<()> {
     let main = Module::main_conf_mut(conf)?;
     main.context_slot = context::add_slot(conf)?;
     main.suspension_slot = suspensions::add_slot(conf)?;
+    main.delay_slot = delayed::add_slot(conf)?;
     main.content_handlers = Some(ContentHandlers {
         api: api::handle,
         metrics: metrics::handle,

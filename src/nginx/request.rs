@@ -74,6 +74,12 @@ impl<'r> Request<'r> {
         unsafe { (*self.as_ptr()).main == self.as_ptr() }
     }
 
+    /// The request that made this subrequest; `None`: this is a main request.
+    pub(super) fn parent(&self) -> Option<&Request<'r>> {
+        // SAFETY: a request has a parent that ends later, whose memory is the main request's, or none.
+        unsafe { (*self.as_ptr()).parent.cast::<Request<'r>>().as_ref() }
+    }
+
     /// The connection, which ends later.
     #[inline]
     pub(super) fn connection(&self) -> *mut ngx_connection_t {

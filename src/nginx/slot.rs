@@ -1,7 +1,8 @@
-//! Places that a main request and its subrequests share, whatever location they come to.
+//! Places of a main request, which last as long as it does, whatever location it comes to.
 //!
 //! Each is the value of a variable that no configuration can name: unlike the contexts of modules,
-//! variables survive internal redirects, and subrequests share them.
+//! variables survive internal redirects. A subrequest finds them by its main request: it may have variables of its
+//! own, empty or copied, as Lua's `ngx.location.capture` makes them.
 
 use core::cell::Cell;
 
@@ -34,7 +35,7 @@ unsafe extern "C" fn no_value(
 }
 
 impl<'r> Request<'r> {
-    /// The place of this number, of the main request.
+    /// Returns the place of this number, of a main request.
     ///
     /// # Safety
     ///
@@ -42,8 +43,9 @@ impl<'r> Request<'r> {
     /// is one of `T` for all users of it.
     #[inline]
     pub(super) unsafe fn slot<T>(&self, number: ngx_uint_t) -> RequestSlot<'r, T> {
-        // SAFETY: the caller's promise. Values are zeroed when the request begins, which is `None`;
-        // subrequests have the same ones, which live as long as the memory of the request.
+        // SAFETY: the caller's promise. Values are zeroed when the request begins, which is `None`, and live as
+        // long as its memory. A subrequest's own ones are zeroed too, or copied from those of another request with
+        // the same memory.
         unsafe {
             let data = &raw mut (*self.variable(number)).data;
             &*data.cast::<Cell<Option<&'r T>>>()

@@ -58,6 +58,8 @@ pub(in super::super) struct MainConf {
     pub(in super::super) context_slot: usize,
     /// The index of the variable that keeps what a request is suspended for.
     pub(in super::super) suspension_slot: usize,
+    /// The index of the variable that keeps what holds a request back.
+    pub(in super::super) delay_slot: usize,
     namespaces: ServedNamespaces,
     /// The stores that namespaces are synced with, by their numbers. Set when the zones are mapped.
     stores: OnceCell<Vec<Option<Arc<WatchedStore>>>>,

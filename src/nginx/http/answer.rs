@@ -16,7 +16,7 @@ use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 /// The status of a request on which no store could decide.
-pub(super) const UNAVAILABLE: ngx_int_t = NGX_HTTP_SERVICE_UNAVAILABLE as ngx_int_t;
+const UNAVAILABLE: ngx_int_t = NGX_HTTP_SERVICE_UNAVAILABLE as ngx_int_t;
 /// The status with which nginx closes the connection without an answer.
 const CLOSE: ngx_int_t = 444;
 
@@ -37,7 +37,7 @@ pub(super) fn answer(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t 
 
 /// Answers a request that was refused, unless this is a dry run.
 #[cold]
-fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t {
+pub(super) fn reject(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t {
     match context.response {
         Response::Admit => return DECLINED,
         Response::Unavailable => return unavailable(request),

@@ -174,18 +174,23 @@ pub(in super::super) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
     slot::add(conf, ngx_string!("ratelimit context"))
 }
 
-/// The place of the main request's context, which is number `context_slot` of the configuration.
+/// Returns the place of a main request's context, which is number `context_slot` of the configuration.
 #[inline]
-pub(super) fn slot_of<'r>(request: &Request<'r>, context_slot: usize) -> ContextSlot<'r> {
+pub(super) fn slot_of<'r>(main: &Request<'r>, context_slot: usize) -> ContextSlot<'r> {
     // SAFETY: `add_slot` made it for contexts, in the configuration that says its number.
-    unsafe { request.slot(context_slot) }
+    unsafe { main.slot(context_slot) }
 }
 
-/// The decision on the main request of `request`, if there was one.
+/// Returns the decision on a main request, if there was one.
 #[inline]
+pub(super) fn of_main<'r>(main: &Request<'r>) -> Option<&'r Context<'r>> {
+    let conf = Module::main_conf(main)?;
+    slot_of(main, conf.context_slot).get()
+}
+
+/// Returns the decision on the main request of `request`, if there was one.
 pub(super) fn of<'r>(request: &Request<'r>) -> Option<&'r Context<'r>> {
-    let conf = Module::main_conf(request)?;
-    slot_of(request, conf.context_slot).get()
+    of_main(request.main())
 }
 
 impl<'r> Room<'r> {

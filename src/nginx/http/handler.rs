@@ -2,6 +2,7 @@
 //! the hits that are known only then.
 
 use core::cell::Cell;
+use core::iter;
 
 use nginx_sys::{
     NGX_DECLINED, NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_OK, ngx_http_phases_NGX_HTTP_LOG_PHASE,
@@ -17,7 +18,7 @@ use super::super::module::Module;
 use super::super::random::random_up_to;
 use super::super::request::Request;
 use super::super::time::NgxClock;
-use super::answer::{UNAVAILABLE, answer};
+use super::answer::{answer, reject};
 use super::context::{self, Context, ContextSlot, Response, Room};
 use super::{deferred, delayed, evaluate, synchronous};
 use crate::engine::Evaluation;
@@ -60,11 +61,13 @@ fn handle(request: &Request<'_>, phase: Phase) -> ngx_int_t {
         return DECLINED;
     }
     guard(SERVER_ERROR, || {
+        if !request.is_main() {
+            return handle_subrequest(request, conf, rules).unwrap_or(SERVER_ERROR);
+        }
         let slot = context::slot_of(request, conf.context_slot);
         match slot.get() {
             // Counted once, by the first location that has rules.
-            Some(context) => Ok(again(request, context)),
-            None if is_before_main(request) => Ok(DECLINED),
+            Some(_) => Ok(DECLINED),
             None if hold::sample() => decide_measured(request, slot, conf, rules),
             None => decide(request, slot, conf, rules),
         }
@@ -86,7 +89,18 @@ fn decide_measured<'r>(
         .iter()
         .find_map(|rule| rule.limits.first());
     let table = limit.map(|limit| limit.bound.table());
-    hold::measured(table, || decide(request, slot, conf, rules))
+    hold::measured(table, || decide_rarely(request, slot, conf, rules))
+}
+
+/// Decides as [`decide`] does, in a function of its own.
+#[inline(never)]
+fn decide_rarely<'r>(
+    request: &Request<'r>,
+    slot: ContextSlot<'r>,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+) -> Result<ngx_int_t, EvaluationError> {
+    decide(request, slot, conf, rules)
 }
 
 /// Decides on a request under `rules`. An error: there is no memory.
@@ -153,31 +167,47 @@ fn decide_here<'r>(
     }))
 }
 
-/// Whether this is a subrequest of a request that is still to be decided on, by the rules of its
-/// own location: in a later phase, since it comes first to each.
-#[inline]
-fn is_before_main(request: &Request<'_>) -> bool {
-    !request.is_main() && {
-        let conf = Module::location_conf(request.main());
-        conf.is_some_and(|conf| conf.rules().is_some())
+/// Handles a subrequest. The decision that it finds, or makes, belongs to its main request.
+#[cold]
+fn handle_subrequest(
+    request: &Request<'_>,
+    conf: &'static LocationConf,
+    rules: &'static RuleSet,
+) -> Result<ngx_int_t, EvaluationError> {
+    let slot = context::slot_of(request.main(), conf.context_slot);
+    match slot.get() {
+        Some(context) => again(request, context),
+        None if is_before_parent(request) => Ok(DECLINED),
+        None => decide_rarely(request, slot, conf, rules),
     }
 }
 
-/// A request that reaches rules after it, or a subrequest of its, was decided on. It is not counted
-/// again. After a subrequest was rejected, so are others; but no error page is, and not the main
-/// request.
-#[cold]
-fn again(request: &Request<'_>, context: &Context<'_>) -> ngx_int_t {
-    let (own, main) = (request.identity(), request.main().identity());
-    let last = context.last_decided.get();
-    let is_other = last != main && last != own && main != own;
-    let status = match context.response {
-        Response::Reject if is_other => context.settings.status,
-        Response::Unavailable if is_other => UNAVAILABLE,
-        _ => return DECLINED,
-    };
+/// Returns whether a request that led to this subrequest is still to be decided on, by the rules of its own
+/// location: in a later phase, since it comes first to each.
+fn is_before_parent(request: &Request<'_>) -> bool {
+    let mut parents = iter::successors(request.parent(), |parent| parent.parent());
+    parents.any(|parent| {
+        let conf = Module::location_conf(parent);
+        conf.is_some_and(|conf| conf.rules().is_some())
+    })
+}
+
+/// Handles a subrequest that reaches rules after its main request, or another subrequest, was decided on. It is
+/// not counted again. If a subrequest was rejected, later ones are, but not its own error page, nor the main
+/// request. If the request is held back, so is the subrequest.
+fn again<'r>(request: &Request<'r>, context: &Context<'r>) -> Result<ngx_int_t, EvaluationError> {
+    if context.response == Response::Admit {
+        return match context.rules.active().may_wait {
+            true => delayed::wait_too(request),
+            false => Ok(DECLINED),
+        };
+    }
+    let (own, last) = (request.identity(), context.last_decided.get());
+    if last == own || last == request.main().identity() {
+        return Ok(DECLINED);
+    }
     context.last_decided.set(own);
-    status
+    Ok(reject(request, context))
 }
 
 /// When a request ends: counts the hits of its rules that are known only now.
@@ -192,7 +222,7 @@ unsafe extern "C" fn at_end(request: *mut ngx_http_request_t) -> ngx_int_t {
 fn charge_deferred(request: &Request<'_>) {
     // Subrequests are logged too.
     if request.is_main()
-        && let Some(context) = context::of(request)
+        && let Some(context) = context::of_main(request)
     {
         deferred::charge(request, context);
     }

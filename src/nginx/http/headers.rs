@@ -43,8 +43,8 @@ unsafe extern "C" fn filter(request: *mut ngx_http_request_t) -> ngx_int_t {
 /// Adds the headers, if there is anything to tell. `None`: no memory.
 #[inline]
 fn add_if_any(request: &Request<'_>) -> Option<()> {
-    match context::of(request) {
-        // Subrequests have no headers.
+    // Subrequests have no headers, whatever is found in variables of their own.
+    match context::of_main(request) {
         Some(context) if request.is_main() && context.has_headers() => {
             add_guarded(request, context)
         }

@@ -20,7 +20,7 @@ use super::super::request::Request;
 use super::super::sync;
 use super::super::time::NgxClock;
 use super::context::{Context, ContextSlot, Renamed, Response, Room};
-use super::held::Waiting;
+use super::held::{Waiting, WaitingParts};
 use crate::engine::{
     Answered, BoundLimit, Evaluation, LimitCheck, Refusals, StoreQuestion, conclude, questions,
     unsent_charges,
@@ -66,9 +66,8 @@ pub(super) struct Suspension<'r> {
     has_failed: bool,
     /// The namespace whose store did.
     silent: Option<Arc<str>>,
-    /// The requests that wait: the one that asks, and others of the same main request that reached
-    /// rules meanwhile.
-    waiting: Few<Waiting>,
+    /// The request that asks, and others of the same main request that reached rules meanwhile.
+    waiting: WaitingParts,
 }
 
 impl<'r> Suspension<'r> {
@@ -101,7 +100,7 @@ impl<'r> Suspension<'r> {
             is_waiting: true,
             has_failed: false,
             silent: None,
-            waiting: Few::new(),
+            waiting: WaitingParts::default(),
         }
     }
 
@@ -122,16 +121,13 @@ impl<'r> Suspension<'r> {
     /// Has a request wait: the one that asks, or another one of the same main request.
     pub(super) fn wait(&mut self, request: &Request<'r>) -> Result<ngx_int_t, EvaluationError> {
         // SAFETY: the main request owns this; what is left of its subrequests ends with it.
-        let waiting = unsafe { Waiting::begin(request) }.ok_or(EvaluationError)?;
-        if !self.waiting.iter().any(|it| it.is(request)) {
-            self.waiting.push(waiting);
-        }
-        Ok(AGAIN)
+        let waits = unsafe { self.waiting.add(request) };
+        waits.map(|()| AGAIN).ok_or(EvaluationError)
     }
 
     /// The next request that is to go on, since the decision is made.
     pub(super) fn next_waiting(&mut self) -> Option<Waiting> {
-        (!self.waiting.is_empty()).then(|| self.waiting.remove(0))
+        self.waiting.next()
     }
 
     /// Decides without asking, if there is nothing to ask about, or what a store would say is known, or

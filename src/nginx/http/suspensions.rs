@@ -38,11 +38,11 @@ pub(in super::super) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
     slot::add(conf, ngx_string!("ratelimit suspension"))
 }
 
-/// That place of the main request of `request`. `None`: it has no configuration.
+/// Returns that place of the main request of `request`. `None`: it has no configuration.
 pub(super) fn slot_of<'r>(request: &Request<'r>) -> Option<SuspensionSlot<'r>> {
     let conf = Module::main_conf(request)?;
     // SAFETY: `add_slot` made it for suspensions, in the configuration that says its number.
-    Some(unsafe { request.slot(conf.suspension_slot) })
+    Some(unsafe { request.main().slot(conf.suspension_slot) })
 }
 
 /// Has the main request of `request` wait, until `time_out` is called with its number. `None`: there is
