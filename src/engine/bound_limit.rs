@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use super::ratelimiting::Namespace;
-use super::totals::note_total;
+use super::totals::note_decided;
 use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
@@ -226,7 +226,7 @@ impl<'m> BoundLimit<'m> {
         let counts = reading.windows();
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
-            note_total(self.table, &self.counter, key, window, total, clock);
+            note_decided(self.table, &self.counter, key, (window, total), clock);
         }
     }
 

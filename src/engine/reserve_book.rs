@@ -14,7 +14,7 @@ use smallvec::smallvec;
 use super::identity_map::IdentityMap;
 use super::spending::{At, Spending, SpentReserve};
 use super::synchronous::LimitCheck;
-use super::totals::note_total;
+use super::totals::note_decided;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::reserve::{FIRST_PART, part, room_for};
@@ -378,7 +378,7 @@ impl HeldReserve<'_> {
         let (key, counts) = (table.key(&self.asked.key), reading.windows());
         let before = counts.window.wrapping_sub(1);
         for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
-            note_total(table, &self.counter, key, window, total, clock);
+            note_decided(table, &self.counter, key, (window, total), clock);
         }
         if answer.admitted.first() != Some(&true) {
             // Others have taken it. What remains is known now.

@@ -10,7 +10,7 @@ use super::ratelimiting::Namespace;
 use super::reserve_book::{PartQuestion, ReserveBook};
 use super::spending::spend;
 use super::synchronous::{Deciders, LimitCheck};
-use super::totals::note_total;
+use super::totals::note_decided;
 use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
 use crate::policy::hits::{Hits, hits};
 use crate::policy::limit::{Burst, Limit};
@@ -58,7 +58,7 @@ impl<'m> Worker<'m> {
     fn note(&self) {
         let (table, window) = (self.bound.table(), self.clock.now().0 / MINUTE);
         let counter = &self.bound.counter;
-        note_total(table, counter, self.key, window, Hits::ONE, &self.clock);
+        note_decided(table, counter, self.key, (window, Hits::ONE), &self.clock);
     }
 
     fn now(&self) -> (Duration, UnixMillis) {

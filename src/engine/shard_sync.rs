@@ -11,7 +11,9 @@ use super::totals::note_total;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
 use crate::store::strategy::{CLOCK_MARGIN, Count, Diff, Occupancy, Shard};
-use crate::table::{BatchRecord, Counter, HasKey, MonotonicMillis, Part, SyncState};
+use crate::table::{
+    BatchRecord, Counter, HasKey, IsHeld, LeaseLost, MonotonicMillis, Part, SyncState,
+};
 
 /// How long it is left unsaid that a node lives, in milliseconds.
 const LIVING_PAUSE: u64 = 1000;
@@ -228,7 +230,16 @@ impl<'n, 'm> ShardSync<'n, 'm> {
 
     /// Notes what the rest of the cluster counted. Returns whether all of it could be noted: what
     /// others count in windows that are still to come here has no place yet.
-    pub(super) fn apply(&self, counts: &[Count], clock: &impl Clock) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub(super) fn apply(
+        &self,
+        counts: &[Count],
+        clock: &impl Clock,
+        is_held: IsHeld<'_>,
+    ) -> Result<bool, LeaseLost> {
         let table = self.namespace.table();
         let mut is_all = true;
         for Count {
@@ -239,10 +250,11 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         } in counts
         {
             if let Some(counter) = self.counters.iter().find(|it| it.size() == *size) {
-                is_all &= note_total(table, counter, table.key(key), *window, *total, clock);
+                let key = table.key(key);
+                is_all &= note_total(table, counter, key, *window, *total, clock, is_held)?;
             }
         }
-        is_all
+        Ok(is_all)
     }
 
     /// Counts again what a reset of this node took of a total that another node had set to zero before: the

@@ -5,6 +5,20 @@ use core::mem;
 use core::pin::{Pin, pin};
 use core::task::Poll;
 
+/// Has the other tasks of the thread run once.
+pub(super) async fn give_way() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if has_waited {
+            return Poll::Ready(());
+        }
+        has_waited = true;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// Waits for `future`, and does some work meanwhile: once it waits for something, and what it has begun is on
 /// its way. Returns what came of both.
 pub(super) async fn beside<F: Future, W>(future: F, work: impl FnOnce() -> W) -> (F::Output, W) {

@@ -8,7 +8,7 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
-use super::side_by_side::beside;
+use super::side_by_side::{beside, give_way};
 use super::sync_outcome::{Report, SyncError};
 use super::sync_search::Search;
 use crate::policy::window::UnixMillis;
@@ -70,6 +70,8 @@ struct InHand {
 const KNOWN_FOR: Duration = Duration::from_secs(NODE_LIFE.as_secs() / 2);
 /// The most counters that are fetched at once.
 const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
+/// How many slots are looked at before the lease is renewed: some milliseconds' worth.
+const LOOKED_AT: usize = 1 << 14;
 /// How long a store that has nothing more to purge is left alone, in milliseconds.
 const PURGE_PAUSE: u64 = 10_000;
 /// For how many counters that were pushed a store is asked once more, if it has more.
@@ -114,6 +116,7 @@ impl<'m> ShardSync<'_, 'm> {
         if result.is_ok() {
             lease.note_synced(now);
         }
+        let result = of_holder(&lease, result);
         // All that was taken of the changes is sealed, pushed or put back.
         lease.release();
         result.map(|()| true)
@@ -147,6 +150,7 @@ impl<'m> ShardSync<'_, 'm> {
         let result = self
             .cycle(strategy, &lease, surroundings, search, report)
             .await;
+        let result = of_holder(&lease, result);
         lease.release();
         result.map(|()| true)
     }
@@ -193,7 +197,7 @@ impl<'m> ShardSync<'_, 'm> {
         let (mut setbacks, mut fetches, mut told) = (0_usize, 0_usize, 0_usize);
         let mut has_asked = false;
         loop {
-            if self.repair(lease, surroundings.now())? {
+            if self.repair(lease, surroundings).await? {
                 in_hand.search.put_back(self.namespace.table());
                 in_hand.search = Search::everywhere();
             }
@@ -289,7 +293,8 @@ impl<'m> ShardSync<'_, 'm> {
             surroundings.now(),
         );
         let search = &mut in_hand.search;
-        let (records, changes_left) = search.take_batch(table, part, capacity, now);
+        let is_held = || lease.is_held();
+        let (records, changes_left) = search.take_batch(table, part, capacity, now, &is_held)?;
         let name = match records.as_slice() {
             [] => None,
             records => Some(lease.seal(records, random_bits(surroundings))?),
@@ -327,19 +332,34 @@ impl<'m> ShardSync<'_, 'm> {
     }
 
     /// Does what has to be done before anything is pushed. Returns whether there was any such thing.
-    fn repair(&self, lease: &Lease<'m>, now: UnixMillis) -> Result<bool, LeaseLost> {
-        let table = self.namespace.table();
+    async fn repair(
+        &self,
+        lease: &Lease<'m>,
+        surroundings: &impl Surroundings,
+    ) -> Result<bool, LeaseLost> {
+        let (table, now) = (self.namespace.table(), surroundings.now());
         let has_key = |key: &[u8]| self.has_key(key);
-        let part = self.part(&has_key);
-        match lease.repair() {
-            Repair::None => return Ok(false),
-            Repair::FindChanges => table.find_changes(part, now),
-            Repair::SendAnew => {
-                if self.only_pushes {
-                    // Hits below zero are of reserves.
-                    table.forget_reserves(part);
-                }
-                table.forget_pushed(part, now);
+        let (part, is_held) = (self.part(&has_key), || lease.is_held());
+        let repair = lease.repair();
+        if repair == Repair::None {
+            return Ok(false);
+        }
+        if repair == Repair::SendAnew && self.only_pushes {
+            // Hits below zero are of reserves.
+            table.forget_reserves(part, &is_held)?;
+        }
+        let all = table.slot_count();
+        for start in (0_usize..all).step_by(LOOKED_AT) {
+            if start > 0 {
+                lease.renew(surroundings.monotonic(), self.lifetime)?;
+                // What else the thread does goes on.
+                give_way().await;
+            }
+            let slots = start..start.saturating_add(LOOKED_AT).min(all);
+            match repair {
+                Repair::None => {}
+                Repair::FindChanges => table.find_changes(slots, part, now, &is_held)?,
+                Repair::SendAnew => table.forget_pushed(slots, part, now, &is_held)?,
             }
         }
         lease.repaired().map(|()| true)
@@ -388,12 +408,17 @@ impl<'m> ShardSync<'_, 'm> {
                 .collect(),
             is_news,
         };
+        // The epoch and the numbers are of one moment: of another holder's epoch, this batch would be a new one.
+        fail_point!("batch.made");
+        lease.confirm_held()?;
         let pushed = strategy.push_diffs(&self.shard, &batch, FETCH_LIMIT);
         let pushed = self.timed(pushed, surroundings);
         let (pushed, noted) = beside(pushed, || {
             let has_key = |key: &[u8]| self.has_key(key);
             let part = self.part(&has_key);
-            in_hand.search.gather_ahead(table, part, capacity, now);
+            let is_held = || lease.is_held();
+            let search = &mut in_hand.search;
+            search.gather_ahead(table, part, capacity, now, &is_held)?;
             let news = in_hand.news.take();
             news.map_or(Ok(()), |news| self.note_news(lease, news, surroundings))
         })
@@ -453,7 +478,8 @@ impl<'m> ShardSync<'_, 'm> {
             diff,
         } in &records
         {
-            table.advance_pushed(*counter, *window, up_to.minus(*diff), *up_to);
+            let pushed = (up_to.minus(*diff), *up_to);
+            table.advance_pushed(*counter, *window, pushed, &|| lease.is_held())?;
         }
         if let Some(BatchName { number, .. }) = name {
             let life = batch.life().saturating_add(KNOWN_FOR);
@@ -513,7 +539,7 @@ impl<'m> ShardSync<'_, 'm> {
             position,
             has_more,
         } = news;
-        let is_all = self.apply(&counts, surroundings);
+        let is_all = self.note_counts(lease, &counts, surroundings)?;
         self.undo_resets(&records, &counts);
         self.count_excess(&records, surroundings.now());
         lease.confirm_applied()?;
@@ -522,6 +548,20 @@ impl<'m> ShardSync<'_, 'm> {
             // The rest is told again.
             false => Ok(()),
         }
+    }
+
+    /// Notes what the rest of the cluster counted. Returns whether all of it could be noted.
+    fn note_counts(
+        &self,
+        lease: &Lease<'m>,
+        counts: &[Count],
+        surroundings: &impl Surroundings,
+    ) -> Result<bool, LeaseLost> {
+        let is_all = self.apply(counts, surroundings, &|| lease.is_held());
+        if is_all.is_err() {
+            lease.confirm_applied()?;
+        }
+        is_all
     }
 
     /// Whether the store may know this node from before it left the epoch, though it does not know of
@@ -580,7 +620,7 @@ impl<'m> ShardSync<'_, 'm> {
             fail_point!("sync.fetched");
             lease.confirm_applied()?;
             report.fetched = report.fetched.saturating_add(counts.len());
-            self.apply(&counts, surroundings);
+            self.note_counts(lease, &counts, surroundings)?;
             lease.confirm_applied()?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
             empty_pages = match counts.as_slice() {
@@ -594,6 +634,14 @@ impl<'m> ShardSync<'_, 'm> {
             }
         }
         Err(SyncError::NoProgress("that there is another page"))
+    }
+}
+
+/// The result of a cycle: of a worker that was stopped for long, whatever failed did so because of that.
+fn of_holder(lease: &Lease<'_>, result: Result<(), SyncError>) -> Result<(), SyncError> {
+    match result {
+        Err(_) if !lease.is_held() => Err(SyncError::LeaseLost),
+        result => result,
     }
 }
 

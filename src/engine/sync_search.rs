@@ -3,7 +3,7 @@
 
 use crate::policy::window::UnixMillis;
 use crate::store::strategy::Batch;
-use crate::table::{BatchRecord, Change, CounterTable, Part};
+use crate::table::{BatchRecord, Change, CounterTable, IsHeld, LeaseLost, Part};
 
 /// In a batch with room for so many records, no counter's windows are divided: what is in one batch is in no
 /// other that is gathered before that one is acknowledged.
@@ -105,19 +105,24 @@ impl Search {
 
     /// The changes of a part of the table for the next batch, of at most so many records, and whether
     /// there are more.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`], as of all that gathers: the worker that took over finds what was gathered.
     pub(super) fn take_batch(
         &mut self,
         table: &CounterTable<'_>,
         part: Part<'_>,
         capacity: usize,
         now: UnixMillis,
-    ) -> (Vec<BatchRecord>, bool) {
+        is_held: IsHeld<'_>,
+    ) -> Result<(Vec<BatchRecord>, bool), LeaseLost> {
         let GatheredChanges {
             mut records,
             mut has_more,
         } = match self.gathered.take() {
             Some(gathered) => gathered,
-            None => self.gather(table, part, capacity, now),
+            None => self.gather(table, part, capacity, now, is_held)?,
         };
         // There may be less room than there was.
         if records.len() > capacity {
@@ -125,7 +130,7 @@ impl Search {
             self.gathered = Some(GatheredChanges { records, has_more });
             has_more = true;
         }
-        (records, has_more)
+        Ok((records, has_more))
     }
 
     /// Gathers changes for the next batch, in which there is room for so many: while the one before is on its
@@ -137,10 +142,12 @@ impl Search {
         part: Part<'_>,
         capacity: usize,
         now: UnixMillis,
-    ) {
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
         if self.gathered.is_none() && capacity >= WHOLE {
-            self.gathered = Some(self.gather(table, part, capacity, now));
+            self.gathered = Some(self.gather(table, part, capacity, now, is_held)?);
         }
+        Ok(())
     }
 
     /// Has what was gathered be found again.
@@ -156,13 +163,14 @@ impl Search {
         part: Part<'_>,
         capacity: usize,
         now: UnixMillis,
-    ) -> GatheredChanges {
+        is_held: IsHeld<'_>,
+    ) -> Result<GatheredChanges, LeaseLost> {
         let capacity = capacity.min(Batch::MAX_DIFFS);
         let mut key_bytes: usize = 0;
         let mut records = Vec::new();
         let mut is_full = false;
         while let Some(place) = self.place(table.change_groups()) {
-            table.take_changes_at(place, part, now, |change| {
+            table.take_changes_at(place, part, now, is_held, |change| {
                 let len = records.len().saturating_add(change.windows.len());
                 let bytes = key_bytes.saturating_add(change.key.len());
                 let fits = len <= capacity && bytes <= Batch::MAX_KEY_BYTES;
@@ -179,16 +187,16 @@ impl Search {
                     is_full = true;
                     table.note_again(change.counter);
                 }
-            });
+            })?;
             if is_full {
                 break;
             }
             self.advance();
         }
-        GatheredChanges {
+        Ok(GatheredChanges {
             records,
             has_more: is_full,
-        }
+        })
     }
 }
 

@@ -1,15 +1,15 @@
 //! What a sync needs of the table: which counters changed, and where to note what the store has
 //! and says.
 
-use super::atomic::{
-    AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
-};
+use core::ops::Range;
+
+use super::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use super::columns::WindowColumns;
 use super::counter::{Counter, Key};
 use super::counter_ref::CounterRef;
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
+use super::lease::{IsHeld, LeaseLost, confirm};
 use super::meta::NamespaceIndex;
 use super::part::Part;
 use super::slot::Occupant;
@@ -56,19 +56,26 @@ impl<'m> CounterTable<'m> {
         now: UnixMillis,
         visit: impl FnMut(Change),
     ) {
-        self.take_changes_at((group, u64::MAX), part.into(), now, visit);
+        let place = (group, u64::MAX);
+        // Cannot fail.
+        let _ = self.take_changes_at(place, part.into(), now, &|| true, visit);
     }
 
-    /// The same of those counters of a group whose bits are set, from the lowest one on.
+    /// Takes the changes of those counters of a group whose bits are set, from the lowest one on.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`]. What was not passed on is found by another worker.
     pub fn take_changes_at(
         &self,
         (group, bits): (usize, u64),
         part: Part<'_>,
         now: UnixMillis,
+        is_held: IsHeld<'_>,
         mut visit: impl FnMut(Change),
-    ) {
+    ) -> Result<(), LeaseLost> {
         let Some(word) = self.parts.dirty.get(group) else {
-            return;
+            return Ok(());
         };
         let mut changed = word.load(Acquire) & bits;
         while changed != 0 {
@@ -86,8 +93,15 @@ impl<'m> CounterTable<'m> {
             if is_others {
                 continue;
             }
+            confirm(is_held)?;
+            fail_point!("change.taking");
             word.fetch_and(!(1 << bit), AcqRel);
             fail_point!("change.taken");
+            if let Err(lost) = confirm(is_held) {
+                // Another worker may have looked for all changes before.
+                self.set_dirty_bit(index);
+                return Err(lost);
+            }
             if let Some(change) = self.change(index, now) {
                 if part.has(change.namespace, &change.key) {
                     visit(change);
@@ -96,30 +110,47 @@ impl<'m> CounterTable<'m> {
                 }
             }
         }
+        Ok(())
     }
 
-    /// Notes the changes of `part` that were lost with the worker that took them, which was stopped:
-    /// looks at every counter.
-    pub fn find_changes<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
-        self.for_each_synced(part.into(), |occupant| self.note_unsent(occupant, now));
-    }
-
-    /// Forgets what the store has of the hits of `part`, and notes all that still matters as changed:
-    /// the store lost what it had.
-    pub fn forget_pushed<'p>(&self, part: impl Into<Part<'p>>, now: UnixMillis) {
-        self.for_each_synced(part.into(), |occupant| {
-            if let Some((first, _)) = self.first_part(occupant) {
-                for pushed in &first.local {
-                    let old = pushed.load(Acquire);
-                    let nothing = WindowCount::empty(occupant.meta.generation()).bits();
-                    if occupant.is_there() {
-                        let _ = pushed.compare_exchange(old, nothing, AcqRel, Relaxed);
-                        fail_point!("pushed.forgotten");
-                    }
-                }
-            }
+    /// Takes the counters of `part` in these slots over from the former holder of the lease, which has not given
+    /// it back, and notes the changes that were lost with it.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn find_changes<'p>(
+        &self,
+        slots: Range<usize>,
+        part: impl Into<Part<'p>>,
+        now: UnixMillis,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
+        self.for_each_synced(slots, part.into(), |occupant| {
+            self.hand_over(occupant, is_held)?;
             self.note_unsent(occupant, now);
-        });
+            Ok(())
+        })
+    }
+
+    /// Forgets what the store has of the hits of `part` in these slots, and notes all that still matters as changed:
+    /// the store lost what it had.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn forget_pushed<'p>(
+        &self,
+        slots: Range<usize>,
+        part: impl Into<Part<'p>>,
+        now: UnixMillis,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
+        self.for_each_synced(slots, part.into(), |occupant| {
+            self.forget(occupant, is_held)?;
+            self.note_unsent(occupant, now);
+            Ok(())
+        })
     }
 
     /// Makes what the store has not of the counter in `occupant` be found, if there is any.
@@ -129,13 +160,19 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    fn for_each_synced(&self, part: Part<'_>, mut visit: impl FnMut(Occupant<'m>)) {
-        for slot in (0..self.slot_count()).map_while(|index| self.slot_at(index)) {
+    fn for_each_synced(
+        &self,
+        slots: Range<usize>,
+        part: Part<'_>,
+        mut visit: impl FnMut(Occupant<'m>) -> Result<(), LeaseLost>,
+    ) -> Result<(), LeaseLost> {
+        for slot in slots.map_while(|index| self.slot_at(index)) {
             let occupant = Occupant::of(slot);
             if occupant.meta.is_synced() && self.is_in(part, occupant, false) {
-                visit(occupant);
+                visit(occupant)?;
             }
         }
+        Ok(())
     }
 
     /// The key and the window size of a counter that has a name; `None` if it is gone.
@@ -205,28 +242,68 @@ impl<'m> CounterTable<'m> {
         self.set_dirty_bit(counter.index as usize);
     }
 
-    /// Notes that the store has the hits of this node in window `number` up to `up_to`, where it
-    /// had them up to `from`. Doing so again changes nothing. Nothing happens if the counter is
+    /// Notes that the store has the hits of this node in window `number` up to the second number, where it
+    /// had them up to the first one. Doing so again changes nothing. Nothing happens if the counter is
     /// gone.
-    pub fn advance_pushed(&self, counter: CounterRef, number: u64, from: Hits, up_to: Hits) {
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn advance_pushed(
+        &self,
+        counter: CounterRef,
+        number: u64,
+        pushed: (Hits, Hits),
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
         if let Some(occupant) = self.occupant_of(counter)
-            && let Some((first, _)) = self.first_part(occupant)
-            && self.pushed(occupant, number) == from
+            && self.set_pushed(occupant, number, pushed, is_held)?
         {
-            let (pushed, _) = first.local_columns(number);
-            self.set(pushed, occupant, number, up_to);
             self.note_alone(occupant, number);
         }
+        Ok(())
     }
 
     /// Notes what the rest of the cluster counted in window `number`, which matters now: the store's
     /// total less what of this node's hits it includes. Nothing happens if the counter is gone.
-    pub fn set_remote(&self, counter: CounterRef, number: u64, hits: Hits, now: UnixMillis) {
+    ///
+    /// A worker that takes over is told of each counter that this one was about to note, since the
+    /// position moves after that: so it changes the word, and this fails. Only if the total was since reset to what it was
+    /// before, the word may be the one that is expected; then everything is fetched anew, as
+    /// [`Lease::confirm_applied`](super::Lease::confirm_applied) says.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn set_remote(
+        &self,
+        counter: CounterRef,
+        number: u64,
+        hits: Hits,
+        now: UnixMillis,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
         if let (Some(occupant), Some(size)) = (self.occupant_of(counter), counter.meta.size()) {
             occupant.wake(size, now);
             let (remote, _) = occupant.slot.remote_columns(number);
-            self.set(remote, occupant, number, hits);
+            let new = WindowCount::new(Stamp::new(number, occupant.meta.generation()), hits);
+            let mut old = remote.load(Acquire);
+            loop {
+                confirm(is_held)?;
+                // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
+                if !occupant.is_there() {
+                    break;
+                }
+                fail_point!("remote.setting");
+                match remote.compare_exchange(old, new.bits(), AcqRel, Acquire) {
+                    Ok(_) => break,
+                    // What is heard meanwhile ([`CounterTable::hear_remote`]) is older.
+                    Err(other) => old = other,
+                }
+            }
+            fail_point!("remote.set");
         }
+        Ok(())
     }
 
     /// Notes the same as it was heard before a sync tells: what `hits` makes of the hits of this node that
@@ -240,7 +317,7 @@ impl<'m> CounterTable<'m> {
     ) {
         if let (Some(occupant), Some(size)) = (self.occupant_of(counter), counter.meta.size()) {
             let (remote, _) = occupant.slot.remote_columns(number);
-            // Before anything else is looked at: see `set`.
+            // Before anything else is looked at: see `set_remote`.
             let old = remote.load(Acquire);
             if let Some(hits) = hits(self.pushed(occupant, number)) {
                 occupant.wake(size, now);
@@ -270,20 +347,5 @@ impl<'m> CounterTable<'m> {
             index,
             meta: occupant.meta,
         })
-    }
-
-    /// Sets a column, unless the counter is gone. Of processes that sync, only the holder of a lease does
-    /// this; what is heard meanwhile ([`CounterTable::hear_remote`]) is older.
-    fn set(&self, column: &AtomicU64, occupant: Occupant<'m>, number: u64, hits: Hits) {
-        let new = WindowCount::new(Stamp::new(number, occupant.meta.generation()), hits);
-        let mut old = column.load(Acquire);
-        // As in `Claim::replace`: if the counter is still here, a later taker changes the word.
-        while occupant.is_there() {
-            match column.compare_exchange(old, new.bits(), AcqRel, Acquire) {
-                Ok(_) => break,
-                Err(other) => old = other,
-            }
-        }
-        fail_point!("column.set");
     }
 }

@@ -253,7 +253,8 @@ impl<'m> CounterTable<'m> {
         }
     }
 
-    pub(super) fn slot_count(&self) -> usize {
+    /// Returns the number of slots.
+    pub fn slot_count(&self) -> usize {
         self.parts.buckets.len().saturating_mul(WAYS)
     }
 

@@ -1,6 +1,7 @@
 //! Configurations follow each other: places of namespaces that are not configured any more are used
 //! again, and no namespace takes what is left there for its own.
 
+use super::lease::HELD;
 use super::testing::{SharedTable, TestClock, die_everywhere};
 use super::*;
 use crate::policy::hits::Hits;
@@ -202,7 +203,9 @@ fn a_place_is_used_again_without_what_is_left_in_it() {
     assert_eq!(fixture.hit(&before[0], b"a"), 1);
     assert_eq!(fixture.hit(&before[0], b"b"), 1);
     assert_eq!(fixture.changes(heir), [b"a"]);
-    table.find_changes(heir.index, fixture.clock.now());
+    table
+        .find_changes(0..usize::MAX, heir.index, fixture.clock.now(), HELD)
+        .unwrap();
     assert_eq!(fixture.changes(heir), [b"a"]);
     assert_eq!(fixture.hit(heir, b"a"), 2);
     assert_eq!(fixture.hit(heir, b"b"), 1);

@@ -1,4 +1,5 @@
-//! Named points between every two writes to shared memory, at which a test ends the process.
+//! Named points between every two writes to shared memory, and before each that a lease covers, at which a test ends
+//! the process, or stops it.
 //!
 //! Outside tests a point is nothing at all.
 
@@ -8,12 +9,20 @@ mod armed {
 
     thread_local! {
         static ARMED: Cell<Option<(&'static str, u32)>> = const { Cell::new(None) };
+        static PAUSES: Cell<bool> = const { Cell::new(false) };
         static SEEN: Cell<Option<fn(&'static str)>> = const { Cell::new(None) };
     }
 
     /// From now on, the `nth` time (from 1) that this thread reaches `point` it aborts the process.
     pub(crate) fn arm(point: &'static str, nth: u32) {
         ARMED.set(Some((point, nth)));
+    }
+
+    /// From now on, the `nth` time that this thread reaches `point` it stops the process, which goes on when another
+    /// one continues it.
+    pub(crate) fn pause_at(point: &'static str, nth: u32) {
+        PAUSES.set(true);
+        arm(point, nth);
     }
 
     /// From now on, `seen` is told of every point that this thread reaches.
@@ -26,7 +35,14 @@ mod armed {
             seen(point);
         }
         match ARMED.get() {
-            Some((armed, 1)) if armed == point => std::process::abort(),
+            Some((armed, 1)) if armed == point => {
+                ARMED.set(None);
+                match PAUSES.get() {
+                    // SAFETY: stops this process, until it is continued.
+                    true => drop(unsafe { libc::raise(libc::SIGSTOP) }),
+                    false => std::process::abort(),
+                }
+            }
             Some((armed, left)) if armed == point => {
                 ARMED.set(Some((armed, left.saturating_sub(1))));
             }

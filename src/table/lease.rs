@@ -4,14 +4,15 @@
 //! over from one that was killed goes on where that one stopped. A worker that was only stopped, and wakes
 //! when another has taken over, changes nothing any more: every write is a compare-and-swap from a value
 //! that was read before the lease was looked at, as in [`claim`](super::claim); and the worker that takes
-//! over changes every word in turn before it relies on it, since its term is part of the words.
+//! over changes every word in turn before it relies on it, since its term is part of the words. What is
+//! written of counters is covered in the same way, by [`pushed`](super::pushed).
 
 use super::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use super::fail::fail_point;
-use super::sync_slot::{BatchWord, BufferWord, FIND_CHANGES, LeaseWord, Record};
+use super::sync_slot::{BatchWord, BufferWord, FIND_CHANGES, LeaseWord, Record, RepairWord};
 use super::sync_state::{MonotonicMillis, SyncState};
 
 /// The right to sync, until it is lost: [`SyncState::take_lease`].
@@ -24,6 +25,18 @@ pub struct Lease<'m> {
 /// Another worker has taken the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseLost;
+
+/// Tells whether a lease is held still. To be asked after a word was read, and before it is replaced.
+pub type IsHeld<'h> = &'h dyn Fn() -> bool;
+
+/// Of tests without a lease.
+#[cfg(test)]
+pub(super) const HELD: IsHeld<'static> = &|| true;
+
+/// Confirms that a lease is held.
+pub(super) fn confirm(is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
+    is_held().then_some(()).ok_or(LeaseLost)
+}
 
 impl<'m> SyncState<'m> {
     /// Takes the lease for `lifetime` milliseconds, if no worker has it at `now`, and this is the newest
@@ -40,12 +53,14 @@ impl<'m> SyncState<'m> {
         let new = LeaseWord::new(term, now.0.saturating_add(lifetime));
         word.compare_exchange(old.0, new.0, AcqRel, Relaxed).ok()?;
         fail_point!("lease.taken");
+        let lease = Lease { state: *self, term };
         if old.deadline() != 0 {
-            // It was not given back: what its holder had taken of the changes is lost with it.
-            self.slot.repair.fetch_or(FIND_CHANGES, AcqRel);
+            // It was not given back: what its holder had taken of the changes is lost with it, and that holder
+            // may still be about to write.
+            let mark = |word| RepairWord(word).taken_over(lease.tag()).0 | FIND_CHANGES;
+            lease.replace(&self.slot.repair, mark).ok()?;
             fail_point!("lease.marked");
         }
-        let lease = Lease { state: *self, term };
         // From now on no other worker's swap of this word succeeds.
         let adopt = |word| match BatchWord(word) {
             batch if batch.count() == 0 => BatchWord::new(batch.acknowledged(), lease.tag(), 0).0,
@@ -107,11 +122,21 @@ impl<'m> Lease<'m> {
 
     /// Notes that a sync that began at `start` has ended well.
     pub fn note_synced(&self, start: MonotonicMillis) {
-        self.state.slot.synced.store(start.0, Relaxed);
+        // If the lease is lost, another worker notes it.
+        let _ = self.replace(&self.state.slot.synced, |_| start.0);
+    }
+
+    /// Confirms that what was read of the sync until now is of this holder.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn confirm_held(&self) -> Result<(), LeaseLost> {
+        confirm(&|| self.is_held())
     }
 
     /// Whether no other worker has taken the lease.
-    pub(super) fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         LeaseWord(self.state.slot.lease.load(Acquire)).term() == self.term
     }
 

@@ -3,13 +3,15 @@
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release --no-default-features loom_tests`.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use loom::thread;
 
+use super::atomic::AtomicU64;
 use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
 use super::identity::{Identity, KeyHash, Mask};
 use super::layout::{DirectoryEntry, Parts};
+use super::lease::HELD;
 use super::meta::Meta;
 use super::sketch::Sketches;
 use super::slot::{Bucket, WAYS};
@@ -422,7 +424,9 @@ fn a_hit_that_meets_a_reset_is_counted_or_gone() {
         let Fixture { table, counter } = fixture;
         fixture.add(key(1), T);
         let place = table.make_room_for(&counter, key(1), &At(T)).unwrap();
-        table.set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T));
+        table
+            .set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T), HELD)
+            .unwrap();
         both(
             move || fixture.add(key(1), T),
             move || table.reset(&counter, key(1), &At(T)),
@@ -446,7 +450,9 @@ fn a_refund_that_meets_a_reset_takes_no_more_than_there_is() {
         let Fixture { table, counter } = fixture;
         let receipt = fixture.add(key(1), T).receipt.unwrap();
         let place = table.make_room_for(&counter, key(1), &At(T)).unwrap();
-        table.set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T));
+        table
+            .set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T), HELD)
+            .unwrap();
         both(
             move || table.refund(&counter, &receipt),
             move || table.reset(&counter, key(1), &At(T)),
@@ -479,6 +485,82 @@ fn a_rejection_that_meets_another_keys_is_counted_or_noted_as_missed() {
                 assert!(key.count - key.error <= exact && exact <= key.count + top.missed);
             }
         }
+    });
+}
+
+/// A synced counter whose hits the store has, and the term of a lease.
+fn pushed_counter() -> (Fixture, CounterRef, &'static AtomicU64) {
+    let mut fixture = fixture_of(8);
+    fixture.counter = fixture.counter.synced(true);
+    fixture.add(key(1), T);
+    let Fixture { table, counter } = fixture;
+    let place = table.make_room_for(&counter, key(1), &At(T)).unwrap();
+    let all = (Hits::ZERO, Hits::ONE);
+    table.advance_pushed(place, T / SIZE, all, HELD).unwrap();
+    let [term] = leak(1) else { panic!() };
+    (fixture, place, term)
+}
+
+/// Takes the lease whose term is 0, and all counters from its holder.
+fn take_over(table: &CounterTable<'static>, term: &AtomicU64) {
+    term.store(1, Release);
+    let (namespace, now) = (NamespaceIndex(0), UnixMillis(T));
+    table.find_changes(0..16, namespace, now, HELD).unwrap();
+}
+
+#[test]
+fn a_holder_that_lost_the_lease_forgets_nothing_that_was_pushed_since() {
+    explore(2, || {
+        let (Fixture { table, .. }, place, term) = pushed_counter();
+        let (namespace, now) = (NamespaceIndex(0), UnixMillis(T));
+        both(
+            move || {
+                let is_held = || term.load(Acquire) == 0;
+                let _ = table.forget_pushed(0..16, namespace, now, &is_held);
+            },
+            move || {
+                take_over(table, term);
+                // It is the same word again then.
+                table.forget_pushed(0..16, namespace, now, HELD).unwrap();
+                let all = (Hits::ZERO, Hits::ONE);
+                table.advance_pushed(place, T / SIZE, all, HELD).unwrap();
+            },
+        );
+        assert_eq!(table.pushed_of(place, T / SIZE), Hits::ONE);
+    });
+}
+
+#[test]
+fn a_holder_that_lost_the_lease_notes_no_push_that_was_forgotten_since() {
+    explore(2, || {
+        let (Fixture { table, .. }, place, term) = pushed_counter();
+        let (namespace, now) = (NamespaceIndex(0), UnixMillis(T));
+        let two = Hits::ONE.plus(Hits::ONE);
+        both(
+            move || {
+                let is_held = || term.load(Acquire) == 0;
+                let _ = table.advance_pushed(place, T / SIZE, (Hits::ONE, two), &is_held);
+            },
+            move || {
+                take_over(table, term);
+                table.forget_pushed(0..16, namespace, now, HELD).unwrap();
+                let all = (Hits::ZERO, Hits::ONE);
+                table.advance_pushed(place, T / SIZE, all, HELD).unwrap();
+            },
+        );
+        assert_eq!(table.pushed_of(place, T / SIZE), Hits::ONE);
+    });
+}
+
+#[test]
+fn what_was_pushed_is_read_while_it_is_handed_over() {
+    explore(2, || {
+        let (Fixture { table, .. }, place, term) = pushed_counter();
+        both(
+            move || take_over(table, term),
+            move || assert_eq!(table.pushed_of(place, T / SIZE), Hits::ONE),
+        );
+        assert_eq!(table.pushed_of(place, T / SIZE), Hits::ONE);
     });
 }
 

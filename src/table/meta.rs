@@ -7,14 +7,15 @@
 //! +------------------------------------+-----------------+-------+
 //! counter:  35 bits of window size in milliseconds, 10 bits of namespace
 //! busy:     32 bits of the time (ticks) at which the slot was claimed
-//! name:     16 bits of the owner's generation, 16 bits of the name's length in bytes
+//! name:     16 bits of the owner's generation, 16 bits of the name's length in bytes; of a first part,
+//!           13 bits of the handovers of what it holds
 //! block:    16 bits of the owner's generation, 29 bits of the block's number
 //! ```
 //!
 //! The generation changes with every occupancy, so no value of the word ever comes back within 2^16
 //! occupancies.
 
-use super::word::Generation;
+use super::word::{Generation, Stamp};
 use crate::policy::algorithm::StoredKind;
 use crate::policy::window::WindowSize;
 
@@ -104,7 +105,10 @@ const STATE_BITS: u32 = 3;
 const GENERATION_BITS: u32 = 16;
 const DETAIL: u32 = STATE_BITS + GENERATION_BITS;
 const SIZE_BITS: u32 = 64 - DETAIL - NamespaceIndex::BITS;
+/// Where the handovers of a name's first part are: in all bits that are left.
+const HANDOVERS: u32 = DETAIL + 2 * GENERATION_BITS;
 const _: () = assert!(WindowSize::MAX_MILLIS < 1 << SIZE_BITS);
+const _: () = assert!(64 - HANDOVERS == Stamp::HANDOVER_BITS);
 
 impl Meta {
     #[inline]
@@ -151,6 +155,19 @@ impl Meta {
     pub(super) const fn name(generation: Generation, owner: Generation, len: u16) -> Meta {
         let detail = owner.bits() as u64 | (len as u64) << GENERATION_BITS;
         Meta(NAME | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
+    }
+
+    /// How often what the first part of a name holds was handed over: see [`pushed`](super::pushed).
+    #[inline]
+    pub(super) const fn handovers(self) -> u16 {
+        (self.0 >> HANDOVERS) as u16
+    }
+
+    /// The meta of the same part, handed over so many times more.
+    #[inline]
+    pub(super) const fn handed_over(self, times: u16) -> Meta {
+        // What does not fit into the highest bits is lost, as is meant.
+        Meta(self.0.wrapping_add((times as u64) << HANDOVERS))
     }
 
     /// A block of a log: of the counter of this generation, and its number in the log.
@@ -295,6 +312,10 @@ mod tests {
             name.owner_and_len(),
             Some((Generation::from_bits(0x1234), 65_535))
         );
+        let handed_over = name.handed_over(2);
+        assert_eq!((name.handovers(), handed_over.handovers()), (0, 2));
+        assert_eq!(handed_over.owner_and_len(), name.owner_and_len());
+        assert_eq!(handed_over.handed_over(8190), name);
         let block = Meta::block(generation, Generation::from_bits(0x1234), (1 << 29) - 1);
         assert_eq!(
             (block.state(), block.generation(), block.owner_and_len()),

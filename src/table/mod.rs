@@ -25,7 +25,7 @@
 //!
 //! Only synced counters, and their sync, need:
 //!
-//! - [`names`], [`naming`]: the bytes of keys; [`owner`]: whose a slot is that holds some; [`dirty`], [`changes`], [`pending`], [`division`], [`part`]:
+//! - [`names`], [`naming`]: the bytes of keys; [`pushed`]: what the store has; [`owner`]: whose a slot is that holds some; [`dirty`], [`changes`], [`pending`], [`division`], [`part`]:
 //!   which counters changed; [`near`], [`near_cell`], [`early`], [`bell`]: which are to be pushed at once, and how
 //!   the sync hears of it; [`near_look`]: how near they are; [`own_share`]: what is admitted while the store is away
 //! - [`sync_slot`], [`sync_slots`], [`sync_state`]: the words of a sync, which sync has them, and how a
@@ -103,6 +103,7 @@ mod part;
 mod pending;
 mod probe;
 mod progress;
+mod pushed;
 mod rejections;
 mod reserve;
 #[cfg(all(test, loom))]
@@ -148,7 +149,7 @@ pub use counter_table::CounterTable;
 pub use definitions::{LateDefinition, LateError};
 pub use identity::Identity;
 pub use layout::{LayoutError, ZoneRoom};
-pub use lease::{Lease, LeaseLost};
+pub use lease::{IsHeld, Lease, LeaseLost};
 #[cfg(not(loom))]
 pub use memory::{MemoryError, TableMemory};
 pub use meta::NamespaceIndex;

@@ -13,10 +13,9 @@ use super::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed},
 };
-use super::columns::{WindowColumns, load};
+use super::columns::WindowColumns;
 use super::counter_table::CounterTable;
 use super::slot::{Occupant, Slot};
-use super::word::Stamp;
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 
@@ -92,23 +91,8 @@ impl<'m> CounterTable<'m> {
         if !is_former || !occupant.meta.is_synced() {
             return Hits::ZERO;
         }
-        let Some((first, _)) = self.first_part(occupant) else {
-            return word.hits();
-        };
         // Of the same parity, and so of the same window if the stamp is the same.
-        let (pushed, _) = first.local_columns(columns.at.number);
-        word.hits().minus(load(pushed).hits_of(word.stamp()))
-    }
-
-    /// What the store has of the hits of this node in window `number`.
-    pub(super) fn pushed(&self, occupant: Occupant<'m>, number: u64) -> Hits {
-        match self.first_part(occupant) {
-            Some((first, _)) => {
-                let stamp = Stamp::new(number, occupant.meta.generation());
-                let (pushed, _) = first.local_columns(number);
-                load(pushed).hits_of(stamp)
-            }
-            None => Hits::ZERO,
-        }
+        let pushed = self.pushed_word(occupant, columns.at.number);
+        word.hits().minus(pushed.hits_of(word.stamp()))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::lease::HELD;
 use super::testing::{Fixture, SharedTable, die_everywhere};
 use super::*;
 use crate::policy::algorithm::Algorithm;
@@ -73,7 +74,9 @@ impl Near {
         } = &self.fixture;
         let pushed = table.pushed_of(counter, NUMBER);
         let unsent = table.unsent(of, table.key(key), NUMBER, clock);
-        table.advance_pushed(counter, NUMBER, pushed, pushed.plus(unsent));
+        table
+            .advance_pushed(counter, NUMBER, (pushed, pushed.plus(unsent)), HELD)
+            .unwrap();
     }
 
     fn counter(&self, key: &[u8]) -> CounterRef {
@@ -85,7 +88,9 @@ impl Near {
     fn set_remote(&self, key: &[u8], window: u64, remote: i64) {
         let now = self.fixture.clock.now();
         let counter = self.counter(key);
-        self.table().set_remote(counter, window, hits(remote), now);
+        self.table()
+            .set_remote(counter, window, hits(remote), now, HELD)
+            .unwrap();
     }
 }
 
@@ -201,7 +206,9 @@ fn what_is_due_is_taken_once_where_it_is_found() {
         let part = near.fixture.counter.namespace().into();
         let now = near.fixture.clock.now();
         let table = near.table();
-        table.take_changes_at(place, part, now, |change| keys.push(change.key));
+        table
+            .take_changes_at(place, part, now, HELD, |change| keys.push(change.key))
+            .unwrap();
     }
     keys.sort();
     assert_eq!(keys, (0..100_u8).map(|key| vec![key]).collect::<Vec<_>>());

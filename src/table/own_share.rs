@@ -109,14 +109,16 @@ impl<'m> CounterTable<'m> {
     /// What the store had of this node's hits of a counter, and of others', in the windows of which it told
     /// last.
     fn last_told(&self, occupant: Occupant<'m>) -> (Hits, Hits) {
-        let Some((first, _)) = self.first_part(occupant) else {
+        if self.first_part(occupant).is_none() {
             return (Hits::ZERO, Hits::ZERO);
-        };
-        let columns = first.local.iter().zip(&occupant.slot.remote);
+        }
+        let parities = [0, 1].into_iter();
+        let columns = parities.map(|parity| self.pushed_word(occupant, parity));
+        let columns = columns.zip(&occupant.slot.remote);
         columns.fold(
             (Hits::ZERO, Hits::ZERO),
             |(own, others), (pushed, remote)| {
-                let (pushed, remote) = (load(pushed), load(remote));
+                let remote = load(remote);
                 match is_after(pushed.stamp(), remote.stamp()) {
                     // What others counted then is gone.
                     true => (own, others),

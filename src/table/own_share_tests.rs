@@ -1,5 +1,6 @@
 //! What a node admits alone.
 
+use super::lease::HELD;
 use super::testing::{Fixture, SharedTable};
 use super::*;
 use crate::policy::algorithm::Algorithm;
@@ -34,7 +35,9 @@ impl Alone {
         if let Some(others) = others {
             let now = alone.fixture.clock.now();
             let table = &alone.fixture.shared.table;
-            table.set_remote(alone.counter(), NUMBER - 1, hits(others), now);
+            table
+                .set_remote(alone.counter(), NUMBER - 1, hits(others), now, HELD)
+                .unwrap();
         }
         alone.fixture.clock.set(T);
         alone.state.set_alone(true);
@@ -53,7 +56,9 @@ impl Alone {
 
     fn push(&self, window: u64, own: i64) {
         let (table, counter) = (&self.fixture.shared.table, self.counter());
-        table.advance_pushed(counter, window, Hits::ZERO, hits(own));
+        table
+            .advance_pushed(counter, window, (Hits::ZERO, hits(own)), HELD)
+            .unwrap();
     }
 
     /// How many of 2000 hits are admitted under a limit.
@@ -109,7 +114,9 @@ fn what_is_known_of_all_is_a_bound_still() {
     let alone = Alone::new(2, 400, Some(600));
     let now = alone.fixture.clock.now();
     let table = &alone.fixture.shared.table;
-    table.set_remote(alone.counter(), NUMBER, hits(900), now);
+    table
+        .set_remote(alone.counter(), NUMBER, hits(900), now, HELD)
+        .unwrap();
     assert_eq!(alone.admitted(1000, Algorithm::Fixed), 100);
 }
 

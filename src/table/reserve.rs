@@ -18,6 +18,7 @@ use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::identity::Identity;
+use super::lease::{IsHeld, LeaseLost, confirm};
 use super::meta::{NamespaceIndex, Ticks};
 use super::part::Part;
 use super::slot::Occupant;
@@ -265,7 +266,15 @@ impl<'m> CounterTable<'m> {
     /// The store has lost what it had: forgets what was given back of counters of `part`, and voids all reserves
     /// of the namespace. What was charged ahead is gone with the rest, and giving it back would admit it
     /// a second time.
-    pub fn forget_reserves<'p>(&self, part: impl Into<Part<'p>>) {
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`]. The next holder does all of it: what this one was about to forget then, it has forgotten, too.
+    pub fn forget_reserves<'p>(
+        &self,
+        part: impl Into<Part<'p>>,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
         let part = part.into();
         let occupants = || {
             let slots = (0..self.slot_count()).map_while(|index| self.slot_at(index));
@@ -275,14 +284,15 @@ impl<'m> CounterTable<'m> {
         for reserve in occupants() {
             let meta = reserve.meta;
             if meta.is_local_counter() && meta.namespace() == part.namespace {
-                void(reserve);
+                void(reserve, is_held)?;
             }
         }
         for counter in occupants() {
             if counter.meta.is_synced() && self.is_in(part, counter, false) {
-                forget_given_back(counter);
+                forget_given_back(counter, is_held)?;
             }
         }
+        Ok(())
     }
 }
 
@@ -321,7 +331,7 @@ fn drain_window(occupant: Occupant<'_>, window: u64) -> Hits {
 }
 
 /// Has nothing be left of a reserve, if it is one: of a counter, nothing was granted.
-fn void(occupant: Occupant<'_>) {
+fn void(occupant: Occupant<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
     for (granted, spent) in occupant.slot.remote.iter().zip(&occupant.slot.local) {
         loop {
             let (granted, word) = (load(granted), load(spent));
@@ -330,6 +340,8 @@ fn void(occupant: Occupant<'_>) {
                 break;
             }
             let new = WindowCount::new(granted.stamp(), all);
+            confirm(is_held)?;
+            fail_point!("reserve.voiding");
             // A slot with another occupant is not this reserve's any more.
             if !occupant.is_there()
                 || spent
@@ -341,10 +353,11 @@ fn void(occupant: Occupant<'_>) {
             }
         }
     }
+    Ok(())
 }
 
 /// Has nothing be counted below zero.
-fn forget_given_back(occupant: Occupant<'_>) {
+fn forget_given_back(occupant: Occupant<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
     for local in &occupant.slot.local {
         loop {
             let word = load(local);
@@ -352,6 +365,8 @@ fn forget_given_back(occupant: Occupant<'_>) {
                 break;
             }
             let new = WindowCount::new(word.stamp(), Hits::ZERO);
+            confirm(is_held)?;
+            fail_point!("reserve.forgetting");
             let swapped = local.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed);
             fail_point!("reserve.forgotten");
             if swapped.is_ok() {
@@ -359,4 +374,5 @@ fn forget_given_back(occupant: Occupant<'_>) {
             }
         }
     }
+    Ok(())
 }

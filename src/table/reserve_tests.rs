@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::thread;
 
+use super::lease::HELD;
 use super::testing::{SharedTable, TestClock, die_everywhere};
 use super::*;
 use crate::policy::algorithm::Algorithm;
@@ -173,7 +174,7 @@ fn a_store_that_lost_everything_gets_nothing_back() {
     fixture.give_back(3, WINDOW - 1);
     let counted = Admission::Unconditional;
     table.add(&fixture.counter, fixture.key(), &clock, hits(2), counted);
-    table.forget_reserves(namespace);
+    table.forget_reserves(namespace, HELD).unwrap();
     assert_eq!(fixture.left(WINDOW), 0);
     assert!(fixture.spend(0, T).is_none());
     assert_eq!(fixture.drain(WINDOW), 0);
@@ -183,7 +184,9 @@ fn a_store_that_lost_everything_gets_nothing_back() {
     assert_eq!(fixture.spend(2, T).unwrap().left, Hits::ZERO);
     // Of another namespace, nothing is forgotten.
     fixture.grant(2, WINDOW);
-    table.forget_reserves(table.namespace(b"other").unwrap());
+    table
+        .forget_reserves(table.namespace(b"other").unwrap(), HELD)
+        .unwrap();
     assert_eq!(fixture.left(WINDOW), 2);
 }
 

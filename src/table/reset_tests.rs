@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use super::lease::HELD;
 use super::testing::{SharedTable, TestClock, die_everywhere};
 use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, StoredKind};
@@ -75,8 +76,12 @@ impl Fixture {
         let counter = table.make_room_for(&self.counter, self.key(), &self.clock);
         let (counter, now) = (counter.unwrap(), self.clock.seen.get());
         let now = UnixMillis(now);
-        table.set_remote(counter, self.number(), hits(current), now);
-        table.set_remote(counter, self.number() - 1, hits(previous), now);
+        table
+            .set_remote(counter, self.number(), hits(current), now, HELD)
+            .unwrap();
+        table
+            .set_remote(counter, self.number() - 1, hits(previous), now, HELD)
+            .unwrap();
     }
 
     /// The diffs that the next flush pushes, by their windows.

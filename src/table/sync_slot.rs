@@ -177,18 +177,27 @@ impl Nonces {
     }
 }
 
-/// The word of the repairs: flags of what has to be done, and above them the epochs that were left, 16
-/// bits of each, the last one lowest. Another epoch that looks alike is given up needlessly, which
+/// The word of the repairs: flags of what has to be done, 13 bits of the term in which the lease was last taken
+/// from a worker that had not given it back, and above them the epochs that were left, 16 bits of each, the last one
+/// lowest. Another epoch that looks alike is given up needlessly, which
 /// costs little.
 #[derive(Clone, Copy)]
 pub(super) struct RepairWord(pub(super) u64);
 
 impl RepairWord {
     pub(super) const BITS: u32 = 16;
-    pub(super) const FLAGS: u64 = (1 << Self::BITS) - 1;
+    /// All but the epochs.
+    const LOWEST: u64 = (1 << Self::BITS) - 1;
+    const FLAGS: u64 = FIND_CHANGES | SEND_ANEW | FETCH_ANEW;
 
     pub(super) fn flags(self) -> u64 {
         self.0 & Self::FLAGS
+    }
+
+    /// The word when the lease was taken from a worker that may still be about to replace it.
+    pub(super) fn taken_over(self, tag: u16) -> RepairWord {
+        let tag = u64::from(tag) << Self::FLAGS.count_ones() & Self::LOWEST;
+        RepairWord(self.0 & !(Self::LOWEST & !Self::FLAGS) | tag)
     }
 
     pub(super) fn bits_of(epoch: u64) -> u64 {
@@ -200,7 +209,7 @@ impl RepairWord {
         let bits = Self::bits_of(epoch);
         [16, 32, 48]
             .iter()
-            .any(|shift| self.0 >> shift & Self::FLAGS == bits)
+            .any(|shift| self.0 >> shift & Self::LOWEST == bits)
     }
 
     /// Without the epoch that was left first, if there is no room for all.
@@ -208,9 +217,9 @@ impl RepairWord {
         if self.has_left(epoch) {
             return self;
         }
-        let before = self.0 & !Self::FLAGS;
+        let before = self.0 & !Self::LOWEST;
         let left = before << Self::BITS | Self::bits_of(epoch) << Self::BITS;
-        RepairWord(left | self.flags())
+        RepairWord(left | self.0 & Self::LOWEST)
     }
 
     /// Whether there may be more epochs that were left than are known.

@@ -1,5 +1,6 @@
 //! What synced counters have beside their counts: names, changes, and what the store has and says.
 
+use super::lease::HELD;
 use super::testing::{Fixture, SharedTable};
 use super::*;
 use crate::policy::algorithm::Algorithm;
@@ -108,14 +109,20 @@ fn what_the_store_has_is_not_a_change() {
     let change = fixture.take().remove(0);
     let number = change.windows[0].number;
     for _ in 0..2 {
-        table.advance_pushed(change.counter, number, hits(0), hits(3));
+        table
+            .advance_pushed(change.counter, number, (hits(0), hits(3)), HELD)
+            .unwrap();
     }
     table.note_again(change.counter);
     let left = fixture.take().remove(0).windows[0];
     assert_eq!((left.local, left.pushed), (hits(5), hits(3)));
     // An answer that comes late changes nothing.
-    table.advance_pushed(change.counter, number, hits(0), hits(2));
-    table.advance_pushed(change.counter, number, hits(3), hits(5));
+    table
+        .advance_pushed(change.counter, number, (hits(0), hits(2)), HELD)
+        .unwrap();
+    table
+        .advance_pushed(change.counter, number, (hits(3), hits(5)), HELD)
+        .unwrap();
     table.note_again(change.counter);
     assert_eq!(fixture.take(), []);
     // Given back after it was pushed: the diff is negative.
@@ -128,7 +135,9 @@ fn what_the_store_has_is_not_a_change() {
         admission,
     );
     assert_eq!(fixture.take().len(), 1);
-    table.advance_pushed(change.counter, number, hits(5), hits(6));
+    table
+        .advance_pushed(change.counter, number, (hits(5), hits(6)), HELD)
+        .unwrap();
     table.refund(&fixture.counter, &counted.receipt.unwrap());
     let back = fixture.take().remove(0).windows[0];
     assert_eq!((back.local, back.pushed), (hits(5), hits(6)));
@@ -141,11 +150,17 @@ fn the_rest_of_the_cluster_counts_too() {
     fixture.add(b"a", 5);
     let change = fixture.take().remove(0);
     let number = change.windows[0].number;
-    table.set_remote(change.counter, number, hits(10), fixture.clock.now());
+    table
+        .set_remote(change.counter, number, hits(10), fixture.clock.now(), HELD)
+        .unwrap();
     assert_eq!(fixture.current(b"a"), hits(15));
-    table.set_remote(change.counter, number, hits(-2), fixture.clock.now());
+    table
+        .set_remote(change.counter, number, hits(-2), fixture.clock.now(), HELD)
+        .unwrap();
     assert_eq!(fixture.current(b"a"), hits(3));
-    table.set_remote(change.counter, number, hits(-20), fixture.clock.now());
+    table
+        .set_remote(change.counter, number, hits(-20), fixture.clock.now(), HELD)
+        .unwrap();
     assert_eq!(fixture.current(b"a"), Hits::ZERO);
     // It is no change of this node's.
     assert_eq!(fixture.take(), []);
@@ -177,8 +192,18 @@ fn a_reference_does_not_outlive_its_counter() {
     let change = fixture.take().remove(0);
     for n in 0..5000 {
         fixture.add(&long_key(n, 20), 1);
-        table.set_remote(change.counter, T / SIZE, hits(1000), fixture.clock.now());
-        table.advance_pushed(change.counter, T / SIZE, hits(0), hits(1000));
+        table
+            .set_remote(
+                change.counter,
+                T / SIZE,
+                hits(1000),
+                fixture.clock.now(),
+                HELD,
+            )
+            .unwrap();
+        table
+            .advance_pushed(change.counter, T / SIZE, (hits(0), hits(1000)), HELD)
+            .unwrap();
     }
     assert!(fixture.current(b"a") == Hits::ZERO || fixture.current(b"a") == hits(1005));
     assert!((0..5000).all(|n| fixture.current(&long_key(n, 20)) <= Hits::ONE));
@@ -258,7 +283,9 @@ fn a_full_table_counts_what_it_loses_unsent() {
     // What the store has goes before what it has not.
     for change in fixture.take() {
         let WindowChange { number, local, .. } = change.windows[0];
-        table.advance_pushed(change.counter, number, hits(0), local);
+        table
+            .advance_pushed(change.counter, number, (hits(0), local), HELD)
+            .unwrap();
     }
     for n in 0..20 {
         fixture.add(&long_key(n, 21), 1);
@@ -310,17 +337,29 @@ fn counts_saturate_and_nobody_is_admitted_by_that() {
         pushed: Hits::ZERO,
     };
     assert_eq!(change.windows, [pushed]);
-    table.advance_pushed(change.counter, number, Hits::ZERO, Hits::MAX);
+    table
+        .advance_pushed(change.counter, number, (Hits::ZERO, Hits::MAX), HELD)
+        .unwrap();
     // What others counted, as the store's total says it, which saturates too.
     for others in [Hits::ZERO, Hits::ONE, Hits::MAX] {
-        table.set_remote(change.counter, number, others, fixture.clock.now());
+        table
+            .set_remote(change.counter, number, others, fixture.clock.now(), HELD)
+            .unwrap();
         assert!(is_refused(), "{others}");
         // There is nothing more to push.
         add(Hits::MAX, Admission::Unconditional);
         assert!(fixture.take().iter().all(|it| it.windows.is_empty()));
     }
     // What was admitted before, and is given back now, is no more than was counted then.
-    table.set_remote(change.counter, number, Hits::ZERO, fixture.clock.now());
+    table
+        .set_remote(
+            change.counter,
+            number,
+            Hits::ZERO,
+            fixture.clock.now(),
+            HELD,
+        )
+        .unwrap();
     table.refund(&fixture.counter, &admitted.receipt.unwrap());
     assert_eq!(fixture.current(b"a"), Hits::MAX.minus(Hits::ONE));
     assert!(!add(Hits::ONE, Admission::Within(hits(9), Algorithm::Sliding)).admitted);
@@ -549,7 +588,9 @@ fn a_sealed_batch_is_sent_again_by_whoever_takes_over() {
     );
     for record in &sent {
         let from = record.up_to.minus(record.diff);
-        table.advance_pushed(record.counter, record.window, from, record.up_to);
+        table
+            .advance_pushed(record.counter, record.window, (from, record.up_to), HELD)
+            .unwrap();
     }
     second.acknowledge(1, UnixMillis(50_000)).unwrap();
     second.acknowledge(1, UnixMillis(50_000)).unwrap();
@@ -619,9 +660,18 @@ fn changes_that_were_taken_and_lost_are_found() {
     let changes = fixture.take();
     let a = &changes[0];
     let WindowChange { number, local, .. } = a.windows[0];
-    table.advance_pushed(a.counter, number, hits(0), local);
+    table
+        .advance_pushed(a.counter, number, (hits(0), local), HELD)
+        .unwrap();
     assert_eq!(fixture.take(), []);
-    table.find_changes(fixture.counter.namespace(), fixture.clock.now());
+    table
+        .find_changes(
+            0..usize::MAX,
+            fixture.counter.namespace(),
+            fixture.clock.now(),
+            HELD,
+        )
+        .unwrap();
     assert_eq!(fixture.take(), changes[1..]);
 }
 
@@ -632,7 +682,9 @@ fn in_a_new_epoch_everything_is_sent_anew() {
     fixture.add(b"a", 5);
     let changes = fixture.take();
     let WindowChange { number, local, .. } = changes[0].windows[0];
-    table.advance_pushed(changes[0].counter, number, hits(0), local);
+    table
+        .advance_pushed(changes[0].counter, number, (hits(0), local), HELD)
+        .unwrap();
     let lease = lease(&fixture, 1000).unwrap();
     lease.set_position(Some([9, 1])).unwrap();
     lease.seal(&records(&changes), 7).unwrap();
@@ -642,7 +694,14 @@ fn in_a_new_epoch_everything_is_sent_anew() {
     assert_eq!((lease.epoch(), lease.acknowledged()), (77, name(0, 0)));
     assert_eq!((lease.position(), lease.sealed(table)), (None, None));
     assert_eq!(lease.repair(), Repair::SendAnew);
-    table.forget_pushed(fixture.counter.namespace(), fixture.clock.now());
+    table
+        .forget_pushed(
+            0..usize::MAX,
+            fixture.counter.namespace(),
+            fixture.clock.now(),
+            HELD,
+        )
+        .unwrap();
     lease.repaired().unwrap();
     assert_eq!(lease.repair(), Repair::None);
     assert_eq!(fixture.take(), changes);
@@ -756,7 +815,11 @@ fn changes_are_divided_by_key_and_only_the_part_that_is_asked_for_is_taken() {
         };
         let mut keys = Vec::new();
         for occupant in &divided[other] {
-            table.take_changes_at(*occupant, part, now, |change| keys.push(change.key[0]));
+            table
+                .take_changes_at(*occupant, part, now, HELD, |change| {
+                    keys.push(change.key[0])
+                })
+                .unwrap();
         }
         keys.sort();
         let expected = (0..200).filter(|n| usize::from(shard) == other && n % 3 == other as u8);
@@ -778,9 +841,11 @@ fn changes_are_divided_by_key_and_only_the_part_that_is_asked_for_is_taken() {
     }
     for change in fixture.take() {
         let window = change.windows[0].number;
-        table.advance_pushed(change.counter, window, Hits::ZERO, counted(&change));
+        table
+            .advance_pushed(change.counter, window, (Hits::ZERO, counted(&change)), HELD)
+            .unwrap();
     }
-    table.forget_pushed(part, now);
+    table.forget_pushed(0..usize::MAX, part, now, HELD).unwrap();
     let changes = fixture.take();
     assert_eq!(changes.len(), (0..200).filter(|n| n % 3 == 1).count());
     assert!(changes.iter().all(|change| shard_of(&change.key) == 1));
@@ -793,7 +858,11 @@ fn keys_of_the_store_have_a_place_but_push_out_none_that_count_here() {
     let number = T / SIZE;
     let note = |key: &[u8]| {
         let occupant = table.make_room_for(counter, table.key(key), clock);
-        occupant.map(|counter| table.set_remote(counter, number, hits(3), clock.now()))
+        occupant.map(|counter| {
+            table
+                .set_remote(counter, number, hits(3), clock.now(), HELD)
+                .unwrap()
+        })
     };
     assert!(note(b"remote").is_some());
     assert_eq!(fixture.current(b"remote"), hits(3));
@@ -825,13 +894,17 @@ fn a_key_that_only_others_count_stays_in_use() {
         .unwrap();
     for n in 0..10 {
         clock.set(T + n * SIZE);
-        table.set_remote(remote, T / SIZE + n, hits(5), clock.now());
+        table
+            .set_remote(remote, T / SIZE + n, hits(5), clock.now(), HELD)
+            .unwrap();
     }
     assert_eq!(fixture.current(b"a"), hits(5));
     assert_eq!(fixture.add(b"a", 1).previous, hits(5));
     // Not used for long: all is forgotten before anything is noted.
     clock.set(T + 1000 * SIZE);
-    table.set_remote(remote, T / SIZE + 1000, hits(1), clock.now());
+    table
+        .set_remote(remote, T / SIZE + 1000, hits(1), clock.now(), HELD)
+        .unwrap();
     assert_eq!(fixture.current(b"a"), hits(1));
 }
 
@@ -842,7 +915,14 @@ fn hits_whose_window_ends_unsent_are_counted_as_dropped() {
     let dropped = || table.namespace_stats(fixture.counter.namespace()).dropped;
     fixture.add(b"a", 5);
     let change = fixture.take().remove(0);
-    table.advance_pushed(change.counter, change.windows[0].number, hits(0), hits(2));
+    table
+        .advance_pushed(
+            change.counter,
+            change.windows[0].number,
+            (hits(0), hits(2)),
+            HELD,
+        )
+        .unwrap();
     clock.set(T + SIZE);
     fixture.add(b"a", 7);
     assert_eq!(dropped(), 0);

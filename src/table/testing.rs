@@ -193,6 +193,30 @@ impl Process {
         assert_eq!(unsafe { libc::kill(self.0, signal) }, 0);
     }
 
+    /// Waits until the process has stopped, or ended. Returns whether it has stopped.
+    fn wait_for_stop(&self) -> bool {
+        let mut status = 0;
+        // SAFETY: a child that was not waited for; its end, if it has ended, is left for `wait`.
+        let info = unsafe {
+            let mut info: libc::siginfo_t = core::mem::zeroed();
+            let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
+            assert_eq!(
+                libc::waitid(libc::P_PID, self.0 as libc::id_t, &raw mut info, options),
+                0
+            );
+            info
+        };
+        if info.si_code != libc::CLD_STOPPED {
+            return false;
+        }
+        // SAFETY: as above. Takes what was just seen.
+        assert_eq!(
+            unsafe { libc::waitpid(self.0, &mut status, libc::WUNTRACED) },
+            self.0
+        );
+        true
+    }
+
     /// Waits for the end; a child that panicked fails the test.
     pub(crate) fn wait(self) -> Option<i32> {
         let mut status = 0;
@@ -247,4 +271,44 @@ pub(crate) fn die_everywhere<S>(
             check(&state, point);
         }
     }
+}
+
+/// Runs `scenario` on what `prepare` made as [`die_everywhere`] does, in processes that are stopped at a fail point, go
+/// on after `meanwhile`, and run to their end: at each point, once where it is passed for the first time, once for the last.
+/// `meanwhile` and `check` are told which.
+pub(crate) fn pause_everywhere<S>(
+    prepare: impl Fn() -> S,
+    scenario: impl Fn(&S),
+    expected: &[&str],
+    meanwhile: impl Fn(&S, Pass),
+    check: impl Fn(&S),
+) {
+    let state = prepare();
+    let points = points_of(|| scenario(&state));
+    for point in expected {
+        assert!(points.contains_key(point), "{point} is not in {points:?}");
+    }
+    for (point, times) in points {
+        for (pass, nth) in [(Pass::First, 1), (Pass::Last, times)] {
+            // For the log of a test that fails.
+            eprintln!("stopped at {point} {nth}");
+            let state = prepare();
+            let process = Process::start(|| {
+                fail::pause_at(point, nth);
+                scenario(&state);
+            });
+            assert!(process.wait_for_stop(), "{point} {nth}");
+            meanwhile(&state, pass);
+            process.signal(libc::SIGCONT);
+            assert_eq!(process.wait(), None, "{point} {nth}");
+            check(&state);
+        }
+    }
+}
+
+/// When a process is stopped at a fail point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    First,
+    Last,
 }

@@ -59,6 +59,24 @@ impl Stamp {
     pub(super) const fn new(number: u64, generation: Generation) -> Stamp {
         Stamp(((number >> 1) as u16).wrapping_add(generation.0))
     }
+
+    /// The bits of a number of handovers by which a stamp can be moved.
+    pub(super) const HANDOVER_BITS: u32 = 13;
+    /// The distance of two handovers: far from small ones, so that words of nearby windows and handovers differ.
+    /// The lowest bits are zero: the count of handovers begins again when all multiples were used.
+    const HANDOVER: u16 = 3393 << (16 - Self::HANDOVER_BITS);
+
+    /// The stamp of the same window after so many handovers: see [`pushed`](super::pushed).
+    #[inline]
+    pub(super) const fn moved(self, handovers: u16) -> Stamp {
+        Stamp(self.0.wrapping_add(Self::HANDOVER.wrapping_mul(handovers)))
+    }
+
+    /// The stamp that was moved so.
+    #[inline]
+    pub(super) const fn moved_back(self, handovers: u16) -> Stamp {
+        Stamp(self.0.wrapping_sub(Self::HANDOVER.wrapping_mul(handovers)))
+    }
 }
 
 /// The value of a column.
@@ -145,6 +163,24 @@ mod tests {
         let repeat =
             (1..).find(|n| Stamp::new(start, generation) == Stamp::new(start + 2 * n, generation));
         assert_eq!(repeat.map(|n| 2 * n), Some(1 << 17));
+    }
+
+    #[test]
+    fn nearby_windows_and_handovers_have_different_stamps() {
+        let stamp = Stamp::new(1_000_000, Generation(7));
+        for handovers in 1..64 {
+            for number in 1_000_000 - 800..1_000_000 + 800 {
+                let moved = Stamp::new(number, Generation(7)).moved(handovers);
+                assert_ne!(moved, stamp);
+                assert_eq!(
+                    moved.moved_back(handovers),
+                    Stamp::new(number, Generation(7))
+                );
+            }
+        }
+        // The count begins again.
+        assert_eq!(stamp.moved(1 << Stamp::HANDOVER_BITS), stamp);
+        assert_eq!(stamp.moved_back(0_u16.wrapping_sub(1)), stamp.moved(1));
     }
 
     #[test]
