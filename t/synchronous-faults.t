@@ -10,6 +10,7 @@ use FindBin;
 use IO::Socket::INET;
 use List::Util qw(sum0);
 use Test::More;
+use Time::HiRes qw(time);
 
 use lib "$FindBin::Bin/lib";
 use Node;
@@ -18,6 +19,9 @@ use Redis;
 use TwoNodes;
 
 my ($a, $b) = @nodes;
+my $replaces = qr/ratelimit_store "main" is asked by this worker from now on/;
+# What a busy machine may take longer, in seconds.
+my $slack = 0.5;
 $store = Redis->new(port => $port + 4);
 
 subtest 'connections that are cut at random: never more than the limit' => sub {
@@ -202,6 +206,48 @@ subtest 'a probe that is lost is followed by another' => sub {
     $a->wait_for('the store', sub { $a->status(hit => 'k') eq 'PASSED' });
     pass('the store decides again');
     stop(qr/$lost|$killed/);
+};
+
+subtest 'a worker that is stopped while it asks for all is replaced, and goes on later' => sub {
+    $store->be_empty;
+    my $timeout = 0.05;
+    $a->start(synchronous(limit => 100_000, namespace => 'on_error deny; timeout 50ms;', times => ''), workers => 3);
+    $a->wait_for('the store', sub { $a->status(hit => 'other') eq 'PASSED' });
+    my @loads = map { $a->load('k') } 1 .. 2;
+    for (1 .. 2) {
+        my $asker;
+        $a->wait_for('one that asks', sub { $asker = asker($a) });
+        my $replaced = $a->logged($replaces);
+        my ($stopped_at, $last) = time;
+        kill STOP => $asker;
+        # Until many in a row are decided by the store, whoever reads them.
+        my ($count, $row) = (0, 0);
+        while ($row < 30) {
+            $a->give_up('nobody asks for the one that was stopped') if time > $stopped_at + 10;
+            if ($a->status(hit => 'other') eq 'PASSED') {
+                $row++;
+                select undef, undef, undef, 0.01;
+                next;
+            }
+            ($count, $row, $last) = ($count + 1, 0, time);
+        }
+        cmp_ok($count, '>', 0, 'requests were denied meanwhile');
+        # The machine may be busy.
+        cmp_ok($last - $stopped_at, '<', $timeout + 1 + $slack, 'for the timeout and a second');
+        is($a->logged($replaces), $replaced + 1, 'the log says who asks now');
+        kill CONT => $asker;
+        # It lets the other one have the lock.
+        $a->wait_for('the other one', sub { my $next = asker($a); $next && $next != $asker });
+        is($a->status(hit => 'other'), 'PASSED', 'the store decides') for 1 .. 20;
+    }
+    my @sums     = map { $_->(2000) } @loads;
+    my $admitted = sum0(map { $_->{200} } @sums);
+    my $counted  = $store->total(api => 'k');
+    my $unknown  = sum0(map { $_->{lost} + ($_->{503} // 0) } @sums);
+    is(sum0(map { $_->{lost} } @sums), 0, 'every request was answered');
+    cmp_ok($counted, '>=', $admitted, "$counted are counted: all of $admitted that were admitted");
+    cmp_ok($counted - $admitted, '<=', $unknown, "the others are among $unknown whose answers were late");
+    stop($replaces);
 };
 
 subtest 'who is over a limit is refused without asking' => sub {

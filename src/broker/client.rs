@@ -8,6 +8,7 @@ use super::breaker::Circuit;
 use super::eventfd::EventFd;
 use super::message::{Reply, messages, reply, write_ask};
 use super::shared_queues::{CAPACITY, SharedQueues, WorkerQueues, write_messages};
+use super::tenure::Term;
 use crate::policy::window::UnixMillis;
 use crate::store::decision::{Few, Question};
 use crate::table::MonotonicMillis;
@@ -139,8 +140,9 @@ impl Client {
     /// What was answered since the last look.
     pub fn replies(&self) -> Vec<Reply> {
         let mut words = Vec::new();
-        if let Some(queues) = self.queues() {
-            queues.answers.read(&mut words);
+        for answers in self.shared.all_answers(self.worker) {
+            // This process alone reads them, under no term.
+            let _ = answers.read(Term::default(), &mut words);
         }
         messages(&words).filter_map(reply).collect()
     }

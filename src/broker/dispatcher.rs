@@ -2,23 +2,33 @@
 //! the workers.
 
 use core::cell::{Cell, RefCell};
+use core::pin::pin;
 use core::time::Duration;
 use std::sync::Arc;
+
+use futures_util::future::select;
+use tokio::sync::Notify;
 
 use super::backlog::{Backlog, ReplyTo};
 use super::event_loop_queue::EventLoopQueue;
 use super::message::{Reader, messages, write_reply};
 use super::shared_queues::{SharedQueues, write_messages};
 use super::store_event::StoreEvent;
+use super::tenure::{Replaced, Term};
 use crate::store::decision::Answer;
 use crate::table::MonotonicMillis;
 
+/// How often the broker shows that it serves.
+pub(super) const BEAT: Duration = Duration::from_millis(100);
 /// How soon it is tried again to leave answers with a worker that has not read those before.
 const NO_ROOM: Duration = Duration::from_millis(1);
 
 /// What the broker has of all workers and all deciders.
 pub(super) struct Dispatcher {
     pub(super) queues: Arc<SharedQueues>,
+    /// The number of the worker whose process this is, and the term in which it serves.
+    worker: usize,
+    pub(super) term: Term,
     /// That of each task.
     pub(super) backlogs: Vec<Backlog>,
     reader: RefCell<Reader>,
@@ -30,11 +40,14 @@ pub(super) struct Dispatcher {
     /// The clock.
     pub(super) uptime: fn() -> Duration,
     pub(super) is_closed: Cell<bool>,
+    /// Rung when another process serves.
+    replaced: Notify,
 }
 
 impl Dispatcher {
     pub(super) fn new(
         queues: Arc<SharedQueues>,
+        (worker, term): (usize, Term),
         events: EventLoopQueue<StoreEvent>,
         uptime: fn() -> Duration,
     ) -> Dispatcher {
@@ -44,11 +57,55 @@ impl Dispatcher {
             backlogs: backlogs.collect(),
             outboxes: RefCell::new(outboxes.collect()),
             queues,
+            worker,
+            term,
             reader: RefCell::default(),
             words: RefCell::default(),
             events,
             uptime,
             is_closed: Cell::new(false),
+            replaced: Notify::new(),
+        }
+    }
+
+    /// Takes over what the broker of a term before may still be about to write.
+    pub(super) fn take_over(&self) {
+        let mut deciders = (0..self.queues.deciders()).filter_map(|it| self.queues.decider(it));
+        let mut workers = self.queues.of_workers();
+        let taken = deciders
+            .try_for_each(|it| it.doorbell.take_over(self.term))
+            .and_then(|()| workers.try_for_each(|it| it.questions.take_over(self.term)));
+        self.unless_replaced(taken);
+    }
+
+    /// Whether no other process serves in place of this one, as far as is known in this moment.
+    pub(super) fn is_serving(&self) -> bool {
+        self.queues.tenure().is_some_and(|it| it.is_of(self.term))
+    }
+
+    /// Ends the term.
+    pub(super) fn end(&self) {
+        if let Some(tenure) = self.queues.tenure() {
+            tenure.end(self.term);
+        }
+    }
+
+    /// Leaves, if another process serves: what was taken of questions is still answered. Returns whether none does.
+    pub(super) fn unless_replaced(&self, result: Result<(), Replaced>) -> bool {
+        if result.is_err() {
+            self.leave();
+            self.replaced.notify_one();
+        }
+        result.is_ok()
+    }
+
+    /// Shows that this process serves, until another one does.
+    pub(super) async fn beat(&self, has_lock: impl Fn() -> bool) {
+        while let Some(tenure) = self.queues.tenure() {
+            if !self.unless_replaced(tenure.beat(self.term, has_lock())) {
+                return;
+            }
+            tokio::time::sleep(BEAT).await;
         }
     }
 
@@ -65,7 +122,9 @@ impl Dispatcher {
         let (mut reader, mut words) = (self.reader.borrow_mut(), self.words.borrow_mut());
         for (worker, worker_queues) in self.queues.of_workers().enumerate() {
             words.clear();
-            worker_queues.questions.read(&mut words);
+            if !self.unless_replaced(worker_queues.questions.read(self.term, &mut words)) {
+                return;
+            }
             for ask in messages(&words).filter_map(|it| reader.ask(it)) {
                 if let Some(backlog) = self.backlogs.get(ask.decider) {
                     backlog.put(worker, ask, || self.now());
@@ -74,15 +133,18 @@ impl Dispatcher {
         }
     }
 
-    /// Collects what is asked while a task has nothing to do.
+    /// Collects what is asked while a task has nothing to do, until another process serves.
     pub(super) async fn answer_bell(&self) {
         let Ok(bell) = self.queues.bell().listen() else {
             return;
         };
-        while let Ok(mut rung) = bell.readable().await {
-            rung.clear_ready();
-            self.collect();
-        }
+        let collect = async {
+            while let Ok(mut rung) = bell.readable().await {
+                rung.clear_ready();
+                self.collect();
+            }
+        };
+        select(pin!(collect), pin!(self.replaced.notified())).await;
     }
 
     /// Tells workers what was said about their requests.
@@ -105,9 +167,12 @@ impl Dispatcher {
     fn deliver(&self) -> bool {
         let mut is_all = true;
         let mut outboxes = self.outboxes.borrow_mut();
-        for (outbox, worker_queues) in outboxes.iter_mut().zip(self.queues.of_workers()) {
-            if !outbox.is_empty() {
-                write_messages(&worker_queues.answers, outbox);
+        let outboxes = outboxes.iter_mut().zip(self.queues.of_workers());
+        for (worker, (outbox, worker_queues)) in outboxes.enumerate() {
+            if let Some(answers) = self.queues.answers(worker, self.worker)
+                && !outbox.is_empty()
+            {
+                write_messages(&answers, outbox);
                 worker_queues.eventfd.wake();
                 is_all &= outbox.is_empty();
             }
@@ -131,6 +196,11 @@ impl Dispatcher {
     /// Has the tasks leave when they have answered what was asked until now.
     pub(super) fn close(&self) {
         self.collect();
+        self.leave();
+    }
+
+    /// Has them leave when they have answered what was taken.
+    fn leave(&self) {
         self.is_closed.set(true);
         for backlog in &self.backlogs {
             backlog.ready.notify_one();

@@ -109,7 +109,9 @@ impl DeciderTask {
             match store.decide(node, Epoch::proposed(), &questions).await {
                 Ok(Decided { now, answers }) => {
                     let ended = (self.dispatcher.uptime)();
-                    state.clock.set(clock.learn(now, ended));
+                    if self.dispatcher.is_serving() {
+                        state.clock.set(clock.learn(now, ended));
+                    }
                     self.note(None, before, state, &store);
                     let took = ended.saturating_sub(began);
                     let decided = self.ask_again(backlog, took, questions, (reply_to, answers));
@@ -138,6 +140,10 @@ impl DeciderTask {
         state: DeciderState<'_>,
         store: &impl Decider,
     ) {
+        // What a process finds that was stopped meanwhile says nothing of the present.
+        if !self.dispatcher.is_serving() {
+            return;
+        }
         let result = match error {
             Some(error) => {
                 state.breaker.open(self.dispatcher.now());
@@ -207,7 +213,8 @@ impl DeciderTask {
             }
             let gathered = backlog.take(self.dispatcher.now());
             if !gathered.is_nothing() {
-                state.doorbell.unset();
+                let unset = state.doorbell.unset(self.dispatcher.term);
+                self.dispatcher.unless_replaced(unset);
                 return Some(gathered);
             }
             if self.dispatcher.is_closed.get() {
@@ -223,7 +230,8 @@ impl DeciderTask {
         while let Some(more) = backlog.lacking()
             && !self.dispatcher.is_closed.get()
         {
-            state.doorbell.set(more as u64);
+            let set = state.doorbell.set(self.dispatcher.term, more as u64);
+            self.dispatcher.unless_replaced(set);
             self.dispatcher.collect();
             if backlog.lacking() == Some(more) {
                 self.dispatcher.wait(backlog).await;
@@ -242,11 +250,15 @@ impl DeciderTask {
     ) {
         backlog.leave(self.dispatcher.now());
         for pause in pauses() {
-            state.breaker.open(self.dispatcher.now());
-            if self.dispatcher.is_closed.get() {
-                return;
+            // Where another process serves, what was kept here is charged now or never.
+            let is_last = !self.dispatcher.is_serving();
+            if !is_last {
+                state.breaker.open(self.dispatcher.now());
+                if self.dispatcher.is_closed.get() {
+                    return;
+                }
+                self.pause(pause).await;
             }
-            self.pause(pause).await;
             let before = self.store.known();
             match self.probe(store, node).await {
                 Ok(()) => {
@@ -255,6 +267,9 @@ impl DeciderTask {
                 }
                 // The first failure may have been of a time before others found the store there.
                 Err(error) => self.note(Some(&error), before, state, store),
+            }
+            if is_last {
+                return;
             }
         }
     }

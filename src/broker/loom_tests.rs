@@ -3,9 +3,11 @@
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::{Breaker, Circuit, Doorbell, Ring};
+use super::{Breaker, Circuit, Doorbell, Replaced, Ring, Tenure, TenureLooks, Term};
 use crate::table::MonotonicMillis;
 use crate::table::loom_tests::{explore, leak};
+
+const TERM: Term = Term::of(0);
 
 #[test]
 fn what_is_read_of_a_ring_is_what_was_written() {
@@ -16,9 +18,10 @@ fn what_is_read_of_a_ring_is_what_was_written() {
             [[1, 2], [3, 4]].map(|words| ring.write(&words))
         });
         let mut words = Vec::new();
-        ring.read(&mut words);
+        let mut read = || ring.read(TERM, &mut words).unwrap();
+        read();
         let written = writer.join().unwrap();
-        ring.read(&mut words);
+        read();
         let whole: &[u64] = match written {
             [true, true] => &[1, 2, 3, 4],
             _ => &[1, 2],
@@ -48,14 +51,17 @@ fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
             });
             let mut words = Vec::new();
             let mut look = || {
-                rings.iter().for_each(|ring| ring.read(&mut words));
+                let mut rings = rings.iter();
+                rings
+                    .try_for_each(|ring| ring.read(TERM, &mut words))
+                    .unwrap();
                 words.len()
             };
             for wanted in steps {
-                doorbell.unset();
+                doorbell.unset(TERM).unwrap();
                 let mut found = look();
                 while found < *wanted {
-                    doorbell.set((wanted - found) as u64);
+                    doorbell.set(TERM, (wanted - found) as u64).unwrap();
                     let before = found;
                     found = look();
                     // It may be rung for what was found before.
@@ -93,5 +99,74 @@ fn of_those_that_find_a_breaker_half_open_one_is_told_unless_it_is_closed() {
         closes.join().unwrap();
         // A caller was told, and made nothing of it: it is closed.
         assert_eq!(breaker.look(now), Circuit::Closed);
+    });
+}
+
+#[test]
+fn of_two_that_read_a_ring_the_one_that_was_replaced_takes_nothing_of_the_other() {
+    explore(3, || {
+        let ring = Ring::over(leak(Ring::size(2))).unwrap();
+        let [first, second] = [1, 2].map(Term::of);
+        ring.take_over(first).unwrap();
+        assert!(ring.write(&[1, 2]));
+        let stopped = thread::spawn(move || {
+            let mut words = Vec::new();
+            let read = ring.read(first, &mut words);
+            assert!(read.is_ok() || words.is_empty());
+            words
+        });
+        let mut words = Vec::new();
+        ring.take_over(second).unwrap();
+        ring.read(second, &mut words).unwrap();
+        // In the places of those that were read.
+        assert!(ring.write(&[3, 4]));
+        ring.read(second, &mut words).unwrap();
+        let mut all = stopped.join().unwrap();
+        all.extend(words);
+        assert_eq!(all, [1, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn a_broker_that_was_replaced_keeps_no_writer_from_waking_the_other() {
+    explore(3, || {
+        let [written, at] = leak(2) else { panic!() };
+        let doorbell = Doorbell::over(written, at);
+        let ring = Ring::over(leak(Ring::size(1))).unwrap();
+        let [first, second] = [1, 2].map(Term::of);
+        doorbell.take_over(first).unwrap();
+        let stopped = thread::spawn(move || doorbell.unset(first));
+        let writer = thread::spawn(move || {
+            assert!(ring.write(&[1]));
+            doorbell.note_written(1)
+        });
+        doorbell.take_over(second).unwrap();
+        ring.take_over(second).unwrap();
+        doorbell.set(second, 1).unwrap();
+        let mut words = Vec::new();
+        ring.read(second, &mut words).unwrap();
+        let is_rung = writer.join().unwrap();
+        assert!(is_rung || !words.is_empty());
+        let _: Result<(), Replaced> = stopped.join().unwrap();
+    });
+}
+
+#[test]
+fn of_those_that_wait_for_a_broker_that_was_stopped_one_takes_its_place() {
+    explore(3, || {
+        let [word] = leak(1) else { panic!() };
+        let tenure = Tenure::over(word);
+        let (term, _) = tenure.look(&mut TenureLooks::default(), true).unwrap();
+        let take = move || {
+            let mut looks = TenureLooks::default();
+            (0..=Tenure::LOOKS).find_map(|_| tenure.look(&mut looks, false))
+        };
+        let beats = thread::spawn(move || tenure.beat(term, true));
+        let other = thread::spawn(take);
+        let terms = [take(), other.join().unwrap()].map(|it| it.map(|(term, _)| term));
+        let is_beaten = beats.join().unwrap().is_ok();
+        // Whoever was looking while it beat begins anew.
+        assert_eq!(is_beaten && terms == [None; 2], tenure.is_of(term));
+        assert!(terms[0].is_none() || terms[0] != terms[1]);
     });
 }

@@ -7,6 +7,8 @@
 //! - [`message`]: questions and answers, as words of a ring
 //! - [`shared_queues`]: all of these in memory that the workers share
 //! - [`batching`]: the batching delay; [`timer`]: what it is measured with
+//! - [`tenure`]: which worker's thread is the broker, and how a former one is kept from writing; [`turn`]: how the others
+//!   wait to be it
 //! - [`client`]: through which a worker asks; [`serve`]: the broker, which asks the stores for all workers,
 //!   with deciders that come from a [`source`]; its [`dispatcher`], and for each decider the [`backlog`] and
 //!   the task of its [`exchange`]s
@@ -51,11 +53,14 @@ mod source;
 mod store_clock;
 #[cfg(not(loom))]
 mod store_event;
+mod tenure;
 #[cfg(all(test, not(loom)))]
 mod tests;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "calls the system")]
 mod timer;
+#[cfg(not(loom))]
+mod turn;
 #[cfg(not(loom))]
 mod unsent;
 #[cfg(not(loom))]
@@ -85,6 +90,7 @@ pub use source::DeciderSource;
 pub use store_clock::StoreClock;
 #[cfg(not(loom))]
 pub use store_event::{KnownBefore, Observer, Severity, StoreEvent, WatchedStore};
+pub use tenure::{FencedWord, Replaced, Tenure, TenureLooks, Term};
 #[cfg(not(loom))]
 pub use unsent::UnsentHits;
 #[cfg(not(loom))]

@@ -2,14 +2,18 @@
 //! either may be killed at any instruction and replaced by another.
 //!
 //! What is written can be read once it is published as a whole, by one store. Positions only grow.
+//!
+//! The process that reads may be replaced by another while it is stopped, and go on: so what it has read is read if it
+//! can note that under its [term](super::tenure).
 
+use super::tenure::{FencedWord, Replaced, Term};
 use crate::table::atomic::{AtomicU64, Ordering};
 
 /// A queue of messages, which are words. One process at a time writes, and one reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'m> {
-    /// How many words were read ever.
-    head: &'m AtomicU64,
+    /// How many words were read ever, in 48 bits.
+    head: FencedWord<'m>,
     /// How many were written.
     tail: &'m AtomicU64,
     words: &'m [AtomicU64],
@@ -30,7 +34,7 @@ impl<'m> Ring<'m> {
         let (positions, words) = memory.split_at_checked(2 * CACHE_LINE)?;
         (!words.is_empty()).then_some(())?;
         Some(Ring {
-            head: positions.first()?,
+            head: FencedWord::over(positions.first()?),
             tail: positions.get(CACHE_LINE)?,
             words,
         })
@@ -40,7 +44,7 @@ impl<'m> Ring<'m> {
     pub fn write(&self, words: &[u64]) -> bool {
         let tail = self.tail.load(Ordering::Relaxed);
         // Pairs with the store in `read`: what was there has been read.
-        let unread = tail.wrapping_sub(self.head.load(Ordering::Acquire));
+        let unread = between(self.head.get(Ordering::Acquire), tail);
         let left = (self.words.len() as u64).saturating_sub(unread);
         let count = words.len() as u64;
         if left < count {
@@ -57,23 +61,41 @@ impl<'m> Ring<'m> {
         true
     }
 
+    /// Takes over from readers of terms before.
+    ///
+    /// # Errors
+    ///
+    /// [`Replaced`], if another has taken over since.
+    pub fn take_over(&self, term: Term) -> Result<(), Replaced> {
+        self.head.take(term)
+    }
+
     /// Takes all that was written since the last time, and adds it to `words`.
-    pub fn read(&self, words: &mut Vec<u64>) {
-        let head = self.head.load(Ordering::Relaxed);
+    ///
+    /// # Errors
+    ///
+    /// [`Replaced`]: another reader has taken over, and nothing was read.
+    pub fn read(&self, term: Term, words: &mut Vec<u64>) -> Result<(), Replaced> {
+        let head = self.head.own(term)?;
         let tail = self.tail.load(Ordering::Acquire);
-        let unread = usize::try_from(tail.wrapping_sub(head)).unwrap_or(usize::MAX);
+        let unread = usize::try_from(between(head, tail)).unwrap_or(usize::MAX);
+        if unread == 0 {
+            return Ok(());
+        }
+        let before = words.len();
         let (first, second) = self.places(head, unread);
         for places in [first, second] {
             words.extend(places.iter().map(|place| place.load(Ordering::Relaxed)));
         }
-        if unread > 0 {
-            self.head.store(tail, Ordering::Release);
-        }
+        // If this fails, the writer may have written over the words.
+        let read = self.head.replace(term, head, tail);
+        read.inspect_err(|Replaced| words.truncate(before))
     }
 
     /// Whether all that was written was read.
     pub fn is_empty(&self) -> bool {
-        self.head.load(Ordering::Relaxed) == self.tail.load(Ordering::Relaxed)
+        let tail = self.tail.load(Ordering::Relaxed);
+        between(self.head.get(Ordering::Relaxed), tail) == 0
     }
 
     /// So many places from a position on, at most all: those up to the end, and those from the start on.
@@ -84,6 +106,11 @@ impl<'m> Ring<'m> {
         let second = before.len().min(count.saturating_sub(first));
         (after.split_at(first).0, before.split_at(second).0)
     }
+}
+
+/// How many words there are between two positions.
+fn between(head: u64, tail: u64) -> u64 {
+    tail.wrapping_sub(head) & FencedWord::MAX
 }
 
 #[cfg(all(test, not(loom)))]
@@ -98,7 +125,7 @@ mod tests {
 
     fn read(ring: &Ring<'_>) -> Vec<u64> {
         let mut words = Vec::new();
-        ring.read(&mut words);
+        ring.read(Term::default(), &mut words).unwrap();
         words
     }
 
@@ -131,6 +158,21 @@ mod tests {
         assert!(ring.write(&[4, 5, 6]));
         assert_eq!(read(&ring), [4, 5, 6]);
         assert!(!ring.write(&[0; 6]));
+    }
+
+    #[test]
+    fn who_was_replaced_reads_nothing() {
+        let memory = memory(5);
+        let ring = Ring::over(&memory).unwrap();
+        let [one, two] = [1, 2].map(Term::of);
+        ring.take_over(one).unwrap();
+        assert!(ring.write(&[1, 2]));
+        ring.take_over(two).unwrap();
+        let mut words = vec![7];
+        assert_eq!(ring.read(one, &mut words), Err(Replaced));
+        assert_eq!(ring.take_over(one), Err(Replaced));
+        assert_eq!(ring.read(two, &mut words), Ok(()));
+        assert_eq!(words, [7, 1, 2]);
     }
 
     #[test]

@@ -7,14 +7,13 @@
 //! waiting.
 
 use core::pin::pin;
-use core::sync::atomic::{AtomicU8, Ordering::AcqRel};
 use core::time::Duration;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use futures_util::future::{Either, FutureExt as _, join, select};
+use futures_util::future::{FutureExt as _, join, select};
 use tokio::sync::oneshot;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 
 use super::dispatcher::Dispatcher;
 use super::event_loop_queue::EventLoopQueue;
@@ -22,15 +21,11 @@ use super::exchange::{DeciderTask, DeciderTasks};
 use super::shared_queues::SharedQueues;
 use super::source::DeciderSource;
 use super::store_event::{StoreEvent, WatchedStore};
+use super::turn::Turn;
 use crate::store::decision::Question;
 use crate::store::strategy::{NodeId, Shard};
 
-/// How often a worker that ends looks whether its last questions were taken.
-const LAST_LOOK: Duration = Duration::from_millis(5);
-/// How soon a worker tries again to wait for its turn, if the system refuses that.
-const NO_LOCK: Duration = Duration::from_millis(100);
-
-/// A worker's candidate: it serves once it has the lock of the [`SharedQueues`].
+/// A worker's candidate: it serves when it is its [turn](super::turn).
 #[derive(Clone)]
 pub struct Broker {
     /// What the workers share.
@@ -57,7 +52,7 @@ pub struct DecidingStore {
 }
 
 impl Broker {
-    /// Asks the stores for all workers, once this process has the lock, until `ending` is closed.
+    /// Asks the stores for all workers whenever it is this process's turn, until `ending` is closed.
     pub async fn serve(self, ending: oneshot::Receiver<()>, events: EventLoopQueue<StoreEvent>) {
         let Broker {
             queues,
@@ -66,19 +61,32 @@ impl Broker {
             uptime,
         } = self;
         let ending = ending.map(drop).shared();
-        if !wait_for_lock(&queues, worker, ending.clone()).await {
-            return;
+        let mut turn = Turn::new(queues.clone(), worker);
+        while let Some((term, has_replaced)) = turn.wait(ending.clone()).await {
+            let served_by = (worker, term);
+            let dispatcher = Dispatcher::new(queues.clone(), served_by, events.clone(), uptime);
+            let dispatcher = Rc::new(dispatcher);
+            if has_replaced {
+                events.push(stores.iter().map(|it| it.store.other_broker()));
+            }
+            dispatcher.take_over();
+            let tasks = spawn_tasks(&dispatcher, &stores);
+            let close = async {
+                select(ending.clone(), pin!(dispatcher.answer_bell())).await;
+                // What was asked until now is still answered.
+                dispatcher.close();
+            };
+            // If a task panics, so does this; the thread that follows has the lock at once.
+            let serving = pin!(join(close, tasks.join_all()));
+            let beats = async {
+                dispatcher.beat(|| turn.has_lock()).await;
+                core::future::pending::<()>().await;
+            };
+            select(serving, pin!(beats)).await;
+            dispatcher.end();
+            turn.end();
         }
-        let dispatcher = Rc::new(Dispatcher::new(queues.clone(), events, uptime));
-        let tasks = spawn_tasks(&dispatcher, &stores);
-        let close = async {
-            select(ending, pin!(dispatcher.answer_bell())).await;
-            // What was asked until now is still answered.
-            dispatcher.close();
-        };
-        // If a task panics, so does this; the thread that follows has the lock at once.
-        join(close, tasks.join_all()).await;
-        queues.unlock();
+        turn.end();
     }
 }
 
@@ -118,42 +126,4 @@ fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet
         });
     }
     running
-}
-
-/// Waits until this process has the lock. Returns false if the process ends first, and has nothing left
-/// to ask.
-async fn wait_for_lock(
-    queues: &Arc<SharedQueues>,
-    worker: usize,
-    ending: impl Future<Output = ()> + Unpin,
-) -> bool {
-    const LOCKED: u8 = 1;
-    const GIVEN_UP: u8 = 2;
-    let outcome = Arc::<AtomicU8>::default();
-    let mut locked = spawn_blocking({
-        let (queues, outcome) = (queues.clone(), outcome.clone());
-        move || {
-            // There are too many locks.
-            while queues.lock().is_err() {
-                std::thread::sleep(NO_LOCK);
-            }
-            if outcome.swap(LOCKED, AcqRel) == GIVEN_UP {
-                queues.unlock();
-            }
-        }
-    });
-    if let Either::Left((locked, _)) = select(&mut locked, ending).await {
-        return locked.is_ok();
-    }
-    // Another process has to take what this worker asked last.
-    let worker_queues = queues.of_worker(worker);
-    while worker_queues.is_some_and(|it| !it.questions.is_empty()) {
-        if let Ok(locked) = tokio::time::timeout(LAST_LOOK, &mut locked).await {
-            return locked.is_ok();
-        }
-    }
-    if outcome.swap(GIVEN_UP, AcqRel) == LOCKED {
-        queues.unlock();
-    }
-    false
 }

@@ -14,6 +14,7 @@ use super::eventfd::{EventFd, opened};
 use super::message::messages;
 use super::ring::{CACHE_LINE, Ring};
 use super::store_clock::StoreClock;
+use super::tenure::Tenure;
 
 /// Made before the workers, and used by them alike.
 #[derive(Debug)]
@@ -49,8 +50,6 @@ pub struct DeciderState<'q> {
 pub struct WorkerQueues<'q> {
     /// The worker's questions.
     pub questions: Ring<'q>,
-    /// The answers to them.
-    pub answers: Ring<'q>,
     /// What wakes the worker's event loop.
     pub eventfd: &'q EventFd,
 }
@@ -58,9 +57,12 @@ pub struct WorkerQueues<'q> {
 /// Words of a decider's state: the breaker and the clock, which all workers look at, and the doorbell, which
 /// changes all the time.
 const DECIDER: usize = 2 * CACHE_LINE;
-/// Words of a worker's questions, and as many of the answers: 256 KB each, for some thousand requests.
+/// Words of a worker's questions, and as many of the answers of each process that serves, or did: 256 KB each, for some
+/// thousand requests. Of these, the system has none before they are used.
 pub(super) const CAPACITY: usize = 1 << 15;
-const WORKER: usize = 2 * Ring::size(CAPACITY);
+const RING: usize = Ring::size(CAPACITY);
+/// Words of the tenure, before all else.
+const TENURE: usize = CACHE_LINE;
 
 impl SharedQueues {
     /// New memory for so many workers, and so many deciders.
@@ -80,9 +82,11 @@ impl SharedQueues {
     /// As of [`SharedQueues::new`].
     pub fn waking(eventfds: Vec<EventFd>, deciders: usize) -> io::Result<SharedQueues> {
         let workers = eventfds.len();
+        let rings = workers.saturating_mul(workers.saturating_add(1));
         let words = deciders
             .saturating_mul(DECIDER)
-            .saturating_add(workers.saturating_mul(WORKER));
+            .saturating_add(TENURE)
+            .saturating_add(rings.saturating_mul(RING));
         let bytes = words.saturating_mul(size_of::<AtomicU64>());
         // SAFETY: the name is a C string.
         let file = opened(unsafe { libc::memfd_create(c"ratelimit".as_ptr(), libc::MFD_CLOEXEC) })?;
@@ -119,9 +123,14 @@ impl SharedQueues {
         unsafe { self.memory.as_ref() }
     }
 
+    /// Which worker serves.
+    pub fn tenure(&self) -> Option<Tenure<'_>> {
+        self.words().first().map(Tenure::over)
+    }
+
     /// The state of a decider; `None` if there is none of this number.
     pub fn decider(&self, decider: usize) -> Option<DeciderState<'_>> {
-        let start = decider.checked_mul(DECIDER)?;
+        let start = decider.checked_mul(DECIDER)?.checked_add(TENURE)?;
         let words = self.words().get(start..)?;
         let (first, second) = words.split_at_checked(CACHE_LINE)?;
         let state = DeciderState {
@@ -134,15 +143,32 @@ impl SharedQueues {
 
     /// The queues of a worker; `None` if there is none of this number.
     pub fn of_worker(&self, worker: usize) -> Option<WorkerQueues<'_>> {
-        let start = self.deciders.checked_mul(DECIDER)?;
-        let start = worker.checked_mul(WORKER)?.checked_add(start)?;
-        let words = self.words().get(start..)?.get(..WORKER)?;
-        let (questions, answers) = words.split_at_checked(Ring::size(CAPACITY))?;
         Some(WorkerQueues {
-            questions: Ring::over(questions)?,
-            answers: Ring::over(answers)?,
+            questions: self.ring(worker)?,
             eventfd: self.eventfds.get(worker)?,
         })
+    }
+
+    /// The queue of what a worker is answered by the process of a worker that serves, `by`, which alone writes to
+    /// it.
+    pub fn answers(&self, worker: usize, by: usize) -> Option<Ring<'_>> {
+        let workers = self.eventfds.len();
+        let ring = worker
+            .checked_add(1)?
+            .checked_mul(workers)?
+            .checked_add(by)?;
+        self.ring(ring).filter(|_| by < workers)
+    }
+
+    /// The queues of what a worker is answered, by whatever process.
+    pub fn all_answers(&self, worker: usize) -> impl Iterator<Item = Ring<'_>> {
+        (0..self.eventfds.len()).filter_map(move |by| self.answers(worker, by))
+    }
+
+    fn ring(&self, number: usize) -> Option<Ring<'_>> {
+        let start = self.deciders.checked_mul(DECIDER)?.checked_add(TENURE)?;
+        let start = number.checked_mul(RING)?.checked_add(start)?;
+        Ring::over(self.words().get(start..)?.get(..RING)?)
     }
 
     /// Those of all workers, in their order.
@@ -160,8 +186,8 @@ impl SharedQueues {
         self.deciders
     }
 
-    /// Waits until this process has the lock, and so the broker, however long that takes: until the
-    /// process that has it unlocks it, or ends.
+    /// Waits until this process has the lock, however long that takes: until the process that has it unlocks it, or
+    /// ends.
     ///
     /// # Errors
     ///
@@ -173,7 +199,7 @@ impl SharedQueues {
 
     /// Leaves the lock to another process.
     pub fn unlock(&self) {
-        // It has no reason to fail; and this process is to end.
+        // It has no reason to fail.
         let _ = set_lock(self.file.as_raw_fd(), libc::F_SETLK, libc::F_UNLCK);
     }
 }

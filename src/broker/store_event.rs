@@ -80,6 +80,8 @@ enum StoreEventKind {
     ClockIsRight,
     /// What others push is not heard. Holds why.
     Unheard(String),
+    /// The process that asked it about requests was stopped, and this one does in its place.
+    OtherBroker,
 }
 
 impl WatchedStore {
@@ -132,6 +134,11 @@ impl WatchedStore {
         self.event(StoreEventKind::Unheard(error.to_string()))
     }
 
+    /// That another process of this node asks it about requests from now on.
+    pub fn other_broker(self: &Arc<Self>) -> StoreEvent {
+        self.event(StoreEventKind::OtherBroker)
+    }
+
     /// That this node has another identity.
     pub fn other_identity(self: &Arc<Self>) -> StoreEvent {
         self.event(StoreEventKind::OtherIdentity)
@@ -152,7 +159,8 @@ impl StoreEvent {
             StoreEventKind::Unreached(_)
             | StoreEventKind::Lost(_)
             | StoreEventKind::Back
-            | StoreEventKind::OtherIdentity => Severity::Error,
+            | StoreEventKind::OtherIdentity
+            | StoreEventKind::OtherBroker => Severity::Error,
             StoreEventKind::ClockIsOff(_) | StoreEventKind::Unheard(_) => Severity::Warn,
             StoreEventKind::Connected(_) | StoreEventKind::ClockIsRight => Severity::Notice,
         }
@@ -189,6 +197,9 @@ impl fmt::Display for StoreEvent {
             StoreEventKind::Unheard(error) => write!(
                 f,
                 "has no channel, this node learns what others count with its next sync: {error}"
+            ),
+            StoreEventKind::OtherBroker => f.write_str(
+                "is asked by this worker from now on, in place of another one, which has stopped",
             ),
             StoreEventKind::ClockIsRight => {
                 f.write_str("has a clock that agrees with this node's again")

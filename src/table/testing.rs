@@ -195,26 +195,14 @@ impl Process {
 
     /// Waits until the process has stopped, or ended. Returns whether it has stopped.
     fn wait_for_stop(&self) -> bool {
-        let mut status = 0;
-        // SAFETY: a child that was not waited for; its end, if it has ended, is left for `wait`.
-        let info = unsafe {
-            let mut info: libc::siginfo_t = core::mem::zeroed();
-            let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
-            assert_eq!(
-                libc::waitid(libc::P_PID, self.0 as libc::id_t, &raw mut info, options),
-                0
-            );
-            info
-        };
-        if info.si_code != libc::CLD_STOPPED {
-            return false;
-        }
-        // SAFETY: as above. Takes what was just seen.
-        assert_eq!(
-            unsafe { libc::waitpid(self.0, &mut status, libc::WUNTRACED) },
-            self.0
-        );
-        true
+        let id = self.0 as libc::id_t;
+        // SAFETY: all-zero is a valid value.
+        let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+        let options = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: a child that was not waited for. Its end, if it has ended, is left for `wait`.
+        let seen = unsafe { libc::waitid(libc::P_PID, id, &raw mut info, options) };
+        assert_eq!(seen, 0);
+        info.si_code == libc::CLD_STOPPED
     }
 
     /// Waits for the end; a child that panicked fails the test.

@@ -65,7 +65,7 @@ proptest! {
         bursts in prop::collection::vec(1..40_usize, 1..6),
         events in prop::collection::vec(
             prop_oneof![
-                prop::sample::select(&MOODS[..]).prop_map(Event::Store),
+                prop::sample::select(&MOODS[..4]).prop_map(Event::Store),
                 Just(Event::Kill),
             ],
             1..6,
@@ -105,6 +105,39 @@ proptest! {
         }
         thread.end();
     }
+}
+
+#[test]
+fn a_thread_that_was_held_takes_nothing_from_the_one_that_asks_in_its_place() {
+    let (queues, store) = (queues(), Store::default());
+    let held = BrokerThread::start(&queues, &store);
+    let workers = [0, 1].map(|number| spawn_worker(&queues, number, &store, vec![3, 1, 20]));
+    let more_are_answered = || {
+        let answered = |(it, _): &(Arc<Progress>, _)| it.answered.load(SeqCst);
+        let goals = workers.each_ref().map(|it| answered(it) + 50);
+        wait_until("nothing is answered any more", || {
+            workers
+                .iter()
+                .zip(goals)
+                .all(|(it, goal)| answered(it) >= goal)
+        });
+    };
+    more_are_answered();
+    store.set(Mood::Holds);
+    wait_until("no thread asks", || store.0.is_holding.load(SeqCst));
+    store.set(Mood::Answers);
+    // A lock of this process does not keep it from that.
+    let other = BrokerThread::of_worker(1, &queues, &store);
+    more_are_answered();
+    held.end_after(|| store.0.lets_go.store(true, SeqCst));
+    more_are_answered();
+    for (progress, _) in &workers {
+        progress.stop.store(true, SeqCst);
+    }
+    for (_, thread) in workers {
+        thread.join().unwrap();
+    }
+    other.end();
 }
 
 /// Runs `with` as a worker whose questions wait as long as the test does.

@@ -1,6 +1,6 @@
 //! A store of the tests, which does what it is told to.
 
-use core::sync::atomic::{AtomicI64, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicUsize, Ordering::SeqCst};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -30,13 +30,16 @@ pub(super) enum Mood {
     LosesAnswers,
     /// It says nothing until the client's timeout.
     IsSilent,
+    /// The thread that asks is held until the store is told to let it go on, and is answered then.
+    Holds,
 }
 
-pub(super) const MOODS: [Mood; 4] = [
+pub(super) const MOODS: [Mood; 5] = [
     Mood::Answers,
     Mood::Refuses,
     Mood::LosesAnswers,
     Mood::IsSilent,
+    Mood::Holds,
 ];
 
 /// A store that notes which questions it was asked.
@@ -48,6 +51,9 @@ pub(super) struct Inner {
     /// The index of its mood.
     pub(super) mood: AtomicU8,
     pub(super) decided: Mutex<HashMap<u64, usize>>,
+    /// Whether a thread is held, and whether it is let go on.
+    pub(super) is_holding: AtomicBool,
+    pub(super) lets_go: AtomicBool,
     /// What logs were charged, in whole hits.
     pub(super) charged: AtomicI64,
     /// How often each question races before it is decided.
@@ -81,7 +87,14 @@ impl Decider for Store {
         _: Epoch,
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
-        let mood = self.mood();
+        let mut mood = self.mood();
+        if mood == Mood::Holds {
+            self.0.is_holding.store(true, SeqCst);
+            while !self.0.lets_go.load(SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            mood = Mood::Answers;
+        }
         if mood == Mood::IsSilent {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -22,9 +22,18 @@ pub(super) struct BrokerThread {
 
 impl BrokerThread {
     pub(super) fn start(queues: &Arc<SharedQueues>, store: &Store) -> BrokerThread {
+        BrokerThread::of_worker(0, queues, store)
+    }
+
+    /// Starts that of a worker.
+    pub(super) fn of_worker(
+        worker: usize,
+        queues: &Arc<SharedQueues>,
+        store: &Store,
+    ) -> BrokerThread {
         let broker = Broker {
             queues: queues.clone(),
-            worker: 0,
+            worker,
             stores: vec![DecidingStore {
                 store: Arc::new(WatchedStore {
                     name: "store".into(),
@@ -64,8 +73,14 @@ impl BrokerThread {
 
     /// Lets it answer what was asked.
     pub(super) fn end(self) {
+        self.end_after(|| {});
+    }
+
+    /// Lets it answer what was asked, with something done before that is waited for.
+    pub(super) fn end_after(self, before: impl FnOnce()) {
         let BrokerThread { kill, end, thread } = self;
         drop(end);
+        before();
         thread.join().unwrap();
         drop(kill);
     }
