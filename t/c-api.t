@@ -141,6 +141,25 @@ subtest 'namespaces of an instance' => sub {
     stop(qr/is defined/);
 };
 
+subtest 'a process that is stopped while it defines a namespace holds nobody up for long' => sub {
+    start(%conf);
+    is(c('lock'), '1', 'the zone is locked');
+    my $began = time;
+    like(c('new_namespace', n => 'one'), qr/^-7 another process defines a namespace in the zone, and has not ended/, 'nothing is defined');
+    cmp_ok(time - $began, '<', 5, 'after a while');
+    is(c('unlock'), '1', 'it goes on');
+    is(c('new_namespace', n => 'one'), '0', 'and another try is one');
+    is(c('lock'), '1', 'the zone is locked');
+    my ($worker) = workers();
+    kill KILL => $worker;
+    $nginx->wait_for('another worker', sub { my ($now) = workers(); ($now // $worker) != $worker });
+    is(c('new_namespace', n => 'one'), '0', 'a process that is killed holds nobody up');
+    is(c('lock'), '1', 'the zone is locked');
+    reload();
+    is(hit('a'), '200 r=999', 'a reload goes on, too');
+    stop(qr/exited on signal 9|was locked by/);
+};
+
 subtest 'wrong arguments are named' => sub {
     start(%conf);
     my $h       = handle('find', n => 'default');

@@ -162,7 +162,7 @@ sub defined_in_workers {
         eventually(sub { total('late') }, 5, 'then it goes on');
         eventually(sub { rate($b, 'late') }, 'true 5', 'for all');
         # A worker that drains goes on with what it has defined, and others may define it anew.
-        my $drains = begin($a, "ngx.sleep(0.5) rl.increment('k', @{[YEAR]}, 1, 'late') return 'counted'");
+        my $drains = LuaNode::begin($a, "ngx.sleep(0.5) rl.increment('k', @{[YEAR]}, 1, 'late') return 'counted'");
         $a->begin_reload;
         # Those before have stopped to accept connections.
         my $is_new = sub { lua($a, "return pcall(rl.sync, false, 'late')") =~ /^true false .*unknown namespace/ };
@@ -311,17 +311,6 @@ sub on_each {
     return values %results;
 }
 
-# Begins a piece of Lua; returns what waits for its end, and returns what it does.
-sub begin {
-    my ($node, $code) = @_;
-    my $socket = $node->connection or return sub {"no connection: $!"};
-    print $socket "POST /lua HTTP/1.0\r\nContent-Length: " . length($code) . "\r\n\r\n$code";
-    return sub {
-        local $/;
-        my ($body) = (<$socket> // '') =~ m{^HTTP/1\.1 200.*?\r\n\r\n(.*)}s or return 'no answer';
-        return $body;
-    };
-}
 
 sub count { my ($namespace) = @_; return "return rl.increment('k', @{[YEAR]}, 1, '$namespace')" }
 

@@ -64,13 +64,18 @@ sub conf {
 }
 
 # What a piece of Lua returns on a node: whether it did, and what.
-sub run {
+sub run { return begin(@_)->() }
+
+# Begins a piece of Lua; returns what waits for its end, and returns the same.
+sub begin {
     my ($node, $code) = @_;
-    my $socket = $node->connection or return "no connection: $!";
+    my $socket = $node->connection or return sub {"no connection: $!"};
     print $socket "POST /lua HTTP/1.0\r\nContent-Length: " . length($code) . "\r\n\r\n$code";
-    local $/;
-    my ($body) = (<$socket> // '') =~ m{^HTTP/1\.1 200.*?\r\n\r\n(.*)}s or return 'no answer';
-    return $body;
+    return sub {
+        local $/;
+        my ($body) = (<$socket> // '') =~ m{^HTTP/1\.1 200.*?\r\n\r\n(.*)}s or return 'no answer';
+        return $body;
+    };
 }
 
 # Calls functions with arguments at random, the same ones with the same seed. Returns how many calls did

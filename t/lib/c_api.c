@@ -201,6 +201,21 @@ c_api_wait(ngx_http_request_t *r, c_api_ctx_t *ctx)
 }
 
 
+/* Locks the first zone, as a process does that defines a namespace, or unlocks it. */
+static int
+c_api_lock(ngx_uint_t lock)
+{
+    ngx_shm_zone_t   *zones = ngx_cycle->shared_memory.part.elts;
+    ngx_slab_pool_t  *pool = (ngx_slab_pool_t *) zones[0].shm.addr;
+
+    if (!lock) {
+        ngx_shmtx_unlock(&pool->mutex);
+        return 1;
+    }
+
+    return ngx_shmtx_trylock(&pool->mutex);
+}
+
 static ngx_int_t
 c_api_handler(ngx_http_request_t *r)
 {
@@ -254,6 +269,9 @@ c_api_handler(ngx_http_request_t *r)
     if (IS("new_instance")) {
         code = api->new_instance(name.data, name.len, &made, message, size);
         snprintf(text, sizeof(text), "%u", made);
+
+    } else if (IS("lock") || IS("unlock")) {
+        code = c_api_lock(IS("lock"));
 
     } else if (IS("find")) {
         code = api->find(h, name.data, name.len, &made, message, size);
