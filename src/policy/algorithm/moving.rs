@@ -28,6 +28,18 @@ impl MovingCount {
     /// The most that a store counts in a window: more than any limit.
     pub const MOST: Hits = Hits::from_thousandths((1 << 27) - 1);
 
+    /// The most entries of a log with this limit, in which so many hits count: one for each thousandth of the limit, but
+    /// no more than for the largest limit; above the limit, where rejected hits count, one for each whole hit of it.
+    pub fn most_entries(limit: Hits, hits: Hits) -> u64 {
+        let limit = limit.clamp(Hits::ONE, MovingCount::MAX_LIMIT);
+        let largest = MovingCount::MAX_LIMIT.whole();
+        let entries = match hits <= limit {
+            true => limit.thousandths().min(largest),
+            false => limit.whole(),
+        };
+        entries.unsigned_abs()
+    }
+
     /// How many hits have to leave until `limit` has room for `cost`. `None`: it has, or never will have.
     pub fn excess(&self, limit: Hits, cost: Hits) -> Option<Hits> {
         let limit = limit.min(MovingCount::MAX_LIMIT);
@@ -169,6 +181,24 @@ mod tests {
                 MovingCount::time_until_left(size, at, UnixMillis(now)),
                 wait
             );
+        }
+    }
+
+    #[test]
+    fn memory_grows_with_the_limit() {
+        for (limit, within, above) in [
+            (500, 1000, 1),
+            (1000, 1000, 1),
+            (60_500, 60_500, 60),
+            (7_000_000, 100_000, 7000),
+            (100_000_000, 100_000, 100_000),
+            (Hits::MAX.thousandths(), 100_000, 100_000),
+        ] {
+            let limit = Hits::from_thousandths(limit);
+            let full = limit.clamp(Hits::ONE, MovingCount::MAX_LIMIT);
+            let more = full.plus(Hits::from_thousandths(1));
+            let most = |hits| MovingCount::most_entries(limit, hits);
+            assert_eq!((most(full), most(more)), (within, above));
         }
     }
 

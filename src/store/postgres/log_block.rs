@@ -15,8 +15,8 @@ use crate::store::strategy::CLOCK_MARGIN;
 
 /// How many entries a block has at most: a row without its key is some 1100 bytes then.
 const MOST_IN_BLOCK: i32 = 64;
-/// Entries that are kept beside one for each hit of a limit.
-const BESIDE: i64 = 2;
+/// Entries that are kept beside those of a limit.
+const BESIDE: u64 = 2;
 /// How long after its last hit has left nothing is added to a block any more, which might be purged
 /// meanwhile: milliseconds, half of what it is kept for.
 const ADDABLE: i64 = 30_000;
@@ -137,7 +137,10 @@ impl FoundLog {
     ) -> NewEntry {
         // Not before the last hit.
         let at = now.0.cast_signed().max(self.last);
-        let is_full = self.entries.saturating_sub(self.gone) >= most_entries(most);
+        let hits = base.saturating_add(added).saturating_sub(self.base);
+        let most = MovingCount::most_entries(most, Hits::from_thousandths(hits));
+        let most = most.saturating_add(BESIDE).cast_signed();
+        let is_full = self.entries.saturating_sub(self.gone) >= most;
         let new = NewEntry {
             block: None,
             at,
@@ -164,10 +167,4 @@ impl FoundLog {
             _ => new,
         }
     }
-}
-
-/// The largest number of entries that a limit needs.
-fn most_entries(limit: Hits) -> i64 {
-    let whole = limit.min(MovingCount::MAX_LIMIT).max(Hits::ONE).whole();
-    whole.saturating_add(BESIDE)
 }

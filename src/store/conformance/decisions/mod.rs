@@ -82,6 +82,7 @@ macro_rules! decision_tests {
             decisions::rejected_hits_fill_a_bucket_and_no_more,
             decisions::hits_are_given_back_to_a_bucket,
             decisions::logs_are_lists_of_hits,
+            decisions::parts_of_a_hit_leave_one_by_one,
             decisions::all_counters_are_charged_or_none_whatever_their_algorithms,
             decisions::of_many_that_ask_at_once_no_window_has_one_too_many,
         }

@@ -72,6 +72,33 @@ pub async fn logs_are_lists_of_hits<F: Fixture<Store: Decider>>(fixture: &F) {
     assert!(admitted > 200 && refused > 50 && waits > 50);
 }
 
+pub async fn parts_of_a_hit_leave_one_by_one<F: Fixture<Store: Decider>>(fixture: &F) {
+    const MOST: i64 = 400;
+    let mut node = Asking::new(fixture.connect());
+    let (window, mut list) = (size(60_000), ListOfHits::default());
+    let mut last = 0;
+    for _ in 0..MOST {
+        // Each in a millisecond of its own.
+        while node.ask(&[]).await.now.0 <= last {}
+        let decided = node.ask(&[moving("a", window, MOST, 1)]).await;
+        assert_eq!(decided.answers[0].admitted[..], [true]);
+        last = decided.now.0;
+        list.charge(last, 1);
+    }
+    for cost in [1, 2, 150, 399, 400] {
+        let decided = node.ask(&[moving("a", window, MOST, cost)]).await;
+        let (now, answer) = (decided.now.0, &decided.answers[0]);
+        assert_eq!(answer.admitted[..], [false]);
+        let count = MovingCount::from(answer.readings[0]);
+        assert_eq!(count.oldest.0, list.oldest(now));
+        assert_eq!(
+            Some(count.wait),
+            list.wait(window, now, MOST - cost),
+            "{cost}"
+        );
+    }
+}
+
 pub async fn all_counters_are_charged_or_none_whatever_their_algorithms<
     F: Fixture<Store: Decider>,
 >(

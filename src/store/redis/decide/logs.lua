@@ -16,9 +16,9 @@ local function logs()
   -- How many of the last entries are read at once, and how many of others: each byte of a text takes Lua a
   -- nanosecond.
   local TAIL, CHUNK = 128, 32
-  -- The most thousandths in a window, which is more than any limit; the largest limit; how many entries there may
-  -- be beside one for each hit of a limit; and how many whatever the limit.
-  local MOST_HITS, LARGEST, BESIDE, FEW = 134217727, 100000000, 2, 256
+  -- The most thousandths in a window, which is more than any limit; the largest limit; how many entries there are at
+  -- most, beside some; and how many there may be whatever the limit.
+  local MOST_HITS, LARGEST, MOST_ENTRIES, BESIDE, FEW = 134217727, 100000000, 100000, 2, 256
   -- So many entries may be of no use until the string is rewritten, or as many as are; and of several strings, no
   -- more than so many bytes at once.
   local SPARE, REWRITTEN = 64, 262144
@@ -174,6 +174,12 @@ local function logs()
     end
   end
 
+  -- The most entries where so many hits count: see `most_entries` of moving.rs.
+  local function most_entries(largest, hits)
+    local most = hits <= largest and math.min(largest, MOST_ENTRIES) or largest / 1000
+    return math.max(most + BESIDE, FEW)
+  end
+
   local function change(log, kept, added, largest, life)
     -- The last entry that stays, and from which one on what is written.
     local last, time, sum, from, data = log.count - 1, log.time, log.sum, log.count, ''
@@ -192,7 +198,7 @@ local function logs()
     end
     if added > 0 then
       local at = math.max(now, time)
-      local new, most = pack(at, sum + added), math.max(largest / 1000 + BESIDE, FEW)
+      local new, most = pack(at, sum + added), most_entries(largest, kept + added)
       if at == time or last + 1 - log.gone >= most then
         -- In its place: its hits get this time, and leave later.
         from, data = last, new

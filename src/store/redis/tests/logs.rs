@@ -122,7 +122,7 @@ fn what_has_left_is_removed_when_it_is_much() {
 }
 
 #[test]
-fn a_log_has_no_more_entries_than_its_limit_has_hits() {
+fn above_its_limit_a_log_has_no_more_entries_than_that_has_hits() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut node, log) = asking(&server, 600_000).await;
@@ -130,16 +130,17 @@ fn a_log_has_no_more_entries_than_its_limit_has_hits() {
         let entries = (1..=302).map(|number| entry(now - 9_000 + number, number as i64));
         let entries: Vec<_> = [entry(0, 0)].into_iter().chain(entries).collect();
         server.set(&log, &entries.concat());
-        let hit = |limit| moving("a", size(600_000), limit, 1);
-        let decided = node.ask(&[hit(300_000), hit(1000)]).await;
+        let mut hit = moving("a", size(600_000), 200, 1);
+        hit.counts_rejected = true;
+        let decided = node.ask(core::slice::from_ref(&hit)).await;
         let read = MovingCount::from(decided.answers[0].readings[0]);
         assert_eq!(read.hits.thousandths(), 303);
         // The last entry has them, later than it was.
         assert_eq!(length(&server, &log), 3030);
         let last: Vec<u8> = server.ask(&["GETRANGE", &log, "-10", "-1"]).unwrap();
-        assert_eq!(last, entry(decided.now.0, 304));
+        assert_eq!(last, entry(decided.now.0, 303));
         // A charge that no limit is asked about may be of any.
-        let mut charge = hit(1000);
+        let mut charge = hit;
         charge.limits.clear();
         while length(&server, &log) != 3040 {
             node.ask(core::slice::from_ref(&charge)).await;
