@@ -26,9 +26,9 @@
 //! Who finds an entry of its own time closed counts a millisecond later: the one that closed it had
 //! seen a later time.
 //!
-//! What a limit can need is bounded: when a log has an entry for each hit of the limit, or when there is no
-//! slot for a block, the next hit is *merged*: the newest entry gets its time. Hits then leave later
-//! than they would, never earlier.
+//! Memory is [bounded](MovingCount::most_entries): when a log has as many entries as its limit may need, or when there is
+//! no slot for a block, the next hit is *merged*: the newest entry gets its time. Hits then leave later than they would,
+//! never earlier.
 
 use super::atomic::{
     AtomicU64,
@@ -36,6 +36,8 @@ use super::atomic::{
 };
 use super::slot::{Lost, Slot};
 use super::word::Generation;
+#[cfg(doc)]
+use crate::policy::algorithm::MovingCount;
 use crate::policy::window::{CLOCK_SKEW, UnixMillis, WindowSize};
 
 const SUM_BITS: u32 = 28;
@@ -48,8 +50,10 @@ const MARK: u64 = 1 << 63;
 /// that is larger is below zero.
 pub(super) const MOST: u64 = (1 << (SUM_BITS - 1)) - 1;
 
+const MONTH: u64 = 30 * 24 * 3_600_000;
+
 // A window fits, with a month beside it in which a time is in the future.
-const _: () = assert!(WindowSize::MAX_MILLIS < TIME_MASK - 30 * 24 * 3_600_000);
+const _: () = assert!(WindowSize::MAX_MILLIS < TIME_MASK - MONTH);
 
 /// A moment, in milliseconds modulo 2^35; 0: never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +97,25 @@ impl LogTime {
         self == LogTime::NEVER || self.age(now) > size.millis()
     }
 
-    /// Whether this is before `other`; both are of one log.
+    /// Whether this is before `other`, which is no older than the last minutes of a log that has both.
     pub(super) fn is_before(self, other: LogTime) -> bool {
-        self == LogTime::NEVER || (self != other && self.until(other) <= TIME_MASK / 2)
+        // The oldest is older than half of the times that there are.
+        self == LogTime::NEVER || (self != other && self.until(other) <= TIME_MASK - MONTH)
+    }
+
+    /// Which times have left a window that ends at `now`, this being the newest one of a log; `None`: all have.
+    #[inline]
+    pub(super) fn leaving(self, size: WindowSize, now: UnixMillis) -> Option<Leaving> {
+        if self == LogTime::NEVER {
+            return None;
+        }
+        let at = LogTime::of(now);
+        let ahead = at.until(self);
+        let most = match ahead <= CLOCK_SKEW {
+            true => size.millis().checked_add(ahead)?,
+            false => size.millis().checked_sub(self.until(at))?,
+        };
+        Some(Leaving { newest: self, most })
     }
 
     /// The last moment, at or before this, whose lowest bits are these.
@@ -114,6 +134,24 @@ impl LogTime {
         let at = LogTime::of(now);
         let is_skewed = self != LogTime::NEVER && at.until(self) <= CLOCK_SKEW;
         if is_skewed { self } else { at }
+    }
+}
+
+/// Which entries of a log have left a window.
+///
+/// Times are told by their distances from the newest one, since an entry may be older than times reach back: it was in
+/// the window when the newest hit was counted, and that is in the window now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    newest: LogTime,
+    /// How much older than the newest a time is at most that counts.
+    most: u64,
+}
+
+impl Leaving {
+    #[inline]
+    pub(super) fn has_left(self, entry: LogEntry) -> bool {
+        entry.time().until(self.newest) > self.most
     }
 }
 

@@ -11,7 +11,10 @@ use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::identity::Identity;
 use super::log::{LogEntry, newest};
-use super::log_chain::{ENTRIES, End, LogPlace, NUMBER_BITS, NUMBER_MASK, head_word, tail_word};
+use super::log_chain::{
+    ENTRIES, End, LogPlace, NUMBER_BITS, NUMBER_MASK, first_offset, head_word, index_word,
+    leads_back, tail_word,
+};
 use super::meta::{Meta, Ticks};
 use super::slot::{Lost, Occupant, Slot};
 use super::word::Generation;
@@ -97,6 +100,10 @@ impl<'m> CounterTable<'m> {
                 let (hint, new) = (head_word(occupant.slot), self.cursor(&place));
                 // If this fails, another process has noted one that is further.
                 let _ = hint.compare_exchange(end.hint, new, AcqRel, Relaxed);
+                if leads_back(place.number()) && place.offset == first_offset(place.number()) {
+                    fail_point!("log.unindexed");
+                    self.note(occupant, index_word(occupant.slot), &place);
+                }
                 return Ok(Some(place));
             }
         }
@@ -191,8 +198,14 @@ impl<'m> CounterTable<'m> {
         };
         let claim = self.claim_block(occupant, number, clock)?;
         fail_point!("log.claimed");
-        let base = end.is_none().then(|| LogEntry::first(generation).marked());
-        let place = match self.write_block(occupant, &claim, number, base) {
+        // What the first word is, if no entry to come.
+        let first = match end {
+            None => Ok(Some(LogEntry::first(generation).marked().bits())),
+            Some(_) if leads_back(number) => self.links_back(occupant, number).map(Some),
+            Some(_) => Ok(None),
+        };
+        let place = first.and_then(|first| self.write_block(occupant, &claim, number, first));
+        let place = match place {
             Ok(place) => place,
             Err(Lost) => {
                 let _ = claim.publish(Meta::free(claim.generation()));
@@ -255,7 +268,7 @@ impl<'m> CounterTable<'m> {
         occupant: Occupant<'m>,
         claim: &Claim<'m>,
         number: u32,
-        first: Option<LogEntry>,
+        first: Option<u64>,
     ) -> Result<LogPlace<'m>, Lost> {
         let (slot, generation): (_, Generation) = (claim.slot, claim.generation());
         let owner = u32::try_from(self.index_of(occupant.slot)).map_err(|_| Lost)?;
@@ -266,8 +279,8 @@ impl<'m> CounterTable<'m> {
             offset: 0,
         };
         for offset in 0..ENTRIES {
-            let entry = first.filter(|_| offset == 0);
-            let word = entry.map_or(LogEntry::empty(generation), LogEntry::bits);
+            let first = first.filter(|_| offset == 0);
+            let word = first.unwrap_or(LogEntry::empty(generation));
             claim.replace(LogPlace { offset, ..place }.word()?, |_| word)?;
         }
         fail_point!("log.written");

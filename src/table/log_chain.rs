@@ -4,6 +4,9 @@
 //! chain begins (its *tail*), and, as a hint, to a block near the end. Both words and the meta of a
 //! block have the block's number, and the meta has the owner's generation: who comes to another block than
 //! it was led to looks at the counter again.
+//!
+//! Times and sums rise from entry to entry, so that a place is searched for ([`log_search`](super::log_search)), and
+//! not walked to.
 
 use super::atomic::{
     AtomicU64,
@@ -11,12 +14,21 @@ use super::atomic::{
 };
 use super::counter_table::CounterTable;
 use super::log::{LogEntry, LogTime, newest};
-use super::meta::Meta;
+use super::meta::{Meta, Ticks};
 use super::slot::{Lost, Occupant, Slot};
-use crate::policy::window::{UnixMillis, WindowSize};
+use crate::policy::window::{CLOCK_SKEW, UnixMillis, WindowSize};
 
-/// The entries of a block.
+#[cfg(all(test, not(loom)))]
+std::thread_local! {
+    /// How many entries of chains this thread has looked at.
+    pub(super) static LOOKS: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
+}
+
+/// The entries of a block; of one that leads back, one less.
 pub(super) const ENTRIES: usize = if cfg!(loom) { 2 } else { 6 };
+
+/// Each block of so many leads back: a power of two.
+pub(super) const EVERY: u32 = 16;
 
 pub(super) const NUMBER_BITS: u32 = 29;
 pub(super) const NUMBER_MASK: u32 = (1 << NUMBER_BITS) - 1;
@@ -56,6 +68,8 @@ impl<'m> LogPlace<'m> {
 
     /// The entry; `None`: it is empty still.
     pub(super) fn entry(&self) -> Result<Option<LogEntry>, Lost> {
+        #[cfg(all(test, not(loom)))]
+        LOOKS.with(|looks| looks.set(looks.get() + 1));
         // Acquire: who sees a word of the slot's next occupant sees that the meta has changed.
         let entry = LogEntry::from_bits(self.word()?.load(Acquire));
         if self.block.meta() != self.meta {
@@ -85,9 +99,23 @@ impl<'m> LogPlace<'m> {
         }
     }
 
-    fn first_in_block(self) -> LogPlace<'m> {
-        LogPlace { offset: 0, ..self }
+    /// The first place for an entry in the block.
+    pub(super) fn first_in_block(self) -> LogPlace<'m> {
+        LogPlace {
+            offset: first_offset(self.number()),
+            ..self
+        }
     }
+}
+
+/// Whether the block of this number leads back: not the first one, whose number is a multiple of [`EVERY`].
+pub(super) fn leads_back(number: u32) -> bool {
+    number % EVERY == EVERY - 1
+}
+
+/// Where the entries of the block of this number begin.
+pub(super) fn first_offset(number: u32) -> usize {
+    usize::from(leads_back(number))
 }
 
 /// How many blocks `number` is after `before`.
@@ -131,10 +159,17 @@ pub(super) fn head_word(slot: &Slot) -> &AtomicU64 {
     word
 }
 
-/// The last entry that was in the way of a hit. A hint.
-fn obstacle_word(slot: &Slot) -> &AtomicU64 {
+/// The last block that leads back. A hint.
+pub(super) fn index_word(slot: &Slot) -> &AtomicU64 {
     let [_, word] = &slot.local;
     word
+}
+
+/// Whether all hits of a log have left surely, since none was counted for so long: times come round again.
+pub(super) fn is_unused(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> bool {
+    let used = Ticks(occupant.slot.used.load(Relaxed));
+    let longest = size.millis().saturating_add(CLOCK_SKEW);
+    used.is_over(Ticks::at(now.0), longest)
 }
 
 impl<'m> CounterTable<'m> {
@@ -153,7 +188,12 @@ impl<'m> CounterTable<'m> {
     }
 
     /// The block of this number in the log of `occupant`, if it is in that slot.
-    fn block_at(&self, occupant: Occupant<'m>, index: usize, number: u32) -> Option<LogPlace<'m>> {
+    pub(super) fn block_at(
+        &self,
+        occupant: Occupant<'m>,
+        index: usize,
+        number: u32,
+    ) -> Option<LogPlace<'m>> {
         let block = self.slot_at(index)?;
         let meta = block.meta();
         let is_ours = meta.owner_and_number() == Some((occupant.meta.generation(), number))
@@ -194,7 +234,7 @@ impl<'m> CounterTable<'m> {
         };
         let number = place.number().wrapping_add(1) & NUMBER_MASK;
         if let Some(next) = self.block_at(occupant, index, number) {
-            return Ok(Some(next));
+            return Ok(Some(next.first_in_block()));
         }
         if place.block.meta() != place.meta {
             return Err(Lost);
@@ -257,33 +297,13 @@ impl<'m> CounterTable<'m> {
     }
 
     /// Makes a hint lead to a block, unless it leads further.
-    fn note(&self, occupant: Occupant<'m>, hint: &AtomicU64, place: &LogPlace<'m>) {
+    pub(super) fn note(&self, occupant: Occupant<'m>, hint: &AtomicU64, place: &LogPlace<'m>) {
         let old = hint.load(Acquire);
         let before = self.place_of(occupant, old);
         if before.is_none_or(|before| place.is_after(&before)) {
             let new = self.cursor(&place.first_in_block());
             let _ = hint.compare_exchange(old, new, AcqRel, Relaxed);
         }
-    }
-
-    /// Where to begin to look for what is in the way of a hit, in a chain whose base this is: at the place
-    /// that was noted last, if what was counted up to there is in the way, too.
-    pub(super) fn obstacle(
-        &self,
-        occupant: Occupant<'m>,
-        base: LogPlace<'m>,
-        is_in_the_way: impl Fn(LogEntry) -> bool,
-    ) -> LogPlace<'m> {
-        let noted = self.place_of(occupant, obstacle_word(occupant.slot).load(Acquire));
-        let noted = noted.filter(|noted| noted.is_after(&base));
-        let noted =
-            noted.filter(|noted| matches!(noted.entry(), Ok(Some(it)) if is_in_the_way(it)));
-        noted.unwrap_or(base)
-    }
-
-    /// Notes such a place.
-    pub(super) fn note_obstacle(&self, occupant: Occupant<'m>, place: &LogPlace<'m>) {
-        self.note(occupant, obstacle_word(occupant.slot), place);
     }
 
     /// What a log holds at `now`, in thousandths.
@@ -294,7 +314,7 @@ impl<'m> CounterTable<'m> {
         now: UnixMillis,
     ) -> u64 {
         let entry = newest(occupant.slot);
-        if entry.has_left(size, now) {
+        if is_unused(occupant, size, now) || entry.has_left(size, now) {
             return 0;
         }
         // Some of them have left, perhaps.

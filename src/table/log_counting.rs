@@ -1,14 +1,13 @@
 //! Counting in logs: what a request does in the table where its limit has a moving window.
 
 use super::admission::{Admission, AskedHit, Counted, Receipt};
-use super::atomic::Ordering::Relaxed;
 use super::counter::{Counter, Key};
 use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::insertion::relax;
-use super::log::{LogEntry, LogTime, MOST, newest, newest_word};
-use super::log_chain::{ENTRIES, End, LogPlace};
-use super::meta::Ticks;
+use super::log::{Leaving, LogEntry, LogTime, MOST, newest, newest_word};
+use super::log_chain::{End, LogPlace, is_unused};
+use super::log_search::FEW;
 use super::slot::{Lost, Occupant};
 use super::word::Stamp;
 use crate::policy::algorithm::{Algorithm, MovingCount, Reading};
@@ -18,7 +17,7 @@ use crate::policy::window::{Clock, UnixMillis, WindowSize};
 /// How often a log is looked at that is never found whole, as none is that was left so.
 const PATIENCE: u32 = if cfg!(loom) { 50 } else { 100_000 };
 
-/// Entries that are kept beside one for each hit of a limit: the base.
+/// Entries that are kept beside those of a limit: the base.
 const BESIDE: usize = 2;
 
 /// A log, as a window sees it.
@@ -38,10 +37,12 @@ struct LogView<'m> {
     has_left: bool,
 }
 
-/// The largest number of entries that a limit needs.
-fn most_entries(limit: Hits) -> usize {
-    let whole = limit.min(MovingCount::MAX_LIMIT).max(Hits::ONE).whole();
-    usize::try_from(whole).unwrap_or(1).saturating_add(BESIDE)
+/// The most entries of a log with this limit, in which so many thousandths count.
+fn most_entries(limit: Hits, hits: u64) -> usize {
+    let entries = MovingCount::most_entries(limit, to_hits(hits));
+    // In blocks that lead back, there is a word that is none.
+    let entries = usize::try_from(entries.saturating_add(entries / 64));
+    entries.unwrap_or(1).saturating_add(BESIDE)
 }
 
 fn to_hits(thousandths: u64) -> Hits {
@@ -139,7 +140,8 @@ impl<'m> CounterTable<'m> {
         // Before the hit: who sees a hit sees that the counter is in use.
         occupant.touch(now);
         let hits = u64::try_from(value.thousandths()).unwrap_or_default();
-        let after = self.count_in_log(occupant, &view, (hits, now), most_entries(limit), clock);
+        let most = most_entries(limit, view.hits.saturating_add(hits));
+        let after = self.count_in_log(occupant, &view, (hits, now), most, clock);
         fail_point!("log.counted");
         if !occupant.is_there() {
             // The hit went with the old counter.
@@ -166,8 +168,8 @@ impl<'m> CounterTable<'m> {
         size: WindowSize,
         now: UnixMillis,
     ) -> Result<LogView<'m>, Lost> {
-        let used = Ticks(occupant.slot.used.load(Relaxed));
-        let is_old = used.is_over(Ticks::at(now.0), size.millis().saturating_mul(2));
+        let leaving = newest.time().leaving(size, now);
+        let leaving = leaving.filter(|_| !is_unused(occupant, size, now));
         let mut view = LogView {
             newest,
             base: self.tail(occupant)?,
@@ -175,19 +177,25 @@ impl<'m> CounterTable<'m> {
             base_sum: LogEntry::first(occupant.meta.generation()).sum(),
             hits: 0,
             oldest: newest.time(),
-            has_left: is_old || newest.has_left(size, now),
+            has_left: leaving.is_none(),
         };
-        if view.has_left {
+        let Some(leaving) = leaving else {
             return Ok(view);
-        }
+        };
         if let Some(mut base) = view.base {
             let mut sum = base.entry()?.ok_or(Lost)?.sum();
+            let mut left = FEW;
             while let Some(place) = self.next_place(occupant, base)? {
                 match place.entry()? {
                     // Nor does one count whose hits were refunded.
-                    Some(entry) if entry.has_left(size, now) || entry.sum() == sum => {
+                    Some(entry) if leaving.has_left(entry) || entry.sum() == sum => {
                         (base, sum) = (place, entry.sum());
                         view.is_base_new = true;
+                        left = left.wrapping_sub(1);
+                        if left == 0 {
+                            base = self.search_base(occupant, base, (leaving, sum))?;
+                            (sum, left) = (base.entry()?.ok_or(Lost)?.sum(), FEW);
+                        }
                     }
                     Some(entry) => {
                         view.oldest = entry.time();
@@ -202,6 +210,20 @@ impl<'m> CounterTable<'m> {
         Ok(view)
     }
 
+    /// The last entry before which all have left, or one that is few blocks before it; what is at `base` has, and the sum is
+    /// that of the entry there.
+    #[cold]
+    #[inline(never)]
+    fn search_base(
+        &self,
+        occupant: Occupant<'m>,
+        base: LogPlace<'m>,
+        (leaving, sum): (Leaving, u64),
+    ) -> Result<LogPlace<'m>, Lost> {
+        let has_left = |entry: LogEntry| leaving.has_left(entry) || entry.sum() == sum;
+        self.last_place(occupant, base, has_left)
+    }
+
     /// Counts hits at a time in a log as it was seen; returns how it is seen then. Nothing was counted if it
     /// has changed.
     #[inline(always)]
@@ -214,7 +236,11 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
     ) -> Result<LogView<'m>, Lost> {
         let (word, newest) = (newest_word(occupant.slot), view.newest);
-        let at = newest.time().of_hit(now);
+        let at = match view.has_left {
+            // Of a log that was not used for long, the newest time may be any.
+            true => LogTime::of(now),
+            false => newest.time().of_hit(now),
+        };
         if view.has_left && !newest.is_marked() {
             return self.restart_log(occupant, view, (value, at), clock);
         }
@@ -370,22 +396,9 @@ impl<'m> CounterTable<'m> {
         // The chain may have begun since.
         let base = view.base.or_else(|| self.tail(occupant).ok().flatten())?;
         let is_too_little = |entry: LogEntry| entry.since(view.base_sum) < excess;
-        let start = self.obstacle(occupant, base, is_too_little);
-        let mut place = start;
-        let found = loop {
-            match self.next_place(occupant, place) {
-                Ok(Some(next)) => match next.entry() {
-                    Ok(Some(entry)) if is_too_little(entry) => place = next,
-                    Ok(Some(entry)) => break Some(entry.time()),
-                    Ok(None) | Err(Lost) => break None,
-                },
-                Ok(None) | Err(Lost) => break None,
-            }
-        };
-        if place.distance_from(&start) > ENTRIES {
-            self.note_obstacle(occupant, &place);
-        }
-        found
+        let place = self.last_place(occupant, base, is_too_little).ok()?;
+        let next = self.next_place(occupant, place).ok().flatten()?;
+        Some(next.entry().ok().flatten()?.time())
     }
 
     /// What is read of `key`: nothing of one without a counter.
@@ -522,8 +535,13 @@ impl<'m> CounterTable<'m> {
             return Ok(None);
         }
         // From near the end, if nothing before that is of the time.
-        let head = self.head_before(occupant, &tail, time);
-        Ok(Some(head.unwrap_or(tail)))
+        match self.head_before(occupant, &tail, time) {
+            Some(head) => Ok(Some(head)),
+            None => {
+                let is_before = |entry: LogEntry| entry.time().is_before(time);
+                self.last_place(occupant, tail, is_before).map(Some)
+            }
+        }
     }
 }
 

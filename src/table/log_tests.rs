@@ -6,7 +6,7 @@ use super::testing::{SharedTable, TestClock, die_everywhere, in_process};
 use super::*;
 use crate::policy::algorithm::{Algorithm, MovingCount, StoredKind};
 use crate::policy::hits::Hits;
-use crate::policy::window::UnixMillis;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 const T: u64 = 1_700_000_000_000;
 const SIZE: u64 = 1000;
@@ -212,7 +212,8 @@ fn memory_grows_with_what_is_used_and_goes_with_the_key() {
         fixture.request(b"a", T + n, 1000);
     }
 
-    assert_eq!(fixture.live_blocks(), 100);
+    // Six of 101 lead back.
+    assert_eq!(fixture.live_blocks(), 101);
     // A log that goes on and on has the same memory.
     (0..3000).for_each(|n| assert!(fixture.request(b"a", T + 1000 + 1000 * n, 1000).admitted));
     assert!(fixture.blocks() < 120, "{}", fixture.blocks());
@@ -224,6 +225,164 @@ fn memory_grows_with_what_is_used_and_goes_with_the_key() {
     let free = super::meta::Meta::free(occupant.meta.generation().next());
     assert!(occupant.slot.replace_meta(occupant.meta, free).is_ok());
     assert_eq!(fixture.live_blocks(), 0);
+}
+
+#[test]
+fn costs_below_one_leave_one_by_one() {
+    let fixture = Fixture::with(1 << 18, 4000);
+    let mut times: Vec<u64> = Vec::new();
+    for n in 0..400 {
+        let at = T + n * 110;
+        times.retain(|time| time + 4000 >= at);
+        let is_admitted = times.len() < 10;
+        assert_eq!(
+            fixture.add(b"a", at, 100, within(1000)).admitted,
+            is_admitted,
+            "{n}"
+        );
+        if is_admitted {
+            times.push(at);
+        }
+    }
+    // As many as a limit of ten may have.
+    for n in 0..10_000 {
+        assert!(fixture.add(b"b", T + n / 4, 1, within(10_000)).admitted);
+    }
+    let read = |at| fixture.read(b"b", at, 10_000, 1).hits.thousandths();
+    assert_eq!(
+        (read(T + 4000), read(T + 4001), read(T + 5000)),
+        (10_000, 9_996, 6000)
+    );
+}
+
+/// How many entries are looked at.
+fn counting_looks<T>(of: impl FnOnce() -> T) -> (T, u64) {
+    let looks = || super::log_chain::LOOKS.with(core::cell::Cell::get);
+    let before = looks();
+    let result = of();
+    (result, looks() - before)
+}
+
+#[test]
+fn no_request_walks_a_long_log() {
+    const MOST_LOOKS: u64 = 300;
+    let (size, limit) = (3_600_000, 100_000);
+    let fixture = Fixture::with(4 << 20, size);
+    // Most at once, and some later.
+    let many = 90_000;
+    for n in 0..many {
+        let (counted, looks) = counting_looks(|| fixture.request(b"a", T + n, limit));
+        assert!(counted.admitted && looks < MOST_LOOKS, "{n} {looks}");
+    }
+    for n in 0..10_000 {
+        assert!(fixture.request(b"a", T + size / 2 + n, limit).admitted);
+    }
+    let full = T + size - 1;
+    for cost in [1, 1000, 50_000_000, 89_999_999, 95_000_000] {
+        let ask = || fixture.add(b"a", full, cost, within(limit * 1000));
+        let (counted, looks) = counting_looks(ask);
+        assert!(!counted.admitted && looks < MOST_LOOKS, "{cost} {looks}");
+        let nth = (cost as u64).div_ceil(1000) - 1;
+        let at = match nth < many {
+            true => T + nth,
+            false => T + size / 2 + (nth - many),
+        };
+        assert_eq!(moving(&counted).wait, at + size + 1 - full, "{cost}");
+    }
+    // Of those that leave, few or nearly all have left.
+    for gone in [1, 7, 100, 38_000, 64_000, 89_999, 90_000] {
+        let at = T + size + gone;
+        let left = (many - gone) as i64 + 10_000;
+        for _ in 0..2 {
+            let (read, looks) = counting_looks(|| fixture.read(b"a", at, 0, 0).hits.whole());
+            assert!(looks < MOST_LOOKS, "{gone} {looks}");
+            assert_eq!(read, left);
+            let refused = || fixture.add(b"a", at, 100_000_000, within(limit * 1000));
+            let (counted, looks) = counting_looks(refused);
+            assert!(!counted.admitted && looks < MOST_LOOKS, "{gone} {looks}");
+            assert_eq!(moving(&counted).hits.whole(), left);
+        }
+    }
+    let (counted, looks) = counting_looks(|| fixture.request(b"a", T + size + 90_000, limit));
+    assert!(counted.admitted && looks < MOST_LOOKS, "{looks}");
+    assert_eq!(moving(&counted).hits.whole(), 10_001);
+}
+
+#[test]
+fn hits_do_not_count_again_when_times_come_round() {
+    const ROUND: u64 = 1 << 35;
+    let longest = WindowSize::MAX_MILLIS;
+    for size in [SIZE, longest] {
+        for rounds in 1..=7 {
+            for off in [0, 1, 500] {
+                let fixture = Fixture::with(1 << 18, size);
+                for n in 0..20 {
+                    fixture.request(b"a", T + n, 20);
+                }
+                let at = T + rounds * ROUND + off;
+                assert_eq!(fixture.hits(b"a", at), 0, "{size} {rounds} {off}");
+                let counted = fixture.request(b"a", at, 20);
+                assert!(counted.admitted);
+                assert_eq!(moving(&counted).hits, Hits::ONE);
+            }
+        }
+    }
+    // The newest counts, and the oldest is older than times reach back.
+    let fixture = Fixture::with(1 << 18, longest);
+    let newer = T + longest - 1000;
+    for at in [T, T + 1000, newer, newer + 1000] {
+        assert!(fixture.request(b"a", at, 4).admitted);
+    }
+    for at in [T + ROUND, T + ROUND + 500, newer + longest] {
+        assert_eq!(fixture.hits(b"a", at), 2);
+    }
+    assert!(fixture.request(b"a", newer + longest, 3).admitted);
+    assert!(!fixture.request(b"a", newer + longest, 3).admitted);
+}
+
+#[test]
+fn a_refund_leaves_what_is_much_older() {
+    let longest = WindowSize::MAX_MILLIS;
+    let fixture = Fixture::with(1 << 18, longest);
+    for n in 0..20 {
+        fixture.request(b"a", T + n, 100);
+    }
+    let at = T + longest / 4 * 3;
+    let receipt = fixture.request(b"a", at, 100).receipt.unwrap();
+    for n in 0..20 {
+        fixture.request(b"a", at + 10 + n, 100);
+    }
+    assert!(fixture.shared.table.refund(&fixture.counter, &receipt));
+    assert_eq!(fixture.hits(b"a", at + 50), 40);
+    // Those before have theirs.
+    assert_eq!(fixture.hits(b"a", T + longest + 10), 30);
+    assert_eq!(fixture.hits(b"a", T + longest + 20), 20);
+}
+
+#[test]
+fn dying_before_a_block_is_noted_that_leads_back() {
+    die_everywhere(
+        || {
+            let fixture = Fixture::with(1 << 18, 60_000);
+            (0..85).for_each(|n| assert!(fixture.request(b"a", T + n, 1000).admitted));
+            fixture
+        },
+        |fixture| {
+            (85..110).for_each(|n| assert!(fixture.request(b"a", T + n, 1000).admitted));
+        },
+        &["log.unindexed"],
+        |fixture, point| {
+            let before = fixture.hits(b"a", T + 110);
+            assert!((85..=110).contains(&before), "{point}");
+            for n in 0..800 {
+                assert!(fixture.request(b"a", T + 110 + n, 2000).admitted, "{point}");
+            }
+            assert_eq!(fixture.hits(b"a", T + 1000), before + 800, "{point}");
+            let (hits, looks) = counting_looks(|| fixture.hits(b"a", T + 60_809));
+            assert_eq!(hits, 101, "{point}");
+            assert!(looks < 300, "{point} {looks}");
+        },
+    );
 }
 
 #[test]
@@ -542,20 +701,34 @@ impl Model {
     }
 }
 
+fn cost() -> impl Strategy<Value = i64> {
+    prop_oneof![1000..4000_i64, 1..1000_i64, Just(1), Just(100)]
+}
+
+/// Jumps near those after which times of 35 bits, or ticks of the last use of slots, come round.
+fn idle() -> impl Strategy<Value = u64> {
+    let round = prop::sample::select(vec![1 << 35, 1 << 36, 3 << 35, 1 << 37]);
+    (round, 0..2 * SIZE).prop_map(|(round, more)| round - SIZE + more)
+}
+
 proptest! {
     #[test]
     fn the_table_counts_as_the_model_does(
         requests in prop::collection::vec(
-            (0..3_u8, 0..1500_u64, 1000..4000_i64, prop::option::of(1000..90_000_i64), 0..8_u8),
+            (0..3_u8, 0..1500_u64, cost(), prop::option::of(1000..90_000_i64), 0..8_u8),
             1..400,
         ),
+        idle in prop::option::of((0..400_usize, idle())),
         steps in 1..40_u64,
     ) {
         let fixture = Fixture::new();
         let (table, counter) = (&fixture.shared.table, &fixture.counter);
         let mut models = [(); 3].map(|()| Model::default());
         let mut now = T;
-        for (key, passed, cost, limit, then) in requests {
+        for (index, (key, passed, cost, limit, then)) in requests.into_iter().enumerate() {
+            if let Some((_, time)) = idle.filter(|(at, _)| *at == index) {
+                now += time;
+            }
             // Half of the requests come in the same moment as the one before.
             now += passed.saturating_sub(750) / steps;
             let model = &mut models[usize::from(key)];

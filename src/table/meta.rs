@@ -32,13 +32,13 @@ impl NamespaceIndex {
     }
 }
 
-/// Coarse time, in units of 16 ms, modulo 2^32: two times are compared rightly if they are less
-/// than a year apart.
+/// Coarse time, in units of 128 ms, modulo 2^32: two times are compared rightly if they are less
+/// than eight years apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticks(pub(super) u32);
 
 impl Ticks {
-    const MILLIS: u64 = 16;
+    const MILLIS: u64 = 128;
 
     #[inline]
     pub(super) const fn at(millis: u64) -> Ticks {

@@ -73,6 +73,7 @@ mod log;
 mod log_blocks;
 mod log_chain;
 mod log_counting;
+mod log_search;
 #[cfg(all(test, not(loom)))]
 mod log_tests;
 #[cfg(all(test, loom))]
