@@ -76,6 +76,7 @@ pub(crate) fn with_engine<T>(
         burst: Burst {
             hits: hits.minus(Hits::ONE),
             delay: None,
+            rate: None,
         },
     };
     let mut engine = Engine {

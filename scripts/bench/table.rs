@@ -246,10 +246,11 @@ impl Zone {
             .expect("a table");
         let namespace = table.namespace(b"default").expect("a namespace");
         let size = WindowSize::from_millis(HOUR).expect("a window");
-        let counter = table.counter_of(namespace, b"default", algorithm.kind(), size);
+        let kind = algorithm.kind().at_rate(Hits::ONE);
+        let counter = table.counter_of(namespace, b"default", kind, size);
         Zone {
             table,
-            counter: counter.at_rate(Hits::ONE),
+            counter,
             algorithm,
         }
     }

@@ -48,7 +48,7 @@ pub(super) async fn push_rest(
 ) -> Option<Result<Option<Report>, SyncError>> {
     let _running = all.begin();
     // The other half is for an exchange.
-    let holder_patience = limits.patience / 2;
+    let holder_patience = limits.patience.mul_f32(0.5);
     let push = async {
         let (mut sign, mut since) = (syncer.holder_sign(), Machine.uptime());
         loop {
