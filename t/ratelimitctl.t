@@ -1,12 +1,13 @@
 # scripts/ratelimitctl with a running node: what it prints, and how it ends.
 #
-# A plain Perl test, which takes the ports TEST_NGINX_PORT + 2 and + 4. Windows are of 366 days, so that no test meets
+# A plain Perl test, which takes the ports TEST_NGINX_PORT + 2, + 4 and + 6. Windows are of 366 days, so that no test meets
 # the end of one (see limit.t).
 
 use strict;
 use warnings;
 
 use FindBin;
+use IO::Socket::INET;
 use Test::More;
 
 use lib "$FindBin::Bin/lib";
@@ -25,7 +26,11 @@ $node->start(
         ratelimit_namespace api   { store main; sync_rate 1h; sync_early off; window_sizes 30d 366d; }
         ratelimit_namespace local { window_sizes 366d; }
     END
-    rules  => {hit => 'api limit=2/366d window=fixed', local => 'local limit=1/366d window=fixed'},
+    rules  => {
+        hit   => 'api limit=2/366d window=fixed',
+        login => 'api limit=1/366d window=fixed counter=login',
+        local => 'local limit=1/366d window=fixed',
+    },
     server => 'location /rw/ { ratelimit off; ratelimit_api write=on; }',
 );
 $node->wait_for_first_sync;
@@ -73,23 +78,98 @@ is_answered(ratelimitctl(qw(-n api sync)), 0, qr/^Synced: 1 pushed, \d fetched\.
 is($redis->total(api => $key), 2, 'the store has it');
 is_answered(ratelimitctl(qw(-n local sync)), 1, qr/^ratelimitctl: the namespace is not synced/, 'nothing to sync with');
 
-is_answered(ratelimitctl('-n', 'api', 'reset', $key), 0, qr/^The key counts zero\.\n\z/, 'reset');
+# A counter of its own, and another namespace.
+$node->hit(login => $key) for 1, 2;
+$node->hit(local => $key);
+is_answered(ratelimitctl('-n', 'api', 'show', $key), 0,
+    qr/\n31622400s +2 .*\n\nALSO IN +TYPE +COUNTER +RATE\n31622400s +sliding +login +1\n\z/, 'show tells of other counters');
+is_answered(ratelimitctl('-n', 'api', '-c', 'default', 'reset', $key), 0,
+    qr/^RESET IN +TYPE .*\n31622400s +sliding +default +2\n\nSTILL COUNTED IN +WINDOW .*
+api +31622400s +sliding +login +1\nlocal +31622400s +sliding +default +1\n\z/,
+    'reset of one counter: what it reset, and what else has the key');
+is($node->hit(login => $key), 429, 'as the client sees');
+is_answered(ratelimitctl('-n', 'api', 'reset', $key), 0,
+    qr/^RESET IN .*\n31622400s +sliding +login +1\n\nSTILL COUNTED IN .*\nlocal .*\n\z/, 'reset');
+is($node->hit(login => $key), 200, 'after which the client is admitted');
+is_answered(ratelimitctl('-n', 'api', '-c', 'login', 'reset', $key), 0, qr/\n31622400s +sliding +login +1\n/, 'reset by name');
+is_answered(ratelimitctl('-n', 'local', 'reset', $key), 0, qr/^RESET IN .*\n31622400s +sliding +default +1\n\z/, 'nothing is left');
+is_answered(ratelimitctl('-n', 'local', 'reset', $key), 0, qr/^Nothing was counted of the key in namespace local\.\n\z/, 'nor to reset');
+is_answered(ratelimitctl('-n', 'api', '-c', 'other', 'reset', $key), 1, qr/no counter "other".*expected default, login/, 'a wrong counter');
 is_answered(ratelimitctl('-n', 'api', 'show', $key), 0, qr/\n31622400s +0 +0 +0 +-2 +2\n\z/, 'it counts zero');
 is_answered(ratelimitctl(qw(-n local -w 1h reset 203.0.113.9)), 1, qr/the window 1h is not one/, 'reset of a wrong window');
 
 my $status = ratelimitctl('status');
 is_answered($status, 0, qr/^STORE +STRATEGY +UP +CLOCK OFFSET\nmain +redis +true +-?\d/, 'status: the store');
-like($status->[1], qr/\nZONE +SIZE +KEYS.*\ncounters +4194304 +2 +0 +0\n/, 'the zone');
-like($status->[1], qr/\nNAMESPACE +ZONE .*\napi +counters +main +3600 +1 +2 +3 +ok +\d+\n/, 'a namespace');
-like($status->[1], qr/\nlocal +counters +- +off +1 +1 +2 +- +-\n/, 'and one without a store');
+like($status->[1], qr/\nZONE +SIZE +KEYS.*\ncounters +4194304 +3 +0 +0\n/, 'the zone');
+like($status->[1], qr/\nNAMESPACE +ZONE .*\napi +counters +main +3600 +2 +4 +5 +ok +\d+\n/, 'a namespace');
+like($status->[1], qr/\nlocal +counters +- +off +1 +2 +2 +- +-\n/, 'and one without a store');
 is_answered(ratelimitctl(qw(-n api status)), 0, qr/\nNAMESPACE.*\napi .*\n\z/, 'status of one namespace');
 is_answered(ratelimitctl(qw(-n none status)), 1, qr/there is no such namespace/, 'status of none');
 
 is_answered(ratelimitctl('-a', "http://127.0.0.1:$node->{port}/api", 'reset', 'k'), 1, qr/read-only/, 'an API that is read-only');
-is_answered(ratelimitctl('-a', "http://127.0.0.1:$node->{port}/x", 'status'), 1, qr/is not the API of this module: .* 404/, 'no API');
+is_answered(ratelimitctl('-a', "http://127.0.0.1:$node->{port}/x", 'status'), 3, qr/is not the API of this module: .* 404/, 'no API');
 is_answered(ratelimitctl('-a', 'http://127.0.0.1:1/', 'status'), 3, qr/^ratelimitctl: no answer from/, 'no node');
 is_answered(ratelimitctl(@$_), 2, qr/\S/, "wrong usage: @$_") for [], ['x'], ['show'], [qw(show a b)], [qw(status x)], ['-z'];
 is_answered(ratelimitctl('-h'), 0, qr/^Usage: ratelimitctl/, 'help');
+
+# What is not the API, and says so or not: nothing is printed, and the end is never 0.
+my $overview = '{"version":"1","zones":[],"namespaces":[],"stores":[]}';
+my $answers  = "/tmp/ratelimitctl-answer-$$";
+my $listen   = IO::Socket::INET->new(LocalAddr => '127.0.0.1:' . ($port + 6), Listen => 16, ReuseAddr => 1)
+    or die "no port: $!\n";
+defined(my $other = fork) or die "cannot fork: $!\n";
+answer_by($listen, $answers) if !$other;
+for (
+    ['text',           answer('text/plain', '200 ok')],
+    ['a page',         answer('text/html', '<html><body>ok</body></html>')],
+    ['JSON, as text',  answer('text/plain', $overview)],
+    ['nothing',        answer('application/json', '')],
+    ['a part',         answer('application/json', substr $overview, 0, -9)],
+    ['two',            answer('application/json', '{}{}')],
+    ['a list',         answer('application/json', '[]')],
+    ['a number',       answer('application/json', '200')],
+    ['null',           answer('application/json', 'null')],
+    ['other JSON',     answer('application/json', '{"status":"ok"}')],
+    ['other fields',   answer('application/json', '{"version":1,"zones":{},"namespaces":"x","stores":[1],"keys":[1],"reset":[1],"counters":1}')],
+    ['a redirection',  "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"],
+    ['no content',     "HTTP/1.1 204 No Content\r\n\r\n"],
+    ['a page of 502',  answer('text/html', '<html>Bad Gateway</html>', '502 Bad Gateway')],
+    ['JSON of 500',    answer('application/json', '{"message":"no"}', '500 Error')],
+    ['a short body',   "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n$overview"],
+    ['no HTTP',        "+PONG\r\n"],
+    ['no end',         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\nENDLESS"],
+    ['no answer',      'HANG'],
+) {
+    my ($name, $text) = @$_;
+    open my $file, '>', $answers or die "no $answers: $!\n";
+    print $file $text;
+    close $file;
+    local $ENV{RATELIMIT_TIMEOUT} = $text eq 'HANG' ? 1 : 20;
+    my @commands = (['status'], [qw(reset k)]);
+    pop @commands if $text =~ /HANG|ENDLESS/;
+    push @commands, [qw(show k)], ['top'], ['sync'] if $name =~ /^(?:text|other fields)\z/;
+    for my $command (@commands) {
+        my $got = ratelimitctl('-a', 'http://127.0.0.1:' . ($port + 6), @$command);
+        is("$got->[0] '$got->[1]'", "3 ''", "$name: @$command ends with 3, and prints nothing");
+        like($got->[2], qr/^ratelimitctl: (?:no answer from \S+: .|\S+ is not the API of this module: .).*\n\z/, 'but says why');
+    }
+}
+kill KILL => $other;
+waitpid $other, 0;
+unlink $answers;
+
+{
+    # Programs that it needs are named.
+    my $programs = "/tmp/ratelimitctl-programs-$$";
+    mkdir $programs;
+    for my $program (qw(sh curl printf tr cat env mktemp rm)) {
+        my ($path) = grep { -x } map {"$_/$program"} split /:/, $ENV{PATH};
+        symlink $path, "$programs/$program" if $path;
+    }
+    local $ENV{PATH} = $programs;
+    is_answered(ratelimitctl('status'), 3, qr/^ratelimitctl: jq is not installed/, 'without jq');
+    system "/bin/rm -r $programs";
+}
 
 $redis->kill;
 $node->hit(hit => 'k');
@@ -97,3 +177,26 @@ is_answered(ratelimitctl(qw(-n api sync)), 1, qr/the store has not answered in t
 is_answered(ratelimitctl('status'), 1, qr/^ratelimitctl: stores are down: main\n/, 'status says so');
 $node->stop(qr/\[error\]/);
 done_testing();
+
+# An answer of HTTP.
+sub answer {
+    my ($type, $body, $status) = @_;
+    $status //= '200 OK';
+    return "HTTP/1.1 $status\r\nContent-Type: $type\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
+}
+
+# Answers each connection with what is in a file.
+sub answer_by {
+    my ($listen, $answers) = @_;
+    local $SIG{PIPE} = 'IGNORE';
+    while (my $client = $listen->accept) {
+        while (defined(my $line = <$client>)) { last if $line eq "\r\n" }
+        open my $file, '<', $answers or next;
+        my $text = do { local $/; <$file> } // '';
+        sleep 60 if $text eq 'HANG';
+        my $is_endless = $text =~ s/ENDLESS\z//;
+        print $client $text;
+        my $more = ' ' x (1 << 20);
+        while ($is_endless) { print $client $more or last }
+    }
+}
