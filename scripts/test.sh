@@ -20,7 +20,7 @@ unset NGINX_SOURCE_DIR NGINX_BUILD_DIR CARGO_TARGET_DIR RATELIMIT_PROFILE RATELI
 # apt-get runs here, and nowhere else at the same time.
 packages() {
     need_rust
-    need_packages curl perl openssl redis-server postgresql
+    need_packages curl jq perl openssl redis-server postgresql
     # Clients of the tests of HTTP/2, HTTP/3 and gRPC.
     need_packages nghttp2-client ngtcp2-client python3-grpcio
     # A clock that is wrong; instructions that are counted.
@@ -67,7 +67,7 @@ library_pages() {
         cargo doc --locked --profile checked --no-default-features --no-deps
 }
 
-# Each file in nginx-conf/ is accepted.
+# Each file in nginx-conf/ is accepted, and what guides to a move here say, without a warning.
 nginx_confs() {
     local binary=$1 module=$2 conf
     nginx_prefix "$TMPDIR/prefix" "$module"
@@ -75,6 +75,7 @@ nginx_confs() {
         nginx_test "$binary" "$TMPDIR/prefix" "$root/$conf"
         echo "ok - $conf"
     done
+    scripts/check-nginx-blocks.sh "$binary" "$module" docs/from-*.md
 }
 
 # test_file BINARY MODULE FILE: one of t/. A client waits for as long as a busy machine takes.

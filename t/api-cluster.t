@@ -65,6 +65,9 @@ sub api_tests {
         sync_all($a, $b, $a);
         $_->hit(hit => 'k') for $a, $b, $b, $b;
         my ($status, $answer) = api($a, DELETE => 'api/keys/k');
+        is_deeply([$status, $answer], [200, {reset => [{window => 31622400, window_type => 'sliding', counter => undef, rate => 4}]}],
+            'it tells what it has set to zero');
+        ($status, $answer) = api($a, GET => 'api/keys/k?window_type=fixed');
         is_deeply([$status, @$answer{qw(rate current previous diff sync)}], [200, 0, 0, 0, -3, 3], 'it is zero here');
         $a->hit(hit => 'k');
         is_deeply(rates(), [1, 6], 'and will be elsewhere');
@@ -92,7 +95,7 @@ sub api_tests {
         is($status, 503, 'is told of in time');
         like($answer->{error}, qr/^the store has not answered in time/, 'as it is');
         ($status, $answer) = api($a, DELETE => 'api/keys/k');
-        is_deeply([$status, $answer->{rate}], [200, 0], 'DELETE does without it');
+        is_deeply([$status, scalar @{$answer->{reset}}], [200, 1], 'DELETE does without it');
         $store->go_on;
         eventually(sub { (api($a, POST => 'api/sync'))[0] }, 200, 'until it is back');
         is($store->total(api => 'k'), 0, 'with the next sync');

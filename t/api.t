@@ -192,9 +192,9 @@ Content-Length: [1-9]\d+
 --- error_code eval
 [200, 200, 429, 200, 200, (200) x 7, 400, 404, 200]
 --- response_body_like eval
-my $zeros = qr/^\{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":[\d.]+,"remaining":/;
-[qr//, qr//, qr//, qr/${zeros}null\}$/, qr//, qr/^\{"rate":3,/, qr/^\{"rate":5,/, qr/${zeros}null\}$/, qr/^\{"rate":5,/,
- qr/${zeros}4\}$/, qr/^\{"rate":0,/, qr/${zeros}null\}$/, qr/the window 1m is not one/, qr/no such namespace/, qr/"keys":0,/]
+my $reset = sub { qr/^\{"reset":\[\{"window":$_[0],"window_type":"$_[1]","counter":null,"rate":$_[2]\}\]\}$/ };
+[qr//, qr//, qr//, $reset->(31622400, 'sliding', 2), qr//, qr/^\{"rate":3,/, qr/^\{"rate":5,/, $reset->(3600, 'sliding', 3), qr/^\{"rate":5,/,
+ $reset->(31622400, 'moving', 5), qr/^\{"rate":0,/, qr/^\{"reset":\[\]\}$/, qr/the window 1m is not one/, qr/no such namespace/, qr/"keys":0,/]
 
 
 
@@ -211,7 +211,8 @@ my $zeros = qr/^\{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_st
         ratelimit_api write=on;
     }
 --- response_body_like eval
-[qr/^\{"namespaces":\["default"\]\}$/, qr/^\{"rate":3,/, qr/^\{"rate":1,/, qr/^\{"rate":1,/, (qr/^\{"rate":0,/) x 4]
+[qr/^\{"namespaces":\["default"\]\}$/, qr/^\{"rate":3,/, qr/^\{"rate":1,/, qr/^\{"rate":1,/,
+ qr/^\{"reset":\[\{"window":\d+,.*,\{.*"leak":"1\/\w+"\}\]\}$/, (qr/^\{"rate":0,/) x 3]
 
 
 

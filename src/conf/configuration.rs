@@ -66,6 +66,8 @@ pub struct NamespaceConf {
     pub window_sizes: Vec<WindowSize>,
     /// The rates of rules, but for those that requests tell.
     pub rates: Vec<CountedRate>,
+    /// The names of the counters that rules have beside the shared one, ascending.
+    pub counters: Vec<Box<str>>,
 }
 
 impl Configuration {

@@ -128,6 +128,7 @@ impl Configuration {
             options,
             window_sizes: definition.window_sizes.clone(),
             rates: Vec::new(),
+            counters: Vec::new(),
         });
         Ok(())
     }

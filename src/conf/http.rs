@@ -1,7 +1,7 @@
 //! What the directives of `http` say, as they are read one after the other: zones, stores and
 //! namespaces, which may name each other in any order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::block::{Block, ReadBlock, Set, block_name, is_defined};
 use super::configuration::{StoreConf, ZoneConf};
@@ -63,6 +63,8 @@ pub(super) struct NamespaceUse {
     pub(super) algorithm: Algorithm,
     /// The rate, if requests do not tell it.
     pub(super) rate: Option<Hits>,
+    /// The name of its counter; `None`: the one that is shared.
+    pub(super) counter: Option<Box<str>>,
 }
 
 impl HttpConf {
@@ -141,6 +143,7 @@ impl HttpConf {
         name: &str,
         quotas: &[Quota<'_>],
         algorithm: Algorithm,
+        counter: Option<&str>,
         origin: &Origin,
     ) -> usize {
         let number = self.number_of(name);
@@ -153,6 +156,7 @@ impl HttpConf {
                 QuotaHits::Constant(hits) => Some(hits).filter(|_| algorithm.is_of_rates()),
                 QuotaHits::Variable(_) => None,
             },
+            counter: counter.map(Into::into),
         });
         if let Some(namespace) = self.namespaces.get_mut(number) {
             namespace.uses.extend(uses);
@@ -215,6 +219,12 @@ impl NamespaceText {
         let listed = listed.into_iter().flatten().copied();
         let windows = self.uses.iter().filter(|it| !it.is_rate());
         ascending(listed.chain(windows.map(|it| it.size)))
+    }
+
+    /// The names of the counters that rules have beside the shared one, each once.
+    pub(super) fn counters(&self) -> Vec<Box<str>> {
+        let named = self.uses.iter().filter_map(|it| it.counter.clone());
+        named.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The rates that are counted at, but for those that requests tell.

@@ -79,7 +79,13 @@ impl<T> Rule<T> {
         Ok(Rule {
             number: http.number_rule(&origin),
             place: origin.within(&nginx.directory()).into(),
-            namespace: http.use_namespace(rule.namespace, &rule.quotas, rule.algorithm, &origin),
+            namespace: http.use_namespace(
+                rule.namespace,
+                &rule.quotas,
+                rule.algorithm,
+                rule.counter.own(),
+                &origin,
+            ),
             key,
             cost,
             limits,

@@ -62,6 +62,7 @@ impl HttpConf {
             options,
             window_sizes: namespace.window_sizes(),
             rates: namespace.rates(),
+            counters: namespace.counters(),
         };
         let Some(definition) = &namespace.definition else {
             if **name != *DEFAULT_NAMESPACE {

@@ -19,6 +19,8 @@ pub struct Counting<'c> {
     pub sizes: &'c [WindowSize],
     /// The rates of its rules, but for those that requests tell.
     pub rates: &'c [CountedRate],
+    /// The names of the counters of its rules, but for the shared one.
+    pub counters: &'c [Box<str>],
     /// Whether it may count in other windows, too.
     pub is_open: bool,
 }
@@ -43,6 +45,23 @@ impl Counting<'_> {
             (None, _) => format!("no window: expected window=, one of {}", self.expected()),
         };
         Err(ApiError::new(400, message))
+    }
+
+    /// Checks that a rule has the counter that is asked for: no other caller can name one.
+    ///
+    /// # Errors
+    ///
+    /// 404 if none has.
+    pub(super) fn check_counter(&self, name: Option<&str>) -> Result<(), ApiError> {
+        let Some(name) = name.filter(|name| !self.counters.iter().any(|it| **it == **name)) else {
+            return Ok(());
+        };
+        let known = ["default"]
+            .into_iter()
+            .chain(self.counters.iter().map(|it| &**it));
+        let known = known.collect::<Vec<_>>().join(", ");
+        let message = format!("there is no counter \"{name}\" in the namespace: expected {known}");
+        Err(ApiError::new(404, message))
     }
 
     /// Whether hits can be counted by an algorithm: here, or where the store decides, there.

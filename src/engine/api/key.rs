@@ -18,13 +18,14 @@ use crate::policy::window::{Clock, WindowSize};
 ///
 /// # Errors
 ///
-/// 400 if the window or the key is none of the namespace's.
+/// 400 if the window or the key is none of the namespace's, 404 if the counter is.
 pub fn key(
     call: &KeyCall,
     namespace: &Namespace<'_>,
     counting: &Counting<'_>,
     clock: &impl Clock,
 ) -> Result<String, ApiError> {
+    counting.check_counter(call.counter.as_deref())?;
     let size = counting.window_of(call)?;
     if call.increment.is_some() {
         counting.check(call.algorithm)?;

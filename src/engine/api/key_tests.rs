@@ -1,5 +1,7 @@
 //! Counters that are asked for, and counted in.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::super::Namespace;
@@ -27,6 +29,9 @@ pub(super) fn key_call(key: &[u8]) -> KeyCall {
     }
 }
 
+/// The counters that rules have.
+static LOGIN: LazyLock<[Box<str>; 1]> = LazyLock::new(|| ["login".into()]);
+
 /// How a namespace without a store counts in windows of `sizes`.
 fn local(sizes: &[WindowSize]) -> Counting<'_> {
     Counting {
@@ -34,6 +39,7 @@ fn local(sizes: &[WindowSize]) -> Counting<'_> {
         store: None,
         sizes,
         rates: &[],
+        counters: LOGIN.as_slice(),
         is_open: false,
     }
 }

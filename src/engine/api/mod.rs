@@ -2,7 +2,7 @@
 //!
 //! - [`request`]: what is asked for; [`site`]: from which site; [`error`]: why it is not answered
 //! - [`overview`], [`health`](health()), [`namespaces`](Namespaces), [`namespace`](namespace()),
-//!   [`key`](key()), [`reset`](reset()), [`synced`](synced()), [`top`](top()): the answers; [`counting`]: what
+//!   [`key`](key()), [`reset`](reset()), [`counters`](counters()), [`synced`](synced()), [`top`](top()): the answers; [`counting`]: what
 //!   they depend on; [`call_limit`]: the limit of a call; [`json`]: how they are written
 //! - [`store_call`], [`store_reset`]: calls that a store decides about
 
@@ -21,6 +21,8 @@ mod request;
 #[cfg(all(test, not(loom)))]
 mod request_tests;
 mod reset;
+#[cfg(all(test, not(loom)))]
+mod reset_tests;
 mod site;
 mod store_call;
 #[cfg(all(test, not(loom)))]
@@ -36,8 +38,8 @@ pub use key::key;
 pub use namespace::namespace;
 pub use namespaces::Namespaces;
 pub use overview::Overview;
-pub use request::{ApiCall, ApiRequest, KeyCall, ResetCall};
-pub use reset::reset;
+pub use request::{ApiCall, ApiRequest, CountersCall, KeyCall};
+pub use reset::{counters, reset};
 pub use site::Sender;
 pub use store_call::{AfterStore, StoreCall};
 pub use synced::{no_store, synced};

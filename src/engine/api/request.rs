@@ -43,8 +43,10 @@ pub enum ApiCall {
     Namespace(Vec<u8>),
     /// A counter.
     Key(KeyCall),
+    /// The counters in which a key has hits.
+    Counters(CountersCall),
     /// A key that is to be set to zero.
-    Reset(ResetCall),
+    Reset(CountersCall),
     /// A sync of the namespace of this name.
     Sync(Vec<u8>),
     /// The keys of the namespace of this name that were rejected most, and how many of them.
@@ -72,13 +74,15 @@ pub struct KeyCall {
     pub increment: Option<Hits>,
 }
 
-/// A key that is to be set to zero.
+/// Counters of a key that are asked for together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResetCall {
-    /// The counter that the answer tells of. Without a window, all of the namespace's are meant.
+pub struct CountersCall {
+    /// The key. Without a window, all of the namespace's are meant.
     pub read: KeyCall,
     /// The algorithm whose counters are meant; `None`: all are.
     pub algorithm: Option<Algorithm>,
+    /// Whether the counters of all names are meant.
+    pub has_all_names: bool,
 }
 
 /// What a path names.
@@ -134,16 +138,42 @@ impl ApiRequest<'_> {
             Resource::Namespaces => Ok(ApiCall::Namespaces),
             Resource::Namespace(name) => Ok(ApiCall::Namespace(name)),
             Resource::Keys(namespace, key) if self.method == b"DELETE" => {
-                let read = self.key_call(namespace, key)?;
-                let is_named = self.parameter("window_type")?.is_some();
-                let is_named = is_named || read.algorithm.is_of_rates();
-                let algorithm = is_named.then_some(read.algorithm);
-                Ok(ApiCall::Reset(ResetCall { read, algorithm }))
+                self.counters_call(namespace, key).map(ApiCall::Reset)
+            }
+            Resource::Keys(namespace, key) if is_read && self.is_about_all()? => {
+                self.counters_call(namespace, key).map(ApiCall::Counters)
             }
             Resource::Keys(namespace, key) => self.key_call(namespace, key).map(ApiCall::Key),
             Resource::Sync(name) => Ok(ApiCall::Sync(name)),
             Resource::Top(name) => self.top_call(name),
         }
+    }
+
+    /// Whether a key is read in all of its counters: `all=1`.
+    fn is_about_all(&self) -> Result<bool, ApiError> {
+        match self.parameter("all")?.as_deref() {
+            None | Some(b"0") => Ok(false),
+            Some(b"1") => Ok(true),
+            Some(_) => {
+                let message = "invalid parameter \"all\": expected 1, or 0";
+                Err(ApiError::new(400, message))
+            }
+        }
+    }
+
+    fn counters_call(
+        &self,
+        namespace: Vec<u8>,
+        key: Option<Vec<u8>>,
+    ) -> Result<CountersCall, ApiError> {
+        let read = self.key_call(namespace, key)?;
+        let is_named = self.parameter("window_type")?.is_some();
+        let is_named = is_named || read.algorithm.is_of_rates();
+        Ok(CountersCall {
+            algorithm: is_named.then_some(read.algorithm),
+            has_all_names: self.parameter("counter")?.is_none(),
+            read,
+        })
     }
 
     fn top_call(&self, namespace: Vec<u8>) -> Result<ApiCall, ApiError> {

@@ -139,8 +139,22 @@ fn a_key_is_set_to_zero_where_it_is_said() {
             panic!("{query}: {called:?}");
         };
         assert_eq!((call.read.window, call.algorithm), (window, algorithm));
+        assert!(call.has_all_names);
         assert_eq!((&*call.read.key, call.read.increment), (&b"k"[..], None));
     }
+}
+
+#[test]
+fn a_key_is_read_in_all_of_its_counters_where_it_is_said() {
+    let call = |query: &str| request("GET", "/namespaces/api/keys/k", query).call();
+    for (query, has_all_names) in [("all=1", true), ("all=1&counter=default", false)] {
+        let Ok(ApiCall::Counters(counters)) = call(query) else {
+            panic!("{query}");
+        };
+        assert_eq!(counters.has_all_names, has_all_names);
+    }
+    assert!(matches!(call("all=0"), Ok(ApiCall::Key(_))));
+    assert_eq!(call("all=x").unwrap_err().status, 400);
 }
 
 #[test]

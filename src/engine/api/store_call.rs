@@ -34,6 +34,8 @@ pub enum AfterStore {
     Body(String),
     /// What [`StoreCall::synced`] says, when the namespace was synced.
     Sync,
+    /// What follows from the store's answer to [`StoreCall::question`], which has another one now.
+    Ask,
 }
 
 /// Hits that are to be counted, or only read.
@@ -100,10 +102,7 @@ impl<'n, 'm> StoreCall<'n, 'm> {
     ) -> Result<AfterStore, ApiError> {
         match self {
             StoreCall::Hits(hits) => hits.answered(store, answer, clock).map(AfterStore::Body),
-            StoreCall::Reset(reset) => match reset.answered(answer, clock)? {
-                true => Ok(AfterStore::Sync),
-                false => reset.read(clock).map(AfterStore::Body),
-            },
+            StoreCall::Reset(reset) => reset.answered(answer, clock),
         }
     }
 
@@ -139,7 +138,7 @@ impl<'n, 'm> StoreCall<'n, 'm> {
     /// # Errors
     ///
     /// None that is known.
-    pub fn synced(&self, clock: &impl Clock) -> Result<String, ApiError> {
+    pub fn synced(&mut self, clock: &impl Clock) -> Result<String, ApiError> {
         match self {
             StoreCall::Hits(StoreHits {
                 call,
@@ -147,7 +146,7 @@ impl<'n, 'm> StoreCall<'n, 'm> {
                 namespace,
                 ..
             }) => key::read(call, namespace, *size, clock),
-            StoreCall::Reset(reset) => reset.read(clock),
+            StoreCall::Reset(reset) => Ok(reset.done()),
         }
     }
 
@@ -171,6 +170,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
         namespace: &'n Namespace<'m>,
         counting: &Counting<'_>,
     ) -> Result<Self, ApiError> {
+        counting.check_counter(call.counter.as_deref())?;
         let size = counting.window_of(call)?;
         counting.check(call.algorithm)?;
         check_key(&call.key)?;

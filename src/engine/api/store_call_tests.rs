@@ -3,9 +3,9 @@
 use super::super::{Deciders, Namespace, RateLimiting};
 use super::counting::Counting;
 use super::key_tests::key_call;
-use super::request::{ApiCall, KeyCall, ResetCall};
+use super::request::{ApiCall, CountersCall, KeyCall};
 use super::store_call::{AfterStore, StoreCall};
-use crate::policy::algorithm::{Algorithm, Reading, StoredKind, WindowCounts};
+use crate::policy::algorithm::{Algorithm, MovingCount, Reading, StoredKind, WindowCounts};
 use crate::policy::hits::{Hits, hits};
 use crate::policy::namespace::{OnError, SyncMode};
 use crate::policy::window::WindowSize;
@@ -41,6 +41,7 @@ fn counting(sync: SyncMode) -> Counting<'static> {
                 size: size_of_rate(),
             }]
         },
+        counters: &[],
         is_open: false,
     }
 }
@@ -87,6 +88,7 @@ fn body(call: &mut StoreCall<'_, '_>, answer: &Answer, clock: &TestClock) -> Str
     match call.answered(STORE, answer, clock).unwrap() {
         AfterStore::Body(body) => body,
         AfterStore::Sync => "sync".into(),
+        AfterStore::Ask => "ask".into(),
     }
 }
 
@@ -125,9 +127,10 @@ fn only_what_the_store_counts_is_asked_there() {
                 increment: Some(Hits::ONE),
                 ..key_call(key)
             };
-            let reset = ResetCall {
+            let reset = CountersCall {
                 read: read.clone(),
                 algorithm: None,
+                has_all_names: true,
             };
             for call in [ApiCall::Key(read), ApiCall::Reset(reset)] {
                 let error = StoreCall::new(&call, namespace, &synchronous).unwrap_err();
@@ -253,7 +256,12 @@ fn a_key_is_set_to_zero_in_the_store() {
                 algorithm: Option::unwrap_or_default(algorithm),
                 ..key_call(b"k")
             };
-            asked(ApiCall::Reset(ResetCall { read, algorithm }), namespace)
+            let call = CountersCall {
+                read,
+                algorithm,
+                has_all_names: true,
+            };
+            asked(ApiCall::Reset(call), namespace)
         };
         namespace.note_counted(Algorithm::Bucket, size_of_rate(), hits(7));
         let mut call = reset(None);
@@ -264,11 +272,10 @@ fn a_key_is_set_to_zero_in_the_store() {
             .counters
             .iter()
             .map(|it| (it.kind.wire_id(), it.cost.thousandths()));
-        let all = -Hits::MAX.thousandths();
-        // Each kind: windows are only read. Rates are those of rules, and what requests told.
+        // Each kind is read at first. Rates are those of rules, and what requests told.
         assert_eq!(
             charges.collect::<Vec<_>>(),
-            [(0, 0), (1, all), (2, all), (4, all), (4, all)]
+            [(0, 0), (1, 0), (2, 0), (4, 0), (4, 0)]
         );
         let leaks = question.counters[3..]
             .iter()
@@ -288,9 +295,9 @@ fn a_key_is_set_to_zero_in_the_store() {
         let unsent = [WINDOW - 1, WINDOW].map(|window| library.unsent(b"k", size(), window, clock));
         assert_eq!(unsent, [Ok(hits(-5)), Ok(hits(-7))]);
         let read = call.synced(clock).unwrap();
-        assert!(
-            read.starts_with(r#"{"rate":0,"current":0,"previous":0,"#),
-            "{read}"
+        assert_eq!(
+            read,
+            r#"{"reset":[{"window":60,"window_type":"sliding","counter":null,"rate":12}]}"#
         );
 
         // If another node has done the same meanwhile, they are counted again, once.
@@ -320,8 +327,22 @@ fn a_key_is_set_to_zero_in_the_store() {
         assert_eq!(question.counters.len(), 1);
         assert_eq!(question.counters[0].kind, StoredKind::Log);
         assert_eq!(moving(), Ok(hits(3)));
-        let read = body(&mut call, &answer(true, &[Reading::default()]), clock);
-        assert!(read.starts_with(r#"{"rate":0,"#), "{read}");
+        // The store has some, and gives them back.
+        let three = Reading::from(MovingCount {
+            hits: hits(3),
+            ..MovingCount::default()
+        });
+        assert_eq!(body(&mut call, &answer(true, &[three]), clock), "ask");
+        let (_, question) = call.question(STORE).unwrap();
+        let given_back = question.counters.iter().map(|it| (it.kind, it.cost));
+        assert_eq!(
+            given_back.collect::<Vec<_>>(),
+            [(StoredKind::Log, Hits::MIN)]
+        );
+        assert_eq!(
+            body(&mut call, &answer(true, &[Reading::default()]), clock),
+            r#"{"reset":[{"window":60,"window_type":"moving","counter":null,"rate":3}]}"#
+        );
         assert_eq!(moving(), Ok(Hits::ZERO));
 
         for on_error in [OnError::Local, OnError::Allow, OnError::Deny] {
@@ -330,5 +351,41 @@ fn a_key_is_set_to_zero_in_the_store() {
                 .unwrap_err();
             assert_eq!(error.status, 503);
         }
+    });
+}
+
+#[test]
+fn counters_of_all_names_are_asked_about_in_turn() {
+    with(|namespace, clock| {
+        let names = ["login".into()];
+        let counting = Counting {
+            rates: &[],
+            counters: &names,
+            ..counting(SyncMode::Synchronous)
+        };
+        let reset = CountersCall {
+            read: key_call(b"k"),
+            algorithm: None,
+            has_all_names: true,
+        };
+        let call = StoreCall::new(&ApiCall::Reset(reset), namespace, &counting);
+        let mut call = call.unwrap().unwrap();
+        let asked = |call: &mut StoreCall<'_, '_>, readings: &[Reading]| {
+            let (_, question) = call.question(STORE).unwrap();
+            assert_eq!(question.counters.len(), 3);
+            let after = call.answered(STORE, &answer(true, readings), clock);
+            (question.counters[0].key.to_vec(), after.unwrap())
+        };
+        let readings = [counted(7, 0), Reading::default(), Reading::default()];
+        let (first, after) = asked(&mut call, &readings);
+        assert_eq!(first, b"k");
+        assert!(matches!(after, AfterStore::Ask), "{after:?}");
+        let (second, after) = asked(&mut call, &readings);
+        assert_ne!(second, first);
+        assert!(matches!(after, AfterStore::Sync), "{after:?}");
+        assert!(call.question(STORE).is_none());
+        assert_eq!(call.repairs(STORE).len(), 2);
+        let body = call.synced(clock).unwrap();
+        assert!(body.contains(r#""counter":"login","rate":7}"#), "{body}");
     });
 }

@@ -164,6 +164,7 @@ impl MainConf {
                 .map(|it| it.settings.kind()),
             sizes: &conf.window_sizes,
             rates: &conf.rates,
+            counters: &conf.counters,
             // Of a synced namespace, the windows of rules are fetched, and no others.
             is_open: conf.is_open(),
         };

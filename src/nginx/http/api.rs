@@ -157,6 +157,10 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
                 None => api::reset(reset, namespace, &counting, &NgxClock)?,
             }
         }
+        ApiCall::Counters(counters) => {
+            let (namespace, counting) = counting_in(&counters.read.namespace)?;
+            api::counters(counters, namespace, &counting, &NgxClock)?
+        }
         ApiCall::Top(name, limit) => {
             let (namespace, _) = counting_in(name)?;
             api::top(namespace, *limit, &NgxClock)

@@ -130,6 +130,9 @@ fn ask(id: u64, awaited: &Awaited<'_>, mut asked: Box<AskedStore>) -> bool {
     let millis = millis(asked.synchronous.timeout);
     let deadline = monotonic_millis().saturating_add(millis);
     let question = asked.call.question(asked.synchronous.store);
+    if let Some((decider, _)) = &question {
+        asked.decider = *decider;
+    }
     awaited.stage.set(Stage::Asked(asked));
     let is_asked = question.is_some_and(|(decider, question)| {
         sync::check_circuit(decider) && sync::ask(decider, Some(id), deadline, &question)
@@ -257,6 +260,11 @@ fn decide(id: u64, mut asked: Box<AskedStore>, answer: Option<Answer>) {
     };
     match asked.call.answered(store, &answer, &NgxClock) {
         Ok(AfterStore::Body(body)) => end(id, |request| send(request, Ok(body))),
+        Ok(AfterStore::Ask) => {
+            if AWAITED.with(id, |awaited| ask(id, awaited, asked)) == Some(false) {
+                fail(id);
+            }
+        }
         Err(error) => end(id, |request| send(request, Err(error))),
         Ok(AfterStore::Sync) => {
             let (namespace, timeout) = asked.sync;
@@ -273,7 +281,7 @@ fn decide(id: u64, mut asked: Box<AskedStore>, answer: Option<Answer>) {
 
 /// Answers request `id`, whose sync has ended so.
 fn answer_of_sync(id: u64, asked: Option<Box<AskedStore>>, report: Option<Report>) {
-    let Some((asked, _)) = asked.zip(report) else {
+    let Some((mut asked, _)) = asked.zip(report) else {
         return end(id, |request| send_synced(request, report));
     };
     for (decider, question) in asked.call.repairs(asked.synchronous.store) {
