@@ -27,11 +27,20 @@ sub decided {
     return %conf;
 }
 
+# Waits until a node's requests are decided by the store, and notes how many were not until then.
+sub reached {
+    my ($node) = @_;
+    $node->wait_for('the store', sub { $node->status(ask => 'reached') eq 'PASSED' });
+    $node->{fallbacks} = TwoNodes::metric($node, 'ratelimit_fallbacks_total{namespace="api",action="local"}');
+}
+
 sub synchronous_tests {
     for my $window ($store->can('windows') ? $store->windows : qw(fixed sliding elastic)) {
         subtest "of two nodes, $window windows admit exactly the limit" => sub {
             $store->be_empty;
             $_->start(decided(limit => 500, window => $window)) for @nodes;
+            # What is decided before, a node counts by itself.
+            reached($_) for @nodes;
             my @loads = map { ($a->load('k'), $b->load('k')) } 1 .. 4;
             my @sums  = map { $_->(700) } @loads;
             my $total = sum0(map { $_->{200} + $_->{429} } @sums);
@@ -44,6 +53,8 @@ sub synchronous_tests {
             }
             is($admitted, 500, '500 are admitted');
             is(sum0(map { $_->{lost} } @sums), 0, 'and none lost');
+            my $name = 'ratelimit_fallbacks_total{namespace="api",action="local"}';
+            is(TwoNodes::metric($_, $name), $_->{fallbacks}, "by the store alone, on $_->{name}") for @nodes;
             is($store->total(api => 'k'), 500, 'and counted, and nothing else') if $window ne 'elastic';
             stop();
         };
@@ -237,8 +248,9 @@ sub synchronous_tests {
 
     subtest 'requests that wait' => sub {
         $store->be_empty;
-        $a->start(decided(namespace => 'timeout 1s;', times => ''));
+        $a->start(decided(namespace => 'timeout 1s;', times => patience('')));
         is($a->rate(hit => 'k'), 1, 'a hit');
+        reached($a);
 
         # Clients that go away.
         $store->pause;
@@ -265,8 +277,9 @@ sub synchronous_tests {
     for my $signal (qw(HUP QUIT KILL)) {
         subtest "$signal while requests wait" => sub {
             $store->be_empty;
-            $a->start(decided(namespace => 'timeout 1s;', times => ''));
+            $a->start(decided(namespace => 'timeout 1s;', times => patience('')));
             is($a->rate(hit => 'k'), 1, 'a hit');
+            reached($a);
             $store->pause;
             my @sockets = map { $a->connection } 1 .. 8;
             syswrite $_, "GET /hit/waits HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" for @sockets;
