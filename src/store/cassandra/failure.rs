@@ -64,6 +64,17 @@ pub(super) fn is_late(failure: &Failure) -> bool {
     matches!(failure, Failure::TimedOut(_) | Failure::Unconfirmed(_))
 }
 
+/// Whether the nodes that were asked may not know a table yet: they find the statement wrong, or fail with it.
+pub(super) fn is_unknown(error: &PrepareError) -> bool {
+    let PrepareError::AllAttemptsFailed { first_attempt } = error else {
+        return false;
+    };
+    matches!(
+        first_attempt,
+        RequestAttemptError::DbError(DbError::Invalid | DbError::ServerError, _)
+    )
+}
+
 /// What an error of an exchange means.
 pub(super) fn of_execution(error: &ExecutionError, credentials: &Credentials) -> Failure {
     match error {

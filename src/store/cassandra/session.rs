@@ -62,6 +62,9 @@ pub(super) struct RingLink {
     described: Option<String>,
 }
 
+/// How soon it is tried again to use tables that were just created.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Where a session is, which ends with the last store that used it.
 type SessionPlace = Mutex<Weak<Connected>>;
 
@@ -217,11 +220,25 @@ async fn open(
     // Another may just have created them: not all nodes of the ring need know yet. Who never agree serve all the
     // same, if they have the tables.
     let _agreed = timeout(limit, session.await_schema_agreement()).await;
-    let prepared = try_join_all(
-        STATEMENTS
-            .iter()
-            .map(async |statement| session.prepare(tables.fill(statement)).await),
-    );
+    let prepared = async {
+        let pauses = limit
+            .as_millis()
+            .checked_div(PAUSE.as_millis())
+            .unwrap_or(0);
+        let mut pauses = 0..pauses;
+        loop {
+            let statements = STATEMENTS.iter();
+            let prepared =
+                statements.map(async |statement| session.prepare(tables.fill(statement)).await);
+            match try_join_all(prepared).await {
+                // A table that another node creates is told of before it can be used.
+                Err(error) if failure::is_unknown(&error) && pauses.next().is_some() => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                prepared => break prepared,
+            }
+        }
+    };
     let version = async {
         let found = session.query_unpaged("SELECT release_version FROM system.local", ());
         let found = found.await.ok()?.into_rows_result().ok()?;
@@ -234,7 +251,7 @@ async fn open(
         let statements = prepared.await.map_err(CqlFault::from)?;
         Ok::<_, CqlFault>((statements, version.await))
     };
-    let ready = timeout(limit, ready).await;
+    let ready = timeout(limit.saturating_mul(2), ready).await;
     let ready = ready.map_err(|_| Failure::TimedOut(limit).before_sending())?;
     let failed = |fault: CqlFault| fault.failure(credentials).before_sending();
     let (statements, version) = ready.map_err(failed)?;

@@ -6,11 +6,11 @@ use crate::store::cassandra::session::RingLink;
 use crate::store::cassandra::testing::{KEYSPACE, Server, connect, new_table, options};
 use crate::store::cassandra::{Cassandra, CassandraOptions};
 use crate::store::conformance::{MINUTE, block_on, new_epoch, shard};
-use crate::store::error::Failure;
+use crate::store::error::{Failure, StoreError};
 use crate::store::options::StoreOptions;
 use crate::store::proxy::Proxy;
 use crate::store::server::ServerAddress;
-use crate::store::strategy::Strategy as _;
+use crate::store::strategy::{Epoch, Strategy as _};
 
 fn parts(address: &ServerAddress) -> (&str, u16) {
     match address {
@@ -19,11 +19,11 @@ fn parts(address: &ServerAddress) -> (&str, u16) {
     }
 }
 
-/// Has the shared server's tables made.
-async fn with_table(table: &str) {
-    let mut store = connect(&Server::shared().address, table);
+/// Has tables made, if they are missing.
+async fn with_table_of(server: &Server, table: &str) -> Result<Epoch, StoreError> {
+    let mut store = connect(&server.address, table);
     let shard = shard("api");
-    store.open_epoch(&shard, None, new_epoch()).await.unwrap();
+    store.open_epoch(&shard, None, new_epoch()).await
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn an_exchange_that_takes_too_long_ends_no_session_whose_nodes_answer() {
         ..options
     };
     block_on(async {
-        with_table(&table).await;
+        with_table_of(Server::shared(), &table).await.unwrap();
         let store = || Cassandra::new(&impatient, &own);
         let (mut one, mut other) = (store(), store());
         let shard = shard("api");
@@ -91,4 +91,26 @@ fn the_datacenter_of_a_server_behind_a_nat_is_found() {
         assert!(expected.contains("datacenter1"), "{expected}");
         assert_eq!(datacenter(&proxy.address).await, expected);
     });
+}
+
+#[test]
+fn nodes_that_create_tables_at_the_same_time_all_have_them() {
+    let server = Server::shared();
+    for _ in 0..4 {
+        let table = new_table();
+        let opened = std::thread::scope(|scope| {
+            // One after the other, so that some come while the last table is being created.
+            let threads: Vec<_> = (0..16)
+                .map(|_| {
+                    std::thread::sleep(Duration::from_millis(15));
+                    scope.spawn(|| block_on(with_table_of(server, &table)))
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|it| it.join().unwrap())
+                .collect::<Vec<_>>()
+        });
+        assert!(opened.iter().all(Result::is_ok), "{opened:?}");
+    }
 }
