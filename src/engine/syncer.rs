@@ -8,7 +8,7 @@ use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
 use super::side_by_side::side_by_side;
 use super::sync_outcome::{Report, SyncError};
 use crate::policy::window::WindowSize;
-use crate::store::strategy::Strategy;
+use crate::store::strategy::{LONGEST_LIFE, Strategy};
 use crate::table::{MonotonicMillis, SyncCycle, SyncState};
 
 /// The shortest time for which a node is counted as one that lives: longer than a retry takes.
@@ -82,9 +82,11 @@ impl<'n, 'm> Syncer<'n, 'm> {
     }
 
     /// For how long the node of a namespace that is synced once in a `period` is to be counted as one that
-    /// lives: until it has missed one or two.
+    /// lives: until it has missed one or two, and at most as long as stores believe.
     pub fn life_of(period: Duration) -> Duration {
-        period.saturating_mul(5).div_f32(2.0).max(SHORTEST_LIFE)
+        let life = period.saturating_mul(5).checked_div(2);
+        life.unwrap_or(LONGEST_LIFE)
+            .clamp(SHORTEST_LIFE, LONGEST_LIFE)
     }
 
     /// Whether there is a newer configuration, whose workers sync now.

@@ -76,6 +76,9 @@ impl BatchId {
 /// For how much longer than any count that a node pushed the store remembers the node, at least.
 pub const NODE_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The longest that a node is said to live from a moment on. A store believes nothing longer.
+pub const LONGEST_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// For how much longer than they matter counts are kept, since clocks differ.
 pub const CLOCK_MARGIN: Duration = Duration::from_secs(60);
 

@@ -52,8 +52,8 @@
 use core::fmt;
 
 pub use super::batch::{
-    Batch, BatchId, CLOCK_MARGIN, Count, Diff, Epoch, MAX_TOTAL, NODE_LIFE, NodeId, Occupancy,
-    Position,
+    Batch, BatchId, CLOCK_MARGIN, Count, Diff, Epoch, LONGEST_LIFE, MAX_TOTAL, NODE_LIFE, NodeId,
+    Occupancy, Position,
 };
 pub use super::channel::{Ear, PushNews};
 use super::error::StoreError;

@@ -50,6 +50,8 @@ pub mod epochs;
 #[doc(hidden)]
 pub mod living;
 mod node;
+#[cfg(test)]
+mod others;
 #[doc(hidden)]
 pub mod snapshots;
 
@@ -65,6 +67,8 @@ pub use self::decisions::decision_tests;
 pub(crate) use self::decisions::{Asking, ListOfHits, moving, question};
 pub(crate) use self::node::{Node, behind, hits, new_epoch, pairs, shard, since, totals};
 use self::node::{applied, new_node, occupancy, thousandths, told};
+#[cfg(test)]
+pub(crate) use self::others::Others;
 use super::strategy::{
     Absolute, Added, Batch, BatchId, Changes, Count, Diff, MAX_TOTAL, Position, Pushed, Shard,
     Snapshots, Strategy,

@@ -68,9 +68,14 @@ impl RedisAnswer {
         let mut counts = Vec::new();
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
         while let Some(name) = parts.next() {
-            let window = WindowName::parse(&name.text()?)?;
+            let name = name.text()?;
             let mut list = || parts.next()?.list();
-            for (key, total) in list()?.into_iter().zip(list()?) {
+            let (keys, totals) = (list()?, list()?);
+            // One that no node has was written by somebody else.
+            let Some(window) = WindowName::parse(&name) else {
+                continue;
+            };
+            for (key, total) in keys.into_iter().zip(totals) {
                 // A window that is over is gone, and does not matter.
                 if total != Value::Nil {
                     counts.extend(count(window, RedisAnswer(key).bytes()?, total));

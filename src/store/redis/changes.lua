@@ -24,20 +24,23 @@ local LIFE, MARGIN = 3600000, 60000
 -- The most that a count is, up and down, in thousandths: it saturates, as strategy.rs says. Whole
 -- numbers up to this are exact.
 local MOST = 9007199254740991
+-- The largest tag of a position.
+local LARGEST_TAG = '18446744073709551615'
 
 local function sequence(id)
   return tonumber(string.match(id, '^%d+'))
 end
 
--- Runs a command on a key that has a type. If somebody has written something of another type there, it
--- is deleted, so that whoever comes next finds nothing, and the script fails this once.
+-- Runs a command on a key that has a type. If somebody has written something of another type there, or has added
+-- entries to a stream that none can follow, the key is deleted, so that whoever comes next finds nothing, and the
+-- script fails this once.
 local function checked(command, key, ...)
   local done, result = pcall(redis.call, command, key, ...)
   if done then
     return result
   end
   local failure = result.err or result
-  if string.find(failure, 'WRONGTYPE', 1, true) then
+  if string.find(failure, 'WRONGTYPE', 1, true) or command == 'XADD' and string.find(failure, 'stream', 1, true) then
     redis.call('DEL', key)
     error(failure, 0)
   end

@@ -42,7 +42,7 @@ use self::connection::RedisLink;
 use self::key::WindowName;
 use self::options::{RedisDirectives, RedisOptions, Topology};
 use self::script::{RedisCall, Script};
-use super::error::StoreError;
+use super::error::{Failure, StoreError};
 use super::kind::{KindOptions as _, Registered};
 use super::options::StoreOptions;
 use super::page::PageStep;

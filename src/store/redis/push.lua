@@ -35,10 +35,14 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- The id of a node's last batch, and until when it is known. It may be gone but still there.
+-- The id of a node's last batch, and until when it is known. It may be gone but still there, or be what somebody
+-- else wrote.
 local function known(field)
   local id, till = string.match(field or '', '^(%d+) (%d+)$')
-  till = tonumber(till) or 0
+  if not id or #id > 19 or #till > 15 then
+    return '0', 0
+  end
+  till = tonumber(till)
   if till < now then
     return '0', till
   end
@@ -53,10 +57,13 @@ local stream = base .. 's'
 -- Tells those that listen of the totals after the batch, which the stream has at this position. If that
 -- fails, they hear nothing, and fetch them.
 local function tell(last, totals)
-  local added = redis.pcall('XADD', news, 'MAXLEN', '~', NEWS, last, 'node', node, 'totals', totals)
-  if type(added) == 'table' then
-    -- Somebody has written something else there.
+  local function add()
+    return redis.pcall('XADD', news, 'MAXLEN', '~', NEWS, last, 'node', node, 'totals', totals)
+  end
+  if type(add()) == 'table' then
+    -- Somebody has written something else there, or has added what no entry can follow.
     redis.pcall('DEL', news)
+    add()
   end
   redis.pcall('PEXPIRE', news, LIFE)
 end
@@ -115,6 +122,8 @@ local function forget_nodes()
   local seen = redis.call('HGET', shard, 'seen') or '0'
   local page = redis.pcall('HSCAN', shard, string.match(seen, '^%d+$') or '0', 'COUNT', NODES)
   if page.err then
+    -- It is no cursor, but somebody else's.
+    redis.call('HDEL', shard, 'seen')
     return
   end
   for i = 1, #page[2], 2 do
@@ -163,7 +172,7 @@ end
 local function living()
   local nodes, cursor, alive, count = KEYS[3], '0', {}, 0
   if lives_for > 0 then
-    checked('HSET', nodes, node, string.format('%.0f', now + lives_for))
+    checked('HSET', nodes, node, string.format('%.0f', now + math.min(lives_for, LONGEST_LIFE)))
     extend(nodes, lives_for)
   else
     checked('HDEL', nodes, node)
@@ -171,8 +180,10 @@ local function living()
   repeat
     local page = checked('HSCAN', nodes, cursor, 'COUNT', COUNTS)
     for i = 1, #page[2], 2 do
-      local other = page[2][i]
-      if (tonumber(page[2][i + 1]) or 0) <= now then
+      local other, till = page[2][i], string.match(page[2][i + 1], '^%d+$')
+      till = till and tonumber(till) or 0
+      -- One that is said to live for longer than any says of itself is somebody else's.
+      if till <= now or till > now + LONGEST_LIFE then
         redis.call('HDEL', nodes, other)
       elseif not alive[other] then
         alive[other], count = true, count + 1
@@ -192,6 +203,7 @@ local function note(window, keys)
   local known = seen[window] or {}
   seen[window] = known
   for _, key in ipairs(keys) do
+    assert(type(key) == 'string')
     if not known[key] then
       known[key] = true
       noted = noted + 1
@@ -206,8 +218,17 @@ local function note(window, keys)
   end
 end
 
+-- Notes the changes that an entry of the stream tells of; fails if no node wrote it.
+local function note_entry(fields)
+  local changes = cmsgpack.unpack(fields[6])
+  for j = 1, #changes, 2 do
+    assert(string.find(changes[j], '^%d+:%d+$'))
+    note(changes[j], changes[j + 1])
+  end
+end
+
 -- Returns up to where changes were noted, and whether there are more; nothing if the stream does
--- not have the position any more, or never had it.
+-- not have the position any more, or never had it, or if somebody else wrote an entry after it.
 local function collect()
   local at = position
   while at ~= last do
@@ -218,16 +239,18 @@ local function collect()
     for i = 2, #entries do
       local id, fields = entries[i][1], entries[i][2]
       if fields[2] ~= node then
-        if noted > 0 and noted + tonumber(fields[4]) > limit then
+        if noted > 0 and noted + (tonumber(fields[4]) or 0) > limit then
           return at, true
         end
-        local changes = cmsgpack.unpack(fields[6])
-        for j = 1, #changes, 2 do
-          note(changes[j], changes[j + 1])
+        if not pcall(note_entry, fields) then
+          return nil
         end
       end
       at = id
-      if at ~= last and sequence(at) - sequence(position) > SCANNED then
+      if at == last then
+        break
+      end
+      if sequence(at) - sequence(position) > SCANNED then
         return at, true
       end
     end

@@ -151,7 +151,7 @@ impl Server {
             .query(&mut self.connection(password)?)
     }
 
-    fn connection(&self, password: &str) -> RedisResult<redis::Connection> {
+    pub(super) fn connection(&self, password: &str) -> RedisResult<redis::Connection> {
         let mut info = ConnectionAddr::Unix(self.socket()).into_connection_info()?;
         if !password.is_empty() {
             let settings = info.redis_settings().clone().set_password(password);

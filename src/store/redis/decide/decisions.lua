@@ -61,7 +61,9 @@ while next < #questions do
       local key = keys[i]
       -- A text before anything was charged.
       local counted = current[key] + 0
-      local refuses = previous[key] * weight > (hits - counted) * size - strictly
+      -- What is not weighed may be infinite, by a text of somebody else's.
+      local weighed = weight > 0 and previous[key] * weight or 0
+      local refuses = weighed > (hits - counted) * size - strictly
       if refuses then
         refused[#refused + 1] = asked + i
       end

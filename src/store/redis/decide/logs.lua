@@ -112,7 +112,8 @@ local function logs()
       local log = find(prefix .. ARGV[first + i - 1], place.size)
       found[i], hits[i], kept[i], oldest[i] = log or false, 0, 0, 0
       if log then
-        hits[i], kept[i], oldest[i] = log.hits, log.hits, (entry(log, log.gone))
+        -- No later than any that was counted.
+        hits[i], kept[i], oldest[i] = log.hits, log.hits, math.min(entry(log, log.gone), now + CLOCK_SKEW)
       end
     end
     -- Numbers of up to 14 digits are written as such.

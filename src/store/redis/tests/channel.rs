@@ -100,7 +100,7 @@ fn what_somebody_else_wrote_in_its_place_goes_with_the_next_push() {
         for _ in 0..2 {
             tell(&mut node, vec![hits("a", 1)]).await;
         }
-        assert_eq!(total_of(&listener.hear(1).await), [2]);
+        assert_eq!(total_of(&listener.hear(2).await), [1, 2]);
         let life: i64 = server.ask(&["PTTL", &stream]).unwrap();
         assert!(life > 0, "{life}");
         // What makes no sense is passed over.

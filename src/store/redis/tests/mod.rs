@@ -7,6 +7,7 @@ mod clusters;
 mod decisions;
 mod failures;
 mod foreign;
+mod junk;
 mod keys;
 mod logs;
 mod sentinels;
