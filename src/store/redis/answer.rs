@@ -15,18 +15,19 @@ use crate::store::strategy::{Batch, BatchId, Changes, Count, Epoch, Position, Pu
 pub(super) struct RedisAnswer(pub(super) Value);
 
 impl RedisAnswer {
-    /// Of `HELLO`: names and values, among them the server's name and version.
-    pub(super) fn version(self) -> Option<String> {
+    /// Of `HELLO`: names and values, among them the server's name and version, and its mode.
+    pub(super) fn hello(self) -> Option<(String, String)> {
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
-        let (mut server, mut version) = (None, None);
+        let (mut server, mut version, mut mode) = (None, None, String::new());
         while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
             match &*name.text()? {
                 "server" => server = value.text(),
                 "version" => version = value.text(),
+                "mode" => mode = value.text()?,
                 _ => {}
             }
         }
-        Some(format!("{} {}", server?, version?))
+        Some((format!("{} {}", server?, version?), mode))
     }
 
     /// Of `push.lua`, to a batch; and how many nodes live, if it tells.

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::connection::RedisLink;
-use super::connector::Connector;
+use super::connector::{Connector, ServerRole};
 use super::script::RedisCall;
 use crate::store::current::described;
 use crate::store::error::{Failure, Refusal, StoreError};
@@ -239,7 +239,7 @@ impl Known {
         let first = Servers::new(&options.servers).current().clone();
         let seeds = core::iter::once(&first).chain(&options.servers);
         // A cluster has only database 0.
-        let connector = Connector::new(options, 0);
+        let connector = Connector::new(options, 0, ServerRole::ClusterNode);
         Known::of(seeds, connector, options.connect_timeout.min(MAX_PAUSE))
     }
 

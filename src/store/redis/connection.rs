@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use redis::{Cmd, Value};
 
-use super::connector::{Connector, RedisConnection};
+use super::connector::{Connector, RedisConnection, ServerRole};
 use super::options::{RedisOptions, Topology};
 use super::sentinel::Sentinels;
 use crate::store::current::Current;
@@ -41,7 +41,7 @@ enum PrimarySource {
 impl RedisLink {
     pub(super) fn new(options: &StoreOptions, own: &RedisOptions) -> RedisLink {
         let servers = Servers::new(&options.servers);
-        let connector = Connector::new(options, own.database);
+        let connector = Connector::new(options, own.database, ServerRole::Server);
         RedisLink {
             server: servers.current().clone(),
             current: Current::none(),

@@ -24,6 +24,37 @@ use crate::store::server::ServerAddress;
 pub(super) struct Connector {
     access: Access,
     database: u32,
+    expected: ServerRole,
+}
+
+/// What a server is connected to as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerRole {
+    /// The primary, or a replica.
+    Server,
+    /// A node of a cluster.
+    ClusterNode,
+    /// A sentinel.
+    Sentinel,
+}
+
+impl ServerRole {
+    /// Why a server that says it runs in this mode cannot be used as one of this role, if it cannot. Of a node of a
+    /// cluster, it turns out later whether it has the keys.
+    fn misfit(self, mode: &str) -> Option<&'static str> {
+        match (self, mode) {
+            (ServerRole::Server, "sentinel") => {
+                Some("it is a sentinel, and \"sentinel_master\" is missing")
+            }
+            (ServerRole::ClusterNode, "standalone" | "sentinel") => {
+                Some("it is no node of a Redis Cluster, which \"cluster on\" is for")
+            }
+            (ServerRole::Sentinel, "standalone" | "cluster") => {
+                Some("it is no sentinel, which \"sentinel_master\" is for")
+            }
+            _ => None,
+        }
+    }
 }
 
 /// An established connection, on which nothing is under way.
@@ -39,18 +70,20 @@ pub(super) struct RedisConnection {
 }
 
 impl Connector {
-    pub(super) fn new(options: &StoreOptions, database: u32) -> Connector {
+    pub(super) fn new(options: &StoreOptions, database: u32, expected: ServerRole) -> Connector {
         Connector {
             access: Access::new(options),
             database,
+            expected,
         }
     }
 
-    /// The same for other servers, to whom we are somebody else.
-    pub(super) fn with_credentials(&self, credentials: &Credentials) -> Connector {
+    /// The same for sentinels, to whom we are somebody else.
+    pub(super) fn to_sentinels(&self, credentials: &Credentials) -> Connector {
         Connector {
             access: self.access.with_credentials(credentials),
             database: 0,
+            expected: ServerRole::Sentinel,
         }
     }
 
@@ -58,7 +91,7 @@ impl Connector {
     pub(super) fn patient(&self, longer: Duration) -> Connector {
         Connector {
             access: self.access.patient(longer),
-            database: self.database,
+            ..*self
         }
     }
 
@@ -168,12 +201,14 @@ impl Connector {
         // Alone, so that what ends the connection instead of an answer is heard: a write after that would
         // fail with less to say.
         connection.send(&ping).await?;
-        // Only for the log: any user may ask for it, and what does not know the command has another answer.
+        // What it is: any user may ask for it, and what does not know the command has another answer.
         let hello = connection.requests.send_packed_command(&hello).await;
-        connection.version = hello
-            .ok()
-            .and_then(|answer| RedisAnswer(answer).version())
-            .map(Arc::from);
+        if let Some((version, mode)) = hello.ok().and_then(|it| RedisAnswer(it).hello()) {
+            if let Some(cause) = self.expected.misfit(&mode) {
+                return Err(Failure::Unusable(cause.into()));
+            }
+            connection.version = Some(version.into());
+        }
         Ok(connection)
     }
 }

@@ -28,7 +28,7 @@ impl Sentinels {
     ) -> Sentinels {
         Sentinels {
             servers,
-            connector: connector.with_credentials(credentials),
+            connector: connector.to_sentinels(credentials),
             master: master.into(),
         }
     }

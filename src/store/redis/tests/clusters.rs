@@ -3,6 +3,7 @@
 use super::*;
 use crate::store::kind::KindOptions as _;
 use crate::store::redis::cluster_testing::{Migration, Servers, connections, in_a_cluster};
+use crate::store::redis::connector::{Connector, ServerRole};
 use crate::store::redis::key;
 use crate::store::strategy::Shard;
 use crate::store::tls_testing::{Authority, trusting};
@@ -245,7 +246,7 @@ fn a_user_may_be_limited_to_what_is_needed_in_a_cluster() {
         }
         let mut asking = redis::Cmd::new();
         asking.arg("ASKING");
-        let connector = crate::store::redis::connector::Connector::new(&options, 0);
+        let connector = Connector::new(&options, 0, ServerRole::ClusterNode);
         let mut connection = connector.open(&cluster.primaries[0].tcp()).await.unwrap();
         connection.send(&asking).await.unwrap();
     });
