@@ -1,7 +1,8 @@
 -- How counts and changes are kept: the beginning of the scripts that read and write them.
 --
 -- The hash of a shard: epoch, position (of the last change), b:<node> (the id of the node's last batch,
--- and until when it is known), seen (where nodes that are gone are looked for next). All other keys are
+-- and until when it is known), seen (where nodes that are gone are looked for next), layout (into how many shards the
+-- namespace is divided, and whether in a cluster: on or off). All other keys are
 -- derived from its key, and share its hash tag:
 --   <shard>:<epoch>:<window>  a hash of counts
 --   <shard>:<epoch>:s         the stream of changes
@@ -48,6 +49,39 @@ local function checked(command, key, ...)
   return redis.call(command, key, ...)
 end
 
+-- Whether a text is an epoch.
+local function is_epoch(text)
+  return #text == 16 and string.find(text, '^%x+$') and string.find(text, '[^0]')
+end
+
+-- Whether a text is a position, which a further entry can follow.
+local function is_position(text)
+  local number, tag = string.match(text, '^(%d+)%-(%d+)$')
+  return number and #number < 16 and (#tag < #LARGEST_TAG or #tag == #LARGEST_TAG and tag <= LARGEST_TAG)
+end
+
+-- What the hash of a shard has: its epoch, its position, and another field. Where one of the first two is missing, or is
+-- what only somebody else can have written, the epoch is given up: then there is none. Where nodes divide the namespace in
+-- another way than this one, the second result is what to answer instead.
+local function read_shard(shard, field)
+  local state = checked('HMGET', shard, 'epoch', 'position', field, 'layout')
+  local layout = state[4]
+  if layout ~= LAYOUT then
+    if layout and string.find(layout, '^%d+ o[nf]f?$') then
+      return state, redis.error_reply('LAYOUT ' .. layout .. ' ' .. LAYOUT)
+    elseif state[1] then
+      -- Of an older version.
+      redis.call('HSET', shard, 'layout', LAYOUT)
+    end
+  end
+  local is_sound = state[1] and state[2] and is_epoch(state[1]) and is_position(state[2])
+  if state[1] and not is_sound then
+    redis.call('DEL', shard)
+    state[1] = false
+  end
+  return state
+end
+
 -- The count that a text is, as a text: a whole decimal, saturated. Anything else is none: somebody
 -- wrote it by hand.
 local function counted(text)
@@ -63,7 +97,7 @@ local function open_epoch(shard, epoch, tag)
   redis.call('XADD', stream, first, 'node', '', 'count', 0, 'changes', cmsgpack.pack({}))
   -- The counts of an epoch before, which are in hashes of their own, expire; nobody finds them any more.
   redis.call('DEL', shard)
-  redis.call('HSET', shard, 'epoch', epoch, 'position', first)
+  redis.call('HSET', shard, 'epoch', epoch, 'position', first, 'layout', LAYOUT)
   redis.call('PEXPIRE', stream, LIFE)
   redis.call('PEXPIRE', shard, LIFE)
   return {epoch, first}

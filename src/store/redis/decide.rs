@@ -81,6 +81,9 @@ impl Decider for Redis {
             let what = "more kinds of questions at once than 65535";
             unsupported(&self.way, what)
         })?;
+        if let [shard] = &*asked.shards {
+            self.check_layout(shard).await?;
+        }
         let shards = asked.shards.iter();
         let shards: Vec<_> = shards.map(|it| key::shard(&self.prefix, it)).collect();
         if let (Way::Cluster(_), [_, _, ..]) = (&self.way, &*shards) {

@@ -2,6 +2,7 @@
 
 use redis::ServerError;
 
+use super::layout;
 use crate::store::error::{Failure, Refusal};
 use crate::store::options::Credentials;
 
@@ -15,6 +16,9 @@ pub(super) fn of(error: &ServerError, credentials: &Credentials) -> Failure {
         words.map_or(code.into(), |words| words.trim_end().into())
     };
     match code {
+        "LAYOUT" => {
+            layout::mismatch(details).unwrap_or_else(|| Failure::Failed(words()))
+        }
         "READONLY" => Failure::Refused(Refusal::ReadOnly),
         "MASTERDOWN" => Failure::Refused(Refusal::PrimaryDown),
         "LOADING" => Failure::Refused(Refusal::Loading),

@@ -20,6 +20,7 @@ mod failure;
 #[cfg(test)]
 mod fixtures;
 mod key;
+mod layout;
 #[cfg(test)]
 mod one_answer;
 pub mod options;
@@ -40,6 +41,7 @@ use self::answer::RedisAnswer;
 use self::cluster::Cluster;
 use self::connection::RedisLink;
 use self::key::WindowName;
+use self::layout::{KnownLayouts, Layout};
 use self::options::{RedisDirectives, RedisOptions, Topology};
 use self::script::{RedisCall, Script};
 use super::error::{Failure, StoreError};
@@ -76,6 +78,8 @@ pub struct Redis {
     open_epoch: Script,
     get_window: Script,
     check_counts: Script,
+    check_layout: Script,
+    known_layouts: KnownLayouts,
 }
 
 /// The way to the servers that have the counts.
@@ -105,6 +109,11 @@ impl Strategy for Redis {
     type Counts = Added;
 
     fn new(options: &StoreOptions, own: &RedisOptions) -> Redis {
+        let layout = Layout {
+            shards: own.shards(),
+            is_cluster: own.topology == Topology::Cluster,
+        };
+        let script = |name, code| Script::new(name, code, layout);
         Redis {
             way: match own.topology {
                 Topology::Cluster => Way::Cluster(Cluster::new(options)),
@@ -115,11 +124,13 @@ impl Strategy for Redis {
             shards: own.shards(),
             nodes: None,
             prefix: own.prefix.clone(),
-            push: Script::new("push.lua", include_str!("push.lua")),
-            decide: Script::new("decide", DECIDE).finding_keys(),
-            open_epoch: Script::new("open_epoch.lua", include_str!("open_epoch.lua")),
-            get_window: Script::new("get_window.lua", include_str!("get_window.lua")),
-            check_counts: Script::new("check_counts.lua", include_str!("check_counts.lua")),
+            push: script("push.lua", include_str!("push.lua")),
+            decide: script("decide", DECIDE).finding_keys(),
+            open_epoch: script("open_epoch.lua", include_str!("open_epoch.lua")),
+            get_window: script("get_window.lua", include_str!("get_window.lua")),
+            check_counts: script("check_counts.lua", include_str!("check_counts.lua")),
+            check_layout: script("check_layout.lua", include_str!("check_layout.lua")),
+            known_layouts: KnownLayouts::default(),
         }
     }
 
@@ -156,6 +167,7 @@ impl Strategy for Redis {
         batch: &Batch,
         limit: usize,
     ) -> Result<Pushed, StoreError> {
+        self.check_layout(shard).await?;
         let windows = by_window(&batch.diffs);
         let shard = self.shard_key(shard);
         // All that is changed is named, so that a cluster that is moving the keys one by one refuses
@@ -193,7 +205,11 @@ impl Strategy for Redis {
             }
         }
         let read = |value| RedisAnswer(value).pushed(batch);
-        let (pushed, nodes) = self.way.run(&shard, &self.push, call, read).await?;
+        let result = self.way.run(&shard, &self.push, call, read).await;
+        if !matches!(result, Ok((Pushed::Applied { .. }, _))) {
+            self.known_layouts.forget();
+        }
+        let (pushed, nodes) = result?;
         self.nodes = nodes.or(self.nodes);
         Ok(pushed)
     }
@@ -204,6 +220,7 @@ impl Strategy for Redis {
         instead_of: Option<Epoch>,
         proposed: Epoch,
     ) -> Result<Epoch, StoreError> {
+        self.check_layout(shard).await?;
         let shard = self.shard_key(shard);
         let mut call = self.open_epoch.command(slice::from_ref(&shard));
         call.arg(instead_of.map(|old| old.to_string()).unwrap_or_default())
@@ -301,6 +318,30 @@ impl Redis {
             open_epoch: self.open_epoch.clone(),
             get_window: self.get_window.clone(),
             check_counts: self.check_counts.clone(),
+            check_layout: self.check_layout.clone(),
+            known_layouts: KnownLayouts::default(),
+        }
+    }
+
+    /// Makes sure that the namespace of a shard is divided as this node divides it. What the server with the first
+    /// shard does not answer, it is asked again the next time.
+    async fn check_layout(&mut self, shard: &Shard) -> Result<(), StoreError> {
+        if self.known_layouts.have(shard) {
+            return Ok(());
+        }
+        let first = self.shard_key(&Shard {
+            number: 0,
+            ..shard.clone()
+        });
+        let call = self.check_layout.command(slice::from_ref(&first));
+        let read = |value| RedisAnswer(value).text();
+        match self.way.run(&first, &self.check_layout, call, read).await {
+            Ok(_) => {
+                self.known_layouts.note(shard);
+                Ok(())
+            }
+            Err(error) if matches!(error.failure, Failure::Unusable(_)) => Err(error),
+            Err(_) => Ok(()),
         }
     }
 

@@ -7,7 +7,11 @@
 local shard = KEYS[1]
 local old, new, tag = unpack(ARGV, 1, 3)
 
-local current = checked('HGET', shard, 'epoch')
+local state, refusal = read_shard(shard, 'seen')
+if refusal then
+  return refusal
+end
+local current = state[1]
 if current and current ~= old then
   return current
 end

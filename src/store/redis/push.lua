@@ -26,7 +26,10 @@ local epoch, node, batch, previous, known_for, tag, position = unpack(ARGV, 1, 7
 local limit, lives_for, FIRST = tonumber(ARGV[8]), tonumber(ARGV[9]), 11
 local news = ARGV[10] == '1' and KEYS[#KEYS]
 
-local state = checked('HMGET', shard, 'epoch', 'position', 'b:' .. node)
+local state, refusal = read_shard(shard, 'b:' .. node)
+if refusal then
+  return refusal
+end
 if not state[1] then
   return {'none'}
 elseif state[1] ~= epoch then

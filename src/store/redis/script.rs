@@ -3,8 +3,10 @@
 use redis::{Cmd, Value};
 
 use super::connection::RedisLink;
+use super::layout::Layout;
 use crate::policy::window::CLOCK_SKEW;
 use crate::store::error::{Failure, Refusal, StoreError};
+use crate::store::strategy::LONGEST_LIFE;
 
 /// A script, which is one atomic step. The files say what they are given and answer.
 #[derive(Clone, Debug)]
@@ -26,10 +28,13 @@ pub(super) struct RedisCall<'s> {
 
 impl Script {
     /// A script of this name, which begins with constants of the library's and `changes.lua`, and goes on
-    /// with `code`.
-    pub(super) fn new(name: &'static str, code: &str) -> Script {
+    /// with `code`. It fails where a namespace has another layout than this.
+    pub(super) fn new(name: &'static str, code: &str, layout: Layout) -> Script {
         let changes = include_str!("changes.lua");
-        let code = format!("local CLOCK_SKEW = {CLOCK_SKEW}\n{changes}{code}");
+        let life = LONGEST_LIFE.as_millis();
+        let constants = format!("local CLOCK_SKEW, LONGEST_LIFE = {CLOCK_SKEW}, {life}\n");
+        let layout = format!("local LAYOUT = '{layout}'\n");
+        let code = format!("{constants}{layout}{changes}{code}");
         let hash = redis::Script::new(&code).get_hash().into();
         Script {
             name,

@@ -5,7 +5,10 @@ local kinds = {[1] = elastic, [2] = logs, [4] = buckets}
 
 local shards, places = {}, {}
 for i, key in ipairs(KEYS) do
-  local state = checked('HMGET', key, 'epoch', 'position')
+  local state, refusal = read_shard(key, 'seen')
+  if refusal then
+    return refusal
+  end
   if not state[1] then
     state, written = open_epoch(key, proposed, tag), true
   end

@@ -9,6 +9,7 @@ mod failures;
 mod foreign;
 mod junk;
 mod keys;
+mod layouts;
 mod logs;
 mod sentinels;
 mod servers;
