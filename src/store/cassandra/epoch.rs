@@ -15,15 +15,14 @@ pub(super) async fn present(
 ) -> Result<Option<(Epoch, UnixMillis)>, CqlFault> {
     let values = (&*shard.namespace, i32::from(shard.number));
     let answer = connected.select(Cql::Epoch, values).await?;
-    let row = rows::<(i64, i64)>(&answer, Cql::Epoch)?.next();
-    row.transpose()?
-        .map(|(epoch, now)| {
-            let epoch = epoch_of(epoch)?;
-            let now =
-                u64::try_from(now).map_err(|_| CqlFault::Misunderstood("a clock before 1970"))?;
-            Ok((epoch, UnixMillis(now)))
-        })
-        .transpose()
+    let row = rows::<(Option<i64>, i64)>(&answer, Cql::Epoch)?.next();
+    let Some((epoch, now)) = row.transpose()? else {
+        return Ok(None);
+    };
+    let now = u64::try_from(now).map_err(|_| CqlFault::Misunderstood("a clock before 1970"))?;
+    // Zero is none: somebody else wrote it.
+    let epoch = epoch.and_then(|word| NonZeroU64::new(word.cast_unsigned()));
+    Ok(epoch.map(|epoch| (Epoch(epoch), UnixMillis(now))))
 }
 
 /// As [`Strategy::open_epoch`](crate::store::strategy::Strategy::open_epoch): of those who propose one at the same time, one wins.
@@ -55,6 +54,12 @@ pub(super) async fn open(
             return Ok(proposed);
         }
     }
+    if let Some((epoch, _)) = present(connected, shard).await? {
+        return Ok(epoch);
+    }
+    // What is in the way is none.
+    let values = (new, namespace, number, 0_i64);
+    connected.select(Cql::ReplaceEpoch, values).await?;
     match present(connected, shard).await? {
         Some((epoch, _)) => Ok(epoch),
         None => Err(CqlFault::Misunderstood("an epoch that is there and is not")),
@@ -64,11 +69,4 @@ pub(super) async fn open(
 /// Another epoch to propose: no two shards have the same, since counters are of epochs.
 pub(super) fn after(Epoch(number): Epoch) -> Epoch {
     Epoch(number.checked_add(1).unwrap_or(NonZeroU64::MIN))
-}
-
-/// An epoch as it is kept.
-fn epoch_of(word: i64) -> Result<Epoch, CqlFault> {
-    let word = NonZeroU64::new(word.cast_unsigned());
-    word.map(Epoch)
-        .ok_or(CqlFault::Misunderstood("an epoch of zero"))
 }

@@ -26,7 +26,7 @@ use super::statements::Cql;
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
 use crate::store::strategy::{
-    Batch, BatchId, Changes, Count, Epoch, NODE_LIFE, NodeId, Position, Pushed, Shard,
+    Batch, BatchId, Changes, Count, Epoch, LONGEST_LIFE, NODE_LIFE, NodeId, Position, Pushed, Shard,
 };
 
 /// How many numbers of a node's batches are in one partition.
@@ -63,8 +63,10 @@ impl KnownNodes {
         type Row<'a> = (&'a [u8], Number, Number, Number, Option<i32>, Number);
         for row in rows::<Row<'_>>(&answer, Cql::Nodes)? {
             let (node, began, first, last, expires_in, lives) = row?;
-            let node = node.try_into();
-            let node = node.map_err(|_| CqlFault::Misunderstood("a node of other length"))?;
+            // One of another length is no node.
+            let Ok(node) = node.try_into() else {
+                continue;
+            };
             let node = node_of(node);
             nodes.lives.extend(lives.map(|until| (node, until)));
             // It has only said that it lives, otherwise.
@@ -84,11 +86,15 @@ impl KnownNodes {
         Ok(nodes)
     }
 
-    /// How many others than this one live.
+    /// How many others than this one live. One that is said to live for longer than any says of itself does not.
     fn living_beside(&self, node: NodeId, now: UnixMillis) -> u64 {
-        let others = self.lives.iter().filter(|(it, until)| {
-            *it != node && u64::try_from(*until).is_ok_and(|until| until > now.0)
-        });
+        let longest = u64::try_from(LONGEST_LIFE.as_millis()).unwrap_or(u64::MAX);
+        let latest = now.0.saturating_add(longest);
+        let is_alive = |until| until > now.0 && until <= latest;
+        let others = self
+            .lives
+            .iter()
+            .filter(|(it, until)| *it != node && u64::try_from(*until).is_ok_and(is_alive));
         u64::try_from(others.count()).unwrap_or(u64::MAX)
     }
 }
