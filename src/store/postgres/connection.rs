@@ -372,6 +372,17 @@ impl Connection {
     }
 }
 
+impl Fault {
+    /// Whether somebody else may have written what is in the way, so that it is met again in the same epoch.
+    pub(super) fn is_of_data(&self) -> bool {
+        match self {
+            Fault::Error(error) | Fault::AfterPush(error) => failure::is_of_data(error),
+            Fault::Misunderstood(_) => true,
+            Fault::Ended => false,
+        }
+    }
+}
+
 impl Closable for Connection {
     fn is_closed(&self) -> bool {
         self.client.is_closed() || self.driver.as_ref().is_none_or(JoinHandle::is_finished)

@@ -18,9 +18,9 @@ counted AS (
         AS diff (size, number, key, thousandths, life)
     ORDER BY diff.size, diff.number, diff.key
     ON CONFLICT (epoch, window_size, window_number, sha256(key)) DO UPDATE
-    -- Counts saturate, as strategy.rs says.
-    SET thousandths = greatest(-9007199254740991,
-            least(counter.thousandths + excluded.thousandths, 9007199254740991)),
+    -- Counts saturate, as strategy.rs says, those that somebody else wrote before anything is added.
+    SET thousandths = greatest(-9007199254740991, least(9007199254740991, excluded.thousandths
+            + greatest(-9007199254740991, least(9007199254740991, counter.thousandths)))),
         -- The same to about a second stays the same, since it is indexed.
         expires_at = CASE
             WHEN excluded.expires_at > counter.expires_at + interval '1 second'

@@ -15,7 +15,7 @@ use super::connection::{Connection, Fault, Prepared};
 use super::levels::{self, LevelPlace};
 use super::log_block::{FoundLog, LogChange};
 use super::logs::{self, ChangedLog, Obstacles};
-use super::push::{Addition, Columns};
+use super::push::{Addition, Columns, end_epoch};
 use super::read::Read;
 use super::{Postgres, row};
 use crate::policy::algorithm::{Level, StoredKind};
@@ -26,8 +26,9 @@ use crate::store::error::StoreError;
 use crate::store::stored::{StoredCount, admitted};
 use crate::store::strategy::{Epoch, NodeId, Shard};
 
-/// How often it is looked whether all shards have an epoch, each time after it was given one.
-const ATTEMPTS: usize = 3;
+/// How often it is tried, each time after shards without an epoch were given one, or those with one that cannot be used
+/// had it ended.
+const ATTEMPTS: usize = 4;
 
 /// What was decided, and is to be written.
 #[derive(Debug)]
@@ -60,29 +61,12 @@ impl Decider for Postgres {
         let asked = AskedPlaces::new(questions);
         let exchange = async |connection: &Connection| {
             for _ in 0..ATTEMPTS {
-                let read = asked.read(connection, questions).await?;
-                let epochs: Option<Vec<Epoch>> = read.epochs.iter().copied().collect();
-                if let Some(epochs) = epochs {
-                    let outcome = asked.decide(questions, &read);
-                    let mut obstacles = outcome.obstacles();
-                    if !asked.are_charged {
-                        obstacles = read.obstacles;
-                    } else {
-                        let limits = logs::largest_limits(&asked, questions);
-                        let logs = asked.changed_logs(&epochs, &read, &outcome.counts, &limits);
-                        let looked = logs::find_obstacles(connection, &asked, &mut obstacles);
-                        let changed = logs::change(connection, logs);
-                        let counts = &outcome.counts;
-                        let charged = asked.charge(connection, node, &epochs, &read, counts);
-                        // On their way together, in this order.
-                        let (looked, changed, charged) = join3(looked, changed, charged).await;
-                        looked.and(changed).and(charged)?;
-                    }
-                    return Ok(outcome.with_waits(&obstacles));
+                match asked.attempt(connection, questions, node, proposed).await {
+                    Ok(Some(decided)) => return Ok(decided),
+                    Ok(None) => {}
+                    Err(fault) if fault.is_of_data() => asked.end_epochs(connection).await?,
+                    Err(fault) => return Err(fault),
                 }
-                asked
-                    .open_epochs(connection, &read.epochs, proposed)
-                    .await?;
             }
             Err(Fault::Misunderstood("read.sql"))
         };
@@ -91,6 +75,49 @@ impl Decider for Postgres {
 }
 
 impl<'q> AskedPlaces<'q> {
+    /// Decides, and charges. `None`: a shard had no epoch, and has one now.
+    async fn attempt(
+        &self,
+        connection: &Connection,
+        questions: &'q [Question],
+        node: NodeId,
+        proposed: Epoch,
+    ) -> Result<Option<Decided>, Fault> {
+        let read = self.read(connection, questions).await?;
+        let epochs: Option<Vec<Epoch>> = read.epochs.iter().copied().collect();
+        let Some(epochs) = epochs else {
+            self.open_epochs(connection, &read.epochs, proposed).await?;
+            return Ok(None);
+        };
+        let outcome = self.decide(questions, &read);
+        let mut obstacles = outcome.obstacles();
+        if !self.are_charged {
+            obstacles = read.obstacles;
+        } else {
+            let limits = logs::largest_limits(self, questions);
+            let logs = self.changed_logs(&epochs, &read, &outcome.counts, &limits);
+            let looked = logs::find_obstacles(connection, self, &mut obstacles);
+            let changed = logs::change(connection, logs);
+            let charged = self.charge(connection, node, &epochs, &read, &outcome.counts);
+            // On their way together, in this order.
+            let (looked, changed, charged) = join3(looked, changed, charged).await;
+            looked.and(changed).and(charged)?;
+        }
+        Ok(Some(outcome.with_waits(&obstacles)))
+    }
+
+    /// Ends the epochs of all shards, of one of which the server has what somebody else wrote; and the transaction, of which
+    /// nothing is done.
+    async fn end_epochs(&self, connection: &Connection) -> Result<(), Fault> {
+        if self.are_charged {
+            connection.client.batch_execute("ROLLBACK").await?;
+        }
+        for shard in &self.shards {
+            end_epoch(connection, shard, None).await?;
+        }
+        Ok(())
+    }
+
     /// Gives an epoch to each shard that has none, and ends the transaction: what it sees is to be
     /// what all see.
     async fn open_epochs(
@@ -112,6 +139,8 @@ impl<'q> AskedPlaces<'q> {
             .filter(|(_, it)| it.is_none())
         {
             let (namespace, number) = row::name(shard);
+            // One that is none is in the way.
+            end_epoch(connection, shard, Some(0)).await?;
             client.execute(begin, &[&namespace, &number, &next]).await?;
             // No two shards have the same, since counters are of epochs.
             next = match next.wrapping_add(1) {

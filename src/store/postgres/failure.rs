@@ -6,6 +6,7 @@ use std::io;
 
 use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
+use tokio_postgres::types::WasNull;
 
 use crate::store::error::{Failure, Refusal};
 use crate::store::failure::chain;
@@ -53,6 +54,15 @@ pub(super) fn of(error: &Error, credentials: &Credentials, timeout: Duration) ->
 pub(super) fn is_of_telling(error: &Error) -> bool {
     let answer = error.as_db_error();
     answer.is_some_and(|answer| matches!(answer.code().code(), "54000" | "42501"))
+}
+
+/// Whether a statement failed, or its answer cannot be read, by what somebody else wrote in a table: a number that has no
+/// successor, an array of another shape, a row where the next one is to be.
+pub(super) fn is_of_data(error: &Error) -> bool {
+    match error.as_db_error() {
+        Some(answer) => matches!(answer.code().code().get(..2), Some("22" | "23")),
+        None => error.source().is_some_and(|cause| cause.is::<WasNull>()),
+    }
 }
 
 fn is_io(error: &Error) -> bool {

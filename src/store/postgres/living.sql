@@ -1,11 +1,12 @@
 -- Notes for how long a node lives, and counts those others that do. A node that lives has a row of a name and
--- a number that no batch of its has.
+-- a number that no batch of its has. One that is said to live for longer than any says of itself is somebody else's.
 --
--- $1 epoch, $2 the name of the row, $3 milliseconds
+-- $1 epoch, $2 the name of the row, $3 milliseconds, $4 how many a node lives at most
 WITH noted AS (
     INSERT INTO {nodes} AS node (epoch, node, number, expires_at)
     VALUES ($1::bigint, $2::text::uuid, -1, now() + $3::bigint * interval '1 millisecond')
     ON CONFLICT (epoch, node) DO UPDATE SET expires_at = excluded.expires_at
 )
 SELECT count(*) FROM {nodes}
-WHERE epoch = $1 AND number = -1 AND expires_at > now() AND node <> $2::text::uuid
+WHERE epoch = $1 AND number = -1 AND expires_at > now()
+    AND expires_at <= now() + $4::bigint * interval '1 millisecond' AND node <> $2::text::uuid

@@ -40,7 +40,7 @@ use futures_util::future::{join, join3};
 
 use self::connection::{Connection, Fault, Link, Prepared};
 use self::options::{PostgresDirectives, PostgresOptions};
-use self::push::{Addition, Columns, ask, living, push, pushed};
+use self::push::{Addition, Columns, ask, end_epoch, living, push, pushed};
 use self::row::{epoch, name, signed};
 use super::error::StoreError;
 use super::kind::Registered;
@@ -116,7 +116,7 @@ impl Strategy for Postgres {
             let living = living(connection, batch);
             let Some((id, diffs)) = sealed else {
                 let (rows, nodes) = join(ask(connection, shard, batch, limit), living).await;
-                return Ok((pushed(batch, &rows??)?, nodes??));
+                return Ok::<_, Fault>((pushed(batch, &rows??)?, nodes??));
             };
             let push = |is_news| push(connection, shard, batch, (id, is_news), &diffs);
             let ask = || ask(connection, shard, batch, limit);
@@ -129,6 +129,13 @@ impl Strategy for Postgres {
             applied??;
             let pushed = pushed(batch, &asked?.map_err(Fault::AfterPush)?)?;
             Ok((pushed, nodes?.map_err(Fault::AfterPush)?))
+        };
+        let exchange = async |connection: &Connection| match exchange(connection).await {
+            Err(fault) if fault.is_of_data() => {
+                end_epoch(connection, shard, Some(batch.epoch.0.get().cast_signed())).await?;
+                Ok((Pushed::NoEpoch, None))
+            }
+            result => result,
         };
         let (pushed, nodes) = self.link.exchange(exchange).await?;
         self.nodes = nodes.or(self.nodes);
@@ -144,11 +151,9 @@ impl Strategy for Postgres {
         let (namespace, number) = name(shard);
         let exchange = async |connection: &Connection| {
             let client = &connection.client;
-            if let Some(old) = instead_of {
-                let end = connection.statement(Prepared::EndEpoch)?;
-                let old = old.0.get().cast_signed();
-                client.execute(end, &[&namespace, &number, &old]).await?;
-            }
+            // Whether another one is to be replaced, or one that is none.
+            let old = instead_of.map_or(0, |old| old.0.get().cast_signed());
+            end_epoch(connection, shard, Some(old)).await?;
             let begin = connection.statement(Prepared::BeginEpoch)?;
             let new = proposed.0.get().cast_signed();
             client.execute(begin, &[&namespace, &number, &new]).await?;

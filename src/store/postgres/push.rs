@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::connection::{Connection, Fault, Prepared};
@@ -10,7 +11,8 @@ use super::row::{epoch, name, signed};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::strategy::{
-    Batch, BatchId, Changes, Count, Diff, MAX_TOTAL, NODE_LIFE, NodeId, Position, Pushed, Shard,
+    Batch, BatchId, Changes, Count, Diff, LONGEST_LIFE, MAX_TOTAL, NODE_LIFE, NodeId, Position,
+    Pushed, Shard,
 };
 
 /// The longest that anything is kept.
@@ -96,10 +98,25 @@ pub(super) async fn living(
     let row = NodeId([!high, low]).to_string();
     let (epoch, life) = (batch.epoch.0.get().cast_signed(), millis(life));
     let client = &connection.client;
-    let others = client.query_one(living, &[&epoch, &row, &life]).await;
+    let longest = millis(LONGEST_LIFE);
+    let parameters: [&(dyn ToSql + Sync); 4] = [&epoch, &row, &life, &longest];
+    let others = client.query_one(living, &parameters).await;
     let others = others.and_then(|row| row.try_get::<_, i64>(0));
     let own = u64::from(life > 0);
     Ok(others.map(|others| Some(others.unsigned_abs().saturating_add(own))))
+}
+
+/// Ends an epoch of a shard, if it is the present one, or whichever is.
+pub(super) async fn end_epoch(
+    connection: &Connection,
+    shard: &Shard,
+    epoch: Option<i64>,
+) -> Result<(), Fault> {
+    let (namespace, number) = name(shard);
+    let end = connection.statement(Prepared::EndEpoch)?;
+    let parameters: [&(dyn ToSql + Sync); 3] = [&namespace, &number, &epoch];
+    connection.client.execute(end, &parameters).await?;
+    Ok(())
 }
 
 /// Reads the answer of `ask.sql`.
@@ -117,7 +134,8 @@ pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
         return Ok(batch.misfit(last));
     }
     let number: i64 = first.try_get("position")?;
-    let position = Position([number.cast_unsigned(), present.0.get()]);
+    let number = u64::try_from(number).map_err(|_| misunderstood())?;
+    let position = Position([number, present.0.get()]);
     let now: i64 = first.try_get("now")?;
     let now = UnixMillis(u64::try_from(now).map_err(|_| misunderstood())?);
     if !first.try_get::<_, bool>("is_known")? {
@@ -126,17 +144,7 @@ pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
     }
     let mut counts = Vec::new();
     for row in rows {
-        // Nothing changed, if there is no key.
-        if let Some(key) = row.try_get::<_, Option<Vec<u8>>>("key")? {
-            let size = row.try_get::<_, i64>("window_size")?.cast_unsigned();
-            let window: i64 = row.try_get("window_number")?;
-            counts.push(Count {
-                key,
-                size: WindowSize::from_millis(size).ok_or_else(misunderstood)?,
-                window: window.cast_unsigned(),
-                total: Hits::from_thousandths(row.try_get("thousandths")?),
-            });
-        }
+        counts.extend(count(row)?);
     }
     let changes = Changes::Since {
         counts,
@@ -144,6 +152,23 @@ pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
         has_more: first.try_get("has_more")?,
     };
     Ok(Pushed::Applied { changes, now })
+}
+
+/// The counter of a row that has one, in a window as nodes have them.
+pub(super) fn count(row: &Row) -> Result<Option<Count>, Error> {
+    let Some(key) = row.try_get("key")? else {
+        return Ok(None);
+    };
+    let size: i64 = row.try_get("window_size")?;
+    let window: i64 = row.try_get("window_number")?;
+    let total = Hits::from_thousandths(row.try_get("thousandths")?);
+    let size = WindowSize::from_millis(size.cast_unsigned());
+    Ok(size.map(|size| Count {
+        key,
+        size,
+        window: window.cast_unsigned(),
+        total,
+    }))
 }
 
 /// What is added to a total, by a push or by a decision.

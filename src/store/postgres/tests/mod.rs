@@ -4,6 +4,7 @@ mod access;
 mod concurrency;
 mod decisions;
 mod failures;
+mod junk;
 mod logs;
 mod servers;
 mod tables;
@@ -16,12 +17,12 @@ use super::testing::{LOCKED, PUBLIC, Schema, Server, connect, options, secret};
 use crate::store::conformance::{
     MINUTE, Node, behind, block_on, hits, new_epoch, pairs, shard, since, totals, until,
 };
-use crate::store::error::{Failure, Refusal};
+use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::Credentials;
 use crate::store::postgres::options::TableName;
 use crate::store::server::ServerAddress;
 use crate::store::server_tests::{failure, open};
-use crate::store::strategy::{Batch, Diff, Pushed, Strategy};
+use crate::store::strategy::{Batch, Diff, MAX_TOTAL, Pushed, Strategy};
 
 mod servers_as_others_have_them {
     use crate::store::server_tests::server_tests;
