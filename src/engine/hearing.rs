@@ -27,7 +27,17 @@ pub struct Hearing<'n, 'm> {
 #[derive(Debug)]
 struct HeardShard<'n, 'm> {
     shard: ShardSync<'n, 'm>,
-    heard: Option<(Epoch, Position)>,
+    heard: Option<HeardUpTo>,
+}
+
+/// Up to where a shard was heard, until an exchange tells more: what was heard may come from somebody who counts
+/// nothing, and be further than there is anything to hear.
+#[derive(Clone, Copy, Debug)]
+struct HeardUpTo {
+    epoch: Epoch,
+    /// The position that the node had.
+    reach: Position,
+    position: Position,
 }
 
 impl<'n, 'm> Hearing<'n, 'm> {
@@ -74,15 +84,21 @@ impl HeardShard<'_, '_> {
     /// From where on it is listened to: the end of what is known, by an exchange or by ear.
     fn ear(&self) -> Option<Ear> {
         let (epoch, position) = self.reach()?;
-        let heard = self.heard.filter(|(of, _)| *of == epoch);
-        let heard = heard.map(|(_, heard)| heard);
+        let heard = self.heard_since(epoch, position);
+        let heard = heard.filter(|heard| heard.is_after(position));
+        let state = self.shard.state();
         Some(Ear {
             shard: self.shard.shard.clone(),
             epoch,
-            after: heard
-                .filter(|heard| heard.is_after(position))
-                .unwrap_or(position),
+            after: heard.unwrap_or(position),
+            node: NodeId(state.node(self.shard.namespace.table())),
         })
+    }
+
+    /// Up to where it was heard since the node has this position.
+    fn heard_since(&self, epoch: Epoch, reach: Position) -> Option<Position> {
+        let is_since = |heard: &HeardUpTo| (heard.epoch, heard.reach) == (epoch, reach);
+        self.heard.filter(is_since).map(|heard| heard.position)
     }
 
     fn reach(&self) -> Option<(Epoch, Position)> {
@@ -100,9 +116,16 @@ impl HeardShard<'_, '_> {
         let PushNews {
             epoch, position, ..
         } = news;
-        let is_later = |(of, heard): (Epoch, Position)| of != epoch || position.is_after(heard);
-        if self.heard.is_none_or(is_later) {
-            self.heard = Some((epoch, position));
+        if let Some((present, reach)) = self.reach()
+            && present == epoch
+            && let heard = self.heard_since(epoch, reach)
+            && heard.is_none_or(|heard| position.is_after(heard))
+        {
+            self.heard = Some(HeardUpTo {
+                epoch,
+                reach,
+                position,
+            });
         }
         let table = self.shard.namespace.table();
         let is_own = news.node == NodeId(self.shard.state().node(table));

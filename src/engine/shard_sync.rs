@@ -38,7 +38,14 @@ pub trait Surroundings: Clock {
     /// How long to wait after so many failures in a row: longer and longer, half of it at random, so that nodes do not
     /// come back all at once.
     fn back_off(&self, failures: u32) -> Duration {
-        let doubled = Duration::from_millis(50_u64 << failures.min(6)).min(MAX_BACK_OFF);
+        self.pause(50, failures)
+    }
+
+    /// How long to wait after what happened so many times in a row, where `shortest` milliseconds are doubled each time:
+    /// 2 s at most.
+    fn pause(&self, shortest: u64, times: u32) -> Duration {
+        let doubled = shortest.saturating_mul(1 << times.min(16));
+        let doubled = Duration::from_millis(doubled).min(MAX_BACK_OFF);
         let half = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX) / 2;
         let random = self.random().get().checked_rem(half).unwrap_or(0);
         Duration::from_millis(half.saturating_add(random))

@@ -15,16 +15,18 @@ pub struct Ear {
     pub epoch: Epoch,
     /// After which of its changes.
     pub after: Position,
+    /// The node that listens: what it pushes itself is no news to it.
+    pub node: NodeId,
 }
 
-/// A batch that some node pushed.
+/// A batch that some node pushed, or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushNews {
     /// The shard.
     pub shard: Shard,
     /// The epoch that it was in.
     pub epoch: Epoch,
-    /// Which node pushed: it may be the one that listens.
+    /// Which node pushed: it may be the one that listens. Of several batches, none.
     pub node: NodeId,
     /// Where the changes of the shard were with the batch.
     pub position: Position,

@@ -301,8 +301,9 @@ pub trait Strategy: Sized {
     }
 
     /// Waits for batches that are [news](Batch::is_news), about a second at most, and returns those of
-    /// the shards of `ears` that were applied after its positions, oldest first in each shard. It may
-    /// return those of the node itself, and may have missed some. Of a datastore with several shards,
+    /// the shards of `ears` that were applied after its positions, oldest first in each shard, or several as one. It may
+    /// return those of the node itself, and may have missed some. It returns nothing before that second is over where what
+    /// it was told was of no use, and the caller pauses before it asks again. Of a datastore with several shards,
     /// `ears` has one. Asked only of what [`channel`](Strategy::channel) returned; dropped, it has lost
     /// nothing.
     ///

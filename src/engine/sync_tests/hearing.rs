@@ -247,3 +247,22 @@ fn of_many_counters_the_first_are_told() {
         assert!((500..1000).contains(&told), "{told}");
     }
 }
+
+#[test]
+fn what_was_heard_of_a_position_that_there_is_not_is_forgotten() {
+    let (store, nodes) = ready(2);
+    let mut ear = ear_of(&nodes[0]);
+    nodes[1].hit(b"a", hits(1));
+    nodes[1].sync().unwrap();
+    let mut forged = heard(&ear, &store).remove(0);
+    forged.position = Position([u64::MAX, 0]);
+    forged.counts.clear();
+    assert_eq!(ear.note(forged, nodes[0].time), None);
+    assert!(heard(&ear, &store).is_empty());
+    // The next exchange tells more, and then it hears what comes after that.
+    nodes[0].sync().unwrap();
+    nodes[1].hit(b"a", hits(1));
+    nodes[1].sync().unwrap();
+    assert!(hear(&nodes[0], &mut ear, &store).is_empty());
+    assert_eq!(nodes[0].rate(b"a"), hits(2));
+}

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures_util::future::{join_all, select};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::super::conf::SyncedNamespace;
 use crate::broker::{EventLoopQueue, StoreEvent, WatchedStore};
@@ -29,6 +29,8 @@ const LOOK_FOR_EARS: Duration = Duration::from_millis(100);
 /// How soon it is looked again whether what is on its way was answered, and how often.
 const LOOK_FOR_ANSWER: Duration = Duration::from_millis(1);
 const MAX_LOOKS: usize = 20;
+/// How long the first pause is after it was woken for nothing, in milliseconds; each next one is twice as long.
+const IN_VAIN: u64 = 5;
 const WITHOUT: Duration = Duration::from_secs(60);
 /// After how many failures in a row of a store that is there, it has no channel; and of such as stay.
 const MANY: u32 = 8;
@@ -123,15 +125,29 @@ impl ChannelLine<'_> {
         let Some(mut channel) = channel else { return };
         // In a row; and of those, in a row while syncs succeeded.
         let (mut failures, mut beside) = (0_u32, 0_u32);
+        // How many times in a row it was woken for nothing.
+        let mut in_vain = 0_u32;
         loop {
             let ears: Vec<_> = self.hearings.iter().flat_map(Hearing::ears).collect();
             if ears.is_empty() {
                 sleep(LOOK_FOR_EARS).await;
                 continue;
             }
+            let began = Instant::now();
             match channel.hear(&ears).await {
-                Ok(news) => {
+                Ok(news) if news.is_empty() => {
                     (failures, beside) = (0, 0);
+                    // Anybody may be able to wake it, with something that is no news.
+                    in_vain = match began.elapsed() < LOOK {
+                        true => in_vain.saturating_add(1),
+                        false => 0,
+                    };
+                    if in_vain > 0 {
+                        sleep(Machine.pause(IN_VAIN, in_vain)).await;
+                    }
+                }
+                Ok(news) => {
+                    (failures, beside, in_vain) = (0, 0, 0);
                     for news in news {
                         self.note(news).await;
                     }

@@ -18,6 +18,8 @@ impl<S: Strategy> Listener<S> {
             shard: node.shard.clone(),
             epoch: node.epoch,
             after: node.position.expect("a position"),
+            // One that pushes nothing.
+            node: new_node(),
         };
         Listener {
             store: node.store.channel().expect("a channel"),
@@ -34,6 +36,18 @@ impl<S: Strategy> Listener<S> {
     pub(crate) async fn hear(&mut self, number: usize) -> Vec<PushNews> {
         let heard = self.hear_at_least(number).await;
         assert_eq!(heard.len(), number, "{heard:?}");
+        heard
+    }
+
+    /// Hears until this is the total of key a; returns what it was before, and is now, each time that it was heard.
+    async fn hear_until(&mut self, total: i64) -> Vec<i64> {
+        let mut heard = Vec::new();
+        while heard.last() != Some(&total) {
+            let news = self.hear_at_least(1).await;
+            let counts = news.iter().flat_map(|news| &news.counts);
+            let of_a = counts.filter(|count| count.key == b"a");
+            heard.extend(of_a.map(|count| count.total.whole()));
+        }
         heard
     }
 
@@ -87,7 +101,7 @@ pub async fn what_others_push_is_heard_at_once<F: LogFixture>(fixture: &F) {
             tell(&mut one, vec![hits("a", diff), hits("b", 1)]),
         )
         .await;
-        assert_eq!((heard[0].node, heard[0].epoch), (one.id, one.epoch));
+        assert_eq!(heard[0].epoch, one.epoch);
         let expected = pairs(&[("a", total), ("b", one.number as i64 - 1)]);
         assert_eq!(totals(&heard[0].counts), expected);
         assert_eq!(
@@ -102,24 +116,20 @@ pub async fn pushes_are_heard_in_order<F: LogFixture>(fixture: &F) {
     two.fetch().await;
     let mut listener = Listener::of(&two);
     listener.listens_to(&mut one).await;
-    let (heard, ()) = futures_util::future::join(listener.hear(4), async {
+    let (heard, ()) = futures_util::future::join(listener.hear_until(22), async {
         for _ in 0..2 {
             tell(&mut one, vec![hits("a", 1)]).await;
             tell(&mut two, vec![hits("a", 10)]).await;
         }
     })
     .await;
-    let told: Vec<_> = heard
-        .iter()
-        .map(|news| (news.node, news.counts[0].total.whole()))
-        .collect();
-    let expected = [(one.id, 1), (two.id, 11), (one.id, 12), (two.id, 22)];
-    assert_eq!(told, expected);
+    // Some may be told as one.
+    assert!(heard.is_sorted() && heard.iter().all(|it| [1, 11, 12, 22].contains(it)));
     // An exchange tells of the same positions.
     one.fetch().await;
     two.fetch().await;
     assert_eq!(one.position, two.position);
-    assert_eq!(two.position, heard.last().map(|news| news.position));
+    assert_eq!(two.position, Some(listener.ears[0].after));
 }
 
 pub async fn what_was_pushed_since_a_position_is_heard<F: LogFixture>(fixture: &F) {
@@ -139,25 +149,35 @@ pub async fn what_was_pushed_since_a_position_is_heard<F: LogFixture>(fixture: &
     }
 }
 
-pub async fn what_is_no_news_is_not_heard<F: LogFixture>(fixture: &F) {
+pub async fn what_is_no_news_has_nobody_hear<F: LogFixture>(fixture: &F) {
     let [mut one, two] = nodes(fixture).await;
     let mut other = Node::join(fixture.connect(), shard("other")).await;
     let mut listener = Listener::of(&two);
     listener.listens_to(&mut one).await;
-    let (heard, ()) = futures_util::future::join(listener.hear(1), async {
+    let hearing = async {
+        loop {
+            // What is no news may be told with what is.
+            for news in listener.hear_at_least(1).await {
+                assert_eq!(news.shard, two.shard);
+                if totals(&news.counts).contains(&("b".into(), 1)) {
+                    return;
+                }
+            }
+        }
+    };
+    futures_util::future::join(hearing, async {
         one.push(vec![hits("a", 1)]).await;
-        tell(&mut other, vec![hits("a", 1)]).await;
+        tell(&mut other, vec![hits("b", 1)]).await;
         tell(&mut one, vec![hits("b", 1)]).await;
     })
     .await;
-    assert_eq!(totals(&heard[0].counts), pairs(&[("b", 1)]));
 }
 
 pub async fn a_batch_that_is_not_applied_is_not_heard<F: LogFixture>(fixture: &F) {
     let [mut one, two] = nodes(fixture).await;
     let mut listener = Listener::of(&two);
     listener.listens_to(&mut one).await;
-    let (heard, ()) = futures_util::future::join(listener.hear(2), async {
+    let (heard, ()) = futures_util::future::join(listener.hear_until(2), async {
         tell(&mut one, vec![hits("a", 1)]).await;
         for (number, diffs) in [(2, vec![hits("a", 1)]), (7, vec![hits("a", 100)])] {
             let batch = Batch {
@@ -169,7 +189,7 @@ pub async fn a_batch_that_is_not_applied_is_not_heard<F: LogFixture>(fixture: &F
         tell(&mut one, vec![hits("a", 1)]).await;
     })
     .await;
-    assert_eq!(heard[1].counts[0].total.whole(), 2);
+    assert!(heard.iter().all(|total| *total <= 2), "{heard:?}");
 }
 
 pub async fn any_keys_and_totals_are_heard<F: LogFixture>(fixture: &F) {

@@ -144,7 +144,7 @@ macro_rules! conformance_tests {
             channel::what_others_push_is_heard_at_once,
             channel::pushes_are_heard_in_order,
             channel::what_was_pushed_since_a_position_is_heard,
-            channel::what_is_no_news_is_not_heard,
+            channel::what_is_no_news_has_nobody_hear,
             channel::a_batch_that_is_not_applied_is_not_heard,
             channel::any_keys_and_totals_are_heard,
             channel::the_next_epoch_is_heard,

@@ -1,7 +1,7 @@
--- What was changed in an epoch after a change of this number, by batches of few counters: one row at least
+-- What others than a node changed in an epoch after a change of this number, by batches of few counters: one row at least
 -- while the epoch is there, each with the number of the last change.
 --
--- $1 epoch, $2 number, $3 how many counters a batch may have, and how many are told
+-- $1 epoch, $2 number, $3 how many counters a batch may have, and how many are told, $4 node
 SELECT present.changes, counter.window_size, counter.window_number, counter.key, counter.thousandths
 FROM {epochs} AS present
 LEFT JOIN LATERAL (
@@ -10,6 +10,7 @@ LEFT JOIN LATERAL (
         SELECT DISTINCT unnest(counters) AS id
         FROM {changes} AS change
         WHERE change.epoch = present.epoch AND change.number > $2::bigint
+            AND change.node <> $4::text::uuid
             AND cardinality(change.counters) <= $3::bigint
         LIMIT $3
     ) AS ids

@@ -1,14 +1,15 @@
 //! The way to the one server that is used at a time, and what a session on it is made ready with.
 
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::future::poll_fn;
 use core::time::Duration;
 use std::path::Path;
+use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::TlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMessage, Statement};
@@ -17,6 +18,7 @@ use super::failure;
 use super::options::PostgresOptions;
 use super::schema::{SchemaError, Tables};
 use super::tls::Secure;
+use super::told::Notified;
 use crate::store::connect::{Access, connect_tcp, connect_unix};
 use crate::store::current::{Closable, Current};
 use crate::store::error::{Failure, Refusal, StoreError};
@@ -50,9 +52,11 @@ pub(super) struct Connection {
     /// The server's.
     version: String,
     /// What is told to this connection, if it listens.
-    told: RefCell<UnboundedReceiver<Box<str>>>,
+    pub(super) told: Arc<Notified>,
     /// Whether it does.
     pub(super) listens: Cell<bool>,
+    /// Whether it has looked at what was changed since it last waited.
+    pub(super) has_looked: Cell<bool>,
     /// Moves bytes between `client` and the socket; ends when the connection does. `None`: it is to
     /// take leave of the server before it ends, once `client` is gone.
     driver: Option<JoinHandle<()>>,
@@ -290,12 +294,13 @@ impl Session {
         }
         let failure = |error: Error| self.failure(&error);
         let (client, driver) = config.connect_raw(stream, tls).await.map_err(failure)?;
-        let (tell, told) = unbounded_channel();
-        let mut connection = Connection {
+        let told = Arc::<Notified>::default();
+        Ok(Connection {
             client,
             statements: Vec::new(),
             version: String::new(),
-            told: RefCell::new(told),
+            driver: Some(tokio::spawn(drive(driver, told.clone()))),
+            told,
             listens: Cell::new(false),
             driver: Some(tokio::spawn(drive(driver, tell))),
         };
@@ -341,30 +346,20 @@ impl Session {
 
 /// Moves bytes until the connection ends, of which a caller that waits for an answer is told, and passes on
 /// what the server tells.
-async fn drive<S, T>(mut driver: tokio_postgres::Connection<S, T>, tell: UnboundedSender<Box<str>>)
+async fn drive<S, T>(mut driver: tokio_postgres::Connection<S, T>, told: Arc<Notified>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(Ok(message)) = poll_fn(|context| driver.poll_message(context)).await {
         if let AsyncMessage::Notification(notification) = message {
-            // If nothing listens any more, the connection is about to end.
-            let _ = tell.send(notification.payload().into());
+            told.note(notification.payload());
         }
     }
+    told.end();
 }
 
 impl Connection {
-    /// The next that is told to this connection; `None`: it has ended.
-    pub(super) async fn told(&self) -> Option<Box<str>> {
-        poll_fn(|context| self.told.borrow_mut().poll_recv(context)).await
-    }
-
-    /// What was told by now, and not taken yet.
-    pub(super) fn take_told(&self) -> Option<Box<str>> {
-        self.told.borrow_mut().try_recv().ok()
-    }
-
     /// A prepared statement.
     pub(super) fn statement(&self, which: Prepared) -> Result<&Statement, Fault> {
         let statement = self.statements.get(which as usize);

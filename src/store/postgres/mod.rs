@@ -35,6 +35,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod told;
 
 use futures_util::future::{join, join3};
 

@@ -8,6 +8,7 @@ use tokio_postgres::{Error, Row};
 
 use super::connection::{Connection, Fault, Prepared};
 use super::row::{epoch, name, signed};
+use super::told;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::strategy::{
@@ -32,27 +33,27 @@ pub(super) async fn push(
         true => Prepared::Tell,
         false => Prepared::Push,
     })?;
-    let result = connection
-        .client
-        .execute(
-            push,
-            &[
-                &batch.epoch.0.get().cast_signed(),
-                &batch.node.to_string(),
-                &diffs.sizes,
-                &diffs.windows,
-                &diffs.keys,
-                &diffs.thousandths,
-                &diffs.lives,
-                &namespace,
-                &number,
-                &id.0.cast_signed(),
-                &batch.previous.0.cast_signed(),
-                &diffs.node_life,
-            ],
-        )
-        .await;
-    Ok(result)
+    let (epoch, node) = (batch.epoch.0.get().cast_signed(), batch.node.to_string());
+    let (id, previous) = (id.0.cast_signed(), batch.previous.0.cast_signed());
+    let told = told::number(batch.epoch, batch.node).to_string();
+    let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![
+        &epoch,
+        &node,
+        &diffs.sizes,
+        &diffs.windows,
+        &diffs.keys,
+        &diffs.thousandths,
+        &diffs.lives,
+        &namespace,
+        &number,
+        &id,
+        &previous,
+        &diffs.node_life,
+    ];
+    if is_news {
+        parameters.push(&told);
+    }
+    Ok(connection.client.execute(push, &parameters).await)
 }
 
 pub(super) async fn ask(

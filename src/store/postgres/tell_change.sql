@@ -1,15 +1,10 @@
--- Notes the change, and tells those that listen of the totals after it: its epoch, number and node, then for
--- each counter the size and number of its window, the total and the key. What is too long to be told, they
--- fetch.
+-- Notes the change, and notifies those that listen that there is one, with a number that says no more than in which
+-- shard, and by whom: whoever may not read the tables can listen, too.
+--
+-- $13 the number
 , noted AS (
     INSERT INTO {changes} (epoch, number, node, counters)
     SELECT epoch, changes, $2::text::uuid, counters FROM numbered
-    RETURNING epoch, number, node
-), news AS (
-    SELECT concat_ws(' ', noted.epoch, noted.number, replace(noted.node::text, '-', ''),
-        string_agg(concat_ws(':', window_size, window_number, thousandths, encode(key, 'hex')), ' '))
-        AS words
-    FROM noted, counted
-    GROUP BY noted.epoch, noted.number, noted.node
+    RETURNING epoch
 )
-SELECT pg_notify('ngx_rate_limiting', words) FROM news WHERE octet_length(words) < 8000
+SELECT pg_notify('ngx_rate_limiting', $13::text) FROM noted

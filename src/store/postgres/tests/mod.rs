@@ -1,6 +1,7 @@
 //! The suite for Postgres, and what only Postgres does.
 
 mod access;
+mod channel;
 mod concurrency;
 mod decisions;
 mod failures;

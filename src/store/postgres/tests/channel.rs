@@ -1,0 +1,142 @@
+//! Who hears what, and what is believed of what is heard: a channel is open to every role.
+
+use super::*;
+use crate::store::conformance::Listener;
+use crate::store::strategy::PushNews;
+
+async fn tell(node: &mut Node<Postgres>, diffs: Vec<Diff>) {
+    node.number += 1;
+    let batch = Batch {
+        is_news: true,
+        ..node.batch(node.number, diffs)
+    };
+    let pushed = node.send_batch(&batch).await;
+    assert!(matches!(pushed, Pushed::Applied { .. }), "{pushed:?}");
+}
+
+/// What is heard next, if it is heard at once.
+async fn heard(listener: &mut Listener<Postgres>) -> Vec<PushNews> {
+    listener.store.hear(&listener.ears).await.unwrap()
+}
+
+/// All that a session without rights hears of what a node tells.
+async fn overheard(server: &Server, node: &mut Node<Postgres>) -> Vec<String> {
+    let stream = tokio::net::UnixStream::connect(server.socket())
+        .await
+        .unwrap();
+    let mut config = tokio_postgres::Config::new();
+    config.user("postgres").dbname("postgres");
+    let (client, mut driver) = config
+        .connect_raw(stream, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) =
+            core::future::poll_fn(|context| driver.poll_message(context)).await
+        {
+            if let tokio_postgres::AsyncMessage::Notification(told) = message {
+                let _ = sender.send(told.payload().to_owned());
+            }
+        }
+    });
+    client
+        .batch_execute("LISTEN ngx_rate_limiting")
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        tell(node, vec![hits("203.0.113.9", 7)]).await;
+    }
+    let mut payloads = Vec::new();
+    for _ in 0..3 {
+        payloads.push(heard.recv().await.unwrap());
+    }
+    payloads
+}
+
+#[test]
+fn who_may_not_read_hears_no_key_and_no_total() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let payloads = overheard(&server, &mut node).await;
+        assert!(
+            payloads.iter().all(|it| it.parse::<i64>().is_ok()),
+            "{payloads:?}"
+        );
+        // It does not even say how much there is.
+        assert!(payloads.iter().all(|it| *it == payloads[0]), "{payloads:?}");
+    });
+}
+
+#[test]
+fn what_anybody_notifies_changes_nothing() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let mut listener = Listener::of(&two);
+        tell(&mut node, vec![hits("a", 4)]).await;
+        let news = listener.hear(1).await;
+        assert_eq!(totals(&news[0].counts), pairs(&[("a", 4)]));
+
+        let epoch = node.epoch.0.get().cast_signed();
+        let number = epoch & !0xffff_ffff;
+        let key: String = b"a".iter().map(|byte| format!("{byte:02x}")).collect();
+        for payload in [
+            // As a total was told once.
+            format!("{epoch} 2 {} 60000:7:100000:{key}", "f".repeat(32)),
+            format!("{epoch} 9223372036854775807 {}", "f".repeat(32)),
+            format!("{epoch} 9223372036854775807"),
+            i64::MAX.to_string(),
+            number.to_string(),
+            (number | 0xdead_beef).to_string(),
+            "x".repeat(7999),
+            String::new(),
+        ] {
+            server.ask(&format!(
+                "SELECT pg_notify('ngx_rate_limiting', '{payload}')"
+            ));
+            assert!(heard(&mut listener).await.is_empty(), "{payload}");
+            // What is pushed is heard all the same.
+            tell(&mut node, vec![hits("a", 1)]).await;
+            let news = listener.hear(1).await;
+            let [(key, total)] = &*totals(&news[0].counts) else {
+                panic!("{news:?}");
+            };
+            assert_eq!((&**key, *total), ("a", 3 + node.number as i64));
+        }
+    });
+}
+
+#[test]
+fn a_flood_is_looked_at_now_and_then() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let two = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
+        let mut listener = Listener::of(&two);
+        heard(&mut listener).await;
+        let number = (node.epoch.0.get().cast_signed() & !0xffff_ffff) | 1;
+        let flood = format!(
+            "SELECT pg_notify('ngx_rate_limiting', '{number}' || repeat(' ', n % 2)) FROM generate_series(1, 20000) AS n"
+        );
+        server.ask(&flood);
+        server.ask(&format!("NOTIFY ngx_rate_limiting, '{number}'"));
+        // All of it is one look, or two where it comes in parts.
+        let mut looks = 0;
+        let looking = async {
+            loop {
+                heard(&mut listener).await;
+                looks += 1;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(900), looking).await;
+        assert!(looks <= 4, "{looks}");
+        tell(&mut node, vec![hits("a", 1)]).await;
+        assert_eq!(
+            totals(&listener.hear(1).await[0].counts),
+            pairs(&[("a", 1)])
+        );
+    });
+}
