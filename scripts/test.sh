@@ -20,7 +20,7 @@ unset NGINX_SOURCE_DIR NGINX_BUILD_DIR CARGO_TARGET_DIR RATELIMIT_PROFILE RATELI
 # apt-get runs here, and nowhere else at the same time.
 packages() {
     need_rust
-    need_packages curl jq perl openssl redis-server postgresql
+    need_packages curl jq perl openssl redis-server postgresql pgbouncer
     # Clients of the tests of HTTP/2, HTTP/3 and gRPC.
     need_packages nghttp2-client ngtcp2-client python3-grpcio
     # A clock that is wrong; instructions that are counted.

@@ -16,6 +16,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, SimpleQueryMess
 
 use super::failure;
 use super::options::PostgresOptions;
+use super::pooler::{self, ServerSession};
 use super::schema::{SchemaError, Tables};
 use super::tls::Secure;
 use super::told::Notified;
@@ -47,6 +48,8 @@ struct Session {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) client: Client,
+    /// The port of this side; `None`: it has none.
+    port: Option<u16>,
     /// The prepared statements, each under its number in [`STATEMENTS`].
     statements: Vec<Statement>,
     /// The server's.
@@ -251,16 +254,43 @@ impl Session {
         server: &ServerAddress,
         greeting: &Greeting,
     ) -> Result<Connection, Failure> {
+        let connection = self.log_in(server, greeting).await?;
+        let failure = |error: Error| self.failure(&error);
+        let session = ServerSession::of(&connection.client).await;
+        let session = session.map_err(failure)?;
+        if !session.is_direct(connection.port) {
+            let is_shared = async {
+                let other = self.log_in(server, &Greeting::default()).await.ok()?;
+                let is_shared = pooler::is_shared(&session, &connection.client, &other.client);
+                is_shared.await.ok()
+            };
+            if let Ok(Some(true)) = timeout(pooler::PATIENCE, is_shared).await {
+                return Err(Failure::Unusable(pooler::SHARED.into()));
+            }
+        }
+        self.introduce(connection).await
+    }
+
+    /// Makes a connection to a server that knows who this is.
+    async fn log_in(
+        &self,
+        server: &ServerAddress,
+        greeting: &Greeting,
+    ) -> Result<Connection, Failure> {
         match server {
             ServerAddress::Tcp { host, port } => {
-                let stream = greeting.of(connect_tcp(host, *port).await?);
-                match self.access.tls()? {
-                    None => self.introduce(stream, SslMode::Disable, NoTls).await,
+                let stream = connect_tcp(host, *port).await?;
+                let own = stream.local_addr().ok().map(|it| it.port());
+                let stream = greeting.of(stream);
+                let mut connection = match self.access.tls()? {
+                    None => self.begin(stream, SslMode::Disable, NoTls).await?,
                     Some(client) => {
                         let tls = Secure { client, host };
-                        self.introduce(stream, SslMode::Require, tls).await
+                        self.begin(stream, SslMode::Require, tls).await?
                     }
-                }
+                };
+                connection.port = own;
+                Ok(connection)
             }
             ServerAddress::Unix(path) => {
                 let stream = match connect_unix(path).await {
@@ -272,13 +302,12 @@ impl Session {
                     }
                 };
                 let stream = greeting.of(stream);
-                self.introduce(stream, SslMode::Disable, NoTls).await
+                self.begin(stream, SslMode::Disable, NoTls).await
             }
         }
     }
 
-    /// Logs in, finds out whether the server accepts writes, and makes everything ready.
-    async fn introduce<S, T>(&self, stream: S, mode: SslMode, tls: T) -> Result<Connection, Failure>
+    async fn begin<S, T>(&self, stream: S, mode: SslMode, tls: T) -> Result<Connection, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: TlsConnect<S, Stream: Send + 'static>,
@@ -297,13 +326,19 @@ impl Session {
         let told = Arc::<Notified>::default();
         Ok(Connection {
             client,
+            port: None,
             statements: Vec::new(),
             version: String::new(),
             driver: Some(tokio::spawn(drive(driver, told.clone()))),
             told,
             listens: Cell::new(false),
-            driver: Some(tokio::spawn(drive(driver, tell))),
-        };
+            has_looked: Cell::new(false),
+        })
+    }
+
+    /// Finds out whether the server accepts writes, and makes everything ready.
+    async fn introduce(&self, mut connection: Connection) -> Result<Connection, Failure> {
+        let failure = |error: Error| self.failure(&error);
         let client = &connection.client;
         let answer = client.simple_query(SETTINGS).await.map_err(failure)?;
         connection.version = check_server(&answer)?;

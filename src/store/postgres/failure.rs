@@ -8,6 +8,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::DbError;
 use tokio_postgres::types::WasNull;
 
+use super::pooler;
 use crate::store::error::{Failure, Refusal};
 use crate::store::failure::chain;
 use crate::store::options::Credentials;
@@ -43,6 +44,8 @@ pub(super) fn of(error: &Error, credentials: &Credentials, timeout: Duration) ->
         // Too many connections, a full disk; a deadlock, a lock that is not to be had.
         (_, Some("53" | "40" | "55")) => Failure::Refused(Refusal::Other(words)),
         ("42501", _) | (_, Some("28")) => Failure::Denied(words),
+        // A statement that was prepared a moment ago is not there, or one that was not is.
+        ("26000" | "42P05", _) => Failure::Unusable(pooler::SHARED.into()),
         // There is no such database.
         ("3D000", _) => Failure::Unusable(words),
         _ => Failure::Failed(words),

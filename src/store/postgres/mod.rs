@@ -26,6 +26,7 @@ mod locks;
 mod log_block;
 mod logs;
 pub mod options;
+mod pooler;
 mod push;
 mod read;
 mod row;

@@ -1,9 +1,11 @@
 //! What the tests of Postgres have in common: servers of their own, schemas in them, strategies.
 
+mod pooler;
 mod server;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+pub(super) use self::pooler::Pooler;
 pub(super) use self::server::LOCKED;
 pub(crate) use self::server::Server;
 use super::Postgres;

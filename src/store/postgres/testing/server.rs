@@ -323,7 +323,7 @@ fn spawn(dir: &Path, port: u16) -> Child {
 }
 
 /// A directory in which the server's user may write.
-fn new_dir() -> PathBuf {
+pub(super) fn new_dir() -> PathBuf {
     static STARTED: AtomicU64 = AtomicU64::new(0);
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     let name = format!("ratelimit-postgres-{}-{number}", std::process::id());
@@ -370,7 +370,7 @@ fn template() -> &'static Path {
 }
 
 /// A command that runs as a user that Postgres accepts: not as root.
-fn as_postgres(program: &Path) -> Command {
+pub(super) fn as_postgres(program: &Path) -> Command {
     if !is_root() {
         return Command::new(program);
     }

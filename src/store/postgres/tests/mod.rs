@@ -7,6 +7,7 @@ mod decisions;
 mod failures;
 mod junk;
 mod logs;
+mod poolers;
 mod servers;
 mod tables;
 mod tls;

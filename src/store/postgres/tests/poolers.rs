@@ -1,0 +1,40 @@
+//! PgBouncer between a node and its server.
+
+use super::*;
+use crate::store::postgres::pooler::SHARED;
+use crate::store::postgres::testing::Pooler;
+
+async fn opened(pooler: &Pooler) -> Result<(), StoreError> {
+    let mut store = connect(pooler.tcp(), PUBLIC);
+    open(&mut store).await.map(drop)
+}
+
+#[test]
+fn a_pooler_that_gives_sessions_to_others_is_told_as_such() {
+    let server = Server::start(&[]);
+    block_on(async {
+        for mode in ["transaction", "statement"] {
+            let pooler = Pooler::start(&server, mode, 20);
+            // Each time, so that the log says it once.
+            for _ in 0..3 {
+                let error = opened(&pooler).await.unwrap_err();
+                assert_eq!(error.failure, Failure::Unusable(SHARED.into()), "{mode}");
+                assert!(!error.is_transient() && !error.may_have_applied());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_pooler_that_keeps_sessions_may_be_between() {
+    let server = Server::start(&[]);
+    block_on(async {
+        // With as many sessions as are needed, and with one.
+        for size in [20, 1] {
+            let pooler = Pooler::start(&server, "session", size);
+            let mut node = Node::join(connect(pooler.tcp(), PUBLIC), shard("api")).await;
+            node.push(vec![hits("a", 1)]).await;
+            assert!(total(&mut node, b"a").await > 0);
+        }
+    });
+}
