@@ -1,0 +1,68 @@
+# A PgBouncer of the test's own, between nodes and a Postgres.
+
+package Pooler;
+
+use strict;
+use warnings;
+
+use File::Temp qw(tempdir);
+use IO::Socket::INET;
+use Time::HiRes qw(sleep time);
+
+# It does not run as root.
+my @as_user = $> == 0 ? qw(setpriv --reuid=postgres --regid=postgres --init-groups) : ();
+
+my $test = $$;    # children are not to stop it when they end
+my @all;
+
+END {
+    local $?;
+    if ($$ == $test) { $_->stop for @all }
+}
+
+# Starts one. port => its port, server => that of the Postgres, mode => when it gives a session to others
+sub new {
+    my ($class, %self) = @_;
+    my $self = bless {%self}, $class;
+    my $dir = $self->{dir} = tempdir('own-pooler-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+    system(qw(chown postgres), $dir) if $> == 0;
+    open my $file, '>', "$dir/pooler.ini" or die "cannot write: $!\n";
+    print $file <<"END";
+[databases]
+postgres = host=127.0.0.1 port=$self->{server} user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $self->{port}
+auth_type = any
+pool_mode = $self->{mode}
+unix_socket_dir =
+logfile = $dir/log
+END
+    close $file or die "cannot write: $!\n";
+    my ($program) = grep {-x} qw(/usr/sbin/pgbouncer /usr/bin/pgbouncer);
+    die "pgbouncer is not installed\n" if !$program;
+    push @all, $self;
+    defined(my $pid = fork) or die "cannot fork: $!\n";
+    if ($pid == 0) {
+        open STDOUT, '>', '/dev/null' or die;
+        open STDERR, '>&', \*STDOUT or die;
+        exec @as_user, $program, '-q', "$dir/pooler.ini" or die;
+    }
+    $self->{pid} = $pid;
+    my $deadline = time + 30;
+    until (IO::Socket::INET->new(PeerAddr => "127.0.0.1:$self->{port}")) {
+        die "pgbouncer does not start: see $dir/log\n" if time > $deadline;
+        sleep 0.01;
+    }
+    return $self;
+}
+
+sub stop {
+    my ($self) = @_;
+    my $pid = delete $self->{pid} or return;
+    local $?;
+    kill KILL => $pid;
+    waitpid $pid, 0;
+}
+
+1;
