@@ -20,6 +20,7 @@ use crate::table::Key;
 
 /// A call that a store decides about.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "who keeps one has it in a box")]
 pub enum StoreCall<'n, 'm> {
     /// Hits that are to be counted, under a limit or without, or only read.
     Hits(StoreHits<'n, 'm>),
