@@ -305,7 +305,8 @@ sub on_each {
     my ($mark, %results) = 'call' . ++$calls;
     $node->wait_for('each worker', sub {
         my $result = lua($node, "if t.$mark then return 'again' end t.$mark = true return ngx.worker.pid(), $code");
-        $results{$1} = $result if $result =~ /^true (\d+)/ || $result !~ /again/ && $result =~ /(.*)/s;
+        # Not one whose connection ended with its worker.
+        $results{$1} = $result if $result =~ /^true (\d+)/ || $result =~ /^(false .*)/s;
         return keys %results == $node->{conf}{workers};
     });
     return values %results;
