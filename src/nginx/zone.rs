@@ -47,6 +47,10 @@ impl Drop for ZoneLock {
     }
 }
 
+/// How long a worker waits for another process that defines a namespace: a look at all counters of a large zone takes
+/// some of it.
+pub(super) const PATIENCE: Duration = Duration::from_millis(250);
+
 /// Why a zone cannot be used.
 enum ZoneError {
     NoMemory,

@@ -126,13 +126,6 @@ impl<'m> CounterTable<'m> {
         }
         Ok((index, syncs))
     }
-
-    /// Forgets the definition of a namespace.
-    pub(super) fn forget_definition(&self, index: NamespaceIndex) {
-        if let Some(place) = self.parts.definitions.get(index.get()) {
-            place.store(0, Release);
-        }
-    }
 }
 
 impl fmt::Display for LateError {

@@ -158,7 +158,8 @@ impl<'m> CounterTable<'m> {
         entry.nodes.store(0, Relaxed);
         entry.early.store(0, Relaxed);
         self.forget_counted_sizes(index);
-        self.forget_definition(index);
+        let definition = self.parts.definitions.get(index.get());
+        definition.into_iter().for_each(|it| it.store(0, Release));
         fail_point!("namespace.forgotten");
     }
 

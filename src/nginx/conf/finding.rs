@@ -1,20 +1,16 @@
 //! How callers of the library define namespaces, and find them.
 
 use core::cell::RefCell;
-use core::time::Duration;
 
+use super::super::zone::PATIENCE;
 use super::found::FoundNamespace;
-use super::late::LateNamespace;
 use super::library_error::LibraryError;
 use super::main::MainConf;
+use super::served::LateNamespace;
 use crate::conf::configuration::NamespaceConf;
 use crate::conf::defined::NamespaceDefinition;
 use crate::engine::Namespace;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
-
-/// How long a worker waits for another process that defines a namespace: a look at all counters of a large zone takes
-/// some of it.
-pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 
 /// What becomes of a definition.
 pub(in super::super) enum Defined {

@@ -4,66 +4,20 @@
 //! definition, so that all workers define it alike. Where its store decides, each worker asks that by itself: the
 //! queues of the others were made before the workers, for the stores that nginx.conf names.
 
-use core::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use super::finding::PATIENCE;
+use super::super::zone::PATIENCE;
 use super::found::FoundNamespace;
 use super::library_error::LibraryError;
 use super::main::MainConf;
-use super::served::{SyncedNamespace, Synchronous};
+use super::served::{LateNamespace, SyncedNamespace};
 use crate::broker::{DecidingStore, WatchedStore};
 use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::conf::defined::NamespaceDefinition;
-use crate::engine::{Deciders, Namespace};
+use crate::engine::Namespace;
 use crate::policy::namespace::SyncMode;
 use crate::store::strategy::{NodeId, Shard};
 use crate::table::{ChannelLease, EarlyShare, LateDefinition, NameKind, StoreState};
-
-/// The synced namespaces that callers have defined in this process.
-#[derive(Debug, Default)]
-pub(super) struct LateNamespaces {
-    /// The zones and stores of the configuration, and the namespaces that were defined late, with their stores.
-    configuration: RefCell<Option<Configuration>>,
-    served: RefCell<Vec<LateNamespace>>,
-    /// How many deciders they have.
-    deciders: Cell<usize>,
-}
-
-/// A namespace that is synced, and was defined late.
-#[derive(Clone)]
-pub(in super::super) struct LateNamespace {
-    pub(in super::super) synced: SyncedNamespace,
-    /// The store that decides, if not the node, with the number of its first decider.
-    pub(in super::super) decided: Option<(usize, DecidingStore)>,
-}
-
-impl core::fmt::Debug for LateNamespace {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("LateNamespace")
-            .field("synced", &self.synced)
-            .finish_non_exhaustive()
-    }
-}
-
-impl LateNamespaces {
-    /// Returns all of them.
-    fn all(&self) -> Vec<LateNamespace> {
-        self.served.borrow().clone()
-    }
-
-    /// Forgets them: they lend what their configuration has.
-    pub(super) fn clear(&mut self) {
-        self.served.get_mut().clear();
-    }
-
-    /// Takes numbers for so many deciders; returns how many were taken before.
-    fn take_deciders(&self, count: u16) -> usize {
-        let before = self.deciders.get();
-        self.deciders.set(before.saturating_add(count.into()));
-        before
-    }
-}
 
 impl MainConf {
     /// Returns the synced namespaces that callers have defined in this process.
@@ -193,22 +147,6 @@ impl MainConf {
                 _lent: self.lend(),
             },
             decided,
-        })
-    }
-}
-
-impl LateNamespace {
-    /// Returns how its store decides, if it does.
-    fn synchronous(&self, conf: &NamespaceConf) -> Option<Synchronous> {
-        let (first, _) = self.decided.as_ref()?;
-        Some(Synchronous {
-            store: Deciders {
-                first: *first,
-                shards: self.synced.options.shards(),
-            },
-            on_error: conf.options.on_error,
-            timeout: conf.options.timeout,
-            is_reserving: false,
         })
     }
 }

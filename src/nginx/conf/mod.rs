@@ -35,13 +35,12 @@ pub(super) use directives::COMMANDS;
 pub(super) use files::ConfFiles;
 pub(super) use finding::Defined;
 pub(super) use found::{Committed, FoundNamespace, LibraryLimiter};
-pub(super) use late::LateNamespace;
 pub(super) use library_error::LibraryError;
 pub(super) use location::LocationConf;
 pub(super) use main::MainConf;
 pub(super) use reading::Conf;
 pub(super) use rules::{Active, ActiveLimit, ActiveRule, Cost, OwnKey, RuleKey, RuleSet};
-pub(super) use served::{SyncedNamespace, Synchronous};
+pub(super) use served::{LateNamespace, SyncedNamespace, Synchronous};
 pub(super) use status::Look;
 pub(super) use text::{Amount, Evaluated, EvaluationError};
 

@@ -1,11 +1,13 @@
 //! The namespaces of a configuration, once its zones are mapped.
 
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::broker::WatchedStore;
+use crate::broker::{DecidingStore, WatchedStore};
+use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::engine::{Deciders, Namespace};
 use crate::policy::namespace::OnError;
 use crate::policy::window::WindowSize;
@@ -64,3 +66,64 @@ pub(in super::super) struct SyncedNamespace {
 /// While there is another one of a configuration's, its zones and namespaces stay.
 #[derive(Debug, Default)]
 pub(super) struct Lent;
+
+/// The synced namespaces that callers have defined in this process.
+#[derive(Debug, Default)]
+pub(super) struct LateNamespaces {
+    /// The zones and stores of the configuration, and the namespaces that were defined late, with their stores.
+    pub(super) configuration: RefCell<Option<Configuration>>,
+    pub(super) served: RefCell<Vec<LateNamespace>>,
+    /// How many deciders they have.
+    deciders: Cell<usize>,
+}
+
+/// A namespace that is synced, and was defined late.
+#[derive(Clone)]
+pub(in super::super) struct LateNamespace {
+    pub(in super::super) synced: SyncedNamespace,
+    /// The store that decides, if not the node, with the number of its first decider.
+    pub(in super::super) decided: Option<(usize, DecidingStore)>,
+}
+
+impl core::fmt::Debug for LateNamespace {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("LateNamespace")
+            .field("synced", &self.synced)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LateNamespaces {
+    /// Returns all of them.
+    pub(super) fn all(&self) -> Vec<LateNamespace> {
+        self.served.borrow().clone()
+    }
+
+    /// Forgets them: they lend what their configuration has.
+    pub(super) fn clear(&mut self) {
+        self.served.get_mut().clear();
+    }
+
+    /// Takes numbers for so many deciders; returns how many were taken before.
+    pub(super) fn take_deciders(&self, count: u16) -> usize {
+        let before = self.deciders.get();
+        self.deciders.set(before.saturating_add(count.into()));
+        before
+    }
+}
+
+impl LateNamespace {
+    /// Returns how its store decides, if it does.
+    pub(super) fn synchronous(&self, conf: &NamespaceConf) -> Option<Synchronous> {
+        let (first, _) = self.decided.as_ref()?;
+        Some(Synchronous {
+            store: Deciders {
+                first: *first,
+                shards: self.synced.options.shards(),
+            },
+            on_error: conf.options.on_error,
+            timeout: conf.options.timeout,
+            is_reserving: false,
+        })
+    }
+}

@@ -12,6 +12,7 @@ mod method;
 mod moving;
 mod reading;
 mod sliding;
+mod weight;
 mod windows;
 
 use core::fmt;
@@ -28,7 +29,8 @@ use self::moving::Moving;
 pub use self::moving::MovingCount;
 pub use self::reading::Reading;
 use self::sliding::Sliding;
-pub use self::windows::{Weight, WindowCounts};
+pub use self::weight::Weight;
+pub use self::windows::WindowCounts;
 use super::hits::Hits;
 use super::window::{UnixMillis, WindowSize};
 

@@ -2,9 +2,7 @@
 
 use super::super::hits::Hits;
 use super::super::window::{UnixMillis, WindowPosition, WindowSize};
-use super::method::Method as _;
 use super::reading::Reading;
-use super::sliding::Sliding;
 
 /// What has been counted of a key in a window and in the one before, at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,34 +15,6 @@ pub struct WindowCounts {
     pub previous: Hits,
     /// Milliseconds since the window's start; less than its size.
     pub elapsed: u64,
-}
-
-/// The share of the previous window that counts in the rate that a caller is told: the specification's `weight`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Weight {
-    /// The share of it that is less than a window's size ago: the formula of a sliding window.
-    #[default]
-    Sliding,
-    /// This share, from 0 to 1, at any moment of the window.
-    Share(f64),
-}
-
-impl Weight {
-    /// A fixed window: the previous one does not count.
-    pub const FIXED: Weight = Weight::Share(0.0);
-
-    /// Returns the rate that `counts` amount to, with a share of the previous window to the nearest thousandth.
-    #[inline]
-    pub fn rate(self, size: WindowSize, counts: &WindowCounts) -> Hits {
-        match self {
-            Weight::Sliding => Sliding::rate(size, counts),
-            Weight::Share(share) => {
-                let previous = counts.previous.thousandths() as f64;
-                let weighted = Hits::from_thousandths((previous * share).round() as i64);
-                counts.current.plus(weighted)
-            }
-        }
-    }
 }
 
 impl WindowCounts {
@@ -121,48 +91,5 @@ impl Reading {
     #[inline]
     pub fn windows(self) -> WindowCounts {
         self.into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::hits::hits;
-
-    #[test]
-    fn a_weight_is_the_share_of_the_previous_window_at_any_moment() {
-        let size = WindowSize::from_millis(60_000).unwrap();
-        for elapsed in [0, 15_000, 59_999] {
-            let counts = WindowCounts {
-                window: 1,
-                current: hits(10),
-                previous: hits(20),
-                elapsed,
-            };
-            for (share, thousandths) in [
-                (0.0, 10_000),
-                (0.1, 12_000),
-                (0.25, 15_000),
-                (0.5, 20_000),
-                (1.0 / 3.0, 16_667),
-                (1.0, 30_000),
-            ] {
-                let rate = Weight::Share(share).rate(size, &counts);
-                assert_eq!(rate, Hits::from_thousandths(thousandths), "{share}");
-            }
-        }
-        let middle = WindowCounts {
-            window: 1,
-            current: hits(10),
-            previous: hits(20),
-            elapsed: 30_000,
-        };
-        assert_eq!(Weight::default().rate(size, &middle), hits(20));
-        let full = WindowCounts {
-            current: Hits::MAX,
-            previous: Hits::MAX,
-            ..middle
-        };
-        assert_eq!(Weight::Share(1.0).rate(size, &full), Hits::MAX);
     }
 }
