@@ -78,7 +78,7 @@ pub(super) fn answer(
     clock: &impl Clock,
 ) -> Result<String, ApiError> {
     #[derive(Serialize)]
-    struct CounterBody {
+    struct KeyBody {
         rate: Thousandths,
         current: Thousandths,
         previous: Thousandths,
@@ -112,7 +112,7 @@ pub(super) fn answer(
         let most = limit.min(call.algorithm.max_limit());
         call.algorithm.remaining(size, reading, most)
     });
-    Ok(json(&CounterBody {
+    Ok(json(&KeyBody {
         rate: rate.into(),
         current: current.into(),
         previous: previous.into(),

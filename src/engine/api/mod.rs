@@ -41,7 +41,8 @@ pub use overview::Overview;
 pub use request::{ApiCall, ApiRequest, CountersCall, KeyCall};
 pub use reset::{counters, reset};
 pub use site::Sender;
-pub use store_call::{AfterStore, StoreCall};
+pub use store_call::StoreCall;
+pub use store_reset::AfterStore;
 pub use synced::{no_store, synced};
 pub use top::top;
 

@@ -10,7 +10,7 @@ use super::counting::Counting;
 use super::error::ApiError;
 use super::key::{self, check_key};
 use super::request::{ApiCall, KeyCall};
-use super::store_reset::StoreReset;
+use super::store_reset::{AfterStore, StoreReset};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
 use crate::policy::namespace::{OnError, SyncMode};
@@ -26,17 +26,6 @@ pub enum StoreCall<'n, 'm> {
     Hits(StoreHits<'n, 'm>),
     /// A key that is to be set to zero.
     Reset(StoreReset<'n, 'm>),
-}
-
-/// What is answered when the store has.
-#[derive(Debug)]
-pub enum AfterStore {
-    /// This.
-    Body(String),
-    /// What [`StoreCall::synced`] says, when the namespace was synced.
-    Sync,
-    /// What follows from the store's answer to [`StoreCall::question`], which has another one now.
-    Ask,
 }
 
 /// Hits that are to be counted, or only read.

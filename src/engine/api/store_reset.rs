@@ -2,7 +2,7 @@
 //!
 //! The store is asked what it has. Of what has no windows, it is asked again if it has any, to give all of that back.
 //! Of windows the node makes a reset as it does elsewhere: its next sync takes that to the store, at most once, and the
-//! call is answered when it has. A sync goes before, too: the node is in the store\'s present epoch then, and does not take
+//! call is answered when it has. A sync goes before, too: the node is in the store's present epoch then, and does not take
 //! the reset for one of an epoch that is gone.
 //!
 //! Two nodes that do so at the same time subtract the same hits twice, which makes the total less than zero. So
@@ -17,13 +17,23 @@ use super::error::ApiError;
 use super::key::check_key;
 use super::request::CountersCall;
 use super::reset::{CounterBody, KeyCounter, counters_of, reset_body};
-use super::store_call::AfterStore;
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::Clock;
 use crate::store::decision::{Answer, AskedLimit, Few, Question};
+
+/// The next step of a call once its store has answered.
+#[derive(Debug)]
+pub enum AfterStore {
+    /// The call is answered with this body.
+    Body(String),
+    /// The call is answered once the namespace was synced.
+    Sync,
+    /// The call has another question for the store.
+    Ask,
+}
 
 /// A key that is to be set to zero.
 #[derive(Debug)]
