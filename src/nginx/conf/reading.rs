@@ -205,8 +205,10 @@ impl<'cf> Conf<'cf> {
         commands.any(|command| unsafe { (*command).name.as_bytes() } == name)
     }
 
-    /// Whether there is a variable of this name, as nginx looks for those of the configuration once it was read.
+    /// Whether there is a variable of this name, as nginx looks for those of the configuration once it was read: in lower
+    /// case.
     pub(super) fn has_variable(&self, name: &[u8]) -> bool {
+        let name = name.to_ascii_lowercase();
         let Some(core) = NgxHttpCoreModule::main_conf(self) else {
             return false;
         };
