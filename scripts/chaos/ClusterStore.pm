@@ -283,6 +283,9 @@ sub end_move {
         }
         my $id = $target->cli(CLUSTER => 'MYID');
         $_->cli(CLUSTER => 'SETSLOT', $slot, 'NODE', $id) for $target, $source;
+        # Others believe the node of the larger epoch. A target that was restarted meanwhile has forgotten that it imports
+        # the slot, and takes it without a new one.
+        $target->cli(CLUSTER => 'BUMPEPOCH');
     }
 }
 
