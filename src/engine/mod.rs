@@ -14,6 +14,7 @@ mod evaluation;
 mod evaluation_tests;
 mod hearing;
 mod identity_map;
+#[cfg(not(loom))]
 mod last_push;
 mod limiter;
 mod looks;
@@ -47,6 +48,7 @@ pub use bound_limit::BoundLimit;
 pub use charge::{Charge, Charges, Refund};
 pub use evaluation::{Evaluation, charge_deferred};
 pub use hearing::Hearing;
+#[cfg(not(loom))]
 pub use last_push::LastPush;
 pub use limiter::{AskedHits, Incoming, Limiter};
 pub use looks::LookTimes;

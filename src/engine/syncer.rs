@@ -117,6 +117,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
     }
 
     /// Returns a number that changes with each batch that the store acknowledges, whichever worker pushed it.
+    #[cfg(not(loom))]
     pub(super) fn acknowledged(&self) -> u64 {
         self.sum(|state| state.acknowledged())
     }

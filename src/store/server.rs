@@ -79,6 +79,7 @@ impl ServerName {
 }
 
 /// Returns the server that a URL names, or `None` for one that may hold a password; `None` if `text` is no URL.
+#[cfg(not(loom))]
 pub(super) fn server_of_url(text: &[u8]) -> Option<Option<ServerName>> {
     let text = core::str::from_utf8(text).ok()?;
     let (scheme, rest) = text.split_once("://")?;
