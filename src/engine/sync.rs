@@ -344,7 +344,7 @@ impl<'m> ShardSync<'_, 'm> {
         if repair == Repair::None {
             return Ok(false);
         }
-        if repair == Repair::SendAnew && self.only_pushes {
+        if repair == (Repair::SendAnew { is_lost: true }) && self.only_pushes {
             // Hits below zero are of reserves.
             table.forget_reserves(part, &is_held)?;
         }
@@ -359,7 +359,7 @@ impl<'m> ShardSync<'_, 'm> {
             match repair {
                 Repair::None => {}
                 Repair::FindChanges => table.find_changes(slots, part, now, &is_held)?,
-                Repair::SendAnew => table.forget_pushed(slots, part, now, &is_held)?,
+                Repair::SendAnew { .. } => table.forget_pushed(slots, part, now, &is_held)?,
             }
         }
         lease.repaired().map(|()| true)

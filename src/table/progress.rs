@@ -8,7 +8,7 @@ use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::lease::{Lease, LeaseLost};
 use super::sync_slot::{
-    BatchWord, FETCH_ANEW, FIND_CHANGES, RepairWord, SEND_ANEW, Standing, SyncSlot,
+    BatchWord, FETCH_ANEW, FIND_CHANGES, RepairWord, SEND_ANEW, Standing, SyncSlot, VOID_RESERVES,
 };
 use super::sync_state::SyncState;
 use crate::policy::fnv::fnv1a;
@@ -21,8 +21,11 @@ pub enum Repair {
     None,
     /// A worker stopped in the middle of a sync: look for what changed, in all counters.
     FindChanges,
-    /// The store lost what it had: all that still matters is to be sent anew.
-    SendAnew,
+    /// All that still matters is to be sent anew: the store has nothing of this node.
+    SendAnew {
+        /// Whether it lost what it had, the charges of reserves included; otherwise, it forgot the node in due time.
+        is_lost: bool,
+    },
 }
 
 impl<'m> Lease<'m> {
@@ -30,7 +33,9 @@ impl<'m> Lease<'m> {
     pub fn repair(&self) -> Repair {
         match RepairWord(self.state.slot.repair.load(Acquire)).flags() & !FETCH_ANEW {
             0 => Repair::None,
-            flags if flags & SEND_ANEW != 0 => Repair::SendAnew,
+            flags if flags & SEND_ANEW != 0 => Repair::SendAnew {
+                is_lost: flags & VOID_RESERVES != 0,
+            },
             _ => Repair::FindChanges,
         }
     }
@@ -42,7 +47,7 @@ impl<'m> Lease<'m> {
     /// [`LeaseLost`].
     pub fn repaired(&self) -> Result<(), LeaseLost> {
         self.replace(&self.state.slot.repair, |word| {
-            word & !(FIND_CHANGES | SEND_ANEW)
+            word & !(FIND_CHANGES | SEND_ANEW | VOID_RESERVES)
         })?;
         fail_point!("sync.repaired");
         Ok(())
@@ -87,11 +92,13 @@ impl<'m> Lease<'m> {
         let before = BatchWord(batch.load(Acquire));
         let may_be_known = before.acknowledged() != 0 || before.count() != 0;
         let left = Some(self.epoch()).filter(|left| may_be_known && ![0, epoch].contains(left));
+        // A store that forgot the node still has what it charged ahead.
+        let is_lost = if epoch == self.epoch() { 0 } else { VOID_RESERVES };
         // First: a worker that takes over in between sends anew, in this epoch, or in another one if the store is
         // in the former again.
         self.replace(repair, |word| {
             let word = RepairWord(word);
-            left.map_or(word, |left| word.leaving(left)).0 | SEND_ANEW
+            left.map_or(word, |left| word.leaving(left)).0 | SEND_ANEW | is_lost
         })?;
         fail_point!("epoch.marked");
         let [first, _] = position;

@@ -94,6 +94,8 @@ pub(super) const FIND_CHANGES: u64 = 1;
 pub(super) const SEND_ANEW: u64 = 2;
 /// A worker that had lost the lease applied an answer: see `Lease::confirm_applied`.
 pub(super) const FETCH_ANEW: u64 = 4;
+/// With [`SEND_ANEW`]: the store has lost what it had charged ahead, as it is in another epoch.
+pub(super) const VOID_RESERVES: u64 = 8;
 
 /// A lease's word: the term, then the time at which it ends, 0 if it was given back.
 #[derive(Clone, Copy)]

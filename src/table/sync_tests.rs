@@ -693,7 +693,7 @@ fn in_a_new_epoch_everything_is_sent_anew() {
     lease.enter_epoch(77).unwrap();
     assert_eq!((lease.epoch(), lease.acknowledged()), (77, name(0, 0)));
     assert_eq!((lease.position(), lease.sealed(table)), (None, None));
-    assert_eq!(lease.repair(), Repair::SendAnew);
+    assert_eq!(lease.repair(), Repair::SendAnew { is_lost: true });
     table
         .forget_pushed(
             0..usize::MAX,

@@ -1,10 +1,17 @@
 //! What a node does when a store has lost something, or has forgotten the node.
 
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
+
 use super::log::Store;
-use super::memory::{Fault, Kept as _};
+use super::memory::{Fault, Kept as _, go_on};
 use super::node::cluster;
-use super::{SIZE, T, hits, size};
+use super::{LIFETIME, SIZE, T, hits, size};
+use crate::engine::Syncer;
 use crate::table::MonotonicMillis;
+
+const DAY: u64 = 24 * 3_600_000;
 
 #[test]
 fn living_nodes_restore_a_store_that_comes_back_empty() {
@@ -81,7 +88,6 @@ fn a_batch_whose_counters_were_all_evicted_counts_as_one() {
 
 #[test]
 fn a_node_that_was_forgotten_in_due_time_leaves_the_epoch_as_it_is() {
-    const DAY: u64 = 24 * 3_600_000;
     for (days, is_due) in [(3, true), (0, false)] {
         let (store, nodes) = cluster(1);
         let node = &nodes[0];
@@ -96,5 +102,34 @@ fn a_node_that_was_forgotten_in_due_time_leaves_the_epoch_as_it_is() {
         let name = (size(), (T + days * DAY) / SIZE, b"b".to_vec());
         assert_eq!(store[0].borrow().count(&name).total, hits(7));
         assert!(!node.shared.table.note_identity());
+    }
+}
+
+#[test]
+fn a_store_that_forgot_a_node_gets_back_what_that_had_charged_ahead() {
+    // (days, what the store has then)
+    for (days, left) in [(3, Some(6000)), (0, None)] {
+        let (store, nodes) = cluster(1);
+        let node = &nodes[0];
+        let sync = || {
+            let lifetime = Duration::from_millis(LIFETIME);
+            let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
+            let (syncer, mut strategy) = (syncer.pushing_only(), node.strategy.clone());
+            let synced = go_on(pin!(syncer.sync(&mut strategy, node.time)));
+            assert!(matches!(synced, Poll::Ready(Ok(Some(_)))), "{synced:?}");
+        };
+        node.hit(b"a", hits(5));
+        sync();
+        node.time.unix.set(T + days * DAY);
+        let window = (T + days * DAY) / SIZE;
+        let name = (size(), window, b"k".to_vec());
+        // As a decision does.
+        store[0].borrow_mut().counts.insert(name.clone(), 10_000);
+        store[0].borrow_mut().last.clear();
+        let (table, counter) = (&node.shared.table, node.namespace.counter(size()));
+        let counter = counter.synced(true);
+        assert!(table.give_back(&counter, table.key(b"k"), window, hits(4), node.time));
+        sync();
+        assert_eq!(store[0].borrow().counts.get(&name).copied(), left, "{days}");
     }
 }
