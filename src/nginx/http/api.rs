@@ -12,6 +12,7 @@ use super::super::guard::guard;
 use super::super::hold::measured;
 use super::super::module::Module;
 use super::super::request::{Request, bytes};
+use super::super::sync;
 use super::super::time::NgxClock;
 use super::awaited;
 use super::json::{refuse, with_json};
@@ -154,7 +155,14 @@ fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError
             let (namespace, counting) = counting_in(&reset.read.namespace)?;
             match StoreCall::new(call, namespace, &counting)? {
                 Some(asked) => return of_store(main, asked, &reset.read.namespace),
-                None => api::reset(reset, namespace, &counting, &NgxClock)?,
+                None => {
+                    let body = api::reset(reset, namespace, &counting, &NgxClock)?;
+                    if let Some((name, _)) = main.synced_of(&reset.read.namespace) {
+                        // The answer does not wait for the push, which a store may delay.
+                        sync::sync_now(name);
+                    }
+                    body
+                }
             }
         }
         ApiCall::Counters(counters) => {
