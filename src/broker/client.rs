@@ -66,12 +66,10 @@ impl Client {
         true
     }
 
-    /// Has a decider charge hits that were counted without it, when it answers again; or not, if there are so
-    /// many that the broker has no room for them now.
-    pub fn charge_later(&self, decider: usize, question: &Question) {
-        if self.unsent() <= CAPACITY {
-            self.ask(decider, None, 0, question);
-        }
+    /// Has a decider charge hits that were counted without it, when it answers again. Returns whether it will: not if
+    /// there are so many that the broker has no room for them now.
+    pub fn charge_later(&self, decider: usize, question: &Question) -> bool {
+        self.unsent() <= CAPACITY && self.ask(decider, None, 0, question)
     }
 
     /// How much was not sent yet, in words.

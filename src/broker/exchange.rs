@@ -16,25 +16,19 @@ use super::backlog::{Backlog, Gathered, ReplyTo};
 use super::batching::BatchingDelay;
 use super::dispatcher::Dispatcher;
 use super::shared_queues::DeciderState;
+use super::source::DecidedNamespace;
 use super::store_clock::LearnedClock;
 use super::store_event::{KnownBefore, Observer, WatchedStore};
 use super::timer::Timer;
 use crate::store::decision::{Answer, Certainty, Decided, Decider, Question};
 use crate::store::error::StoreError;
 use crate::store::registry::StoreVisitor;
+use crate::store::retry::Retries;
 use crate::store::strategy::{Epoch, NodeId};
 use crate::table::MonotonicMillis;
 
 /// How often is collected what is asked of a store that is away: workers' queues are short.
 const COLLECT: Duration = Duration::from_millis(50);
-
-/// How long after a failure, and after each that follows, it is looked whether the store is back: for ever.
-pub fn pauses() -> impl Iterator<Item = Duration> {
-    [50, 100, 200]
-        .into_iter()
-        .chain(core::iter::repeat(400))
-        .map(Duration::from_millis)
-}
 
 /// Asks one decider, for all workers.
 pub(super) struct DeciderTask {
@@ -46,6 +40,19 @@ pub(super) struct DeciderTask {
     pub(super) decider: usize,
     /// The questions of a probe, which finds out whether there is an answer.
     pub(super) probe: Vec<Question>,
+    /// Questions that need of the store what those of requests do.
+    pub(super) trial: Vec<Question>,
+    /// The namespaces that are decided about.
+    pub(super) namespaces: Rc<[DecidedNamespace]>,
+}
+
+/// What serves a task.
+struct Served<'t, D> {
+    store: D,
+    node: NodeId,
+    state: DeciderState<'t>,
+    backlog: &'t Backlog,
+    retries: Retries,
 }
 
 /// The tasks of a store, none of which has a decider yet.
@@ -79,42 +86,45 @@ struct Pauses {
 
 impl DeciderTask {
     /// Answers until the dispatcher is closed.
-    async fn serve(self, mut store: impl Decider, node: NodeId) {
+    async fn serve(self, store: impl Decider, node: NodeId) {
         let (Some(state), Some(backlog)) = (
             self.dispatcher.queues.decider(self.decider),
             self.dispatcher.backlogs.get(self.decider),
         ) else {
             return;
         };
-        // Connects before a request waits for it.
-        let before = self.store.known();
-        let probe = self.probe(&mut store, node).await;
-        self.note(probe.as_ref().err(), before, state, &store);
-        if probe.is_err() {
-            self.wait_for(&mut store, node, state, backlog).await;
+        let mut served = Served {
+            store,
+            node,
+            state,
+            backlog,
+            retries: Retries::default(),
+        };
+        // Connects before a request waits for it. A store that is known to be lost may answer, and refuse all the same.
+        let first = match self.store.is_lost() {
+            true => &self.trial,
+            false => &self.probe,
+        };
+        if self.ask(&mut served, first).await.is_err() {
+            self.wait_for(&mut served, first).await;
         }
         let mut pauses = Pauses::new((self.dispatcher.uptime)());
         let mut clock = LearnedClock::default();
         while let Some(gathered) = self.next(backlog, state, &mut pauses).await {
-            let Gathered {
-                mut questions,
-                reply_to,
-                ..
-            } = gathered;
-            if questions.is_empty() {
-                questions.clone_from(&self.probe);
-            }
+            let questions = match &*gathered.questions {
+                [] => &self.probe,
+                questions => questions,
+            };
             pauses.delay.note(questions.len());
-            let (before, began) = (self.store.known(), (self.dispatcher.uptime)());
-            match store.decide(node, Epoch::proposed(), &questions).await {
+            let began = (self.dispatcher.uptime)();
+            match self.ask(&mut served, questions).await {
                 Ok(Decided { now, answers }) => {
                     let ended = (self.dispatcher.uptime)();
                     if self.dispatcher.is_serving() {
                         state.clock.set(clock.learn(now, ended));
                     }
-                    self.note(None, before, state, &store);
                     let took = ended.saturating_sub(began);
-                    let decided = self.ask_again(backlog, took, questions, (reply_to, answers));
+                    let decided = self.ask_again(backlog, took, gathered, answers);
                     let (reply_to, answers, has_raced) = decided;
                     self.dispatcher
                         .reply(&reply_to, answers.into_iter().map(Some));
@@ -124,12 +134,36 @@ impl DeciderTask {
                     }
                 }
                 Err(error) => {
-                    self.note(Some(&error), before, state, &store);
-                    self.dispatcher.reply(&reply_to, core::iter::repeat(None));
-                    self.wait_for(&mut store, node, state, backlog).await;
+                    let replies = core::iter::repeat(None);
+                    self.dispatcher.reply(&gathered.reply_to, replies);
+                    // It is back when what failed succeeds, not when it answers.
+                    let trial = match &*gathered.questions {
+                        [] => self.probe.clone(),
+                        questions => Question::trials(questions),
+                    };
+                    let is_undone = !error.may_have_applied();
+                    backlog.leave(gathered, is_undone, self.dispatcher.now());
+                    self.wait_for(&mut served, &trial).await;
                 }
             }
         }
+        // The process ends, with what it has kept.
+        backlog.forget_unsent();
+        self.count_dropped(backlog);
+    }
+
+    /// Asks, and notes whether there was an answer.
+    async fn ask(
+        &self,
+        served: &mut Served<'_, impl Decider>,
+        questions: &[Question],
+    ) -> Result<Decided, StoreError> {
+        let Served { store, node, .. } = served;
+        let before = self.store.known();
+        let asked = store.decide(*node, Epoch::proposed(), questions);
+        let decided = asked.await;
+        self.note(decided.as_ref().err(), before, served);
+        decided
     }
 
     /// Notes whether the store has answered, or why not.
@@ -137,13 +171,13 @@ impl DeciderTask {
         &self,
         error: Option<&StoreError>,
         before: KnownBefore,
-        state: DeciderState<'_>,
-        store: &impl Decider,
+        served: &Served<'_, impl Decider>,
     ) {
         // What a process finds that was stopped meanwhile says nothing of the present.
         if !self.dispatcher.is_serving() {
             return;
         }
+        let Served { state, store, .. } = served;
         let result = match error {
             Some(error) => {
                 state.breaker.open(self.dispatcher.now());
@@ -174,9 +208,14 @@ impl DeciderTask {
         &self,
         backlog: &Backlog,
         took: Duration,
-        questions: Vec<Question>,
-        (reply_to, answers): (Vec<ReplyTo>, Vec<Answer>),
+        gathered: Gathered,
+        answers: Vec<Answer>,
     ) -> (Vec<ReplyTo>, Vec<Answer>, bool) {
+        let Gathered {
+            questions,
+            reply_to,
+            ..
+        } = gathered;
         let is_raced = |answer: &Answer| answer.certainty == Certainty::Raced;
         if !answers.iter().any(is_raced) {
             return (reply_to, answers, false);
@@ -205,6 +244,7 @@ impl DeciderTask {
     ) -> Option<Gathered> {
         loop {
             self.dispatcher.collect();
+            self.count_dropped(backlog);
             if let Some((questions, pause)) =
                 pauses.awaits(backlog.waiting(), (self.dispatcher.uptime)())
             {
@@ -239,34 +279,27 @@ impl DeciderTask {
         }
     }
 
-    /// Waits until there are answers again: what is to be asked meanwhile finds the circuit open, and what is
-    /// counted without the store is kept.
-    async fn wait_for(
-        &self,
-        store: &mut impl Decider,
-        node: NodeId,
-        state: DeciderState<'_>,
-        backlog: &Backlog,
-    ) {
-        backlog.leave(self.dispatcher.now());
-        for pause in pauses() {
+    /// Waits until the store does again what `trial` asks: what is to be asked meanwhile finds the circuit open, and what
+    /// is counted without the store is kept.
+    async fn wait_for(&self, served: &mut Served<'_, impl Decider>, trial: &[Question]) {
+        let backlog = served.backlog;
+        backlog.leave(Gathered::default(), false, self.dispatcher.now());
+        served.retries.begin((self.dispatcher.uptime)());
+        loop {
             // Where another process serves, what was kept here is charged now or never.
             let is_last = !self.dispatcher.is_serving();
             if !is_last {
-                state.breaker.open(self.dispatcher.now());
+                served.state.breaker.open(self.dispatcher.now());
                 if self.dispatcher.is_closed.get() {
                     return;
                 }
-                self.pause(pause).await;
+                let random = Epoch::proposed().0.get();
+                self.pause(served.retries.pause(random), backlog).await;
             }
-            let before = self.store.known();
-            match self.probe(store, node).await {
-                Ok(()) => {
-                    backlog.come_back();
-                    return self.note(None, before, state, store);
-                }
-                // The first failure may have been of a time before others found the store there.
-                Err(error) => self.note(Some(&error), before, state, store),
+            // The first failure may have been of a time before others found the store there.
+            if self.ask(served, trial).await.is_ok() {
+                served.retries.end((self.dispatcher.uptime)());
+                return backlog.come_back();
             }
             if is_last {
                 return;
@@ -274,21 +307,26 @@ impl DeciderTask {
         }
     }
 
-    /// Waits for so long, and collects what is asked: nobody rings for that.
-    async fn pause(&self, pause: Duration) {
+    async fn pause(&self, pause: Duration, backlog: &Backlog) {
         let mut left = pause;
-        while left > Duration::ZERO {
+        while left > Duration::ZERO && !self.dispatcher.is_closed.get() {
             let part = left.min(COLLECT);
             tokio::time::sleep(part).await;
             self.dispatcher.collect();
+            backlog.forget_late(self.dispatcher.now());
+            self.count_dropped(backlog);
             left = left.saturating_sub(part);
         }
     }
 
-    /// Finds out whether there are answers.
-    async fn probe(&self, store: &mut impl Decider, node: NodeId) -> Result<(), StoreError> {
-        let probe = store.decide(node, Epoch::proposed(), &self.probe);
-        probe.await.map(drop)
+    /// Counts the hits that the store does not get.
+    fn count_dropped(&self, backlog: &Backlog) {
+        for (name, hits) in backlog.take_dropped() {
+            let mut namespaces = self.namespaces.iter();
+            if let Some(namespace) = namespaces.find(|it| it.name == name) {
+                namespace.table.count_dropped(namespace.index, hits);
+            }
+        }
     }
 }
 

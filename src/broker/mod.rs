@@ -78,14 +78,14 @@ pub use event_loop_queue::EventLoopQueue;
 #[cfg(not(loom))]
 pub use eventfd::EventFd;
 #[cfg(not(loom))]
-pub use exchange::{DeciderTasks, pauses};
+pub use exchange::DeciderTasks;
 pub use ring::{CACHE_LINE, Ring};
 #[cfg(not(loom))]
 pub use serve::{Broker, DecidingStore};
 #[cfg(not(loom))]
 pub use shared_queues::SharedQueues;
 #[cfg(not(loom))]
-pub use source::DeciderSource;
+pub use source::{DecidedNamespace, DeciderSource};
 #[cfg(not(loom))]
 pub use store_clock::StoreClock;
 #[cfg(not(loom))]

@@ -19,9 +19,10 @@ use super::dispatcher::Dispatcher;
 use super::event_loop_queue::EventLoopQueue;
 use super::exchange::{DeciderTask, DeciderTasks};
 use super::shared_queues::SharedQueues;
-use super::source::DeciderSource;
+use super::source::{DecidedNamespace, DeciderSource};
 use super::store_event::{StoreEvent, WatchedStore};
 use super::turn::Turn;
+use crate::policy::algorithm::StoredKind;
 use crate::store::decision::Question;
 use crate::store::strategy::{NodeId, Shard};
 
@@ -47,8 +48,12 @@ pub struct DecidingStore {
     pub source: Arc<dyn DeciderSource>,
     /// The identity of this node.
     pub node: NodeId,
-    /// The shards that it is divided into, each of which has a decider; `None`: there is one.
-    pub shards: Option<Vec<Shard>>,
+    /// The shards of its namespaces.
+    pub shards: Vec<Shard>,
+    /// Whether each of them has a decider; otherwise, there is one for all.
+    pub is_divided: bool,
+    /// The namespaces that it decides about.
+    pub namespaces: Vec<DecidedNamespace>,
 }
 
 impl Broker {
@@ -98,26 +103,38 @@ fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet
         source,
         node,
         shards,
+        is_divided,
+        namespaces,
     } in stores
     {
-        let probes = match shards {
-            None => vec![Vec::new()],
-            Some(shards) => {
-                let shards = shards.iter().cloned();
-                shards.map(|it| vec![Question::probe(it)]).collect()
+        let trials = shards.iter().cloned();
+        let trials: Vec<_> = trials
+            .map(|it| Question::trial(it, StoredKind::Windows))
+            .collect();
+        // What each decider is asked to be probed, and tried.
+        let questions: Vec<(Vec<Question>, Vec<Question>)> = match is_divided {
+            false => vec![(Vec::new(), trials)],
+            true => {
+                let probes = shards.iter().cloned().map(Question::probe);
+                let each = probes.zip(trials);
+                each.map(|(probe, trial)| (vec![probe], vec![trial]))
+                    .collect()
             }
         };
+        let namespaces: Rc<[DecidedNamespace]> = namespaces.as_slice().into();
         let first = running.len();
-        let siblings = first..first.saturating_add(probes.len());
+        let siblings = first..first.saturating_add(questions.len());
         let tasks = siblings
             .clone()
-            .zip(probes)
-            .map(|(decider, probe)| DeciderTask {
+            .zip(questions)
+            .map(|(decider, (probe, trial))| DeciderTask {
                 dispatcher: dispatcher.clone(),
                 store: watched.clone(),
                 siblings: siblings.clone(),
                 decider,
                 probe,
+                trial,
+                namespaces: namespaces.clone(),
             });
         source.connect(DeciderTasks {
             tasks: tasks.collect(),

@@ -37,7 +37,8 @@ pub struct KnownBefore {
 }
 
 impl Observer {
-    fn number(self) -> usize {
+    /// The number by which the store's state knows it.
+    pub fn number(self) -> usize {
         const BROKER: usize = StoreState::USERS as usize - 1;
         match self {
             Observer::Sync(number) => number % BROKER,
@@ -85,6 +86,11 @@ enum StoreEventKind {
 }
 
 impl WatchedStore {
+    /// Whether it did not do what it was asked last.
+    pub fn is_lost(&self) -> bool {
+        self.state.and_then(|it| it.is_up()) == Some(false)
+    }
+
     /// What is known of it now, before it is asked.
     pub fn known(&self) -> KnownBefore {
         let state = self.state.and_then(|it| it.is_up());
@@ -222,7 +228,7 @@ mod tests {
         let store = Arc::new(WatchedStore {
             name: "main".into(),
             without_it: "nodes go on".into(),
-            state: words[0].map(StoreState::new),
+            state: words[0].map(|it| StoreState::new(it, 0..2)),
             channel: None,
         });
         let note = |number, before, result: Result<(), &str>| {

@@ -1,8 +1,10 @@
 //! Hits that were admitted while a store was away, in counters of which no sync tells it: levels and logs. It
 //! is asked to charge them when it answers again: what has left their windows by then, or has leaked, no more.
 //!
-//! A charge that no answer is waited for is sent once at most: if that fails, it is lost. All that is kept here is lost
-//! with the process.
+//! They are of a bounded number of counters. What has no room, and what does not count any more, is dropped, and told.
+//!
+//! A charge that no answer is waited for is sent once at most, but for one of which the store has done nothing. All
+//! that is kept here is lost with the process.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,14 +17,18 @@ use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{AskedCounter, KeyBytes, Question};
 use crate::table::MonotonicMillis;
 
-/// The most counters.
-const MOST: usize = 1 << 14;
 /// Into how many parts the hits of a log are divided by their times: each leaves as a whole.
 const PARTS: u64 = 32;
 
 /// The hits, by their counters.
 #[derive(Debug, Default)]
-pub struct UnsentHits(BTreeMap<UnsentKey, Unsent>);
+pub struct UnsentHits {
+    kept: BTreeMap<UnsentKey, Unsent>,
+    /// What was taken last, and may come back.
+    taken: Vec<(UnsentKey, Unsent)>,
+    /// Hits of namespaces that the store does not get, until they are counted.
+    dropped: Vec<(Arc<str>, Hits)>,
+}
 
 /// The namespace, the key, the number of the kind, and its measure.
 type UnsentKey = (Arc<str>, KeyBytes, u8, u64);
@@ -32,6 +38,8 @@ type UnsentKey = (Arc<str>, KeyBytes, u8, u64);
 struct Unsent {
     counter: AskedCounter,
     hits: UnsentOf,
+    /// All of them, those that do not count any more included.
+    sum: Hits,
 }
 
 /// As the node would keep them if there were no others.
@@ -50,58 +58,127 @@ struct UnsentPart {
 }
 
 impl UnsentHits {
+    /// The most counters.
+    pub const MOST: usize = 1 << 14;
+
     /// Whether a question only charges what may be kept here, or gives it back.
     pub fn are(question: &Question) -> bool {
         let mut counters = question.counters.iter();
         question.limits.is_empty() && counters.all(|it| it.kind != StoredKind::Windows)
     }
 
-    /// Keeps what a question charges, or less where it gives back. Returns whether that could be done: there
-    /// may be too many counters, or less than is given back.
-    pub fn add(&mut self, question: &Question, now: MonotonicMillis) -> bool {
-        let mut is_all = true;
-        for counter in &question.counters {
-            let AskedCounter {
-                shard,
-                key,
-                kind,
-                size,
-                cost,
-            } = counter;
-            let (number, measure) = (kind.wire_id(), kind.measure(*size));
-            let name = (shard.namespace.clone(), key.clone(), number, measure);
-            let is_known = self.0.contains_key(&name);
-            if !is_known && (*cost <= Hits::ZERO || self.0.len() >= MOST) {
-                is_all = false;
-                continue;
-            }
-            let unsent = self.0.entry(name).or_insert_with(|| Unsent {
-                counter: counter.clone(),
-                hits: UnsentOf::none(*kind),
-            });
-            is_all &= unsent.hits.add(*size, *cost, now);
+    /// Keeps what a question charged at `now`, or less where it gives back. Returns what is to be given back besides:
+    /// it was charged while the store was there.
+    pub fn add(&mut self, question: &Question, now: MonotonicMillis) -> Option<Question> {
+        let rest = question.counters.iter().filter_map(|counter| {
+            let cost = self.add_to(counter, now);
+            let counter = counter.clone();
+            (cost < Hits::ZERO).then_some(AskedCounter { cost, ..counter })
+        });
+        let rest = Question {
+            counters: rest.collect(),
+            ..Question::nothing()
+        };
+        (!rest.counters.is_empty()).then_some(rest)
+    }
+
+    /// Returns what is left to be given back.
+    fn add_to(&mut self, counter: &AskedCounter, now: MonotonicMillis) -> Hits {
+        let AskedCounter {
+            shard,
+            key,
+            kind,
+            size,
+            cost,
+        } = counter;
+        let (number, measure) = (kind.wire_id(), kind.measure(*size));
+        let name = (shard.namespace.clone(), key.clone(), number, measure);
+        let is_known = self.kept.contains_key(&name);
+        if !is_known && *cost <= Hits::ZERO {
+            return *cost;
         }
-        is_all
+        if !is_known && self.kept.len() >= Self::MOST {
+            self.drop_hits(&shard.namespace, *cost);
+            return Hits::ZERO;
+        }
+        let unsent = self.kept.entry(name).or_insert_with(|| Unsent {
+            counter: counter.clone(),
+            hits: UnsentOf::none(*kind),
+            sum: Hits::ZERO,
+        });
+        let rest = unsent.hits.add(*size, *cost, now);
+        unsent.sum = unsent.sum.plus(*cost).minus(rest);
+        rest
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.kept.is_empty()
+    }
+
+    /// Of how many counters there are any.
+    pub fn len(&self) -> usize {
+        self.kept.len()
     }
 
     /// Takes the hits of so many counters: as questions that charge what is left of them, if anything is.
     pub fn take(&mut self, most: usize, now: MonotonicMillis) -> Vec<Question> {
-        let taken = core::iter::from_fn(|| self.0.pop_first()).take(most);
-        let charges = taken.filter_map(|(_, unsent)| {
-            let Unsent { counter, hits } = unsent;
+        self.forget_taken();
+        let taken: Vec<_> = core::iter::from_fn(|| self.kept.pop_first())
+            .take(most)
+            .collect();
+        let mut questions = Vec::with_capacity(taken.len());
+        for (name, unsent) in taken {
+            let Unsent { counter, hits, sum } = &unsent;
             let cost = hits.left(counter.size, now);
-            let counter = AskedCounter { cost, ..counter };
-            (cost > Hits::ZERO).then(|| Question {
-                counters: smallvec![counter],
-                ..Question::nothing()
-            })
-        });
-        charges.collect()
+            let gone = sum.minus(cost);
+            self.drop_hits(&counter.shard.namespace, gone);
+            if cost > Hits::ZERO {
+                let counter = AskedCounter {
+                    cost,
+                    ..counter.clone()
+                };
+                questions.push(Question {
+                    counters: smallvec![counter],
+                    ..Question::nothing()
+                });
+                let sum = sum.minus(gone.max(Hits::ZERO));
+                self.taken.push((name, Unsent { sum, ..unsent }));
+            }
+        }
+        questions
+    }
+
+    /// Forgets what was taken last: the store has charged it.
+    pub fn forget_taken(&mut self) {
+        self.taken.clear();
+    }
+
+    /// Keeps what was taken last on: the store has charged nothing of it.
+    pub fn put_back(&mut self) {
+        self.kept.extend(self.taken.drain(..));
+    }
+
+    /// Forgets all of them.
+    pub fn forget(&mut self) {
+        while let Some((_, Unsent { counter, sum, .. })) = self.kept.pop_first() {
+            self.drop_hits(&counter.shard.namespace, sum);
+        }
+    }
+
+    /// Takes the hits that the store does not get, with their namespaces.
+    pub fn take_dropped(&mut self) -> Vec<(Arc<str>, Hits)> {
+        core::mem::take(&mut self.dropped)
+    }
+
+    fn drop_hits(&mut self, namespace: &Arc<str>, hits: Hits) {
+        if hits <= Hits::ZERO {
+            return;
+        }
+        match self.dropped.iter_mut().find(|(it, _)| it == namespace) {
+            Some((_, sum)) => *sum = sum.plus(hits),
+            None => self.dropped.push((namespace.clone(), hits)),
+        }
     }
 }
 
@@ -114,8 +191,8 @@ impl UnsentOf {
         }
     }
 
-    /// Adds hits, or takes them back; returns whether there were as many.
-    fn add(&mut self, size: WindowSize, cost: Hits, now: MonotonicMillis) -> bool {
+    /// Adds hits, or takes them back; returns what is left to be taken back.
+    fn add(&mut self, size: WindowSize, cost: Hits, now: MonotonicMillis) -> Hits {
         // Of this clock, differences alone are used.
         let at = UnixMillis(now.0);
         let given_back = Hits::ZERO.minus(cost);
@@ -123,11 +200,11 @@ impl UnsentOf {
             UnsentOf::Level(kind, level) => {
                 if cost > Hits::ZERO {
                     *level = kind.after_hit(size, *level, at, cost);
-                    return true;
+                    return Hits::ZERO;
                 }
-                let is_there = level.hits >= given_back;
-                level.hits = level.hits.minus(given_back).max(Hits::ZERO);
-                is_there
+                let rest = level.hits.minus(given_back);
+                level.hits = rest.max(Hits::ZERO);
+                rest.min(Hits::ZERO)
             }
             UnsentOf::Log(parts) if cost > Hits::ZERO => {
                 let width = size.millis() / PARTS;
@@ -145,7 +222,7 @@ impl UnsentOf {
                 while parts.front().is_some_and(|it| it.has_left(size, now)) {
                     parts.pop_front();
                 }
-                true
+                Hits::ZERO
             }
             UnsentOf::Log(parts) => {
                 let mut left = given_back;
@@ -153,7 +230,7 @@ impl UnsentOf {
                     let taken = part.hits.min(left);
                     (part.hits, left) = (part.hits.minus(taken), left.minus(taken));
                 }
-                left == Hits::ZERO
+                Hits::ZERO.minus(left)
             }
         }
     }
@@ -212,7 +289,8 @@ mod tests {
     fn charged(kind: StoredKind, counted: &[(u64, i64)], at: u64) -> i64 {
         let mut unsent = UnsentHits::default();
         for (time, cost) in counted {
-            assert!(unsent.add(&charge(b"k", kind, *cost), MonotonicMillis(T + time)));
+            let rest = unsent.add(&charge(b"k", kind, *cost), MonotonicMillis(T + time));
+            assert_eq!(rest, None);
         }
         let taken = unsent.take(9, MonotonicMillis(T + at));
         assert!(unsent.is_empty() && taken.len() < 2);
@@ -256,7 +334,7 @@ mod tests {
                 hits: UnsentOf::Log(parts),
                 ..
             },
-        ) = unsent.0.first_key_value().unwrap()
+        ) = unsent.kept.first_key_value().unwrap()
         else {
             panic!("a log");
         };
@@ -267,19 +345,71 @@ mod tests {
     }
 
     #[test]
-    fn there_are_so_many_counters_at_most() {
-        let mut unsent = UnsentHits::default();
-        let now = MonotonicMillis(T);
+    fn what_has_no_room_or_does_not_count_any_more_is_dropped_and_told() {
+        let (mut unsent, now) = (UnsentHits::default(), MonotonicMillis(T));
         let key = |number: usize| number.to_be_bytes();
-        for number in 0..MOST {
-            assert!(unsent.add(&charge(&key(number), ELASTIC, 1), now));
+        for number in 0..UnsentHits::MOST {
+            assert_eq!(unsent.add(&charge(&key(number), ELASTIC, 1), now), None);
         }
-        assert!(!unsent.add(&charge(&key(MOST), ELASTIC, 1), now));
-        assert!(unsent.add(&charge(&key(0), ELASTIC, 1), now));
-        assert!(!unsent.add(&charge(&key(MOST), ELASTIC, -1), now));
-        assert_eq!(unsent.take(MOST, now).len(), MOST);
+        let dropped = |unsent: &mut UnsentHits| {
+            let dropped = unsent.take_dropped().into_iter();
+            dropped
+                .map(|(name, hits)| (name.to_string(), hits))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(dropped(&mut unsent), []);
+        let another = key(UnsentHits::MOST);
+        assert_eq!(unsent.add(&charge(&another, ELASTIC, 2), now), None);
+        assert_eq!(unsent.len(), UnsentHits::MOST);
+        assert_eq!(dropped(&mut unsent), [("api".into(), hits(2))]);
+        assert_eq!(unsent.add(&charge(&key(0), ELASTIC, 1), now), None);
+        assert_eq!(unsent.take(UnsentHits::MOST, now).len(), UnsentHits::MOST);
+        assert_eq!(dropped(&mut unsent), []);
+        // Of a log, what has left.
+        for (time, cost) in [(0, 9), (SIZE, 4)] {
+            let at = MonotonicMillis(T + time);
+            assert_eq!(unsent.add(&charge(b"k", StoredKind::Log, cost), at), None);
+        }
+        let later = MonotonicMillis(T + SIZE + 1);
+        assert_eq!(unsent.take(1, later)[0].counters[0].cost, hits(4));
+        assert_eq!(dropped(&mut unsent), [("api".into(), hits(9))]);
         // Those in windows are pushed by syncs.
         assert!(!UnsentHits::are(&charge(b"k", StoredKind::Windows, 1)));
         assert!(UnsentHits::are(&charge(b"k", StoredKind::Log, 1)));
+    }
+
+    #[test]
+    fn what_a_store_did_not_charge_stays_as_old_as_it_is() {
+        for kind in [StoredKind::Log, ELASTIC] {
+            let mut unsent = UnsentHits::default();
+            unsent.add(&charge(b"k", kind, 3), MonotonicMillis(T));
+            for at in [SIZE / 2, SIZE - 1] {
+                let taken = unsent.take(1, MonotonicMillis(T + at));
+                assert_eq!(taken[0].counters[0].cost, hits(3), "{kind:?}");
+                unsent.put_back();
+            }
+            assert_eq!(
+                unsent.take(1, MonotonicMillis(T + SIZE + 1)),
+                [],
+                "{kind:?}"
+            );
+            unsent.put_back();
+            assert!(unsent.is_empty());
+            assert_eq!(unsent.take_dropped(), [("api".into(), hits(3))]);
+        }
+    }
+
+    #[test]
+    fn what_was_charged_before_the_loss_is_still_to_be_given_back() {
+        for kind in [StoredKind::Log, ELASTIC, BUCKET] {
+            let (mut unsent, now) = (UnsentHits::default(), MonotonicMillis(T));
+            let unknown = charge(b"k", kind, -2);
+            assert_eq!(unsent.add(&unknown, now), Some(unknown));
+            unsent.add(&charge(b"k", kind, 3), now);
+            let rest = unsent.add(&charge(b"k", kind, -5), now).unwrap();
+            assert_eq!(rest.counters[0].cost, hits(-2), "{kind:?}");
+            assert_eq!(unsent.take(1, now), []);
+            assert_eq!(unsent.take_dropped(), []);
+        }
     }
 }

@@ -95,7 +95,10 @@ impl Configuration {
     }
 
     /// The namespaces about which a store decides, with their numbers.
-    pub fn decided_by(&self, store: usize) -> impl Iterator<Item = (usize, &NamespaceConf)> {
+    pub fn decided_by(
+        &self,
+        store: usize,
+    ) -> impl Iterator<Item = (usize, &NamespaceConf)> + Clone {
         let namespaces = self.namespaces.iter().enumerate();
         namespaces.filter(move |(_, it)| it.is_synchronous() && it.store == Some(store))
     }

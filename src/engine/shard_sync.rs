@@ -10,6 +10,7 @@ use super::sync_search::Search;
 use super::totals::note_total;
 use crate::policy::hits::Hits;
 use crate::policy::window::{Clock, UnixMillis, WindowSize};
+use crate::store::retry::pause;
 use crate::store::strategy::{CLOCK_MARGIN, Count, Diff, Occupancy, Shard};
 use crate::table::{
     BatchRecord, Counter, HasKey, IsHeld, LeaseLost, MonotonicMillis, Part, SyncState,
@@ -17,9 +18,6 @@ use crate::table::{
 
 /// How long it is left unsaid that a node lives, in milliseconds.
 const LIVING_PAUSE: u64 = 1000;
-
-/// The longest pause between two attempts to reach a store that is away.
-const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 
 /// The surroundings of a sync: of the [machine](super::Machine), or, in tests, of numbers.
 pub trait Surroundings: Clock {
@@ -35,20 +33,15 @@ pub trait Surroundings: Clock {
         MonotonicMillis(u64::try_from(self.uptime().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// How long to wait after so many failures in a row: longer and longer, half of it at random, so that nodes do not
-    /// come back all at once.
+    /// Returns how long to wait after so many failures in a row.
     fn back_off(&self, failures: u32) -> Duration {
         self.pause(50, failures)
     }
 
-    /// How long to wait after what happened so many times in a row, where `shortest` milliseconds are doubled each time:
-    /// 2 s at most.
+    /// Returns how long to wait after what happened so many times in a row, where `shortest` milliseconds are doubled each
+    /// time: 2 s at most.
     fn pause(&self, shortest: u64, times: u32) -> Duration {
-        let doubled = shortest.saturating_mul(1 << times.min(16));
-        let doubled = Duration::from_millis(doubled).min(MAX_BACK_OFF);
-        let half = u64::try_from(doubled.as_millis()).unwrap_or(u64::MAX) / 2;
-        let random = self.random().get().checked_rem(half).unwrap_or(0);
-        Duration::from_millis(half.saturating_add(random))
+        pause(shortest, times, self.random().get())
     }
 }
 
@@ -147,7 +140,14 @@ impl<'n, 'm> ShardSync<'n, 'm> {
 
     /// For how long the node is to be counted as one that lives, if it is time to say so.
     pub(super) fn life(&self, now: MonotonicMillis) -> Option<Duration> {
-        self.lives_for.filter(|_| now >= self.living_at.get())
+        let is_due = now >= self.living_at.get() || self.is_failing();
+        self.lives_for.filter(|_| is_due)
+    }
+
+    /// Whether the last cycle failed, of this worker or another: then the next one leaves out nothing that it may have
+    /// failed of.
+    pub(super) fn is_failing(&self) -> bool {
+        self.counts.stats().is_up() == Some(false)
     }
 
     /// Notes how many nodes live, as a store told at `now`, if it does.

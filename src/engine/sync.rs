@@ -317,7 +317,8 @@ impl<'m> ShardSync<'_, 'm> {
         surroundings: &impl Surroundings,
         pushed: usize,
     ) -> Result<(), SyncError> {
-        if surroundings.monotonic() < self.purge_at.get() {
+        let is_due = surroundings.monotonic() >= self.purge_at.get() || self.is_failing();
+        if !is_due {
             return Ok(());
         }
         for _ in 0..=pushed / PURGE_SHARE {

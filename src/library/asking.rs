@@ -167,10 +167,12 @@ impl ShardQuestions {
         reply: Option<oneshot::Sender<Answer>>,
         deadline: Duration,
     ) -> bool {
+        let at = Machine.monotonic();
         let asked = AskedQuestion {
             question,
             reply,
             deadline,
+            at,
         };
         self.asked.send(StoreCommand::Decide(asked)).is_ok()
     }

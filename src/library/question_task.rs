@@ -7,14 +7,16 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use super::definition::DefinedNamespace;
-use crate::broker::{UnsentHits, pauses};
+use crate::broker::UnsentHits;
 use crate::engine::{Machine, Surroundings as _};
 use crate::store::decision::{Answer, Certainty, Decided, Decider, Question};
 use crate::store::error::StoreError;
+use crate::store::retry::Retries;
 use crate::store::strategy::{Epoch, NodeId, Shard};
+use crate::table::MonotonicMillis;
 
 /// How many counters are charged at once of those that were counted without the store: others wait.
 const UNSENT_AT_ONCE: usize = 32;
@@ -34,10 +36,26 @@ pub(super) struct AskedQuestion {
     pub(super) reply: Option<oneshot::Sender<Answer>>,
     /// Until when the caller waits, by the machine's monotonic clock.
     pub(super) deadline: Duration,
+    /// When it was asked.
+    pub(super) at: MonotonicMillis,
 }
 
-/// Where an answer goes, and until when the caller waits for it.
-type ReplyBy = (Option<oneshot::Sender<Answer>>, Duration);
+/// Who waits for an answer and until when, and when it was asked.
+type AskedBy = (Option<oneshot::Sender<Answer>>, Duration, MonotonicMillis);
+
+impl AskedQuestion {
+    /// Whether it is not to be asked any more: its caller has decided otherwise, or what it charges does not count any
+    /// more.
+    fn is_late(&self, now: MonotonicMillis) -> bool {
+        let sizes = self.question.counters.iter().map(|it| it.size.millis());
+        match &self.reply {
+            Some(reply) => reply.is_closed(),
+            None => sizes
+                .min()
+                .is_some_and(|it| now.0.saturating_sub(self.at.0) > it),
+        }
+    }
+}
 
 /// Whether the store is known not to answer.
 #[derive(Clone, Debug, Default)]
@@ -85,20 +103,17 @@ impl QuestionTask {
             namespace: self.namespace.name.as_ref().into(),
             number: self.shard,
         })];
-        let mut waiting = Vec::new();
+        let (mut waiting, mut retries) = (Vec::new(), Retries::default());
         // Connects before a hit waits for it.
         if self.ask(&mut store, &probe).await.is_err() {
-            self.wait_for(&mut store, &probe, &mut waiting).await;
+            self.wait_for(&mut store, &probe, &mut waiting, &mut retries)
+                .await;
         }
         while self.gather(&mut waiting).await {
+            // First: they are so few that all are asked.
             let unsent = self.unsent.take(UNSENT_AT_ONCE, Machine.monotonic());
-            waiting.extend(unsent.into_iter().map(|question| AskedQuestion {
-                question,
-                reply: None,
-                deadline: Duration::ZERO,
-            }));
             let began = Machine.uptime();
-            let (questions, replies) = take(&mut waiting);
+            let (questions, replies) = self.take(&unsent, &mut waiting);
             let asked = match &*questions {
                 // A probe, or what nothing waits for any more: is the store there?
                 [] => &probe,
@@ -109,26 +124,52 @@ impl QuestionTask {
                     let now = Machine.uptime();
                     // When another two exchanges may be over.
                     let then = now.saturating_add(now.saturating_sub(began).saturating_mul(2));
-                    let asked = questions.into_iter().zip(replies).zip(answers);
-                    for ((question, (reply, deadline)), answer) in asked {
+                    let asked = questions.into_iter().zip(answers).skip(unsent.len());
+                    for ((reply, deadline, at), (question, answer)) in
+                        replies.into_iter().zip(asked)
+                    {
                         let is_again = answer.certainty == Certainty::Raced && deadline > then;
                         match reply {
                             Some(reply) if is_again => waiting.push(AskedQuestion {
                                 question,
                                 reply: Some(reply),
                                 deadline,
+                                at,
                             }),
                             // The caller may be gone.
                             reply => drop(reply.map(|reply| reply.send(answer))),
                         }
                     }
                 }
-                Err(_) => {
+                Err(error) => {
+                    if !error.may_have_applied() {
+                        self.unsent.put_back();
+                        let of_nobody = replies.iter().zip(asked.iter().skip(unsent.len()));
+                        let of_nobody = of_nobody.filter(|((reply, ..), _)| reply.is_none());
+                        for ((_, deadline, at), question) in of_nobody {
+                            let asked = AskedQuestion {
+                                question: question.clone(),
+                                reply: None,
+                                deadline: *deadline,
+                                at: *at,
+                            };
+                            self.keep(asked, &mut waiting);
+                        }
+                    }
                     drop(replies);
-                    self.wait_for(&mut store, &probe, &mut waiting).await;
+                    // It is back when what failed succeeds, not when it answers.
+                    let trial = match asked {
+                        asked if *asked == probe => probe.to_vec(),
+                        asked => Question::trials(asked),
+                    };
+                    self.wait_for(&mut store, &trial, &mut waiting, &mut retries)
+                        .await;
                 }
             }
+            self.count_dropped();
         }
+        self.unsent.forget();
+        self.count_dropped();
     }
 
     /// Adds what was asked to what waits; where nothing does, waits for something. Returns false if there
@@ -162,52 +203,120 @@ impl QuestionTask {
         decided
     }
 
-    /// Waits until there are answers again, or nobody is left to ask. Keeps what is counted meanwhile.
+    /// Waits until the store does again what `trial` asks, or nobody is left to ask. Keeps what is counted meanwhile.
     async fn wait_for(
         &mut self,
         store: &mut impl Decider,
-        probe: &[Question],
+        trial: &[Question],
         waiting: &mut Vec<AskedQuestion>,
+        retries: &mut Retries,
     ) {
-        for pause in pauses() {
-            sleep(pause).await;
-            self.keep(waiting);
-            if self.asked.is_closed() || self.ask(store, probe).await.is_ok() {
+        for asked in core::mem::take(waiting) {
+            self.keep(asked, waiting);
+        }
+        retries.begin(Machine.uptime());
+        loop {
+            let pause = retries.pause(Machine.random().get());
+            if self.keep_for(pause, waiting).await {
                 return;
             }
-        }
-    }
-
-    /// Keeps what was counted without the store; the rest of what was asked waits.
-    fn keep(&mut self, waiting: &mut Vec<AskedQuestion>) {
-        let now = Machine.monotonic();
-        while let Ok(command) = self.asked.try_recv() {
-            let StoreCommand::Decide(asked) = command else {
-                continue;
-            };
-            let is_unsent = asked.reply.is_none() && UnsentHits::are(&asked.question);
-            if !is_unsent || !self.unsent.add(&asked.question, now) {
-                waiting.push(asked);
+            if self.ask(store, trial).await.is_ok() {
+                return retries.end(Machine.uptime());
             }
         }
     }
-}
 
-/// Takes so many questions as are asked at once, without those that nothing waits for any more: their hits
-/// were decided otherwise.
-fn take(waiting: &mut Vec<AskedQuestion>) -> (Vec<Question>, Vec<ReplyBy>) {
-    let is_late = |it: &AskedQuestion| it.reply.as_ref().is_some_and(oneshot::Sender::is_closed);
-    waiting.retain(|it| !is_late(it));
-    let all = waiting
-        .drain(..)
-        .map(|it| (it.question, (it.reply, it.deadline)));
-    let (mut questions, mut replies): (Vec<_>, Vec<_>) = all.unzip();
-    let count = Question::at_once(&questions);
-    let later = questions.drain(count..).zip(replies.drain(count..));
-    waiting.extend(later.map(|(question, (reply, deadline))| AskedQuestion {
-        question,
-        reply,
-        deadline,
-    }));
-    (questions, replies)
+    /// Keeps what is counted without the store for so long. Returns whether nobody is left to ask.
+    async fn keep_for(&mut self, pause: Duration, waiting: &mut Vec<AskedQuestion>) -> bool {
+        let until = Machine.uptime().saturating_add(pause);
+        loop {
+            let left = until.saturating_sub(Machine.uptime());
+            if left.is_zero() {
+                break;
+            }
+            match timeout(left, self.asked.recv()).await {
+                Ok(Some(StoreCommand::Decide(asked))) => self.keep(asked, waiting),
+                Ok(Some(StoreCommand::Probe)) => {}
+                Ok(None) => return true,
+                Err(_) => break,
+            }
+        }
+        self.forget_late(waiting);
+        self.count_dropped();
+        false
+    }
+
+    /// Keeps what was counted without the store, as far as there is room; the rest of what was asked waits.
+    fn keep(&mut self, asked: AskedQuestion, waiting: &mut Vec<AskedQuestion>) {
+        let AskedQuestion {
+            question,
+            reply,
+            deadline,
+            at,
+        } = asked;
+        let question = match reply.is_none() && UnsentHits::are(&question) {
+            true => self.unsent.add(&question, at),
+            false => Some(question),
+        };
+        let Some(question) = question else { return };
+        let kept = self.unsent.len().saturating_add(waiting.len());
+        if reply.is_none() && kept >= UnsentHits::MOST {
+            return self.drop_hits(&question);
+        }
+        waiting.push(AskedQuestion {
+            question,
+            reply,
+            deadline,
+            at,
+        });
+    }
+
+    /// Forgets what is not to be asked any more.
+    fn forget_late(&self, waiting: &mut Vec<AskedQuestion>) {
+        let now = Machine.monotonic();
+        waiting.retain(|asked| {
+            let is_late = asked.is_late(now);
+            if is_late && asked.reply.is_none() {
+                self.drop_hits(&asked.question);
+            }
+            !is_late
+        });
+    }
+
+    /// Counts what a question charges as hits that the store does not get.
+    fn drop_hits(&self, question: &Question) {
+        let namespace = &self.namespace.counters().namespace;
+        for counter in &question.counters {
+            namespace
+                .table()
+                .count_dropped(namespace.index(), counter.cost);
+        }
+    }
+
+    /// Counts what is not kept any more.
+    fn count_dropped(&mut self) {
+        let namespace = &self.namespace.counters().namespace;
+        for (_, hits) in self.unsent.take_dropped() {
+            namespace.table().count_dropped(namespace.index(), hits);
+        }
+    }
+
+    /// Takes so many questions as are asked at once, after those that are `unsent`; and who waits for them, and when they
+    /// were asked.
+    fn take(
+        &self,
+        unsent: &[Question],
+        waiting: &mut Vec<AskedQuestion>,
+    ) -> (Vec<Question>, Vec<AskedBy>) {
+        self.forget_late(waiting);
+        let mut questions = unsent.to_vec();
+        let first = waiting.iter().take(Question::MAX_AT_ONCE);
+        questions.extend(first.map(|it| it.question.clone()));
+        questions.truncate(Question::at_once(&questions).max(unsent.len()));
+        let asked = waiting.drain(..questions.len().saturating_sub(unsent.len()));
+        (
+            questions,
+            asked.map(|it| (it.reply, it.deadline, it.at)).collect(),
+        )
+    }
 }

@@ -87,6 +87,39 @@ impl Question {
         }
     }
 
+    /// Questions that need of the store what `questions` do: they charge each kind of their counters as little as can
+    /// be, with a key that no client has.
+    pub fn trials(questions: &[Question]) -> Vec<Question> {
+        let mut trials: Vec<Question> = Vec::new();
+        for AskedCounter { shard, kind, .. } in questions.iter().flat_map(|it| &it.counters) {
+            let is_tried = trials
+                .iter()
+                .flat_map(|it| &it.counters)
+                .any(|counter| counter.shard == *shard && counter.kind.wire_id() == kind.wire_id());
+            if !is_tried {
+                trials.push(Question::trial(shard.clone(), *kind));
+            }
+        }
+        trials.truncate(Question::at_once(&trials));
+        trials
+    }
+
+    /// The trial of a kind of counters in a shard.
+    pub fn trial(shard: Shard, kind: StoredKind) -> Question {
+        let counter = AskedCounter {
+            shard,
+            // A key that begins so is digested: see `policy::key`.
+            key: KeyBytes::from_slice(b"sha256:trial"),
+            kind,
+            size: WindowSize::MIN,
+            cost: Hits::from_thousandths(1),
+        };
+        Question {
+            counters: smallvec![counter],
+            ..Question::nothing()
+        }
+    }
+
     /// One whose answer tells only that the shard is answered for.
     pub fn probe(shard: Shard) -> Question {
         let counter = AskedCounter {
@@ -276,5 +309,28 @@ mod tests {
         let mut of_logs = question(2, 10);
         of_logs.counters[0].kind = StoredKind::Log;
         assert_eq!(Question::at_once(&vec![of_logs; 128]), 100);
+    }
+
+    #[test]
+    fn a_trial_needs_of_a_store_what_questions_need() {
+        let mut log = question(2, 10);
+        log.counters[1].kind = StoredKind::Log;
+        let mut other = question(1, 3);
+        other.counters[0].shard.number = 1;
+        let trials = Question::trials(&[question(3, 1), log.clone(), other, log]);
+        let tried = trials.iter().map(|it| {
+            let [counter] = &it.counters[..] else {
+                unreachable!()
+            };
+            assert!(counter.cost > Hits::ZERO && it.limits.is_empty());
+            (counter.shard.number, counter.kind)
+        });
+        let expected = [
+            (0, StoredKind::Windows),
+            (0, StoredKind::Log),
+            (1, StoredKind::Windows),
+        ];
+        assert!(tried.eq(expected));
+        assert_eq!(Question::trials(&[]), []);
     }
 }

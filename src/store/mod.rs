@@ -12,6 +12,7 @@
 //! - `failure`: what a failure means, by when it came; `greeting`: whether a server speaks the protocol that is
 //!   expected
 //! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL; `cassandra`: Apache Cassandra
+//! - [`retry`]: how soon one that failed is tried again
 //! - [`registry`]: the kinds of datastores that there are; [`kind`]: what each says of itself
 //! - [`block`], [`common`], `syntax`: how settings are read from directives, and from words; those of
 //!   one kind are in its folder
@@ -56,6 +57,7 @@ mod proxy;
 pub mod redis;
 #[cfg(not(loom))]
 pub mod registry;
+pub mod retry;
 pub mod server;
 #[cfg(all(test, not(loom)))]
 mod server_tests;

@@ -230,6 +230,13 @@ impl<'m> CounterTable<'m> {
         namespace.get().saturating_mul(workers)
     }
 
+    /// Counts hits of a namespace that its store will not get.
+    pub fn count_dropped(&self, namespace: NamespaceIndex, hits: Hits) {
+        self.count(self.lines_of(namespace), |line| {
+            line.dropped(hits.thousandths());
+        });
+    }
+
     /// Counts an event of the namespace whose event counters begin at `lines`, as this worker.
     #[inline]
     pub(super) fn count(&self, lines: usize, event: impl FnOnce(&NamespaceLine)) {

@@ -30,16 +30,15 @@ pub enum StoreTransition {
 /// ```text
 ///  63        51   50       49       48       47      0
 /// +------------+--------+---------+--------+----------+
-/// | generation | is off | reached | before | failing  |
+/// | generation | is off | reached |        | failing  |
 /// +------------+--------+---------+--------+----------+
 /// ```
 ///
-/// `failing`: the users that find it lost, a bit each. `before`: one of an earlier configuration did.
+/// `failing`: the users that find it lost, a bit each.
 #[derive(Clone, Copy)]
 struct StoreWord(u64);
 
 const FAILING: u64 = (1 << StoreState::USERS) - 1;
-const BEFORE: u64 = 1 << 48;
 const REACHED: u64 = 1 << 49;
 const IS_OFF: u64 = 1 << 50;
 const GENERATION: u32 = 51;
@@ -50,21 +49,22 @@ impl StoreWord {
     }
 
     fn is_lost(self) -> bool {
-        self.0 & (FAILING | BEFORE) != 0
+        self.0 & FAILING != 0
     }
 
-    /// The same under a new configuration.
-    fn next(self) -> StoreWord {
-        let before = if self.is_lost() { BEFORE } else { 0 };
+    /// The same under a new configuration with these users: what was lost is so to each of them until it finds the
+    /// store there.
+    fn next(self, users: u64) -> StoreWord {
+        let failing = if self.is_lost() { users & FAILING } else { 0 };
         let generation = self.generation().wrapping_add(1) << GENERATION;
-        StoreWord(generation | self.0 & (REACHED | IS_OFF) | before)
+        StoreWord(generation | self.0 & (REACHED | IS_OFF) | failing)
     }
 
     fn noted(self, user: u64, is_there: bool) -> StoreWord {
         StoreWord(match is_there {
             // A user that did not reach it before has not lost it.
-            true if self.0 & REACHED == 0 => (self.0 | REACHED) & !(FAILING | BEFORE),
-            true => self.0 & !(user | BEFORE),
+            true if self.0 & REACHED == 0 => (self.0 | REACHED) & !FAILING,
+            true => self.0 & !user,
             false => self.0 | user,
         })
     }
@@ -74,9 +74,11 @@ impl<'m> StoreState<'m> {
     /// How many may have to do with a store, each with a number below; further ones share numbers.
     pub const USERS: u32 = 48;
 
-    /// What is kept in `word`, under a new configuration: those of older ones say nothing any more.
-    pub fn new(word: Named<'m>) -> StoreState<'m> {
-        let changed = word.update(|old| Some(StoreWord(old).next().0));
+    /// The state that `word` has, under a new configuration whose users with these numbers will [note](Self::note) what
+    /// they find: those of older ones say nothing any more.
+    pub fn new(word: Named<'m>, users: impl Iterator<Item = usize>) -> StoreState<'m> {
+        let users = users.fold(0, |users, user| users | StoreState::bit(user));
+        let changed = word.update(|old| Some(StoreWord(old).next(users).0));
         let now = changed.map_or(0, |(_, new)| new);
         StoreState {
             word,
@@ -95,7 +97,7 @@ impl<'m> StoreState<'m> {
     /// Notes whether the store did what user number `user` asked of it. Returns what is new in that,
     /// which no other worker gets.
     pub fn note(&self, user: usize, is_there: bool) -> Option<StoreTransition> {
-        let user = 1 << (user as u32 % Self::USERS);
+        let user = StoreState::bit(user);
         let (old, new) = self.update(|word| word.noted(user, is_there))?;
         let is_reached = old.0 & REACHED != 0;
         match (old.is_lost(), new.is_lost()) {
@@ -105,6 +107,10 @@ impl<'m> StoreState<'m> {
             (true, false) => Some(StoreTransition::Back),
             _ => None,
         }
+    }
+
+    fn bit(user: usize) -> u64 {
+        1 << (user as u32 % Self::USERS)
     }
 
     /// Notes whether the store's clock is far from this node's. Returns whether that is news.
@@ -145,7 +151,7 @@ mod tests {
     fn state(shared: &SharedTable) -> StoreState<'_> {
         let name = (NameKind::Store, ["main", "127.0.0.1:6379"]);
         let words = shared.table.claim_words([name].into_iter());
-        StoreState::new(words[0].unwrap())
+        StoreState::new(words[0].unwrap(), [0, 3].into_iter())
     }
 
     #[test]
@@ -188,7 +194,9 @@ mod tests {
         // No user of the older one is there to tell otherwise.
         assert_eq!(old.note(3, true), None);
         assert_eq!((new.note(0, false), new.is_up()), (None, Some(false)));
-        assert_eq!(new.note(0, true), Some(StoreTransition::Back));
+        // What one of its users finds says nothing of what another one needs.
+        assert_eq!((new.note(0, true), new.is_up()), (None, Some(false)));
+        assert_eq!(new.note(3, true), Some(StoreTransition::Back));
         assert_eq!(old.note(3, false), None);
         assert_eq!(new.is_up(), Some(true));
     }

@@ -19,9 +19,10 @@ use tokio::runtime::LocalRuntime;
 use self::store::{MOODS, Mood, Store};
 use self::thread::BrokerThread;
 use self::worker::{End, Progress, Worker, charge, spawn_worker};
-use super::SharedQueues;
+use super::{Observer, SharedQueues};
 use crate::policy::algorithm::StoredKind;
-use crate::table::MonotonicMillis;
+use crate::table::testing::SharedTable;
+use crate::table::{MonotonicMillis, NameKind, StoreState};
 
 /// How long anything may take before the test says that it never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -216,6 +217,80 @@ fn what_was_counted_without_the_store_is_charged_when_it_is_back() {
         worker.ask();
         worker.settle().await;
         assert_eq!(charged(), 4999);
+    });
+    thread.end();
+}
+
+#[test]
+fn a_store_that_answers_and_refuses_to_charge_stays_lost() {
+    let (queues, store) = (queues(), Store::default());
+    let zone: &SharedTable = Box::leak(Box::new(SharedTable::new(1 << 20)));
+    let name = (NameKind::Store, ["main", ""]);
+    let words = zone.table.claim_words([name].into_iter());
+    let users = [Observer::Broker.number()].into_iter();
+    let state = words[0].map(|it| StoreState::new(it, users)).unwrap();
+    patient(&queues, async |worker| {
+        let mut thread = BrokerThread::watch(&queues, &store, Some(state));
+        worker.ask();
+        worker.settle().await;
+        assert_eq!(state.is_up(), Some(true));
+        store.set(Mood::IsFull);
+        worker.ask();
+        worker.settle().await;
+        let asked = store.0.exchanges.load(SeqCst);
+        // What is counted without it is kept, as it has done nothing of it.
+        for key in 0..100 {
+            assert!(worker.client.charge_later(0, &charge(key, StoredKind::Log)));
+        }
+        worker.client.send();
+        for turn in 0..2 {
+            let attempts = asked + 3 * (turn + 1);
+            wait_until("it is not tried again", || {
+                assert_eq!(state.is_up(), Some(false));
+                assert!(!worker.client.check_circuit(0, now()));
+                store.0.exchanges.load(SeqCst) >= attempts
+            });
+            if turn == 0 {
+                // Whoever asks in place of another knows as much.
+                thread.kill();
+                thread = BrokerThread::watch(&queues, &store, Some(state));
+            }
+        }
+        store.set(Mood::Answers);
+        wait_until("it is not back", || state.is_up() == Some(true));
+        worker.ask();
+        worker.settle().await;
+        thread.end();
+    });
+}
+
+#[test]
+fn what_is_charged_while_the_store_refuses_is_charged_once() {
+    let (queues, store) = (queues(), Store::default());
+    let thread = BrokerThread::start(&queues, &store);
+    patient(&queues, async |worker| {
+        worker.ask();
+        worker.settle().await;
+        for _ in 0..3 {
+            store.set(Mood::IsFull);
+            // Before anybody knows.
+            for key in 0..100 {
+                worker.client.ask(0, None, 0, &charge(key, StoredKind::Log));
+            }
+            worker.client.send();
+            wait_until("the circuit stays closed", || {
+                !worker.client.check_circuit(0, now())
+            });
+            store.set(Mood::Answers);
+            wait_until("the circuit stays open", || {
+                worker.client.check_circuit(0, now())
+            });
+        }
+        let charged = || store.0.charged.load(SeqCst);
+        wait_until("not all is charged", || charged() == 300);
+        worker.ask();
+        worker.settle().await;
+        assert_eq!(charged(), 300);
     });
     thread.end();
 }

@@ -12,7 +12,7 @@ use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 use crate::store::decision::{Answer, Certainty, Decided, Decider, Question};
-use crate::store::error::{Failure, StoreError};
+use crate::store::error::{Failure, Refusal, StoreError};
 use crate::store::options::StoreOptions;
 use crate::store::registry::StoreVisitor as _;
 use crate::store::server::ServerAddress;
@@ -26,6 +26,8 @@ pub(super) enum Mood {
     Answers,
     /// It refuses, at once.
     Refuses,
+    /// It answers, and refuses what is to be charged.
+    IsFull,
     /// It decides, and the answer is lost.
     LosesAnswers,
     /// It says nothing until the client's timeout.
@@ -34,9 +36,10 @@ pub(super) enum Mood {
     Holds,
 }
 
-pub(super) const MOODS: [Mood; 5] = [
+pub(super) const MOODS: [Mood; 6] = [
     Mood::Answers,
     Mood::Refuses,
+    Mood::IsFull,
     Mood::LosesAnswers,
     Mood::IsSilent,
     Mood::Holds,
@@ -54,6 +57,8 @@ pub(super) struct Inner {
     /// Whether a thread is held, and whether it is let go on.
     pub(super) is_holding: AtomicBool,
     pub(super) lets_go: AtomicBool,
+    /// How often it was asked.
+    pub(super) exchanges: AtomicUsize,
     /// What logs were charged, in whole hits.
     pub(super) charged: AtomicI64,
     /// How often each question races before it is decided.
@@ -69,6 +74,11 @@ impl Store {
     pub(super) fn mood(&self) -> Mood {
         MOODS[usize::from(self.0.mood.load(SeqCst))]
     }
+}
+
+fn is_charged(questions: &[Question]) -> bool {
+    let mut counters = questions.iter().flat_map(|it| &it.counters);
+    counters.any(|counter| counter.cost != Hits::ZERO)
 }
 
 impl DeciderSource for Store {
@@ -87,7 +97,11 @@ impl Decider for Store {
         _: Epoch,
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
-        let mut mood = self.mood();
+        let mut mood = match self.mood() {
+            Mood::IsFull if !is_charged(questions) => Mood::Answers,
+            mood => mood,
+        };
+        self.0.exchanges.fetch_add(1, SeqCst);
         if mood == Mood::Holds {
             self.0.is_holding.store(true, SeqCst);
             while !self.0.lets_go.load(SeqCst) {
@@ -101,9 +115,11 @@ impl Decider for Store {
         if matches!(mood, Mood::Answers | Mood::LosesAnswers) {
             let mut decided = self.0.decided.lock().unwrap();
             for question in questions {
-                let key = question.counters[0].key.as_slice().try_into().unwrap();
-                *decided.entry(u64::from_le_bytes(key)).or_default() += 1;
                 let counter = &question.counters[0];
+                // That of a trial is another one.
+                if let Ok(key) = counter.key.as_slice().try_into() {
+                    *decided.entry(u64::from_le_bytes(key)).or_default() += 1;
+                }
                 if counter.kind == StoredKind::Log {
                     self.0.charged.fetch_add(counter.cost.whole(), SeqCst);
                 }
@@ -112,14 +128,17 @@ impl Decider for Store {
         // Others may ask meanwhile.
         tokio::task::yield_now().await;
         if mood != Mood::Answers {
-            let failure = Failure::TimedOut(Duration::from_millis(20));
+            let failure = match mood {
+                Mood::IsFull => Failure::Refused(Refusal::OutOfMemory),
+                _ => Failure::TimedOut(Duration::from_millis(20)),
+            };
             return Err(StoreError::new(ServerAddress::Unix("/".into()), failure));
         }
         let decided = self.0.decided.lock().unwrap();
         let races = self.0.races.load(SeqCst);
         let answers = questions.iter().map(|question| {
-            let key = question.counters[0].key.as_slice().try_into().unwrap();
-            let times = decided[&u64::from_le_bytes(key)];
+            let key = question.counters[0].key.as_slice().try_into();
+            let times = key.map_or(usize::MAX, |key: [u8; 8]| decided[&u64::from_le_bytes(key)]);
             Answer {
                 admitted: smallvec![times > races],
                 readings: smallvec![Reading::default()],

@@ -8,7 +8,8 @@ use tokio::runtime::LocalRuntime;
 use tokio::sync::oneshot;
 
 use super::super::{Broker, DecidingStore, EventFd, EventLoopQueue, SharedQueues, WatchedStore};
-use crate::store::strategy::NodeId;
+use crate::store::strategy::{NodeId, Shard};
+use crate::table::StoreState;
 
 use super::store::Store;
 use super::uptime;
@@ -31,6 +32,24 @@ impl BrokerThread {
         queues: &Arc<SharedQueues>,
         store: &Store,
     ) -> BrokerThread {
+        BrokerThread::with(worker, queues, store, None)
+    }
+
+    /// Starts one that notes in `state` whether the store is there.
+    pub(super) fn watch(
+        queues: &Arc<SharedQueues>,
+        store: &Store,
+        state: Option<StoreState<'static>>,
+    ) -> BrokerThread {
+        BrokerThread::with(0, queues, store, state)
+    }
+
+    fn with(
+        worker: usize,
+        queues: &Arc<SharedQueues>,
+        store: &Store,
+        state: Option<StoreState<'static>>,
+    ) -> BrokerThread {
         let broker = Broker {
             queues: queues.clone(),
             worker,
@@ -38,12 +57,17 @@ impl BrokerThread {
                 store: Arc::new(WatchedStore {
                     name: "store".into(),
                     without_it: String::new(),
-                    state: None,
+                    state,
                     channel: None,
                 }),
                 source: Arc::new(store.clone()),
                 node: NodeId([1, 2]),
-                shards: None,
+                shards: vec![Shard {
+                    namespace: "api".into(),
+                    number: 0,
+                }],
+                is_divided: false,
+                namespaces: vec![],
             }],
             uptime,
         };

@@ -11,7 +11,7 @@ use super::found::FoundNamespace;
 use super::library_error::LibraryError;
 use super::main::MainConf;
 use super::served::{LateNamespace, SyncedNamespace};
-use crate::broker::{DecidingStore, WatchedStore};
+use crate::broker::{DecidedNamespace, DecidingStore, WatchedStore};
 use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::conf::defined::NamespaceDefinition;
 use crate::engine::Namespace;
@@ -124,9 +124,14 @@ impl MainConf {
                 store: watched.clone(),
                 source: Arc::new(store.settings.clone()),
                 node: NodeId(table.node()),
-                shards: store
-                    .is_divided()
-                    .then(|| (0..shards).map(of_shard).collect()),
+                shards: (0..shards).map(of_shard).collect(),
+                is_divided: store.is_divided(),
+                namespaces: vec![DecidedNamespace {
+                    name: namespace.name().clone(),
+                    table,
+                    index: namespace.index(),
+                    lent: self.lend(),
+                }],
             };
             (first, decider)
         });

@@ -22,7 +22,7 @@ use super::reading::Conf;
 use super::rules::RuleSet;
 use super::served::{LateNamespaces, Lent, ServedNamespace, ServedNamespaces, Synchronous};
 use super::text::Text;
-use crate::broker::{Bells, SharedQueues, WatchedStore};
+use crate::broker::{Bells, Observer, SharedQueues, WatchedStore};
 use crate::conf::applied::AppliedRules;
 use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::conf::defined::{DefineError, NamespaceDefinition};
@@ -301,7 +301,9 @@ impl MainConf {
             });
             let mut words = table.claim_words(of_stores.chain(of_policies)).into_iter();
             for (index, store, _) in stores {
-                let state = words.next().flatten().map(StoreState::new);
+                let users = self.users_of(index);
+                let state = words.next().flatten();
+                let state = state.map(|it| StoreState::new(it, users.into_iter()));
                 let channel = words.next().flatten().map(ChannelLease::new);
                 if let Some(watched) = watched.get_mut(index) {
                     *watched = Some(Arc::new(WatchedStore {
@@ -323,6 +325,23 @@ impl MainConf {
         // Zones are mapped once in a cycle.
         let _ = self.stores.set(watched);
         let _ = self.policies.set(counted);
+    }
+
+    /// The numbers by which a store knows those who will ask it, whatever callers of the library do.
+    fn users_of(&self, store: usize) -> Vec<usize> {
+        let configuration = self.configuration();
+        let namespaces = configuration.namespaces.iter().enumerate();
+        let synced = namespaces.filter(|(number, it)| {
+            it.period().is_some() && it.store == Some(store) && self.namespace(*number).is_some()
+        });
+        let waits_for_caller =
+            |it: &NamespaceConf| !it.is_synchronous() && self.library().is_defined(&it.name);
+        let syncs = synced.enumerate();
+        let syncs = syncs.filter(|(_, (_, namespace))| !waits_for_caller(namespace));
+        let syncs = syncs.map(|(number, _)| Observer::Sync(number));
+        let mut decided = configuration.decided_by(store);
+        let broker = decided.next().map(|_| Observer::Broker);
+        syncs.chain(broker).map(Observer::number).collect()
     }
 
     /// The policies whose rejections are counted by themselves: the first ones, each once.

@@ -295,7 +295,9 @@ pub(super) fn tell(decider: usize, question: &Question) -> bool {
 pub(super) fn charge_later(decider: usize, question: &Question) {
     with_client(decider, |worker, client, decider| {
         worker.end_of_turn.post();
-        client.charge_later(decider, question);
+        if !client.charge_later(decider, question) {
+            worker.count_dropped(question);
+        }
     });
 }
 
@@ -424,7 +426,10 @@ impl Worker {
 
     /// Starts to ask a store, for this worker alone.
     fn ask_also(&mut self, first: usize, store: DecidingStore) -> io::Result<()> {
-        let deciders = store.shards.as_ref().map_or(1, Vec::len);
+        let deciders = match store.is_divided {
+            true => store.shards.len(),
+            false => 1,
+        };
         let queues = SharedQueues::waking(vec![self.wake.eventfd()], deciders)?;
         let broker = Broker {
             queues: Arc::new(queues),
@@ -457,6 +462,18 @@ impl Worker {
             self.turns.set(0);
             self.asked.set(0);
             self.clients.iter().for_each(|it| it.client.send());
+        }
+    }
+
+    /// Counts what a question charges as hits that the store does not get.
+    fn count_dropped(&self, question: &Question) {
+        for counter in &question.counters {
+            let mut jobs = self.jobs.iter().map(|job| job.namespace.namespace);
+            let namespace = jobs.find(|it| *it.name() == counter.shard.namespace);
+            if let Some(namespace) = namespace {
+                let table = namespace.table();
+                table.count_dropped(namespace.index(), counter.cost);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::served::SyncedNamespace;
 use super::MainConf;
-use crate::broker::{Bells, DecidingStore, SharedQueues};
+use crate::broker::{Bells, DecidedNamespace, DecidingStore, SharedQueues};
 use crate::conf::configuration::NamespaceConf;
 use crate::store::strategy::{NodeId, Shard};
 use crate::table::EarlyShare;
@@ -56,11 +56,20 @@ impl MainConf {
             let mut namespaces = self.configuration().decided_by(number);
             let node = namespaces.find_map(|(it, _)| Some(self.namespace(it)?.table().node()));
             let namespaces = self.configuration().decided_by(number);
-            let shards = namespaces.flat_map(|(_, namespace)| {
+            let shards = namespaces.clone().flat_map(|(_, namespace)| {
                 let namespace: Arc<str> = namespace.name.as_ref().into();
                 (0..store.settings.shards()).map(move |number| Shard {
                     namespace: namespace.clone(),
                     number,
+                })
+            });
+            let decided = namespaces.filter_map(|(it, _)| {
+                let namespace = self.namespace(it)?;
+                Some(DecidedNamespace {
+                    name: namespace.name().clone(),
+                    table: namespace.table(),
+                    index: namespace.index(),
+                    lent: self.lent.clone(),
                 })
             });
             // Each has one: it is the store of a namespace.
@@ -69,7 +78,9 @@ impl MainConf {
                 store: watched.clone(),
                 source: Arc::new(store.settings.clone()),
                 node: NodeId(node),
-                shards: store.is_divided().then(|| shards.collect()),
+                shards: shards.collect(),
+                is_divided: store.is_divided(),
+                namespaces: decided.collect(),
             }));
         }
         deciding
