@@ -145,4 +145,44 @@ subtest 'responses that cost more than a reserve has are limited all the same' =
     stop();
 };
 
+subtest 'a store that lost what was charged ahead gets nothing of it back' => sub {
+    $store->be_empty;
+    my $replica = Redis->new(port => $port + 7, args => ['--replicaof', "127.0.0.1 $store->{port}"]);
+    $replica->start;
+    my $servers = "server 127.0.0.1:$store->{port}; server 127.0.0.1:$replica->{port};";
+    my %conf    = reserving(server => $servers, limit => 3000);
+    $conf{server} .= ' location /write/ { ratelimit off; ratelimit_api write=on; }';
+    $a->start(%conf, workers => 1);
+    $a->wait_for_first_sync;
+    # How much a store has, when what nobody spends was given back to it.
+    my $hit_and_settle = sub {
+        my ($of, $key, $hits) = @_;
+        $a->hit(hit => $key) for 1 .. $hits;
+        eventually(sub { $of->total(api => $key) }, $hits, "$hits of $key are counted");
+    };
+    $hit_and_settle->($store, k => 100);
+    eventually(sub { $replica->total(api => 'k') }, 100, 'the replica has them');
+    $replica->cli(REPLICAOF => 'NO', 'ONE');
+    my $charged = 0;
+    $a->wait_for('many that are charged ahead', sub {
+        $a->hit(hit => 'k');
+        $charged = $store->total(api => 'k');
+        return $charged > 400;
+    });
+    $store->kill;
+    # What was in reserve before is given back before what is by now. A key whose reserve was void with the rest stays charged.
+    my $keys = 0;
+    $a->wait_for('what is given back', sub {
+        my $key = 'after-' . $keys++;
+        $a->hit(hit => $key) for 1 .. 40;
+        return eval { Nginx::wait_until(3, sub { $replica->total(api => $key) == 40 }); 1 };
+    });
+    cmp_ok($replica->total(api => 'k'), '>=', 100, 'no hit that it had is gone');
+    my $before = $replica->total(api => 'k');
+    my $passed = grep { $a->status(hit => 'k') eq 'PASSED' } 1 .. 3200;
+    cmp_ok($passed, '<=', 3000 - $before, "$passed are admitted, no more than was left");
+    stop($lost);
+    $replica->kill;
+};
+
 done_testing();

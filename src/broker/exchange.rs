@@ -20,12 +20,13 @@ use super::source::DecidedNamespace;
 use super::store_clock::LearnedClock;
 use super::store_event::{KnownBefore, Observer, WatchedStore};
 use super::timer::Timer;
-use crate::store::decision::{Answer, Certainty, Decided, Decider, Question};
+use crate::policy::reserve::Grants;
+use crate::store::decision::{Answer, AskedCounter, Certainty, Decided, Decider, Few, Question};
 use crate::store::error::StoreError;
 use crate::store::registry::StoreVisitor;
 use crate::store::retry::Retries;
-use crate::store::strategy::{Epoch, NodeId};
-use crate::table::MonotonicMillis;
+use crate::store::strategy::{Epoch, NodeId, Shard};
+use crate::table::{MonotonicMillis, SyncState};
 
 /// How often is collected what is asked of a store that is away: workers' queues are short.
 const COLLECT: Duration = Duration::from_millis(50);
@@ -160,10 +161,49 @@ impl DeciderTask {
     ) -> Result<Decided, StoreError> {
         let Served { store, node, .. } = served;
         let before = self.store.known();
+        let granted = self.granted(questions);
+        for (shard, grants, _) in &granted {
+            match grants {
+                Grants::None => store.follow(shard, None),
+                Grants::UpTo(witness) => store.follow(shard, Some(*witness)),
+                // They are yet to be voided.
+                Grants::Lost => {}
+            }
+        }
         let asked = store.decide(*node, Epoch::proposed(), questions);
         let decided = asked.await;
+        // Before anybody is told of it: what is granted is known to be up to there.
+        for (shard, before, state) in granted {
+            if let Some(history) = store.take_history(&shard).filter(|_| decided.is_ok()) {
+                let after = match history.is_whole {
+                    true => Grants::UpTo(history.witness),
+                    false => Grants::Lost,
+                };
+                state.note_grants(before, after);
+            }
+        }
         self.note(decided.as_ref().err(), before, served);
         decided
+    }
+
+    /// The shards of questions in which hits are charged ahead, with what is known of that.
+    fn granted(&self, questions: &[Question]) -> Few<(Shard, Grants, SyncState<'static>)> {
+        let mut granted: Few<(Shard, Grants, SyncState<'static>)> = Few::new();
+        if self.namespaces.iter().all(|it| it.granted.is_empty()) {
+            return granted;
+        }
+        for AskedCounter { shard, .. } in questions.iter().flat_map(|it| &it.counters) {
+            if granted.iter().any(|(it, ..)| it == shard) {
+                continue;
+            }
+            let mut namespaces = self.namespaces.iter();
+            let namespace = namespaces.find(|it| it.name == shard.namespace);
+            let state = namespace.and_then(|it| it.granted.get(usize::from(shard.number)));
+            if let Some(state) = state {
+                granted.push((shard.clone(), state.grants(), *state));
+            }
+        }
+        granted
     }
 
     /// Notes whether the store has answered, or why not.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::exchange::DeciderTasks;
 use crate::store::registry::StoreSettings;
-use crate::table::{CounterTable, NamespaceIndex};
+use crate::table::{CounterTable, NamespaceIndex, SyncState};
 
 /// What connects to a store.
 pub trait DeciderSource: Send + Sync {
@@ -29,6 +29,8 @@ pub struct DecidedNamespace {
     pub table: &'static CounterTable<'static>,
     /// The namespace's place in the table's directory.
     pub index: NamespaceIndex,
+    /// What is known of each shard of it, if hits are charged ahead.
+    pub granted: Vec<SyncState<'static>>,
     /// What keeps the table mapped.
     pub lent: Arc<dyn Any + Send + Sync>,
 }

@@ -10,7 +10,7 @@ use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::limit::Limit;
 use crate::policy::namespace::OnError;
-use crate::policy::reserve::is_reserved_of;
+use crate::policy::reserve::{Grants, is_reserved_of};
 use crate::policy::window::Clock;
 use crate::table::{
     Admission, CountedRate, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named,
@@ -134,10 +134,16 @@ impl<'m> BoundLimit<'m> {
         ptr::addr_eq(self.table, other.table) && self.counter.is_same(&other.counter)
     }
 
-    /// The reserve of a key where so many hits are the limit; `None`: there is none of it.
+    /// The reserve of a key where so many hits are the limit; `None`: there is none of it, or the store has lost what it had
+    /// charged ahead, and nothing of that is spent any more.
     pub(super) fn reserve(&self, key: Key<'_>, limit: Hits) -> Option<Reserve> {
-        let LimitReserves { reserves, sync, .. } = &**self.reserves.as_ref()?;
-        let is_reserved = is_reserved_of(limit, self.limit.size, sync.nodes());
+        let LimitReserves {
+            reserves,
+            sync,
+            shards,
+        } = &**self.reserves.as_ref()?;
+        let is_there = shards.iter().all(|it| it.grants() != Grants::Lost);
+        let is_reserved = is_there && is_reserved_of(limit, self.limit.size, sync.nodes());
         let algorithm = self.limit.algorithm;
         is_reserved.then(|| self.table.reserve(reserves, key, limit, algorithm))
     }

@@ -11,6 +11,7 @@ use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
 use super::side_by_side::{beside, give_way};
 use super::sync_outcome::{Report, SyncError};
 use super::sync_search::Search;
+use crate::policy::reserve::Grants;
 use crate::policy::window::UnixMillis;
 use crate::store::strategy::{
     Batch, BatchId, Changes, ChangesKind as _, Count, CountsKind as _, Epoch, NODE_LIFE, NodeId,
@@ -201,6 +202,7 @@ impl<'m> ShardSync<'_, 'm> {
                 in_hand.search.put_back(self.namespace.table());
                 in_hand.search = Search::everywhere();
             }
+            self.void_lost(lease)?;
             let mut batch = self.next_batch(lease, in_hand, has_asked, surroundings)?;
             let is_nothing = batch.records.is_empty() && !batch.changes_left;
             if in_hand.search.is_early && !in_hand.search.is_look && is_nothing {
@@ -366,6 +368,17 @@ impl<'m> ShardSync<'_, 'm> {
         lease.repaired().map(|()| true)
     }
 
+    /// Voids what the store had charged ahead and lost: when no batch is sealed, which may have given back some of it.
+    fn void_lost(&self, lease: &Lease<'m>) -> Result<(), LeaseLost> {
+        if lease.grants() != Grants::Lost || self.state.sealed_records() > 0 {
+            return Ok(());
+        }
+        let has_key = |key: &[u8]| self.has_key(key);
+        let (table, is_held) = (self.namespace.table(), || lease.is_held());
+        table.void_reserves(self.part(&has_key), &is_held)?;
+        lease.grants_voided()
+    }
+
     /// Sends a batch, or only asks if there is none, and notes what the answer tells of others. If there is more of that,
     /// the next exchange tells it.
     async fn exchange<S: Strategy>(
@@ -395,7 +408,7 @@ impl<'m> ShardSync<'_, 'm> {
             ..
         } = outgoing;
         let (table, now) = (self.namespace.table(), surroundings.now());
-        let asked_at = surroundings.monotonic();
+        let (asked_at, grants) = (surroundings.monotonic(), lease.grants());
         let batch = Batch {
             node: NodeId(lease.node(table)),
             epoch,
@@ -403,6 +416,7 @@ impl<'m> ShardSync<'_, 'm> {
             previous: batch_id(lease.acknowledged()),
             id: name.map(batch_id),
             position,
+            grants: self.only_pushes.then_some(grants),
             diffs: records
                 .iter()
                 .filter_map(|record| self.diff(record, now))
@@ -465,6 +479,9 @@ impl<'m> ShardSync<'_, 'm> {
                 return Ok(Next::Setback("lost writes"));
             }
         };
+        if batch.grants.is_some() && strategy.has_lost_grants() {
+            lease.lose_grants(grants);
+        }
         if batch.lives_for.is_some() {
             self.note_nodes(strategy.nodes(), asked_at);
         }

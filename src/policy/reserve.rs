@@ -1,4 +1,6 @@
-//! How much of a limit a node has charged ahead of its requests.
+//! How much of a limit a node has charged ahead of its requests, and whether the store still has it.
+
+use core::num::NonZeroU64;
 
 use super::hits::Hits;
 use super::window::WindowSize;
@@ -10,6 +12,44 @@ const LEAST_SHARE: i64 = 10;
 
 /// What a node asks for first, in costs of a hit.
 pub const FIRST_PART: i64 = 16;
+
+/// The name of an exchange in which a store decided, in the history of a shard: it tells whether the store still has what
+/// it charged then. Only the store that gave it knows what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness(pub NonZeroU64);
+
+/// What a store has charged ahead for a node, as far as the node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grants {
+    /// Nothing.
+    None,
+    /// Some hits, the last of them in this exchange.
+    UpTo(Witness),
+    /// Some hits that the store has lost: nothing is given back to it.
+    Lost,
+}
+
+impl Grants {
+    const LOST: u64 = u64::MAX;
+
+    /// The grants as a word.
+    pub fn to_word(self) -> u64 {
+        match self {
+            Grants::None => 0,
+            Grants::UpTo(Witness(witness)) => witness.get(),
+            Grants::Lost => Self::LOST,
+        }
+    }
+
+    /// The grants that [`Grants::to_word`] made this word of.
+    pub fn from_word(word: u64) -> Grants {
+        match NonZeroU64::new(word) {
+            None => Grants::None,
+            Some(_) if word == Self::LOST => Grants::Lost,
+            Some(witness) => Grants::UpTo(Witness(witness)),
+        }
+    }
+}
 
 /// Whether hits are reserved of a limit in windows of `size`, by one of so many nodes that live.
 pub fn is_reserved_of(limit: Hits, size: WindowSize, nodes: u64) -> bool {

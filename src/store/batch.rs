@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::hash::RandomState;
 
 use crate::policy::hits::Hits;
+use crate::policy::reserve::Grants;
 use crate::policy::window::WindowSize;
 
 /// The most that a total is, up and down, in thousandths: 2^53 - 1. Up to it, doubles, which are the
@@ -149,6 +150,9 @@ pub struct Batch {
     /// The diffs. A counter may occur several times, each time with another occupancy; the order does
     /// not matter.
     pub diffs: Vec<Diff>,
+    /// What the store has charged ahead for the node, whose requests it decides: diffs below zero give that back, as far
+    /// as the store still has it, and take no total below zero. `None`: each diff is added as it is.
+    pub grants: Option<Grants>,
     /// Whether nodes that listen are to be told of it, with its totals: for a batch that cannot wait for
     /// their next exchange. Nothing but a store with a [`channel`](super::strategy::Strategy::channel)
     /// looks at it.

@@ -11,6 +11,7 @@ use super::error::StoreError;
 use super::strategy::{Batch, Epoch, NodeId, Shard, Strategy};
 use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
+use crate::policy::reserve::Witness;
 use crate::policy::window::{UnixMillis, WindowSize};
 
 /// As many as there are, which mostly is one: that needs no memory of its own.
@@ -34,6 +35,11 @@ pub struct Question {
 impl Question {
     /// The most that are asked at once.
     pub const MAX_AT_ONCE: usize = 128;
+
+    /// Whether it repairs a count that is below zero: others read that as zero.
+    pub fn is_repair(&self) -> bool {
+        self.limits.iter().any(|it| it.hits < Hits::ZERO)
+    }
 
     /// Whether it is so small that a store can be asked: it may have as many counters as a [`Batch`] has
     /// diffs, and twice as many limits. One that fails would fail for all.
@@ -169,7 +175,8 @@ pub struct AskedLimit {
     pub counter: usize,
     /// How its windows are read.
     pub algorithm: Algorithm,
-    /// The most hits; of a bucket, what it holds.
+    /// The most hits; of a bucket, what it holds. One below zero admits while the count of the present window is not
+    /// above it.
     pub hits: Hits,
     /// The cost that is to be admitted, as [`Algorithm::admits`] says.
     pub cost: Hits,
@@ -227,6 +234,15 @@ pub struct Decided {
     pub answers: Vec<Answer>,
 }
 
+/// What a decision told of the history of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardHistory {
+    /// The name of the exchange.
+    pub witness: Witness,
+    /// Whether the store has the exchange that it was to [follow](Decider::follow).
+    pub is_whole: bool,
+}
+
 /// A datastore that decides. Each question is decided in one atomic step, so that just as many hits are
 /// admitted as a limit says, however many ask at the same time.
 ///
@@ -242,6 +258,18 @@ pub trait Decider: Strategy {
     /// What it keeps of keys, a bucket at no rate: about other algorithms, it is not asked. A store that only
     /// counts has none, and is asked nothing; for the registry, its `decide` is an error then.
     const KINDS: &'static [StoredKind];
+
+    /// Has the next [`decide`](Decider::decide) about a shard tell its history, after the exchange with this name.
+    fn follow(&mut self, shard: &Shard, after: Option<Witness>) {
+        let _ = (shard, after);
+    }
+
+    /// Takes what the last [`decide`](Decider::decide) told of the history of a shard. `None`: the store does not tell, or
+    /// was not asked to.
+    fn take_history(&mut self, shard: &Shard) -> Option<ShardHistory> {
+        let _ = shard;
+        None
+    }
 
     /// Decides on questions, one after the other in their order: each with what the ones before were
     /// charged, and none with half of what others were. A shard that has no epoch is given `proposed`;

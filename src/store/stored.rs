@@ -33,7 +33,10 @@ pub(super) fn admitted(
         let count = slot.and_then(|slot| counts.get(*slot));
         // What is about no counter admits nothing.
         counter.zip(count).is_some_and(|(counter, count)| {
-            let reading = count.reading(counter, now);
+            if let (StoredCount::Windows { current, .. }, true) = (count, question.is_repair()) {
+                return *current <= limit.hits.thousandths();
+            }
+            let reading = count.at_least_zero().reading(counter, now);
             let (size, hits, cost) = (counter.size, limit.hits, limit.cost);
             limit.algorithm.admits(size, &reading, hits, cost)
         })
@@ -72,6 +75,17 @@ impl StoredCount {
         StoredCount::Log(StoredLog::new(Hits::from_thousandths(hits), millis(oldest)))
     }
 
+    /// Returns what is read by a limit: windows below zero, such as of a store that lost what was given back, have no more
+    /// room.
+    fn at_least_zero(self) -> StoredCount {
+        match self {
+            StoredCount::Windows { current, previous } => {
+                StoredCount::windows(current.max(0), previous.max(0))
+            }
+            StoredCount::Level(_) | StoredCount::Log(_) => self,
+        }
+    }
+
     /// A question was decided at `now`, which charges its counter with this index, or not.
     pub(super) fn ask(
         &mut self,
@@ -86,7 +100,15 @@ impl StoredCount {
         let charge = if is_charged { asked.cost } else { Hits::ZERO };
         match self {
             StoredCount::Windows { current, .. } => {
-                *current = current.saturating_add(charge.thousandths());
+                let thousandths = charge.thousandths();
+                let sum = current.saturating_add(thousandths);
+                *current = match thousandths {
+                    _ if question.is_repair() => sum,
+                    0 => *current,
+                    1.. => sum.max(thousandths),
+                    // What is given back takes no count below zero.
+                    _ => sum.max(0).min(*current),
+                };
             }
             StoredCount::Level(level) => {
                 let most = question.filled_to(counter);

@@ -228,6 +228,12 @@ pub trait Strategy: Sized {
         None
     }
 
+    /// Whether the store has lost what it charged ahead for the node, as the answer told to the last batch that said
+    /// [up to when](Batch::grants) there is any: then it has applied no diff below zero.
+    fn has_lost_grants(&self) -> bool {
+        false
+    }
+
     /// Applies a batch, unless it was applied before, and answers what others changed: of a log, up
     /// to `limit` counters, or those of one batch if these are more.
     ///

@@ -12,6 +12,7 @@ use super::sync_slot::{
 };
 use super::sync_state::SyncState;
 use crate::policy::fnv::fnv1a;
+use crate::policy::reserve::Grants;
 use crate::policy::window::{UnixMillis, WindowSize};
 
 /// What has to be done before a namespace can go on syncing.
@@ -87,13 +88,18 @@ impl<'m> Lease<'m> {
             batch,
             position,
             epoch: current,
+            grants,
             ..
         } = self.state.slot;
         let before = BatchWord(batch.load(Acquire));
         let may_be_known = before.acknowledged() != 0 || before.count() != 0;
         let left = Some(self.epoch()).filter(|left| may_be_known && ![0, epoch].contains(left));
         // A store that forgot the node still has what it charged ahead.
-        let is_lost = if epoch == self.epoch() { 0 } else { VOID_RESERVES };
+        let is_lost = if epoch == self.epoch() {
+            0
+        } else {
+            VOID_RESERVES
+        };
         // First: a worker that takes over in between sends anew, in this epoch, or in another one if the store is
         // in the former again.
         self.replace(repair, |word| {
@@ -108,9 +114,38 @@ impl<'m> Lease<'m> {
         self.replace(batch, |_| BatchWord::new(0, self.tag(), 0).0)?;
         fail_point!("epoch.batch");
         self.free_buffer_of(sealed);
+        if is_lost != 0 {
+            self.replace(grants, |_| 0)?;
+            fail_point!("epoch.grants");
+        }
         self.replace(current, |_| epoch)?;
         fail_point!("epoch.entered");
         Ok(())
+    }
+
+    /// Notes that what the store had charged ahead and lost is void here.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn grants_voided(&self) -> Result<(), LeaseLost> {
+        let lost = Grants::Lost.to_word();
+        self.replace(&self.state.slot.grants, |word| match word == lost {
+            true => Grants::None.to_word(),
+            false => word,
+        })?;
+        fail_point!("grants.voided");
+        Ok(())
+    }
+
+    /// What the store has charged ahead, as far as is known.
+    pub fn grants(&self) -> Grants {
+        self.state.grants()
+    }
+
+    /// Notes that the store has lost what it had charged ahead, where that was `before`.
+    pub fn lose_grants(&self, before: Grants) {
+        self.state.note_grants(before, Grants::Lost);
     }
 
     /// Whether this node was in the epoch before, and left it, or was about to. The store may have some

@@ -248,12 +248,21 @@ impl<'m> CounterTable<'m> {
         let stamp_of = |number| Stamp::new(number, occupant.meta.generation());
         let (stamp, next) = (stamp_of(window), stamp_of(window.wrapping_add(2)));
         let (local, _) = occupant.slot.local_columns(window);
+        let (remote, _) = occupant.slot.remote_columns(window);
         loop {
             let word = load(local);
             if word.stamp() == next || !occupant.is_there() {
                 return false;
             }
             let new = WindowCount::new(stamp, word.hits_of(stamp).minus(hits));
+            let (told, least) = (load(remote), Hits::ZERO.minus(new.hits()));
+            if told.hits_of(stamp) < least && told.stamp() != next && occupant.is_there() {
+                // The store has charged that at least, if the counter knows nothing of it: no sum below zero is room. If this
+                // fails, something has just been noted.
+                let least = WindowCount::new(stamp, least).bits();
+                let _ = remote.compare_exchange(told.bits(), least, AcqRel, Relaxed);
+                fail_point!("reserve.noted");
+            }
             let swapped = local.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed);
             if swapped.is_ok() {
                 fail_point!("reserve.given_back");
@@ -261,6 +270,27 @@ impl<'m> CounterTable<'m> {
                 return true;
             }
         }
+    }
+
+    /// The store has lost what it had charged ahead: voids all reserves of the namespace, and forgets what was given back
+    /// of counters of `part` and is not pushed yet.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`]. The next holder does all of it.
+    pub fn void_reserves<'p>(
+        &self,
+        part: impl Into<Part<'p>>,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
+        let part = part.into();
+        self.void_all(part, is_held)?;
+        for counter in self.occupants() {
+            if counter.meta.is_synced() && self.is_in(part, counter, false) {
+                self.forget_unpushed(counter, is_held)?;
+            }
+        }
+        Ok(())
     }
 
     /// The store has lost what it had: forgets what was given back of counters of `part`, and voids all reserves
@@ -276,20 +306,55 @@ impl<'m> CounterTable<'m> {
         is_held: IsHeld<'_>,
     ) -> Result<(), LeaseLost> {
         let part = part.into();
-        let occupants = || {
-            let slots = (0..self.slot_count()).map_while(|index| self.slot_at(index));
-            slots.map(Occupant::of)
-        };
         // First: nothing of them is given back after that.
-        for reserve in occupants() {
+        self.void_all(part, is_held)?;
+        for counter in self.occupants() {
+            if counter.meta.is_synced() && self.is_in(part, counter, false) {
+                forget_given_back(counter, is_held)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn void_all(&self, part: Part<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
+        for reserve in self.occupants() {
             let meta = reserve.meta;
             if meta.is_local_counter() && meta.namespace() == part.namespace {
                 void(reserve, is_held)?;
             }
         }
-        for counter in occupants() {
-            if counter.meta.is_synced() && self.is_in(part, counter, false) {
-                forget_given_back(counter, is_held)?;
+        Ok(())
+    }
+
+    fn occupants(&self) -> impl Iterator<Item = Occupant<'m>> {
+        let slots = (0..self.slot_count()).map_while(|index| self.slot_at(index));
+        slots.map(Occupant::of)
+    }
+
+    /// Has nothing be counted below what the store has.
+    fn forget_unpushed(
+        &self,
+        occupant: Occupant<'m>,
+        is_held: IsHeld<'_>,
+    ) -> Result<(), LeaseLost> {
+        let Some((first, _)) = self.first_part(occupant) else {
+            return forget_given_back(occupant, is_held);
+        };
+        for (local, pushed) in occupant.slot.local.iter().zip(&first.local) {
+            loop {
+                let (word, pushed) = (load(local), load(pushed));
+                let pushed = pushed.hits_of(word.stamp());
+                if word.hits() >= pushed || !occupant.is_there() {
+                    break;
+                }
+                let new = WindowCount::new(word.stamp(), pushed);
+                confirm(is_held)?;
+                fail_point!("reserve.forgetting");
+                let swapped = local.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed);
+                fail_point!("reserve.forgotten");
+                if swapped.is_ok() {
+                    break;
+                }
             }
         }
         Ok(())

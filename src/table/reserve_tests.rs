@@ -191,6 +191,49 @@ fn a_store_that_lost_everything_gets_nothing_back() {
 }
 
 #[test]
+fn a_store_that_lost_what_it_had_charged_gets_nothing_back_that_is_not_pushed() {
+    let fixture = Fixture::new();
+    let (table, namespace) = (&fixture.shared.table, fixture.counter.namespace());
+    let clock = TestClock::at(T);
+    fixture.grant(5, WINDOW);
+    fixture.give_back(3, WINDOW);
+    // The store has that.
+    let mut pushed = None;
+    for group in 0..table.change_groups() {
+        table.take_changes(group, namespace, UnixMillis(T), |change| {
+            pushed = Some(change.counter);
+        });
+    }
+    let pushed = table.advance_pushed(pushed.unwrap(), WINDOW, (Hits::ZERO, hits(-3)), HELD);
+    pushed.unwrap();
+    fixture.give_back(4, WINDOW);
+    assert_eq!(fixture.left(WINDOW), 5);
+    table.void_reserves(namespace, HELD).unwrap();
+    assert_eq!((fixture.left(WINDOW), fixture.drain(WINDOW)), (0, 0));
+    assert_eq!(fixture.diffs(), []);
+    let counted = Admission::Unconditional;
+    table.add(&fixture.counter, fixture.key(), &clock, hits(2), counted);
+    assert_eq!(fixture.diffs(), [(WINDOW, 2)]);
+    // Of another namespace, nothing is void.
+    fixture.grant(2, WINDOW);
+    let other = table.namespace(b"other").unwrap();
+    table.void_reserves(other, HELD).unwrap();
+    assert_eq!(fixture.left(WINDOW), 2);
+}
+
+#[test]
+fn what_is_given_back_of_a_counter_that_was_evicted_is_no_room() {
+    let fixture = Fixture::new();
+    let (table, clock) = (&fixture.shared.table, TestClock::at(T));
+    for window in [WINDOW - 1, WINDOW] {
+        assert!(fixture.give_back(7, window));
+    }
+    let within = Admission::Within(hits(3), Algorithm::Sliding);
+    let add = || table.add(&fixture.counter, fixture.key(), &clock, hits(1), within);
+    assert_eq!((0..20).filter(|_| add().admitted).count(), 3);
+}
+
+#[test]
 fn many_spend_no_more_than_was_granted() {
     const THREADS: i64 = 4;
     let fixture = Fixture::new();
@@ -245,6 +288,7 @@ fn dying_with_a_reserve_admits_nothing_twice() {
             "reserve.spent",
             "reserve.granted",
             "reserve.drained",
+            "reserve.noted",
             "reserve.given_back",
         ],
         |fixture, point| {

@@ -35,12 +35,14 @@ pub(super) struct SyncSlot {
     pub(super) synced: AtomicU64,
     /// A hash of the window sizes that are fetched.
     pub(super) windows: AtomicU64,
+    /// A [`Grants`](crate::policy::reserve::Grants): what the store has charged ahead.
+    pub(super) grants: AtomicU64,
     /// A batch of one record, for want of a buffer.
     pub(super) inline: Record,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<SyncSlot>() == 2 * 64);
+const _: () = assert!(size_of::<SyncSlot>() == 3 * 64);
 
 /// A window of a counter in a batch.
 #[repr(C)]
@@ -81,6 +83,7 @@ impl SyncSlot {
             (&self.epoch, 0),
             (&self.repair, 0),
             (&self.synced, 0),
+            (&self.grants, 0),
         ] {
             word.store(value, Release);
             fail_point!("sync.forgotten");
@@ -179,7 +182,7 @@ impl Nonces {
     }
 }
 
-/// The word of the repairs: flags of what has to be done, 13 bits of the term in which the lease was last taken
+/// The word of the repairs: flags of what has to be done, 12 bits of the term in which the lease was last taken
 /// from a worker that had not given it back, and above them the epochs that were left, 16 bits of each, the last one
 /// lowest. Another epoch that looks alike is given up needlessly, which
 /// costs little.
@@ -190,7 +193,7 @@ impl RepairWord {
     pub(super) const BITS: u32 = 16;
     /// All but the epochs.
     const LOWEST: u64 = (1 << Self::BITS) - 1;
-    const FLAGS: u64 = FIND_CHANGES | SEND_ANEW | FETCH_ANEW;
+    const FLAGS: u64 = FIND_CHANGES | SEND_ANEW | FETCH_ANEW | VOID_RESERVES;
 
     pub(super) fn flags(self) -> u64 {
         self.0 & Self::FLAGS

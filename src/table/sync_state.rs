@@ -1,12 +1,14 @@
 //! The sync of a namespace's shard with its store, as the processes of a configuration see it.
 
-use super::atomic::Ordering::{Acquire, Relaxed};
+use super::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use super::buffers::Buffers;
+use super::fail::fail_point;
 use super::layout::DirectoryEntry;
 use super::near_cell::MAX_NODES;
 use super::stats::{SyncCycle, SyncStats};
 use super::sync_line::SyncLine;
 use super::sync_slot::{BatchWord, SyncSlot};
+use crate::policy::reserve::Grants;
 
 /// Milliseconds of a clock that is never set: the time since the machine started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +37,25 @@ impl<'m> SyncState<'m> {
     /// How many records the batch has that is sealed, and may be on its way; 0: there is none.
     pub fn sealed_records(&self) -> usize {
         BatchWord(self.slot.batch.load(Acquire)).count()
+    }
+
+    /// What the store has charged ahead, as far as is known.
+    pub fn grants(&self) -> Grants {
+        Grants::from_word(self.slot.grants.load(Acquire))
+    }
+
+    /// Notes what the store has charged ahead, where that was `before`, and not something else by now: whoever was
+    /// stopped changes nothing.
+    pub fn note_grants(&self, before: Grants, grants: Grants) {
+        let (before, grants) = (before.to_word(), grants.to_word());
+        // AcqRel: who reads it sees nothing that was granted after it.
+        let noted = self
+            .slot
+            .grants
+            .compare_exchange(before, grants, AcqRel, Relaxed);
+        fail_point!("grants.noted");
+        // If it fails, it is noted already.
+        let _ = noted;
     }
 
     /// Notes an exchange with the store, which took so many microseconds, for [`SyncState::stats`].

@@ -167,8 +167,7 @@ impl<'n, 'm> StoreReset<'n, 'm> {
                 let limit = AskedLimit {
                     counter: 0,
                     algorithm: Algorithm::Fixed,
-                    // With them, it is then less than they are.
-                    hits: hits.minus(Hits::from_thousandths(1)),
+                    hits: Hits::from_thousandths(-1),
                     cost: *hits,
                 };
                 let question = Question {

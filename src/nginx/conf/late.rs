@@ -130,6 +130,8 @@ impl MainConf {
                     name: namespace.name().clone(),
                     table,
                     index: namespace.index(),
+                    // Callers of the library have no reserves.
+                    granted: Vec::new(),
                     lent: self.lend(),
                 }],
             };

@@ -12,6 +12,7 @@ pub async fn a_new_store_has_no_epoch<F: Fixture>(fixture: &F) {
         previous: BatchId::NONE,
         id: Some(BatchId::new(1, NONCE)),
         position: None,
+        grants: None,
         diffs: vec![hits("a", 1)],
         is_news: false,
     };

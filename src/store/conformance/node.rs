@@ -137,6 +137,7 @@ impl<S: Strategy> Node<S> {
             previous: id(number - u64::from(is_sealed)),
             id: is_sealed.then(|| id(number)),
             position: self.position,
+            grants: None,
             diffs: diffs.collect(),
             is_news: false,
         }

@@ -30,17 +30,18 @@ impl RedisAnswer {
         Some((format!("{} {}", server?, version?), mode))
     }
 
-    /// Of `push.lua`, to a batch; and how many nodes live, if it tells.
-    pub(super) fn pushed(self, batch: &Batch) -> Option<(Pushed, Option<u64>)> {
+    /// Of `push.lua`, to a batch; and how many nodes live, if it tells, and whether what was charged ahead is lost.
+    pub(super) fn pushed(self, batch: &Batch) -> Option<(Pushed, (Option<u64>, bool))> {
+        let unapplied = (None, false);
         let mut parts = self.list()?.into_iter().map(RedisAnswer);
         let mut part = || parts.next();
         let is_behind = match &*part()?.text()? {
-            "none" => return Some((Pushed::NoEpoch, None)),
+            "none" => return Some((Pushed::NoEpoch, unapplied)),
             "misfit" => {
                 let last = part()?.text()?.parse().ok()?;
-                return Some((batch.misfit(BatchId(last)), None));
+                return Some((batch.misfit(BatchId(last)), unapplied));
             }
-            "other" => return Some((Pushed::OtherEpoch(part()?.epoch()?), None)),
+            "other" => return Some((Pushed::OtherEpoch(part()?.epoch()?), unapplied)),
             "behind" => true,
             "since" => false,
             _ => return None,
@@ -57,11 +58,12 @@ impl RedisAnswer {
                 has_more,
             }
         };
+        let is_lost = part()?.number()? != 0;
         let nodes = match part() {
             Some(nodes) => Some(u64::try_from(nodes.number()?).ok()?),
             None => None,
         };
-        Some((Pushed::Applied { changes, now }, nodes))
+        Some((Pushed::Applied { changes, now }, (nodes, is_lost)))
     }
 
     /// Counts in groups: a window, its keys, their totals.
@@ -132,7 +134,7 @@ impl RedisAnswer {
         self.text()?.split(' ').map(whole).collect()
     }
 
-    fn position(self) -> Option<Position> {
+    pub(super) fn position(self) -> Option<Position> {
         parse_position(&self.text()?)
     }
 

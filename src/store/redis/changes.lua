@@ -90,6 +90,21 @@ local function counted(text)
   return string.format('%.0f', math.max(-MOST, math.min(MOST, number)) + 0)
 end
 
+-- Whether a stream has the change of a witness, `<sequence> <last digits of its tag>`, or had it before its oldest ones
+-- went.
+local function has_change(stream, witness)
+  local at, digits = string.match(witness, '^(%d+) (%d+)$')
+  if not at then
+    return true
+  end
+  local found = checked('XRANGE', stream, at, at, 'COUNT', 1)[1]
+  if found then
+    return string.sub(found[1], -#digits) == digits
+  end
+  local oldest = checked('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+  return oldest and sequence(oldest[1]) > tonumber(at) and sequence(oldest[1]) > 1
+end
+
 -- Gives a shard an epoch; returns that and its first position. The first write is one that needs memory.
 local function open_epoch(shard, epoch, tag)
   -- The first change changes nothing, so that every position is that of an entry.

@@ -11,7 +11,8 @@ use super::answer::RedisAnswer;
 use super::{Redis, Way, key};
 use crate::policy::algorithm::{LevelKind, StoredKind};
 use crate::policy::hits::Hits;
-use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question};
+use crate::policy::reserve::Witness;
+use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question, ShardHistory};
 use crate::store::error::{Failure, StoreError};
 use crate::store::stored::StoredCount;
 use crate::store::strategy::{Epoch, NodeId, Shard};
@@ -28,6 +29,9 @@ struct CounterGroup<'q> {
     measure: u64,
     keys: Vec<&'q [u8]>,
 }
+
+/// What the histories of shards are to have.
+type FollowedShards = [(Shard, Option<Witness>)];
 
 /// The most keys of a group: what the script has in its hands at once.
 const GROUP_KEYS: usize = 1000;
@@ -67,6 +71,15 @@ struct DecideArguments<'q> {
 impl Decider for Redis {
     const KINDS: &'static [StoredKind] = StoredKind::ALL;
 
+    fn follow(&mut self, shard: &Shard, after: Option<Witness>) {
+        self.followed.push((shard.clone(), after));
+    }
+
+    fn take_history(&mut self, shard: &Shard) -> Option<ShardHistory> {
+        let index = self.histories.iter().position(|(it, _)| it == shard)?;
+        Some(self.histories.swap_remove(index).1)
+    }
+
     async fn decide(
         &mut self,
         node: NodeId,
@@ -77,6 +90,8 @@ impl Decider for Redis {
             failure: Failure::Unsupported(what),
             ..way.misunderstood("")
         };
+        let followed = core::mem::take(&mut self.followed);
+        self.histories.clear();
         let asked = DecideArguments::new(questions).ok_or_else(|| {
             let what = "more kinds of questions at once than 65535";
             unsupported(&self.way, what)
@@ -96,9 +111,12 @@ impl Decider for Redis {
         call.arg(node.to_string())
             .arg(proposed.to_string())
             .arg(proposed.0.get());
-        asked.write(&mut call);
-        let read = |value| asked.decided(questions, value);
-        self.way.run(&place, &self.decide, call, read).await
+        asked.write(&mut call, &followed);
+        let read = |value| asked.decided(questions, value, &followed);
+        let decided = self.way.run(&place, &self.decide, call, read);
+        let (decided, histories) = decided.await?;
+        self.histories = histories;
+        Ok(decided)
     }
 }
 
@@ -229,7 +247,7 @@ impl<'q> DecideArguments<'q> {
         Some(())
     }
 
-    fn write(&self, call: &mut Cmd) {
+    fn write(&self, call: &mut Cmd, followed: &FollowedShards) {
         let mut runs = Vec::new();
         for run in &self.runs {
             let numbers = [run.form, run.questions].into_iter();
@@ -237,7 +255,10 @@ impl<'q> DecideArguments<'q> {
             runs.extend(numbers.flat_map(u16::to_be_bytes));
         }
         call.arg(runs);
-        for shard in 0..self.shards.len() {
+        for (shard, name) in self.shards.iter().enumerate() {
+            let mut followed = followed.iter();
+            let follows = followed.find(|(it, _)| it == *name);
+            call.arg(follows.map_or(String::new(), |(_, after)| key::follows(*after)));
             let groups = self.groups.iter().filter(|group| group.shard == shard);
             let places = groups.clone().flat_map(|group| {
                 let numbers = [
@@ -258,7 +279,12 @@ impl<'q> DecideArguments<'q> {
     }
 
     /// What the script answered.
-    fn decided(&self, questions: &[Question], answer: Value) -> Option<Decided> {
+    fn decided(
+        &self,
+        questions: &[Question],
+        answer: Value,
+        followed: &FollowedShards,
+    ) -> Option<(Decided, Vec<(Shard, ShardHistory)>)> {
         let mut parts = RedisAnswer(answer).list()?.into_iter().map(RedisAnswer);
         let now = super::answer::unix_millis(parts.next()?.number()?, parts.next()?.number()?)?;
         let mut counts: Vec<Vec<StoredCount>> = vec![Vec::new(); self.groups.len()];
@@ -271,6 +297,16 @@ impl<'q> DecideArguments<'q> {
             Some(list.map(|it| RedisAnswer(it).number()))
         };
         let (mut refused, mut obstacles) = (numbers()?.peekable(), numbers()?);
+        let asked = self.shards.iter().map(|it| (*it).clone());
+        let asked = asked.filter(|shard| followed.iter().any(|(it, _)| it == shard));
+        let told = parts.next()?.list()?.into_iter();
+        let histories = asked.zip(told.map(RedisAnswer)).map(|(shard, told)| {
+            let mut parts = told.list()?.into_iter().map(RedisAnswer);
+            let witness = key::witness(parts.next()?.position()?)?;
+            let is_whole = parts.next()?.number()? != 0;
+            Some((shard, ShardHistory { witness, is_whole }))
+        });
+        let histories = histories.collect::<Option<Vec<_>>>()?;
 
         let mut limits = 1_i64..;
         let mut indexes = self.indexes.iter();
@@ -301,7 +337,7 @@ impl<'q> DecideArguments<'q> {
         }
         // All refusals are of limits, and all obstacles of logs.
         let is_all = refused.next().is_none() && obstacles.next().is_none();
-        is_all.then_some(Decided { now, answers })
+        is_all.then_some((Decided { now, answers }, histories))
     }
 }
 

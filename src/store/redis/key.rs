@@ -1,7 +1,9 @@
 //! The names of things in Redis.
 
 use core::fmt;
+use core::num::NonZeroU64;
 
+use crate::policy::reserve::{Grants, Witness};
 use crate::policy::window::WindowSize;
 use crate::store::strategy::{Epoch, Position, Shard};
 
@@ -59,6 +61,39 @@ impl fmt::Display for WindowName {
 /// A position as Redis writes the id of an entry in a stream.
 pub(super) fn position(Position([sequence, tag]): Position) -> String {
     format!("{sequence}-{tag}")
+}
+
+/// How many digits of a tag a witness has.
+const WITNESS_TAG: u64 = 10_000;
+
+/// The witness of an exchange after which the last change has this position: most of it is the sequence, the rest the last
+/// digits of the tag. One after the same number of bytes, in another history, has another tag.
+pub(super) fn witness(Position([sequence, tag]): Position) -> Option<Witness> {
+    let word = sequence.checked_mul(WITNESS_TAG)?;
+    let word = word.checked_add(tag.checked_rem(WITNESS_TAG)?)?;
+    NonZeroU64::new(word).map(Witness)
+}
+
+/// A witness as the scripts have it.
+pub(super) fn follows(after: Option<Witness>) -> String {
+    match after {
+        None => "none".into(),
+        Some(Witness(word)) => {
+            let (sequence, tag) = (word.get() / WITNESS_TAG, word.get() % WITNESS_TAG);
+            // A tag may have fewer digits, and its last ones no zeros before them.
+            format!("{sequence} {tag:04}")
+        }
+    }
+}
+
+/// What was charged ahead, as `push.lua` is told it.
+pub(super) fn grants(grants: Option<Grants>) -> String {
+    match grants {
+        None => String::new(),
+        Some(Grants::None) => follows(None),
+        Some(Grants::UpTo(witness)) => follows(Some(witness)),
+        Some(Grants::Lost) => "lost".into(),
+    }
 }
 
 pub(super) fn parse_position(text: &str) -> Option<Position> {

@@ -44,6 +44,7 @@ use self::key::WindowName;
 use self::layout::{KnownLayouts, Layout};
 use self::options::{RedisDirectives, RedisOptions, Topology};
 use self::script::{RedisCall, Script};
+use super::decision::ShardHistory;
 use super::error::{Failure, StoreError};
 use super::kind::{KindOptions as _, Registered};
 use super::options::StoreOptions;
@@ -52,6 +53,7 @@ use super::strategy::{
     Added, Batch, Changes, Count, Diff, Ear, Epoch, NODE_LIFE, PushNews, Pushed, Shard, Strategy,
 };
 use crate::policy::hits::Hits;
+use crate::policy::reserve::Witness;
 use crate::policy::window::{UnixMillis, WindowSize};
 
 /// The script that decides: a file for each kind of counters, between what it is given and what it does.
@@ -72,6 +74,11 @@ pub struct Redis {
     shards: u16,
     /// How many nodes live.
     nodes: Option<u64>,
+    /// Whether what was charged ahead is lost.
+    has_lost_grants: bool,
+    /// What the histories of shards are to have when they decide next, and what they were told to have.
+    followed: Vec<(Shard, Option<Witness>)>,
+    histories: Vec<(Shard, ShardHistory)>,
     prefix: Box<str>,
     push: Script,
     decide: Script,
@@ -123,6 +130,9 @@ impl Strategy for Redis {
             },
             shards: own.shards(),
             nodes: None,
+            has_lost_grants: false,
+            followed: Vec::new(),
+            histories: Vec::new(),
             prefix: own.prefix.clone(),
             push: script("push.lua", include_str!("push.lua")),
             decide: script("decide", DECIDE).finding_keys(),
@@ -161,6 +171,10 @@ impl Strategy for Redis {
         self.nodes
     }
 
+    fn has_lost_grants(&self) -> bool {
+        self.has_lost_grants
+    }
+
     async fn push_diffs(
         &mut self,
         shard: &Shard,
@@ -194,7 +208,8 @@ impl Strategy for Redis {
                     .map(|life| life.as_millis().to_string())
                     .unwrap_or_default(),
             )
-            .arg(u8::from(batch.is_news));
+            .arg(u8::from(batch.is_news))
+            .arg(key::grants(batch.grants));
         for (window, diffs) in windows {
             let expires_in = diffs.iter().map(|diff| diff.expires_in).max();
             call.arg(window.to_string())
@@ -209,8 +224,9 @@ impl Strategy for Redis {
         if !matches!(result, Ok((Pushed::Applied { .. }, _))) {
             self.known_layouts.forget();
         }
-        let (pushed, nodes) = result?;
+        let (pushed, (nodes, is_lost)) = result?;
         self.nodes = nodes.or(self.nodes);
+        self.has_lost_grants = is_lost;
         Ok(pushed)
     }
 
@@ -312,6 +328,9 @@ impl Redis {
             way,
             shards: self.shards,
             nodes: None,
+            has_lost_grants: false,
+            followed: Vec::new(),
+            histories: Vec::new(),
             prefix: self.prefix.clone(),
             push: self.push.clone(),
             decide: self.decide.clone(),

@@ -7,8 +7,12 @@
 -- ARGV     epoch, node, the batch's id or '' if the node only asks, the id of the batch before it or
 --          '0', for how many milliseconds the node is known, the batch's tag, the node's position or
 --          '', how many counters to answer, for how many milliseconds the node lives (0: it leaves) or '' if
---          nothing is asked of that, 1 if the batch is news; then for each window its name, milliseconds until it ends,
---          the number of its diffs, and for each diff the key and thousandths.
+--          nothing is asked of that, 1 if the batch is news, what was charged ahead for the node; then for each window its
+--          name, milliseconds until it ends, the number of its diffs, and for each diff the key and thousandths.
+--
+-- What was charged ahead is '' if that is not told, and diffs are added as they are; 'none'; 'lost'; or a witness: that
+-- the shard may give back what it has charged up to that change. Diffs below zero are given back then: they take no count
+-- below zero, and what was lost is not given back.
 --
 -- Follows changes.lua.
 
@@ -23,8 +27,9 @@ local NEWS = 100
 
 local shard = KEYS[1]
 local epoch, node, batch, previous, known_for, tag, position = unpack(ARGV, 1, 7)
-local limit, lives_for, FIRST = tonumber(ARGV[8]), tonumber(ARGV[9]), 11
+local limit, lives_for, FIRST = tonumber(ARGV[8]), tonumber(ARGV[9]), 12
 local news = ARGV[10] == '1' and KEYS[#KEYS]
+local granted = ARGV[11]
 
 local state, refusal = read_shard(shard, 'b:' .. node)
 if refusal then
@@ -57,6 +62,18 @@ local last = before
 local base = shard .. ':' .. epoch .. ':'
 local stream = base .. 's'
 
+local lost = granted == 'lost' or not has_change(stream, granted)
+
+-- What is added to a count for a diff below zero, if that gives back.
+local function given_back(counts, key, diff)
+  if lost then
+    return '0'
+  end
+  local count = counted(redis.call('HGET', counts, key) or '') + 0
+  -- Minus zero plus zero is zero, as in `counted`.
+  return string.format('%.0f', math.max(diff + 0, -math.max(count, 0)) + 0)
+end
+
 -- Tells those that listen of the totals after the batch, which the stream has at this position. If that
 -- fails, they hear nothing, and fetch them.
 local function tell(last, totals)
@@ -83,15 +100,19 @@ local function apply()
     for i = 1, diffs do
       local key = at + 1 + 2 * i
       keys[i] = ARGV[key]
-      local total = redis.pcall('HINCRBY', counts, ARGV[key], ARGV[key + 1])
+      local diff = ARGV[key + 1]
+      if granted ~= '' and string.sub(diff, 1, 1) == '-' then
+        diff = given_back(counts, keys[i], diff)
+      end
+      local total = redis.pcall('HINCRBY', counts, keys[i], diff)
       if type(total) == 'table' then
         -- Somebody wrote what is no count, or one that is too large. Whatever else it is, it fails again.
-        redis.call('HSET', counts, ARGV[key], counted(redis.call('HGET', counts, ARGV[key]) or ''))
-        total = redis.call('HINCRBY', counts, ARGV[key], ARGV[key + 1])
+        redis.call('HSET', counts, keys[i], counted(redis.call('HGET', counts, keys[i]) or ''))
+        total = redis.call('HINCRBY', counts, keys[i], diff)
       end
       if total > MOST or total < -MOST then
         total = total > 0 and MOST or -MOST
-        redis.call('HSET', counts, ARGV[key], total)
+        redis.call('HSET', counts, keys[i], total)
       end
       if news then
         told[#told + 1] = string.format('%.0f %d ', total, #keys[i]) .. keys[i]
@@ -269,7 +290,7 @@ elseif position ~= '' then
   at, has_more = collect()
 end
 if not at then
-  return {'behind', time[1], time[2], last, nodes}
+  return {'behind', time[1], time[2], last, lost and 1 or 0, nodes}
 end
 
 local counts = {}
@@ -278,4 +299,4 @@ for _, group in ipairs(groups) do
   counts[#counts + 1] = group[2]
   counts[#counts + 1] = checked('HMGET', base .. group[1], unpack(group[2]))
 end
-return {'since', time[1], time[2], at, has_more and 1 or 0, counts, nodes}
+return {'since', time[1], time[2], at, has_more and 1 or 0, counts, lost and 1 or 0, nodes}

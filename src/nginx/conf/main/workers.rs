@@ -63,12 +63,16 @@ impl MainConf {
                     number,
                 })
             });
-            let decided = namespaces.filter_map(|(it, _)| {
+            let decided = namespaces.filter_map(|(it, conf)| {
                 let namespace = self.namespace(it)?;
                 Some(DecidedNamespace {
                     name: namespace.name().clone(),
                     table: namespace.table(),
                     index: namespace.index(),
+                    granted: match conf.options.is_reserving {
+                        true => namespace.sync_states().to_vec(),
+                        false => Vec::new(),
+                    },
                     lent: self.lent.clone(),
                 })
             });

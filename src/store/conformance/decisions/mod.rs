@@ -99,6 +99,7 @@ macro_rules! decision_tests {
     ($fixture:ty, Added) => {
         $crate::store::conformance::conformance_tests! { $fixture:
             decisions::of_many_that_ask_at_once_so_many_are_admitted,
+            decisions::a_count_below_zero_is_no_room,
         }
     };
     ($fixture:ty, Absolute) => {};

@@ -1,6 +1,7 @@
 //! Decisions on what others count, and what others see of them.
 
 use super::*;
+use crate::store::decision::Few;
 use smallvec::smallvec;
 
 pub async fn counters_of_a_question_may_be_in_several_shards<F: Fixture<Store: Decider>>(
@@ -135,6 +136,49 @@ pub async fn what_others_pushed_counts<F: Fixture<Store: Decider>>(fixture: &F) 
     assert_eq!(answer.admitted[..], [admits]);
     let answer = node.ask_one(&question("b", Fixed, 1)).await;
     assert_eq!(answer.0, [!admits]);
+}
+
+/// A count below zero, such as of a store that lost what was given back.
+pub async fn a_count_below_zero_is_no_room<F>(fixture: &F)
+where
+    F: Fixture<Store: Decider<Counts = Added>>,
+{
+    let mut node = Asking::new(fixture.connect());
+    let mut other = Node::join(fixture.connect(), shard("api")).await;
+    let window = LONGEST.at(node.ask(&[]).await.now).number;
+    let of = |key, window, count| Diff {
+        size: LONGEST,
+        window,
+        ..hits(key, count)
+    };
+    let diffs = ["a", "b", "c"].map(|key| of(key, window, -5));
+    other.push(diffs.into()).await;
+    for algorithm in [Fixed, Sliding] {
+        let key = algorithm.name();
+        other
+            .push(vec![of(key, window, -5), of(key, window - 1, -9)])
+            .await;
+        let asked = vec![question(key, algorithm, 3); 5];
+        assert_eq!(admitted(&node.ask(&asked).await), 3, "{key}");
+        assert_eq!(node.total(key.as_bytes()).await, 3000, "{key}");
+    }
+    // What is given back takes none below zero, nor up.
+    let mut back = question("a", Fixed, 1);
+    (back.counters[0].cost, back.limits) = (Hits::from_thousandths(-2000), Few::new());
+    node.ask_one(&back).await;
+    assert_eq!(node.total(b"a").await, -5000);
+    node.ask_one(&question("c", Fixed, 1)).await;
+    back.counters[0].key = b"c"[..].into();
+    node.ask_one(&back).await;
+    assert_eq!(node.total(b"c").await, 0);
+    // A repair reads it as it is, and is granted once.
+    let mut repair = question("b", Fixed, 1);
+    repair.counters[0].cost = Hits::from_thousandths(5000);
+    (repair.limits[0].hits, repair.limits[0].cost) =
+        (Hits::from_thousandths(-1), Hits::from_thousandths(5000));
+    let asked = vec![repair; 2];
+    assert_eq!(admitted(&node.ask(&asked).await), 1);
+    assert_eq!(node.total(b"b").await, 0);
 }
 
 pub async fn of_many_that_ask_at_once_so_many_are_admitted<F>(fixture: &F)

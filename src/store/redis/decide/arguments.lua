@@ -8,7 +8,8 @@
 --          what there is not, and is not asked.
 -- ARGV     node, epoch for shards that have none, tag of its first position; the questions: runs of
 --          those of one form, each with the number of the form, how many questions, and for each of
---          their counters the number of the key in its place, all in two bytes. For each shard: the
+--          their counters the number of the key in its place, all in two bytes. For each shard: what its history is to have,
+--          '' if that is not asked, or 'none', or a witness (see changes.lua); the
 --          numbers of its places, which are for each its kind, the size of its windows (of buckets,
 --          the rate in hits a second) and how many keys it has; and the keys. For each form its numbers: 1 if rejected hits are counted, or 0; how
 --          many counters, and for each its place and its cost; how many limits, and for each its
@@ -20,7 +21,8 @@
 -- in common: all but keys. Whatever has a number is numbered from 1. Hits are thousandths.
 --
 -- Answers TIME; for each place lists of what was kept of its keys, which the file of its kind says; which
--- limits refused, numbered through all questions; and for each counter of each question that is a log, and
+-- limits refused, numbered through all questions; for each shard whose history is asked about the position of the last
+-- change, and 1 if the history is whole; and for each counter of each question that is a log, and
 -- whose limits have no room when it was decided, the time of the hit with which there will be, unless that is now.
 --
 -- Lua takes long here: 40 to 200 instructions for a step, and 400 more to call a function or to make one. So

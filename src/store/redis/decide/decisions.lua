@@ -3,7 +3,7 @@
 -- Kinds that are rare, by their numbers: what makes their functions, and then these.
 local kinds = {[1] = elastic, [2] = logs, [4] = buckets}
 
-local shards, places = {}, {}
+local shards, places, histories = {}, {}, {}
 for i, key in ipairs(KEYS) do
   local state, refusal = read_shard(key, 'seen')
   if refusal then
@@ -12,7 +12,9 @@ for i, key in ipairs(KEYS) do
   if not state[1] then
     state, written = open_epoch(key, proposed, tag), true
   end
-  local base, first, of = key .. ':' .. state[1] .. ':', #places + 1, doubles()
+  local base, first, follows = key .. ':' .. state[1] .. ':', #places + 1, ARGV[at]
+  at = at + 1
+  local of = doubles()
   for j = 1, #of, 3 do
     local kind, size, keys = of[j], of[j + 1], of[j + 2]
     local window, elapsed, last = math.floor(now / size), now % size, at + keys - 1
@@ -22,7 +24,7 @@ for i, key in ipairs(KEYS) do
       size = size, left = size - elapsed, name = name, before = before, offset = at - 1, charged = room(keys),
     }
     if kind == 0 then
-      place.current, answer[#answer + 1] = read_counts(base .. name, at, last)
+      place.current, answer[#answer + 1], place.below = read_counts(base .. name, at, last)
       place.previous, answer[#answer + 1] = read_counts(base .. before, at, last)
     else
       if type(kinds[kind]) == 'function' then
@@ -35,6 +37,16 @@ for i, key in ipairs(KEYS) do
     at = last + 1
   end
   shards[i] = {key = key, base = base, position = state[2], first = first, last = #places}
+  if follows ~= '' then
+    histories[#histories + 1] = {i, has_change(base .. 's', follows) and 1 or 0}
+  end
+end
+
+-- What a window has of a key, below zero too.
+local function count_of(place, key)
+  local count = place.current[key]
+  -- A text before anything was charged.
+  return count + (type(count) == 'string' and place.below[key] or 0)
 end
 
 local forms, refused, obstacles, asked, next = {}, {}, {}, 0, 1
@@ -51,7 +63,7 @@ while next < #questions do
   next = next + 4 + 2 * count * counters
   -- A limit refuses if `previous * weight` is more than `(hits - to_admit - current) * size`, which are
   -- whole numbers; or is that, if it is to admit nothing, which asks for a rate below the limit.
-  if counters == 1 and form[limits] == 1 and not places[form[3]].kind then
+  if counters == 1 and form[limits] == 1 and form[limits + 3] >= 0 and not places[form[3]].kind then
     -- As most have.
     local place, cost, algorithm, hits, to_admit = places[form[3]], form[4], form[7], form[8], form[9]
     local current, previous, charged = place.current, place.previous, place.charged
@@ -78,7 +90,7 @@ while next < #questions do
   else
     -- What leaks from buckets is after the limits.
     local leaks = limits + 4 * form[limits] - 1
-    local logged, fills = {}, {}
+    local logged, fills, repairs = {}, {}, false
     for limit = limits + 1, counts_rejected and limits + 4 * form[limits] or 0, 4 do
       local counter = form[limit]
       fills[counter] = fills[counter] or form[limit + 2]
@@ -95,7 +107,10 @@ while next < #questions do
         local counter, algorithm, hits, to_admit = unpack(form, limit, limit + 3)
         local place, key = places[form[1 + 2 * counter]], keys[i * counters + counter]
         local kind, free, weighed = place.kind, hits - to_admit, 0
-        if kind and kind.rate then
+        if hits < 0 then
+          -- Of a repair: the count as it is, at most.
+          repairs, free, to_admit = true, hits - count_of(place, key), 1
+        elseif kind and kind.rate then
           local leak = leaks + 2 * counter
           free = free - kind.rate(place, key, form[leak], form[leak + 1])
         else
@@ -118,7 +133,10 @@ while next < #questions do
           kind.charge(place, key, cost, is_charged, form[leak], form[leak + 1], fills[counter])
         elseif is_charged then
           local current, charged = place.current, place.charged
-          current[key], charged[key] = current[key] + cost, (charged[key] or 0) + cost
+          local count = repairs and count_of(place, key) or current[key] + 0
+          -- What is given back takes no count below zero.
+          local charge = repairs and cost or math.max(cost, -count)
+          current[key], charged[key] = count + charge, (charged[key] or 0) + charge
         end
       end
       for _, of in ipairs(logged) do
@@ -128,5 +146,5 @@ while next < #questions do
     end
   end
 end
-answer[#answer + 1], answer[#answer + 2] = refused, obstacles
+answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = refused, obstacles, histories
 

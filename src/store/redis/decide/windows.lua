@@ -3,8 +3,10 @@
 --
 -- Answers the counts of keys in the present window, as they were, and in the one before.
 
--- The counts of keys, as texts; and all of them in one text.
+-- The counts of keys, as texts, and all of them in one text. A count below zero is no room: it is zero in the list, and
+-- the third result has it, by its number.
 local function read_counts(counts, first, last)
+  local below = {}
   local texts = checked('HMGET', counts, unpack(ARGV, first, last))
   for i = 1, #texts do
     if not texts[i] then
@@ -18,8 +20,13 @@ local function read_counts(counts, first, last)
       texts[i] = counted(texts[i])
     end
     all = table.concat(texts, ' ')
+    for i = 1, #texts do
+      if texts[i] + 0 < 0 then
+        below[i], texts[i] = texts[i] + 0, '0'
+      end
+    end
   end
-  return texts, all
+  return texts, all, below
 end
 
 -- Writes what a place has for the hash of the present window. Returns for how long that is kept.

@@ -81,7 +81,7 @@ for _, shard in ipairs(shards) do
     else
       call('HSET', shard.key, 'position', last)
     end
-    written = true
+    written, shard.told = true, last
     local done, failure = pcall(apply, shard, last)
     if not done then
       -- Half of it cannot be taken back, so the epoch is given up, as in push.lua. With its code, the
@@ -92,6 +92,10 @@ for _, shard in ipairs(shards) do
   else
     keep(shard, LIFE / 2)
   end
+end
+for _, history in ipairs(histories) do
+  local shard = shards[history[1]]
+  history[1] = shard.told or shard.position
 end
 if not written and KEYS[1] then
   -- Does nothing, but a replica refuses it: what is read from one may be old.

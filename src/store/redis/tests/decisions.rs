@@ -4,9 +4,12 @@ use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
-use crate::store::conformance::{Asking, HOUR, new_epoch, question};
-use crate::store::decision::{AskedCounter, Decided, Question};
-use crate::store::strategy::{Epoch, MAX_TOTAL};
+use core::num::NonZeroU64;
+
+use crate::policy::reserve::{Grants, Witness};
+use crate::store::conformance::{Asking, HOUR, Node, hits, new_epoch, question};
+use crate::store::decision::{AskedCounter, Decided, Decider as _, Question};
+use crate::store::strategy::{Batch, Diff, Epoch, MAX_TOTAL, Strategy as _};
 use smallvec::smallvec;
 
 pub(super) fn asks(question: Question) -> Question {
@@ -299,8 +302,8 @@ fn counts_are_exact_up_to_the_most_that_a_total_is() {
             (MAX_TOTAL - 3, 2, MAX_TOTAL - 1),
             (MAX_TOTAL - 1, 1, MAX_TOTAL),
             (MAX_TOTAL - 1, 2, MAX_TOTAL),
-            (2 - MAX_TOTAL, -1, 1 - MAX_TOTAL),
-            (-MAX_TOTAL, -1, -MAX_TOTAL),
+            // What is below zero is no room.
+            (-MAX_TOTAL, 1, 1),
         ] {
             set(count);
             let mut question = one();
@@ -311,7 +314,7 @@ fn counts_are_exact_up_to_the_most_that_a_total_is() {
             assert_eq!(total, expected);
         }
         let total: i64 = server.ask(&["HGET", &counts, "b"]).unwrap();
-        assert_eq!(total, 5000);
+        assert_eq!(total, 4000);
     });
 }
 
@@ -360,4 +363,91 @@ fn the_primary_that_sentinels_know_decides() {
     let mut node = Asking::new(Redis::new(&options, &redis));
     assert_eq!(counted(&block_on(node.ask(&[one()]))), [1]);
     assert_eq!(primary.ask::<i64>(&["EXISTS", SHARD]).unwrap(), 1);
+}
+
+/// A namespace whose node had hits charged ahead, with what the store told of that.
+async fn granted(server: &Server) -> (Asking<Redis>, Epoch, Witness) {
+    let (mut node, epoch) = asking(server).await;
+    let shard = shard("api");
+    node.store.follow(&shard, None);
+    node.ask(&[one()]).await;
+    let told = node.store.take_history(&shard).unwrap();
+    assert!(told.is_whole);
+    (node, epoch, told.witness)
+}
+
+#[test]
+fn a_store_tells_whether_it_has_what_it_charged_ahead() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let (mut node, epoch, first) = granted(&server).await;
+        let shard = shard("api");
+        let mut after = async |witness: Option<Witness>| {
+            node.store.follow(&shard, witness);
+            node.ask(&[one()]).await;
+            node.store.take_history(&shard)
+        };
+        let next = after(Some(first)).await.unwrap();
+        assert!(next.is_whole && next.witness != first);
+        // One that is refused changes nothing.
+        let stream = format!("{SHARD}:{epoch}:s");
+        let entries: Vec<(String, Vec<Vec<u8>>)> = server
+            .ask(&["XREVRANGE", &stream, "+", "-", "COUNT", "1"])
+            .unwrap();
+        let _: i64 = server.ask(&["XDEL", &stream, &entries[0].0]).unwrap();
+        assert!(!after(Some(next.witness)).await.unwrap().is_whole);
+        assert!(after(Some(first)).await.unwrap().is_whole);
+        // So many bytes, in another history.
+        let Witness(word) = first;
+        let other = NonZeroU64::new(word.get() ^ 1).map(Witness);
+        assert!(!after(other).await.unwrap().is_whole);
+        // What was long ago, it need not have any more.
+        let _: i64 = server.ask(&["XTRIM", &stream, "MAXLEN", "1"]).unwrap();
+        assert!(after(Some(first)).await.unwrap().is_whole);
+        assert_eq!(node.store.take_history(&shard), None);
+        node.ask(&[one()]).await;
+        assert_eq!(node.store.take_history(&shard), None);
+    });
+}
+
+#[test]
+fn what_a_store_has_lost_is_not_given_back_to_it() {
+    let server = Server::start(&[]);
+    block_on(async {
+        let (mut asked, _, witness) = granted(&server).await;
+        let Witness(word) = witness;
+        let lost = Witness(NonZeroU64::new(word.get() ^ 1).unwrap());
+        let mut node = Node::join(connect(server.tcp()), shard("api")).await;
+        let window = HOUR.at(asked.ask(&[]).await.now).number;
+        let of = |count| Diff {
+            size: HOUR,
+            window,
+            ..hits("a", count)
+        };
+        node.push(vec![of(9)]).await;
+        let mut number = 2;
+        for (grants, diff, is_lost, total) in [
+            (Grants::UpTo(lost), -3, true, 10),
+            (Grants::Lost, -3, true, 10),
+            // What was admitted without the store is counted all the same.
+            (Grants::UpTo(lost), 2, true, 12),
+            (Grants::UpTo(witness), -3, false, 9),
+            (Grants::None, -5, false, 4),
+            // Two nodes may give back the same, where a key was set to zero.
+            (Grants::UpTo(witness), -5, false, 0),
+        ] {
+            let batch = Batch {
+                grants: Some(grants),
+                ..node.batch(number, vec![of(diff)])
+            };
+            // Once, however often it is sent.
+            for _ in 0..2 {
+                node.send_batch(&batch).await;
+                assert_eq!(node.store.has_lost_grants(), is_lost, "{grants:?}");
+                let counted = counted(&asked.ask(&[asks(one())]).await);
+                assert_eq!(counted, [total], "{grants:?}");
+            }
+            number += 1;
+        }
+    });
 }
