@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 
 use super::backlog::{Backlog, Gathered, ReplyTo};
 use super::batching::BatchingDelay;
+use super::decided::DecidedNamespace;
 use super::dispatcher::Dispatcher;
 use super::shared_queues::DeciderState;
-use super::source::DecidedNamespace;
 use super::store_clock::LearnedClock;
 use super::store_event::{KnownBefore, Observer, WatchedStore};
 use super::timer::Timer;

@@ -10,7 +10,7 @@
 //! - [`tenure`]: which worker's thread is the broker, and how a former one is kept from writing; [`turn`]: how the others
 //!   wait to be it
 //! - [`client`]: through which a worker asks; [`serve`]: the broker, which asks the stores for all workers,
-//!   with deciders that come from a [`source`]; its [`dispatcher`], and for each decider the [`backlog`] and
+//!   with deciders that come from a [`source`], about [`decided`] namespaces; its [`dispatcher`], and for each decider the [`backlog`] and
 //!   the task of its [`exchange`]s
 //! - [`bells`]: what wakes the threads of workers that are to push before the time
 //! - [`unsent`]: hits that were counted while a store was away, to be charged when it is back
@@ -28,6 +28,8 @@ mod bells;
 mod breaker;
 #[cfg(not(loom))]
 mod client;
+#[cfg(not(loom))]
+mod decided;
 #[cfg(not(loom))]
 mod dispatcher;
 mod doorbell;
@@ -72,6 +74,8 @@ pub use bells::Bells;
 pub use breaker::{Breaker, Circuit};
 #[cfg(not(loom))]
 pub use client::Client;
+#[cfg(not(loom))]
+pub use decided::DecidedNamespace;
 pub use doorbell::Doorbell;
 #[cfg(not(loom))]
 pub use event_loop_queue::EventLoopQueue;
@@ -84,8 +88,7 @@ pub use ring::{CACHE_LINE, Ring};
 pub use serve::{Broker, DecidingStore};
 #[cfg(not(loom))]
 pub use shared_queues::SharedQueues;
-#[cfg(not(loom))]
-pub use source::{DecidedNamespace, DeciderSource};
+pub use source::DeciderSource;
 #[cfg(not(loom))]
 pub use store_clock::StoreClock;
 #[cfg(not(loom))]

@@ -15,11 +15,12 @@ use futures_util::future::{FutureExt as _, join, select};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::decided::DecidedNamespace;
 use super::dispatcher::Dispatcher;
 use super::event_loop_queue::EventLoopQueue;
 use super::exchange::{DeciderTask, DeciderTasks};
 use super::shared_queues::SharedQueues;
-use super::source::{DecidedNamespace, DeciderSource};
+use super::source::DeciderSource;
 use super::store_event::{StoreEvent, WatchedStore};
 use super::turn::Turn;
 use crate::policy::algorithm::StoredKind;

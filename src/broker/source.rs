@@ -1,12 +1,7 @@
-//! Where a store's deciders come from, and the namespaces that they decide about.
-
-use core::any::Any;
-use core::fmt;
-use std::sync::Arc;
+//! Where a store's deciders come from.
 
 use super::exchange::DeciderTasks;
 use crate::store::registry::StoreSettings;
-use crate::table::{CounterTable, NamespaceIndex, SyncState};
 
 /// What connects to a store.
 pub trait DeciderSource: Send + Sync {
@@ -17,26 +12,5 @@ pub trait DeciderSource: Send + Sync {
 impl DeciderSource for StoreSettings {
     fn connect(&self, tasks: DeciderTasks<'_>) {
         self.visit(tasks);
-    }
-}
-
-/// A namespace that a store decides about.
-#[derive(Clone)]
-pub struct DecidedNamespace {
-    /// The name.
-    pub name: Arc<str>,
-    /// Where it is counted, and its place there.
-    pub table: &'static CounterTable<'static>,
-    /// The namespace's place in the table's directory.
-    pub index: NamespaceIndex,
-    /// What is known of each shard of it, if hits are charged ahead.
-    pub granted: Vec<SyncState<'static>>,
-    /// What keeps the table mapped.
-    pub lent: Arc<dyn Any + Send + Sync>,
-}
-
-impl fmt::Debug for DecidedNamespace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("DecidedNamespace").field(&self.name).finish()
     }
 }

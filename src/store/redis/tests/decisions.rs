@@ -425,8 +425,7 @@ fn what_a_store_has_lost_is_not_given_back_to_it() {
             ..hits("a", count)
         };
         node.push(vec![of(9)]).await;
-        let mut number = 2;
-        for (grants, diff, is_lost, total) in [
+        let steps = [
             (Grants::UpTo(lost), -3, true, 10),
             (Grants::Lost, -3, true, 10),
             // What was admitted without the store is counted all the same.
@@ -435,7 +434,8 @@ fn what_a_store_has_lost_is_not_given_back_to_it() {
             (Grants::None, -5, false, 4),
             // Two nodes may give back the same, where a key was set to zero.
             (Grants::UpTo(witness), -5, false, 0),
-        ] {
+        ];
+        for (number, (grants, diff, is_lost, total)) in (2..).zip(steps) {
             let batch = Batch {
                 grants: Some(grants),
                 ..node.batch(number, vec![of(diff)])
@@ -447,7 +447,6 @@ fn what_a_store_has_lost_is_not_given_back_to_it() {
                 let counted = counted(&asked.ask(&[asks(one())]).await);
                 assert_eq!(counted, [total], "{grants:?}");
             }
-            number += 1;
         }
     });
 }
