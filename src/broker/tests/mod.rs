@@ -333,12 +333,21 @@ fn what_races_is_asked_again_until_it_is_decided_or_its_time_is_nearly_over() {
     LocalRuntime::new().unwrap().block_on(async {
         let half_a_second = Duration::from_millis(500);
         let mut worker = Worker::new(&queues, 1, half_a_second, &Arc::default());
-        worker.ask();
-        let (id, _) = worker.waiting.iter().next().unwrap();
-        let id = *id;
-        worker.settle().await;
-        // A refusal comes in time: the request need not be decided without the store.
-        assert_eq!(worker.ends[&id], End::Answered);
+        // A refusal comes in time: the request need not be decided without the store. A busy machine may be late by itself.
+        let begin = uptime();
+        let id = loop {
+            let id = worker.next;
+            worker.ask();
+            worker.settle().await;
+            let end = worker.ends[&id];
+            if end == End::Answered {
+                break id;
+            }
+            // After one that was late, some are not asked.
+            assert!(matches!(end, End::Late | End::NotAsked), "{end:?}");
+            assert!(uptime() - begin < PATIENCE, "always late");
+            worker.turn().await;
+        };
         assert!(store.0.decided.lock().unwrap()[&id] > 1);
     });
     thread.end();
