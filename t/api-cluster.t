@@ -68,7 +68,7 @@ sub api_tests {
         is_deeply([$status, $answer], [200, {reset => [{window => 31622400, window_type => 'sliding', counter => undef, rate => 4}]}],
             'it tells what it has set to zero');
         ($status, $answer) = api($a, GET => 'api/keys/k?window_type=fixed');
-        is_deeply([$status, @$answer{qw(rate current previous diff sync)}], [200, 0, 0, 0, -3, 3], 'it is zero here');
+        is_deeply([$status, @$answer{qw(rate current previous)}], [200, 0, 0, 0], 'it is zero here');
         # Of what others heard before, that is so much.
         eventually(sub { $store->total(api => 'k') }, 0, "and in $label, at once");
         eventually(\&rates, [0, 3], 'and elsewhere') if eval { $store->listeners };

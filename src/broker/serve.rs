@@ -108,19 +108,22 @@ fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet
         namespaces,
     } in stores
     {
-        let trials = shards.iter().cloned();
-        let trials: Vec<_> = trials
-            .map(|it| Question::trial(it, StoredKind::Windows))
-            .collect();
         // What each decider is asked to be probed, and tried.
+        let of_each = shards.iter().cloned();
+        let of_each = of_each.map(|shard| {
+            let trial = Question::trial(shard.clone(), StoredKind::Windows);
+            (Question::probe(shard), trial)
+        });
         let questions: Vec<(Vec<Question>, Vec<Question>)> = match is_divided {
-            false => vec![(Vec::new(), trials)],
-            true => {
-                let probes = shards.iter().cloned().map(Question::probe);
-                let each = probes.zip(trials);
-                each.map(|(probe, trial)| (vec![probe], vec![trial]))
-                    .collect()
+            false => {
+                let (mut probe, mut trial): (Vec<_>, Vec<_>) = of_each.unzip();
+                probe.truncate(Question::at_once(&probe));
+                trial.truncate(Question::at_once(&trial));
+                vec![(probe, trial)]
             }
+            true => of_each
+                .map(|(probe, trial)| (vec![probe], vec![trial]))
+                .collect(),
         };
         let namespaces: Rc<[DecidedNamespace]> = namespaces.as_slice().into();
         let first = running.len();
