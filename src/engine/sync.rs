@@ -164,9 +164,10 @@ impl<'m> ShardSync<'_, 'm> {
         search: Search,
         report: &mut Report,
     ) -> Result<(), SyncError> {
-        let windows = self.counters.iter().map(Counter::size);
-        // What was not fetched then has to be when it is of use again.
-        lease.set_windows(windows.filter(|_| !self.only_pushes))?;
+        match self.only_pushes {
+            true => lease.set_pushing_only()?,
+            false => lease.set_windows(self.counters.iter().map(Counter::size))?,
+        }
         // Of the shards before this one.
         let pushed_before = report.pushed;
         let is_early = search.is_early;

@@ -14,7 +14,7 @@ const LEAST_SHARE: i64 = 10;
 pub const FIRST_PART: i64 = 16;
 
 /// The name of an exchange in which a store decided, in the history of a shard: it tells whether the store still has what
-/// it charged then. Only the store that gave it knows what it says.
+/// it charged then. Only the store that gave it knows what it says; its highest bit is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Witness(pub NonZeroU64);
 

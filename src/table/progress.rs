@@ -8,7 +8,8 @@ use super::counter_table::CounterTable;
 use super::fail::fail_point;
 use super::lease::{Lease, LeaseLost};
 use super::sync_slot::{
-    BatchWord, FETCH_ANEW, FIND_CHANGES, RepairWord, SEND_ANEW, Standing, SyncSlot, VOID_RESERVES,
+    BatchWord, FETCH_ANEW, FIND_CHANGES, ModeWord, RepairWord, SEND_ANEW, Standing, SyncSlot,
+    VOID_RESERVES,
 };
 use super::sync_state::SyncState;
 use crate::policy::fnv::fnv1a;
@@ -88,7 +89,7 @@ impl<'m> Lease<'m> {
             batch,
             position,
             epoch: current,
-            grants,
+            mode,
             ..
         } = self.state.slot;
         let before = BatchWord(batch.load(Acquire));
@@ -115,7 +116,10 @@ impl<'m> Lease<'m> {
         fail_point!("epoch.batch");
         self.free_buffer_of(sealed);
         if is_lost != 0 {
-            self.replace(grants, |_| 0)?;
+            self.replace(mode, |word| match ModeWord(word).is_fetching() {
+                true => word,
+                false => ModeWord::pushing(Grants::None).0,
+            })?;
             fail_point!("epoch.grants");
         }
         self.replace(current, |_| epoch)?;
@@ -129,10 +133,11 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn grants_voided(&self) -> Result<(), LeaseLost> {
-        let lost = Grants::Lost.to_word();
-        self.replace(&self.state.slot.grants, |word| match word == lost {
-            true => Grants::None.to_word(),
-            false => word,
+        self.replace(&self.state.slot.mode, |word| {
+            match ModeWord(word).grants() {
+                Grants::Lost => ModeWord::pushing(Grants::None).0,
+                Grants::None | Grants::UpTo(_) => word,
+            }
         })?;
         fail_point!("grants.voided");
         Ok(())
@@ -230,11 +235,25 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn set_windows(&self, sizes: impl Iterator<Item = WindowSize>) -> Result<(), LeaseLost> {
-        let hash = fnv1a(sizes.map(WindowSize::millis));
-        let windows = &self.state.slot.windows;
-        if windows.load(Acquire) != hash {
+        let new = ModeWord::fetching(fnv1a(sizes.map(WindowSize::millis)));
+        let mode = &self.state.slot.mode;
+        if mode.load(Acquire) != new.0 {
             self.set_position(None)?;
-            self.replace(windows, |_| hash)?;
+            self.replace(mode, |_| new.0)?;
+        }
+        Ok(())
+    }
+
+    /// Notes that nothing is fetched, since the store decides: what was fetched before has to be again when it is of use.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseLost`].
+    pub fn set_pushing_only(&self) -> Result<(), LeaseLost> {
+        let mode = &self.state.slot.mode;
+        if ModeWord(mode.load(Acquire)).is_fetching() {
+            self.set_position(None)?;
+            self.replace(mode, |_| ModeWord::pushing(Grants::None).0)?;
         }
         Ok(())
     }

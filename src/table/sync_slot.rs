@@ -7,6 +7,7 @@ use super::atomic::{
 };
 use super::fail::fail_point;
 use super::meta::NamespaceIndex;
+use crate::policy::reserve::Grants;
 use crate::policy::window::UnixMillis;
 
 /// The sync of one namespace and shard with its store.
@@ -33,16 +34,14 @@ pub(super) struct SyncSlot {
     pub(super) standing: AtomicU64,
     /// When the last sync that ended well began; 0: none did in this configuration.
     pub(super) synced: AtomicU64,
-    /// A hash of the window sizes that are fetched.
-    pub(super) windows: AtomicU64,
-    /// A [`Grants`](crate::policy::reserve::Grants): what the store has charged ahead.
-    pub(super) grants: AtomicU64,
+    /// A [`ModeWord`]: what is fetched; or where the store decides, and nothing is, what it has charged ahead.
+    pub(super) mode: AtomicU64,
     /// A batch of one record, for want of a buffer.
     pub(super) inline: Record,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<SyncSlot>() == 3 * 64);
+const _: () = assert!(size_of::<SyncSlot>() == 2 * 64);
 
 /// A window of a counter in a batch.
 #[repr(C)]
@@ -83,7 +82,6 @@ impl SyncSlot {
             (&self.epoch, 0),
             (&self.repair, 0),
             (&self.synced, 0),
-            (&self.grants, 0),
         ] {
             word.store(value, Release);
             fail_point!("sync.forgotten");
@@ -99,6 +97,39 @@ pub(super) const SEND_ANEW: u64 = 2;
 pub(super) const FETCH_ANEW: u64 = 4;
 /// With [`SEND_ANEW`]: the store has lost what it had charged ahead, as it is in another epoch.
 pub(super) const VOID_RESERVES: u64 = 8;
+
+/// What a sync has to remember in one mode or the other: a hash of the window sizes that are fetched, with the highest
+/// bit, where others' counts are fetched; [`Grants`] as a word, where the node only pushes.
+#[derive(Clone, Copy)]
+pub(super) struct ModeWord(pub(super) u64);
+
+impl ModeWord {
+    const FETCHES: u64 = 1 << 63;
+
+    /// The word of a sync that fetches windows of which this is a hash.
+    pub(super) fn fetching(hash: u64) -> ModeWord {
+        // Never the word of lost grants, which is all ones.
+        ModeWord((hash | Self::FETCHES) & !1)
+    }
+
+    /// The word of a sync that only pushes.
+    pub(super) fn pushing(grants: Grants) -> ModeWord {
+        ModeWord(grants.to_word())
+    }
+
+    /// Returns what the store has charged ahead: nothing, if the sync fetches.
+    pub(super) fn grants(self) -> Grants {
+        match self.is_fetching() {
+            true => Grants::None,
+            false => Grants::from_word(self.0),
+        }
+    }
+
+    /// Whether it is of a sync that fetches.
+    pub(super) fn is_fetching(self) -> bool {
+        self.0 & Self::FETCHES != 0 && self.0 != Grants::Lost.to_word()
+    }
+}
 
 /// A lease's word: the term, then the time at which it ends, 0 if it was given back.
 #[derive(Clone, Copy)]

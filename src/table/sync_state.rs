@@ -7,7 +7,7 @@ use super::layout::DirectoryEntry;
 use super::near_cell::MAX_NODES;
 use super::stats::{SyncCycle, SyncStats};
 use super::sync_line::SyncLine;
-use super::sync_slot::{BatchWord, SyncSlot};
+use super::sync_slot::{BatchWord, ModeWord, SyncSlot};
 use crate::policy::reserve::Grants;
 
 /// Milliseconds of a clock that is never set: the time since the machine started.
@@ -41,17 +41,17 @@ impl<'m> SyncState<'m> {
 
     /// What the store has charged ahead, as far as is known.
     pub fn grants(&self) -> Grants {
-        Grants::from_word(self.slot.grants.load(Acquire))
+        ModeWord(self.slot.mode.load(Acquire)).grants()
     }
 
     /// Notes what the store has charged ahead, where that was `before`, and not something else by now: whoever was
     /// stopped changes nothing.
     pub fn note_grants(&self, before: Grants, grants: Grants) {
-        let (before, grants) = (before.to_word(), grants.to_word());
+        let (before, grants) = (ModeWord::pushing(before).0, ModeWord::pushing(grants).0);
         // AcqRel: who reads it sees nothing that was granted after it.
         let noted = self
             .slot
-            .grants
+            .mode
             .compare_exchange(before, grants, AcqRel, Relaxed);
         fail_point!("grants.noted");
         // If it fails, it is noted already.

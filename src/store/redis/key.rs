@@ -71,7 +71,9 @@ const WITNESS_TAG: u64 = 10_000;
 pub(super) fn witness(Position([sequence, tag]): Position) -> Option<Witness> {
     let word = sequence.checked_mul(WITNESS_TAG)?;
     let word = word.checked_add(tag.checked_rem(WITNESS_TAG)?)?;
-    NonZeroU64::new(word).map(Witness)
+    // The highest bit is not a witness's.
+    let word = NonZeroU64::new(word).filter(|word| word.leading_zeros() > 0);
+    word.map(Witness)
 }
 
 /// A witness as the scripts have it.

@@ -164,7 +164,14 @@ impl Model {
         match asked.kind {
             StoredKind::Windows => {
                 let name = (asked.key.clone(), asked.size, asked.size.at(now).number);
-                *self.windows.entry(name).or_default() += charge.thousandths();
+                let count = self.windows.entry(name).or_default();
+                let (charge, sum) = (charge.thousandths(), *count + charge.thousandths());
+                *count = match charge {
+                    0 => *count,
+                    1.. => sum.max(charge),
+                    // What is given back takes no count below zero.
+                    _ => sum.max(0).min(*count),
+                };
             }
             StoredKind::Level(kind) if asked.cost > Hits::ZERO => {
                 let level = self.level(asked);
