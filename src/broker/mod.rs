@@ -88,6 +88,7 @@ pub use ring::{CACHE_LINE, Ring};
 pub use serve::{Broker, DecidingStore};
 #[cfg(not(loom))]
 pub use shared_queues::SharedQueues;
+#[cfg(not(loom))]
 pub use source::DeciderSource;
 #[cfg(not(loom))]
 pub use store_clock::StoreClock;

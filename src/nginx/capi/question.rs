@@ -266,11 +266,17 @@ pub(in super::super) fn fail_all() {
 /// The store has not answered in time.
 fn time_out(id: u64) {
     let decider = match TICKETS.0.borrow().get(id) {
-        Some(Ticket::Asked(ticket)) => Some(ticket.decider),
+        Some(Ticket::Asked(ticket)) => {
+            let overdue = ticket.since.elapsed();
+            Some((
+                ticket.decider,
+                overdue.saturating_sub(ticket.synchronous.timeout),
+            ))
+        }
         _ => None,
     };
-    if let Some(decider) = decider {
-        sync::note_timeout(decider);
+    if let Some((decider, overdue)) = decider {
+        sync::note_timeout(decider, overdue);
         finish(id, None);
     }
 }

@@ -203,14 +203,20 @@ fn time_out(id: u64) {
     let decider = AWAITED.with(id, |awaited| {
         let stage = awaited.stage.take();
         let decider = match &stage {
-            Stage::Asked(asked) => Some(asked.decider),
+            Stage::Asked(asked) => {
+                let overdue = asked.since.elapsed();
+                Some((
+                    asked.decider,
+                    overdue.saturating_sub(asked.synchronous.timeout),
+                ))
+            }
             Stage::Answered | Stage::SyncsFirst(_) | Stage::Syncs(_) => None,
         };
         awaited.stage.set(stage);
         decider
     });
-    if let Some(decider) = decider.flatten() {
-        sync::note_timeout(decider);
+    if let Some((decider, overdue)) = decider.flatten() {
+        sync::note_timeout(decider, overdue);
     }
     fail(id);
 }

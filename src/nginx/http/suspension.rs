@@ -104,6 +104,11 @@ impl<'r> Suspension<'r> {
         }
     }
 
+    /// Returns how long ago the deadline was.
+    pub(super) fn overdue(&self) -> Duration {
+        Duration::from_millis(monotonic_millis().saturating_sub(self.deadline))
+    }
+
     /// Begins to wait until the deadline. Returns for how long, in milliseconds.
     pub(super) fn begin(&mut self) -> u64 {
         self.waits_since = Some(Instant::now());

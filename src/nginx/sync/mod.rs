@@ -47,6 +47,8 @@ use wake::Wake;
 
 /// For how many turns of the event loop questions are gathered, at most.
 const MAX_TURNS: u32 = 8;
+/// A timer that is later than that is of a worker that was stopped, or got no processor.
+const STOPPED: Duration = Duration::from_millis(100);
 
 /// How long a worker that ends pushes what is left: before the master kills it; and gracefully, for so long without a
 /// batch that its store takes, and as long as what stops nginx mostly waits, at most.
@@ -326,8 +328,12 @@ pub(super) fn log() -> Option<Log<'static>> {
     Some(WORKER.0.borrow().as_ref()?.log)
 }
 
-/// Notes that a decider did not answer in time.
-pub(super) fn note_timeout(decider: usize) {
+/// Notes that a decider did not answer in time, which this worker finds so long `after` the deadline. One that is that late
+/// was stopped itself, and knows nothing of the store.
+pub(super) fn note_timeout(decider: usize, after: Duration) {
+    if after > STOPPED {
+        return;
+    }
     with_client(decider, |worker, client, decider| {
         worker.end_of_turn.post();
         client.note_timeout(decider, now_millis());
