@@ -168,7 +168,8 @@ impl ChannelLine<'_> {
                     sleep(match error.is_transient() {
                         true => Machine.back_off(failures),
                         false if is_without => WITHOUT,
-                        false => LOOK,
+                        // A sync is to find out meanwhile whether the store is there.
+                        false => Machine.back_off(failures).max(LOOK),
                     })
                     .await;
                 }
