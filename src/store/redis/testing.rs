@@ -87,29 +87,27 @@ impl Server {
         Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
     }
 
-    /// The same in a directory that is there.
+    /// Starts a server in a directory that is there, which goes with the server.
     fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+        let port = free_port();
+        let process = spawn(&dir, port, &arguments);
+        let mut server = Server {
+            process,
+            dir,
+            port,
+            arguments,
+        };
         // The port may be taken by somebody else before the server has it.
         for _ in 0..100 {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = listener.local_addr().unwrap().port();
-            drop(listener);
-            // In a cluster, it takes the port that is 10,000 above, too.
-            if port > u16::MAX - 10_000 {
-                continue;
-            }
-            let mut server = Server {
-                process: spawn(&dir, port, &arguments),
-                dir: dir.clone(),
-                port,
-                arguments: arguments.clone(),
-            };
             if server.becomes_ready() {
                 return server;
             }
+            server.kill();
+            server.port = free_port();
+            server.process = spawn(&server.dir, server.port, &server.arguments);
         }
-        panic!("redis-server does not start: see {}", dir.display());
+        panic!("redis-server does not start: see {}", server.dir.display());
     }
 
     /// Whether the server answers before it ends, for which it has 10 seconds.
@@ -199,6 +197,18 @@ impl Server {
         kill.arg(format!("-{name}"))
             .arg(self.process.id().to_string());
         assert!(kill.status().unwrap().success());
+    }
+}
+
+/// Returns a port that nobody has, nor the one 10,000 above, which a node of a cluster takes, too.
+fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let bus = port.checked_add(10_000);
+        if bus.is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok()) {
+            return port;
+        }
     }
 }
 

@@ -126,20 +126,21 @@ impl Server {
         };
         let text: String = text.lines().map(quoted).collect();
         fs::write(&path, before + &text).unwrap();
+        let port = free_port();
+        let guard = spawn(&dir, port);
+        let mut server = Server { guard, dir, port };
         // The port may be taken by somebody else before the server has it.
         for _ in 0..10 {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = listener.local_addr().unwrap().port();
-            drop(listener);
-            let guard = spawn(&dir, port);
-            let dir = dir.clone();
-            let mut server = Server { guard, dir, port };
             if server.becomes_ready() {
                 return server;
             }
             server.tell("again");
+            // It says why the last one did not start.
+            let _ = fs::remove_file(server.dir.join("log"));
+            server.port = free_port();
+            server.guard = spawn(&server.dir, server.port);
         }
-        panic!("postgres does not start: see {}", dir.display());
+        panic!("postgres does not start: see {}", server.dir.display());
     }
 
     /// Whether the server answers, for which it has 30 seconds.
@@ -294,6 +295,12 @@ impl Drop for Server {
         let _ = self.guard.wait();
         let _ = fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Returns a port that nobody has.
+pub(super) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// The clients that may come in without TLS.
