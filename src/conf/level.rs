@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use super::message::{ConfError, Origin};
 use super::nginx::Nginx;
+use super::parse::{invalid, one_word, set_once};
 use super::rules::Rules;
 use super::settings::{Content, LevelOptions, Phase, Settings};
 use super::text::WrittenText;
 use super::unmeant::warn_of_key;
-use super::words::{invalid, one_word, set_once};
 
 /// The error that a location answers with something else, too.
 pub const OTHER_CONTENT: &str =

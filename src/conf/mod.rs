@@ -6,7 +6,7 @@
 //! - `zone`: zones; [`block`], [`namespace_block`], [`namespace`]: blocks, and those of namespaces
 //! - [`rule`], [`parameter`]: the words of a rule; `ratelimit`, [`rules`], [`text`]: what becomes of
 //!   them, once nginx has compiled texts with variables
-//! - [`settings`]: options of a level, which are a word or two; `words`: what these have in common
+//! - [`settings`]: options of a level, which are a word or two; `parse`: what these have in common
 //!
 //! When all was read, `http` is resolved (`resolve`): that makes a [`configuration`], which does not
 //! change any more. Levels inherit from those above them, which shows where rules are [`applied`] and
@@ -27,6 +27,7 @@ pub mod namespace;
 pub mod namespace_block;
 pub mod nginx;
 pub mod parameter;
+mod parse;
 mod rate;
 mod ratelimit;
 pub mod reader;
@@ -38,7 +39,6 @@ pub mod sharing;
 pub mod store_options;
 pub mod text;
 mod unmeant;
-mod words;
 mod zone;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! How requests of a location are treated: the options of a level, which are a word or two each.
 
 use super::message::ConfError;
-use super::words::{invalid, on_or_off, one_of, one_word, set_once};
+use super::parse::{invalid, on_or_off, one_of, one_word, set_once};
 use crate::policy::headers::{HeaderFormat, HeaderFormats};
 use crate::policy::options::shown;
 use crate::policy::window::parse_time;

@@ -4,7 +4,7 @@ use super::configuration::ZoneConf;
 use super::http::HttpConf;
 use super::message::ConfError;
 use super::nginx::Nginx;
-use super::words::{invalid, one_word};
+use super::parse::{invalid, one_word};
 use crate::policy::namespace::valid_name;
 use crate::policy::options::shown;
 

@@ -4,7 +4,7 @@ use core::ptr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::ratelimiting::Namespace;
+use super::namespace::Namespace;
 use super::totals::note_decided;
 use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
 use crate::policy::hits::Hits;

@@ -11,7 +11,7 @@
 
 use core::time::Duration;
 
-use super::ratelimiting::Namespace;
+use super::namespace::Namespace;
 use super::shard_sync::ShardSync;
 use crate::policy::window::{Clock, WindowSize};
 use crate::store::strategy::{Count, Ear, Epoch, NodeId, Position, PushNews};

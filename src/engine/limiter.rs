@@ -3,7 +3,7 @@
 use super::bound_limit::BoundLimit;
 use super::charge::{Charge, Charges, Refund};
 use super::evaluation::Evaluation;
-use super::ratelimiting::Namespace;
+use super::namespace::Namespace;
 use super::synchronous::{Answered, Deciders, LimitCheck, StoreQuestion, conclude, questions};
 use crate::policy::algorithm::{Algorithm, StoredKind, Weight};
 use crate::policy::hits::Hits;

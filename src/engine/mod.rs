@@ -22,6 +22,7 @@ mod looks;
 mod machine;
 #[cfg(all(test, not(loom)))]
 mod model_tests;
+mod namespace;
 pub mod prometheus;
 mod ratelimiting;
 mod refusals;
@@ -54,7 +55,8 @@ pub use limiter::{AskedHits, Incoming, Limiter};
 pub use looks::LookTimes;
 #[cfg(not(loom))]
 pub use machine::Machine;
-pub use ratelimiting::{Namespace, RateLimiting, RateLimitingError};
+pub use namespace::{Namespace, RateLimitingError};
+pub use ratelimiting::RateLimiting;
 pub use refusals::Refusals;
 pub use reserve_book::{PartQuestion, ReserveBook};
 pub use shard_sync::{EarlyPush, Surroundings};

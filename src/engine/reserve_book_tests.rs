@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::smallvec;
 
 use super::bound_limit::BoundLimit;
-use super::ratelimiting::Namespace;
+use super::namespace::Namespace;
 use super::reserve_book::{PartQuestion, ReserveBook};
 use super::spending::spend;
 use super::synchronous::{Deciders, LimitCheck};

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::ratelimiting::Namespace;
+use super::namespace::Namespace;
 use super::sync_search::Search;
 use super::totals::note_total;
 use crate::policy::hits::Hits;

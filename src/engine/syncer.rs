@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::looks::LookTimes;
-use super::ratelimiting::Namespace;
+use super::namespace::Namespace;
 use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
 use super::side_by_side::side_by_side;
 use super::sync_outcome::{Report, SyncError};

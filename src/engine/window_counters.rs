@@ -1,6 +1,6 @@
 //! The counters of a namespace in windows of one size, for callers that count in them again and again.
 
-use super::ratelimiting::Namespace;
+use super::namespace::Namespace;
 use crate::policy::algorithm::{Algorithm, Weight, WindowCounts};
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_plain};

@@ -26,7 +26,7 @@
 //! Only synced counters, and their sync, need:
 //!
 //! - [`names`], [`naming`]: the bytes of keys; [`pushed`]: what the store has; [`owner`]: whose a slot is that holds some; [`dirty`], [`changes`], [`pending`], [`division`], [`part`]:
-//!   which counters changed; [`near`], [`near_cell`], [`early`], [`bell`]: which are to be pushed at once, and how
+//!   which counters changed; [`near`], [`near_cell`], [`due`], [`bell`]: which are to be pushed at once, and how
 //!   the sync hears of it; [`near_look`]: how near they are; [`own_share`]: what is admitted while the store is away
 //! - [`sync_slot`], [`sync_slots`], [`sync_state`]: the words of a sync, which sync has them, and how a
 //!   process sees it
@@ -58,7 +58,7 @@ mod directory;
 mod directory_tests;
 mod dirty;
 mod division;
-mod early;
+mod due;
 mod event_lines;
 pub(crate) mod fail;
 mod identity;
