@@ -17,7 +17,7 @@
 //! - [`counting`]: what a request does, from top to bottom
 //! - [`level`], [`leveling`]: the same for counters that are a level; [`log`], [`log_chain`], [`log_blocks`],
 //!   [`log_counting`]: for those that are a log; [`reset`]: setting either to zero, [`counted_sizes`]: of which windows
-//! - [`directory`]: namespaces and their entries; [`definitions`]: those that workers define; [`named`], [`store_state`], [`channel_lease`]: words that
+//! - [`directory`], [`namespaces`]: namespaces and their entries; [`definitions`]: those that workers define; [`named`], [`store_state`], [`channel_lease`]: words that
 //!   are found by a name, what a node knows of a store, and who listens to it; [`rejections`], [`sketch`], [`sketch_name`]: which keys were rejected most
 //!
 //! Outside of nginx: [`system`], [`mapping`], [`memory`], [`with_table`]: memory on the heap or of a file, what
@@ -87,6 +87,7 @@ mod memory_tests;
 mod meta;
 mod named;
 mod names;
+mod namespaces;
 mod naming;
 mod near;
 mod near_cell;
