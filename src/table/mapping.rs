@@ -1,7 +1,6 @@
 //! Memory for a table outside of nginx: of this process alone, or a file's, which processes share.
 
 use core::ptr::NonNull;
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
@@ -10,15 +9,6 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, RawFd};
 #[derive(Debug)]
 pub(super) struct Mapping {
     memory: NonNull<[u8]>,
-    of: MappingKind,
-}
-
-#[derive(Debug)]
-enum MappingKind {
-    /// Of the allocator.
-    Heap(Layout),
-    /// Mapped, and shared by all that map the same file.
-    Shared,
 }
 
 // SAFETY: it is memory alone, and no thread owns it.
@@ -36,43 +26,32 @@ pub(super) enum FileLock {
 }
 
 impl Mapping {
-    /// Memory of this process, all zero, which begins at a cache line.
+    /// Maps memory of this process, all zero, which begins at a page.
     pub(super) fn heap(bytes: usize) -> io::Result<Mapping> {
-        let layout = Layout::from_size_align(bytes, 64);
-        let layout = layout.map_err(|_| io::ErrorKind::OutOfMemory)?;
-        if bytes == 0 {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping {
-            memory: NonNull::slice_from_raw_parts(start, bytes),
-            of: MappingKind::Heap(layout),
-        })
+        let mapping = Mapping::of(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, bytes)?;
+        // A key is anywhere in it: with small pages, nearly each request would miss the TLB, too. Where there are no
+        // huge pages, small ones do.
+        // SAFETY: the range is mapped, and the advice leaves its content.
+        let _ =
+            unsafe { libc::madvise(mapping.memory.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        Ok(mapping)
     }
 
-    /// The first `bytes` of a file, which has as many.
+    /// Maps the first `bytes` of a file, which has as many.
     pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Mapping> {
+        Mapping::of(libc::MAP_SHARED, file.as_raw_fd(), bytes)
+    }
+
+    fn of(flags: libc::c_int, file: RawFd, bytes: usize) -> io::Result<Mapping> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, at a place that the system chooses.
-        let start = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
+        let start = unsafe { libc::mmap(core::ptr::null_mut(), bytes, access, flags, file, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping {
-            memory: NonNull::slice_from_raw_parts(start, bytes),
-            of: MappingKind::Shared,
-        })
+        let memory = NonNull::slice_from_raw_parts(start, bytes);
+        Ok(Mapping { memory })
     }
 
     /// The memory.
@@ -83,14 +62,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it was made so, and all references of it were dropped.
+        // SAFETY: it was mapped so, and all references of it were dropped.
         unsafe {
-            match self.of {
-                MappingKind::Heap(layout) => dealloc(self.memory.as_ptr().cast(), layout),
-                MappingKind::Shared => {
-                    libc::munmap(self.memory.as_ptr().cast(), self.memory.len());
-                }
-            }
+            libc::munmap(self.memory.as_ptr().cast(), self.memory.len());
         }
     }
 }
