@@ -13,6 +13,7 @@
 # calls          the same of the library's functions in Lua, beside that of a rule: what the module executes, and
 #                what Lua and the rest of nginx do. With Debian's nginx and lua-nginx-module
 # table          the counter table without nginx: nanoseconds per operation, bytes per key
+# library        the Rust library beside the crate governor: nanoseconds per decision, in one thread
 # load           requests a second, processor time and latency under load, of 1000 keys
 # keys           the same with a million keys, one worker or two
 # reserve        `sync_rate 0` with and without `reserve on`, of 1000 keys of which some are asked for much
@@ -102,12 +103,12 @@ call increment ours-same 'rl.increment(ngx.var.arg_k, 3600, 1)'
 call sliding_window ours-same 'rl.sliding_window(ngx.var.arg_k, 3600)'
 call incoming ours-ietf-same 'lim:incoming(ngx.var.arg_k, true)'
 
-[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions calls table load keys reserve sync longer-keys startup
+[ $# -gt 0 ] || [ -n "$gate" ] || set -- instructions calls table library load keys reserve sync longer-keys startup
 sections=()
 chosen=()
 for it in "$@"; do
     case $it in
-        instructions | calls | table | load | keys | reserve | sync | longer-keys | startup) sections+=("$it") ;;
+        instructions | calls | table | library | load | keys | reserve | sync | longer-keys | startup) sections+=("$it") ;;
         *)
             [ -n "${keys[$it]:-}" ] || die "no such section or contestant: $it (${contestants[*]})"
             chosen+=("$it")
@@ -147,6 +148,13 @@ bench_table() {
         --no-default-features --example table-bench -- "${effort[@]}" "$kept/table.json")
     plot table 'ns of an operation, a million random keys' median table-keys 'one process'
     plot table 'ns of an operation, one key, two processes' median table-one-key 'one key'
+}
+
+bench_library() {
+    local rounds=101
+    [ ${#effort[@]} = 0 ] || rounds=11
+    CARGO_TARGET_DIR=$root/target/bench cargo run --quiet --locked --release \
+        --manifest-path "$root/scripts/bench/library/Cargo.toml" -- $rounds
 }
 
 # plot RESULTS TITLE FIGURE [PLOT [SECTION]]: draws figures that are kept.
@@ -383,7 +391,7 @@ fi
 for section in "${sections[@]}"; do
     case $section in
         instructions | calls) section "$section" "$(valgrind --version)" ;;
-        table) section table ;;
+        table | library) section "$section" ;;
         *)
             prepare_load
             section "$section" "nginx $(nginx_binary_version "$debian_nginx")" \
