@@ -659,6 +659,20 @@ fn a_killed_worker_is_in_nobodys_way() {
     );
 }
 
+#[test]
+fn a_hit_at_the_time_of_one_before_times_came_round_leaves_a_millisecond_later() {
+    let fixture = Fixture::new();
+    for millis in 0..3 {
+        fixture.request(b"a", T + millis, 10);
+    }
+    // The chain ends with the hit of the second millisecond.
+    let again = T + 1 + (1 << 35);
+    assert!(fixture.request(b"a", again, 10).admitted);
+    assert_eq!(fixture.hits(b"a", again), 1);
+    assert_eq!(fixture.hits(b"a", again + SIZE + 1), 1);
+    assert_eq!(fixture.hits(b"a", again + SIZE + 2), 0);
+}
+
 /// All hits of a key, with their times: a moving window as the reference tells it.
 #[derive(Clone, Default)]
 struct Model(Vec<(u64, i64)>);
@@ -705,10 +719,11 @@ fn cost() -> impl Strategy<Value = i64> {
     prop_oneof![1000..4000_i64, 1..1000_i64, Just(1), Just(100)]
 }
 
-/// Jumps near those after which times of 35 bits, or ticks of the last use of slots, come round.
+/// Jumps near those after which times of 35 bits, or ticks of the last use of slots, come round. They are odd, so that
+/// no hit has the time of one before: such a hit counts a millisecond later.
 fn idle() -> impl Strategy<Value = u64> {
     let round = prop::sample::select(vec![1 << 35, 1 << 36, 3 << 35, 1 << 37]);
-    (round, 0..2 * SIZE).prop_map(|(round, more)| round - SIZE + more)
+    (round, 0..SIZE).prop_map(|(round, more)| round - SIZE + 2 * more + 1)
 }
 
 proptest! {
@@ -730,7 +745,7 @@ proptest! {
                 now += time;
             }
             // Half of the requests come in the same moment as the one before.
-            now += passed.saturating_sub(750) / steps;
+            now += 2 * (passed.saturating_sub(750) / steps);
             let model = &mut models[usize::from(key)];
             let most = limit.unwrap_or(100_000_000);
             let admission = match limit {
