@@ -337,13 +337,11 @@ impl<'m> CounterTable<'m> {
         occupant: Occupant<'m>,
         is_held: IsHeld<'_>,
     ) -> Result<(), LeaseLost> {
-        let Some((first, _)) = self.first_part(occupant) else {
-            return forget_given_back(occupant, is_held);
-        };
-        for (local, pushed) in occupant.slot.local.iter().zip(&first.local) {
+        for number in [0, 1] {
+            let (local, _) = occupant.slot.local_columns(number);
             loop {
-                let (word, pushed) = (load(local), load(pushed));
-                let pushed = pushed.hits_of(word.stamp());
+                let word = load(local);
+                let pushed = self.pushed_word(occupant, number).hits_of(word.stamp());
                 if word.hits() >= pushed || !occupant.is_there() {
                     break;
                 }
