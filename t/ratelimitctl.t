@@ -121,6 +121,8 @@ my $listen   = IO::Socket::INET->new(LocalAddr => '127.0.0.1:' . ($port + 6), Li
     or die "no port: $!\n";
 defined(my $other = fork) or die "cannot fork: $!\n";
 answer_by($listen, $answers) if !$other;
+write_answer(answer('application/json', '{"error":"a\\u001b[2J\\u009b\\nb"}', '404 Not Found'));
+is_answered(ratelimitctl('-a', 'http://127.0.0.1:' . ($port + 6), 'status'), 1, qr/^ratelimitctl: a \[2J  b\n\z/, 'a message that commands the terminal');
 for (
     ['text',           answer('text/plain', '200 ok')],
     ['a page',         answer('text/html', '<html><body>ok</body></html>')],
@@ -133,6 +135,10 @@ for (
     ['null',           answer('application/json', 'null')],
     ['other JSON',     answer('application/json', '{"status":"ok"}')],
     ['other fields',   answer('application/json', '{"version":1,"zones":{},"namespaces":"x","stores":[1],"keys":[1],"reset":[1],"counters":1}')],
+    ['a command to the terminal', answer('application/json', qq({"version":"1","namespaces":[],"zones":[],"stores":[{"name":"\\u001b[2J"}],)
+        . qq("reset":[{"window":60,"window_type":"\\u009b2J","counter":null,"rate":1}],"counters":[]}))],
+    ['a list as a cell', answer('application/json', '{"version":"1","namespaces":[],"zones":[],"stores":[{"name":"a","strategy":[]}],'
+        . '"reset":[{"window":[],"window_type":"fixed","counter":{},"rate":1}],"counters":[]}')],
     ['a redirection',  "HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"],
     ['no content',     "HTTP/1.1 204 No Content\r\n\r\n"],
     ['a page of 502',  answer('text/html', '<html>Bad Gateway</html>', '502 Bad Gateway')],
@@ -143,9 +149,7 @@ for (
     ['no answer',      'HANG'],
 ) {
     my ($name, $text) = @$_;
-    open my $file, '>', $answers or die "no $answers: $!\n";
-    print $file $text;
-    close $file;
+    write_answer($text);
     local $ENV{RATELIMIT_TIMEOUT} = $text eq 'HANG' ? 1 : 20;
     my @commands = (['status'], [qw(reset k)]);
     pop @commands if $text =~ /HANG|ENDLESS/;
@@ -185,6 +189,14 @@ sub answer {
     my ($type, $body, $status) = @_;
     $status //= '200 OK';
     return "HTTP/1.1 $status\r\nContent-Type: $type\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
+}
+
+# Has each connection be answered with this.
+sub write_answer {
+    my ($text) = @_;
+    open my $file, '>', $answers or die "no $answers: $!\n";
+    print $file $text;
+    close $file;
 }
 
 # Answers each connection with what is in a file.
