@@ -7,8 +7,8 @@ case $NGX_OBJS in
     *)  ngx_rate_limiting_build="\$\$PWD/$NGX_OBJS" ;;
 esac
 
-ngx_rate_limiting_features=nginx
-[ -n "${RATELIMIT_WITHOUT_CASSANDRA:-}" ] || ngx_rate_limiting_features=nginx,cassandra
+ngx_rate_limiting_features=nginx,redis,postgres,tls
+[ -n "${RATELIMIT_WITHOUT_CASSANDRA:-}" ] || ngx_rate_limiting_features=nginx,stores
 
 # Cargo knows best what has changed, so it always runs. nginx's configure makes the table of
 # modules (feature export-modules) itself.

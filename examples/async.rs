@@ -1,6 +1,6 @@
 //! The library in a program that tokio runs: tasks count, and wait for syncs without holding a thread.
 //!
-//!     cargo run --no-default-features --features conformance --example async [SERVER]
+//!     cargo run --no-default-features --features redis,conformance --example async [SERVER]
 
 use std::error::Error;
 use std::time::{Duration, SystemTime};

@@ -1,6 +1,6 @@
 //! Two nodes that share a Redis, by functions that wait. A node is a process of its own otherwise.
 //!
-//!     cargo run --no-default-features --features conformance --example cluster [SERVER]
+//!     cargo run --no-default-features --features redis,conformance --example cluster [SERVER]
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Two nodes for which a Redis decides about each hit, so that never more is admitted than the limit says. A
 //! node is a process of its own otherwise.
 //!
-//!     cargo run --no-default-features --features conformance --example decisions [SERVER]
+//!     cargo run --no-default-features --features redis,conformance --example decisions [SERVER]
 
 use std::error::Error;
 use std::thread;

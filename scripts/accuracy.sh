@@ -18,7 +18,7 @@ simulate=(cargo run --quiet --locked --no-default-features --example accuracy)
 case $* in
     --quick)
         # As scripts/test.sh builds it.
-        exec "${simulate[@]}" --profile checked --features cassandra,conformance -- --quick
+        exec "${simulate[@]}" --profile checked --features stores,conformance -- --quick
         ;;
     '') ;;
     *) die "usage: scripts/accuracy.sh [--quick]" ;;

@@ -25,7 +25,7 @@ build_dir=$(realpath "${NGINX_BUILD_DIR:-$NGINX_SOURCE_DIR/objs}")
 version=$(nginx_source_version "$source_dir")
 profile=${RATELIMIT_PROFILE:-release}
 features=()
-[ -z "${RATELIMIT_WITHOUT_CASSANDRA:-}" ] || features=(--no-default-features --features nginx,export-modules)
+[ -z "${RATELIMIT_WITHOUT_CASSANDRA:-}" ] || features=(--no-default-features --features nginx,export-modules,redis,postgres,tls)
 
 say "building the module for nginx $version ($source_dir)"
 cd "$root"

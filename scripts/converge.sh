@@ -70,7 +70,7 @@ if [ -z "${NGINX_BINARY:-}" ]; then
 fi
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 # As scripts/test.sh builds examples.
-cargo build --quiet --locked --profile checked --no-default-features --features conformance --example converge
+cargo build --quiet --locked --profile checked --no-default-features --features stores,conformance --example converge
 converge=(scripts/converge/converge.pl "$target/checked/examples/converge" "$NGINX_BINARY" "$NGINX_MODULE"
     "$store" "$seed")
 [ -z "$quick" ] || exec "${converge[@]}" quick

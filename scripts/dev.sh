@@ -38,7 +38,7 @@ run_test() {
 }
 
 run_lint() {
-    local features=(--no-default-features --features cassandra,conformance,measure)
+    local features=(--no-default-features --features stores,conformance,measure)
     cargo fmt --check
     scripts/check-layers.sh
     scripts/check-links.sh

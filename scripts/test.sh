@@ -206,13 +206,13 @@ step build-loom build-debian patient loom --no-run
 # and `checked` for all else, so that dependencies are compiled once.
 check build-second-checked nginx-second build_second_checked
 # All but the shell; the suite for stores is of those in examples/ too.
-features=(--no-default-features --features cassandra,conformance)
+features=(--no-default-features --features stores,conformance)
 step build-tests build-second-checked \
     patient cargo test --locked --profile checked "${features[@]}" --no-run
 # What only measures is compiled here alone.
 check clippy build-tests \
     patient cargo clippy --locked --profile checked --all-targets --no-default-features \
-    --features cassandra,conformance,measure -- -D warnings
+    --features stores,conformance,measure -- -D warnings
 # The shell is not in `cargo test`, so that there are no other targets to look at.
 check clippy-nginx "clippy nginx-debian" \
     for_debian cargo clippy --locked --profile checked --lib -- -D warnings

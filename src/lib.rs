@@ -32,6 +32,17 @@
 #![recursion_limit = "256"]
 // What a module says of its parts is for its readers, who have the source.
 #![allow(rustdoc::private_intra_doc_links)]
+// Each of these is there for the stores that use it.
+#![cfg_attr(
+    not(feature = "stores"),
+    allow(
+        dead_code,
+        unreachable_code,
+        unreachable_pub,
+        unused_imports,
+        unused_variables
+    )
+)]
 #![cfg_attr(
     test,
     allow(
@@ -43,6 +54,9 @@
         reason = "a test ends by panicking"
     )
 )]
+
+#[cfg(all(test, not(feature = "stores"), not(loom)))]
+compile_error!("the tests need all stores: --features stores,conformance");
 
 // To programs without nginx, the library is all that there is.
 #[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]

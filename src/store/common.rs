@@ -183,7 +183,10 @@ impl CommonDirectives {
     /// looks as if it were not.
     fn check_tls(&self) -> Result<(), OptionError> {
         if self.tls == Some(true) {
-            return Ok(());
+            return match cfg!(feature = "tls") {
+                true => Ok(()),
+                false => Err(OptionError::new("\"tls on\" is not in this build").of("tls")),
+            };
         }
         for (name, is_given) in [
             ("tls_verify", self.tls_verify.is_some()),

@@ -11,7 +11,7 @@
 //!   connection that comes of it
 //! - `failure`: what a failure means, by when it came; `greeting`: whether a server speaks the protocol that is
 //!   expected
-//! - [`redis`]: Redis and Valkey; [`postgres`]: PostgreSQL; `cassandra`: Apache Cassandra
+//! - `redis`: Redis and Valkey; `postgres`: PostgreSQL; `cassandra`: Apache Cassandra
 //! - [`retry`]: how soon one that failed is tried again
 //! - [`registry`]: the kinds of datastores that there are; [`kind`]: what each says of itself
 //! - [`block`], [`common`], `syntax`: how settings are read from directives, and from words; those of
@@ -49,11 +49,11 @@ pub mod kind;
 pub mod options;
 #[cfg(not(loom))]
 mod page;
-#[cfg(not(loom))]
+#[cfg(all(feature = "postgres", not(loom)))]
 pub mod postgres;
 #[cfg(all(test, not(loom)))]
 mod proxy;
-#[cfg(not(loom))]
+#[cfg(all(feature = "redis", not(loom)))]
 pub mod redis;
 #[cfg(not(loom))]
 pub mod registry;
@@ -71,6 +71,7 @@ pub mod strategy;
 #[cfg(not(loom))]
 mod syntax;
 #[cfg(not(loom))]
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 pub mod tls;
 #[cfg(all(test, not(loom)))]
 mod tls_testing;

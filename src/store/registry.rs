@@ -10,7 +10,9 @@ use super::common::CommonDirectives;
 use super::decision::Decider;
 use super::kind::{KindDirectives as _, KindOptions, Registered};
 use super::options::StoreOptions;
+#[cfg(feature = "postgres")]
 use super::postgres::Postgres;
+#[cfg(feature = "redis")]
 use super::redis::Redis;
 use super::strategy::Strategy;
 use crate::policy::algorithm::Algorithm;
@@ -22,6 +24,7 @@ pub(crate) const THREAD_STACK: usize = 8 << 20;
 
 /// The names of kinds, as a message offers them: `redis or postgres`.
 macro_rules! offered {
+    () => { "none: this build has no datastore" };
     ($last:ident) => { stringify!($last) };
     ($first:ident $last:ident) => { concat!(stringify!($first), " or ", stringify!($last)) };
     ($first:ident $($others:ident)+) => { concat!(stringify!($first), ", ", offered!($($others)+)) };
@@ -30,47 +33,47 @@ macro_rules! offered {
 /// Makes of each line, which is the name that `strategy` takes and the type that does what it says,
 /// one variant, or one field, of everything that follows.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident: $Kind:ident,)+) => {
+    ($($(#[$doc:meta])* $name:ident: $Kind:ident,)*) => {
         /// A kind of datastore.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum StoreKind {
-            $($(#[$doc])* $Kind,)+
+            $($(#[$doc])* $Kind,)*
         }
 
         /// The options that only one kind of datastore has.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum OwnOptions {
-            $($(#[$doc])* $Kind(<$Kind as Strategy>::Options),)+
+            $($(#[$doc])* $Kind(<$Kind as Strategy>::Options),)*
         }
 
         /// The directives that only one kind has, of each, as far as they were read.
         #[derive(Debug, Default)]
         pub(super) struct OwnDirectives {
-            $($name: <$Kind as Registered>::Directives,)+
+            $($name: <$Kind as Registered>::Directives,)*
         }
 
         /// The word of the directive `strategy`.
         pub(super) const STRATEGY: Syntax<StoreKind> = Syntax {
-            expected: offered!($($name)+),
+            expected: offered!($($name)*),
             is_secret: false,
             read: |word| StoreKind::ALL.iter().copied().find(|kind| kind.name().as_bytes() == word),
         };
 
         impl StoreKind {
             /// All that this build has.
-            pub(super) const ALL: &[StoreKind] = &[$(StoreKind::$Kind,)+];
+            pub(super) const ALL: &[StoreKind] = &[$(StoreKind::$Kind,)*];
 
             /// The name that `strategy` takes.
             pub fn name(self) -> &'static str {
                 match self {
-                    $(StoreKind::$Kind => stringify!($name),)+
+                    $(StoreKind::$Kind => stringify!($name),)*
                 }
             }
 
             /// Whether it decides by this algorithm.
             pub fn decides_by(self, algorithm: Algorithm) -> bool {
-                let kinds = match self {
-                    $(StoreKind::$Kind => <$Kind as Decider>::KINDS,)+
+                let kinds: &[_] = match self {
+                    $(StoreKind::$Kind => <$Kind as Decider>::KINDS,)*
                 };
                 kinds.contains(&algorithm.kind())
             }
@@ -78,7 +81,7 @@ macro_rules! kinds {
             /// The names of the directives that only this kind has.
             pub(super) fn directives(self) -> &'static [&'static str] {
                 match self {
-                    $(StoreKind::$Kind => <$Kind as Registered>::Directives::NAMES,)+
+                    $(StoreKind::$Kind => <$Kind as Registered>::Directives::NAMES,)*
                 }
             }
         }
@@ -92,7 +95,7 @@ macro_rules! kinds {
                 directive: &Directive<'_>,
             ) -> Result<(), OptionError> {
                 match kind {
-                    $(StoreKind::$Kind => self.$name.set(name, directive),)+
+                    $(StoreKind::$Kind => self.$name.set(name, directive),)*
                 }
             }
 
@@ -102,7 +105,7 @@ macro_rules! kinds {
                 common: &CommonDirectives,
                 chosen: Option<StoreKind>,
             ) -> Result<(), OptionError> {
-                $(self.$name.check(common, chosen == Some(StoreKind::$Kind))?;)+
+                $(self.$name.check(common, chosen == Some(StoreKind::$Kind))?;)*
                 Ok(())
             }
 
@@ -113,21 +116,21 @@ macro_rules! kinds {
                 chosen: StoreKind,
             ) -> Result<OwnOptions, OptionError> {
                 match chosen {
-                    $(StoreKind::$Kind => self.$name.finish(common).map(OwnOptions::$Kind),)+
+                    $(StoreKind::$Kind => self.$name.finish(common).map(OwnOptions::$Kind),)*
                 }
             }
         }
 
         impl OwnOptions {
             fn kind(&self) -> StoreKind {
-                match self {
-                    $(OwnOptions::$Kind(_) => StoreKind::$Kind,)+
+                match *self {
+                    $(OwnOptions::$Kind(_) => StoreKind::$Kind,)*
                 }
             }
 
             fn of_kind(&self) -> &dyn KindOptions {
-                match self {
-                    $(OwnOptions::$Kind(own) => own,)+
+                match *self {
+                    $(OwnOptions::$Kind(ref own) => own,)*
                 }
             }
         }
@@ -137,33 +140,53 @@ macro_rules! kinds {
             pub fn visit<V: StoreVisitor>(&self, visitor: V) -> V::Output {
                 let options = self.common.clone();
                 match self.own.clone() {
-                    $(OwnOptions::$Kind(own) => visitor.visit(move || $Kind::new(&options, &own)),)+
+                    $(OwnOptions::$Kind(own) => visitor.visit(move || $Kind::new(&options, &own)),)*
                 }
             }
         }
     };
 }
 
-#[cfg(feature = "cassandra")]
-kinds! {
-    /// Redis or Valkey.
-    redis: Redis,
-    /// PostgreSQL.
-    postgres: Postgres,
-    /// Apache Cassandra.
-    cassandra: Cassandra,
+/// Passes the kinds that this build has on to `kinds`, one after the other.
+macro_rules! with_redis {
+    ($($kinds:tt)*) => {
+        #[cfg(feature = "redis")]
+        with_postgres! { $($kinds)* #[doc = "Redis or Valkey."] redis: Redis, }
+        #[cfg(not(feature = "redis"))]
+        with_postgres! { $($kinds)* }
+    };
 }
-
-#[cfg(not(feature = "cassandra"))]
-kinds! {
-    /// Redis or Valkey.
-    redis: Redis,
-    /// PostgreSQL.
-    postgres: Postgres,
+macro_rules! with_postgres {
+    ($($kinds:tt)*) => {
+        #[cfg(feature = "postgres")]
+        with_cassandra! { $($kinds)* #[doc = "PostgreSQL."] postgres: Postgres, }
+        #[cfg(not(feature = "postgres"))]
+        with_cassandra! { $($kinds)* }
+    };
 }
+macro_rules! with_cassandra {
+    ($($kinds:tt)*) => {
+        #[cfg(feature = "cassandra")]
+        kinds! { $($kinds)* #[doc = "Apache Cassandra."] cassandra: Cassandra, }
+        #[cfg(not(feature = "cassandra"))]
+        kinds! { $($kinds)* }
+    };
+}
+with_redis! {}
 
 /// The kinds that not every build has: the name that `strategy` takes, and the directives that only it has.
-const OPTIONAL: [(&str, &[&str]); 3] = [
+const OPTIONAL: [(&str, &[&str]); 5] = [
+    (
+        "redis",
+        &[
+            "cluster",
+            "sentinel_master",
+            "sentinel_username",
+            "sentinel_password",
+            "prefix",
+        ],
+    ),
+    ("postgres", &["table"]),
     ("cassandra", &["datacenter", "consistency", "replication"]),
     ("memcached", &[]),
     ("etcd", &[]),

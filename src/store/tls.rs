@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+pub(super) use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 
 use rustls::client::WebPkiServerVerifier;

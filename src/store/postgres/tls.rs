@@ -6,9 +6,8 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{self, ChannelBinding, TlsConnect};
-use tokio_rustls::client::TlsStream;
 
-use crate::store::tls::TlsClient;
+use crate::store::tls::{TlsClient, TlsStream};
 
 /// Whom a stream leads to. The library has asked the server for TLS before, and got its consent.
 pub(super) struct Secure<'a> {
