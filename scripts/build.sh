@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the dynamic module, target/release/libngx_http_rate_limiting_module.so, for the
-# installed Debian nginx; it installs what is missing.
+# installed Debian nginx; it installs what is missing. Debug information is in a file beside it that ends with .debug.
 #
 #   NGINX_SOURCE_DIR, NGINX_BUILD_DIR   build for this configured nginx tree instead (one of the
 #                                       two is enough; the build directory is usually objs)
@@ -32,6 +32,14 @@ cd "$root"
 NGINX_SOURCE_DIR=$source_dir NGINX_BUILD_DIR=$build_dir cargo rustc --profile "$profile" --locked \
     "${features[@]}" --lib --crate-type cdylib
 module=$(realpath "${CARGO_TARGET_DIR:-target}")/$profile/lib$name.so
+
+# What only debuggers and profilers read goes into a file beside it, where they look for it. Cargo keeps the whole in deps/.
+if [ "$profile" = release ]; then
+    whole=${module%/*}/deps/${module##*/}
+    objcopy --only-keep-debug "$whole" "$module.debug"
+    objcopy --strip-unneeded --add-gnu-debuglink="$module.debug" "$whole" "$module.new"
+    mv "$module.new" "$module"
+fi
 
 # It loads, if a binary of this very version is at hand: that of the tree, or the installed one.
 proof="not loaded: no nginx $version at hand"
