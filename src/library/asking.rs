@@ -98,7 +98,7 @@ impl StoreDecisions {
                 self.charge_later(*shard, charge);
             }
             let committed = refund.map(|refund| match unsent {
-                Some((shard, charge)) => CommittedHits::Unsent(self, refund, shard, charge),
+                Some((shard, charge)) => CommittedHits::Unsent(self, refund, shard, charge.into()),
                 None => CommittedHits::Here(refund),
             });
             return Ok((incoming, committed));
@@ -106,7 +106,7 @@ impl StoreDecisions {
         let incoming = limiter.answered(asked, self.deciders, &answer, &Machine);
         let is_charged = asked.commit && incoming.is_admitted;
         let committed = question.filter(|_| is_charged);
-        let committed = committed.map(|question| CommittedHits::InStore(self, question));
+        let committed = committed.map(|question| CommittedHits::InStore(self, question.into()));
         Ok((incoming, committed))
     }
 
@@ -178,15 +178,16 @@ impl ShardQuestions {
     }
 }
 
-/// Hits that were counted, and can be given back.
+/// Hits that were counted, and can be given back. What only stores need is elsewhere: most decisions are made here, and
+/// are copied.
 #[derive(Debug)]
 pub(super) enum CommittedHits<'l> {
     /// In the memory.
     Here(Refund<'l>),
     /// In the memory, which the store of this shard is to be told of by this charge.
-    Unsent(&'l StoreDecisions, Refund<'l>, usize, Question),
+    Unsent(&'l StoreDecisions, Refund<'l>, usize, Box<Question>),
     /// By the store, of which this was asked.
-    InStore(&'l StoreDecisions, StoreQuestion),
+    InStore(&'l StoreDecisions, Box<StoreQuestion>),
 }
 
 impl CommittedHits<'_> {
