@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks what neither rustc nor clippy does: which module may use which, that no files need each other in a
-# circle, by imports or by methods of one type, that a type's name occurs once, and where unsafe code, nginx and
-# clocks are allowed.
+# Checks what neither rustc nor clippy does: which module may use which, that neither files nor folders need each
+# other in a circle, by imports or by methods of one type, that a type's name occurs once, where unsafe code, nginx
+# and clocks are allowed, and that a folder has at most 20 files.
 # Prints each violation as file:line: rule.
 #
 #   scripts/check-layers.sh [DIR]     checks DIR/src; default: this repository
@@ -15,6 +15,8 @@ use File::Find;
 
 # A module imports only from those above it.
 my @layers = qw(policy table store conf broker engine library nginx);
+# Support for tests imports from these, and only tests import it.
+my %for_testing = map { $_ => 1 } qw(policy table store engine testing);
 # Within policy too; those on one line may import each other.
 my @policy = ([qw(fnv hits printable query)], [qw(window)], [qw(algorithm)], [qw(key limit options)], [qw(namespace reserve)], [qw(headers)]);
 
@@ -22,9 +24,9 @@ my %layer_rank = map { $layers[$_] => $_ } 0 .. $#layers;
 my %policy_rank = map { my $rank = $_; map { $_ => $rank } @{ $policy[$rank] } } 0 .. $#policy;
 my %safe = map { $_ => 1 } qw(policy store conf engine library);
 # What calls the system, outside of nginx.
-my %of_system = map { $_ => 1 } ('broker shared_queues', 'broker eventfd', 'broker timer', 'table mapping', 'table system');
+my %of_system = map { $_ => 1 } ('broker shared shared_queues', 'broker wake eventfd', 'broker wake timer', 'table words mapping', 'table words system');
 # What reads clocks, outside of nginx.
-my %of_clock = map { $_ => 1 } ('table system', 'engine machine');
+my %of_clock = map { $_ => 1 } ('table words system', 'engine machine');
 my $clock = qr/\b(?:SystemTime|Instant)::now\b|\.elapsed\s*\(|\b(?:clock_gettime|gettimeofday)\b
               |\bngx_(?:time|timeofday|current_msec|cached_time|monotonic_time)\b/x;
 
@@ -101,7 +103,13 @@ sub import {
     note_edge($here, $path, $line);
     my ($top, $inner) = @$path;
     return if !@$here || !defined $top;    # lib.rs
-    if (!exists $layer_rank{$top}) {
+    if ($here->[0] eq 'testing') {
+        violation($line, "testing must not import from $top") if !$for_testing{$top};
+    } elsif ($top eq 'testing') {
+        my $in_test = is_test(@$here) || is_in_test(pos($text) // 0);
+        # The library shows the tests that every datastore passes.
+        violation($line, 'only tests import from testing') if !$in_test && "@$here" ne 'library store';
+    } elsif (!exists $layer_rank{$top}) {
         violation($line, "crate::$top belongs to no layer");
     } elsif ($layer_rank{$top} > $layer_rank{ $here->[0] }) {
         violation($line, "$here->[0] must not import from $top");
@@ -161,7 +169,7 @@ sub check_imports {
             my @module = (@here, $1);
             note_edge(\@here, \@module, line_of(pos $text)) if $file_of{"@module"};
         } elsif ($text =~ /\G(?:(?:use|extern\s+crate)\s+)?(ngx|nginx_sys|libc)\b(?=\s*(?:::|;|\sas\b))/gc) {
-            my $is_table_test = $layer eq 'table' && ($test_module{"@here"} || $test_depth);
+            my $is_table_test = "@here" eq 'testing table' || $layer eq 'table' && (is_test(@here) || $test_depth);
             my $exempt = $1 eq 'libc' && ($is_table_test || $of_system{"@here"});
             violation(line_of(pos $text), "only nginx uses $1") if $layer ne 'nginx' && !$exempt;
         } elsif ($text !~ /\G(?:\w+|\s+|.)/gcs) {
@@ -197,7 +205,7 @@ sub check {
 
     my @here = module_of($file);
     $layer = $here[0] // '';
-    if (@here && !exists $layer_rank{$layer}) {
+    if (@here && !exists $layer_rank{$layer} && $layer ne 'testing') {
         return violation(1, "src/$layer is in no layer: see scripts/check-layers.sh");
     }
     if ($layer eq 'policy' && @here > 1 && !exists $policy_rank{ $here[1] }) {
@@ -206,14 +214,14 @@ sub check {
     if (@here == 1 && $safe{$layer} && $text !~ /#!\[forbid\([^)]*\bunsafe_code\b/) {
         violation(1, "$layer must #![forbid(unsafe_code)]");
     }
-    if ($layer ne 'table' && $layer ne 'nginx' && !$of_system{"@here"}) {
+    if ($layer ne 'table' && $layer ne 'nginx' && !$of_system{"@here"} && "@here" ne 'testing table') {
         my $rule = 'unsafe only in table, nginx, and what calls the system in broker';
         violation(line_of($-[0]), $rule) while $text =~ /\bunsafe\b/g;
     }
     # The table's tests make memory and processes of their own, and run for a time, and the broker's
     # threads; tests of costs measure it.
-    my $may_read = $test_module{"@here"}
-        && ($layer eq 'table' || $layer eq 'broker' || $here[-1] eq 'cost_tests');
+    my $may_read = is_test(@here)
+        && ($layer eq 'table' || $layer eq 'broker' || $here[-1] eq 'cost' || "@here" eq 'testing table');
     if ($layer ne 'nginx' && !$may_read && !$of_clock{"@here"}) {
         violation(line_of($-[0]), 'only nginx and the files system.rs read a clock') while $text =~ /$clock/g;
     }
@@ -225,13 +233,15 @@ sub check {
     if (!@here) {
         violation(line_of($-[0]), 'lib.rs has no logic') while $text =~ /\b(?:fn|impl)\b/g;
     }
-    note_types(@here);
+    # A file no_NAME.rs stands for NAME.rs in a build without a feature, and has its names.
+    note_types(@here) if $file !~ m{/no_\w+\.rs$};
     note_methods(@here);
     check_imports(@here);
 }
 
-# The circles among the files below src/, by Tarjan's algorithm: each file that can be reached from itself.
+# The circles of a graph, by Tarjan's algorithm: each node that can be reached from itself.
 sub circles {
+    my %edges = @_;
     my ($next, @stack, %number, %lowest, %is_on_stack, @circles) = 0;
     my $visit;
     $visit = sub {
@@ -320,16 +330,44 @@ sub check_names {
     }
 }
 
-# Prints the imports and calls that close a circle.
+# Prints the imports and calls that close a circle of a graph, whose edges say where they come from: file and line.
 sub check_circles {
-    for my $circle (circles()) {
+    my ($what, %graph) = @_;
+    for my $circle (circles(%graph)) {
         my %in = map { $_ => 1 } @$circle;
         for my $from (@$circle) {
-            my $to = $edges{$from};
-            my @to = sort { $to->{$a} <=> $to->{$b} } grep { $in{$_} } keys %$to;
-            $file = $from;
-            violation($to->{$_}, "in a circle of @{[scalar @$circle]} files: needs $_") for @to;
+            for my $to (sort grep { $in{$_} } keys %{ $graph{$from} }) {
+                ($file, my $line) = @{ $graph{$from}{$to} };
+                violation($line, "in a circle of @{[scalar @$circle]} $what: needs $to");
+            }
         }
+    }
+}
+
+# The edges between what stands side by side in one folder: its files, and its folders as a whole.
+sub floors {
+    my %floors;
+    for my $from (keys %edges) {
+        for my $to (keys %{ $edges{$from} }) {
+            my @from = split m{/}, $from;
+            my @to = split m{/}, $to;
+            my @folder;
+            push @folder, shift @from and shift @to while @from > 1 && @to > 1 && $from[0] eq $to[0];
+            my ($below, $above) = map { join '/', @folder, $_ } $from[0], $to[0];
+            $floors{"@folder"}{$below}{$above} //= [$from, $edges{$from}{$to}];
+        }
+    }
+    delete $floors{src};    # the layers, which are checked as such
+    return %floors;
+}
+
+# Prints folders with too many files.
+sub check_sizes {
+    my %count;
+    m{^(.*)/} and $count{$1}++ for @_;
+    for my $folder (sort grep { $count{$_} > 20 } keys %count) {
+        $file = $folder;
+        violation(1, "$count{$folder} files side by side: at most 20");
     }
 }
 
@@ -343,8 +381,12 @@ for my $name (@files) {
 }
 check($_) for sort @files;
 note_calls();
-check_circles();
+my %files = map { my $from = $_; $from => { map { $_ => [$from, $edges{$from}{$_}] } keys %{ $edges{$from} } } } keys %edges;
+check_circles('files', %files);
+my %floors = floors();
+check_circles('files and folders', %{ $floors{$_} }) for sort keys %floors;
 check_names();
+check_sizes(@files);
 exit 1 if $violations;
 printf "%d files, %d paths into the crate: layers kept\n", scalar @files, $imports;
 PERL

@@ -58,7 +58,7 @@ build_second_checked() {
 loom() {
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_RELEASE_LTO=off \
         CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-        cargo test --locked --release --no-default-features --lib "$@" loom_tests
+        cargo test --locked --release --no-default-features --lib "$@" loom
 }
 
 # The library's pages, without any feature.

@@ -13,20 +13,39 @@
 //!
 //! # A request
 //!
-//! `nginx::http::handler` evaluates the key and hands it to [`engine::Evaluation`], which charges one
-//! limit after the other in the counter table ([`table::CounterTable::add_at_home`], as a rule) and gives back what
-//! it charged if one of them refuses. The verdicts stay with the request, where the header filter
-//! and the variables find them.
+//! From top to bottom, with one limit and no store:
+//!
+//! 1. `nginx::http::handler::handle`: nginx's phase handler; `decide_here` charges one limit after the other
+//! 2. `nginx::http::evaluate::each_limit`: the key, the hits and the cost of each rule
+//! 3. [`engine::Evaluation::charge`]: chooses by the kind of limit
+//! 4. [`table::CounterTable::add_at_home`]: hashes the key (`table::words::identity`), finds the slot
+//!    (`table::slots::probe`), and reads the window (`table::slots::columns`)
+//! 5. [`policy::algorithm`]: computes the rate from the counts of two windows; [`table::Admission`] compares it with the limit
+//! 6. `table::count::counting::add_at`: adds the hits by a compare-and-swap of one word
+//! 7. [`engine::Evaluation::finish`]: refunds what was charged if a limit refused, and counts the outcome
+//! 8. `nginx::http::context`: keeps the verdicts with the request; `nginx::http::answer` logs, and rejects
+//! 9. `nginx::http::headers`: writes them into the response, by [`policy::headers`]
 //!
 //! # A sync cycle
 //!
-//! A timer of `nginx::sync` has the worker's thread call [`engine::Syncer::sync`]: the worker that gets the lease seals
-//! batches of what changed, pushes them, and notes in the table what others have counted.
+//! 1. `nginx::sync::tick`: a timer of each worker; `nginx::sync::job` says whether a cycle is due
+//! 2. `nginx::sync::thread::serve`: the worker's thread takes the command
+//! 3. [`engine::Syncer::sync`]: the shards of the namespace, a few side by side
+//! 4. `engine::sync::cycle`: the cycle of a shard; reads from top to bottom: lease, changes, push and fetch, apply, release
+//! 5. `table::sync::changes`, `table::sync::batches`: what changed, sealed under a number so that it is counted once
+//! 6. [`store::contract::strategy::Strategy`]: one exchange with the store
+//! 7. `table::sync::progress`: what the store has now, and how far its changes were seen
+//! 8. `nginx::sync`: reads the report in the event loop, and logs
 //!
 //! # A synchronous request
 //!
-//! `nginx::http::synchronous` suspends the request and asks the [`broker`], which sends what waits at the same time to the
-//! store, in one exchange. [`engine::conclude`] decides by the answer, or `on_error` does.
+//! 1. `nginx::http::synchronous::decide`: evaluates, and asks no store if a limit refuses without it
+//! 2. `engine::request::synchronous::questions`: the questions to each store
+//! 3. `nginx::http::held::suspension`: asks one store after the other, and suspends the request meanwhile
+//! 4. `broker::client`, `broker::shared::ring`: the questions of one turn of the event loop, to the broker
+//! 5. `broker::serving::dispatcher`, `backlog`, `exchange`: the questions of all workers, in one exchange with the store
+//! 6. [`store::contract::decision::Decider`]: the store decides
+//! 7. `nginx::http::synchronous::go_on`: wakes the request; [`engine::conclude`] decides by the answers, or `on_error` does
 
 // The layouts of futures that wait for futures go deep: a sync's, in a test, in a store's.
 #![recursion_limit = "256"]
@@ -76,6 +95,7 @@ pub mod policy;
 pub mod store;
 #[cfg_attr(all(doc, not(feature = "nginx")), doc(hidden))]
 pub mod table;
+pub mod testing;
 
 /// The examples of README.md and docs/rust.md, which are run with those above.
 #[cfg(doctest)]

@@ -1,5 +1,5 @@
 # Elastic windows: what a request counts, and what a client is told. That a window ends when no hit comes
-# is tested in src/table/level_tests.rs and src/store/conformance/decisions/elastic.rs, without waiting.
+# is tested in src/table/tests/level.rs and src/testing/conformance/decisions/elastic.rs, without waiting.
 #
 # Windows are of about a year, as in limit.t. Every block has an nginx of its own, which starts with an
 # empty zone.

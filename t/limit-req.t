@@ -2,7 +2,7 @@
 # admitted, and for how long they are held back. Both are asked in one worker, by a module in C
 # (lib/limit_req_replay.c), which sets nginx's clocks.
 #
-# The same, with numbers that the limiter's interface cannot say, is in src/table/bucket_tests.rs, with
+# The same, with numbers that the limiter's interface cannot say, is in src/table/tests/bucket.rs, with
 # limit_req's arithmetic written down.
 #
 # A plain Perl test, whose environment is told in lib/OwnNginx.pm.

@@ -1,5 +1,5 @@
 # Moving windows: what a request counts, and what a client is told. That hits leave when they are older than
-# the window is tested in src/table/log_tests.rs, without waiting; many at once are in moving-load.t.
+# the window is tested in src/table/tests/log.rs, without waiting; many at once are in moving-load.t.
 #
 # Windows are of about a year, as in limit.t. Every block has an nginx of its own, which starts with an
 # empty zone.

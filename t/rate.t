@@ -1,6 +1,6 @@
 # Rates: what they admit, and what a client is told. That it is what limit_req admits is replayed in
 # limit-req.t, without waiting; here both run in one nginx. Wrong words are in
-# src/conf/rate.rs; what is held back, in rate-delay.t.
+# src/conf/rule/rate.rs; what is held back, in rate-delay.t.
 #
 # A hit leaks in hours, or in a year, so that no test meets it. Every block has an nginx of its own, which
 # starts with an empty zone.

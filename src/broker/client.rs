@@ -4,13 +4,13 @@
 use core::cell::RefCell;
 use std::sync::Arc;
 
-use super::breaker::Circuit;
-use super::eventfd::EventFd;
-use super::message::{Reply, messages, reply, write_ask};
-use super::shared_queues::{CAPACITY, SharedQueues, WorkerQueues, write_messages};
-use super::tenure::Term;
+use super::shared::breaker::Circuit;
+use super::shared::message::{Reply, messages, reply, write_ask};
+use super::shared::shared_queues::{CAPACITY, SharedQueues, WorkerQueues, write_messages};
+use super::shared::tenure::Term;
+use super::wake::eventfd::EventFd;
 use crate::policy::window::UnixMillis;
-use crate::store::decision::{Few, Question};
+use crate::store::contract::decision::{Few, Question};
 use crate::table::MonotonicMillis;
 
 /// A worker's end of its queues.
@@ -45,7 +45,7 @@ impl Client {
         self.queues().map(|it| it.eventfd.clone())
     }
 
-    /// Asks with the next [`Client::send`], as [`Ask`](super::message::Ask) says. Returns whether
+    /// Asks with the next [`Client::send`], as [`Ask`](super::shared::message::Ask) says. Returns whether
     /// the question can be asked.
     pub fn ask(&self, decider: usize, id: Option<u64>, deadline: u64, question: &Question) -> bool {
         if !question.can_be_asked() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::table::system::random;
+use crate::table::words::system::random;
 
 /// What may ask a store. The lowest bits of its number tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use super::configuration::Configuration;
 use super::level::LevelConf;
-use super::message::Message;
-use super::rules::Rules;
-use super::sharing::{Shared, Sharing};
-use super::text::names;
+use super::level::rules::Rules;
+use super::review::sharing::{Shared, Sharing};
+use super::words::message::Message;
+use super::words::text::names;
 use crate::policy::options::shown;
 
 /// The most pairs of limits that share a counter of which each has a warning.

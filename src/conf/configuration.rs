@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 
-use super::message::Origin;
 use super::namespace::NamespaceOptions;
+use super::words::message::Origin;
 use crate::policy::namespace::{OnError, OnLoss, SyncEarly, SyncMode};
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;

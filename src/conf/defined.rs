@@ -5,8 +5,8 @@ use core::hash::Hasher as _;
 use std::hash::DefaultHasher;
 
 use super::configuration::{Configuration, NamespaceConf, StoreConf};
-use super::message::Origin;
 use super::namespace::NamespaceOptions;
+use super::words::message::Origin;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 use crate::store::registry::StoreSettings;
@@ -206,9 +206,9 @@ impl Configuration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::configuration::ZoneConf;
-    use super::super::message::Origin;
     use super::*;
+    use crate::conf::configuration::ZoneConf;
+    use crate::conf::words::message::Origin;
 
     fn configuration(zones: &[&str]) -> Configuration {
         let zones = zones.iter().map(|name| ZoneConf {

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::block::{Block, ReadBlock, Set, block_name, is_defined};
 use super::configuration::{StoreConf, ZoneConf};
-use super::message::{ConfError, Origin};
 use super::namespace::NamespaceOptions;
-use super::namespace_block::NamespaceOptionsBuilder;
-use super::nginx::{Files as _, Nginx};
+use super::namespace::block::NamespaceOptionsBuilder;
 use super::store_options::read_files;
-use super::text::names;
+use super::words::block::{Block, ReadBlock, Set, block_name, is_defined};
+use super::words::message::{ConfError, Origin};
+use super::words::nginx::{Files as _, Nginx};
+use super::words::text::names;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Quota, QuotaHits};

@@ -4,9 +4,9 @@ use core::ffi::CStr;
 
 use super::http::HttpConf;
 use super::level::LevelConf;
-use super::message::ConfError;
-use super::nginx::Nginx;
-use super::settings::Phase;
+use super::words::message::ConfError;
+use super::words::nginx::Nginx;
+use super::words::settings::Phase;
 use super::{ratelimit, zone};
 use crate::policy::options::shown;
 

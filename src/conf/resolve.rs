@@ -2,9 +2,9 @@
 
 use super::configuration::{Configuration, NamespaceConf, ZoneConf};
 use super::http::{Definition, HttpConf, NamespaceText, NamespaceUse};
-use super::message::{ConfError, Message, Origin};
 use super::namespace::NamespaceOptions;
-use super::nginx::Nginx;
+use super::words::message::{ConfError, Message, Origin};
+use super::words::nginx::Nginx;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 use crate::store::registry::StoreKind;

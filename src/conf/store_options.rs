@@ -1,7 +1,7 @@
 //! A store's options: those of its block, or those that a caller of the library gives; and the files that
 //! they name.
 
-use super::nginx::Files;
+use super::words::nginx::Files;
 use crate::policy::options::OptionError;
 use crate::store::registry::StoreSettings;
 

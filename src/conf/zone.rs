@@ -2,9 +2,9 @@
 
 use super::configuration::ZoneConf;
 use super::http::HttpConf;
-use super::message::ConfError;
-use super::nginx::Nginx;
-use super::parse::{invalid, one_word};
+use super::words::message::ConfError;
+use super::words::nginx::Nginx;
+use super::words::parse::{invalid, one_word};
 use crate::policy::namespace::valid_name;
 use crate::policy::options::shown;
 

@@ -5,9 +5,9 @@ use core::time::Duration;
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::shard_sync::Surroundings;
+use super::sync::shard_sync::Surroundings;
 use crate::policy::window::{Clock, UnixMillis};
-use crate::table::system::{random, uptime};
+use crate::table::words::system::{random, uptime};
 
 /// The machine, and this process.
 #[derive(Clone, Copy, Debug)]

@@ -18,7 +18,7 @@ use crate::engine::{
     AskedHits, Deciders, Incoming, Limiter, Machine, Refund, StoreQuestion, Surroundings as _,
 };
 use crate::policy::algorithm::Algorithm;
-use crate::store::decision::{Answer, Question};
+use crate::store::contract::decision::{Answer, Question};
 
 /// The store's decisions, for callers in any thread.
 #[derive(Debug)]

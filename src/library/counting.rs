@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::asking::StoreDecisions;
 use super::definition::DefinedNamespace;
 use super::error::CallError;
-use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Machine};
 use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;

@@ -9,9 +9,9 @@ use super::question_task::QuestionTasks;
 use super::sync_task::StoreTask;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::options::OptionError;
-use crate::store::decision::Decider;
+use crate::store::contract::decision::Decider;
+use crate::store::contract::strategy::Strategy;
 use crate::store::registry::{StoreSettings, StoreVisitor};
-use crate::store::strategy::Strategy;
 
 /// A store that the nodes of a cluster share. Clones are the same one.
 #[derive(Clone)]

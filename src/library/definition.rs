@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::error::NewError;
-use crate::engine::arguments::ArgumentError;
+use crate::engine::functions::arguments::ArgumentError;
 use crate::engine::{Limiter, Namespace, RateLimitingError, WindowCounters};
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::io;
 
-use crate::engine::arguments::ArgumentError;
+use crate::engine::functions::arguments::ArgumentError;
 use crate::engine::{RateLimitingError, SyncError};
 
 /// Why there is no new namespace.

@@ -20,7 +20,7 @@ use super::limiter::{LimiterOptions, RateLimiter, number};
 use super::options::{Checked, NewOptions, StoreUse};
 use super::store_thread::StoreThread;
 use super::sync_task::{StoreTask, SyncCall, SyncCommand};
-use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{Machine, Report};
 use crate::policy::namespace::{DEFAULT_NAMESPACE, SyncMode};
 

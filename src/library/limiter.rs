@@ -7,7 +7,7 @@ use super::asking::{CommittedHits, StoreDecisions};
 use super::block_on::block_on;
 use super::definition::DefinedNamespace;
 use super::error::{CallError, NewError};
-use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter, Machine};
 use crate::policy::algorithm::{Algorithm, Weight};
 use crate::policy::hits::Hits;

@@ -71,7 +71,7 @@ pub use self::instance::{Instance, new_instance};
 pub use self::limiter::{Decision, LimiterOptions, RateLimiter, WindowType};
 pub use self::memory::Memory;
 pub use self::options::NewOptions;
-pub use crate::engine::arguments::ArgumentError;
+pub use crate::engine::functions::arguments::ArgumentError;
 pub use crate::engine::{RateLimitingError, Report, SyncError};
 pub use crate::policy::namespace::{DEFAULT_NAMESPACE, OnError};
 pub use crate::policy::options::OptionError;

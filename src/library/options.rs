@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::datastore::Datastore;
 use super::memory::Memory;
-use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::namespace::{
     DEFAULT_NAMESPACE, DEFAULT_TIMEOUT, MAX_TIMEOUT, OnError, SyncMode,

@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use super::definition::DefinedNamespace;
 use crate::broker::UnsentHits;
 use crate::engine::{Machine, Surroundings as _};
-use crate::store::decision::{Answer, Certainty, Decided, Decider, Question};
-use crate::store::error::StoreError;
+use crate::store::contract::decision::{Answer, Certainty, Decided, Decider, Question};
+use crate::store::contract::error::StoreError;
+use crate::store::contract::strategy::{Epoch, NodeId, Shard};
 use crate::store::retry::Retries;
-use crate::store::strategy::{Epoch, NodeId, Shard};
 use crate::table::MonotonicMillis;
 
 /// How many counters are charged at once of those that were counted without the store: others wait.

@@ -10,15 +10,15 @@ pub use crate::policy::algorithm::{
 };
 pub use crate::policy::hits::Hits;
 pub use crate::policy::window::{UnixMillis, WindowSize};
-#[cfg(feature = "conformance")]
-pub use crate::store::conformance;
-pub use crate::store::decision::{
+pub use crate::store::contract::decision::{
     Answer, AskedCounter, AskedLimit, Certainty, Decided, Decider, Few, KeyBytes, Question,
 };
-pub use crate::store::error::{Failure, Refusal, StoreError};
-pub use crate::store::options::{Credentials, Secret, StoreOptions, TlsOptions};
-pub use crate::store::server::ServerAddress;
-pub use crate::store::strategy::{
+pub use crate::store::contract::error::{Failure, Refusal, StoreError};
+pub use crate::store::contract::options::{Credentials, Secret, StoreOptions, TlsOptions};
+pub use crate::store::contract::server::ServerAddress;
+pub use crate::store::contract::strategy::{
     Absolute, Added, Batch, BatchId, CLOCK_MARGIN, Changes, ChangesKind, Count, CountsKind, Diff,
     Epoch, MAX_TOTAL, NODE_LIFE, NodeId, Occupancy, Position, Pushed, Shard, Snapshots, Strategy,
 };
+#[cfg(feature = "conformance")]
+pub use crate::testing::conformance;

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::definition::DefinedNamespace;
 use crate::engine::{LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
-use crate::store::strategy::Strategy;
+use crate::store::contract::strategy::Strategy;
 
 /// After how long it is looked again whether another user of the memory is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

@@ -19,15 +19,14 @@ use super::capi;
 use super::conf::{COMMANDS, Conf, ContentHandlers, LocationConf, MainConf, watched};
 use super::cycle::{self, Cycle};
 use super::guard::guard;
-use super::http::{
-    api, awaited, context, delayed, handler, headers, metrics, reserves, suspensions, synchronous,
-    variables,
-};
+use super::http::api::{awaited, metrics};
+use super::http::held::suspensions;
+use super::http::{api, context, delayed, handler, headers, reserves, synchronous, variables};
 use super::log::{self, Log};
 use super::module::Module;
 use super::sync;
 use crate::broker::Asker;
-use crate::broker::message::Reply;
+use crate::broker::shared::message::Reply;
 
 static CONTEXT: ngx_http_module_t = ngx_http_module_t {
     preconfiguration: Some(preconfiguration),

@@ -77,7 +77,7 @@ unsafe extern "C" fn drop_owned<T>(data: *mut c_void) {
 }
 
 /// A text that is written into the memory of a request.
-pub(super) struct PoolText<'r> {
+pub(crate) struct PoolText<'r> {
     bytes: &'r mut [u8],
     len: usize,
 }

@@ -21,7 +21,7 @@ use super::log::Log;
 /// called, so everything here is read through a pointer; but it never changes nor frees the bytes that
 /// it once had, before the request ends.
 #[repr(transparent)]
-pub(super) struct Request<'r> {
+pub(crate) struct Request<'r> {
     raw: UnsafeCell<ngx_http_request_t>,
     /// Invariant: no other lifetime, neither shorter nor longer, stands for the request's memory.
     memory: PhantomData<Cell<&'r ()>>,

@@ -16,7 +16,7 @@ use nginx_sys::{
 use super::cycle::Cycle;
 use super::guard::guard;
 use super::log::{self, Log};
-use crate::table::system::random;
+use crate::table::words::system::random;
 use crate::table::{CounterTable, LayoutError};
 
 /// A `ratelimit_zone` of one configuration. What is in the zone outlives it.

@@ -308,8 +308,8 @@ pub fn tightest<'a>(verdicts: impl IntoIterator<Item = Verdict<'a>>) -> Option<V
 
 #[cfg(test)]
 mod tests {
-    use super::super::algorithm::WindowCounts;
     use super::*;
+    use crate::policy::algorithm::WindowCounts;
 
     fn limit(quota: &str, algorithm: Algorithm) -> (Hits, Limit) {
         let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();

@@ -86,8 +86,8 @@ fn times(factor: i64, nodes: u64) -> Hits {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hits::hits;
     use super::*;
+    use crate::policy::hits::hits;
 
     #[test]
     fn small_limits_and_windows_are_not_reserved_of() {

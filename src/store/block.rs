@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use super::common::CommonDirectives;
 use super::registry::{OwnDirectives, STRATEGY, StoreKind, StoreSettings, lacking};
+use super::settings::common::CommonDirectives;
 use crate::policy::options::{Directive, OptionError};
 
 /// Reads a store's directives, one by one, in any order.

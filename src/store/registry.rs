@@ -6,15 +6,15 @@ use core::time::Duration;
 
 #[cfg(feature = "cassandra")]
 use super::cassandra::Cassandra;
-use super::common::CommonDirectives;
-use super::decision::Decider;
-use super::kind::{KindDirectives as _, KindOptions, Registered};
-use super::options::StoreOptions;
+use super::contract::decision::Decider;
+use super::contract::options::StoreOptions;
+use super::contract::strategy::Strategy;
 #[cfg(feature = "postgres")]
 use super::postgres::Postgres;
 #[cfg(feature = "redis")]
 use super::redis::Redis;
-use super::strategy::Strategy;
+use super::settings::common::CommonDirectives;
+use super::settings::kind::{KindDirectives as _, KindOptions, Registered};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::options::{Directive, OptionError, Syntax};
 

@@ -7,14 +7,12 @@
 
 use core::fmt;
 
-use super::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Relaxed, Release},
-};
-use super::counter_table::CounterTable;
-use super::fail::fail_point;
-use super::meta::NamespaceIndex;
-use super::sync_state::SyncState;
+use super::words::atomic::AtomicU64;
+use super::words::atomic::Ordering::{Acquire, Relaxed, Release};
+use super::words::fail::fail_point;
+use super::words::meta::NamespaceIndex;
+use super::zone::counter_table::CounterTable;
+use super::zone::sync_state::SyncState;
 
 /// A definition of a namespace by a worker.
 #[derive(Clone, Copy, Debug)]

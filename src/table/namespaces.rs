@@ -9,14 +9,14 @@
 //! Places change hands where a configuration begins, or where a worker defines a namespace (`definitions`), in one
 //! process at a time. Others know theirs by then.
 
-use super::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use super::counter_table::CounterTable;
-use super::directory::cut;
-use super::event_lines::{NamespaceLine, SharedLine};
-use super::fail::fail_point;
-use super::layout::DirectoryEntry;
-use super::meta::{Meta, NamespaceIndex};
-use super::sync_line::SyncLine;
+use super::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use super::words::fail::fail_point;
+use super::words::meta::{Meta, NamespaceIndex};
+use super::zone::counter_table::CounterTable;
+use super::zone::directory::cut;
+use super::zone::event_lines::{NamespaceLine, SharedLine};
+use super::zone::layout::DirectoryEntry;
+use super::zone::sync_line::SyncLine;
 
 /// The length of an entry whose name is being written.
 const BUSY: u64 = u64::MAX;

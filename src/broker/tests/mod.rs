@@ -2,6 +2,8 @@
 //! that asks a store for both. Whatever happens to that thread and to the store, each question is
 //! answered once, or has failed once, and when all is well again, questions are answered again.
 
+#[cfg(all(test, loom))]
+mod loom;
 mod store;
 mod thread;
 mod worker;
@@ -21,8 +23,8 @@ use self::thread::BrokerThread;
 use self::worker::{End, Progress, Worker, charge, spawn_worker};
 use super::{Observer, SharedQueues};
 use crate::policy::algorithm::StoredKind;
-use crate::table::testing::SharedTable;
 use crate::table::{MonotonicMillis, NameKind, StoreState};
+use crate::testing::table::SharedTable;
 
 /// How long anything may take before the test says that it never happens.
 const PATIENCE: Duration = Duration::from_secs(20);

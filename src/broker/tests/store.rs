@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex};
 
 use smallvec::smallvec;
 
-use super::super::{DeciderSource, DeciderTasks};
+use crate::broker::{DeciderSource, DeciderTasks};
 use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::decision::{Answer, Certainty, Decided, Decider, Question};
-use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::StoreOptions;
-use crate::store::registry::StoreVisitor as _;
-use crate::store::server::ServerAddress;
-use crate::store::strategy::{
+use crate::store::contract::decision::{Answer, Certainty, Decided, Decider, Question};
+use crate::store::contract::error::{Failure, Refusal, StoreError};
+use crate::store::contract::options::StoreOptions;
+use crate::store::contract::server::ServerAddress;
+use crate::store::contract::strategy::{
     Added, Batch, Changes, Count, Epoch, NodeId, Pushed, Shard, Strategy as StoreStrategy,
 };
+use crate::store::registry::StoreVisitor as _;
 
 /// What a store does with what it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

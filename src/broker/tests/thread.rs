@@ -7,8 +7,8 @@ use futures_util::future::{Either, select};
 use tokio::runtime::LocalRuntime;
 use tokio::sync::oneshot;
 
-use super::super::{Broker, DecidingStore, EventFd, EventLoopQueue, SharedQueues, WatchedStore};
-use crate::store::strategy::{NodeId, Shard};
+use crate::broker::{Broker, DecidingStore, EventFd, EventLoopQueue, SharedQueues, WatchedStore};
+use crate::store::contract::strategy::{NodeId, Shard};
 use crate::table::StoreState;
 
 use super::store::Store;

@@ -10,12 +10,12 @@ use smallvec::smallvec;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::LocalRuntime;
 
-use super::super::{Client, EventFd, SharedQueues};
+use crate::broker::{Client, EventFd, SharedQueues};
 use crate::policy::algorithm::StoredKind;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
-use crate::store::decision::{AskedCounter, Question};
-use crate::store::strategy::Shard;
+use crate::store::contract::decision::{AskedCounter, Question};
+use crate::store::contract::strategy::Shard;
 
 use super::store::Store;
 use super::{PATIENCE, now, uptime};

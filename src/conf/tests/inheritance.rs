@@ -2,7 +2,7 @@
 
 use super::nginx::TestLevel;
 use super::{check, resolved};
-use crate::conf::settings::{LogLevel, Phase, Settings};
+use crate::conf::words::settings::{LogLevel, Phase, Settings};
 use crate::policy::headers::{HeaderFormat, HeaderFormats};
 use crate::table::Outcome;
 

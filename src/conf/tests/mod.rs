@@ -9,10 +9,7 @@
 mod accepted;
 mod accepted_namespaces;
 mod algorithms;
-#[cfg(feature = "cassandra")]
-mod cassandra;
 mod contexts;
-mod credentials;
 mod inheritance;
 mod keys;
 mod levels;
@@ -20,12 +17,9 @@ mod namespace_blocks;
 mod namespaces;
 mod nginx;
 mod parameters;
-mod redis_and_postgres;
 mod resolved;
 mod rules;
-mod store_blocks;
 mod stores;
-mod tls;
 mod unmeant;
 mod zones;
 
@@ -40,9 +34,9 @@ use nginx::{TestFiles, TestLevel, TestNginx};
 use super::applied::AppliedRules;
 use super::configuration::Configuration;
 use super::http::HttpConf;
-use super::message::ConfError;
-use super::nginx::Nginx as _;
-use super::text::Amount;
+use super::words::message::ConfError;
+use super::words::nginx::Nginx as _;
+use super::words::text::Amount;
 
 /// Title, text, and what is told, with what differs by build as in [`of_build`].
 type Row = (&'static str, &'static str, &'static str);

@@ -8,15 +8,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::conf::block::{Block, BlockStep};
 use crate::conf::http::HttpConf;
 use crate::conf::level::LevelConf;
-use crate::conf::message::{ConfError, Message, Origin};
-use crate::conf::nginx::{Files, Nginx};
 use crate::conf::reader::{ConfDirective, ConfReader, DIRECTIVES, DirectiveContext};
-use crate::conf::settings::Content;
-use crate::store::options::TlsOptions;
-use crate::store::tls::{TlsClient, TlsError};
+use crate::conf::words::block::{Block, BlockStep};
+use crate::conf::words::message::{ConfError, Message, Origin};
+use crate::conf::words::nginx::{Files, Nginx};
+use crate::conf::words::settings::Content;
+use crate::store::contract::options::TlsOptions;
+use crate::store::net::tls::{TlsClient, TlsError};
 
 /// An nginx that reads a configuration.
 #[derive(Debug)]

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::super::{BoundLimit, Charge, Evaluation, Namespace};
 use super::json::Thousandths;
 use super::request::KeyCall;
+use crate::engine::{BoundLimit, Charge, Evaluation, Namespace};
 use crate::policy::algorithm::Reading;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::super::{Evaluation, Namespace, RateLimiting, RateLimitingError};
 use super::call_limit::{CallLimit, DecidedBody};
 use super::counting::Counting;
 use super::error::ApiError;
 use super::json::{Thousandths, json};
 use super::request::KeyCall;
+use crate::engine::{Evaluation, Namespace, RateLimiting, RateLimitingError};
 use crate::policy::algorithm::{Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted};

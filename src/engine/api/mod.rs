@@ -12,23 +12,17 @@ mod error;
 mod health;
 mod json;
 mod key;
-#[cfg(all(test, not(loom)))]
-mod key_tests;
 mod namespace;
 mod namespaces;
 mod overview;
 mod request;
-#[cfg(all(test, not(loom)))]
-mod request_tests;
 mod reset;
-#[cfg(all(test, not(loom)))]
-mod reset_tests;
 mod site;
 mod store_call;
-#[cfg(all(test, not(loom)))]
-mod store_call_tests;
 mod store_reset;
 mod synced;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod top;
 
 pub use counting::Counting;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::super::status::NamespaceStatus;
 use super::json::{Thousandths, json};
+use crate::engine::report::status::NamespaceStatus;
 use crate::policy::namespace::SyncMode;
 use crate::policy::window::WindowSize;
 
@@ -104,9 +104,9 @@ pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> Strin
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::super::status::testing::status;
-    use super::super::Overview;
     use super::*;
+    use crate::engine::api::Overview;
+    use crate::engine::report::status::testing::status;
 
     const MINUTE: u64 = 60_000;
 

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::super::status::{NamespaceStatus, Status};
 use super::json::{Thousandths, json};
+use crate::engine::report::status::{NamespaceStatus, Status};
 
 /// The answer to [`ApiCall::Overview`](super::ApiCall::Overview), in pieces that are written in a bounded time each.
 #[derive(Debug)]
@@ -123,8 +123,8 @@ impl Iterator for Overview<'_> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::super::status::testing::status;
     use super::*;
+    use crate::engine::report::status::testing::status;
 
     #[test]
     fn an_overview_is_written_in_bounded_pieces() {

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::super::{Namespace, RateLimiting};
 use super::counting::Counting;
 use super::error::ApiError;
 use super::json::{Thousandths, json};
 use super::key::{check_key, not_accounted};
 use super::request::CountersCall;
+use crate::engine::{Namespace, RateLimiting};
 use crate::policy::algorithm::{Algorithm, Reading, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::namespace::SyncMode;

@@ -2,20 +2,20 @@
 
 use core::time::Duration;
 
-use super::super::{
-    Deciders, Evaluation, LimitCheck, Namespace, StoreQuestion, conclude, questions, unsent_charges,
-};
 use super::call_limit::{CallLimit, said};
 use super::counting::Counting;
 use super::error::ApiError;
 use super::key::{self, check_key};
 use super::request::{ApiCall, KeyCall};
 use super::store_reset::{AfterStore, StoreReset};
+use crate::engine::{
+    Deciders, Evaluation, LimitCheck, Namespace, StoreQuestion, conclude, questions, unsent_charges,
+};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
 use crate::policy::namespace::{OnError, SyncMode};
 use crate::policy::window::{Clock, WindowSize};
-use crate::store::decision::{Answer, Question};
+use crate::store::contract::decision::{Answer, Question};
 use crate::table::Key;
 
 /// A call that a store decides about.

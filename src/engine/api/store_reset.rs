@@ -11,18 +11,18 @@
 
 use core::time::Duration;
 
-use super::super::{BoundLimit, Deciders, Namespace};
 use super::counting::Counting;
 use super::error::ApiError;
 use super::key::check_key;
 use super::request::CountersCall;
 use super::reset::{CounterBody, KeyCounter, counters_of, reset_body};
+use crate::engine::{BoundLimit, Deciders, Namespace};
 use crate::policy::algorithm::{Algorithm, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
 use crate::policy::limit::{Burst, Limit};
 use crate::policy::window::Clock;
-use crate::store::decision::{Answer, AskedLimit, Few, Question};
+use crate::store::contract::decision::{Answer, AskedLimit, Few, Question};
 
 /// The next step of a call once its store has answered.
 #[derive(Debug)]

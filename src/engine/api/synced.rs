@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::super::Report;
 use super::error::ApiError;
 use super::json::json;
+use crate::engine::Report;
 
 /// The status and the body of the answer when a sync has ended as it says; `None`: it failed, or has not
 /// ended in time.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::super::Namespace;
 use super::json::json;
+use crate::engine::Namespace;
 use crate::policy::key::key_and_counter;
 use crate::policy::window::Clock;
 use crate::table::RejectedKey;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::policy::key::counted_name;
     use crate::policy::window::WindowSize;
-    use crate::table::testing::{SharedTable, TestClock};
+    use crate::testing::table::{SharedTable, TestClock};
 
     #[test]
     fn rejected_keys_are_told_of_in_json() {

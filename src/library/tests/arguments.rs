@@ -4,8 +4,8 @@ use core::fmt;
 use core::time::Duration;
 use std::time::SystemTime;
 
-use super::super::{Datastore, LimiterOptions, NewOptions, OnError, WindowType, new_instance};
 use super::{WINDOW, instance, local, memory};
+use crate::library::{Datastore, LimiterOptions, NewOptions, OnError, WindowType, new_instance};
 
 #[track_caller]
 pub(super) fn assert_names<T: fmt::Debug>(result: Result<T, impl fmt::Display>, argument: &str) {

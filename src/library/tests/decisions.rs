@@ -7,15 +7,14 @@ use std::thread;
 
 use futures_util::future::join_all;
 
-use super::super::block_on::block_on;
-use super::super::{
-    CallError, Datastore, Instance, LimiterOptions, Memory, NewOptions, OnError, WindowType,
-};
 use super::arguments::assert_names;
 use super::{PATIENCE, WINDOW, instance, memory, wait_until};
 use crate::engine::{Machine, Surroundings as _};
+use crate::library::block_on::block_on;
+use crate::library::{
+    CallError, Datastore, Instance, LimiterOptions, Memory, NewOptions, OnError, WindowType,
+};
 use crate::policy::algorithm::Algorithm;
-use crate::store::{postgres, redis};
 
 const LIMIT: u32 = 40;
 const WINDOW_TYPES: [WindowType; 4] = [
@@ -29,17 +28,17 @@ const SHORT: Duration = Duration::from_millis(50);
 
 /// A server of a test's own.
 enum Server {
-    Redis(redis::testing::Server),
-    Postgres(postgres::testing::Server),
+    Redis(crate::testing::redis::Server),
+    Postgres(crate::testing::postgres::Server),
 }
 
 impl Server {
     fn redis() -> Server {
-        Server::Redis(redis::testing::Server::start(&[]))
+        Server::Redis(crate::testing::redis::Server::start(&[]))
     }
 
     fn postgres() -> Server {
-        Server::Postgres(postgres::testing::Server::start(&[]))
+        Server::Postgres(crate::testing::postgres::Server::start(&[]))
     }
 
     /// The store, which gives an exchange up so late that no test waits for that.
@@ -159,7 +158,7 @@ fn each_hit_that_is_counted_is_told_of_a_rate_of_its_own() {
 
 #[test]
 fn the_shards_of_a_cluster_decide_each_for_itself() {
-    let cluster = redis::cluster_testing::Servers::start();
+    let cluster = crate::testing::redis::cluster::Servers::start();
     let address = cluster.primaries[0].tcp().to_string();
     let options = [
         ("server", address.as_str()),
@@ -335,9 +334,9 @@ fn so_is_what_no_sync_pushes() {
 
 #[test]
 fn a_store_of_the_callers_own_may_decide() {
-    let server = redis::testing::Server::start(&[]);
+    let server = crate::testing::redis::Server::start(&[]);
     let address = server.tcp();
-    let connect = move || redis::testing::connect(address.clone());
+    let connect = move || crate::testing::redis::connect(address.clone());
     let syncing = Datastore::own(PATIENCE, connect.clone());
     let options = NewOptions::new(&memory()).window_sizes([WINDOW]);
     let options = options.sync_rate(Duration::ZERO).strategy(syncing);
@@ -356,13 +355,13 @@ fn a_store_of_the_callers_own_may_decide() {
 
 #[test]
 fn a_strategy_that_panics_is_one_that_does_not_answer() {
-    let server = redis::testing::Server::start(&[]);
+    let server = crate::testing::redis::Server::start(&[]);
     let calls = AtomicU32::new(0);
     let store = Datastore::own_deciding(PATIENCE, move || {
         // The first two tell the number of shards.
         let nth = calls.fetch_add(1, Relaxed);
         assert!(nth < 2, "a test's panic");
-        redis::testing::connect(server.tcp())
+        crate::testing::redis::connect(server.tcp())
     });
     let local = node_with(&store, &memory(), PATIENCE, OnError::Local);
     assert_eq!(hit(&local, 1.0).unwrap(), 1.0);

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use super::super::{Memory, NewError, NewOptions, new_instance};
 use super::{WINDOW, instance, local, memory};
-use crate::table::system::uptime;
+use crate::library::{Memory, NewError, NewOptions, new_instance};
+use crate::table::words::system::uptime;
 
 #[test]
 fn hits_are_counted_and_read() {

@@ -12,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::super::{Instance, LimiterOptions, Memory, NewOptions, WindowType, new_instance};
 use super::anything::Anything;
 use super::{WINDOW, wait_until};
+use crate::library::{Instance, LimiterOptions, Memory, NewOptions, WindowType, new_instance};
 
 const BYTES: usize = 8 << 20;
 const KILLS: u32 = 40;
@@ -52,7 +52,7 @@ fn count(path: &OsString, number: &str) {
     }
 }
 
-fn define(memory: &Memory) -> (Instance, super::super::RateLimiter) {
+fn define(memory: &Memory) -> (Instance, crate::library::RateLimiter) {
     let instance = new_instance("killed").unwrap();
     instance.new(&NewOptions::new(memory)).unwrap();
     let limit = LimiterOptions::window(LIMIT.into(), WINDOW).window_type(WindowType::Moving);

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use super::super::{LimiterOptions, NewOptions, WindowType};
 use super::{WINDOW, instance, local, memory};
+use crate::library::{LimiterOptions, NewOptions, WindowType};
 
 #[test]
 fn a_window_admits_so_many_hits() {

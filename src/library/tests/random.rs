@@ -4,12 +4,12 @@ use core::fmt;
 use core::time::Duration;
 use std::time::SystemTime;
 
-use super::super::{
+use super::anything::Anything;
+use super::{WINDOW, instance, local, memory, wait_until};
+use crate::library::{
     CallError, Datastore, Instance, LimiterOptions, Memory, NewError, NewOptions, OnError,
     RateLimiter, WindowType, new_instance,
 };
-use super::anything::Anything;
-use super::{WINDOW, instance, local, memory, wait_until};
 
 const WINDOW_TYPES: [WindowType; 4] = [
     WindowType::Sliding,

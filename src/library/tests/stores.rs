@@ -3,11 +3,11 @@
 use core::time::Duration;
 use std::time::SystemTime;
 
-use super::super::{
+use super::{WINDOW, instance, memory};
+use crate::library::{
     CallError, Datastore, Instance, LimiterOptions, Memory, NewOptions, WindowType,
 };
-use super::{WINDOW, instance, memory};
-use crate::store::redis::testing::{Server, connect};
+use crate::testing::redis::{Server, connect};
 
 /// So long that no timer fires while a test runs.
 const RARELY: Duration = Duration::from_secs(86_400);

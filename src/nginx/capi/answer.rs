@@ -2,10 +2,10 @@
 
 use core::ffi::c_int;
 
-use super::super::conf::LibraryError;
 use super::types::{OK, REJECTED, RawResult, SLIDING};
-use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming};
+use crate::nginx::conf::LibraryError;
 use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
 

@@ -6,12 +6,13 @@ use core::ffi::{c_char, c_int, c_void};
 
 use ngx::http::{HttpModule as _, HttpModuleMainConf as _};
 
-use super::super::conf::{LibraryError, MainConf};
-use super::super::cycle::{self, Cycle};
-use super::super::event_loop::OfEventLoop;
-use super::super::guard::guard;
-use super::super::module::Module;
 use super::types::RawStr;
+use crate::nginx::conf::{LibraryError, MainConf};
+use crate::nginx::cycle;
+use crate::nginx::cycle::Cycle;
+use crate::nginx::event_loop::OfEventLoop;
+use crate::nginx::guard::guard;
+use crate::nginx::module::Module;
 
 /// The configuration that was found last, once its zones are mapped, and the address of its cycle.
 static KNOWN: OfEventLoop<Cell<(usize, Option<&'static MainConf>)>> =
@@ -96,7 +97,7 @@ fn find_configuration(address: usize) -> Result<&'static MainConf, LibraryError>
 static HAS_ENDED: OfEventLoop<Cell<bool>> = OfEventLoop(Cell::new(false));
 
 /// This process ends, and pushes nothing more.
-pub(in super::super) fn end() {
+pub(crate) fn end() {
     HAS_ENDED.0.set(true);
     forget_configuration();
 }

@@ -2,15 +2,15 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use super::super::conf::{Committed, FoundNamespace, LibraryError, MainConf};
-use super::super::sync as syncs;
-use super::super::time::NgxClock;
 use super::answer::{self, asked, number, tell};
 use super::call::{bytes, call};
 use super::define::no_place;
 use super::question;
 use super::types::{Handle, OK, RawResult};
-use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::functions::arguments::{self, ArgumentError};
+use crate::nginx::conf::{Committed, FoundNamespace, LibraryError, MainConf};
+use crate::nginx::sync as syncs;
+use crate::nginx::time::NgxClock;
 use crate::policy::namespace::SyncMode;
 
 /// `increment`

@@ -4,15 +4,15 @@ use core::ffi::{c_char, c_int, c_void};
 
 use nginx_sys::NGX_LOG_WARN;
 
-use super::super::conf::{ConfFiles, Defined, LibraryError, MainConf, Synchronous};
-use super::super::cycle::Cycle;
-use super::super::log;
-use super::super::sync as syncs;
 use super::call::{bytes, call, list, text};
 use super::types::{Handle, OK, RawOptions, WAIT};
 use crate::conf::defined::{DefineError, DefinedStore, NamespaceDefinition};
 use crate::conf::store_options::store_of_options;
-use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::functions::arguments::{self, ArgumentError};
+use crate::nginx::conf::{ConfFiles, Defined, LibraryError, MainConf, Synchronous};
+use crate::nginx::cycle::Cycle;
+use crate::nginx::log;
+use crate::nginx::sync as syncs;
 use crate::policy::namespace::SyncMode;
 use crate::policy::options::{DirectiveName, OptionError};
 use crate::policy::printable::Quoted;

@@ -2,12 +2,12 @@
 
 use core::ffi::{c_char, c_int};
 
-use super::super::conf::{FoundNamespace, LibraryError, LibraryLimiter, MainConf};
 use super::call::{call, text};
 use super::define::{check_size, code_of, no_place};
 use super::types::{Handle, RawLimit};
 use crate::engine::Limiter;
-use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::functions::arguments::{self, ArgumentError};
+use crate::nginx::conf::{FoundNamespace, LibraryError, LibraryLimiter, MainConf};
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
 use crate::policy::limit::{Burst, Limit};

@@ -6,28 +6,28 @@ use core::time::Duration;
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::super::conf::{
-    Committed, FoundNamespace, LibraryError, LibraryLimiter, MainConf, Synchronous,
-};
-use super::super::cycle::Cycle;
-use super::super::event_loop::{EventTimer, OfEventLoop, monotonic_millis};
-use super::super::guard::guard;
-use super::super::log::Log;
-use super::super::sync;
-use super::super::time::NgxClock;
 use super::answer::{self, asked, tell};
 use super::call::{bytes, call};
 use super::define::no_place;
 use super::types::{Handle, RawReady, RawResult, RawWait, WAIT};
-use crate::broker::message::Reply;
+use crate::broker::shared::message::Reply;
 use crate::broker::{Asker, Waiters};
-use crate::engine::arguments::{self, ArgumentError};
+use crate::engine::functions::arguments::{self, ArgumentError};
 use crate::engine::{AskedHits, Incoming, Limiter};
+use crate::nginx::conf::{
+    Committed, FoundNamespace, LibraryError, LibraryLimiter, MainConf, Synchronous,
+};
+use crate::nginx::cycle::Cycle;
+use crate::nginx::event_loop::{EventTimer, OfEventLoop, monotonic_millis};
+use crate::nginx::guard::guard;
+use crate::nginx::log::Log;
+use crate::nginx::sync;
+use crate::nginx::time::NgxClock;
 use crate::policy::algorithm::Weight;
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
 use crate::policy::window::WindowSize;
-use crate::store::decision::Answer;
+use crate::store::contract::decision::Answer;
 
 /// All questions that have no answer, or whose answer was not taken.
 static TICKETS: OfEventLoop<RefCell<Waiters<Ticket>>> =
@@ -248,7 +248,7 @@ fn without_store(
 }
 
 /// Answers the questions of callers.
-pub(in super::super) fn take_replies(replies: Vec<Reply>) {
+pub(crate) fn take_replies(replies: Vec<Reply>) {
     for (id, answer) in replies {
         // One that was forgotten, or decided without the store, is not there any more.
         finish(id, answer);
@@ -256,7 +256,7 @@ pub(in super::super) fn take_replies(replies: Vec<Reply>) {
 }
 
 /// Decides about all questions without their stores: nobody will answer them any more.
-pub(in super::super) fn fail_all() {
+pub(crate) fn fail_all() {
     let ids = TICKETS.0.borrow().ids();
     for id in ids {
         finish(id, None);

@@ -6,10 +6,10 @@ use core::ptr;
 use nginx_sys::{ngx_command_t, ngx_conf_include, ngx_conf_parse, ngx_conf_t};
 use ngx::core::{NGX_CONF_ERROR, NGX_CONF_OK};
 
-use super::super::guard::guard;
 use super::reading::Conf;
-use crate::conf::block::{Block, BlockStep};
-use crate::conf::message::ConfError;
+use crate::conf::words::block::{Block, BlockStep};
+use crate::conf::words::message::ConfError;
+use crate::nginx::guard::guard;
 
 /// Reads the block that follows.
 ///

@@ -14,24 +14,24 @@ use nginx_sys::{
 use ngx::core::NGX_CONF_ERROR;
 use ngx::http::HttpModuleMainConf as _;
 
-use super::super::guard::guard;
-use super::super::module::Module;
-use super::super::zone::Zone;
 use super::blocks;
 use super::content::ContentHandlers;
 use super::files::ConfFiles;
 use super::location::LocationConf;
 use super::reading::Conf;
 use super::text::Text;
-use crate::conf::block::Block;
 use crate::conf::level::OTHER_CONTENT;
-use crate::conf::message::{ConfError, Message, Origin};
-use crate::conf::nginx::Nginx;
 use crate::conf::reader::{ConfDirective, ConfReader, DIRECTIVES, DirectiveContext};
-use crate::conf::settings::Content;
+use crate::conf::words::block::Block;
+use crate::conf::words::message::{ConfError, Message, Origin};
+use crate::conf::words::nginx::Nginx;
+use crate::conf::words::settings::Content;
+use crate::nginx::guard::guard;
+use crate::nginx::module::Module;
+use crate::nginx::zone::Zone;
 
 /// The directives, for nginx, and an empty one at their end.
-pub(in super::super) static mut COMMANDS: [ngx_command_t; DIRECTIVES.len() + 1] = commands();
+pub(crate) static mut COMMANDS: [ngx_command_t; DIRECTIVES.len() + 1] = commands();
 
 #[expect(
     clippy::indexing_slicing,

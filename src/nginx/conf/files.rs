@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use crate::conf::nginx::Files;
-use crate::store::options::TlsOptions;
-use crate::store::tls::{TlsClient, TlsError};
+use crate::conf::words::nginx::Files;
+use crate::store::contract::options::TlsOptions;
+use crate::store::net::tls::{TlsClient, TlsError};
 
 /// Those of a configuration in this directory.
 #[derive(Debug)]
-pub(in super::super) struct ConfFiles {
-    pub(in super::super) prefix: PathBuf,
+pub(crate) struct ConfFiles {
+    pub(crate) prefix: PathBuf,
 }
 
 impl Files for ConfFiles {

@@ -2,7 +2,6 @@
 
 use core::cell::RefCell;
 
-use super::super::zone::PATIENCE;
 use super::found::FoundNamespace;
 use super::library_error::LibraryError;
 use super::main::MainConf;
@@ -10,10 +9,11 @@ use super::served::LateNamespace;
 use crate::conf::configuration::NamespaceConf;
 use crate::conf::defined::NamespaceDefinition;
 use crate::engine::Namespace;
+use crate::nginx::zone::PATIENCE;
 use crate::policy::namespace::DEFAULT_NAMESPACE;
 
 /// What becomes of a definition.
-pub(in super::super) enum Defined {
+pub(crate) enum Defined {
     /// It is one; if a worker has made it that is to sync it, it is told.
     Made(Option<Box<LateNamespace>>),
     /// Something else has defined the namespace before, and that stays: nginx.conf, at a place that the
@@ -23,7 +23,7 @@ pub(in super::super) enum Defined {
 
 impl MainConf {
     /// Defines a namespace in an instance, while the configuration is read or afterwards.
-    pub(in super::super) fn define(
+    pub(crate) fn define(
         &'static self,
         instance: u32,
         definition: &NamespaceDefinition,
@@ -53,11 +53,7 @@ impl MainConf {
     }
 
     /// The handle of a namespace that an instance or nginx.conf defines.
-    pub(in super::super) fn find(
-        &'static self,
-        instance: u32,
-        name: &str,
-    ) -> Result<u32, LibraryError> {
+    pub(crate) fn find(&'static self, instance: u32, name: &str) -> Result<u32, LibraryError> {
         if !self.is_attached() {
             return Err(LibraryError::Phase(
                 "no namespace can be used before workers start",

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::library_error::LibraryError;
 use super::served::Synchronous;
-use crate::engine::arguments::ArgumentError;
+use crate::engine::functions::arguments::ArgumentError;
 use crate::engine::{Limiter, Namespace, Refund, WindowCounters};
 use crate::policy::hits::Hits;
 use crate::policy::key::counted_name;
@@ -15,34 +15,34 @@ use crate::store::registry::StoreKind;
 
 /// A namespace that a caller has found.
 #[derive(Debug)]
-pub(in super::super) struct FoundNamespace {
-    pub(in super::super) name: Box<str>,
-    pub(in super::super) namespace: &'static Namespace<'static>,
+pub(crate) struct FoundNamespace {
+    pub(crate) name: Box<str>,
+    pub(crate) namespace: &'static Namespace<'static>,
     /// The windows that are counted in.
     pub(super) sizes: Vec<WindowSize>,
     /// Whether others are, too.
     pub(super) is_open: bool,
-    pub(in super::super) sync: SyncMode,
+    pub(crate) sync: SyncMode,
     /// The kind of its store, if it has one.
-    pub(in super::super) store: Option<StoreKind>,
+    pub(crate) store: Option<StoreKind>,
     /// The store that decides, if not the node.
-    pub(in super::super) synchronous: Option<Synchronous>,
+    pub(crate) synchronous: Option<Synchronous>,
     pub(super) windows: RefCell<Vec<WindowCounters<'static>>>,
     /// For increments about which a store is asked.
-    pub(in super::super) unlimited: RefCell<Vec<Rc<LibraryLimiter>>>,
+    pub(crate) unlimited: RefCell<Vec<Rc<LibraryLimiter>>>,
 }
 
 /// A limiter, with what it has committed of late.
 #[derive(Debug)]
-pub(in super::super) struct LibraryLimiter {
-    pub(in super::super) limiter: Limiter<'static>,
-    pub(in super::super) synchronous: Option<Synchronous>,
+pub(crate) struct LibraryLimiter {
+    pub(crate) limiter: Limiter<'static>,
+    pub(crate) synchronous: Option<Synchronous>,
     committed: RefCell<Vec<Committed>>,
 }
 
 /// Hits that were counted.
 #[derive(Debug)]
-pub(in super::super) enum Committed {
+pub(crate) enum Committed {
     /// Here.
     Here(Refund<'static>),
     /// In a store: so many, under this name of the key.
@@ -73,7 +73,7 @@ impl FoundNamespace {
 
     /// Calls `callback` with the counters in windows of this size.
     #[inline]
-    pub(in super::super) fn with_windows<T>(
+    pub(crate) fn with_windows<T>(
         &self,
         size: WindowSize,
         callback: impl FnOnce(&WindowCounters<'static>) -> T,
@@ -100,11 +100,7 @@ impl FoundNamespace {
     }
 
     /// Checks that windows of this size are counted in.
-    pub(in super::super) fn check_size(
-        &self,
-        argument: &str,
-        size: WindowSize,
-    ) -> Result<(), LibraryError> {
+    pub(crate) fn check_size(&self, argument: &str, size: WindowSize) -> Result<(), LibraryError> {
         if self.is_open || self.sizes.contains(&size) {
             return Ok(());
         }
@@ -122,7 +118,7 @@ impl LibraryLimiter {
     /// How much of what was committed is remembered.
     const REMEMBERED: usize = 64;
 
-    pub(in super::super) fn new(
+    pub(crate) fn new(
         limiter: Limiter<'static>,
         synchronous: Option<Synchronous>,
     ) -> LibraryLimiter {
@@ -134,7 +130,7 @@ impl LibraryLimiter {
     }
 
     /// Remembers hits that were counted.
-    pub(in super::super) fn remember(&self, committed: Committed) {
+    pub(crate) fn remember(&self, committed: Committed) {
         let mut all = self.committed.borrow_mut();
         if all.len() >= Self::REMEMBERED {
             all.remove(0);
@@ -143,7 +139,7 @@ impl LibraryLimiter {
     }
 
     /// What was committed last of a key.
-    pub(in super::super) fn take_committed(&self, key: &[u8]) -> Option<Committed> {
+    pub(crate) fn take_committed(&self, key: &[u8]) -> Option<Committed> {
         let mut all = self.committed.borrow_mut();
         let index = all.iter().rposition(|it| match it {
             Committed::Here(refund) => refund.is_of(self.limiter.bound(), key),

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use super::super::zone::PATIENCE;
 use super::found::FoundNamespace;
 use super::library_error::LibraryError;
 use super::main::MainConf;
@@ -15,13 +14,14 @@ use crate::broker::{DecidedNamespace, DecidingStore, WatchedStore};
 use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::conf::defined::NamespaceDefinition;
 use crate::engine::Namespace;
+use crate::nginx::zone::PATIENCE;
 use crate::policy::namespace::SyncMode;
-use crate::store::strategy::{NodeId, Shard};
+use crate::store::contract::strategy::{NodeId, Shard};
 use crate::table::{ChannelLease, EarlyShare, LateDefinition, NameKind, StoreState};
 
 impl MainConf {
     /// Returns the synced namespaces that callers have defined in this process.
-    pub(in super::super) fn late(&self) -> Vec<LateNamespace> {
+    pub(crate) fn late(&self) -> Vec<LateNamespace> {
         self.late.all()
     }
 

@@ -11,7 +11,7 @@ use super::library_error::LibraryError;
 
 /// All of it.
 #[derive(Debug)]
-pub(in super::super) struct Library {
+pub(crate) struct Library {
     /// Which configuration this is: handles of another one have another number.
     number: u32,
     /// The first is the default one.
@@ -81,7 +81,7 @@ impl Library {
     }
 
     /// The instance of this name, which is made if there is none.
-    pub(in super::super) fn instance(&self, name: &[u8]) -> Result<u32, LibraryError> {
+    pub(crate) fn instance(&self, name: &[u8]) -> Result<u32, LibraryError> {
         let mut instances = self.instances.borrow_mut();
         let known = instances.iter().position(|it| *it.name == *name);
         let index = known.unwrap_or(instances.len());
@@ -148,7 +148,7 @@ impl Library {
 
     /// Calls `callback` with the namespace of a handle. It finds no others meanwhile.
     #[inline]
-    pub(in super::super) fn with_found<T>(
+    pub(crate) fn with_found<T>(
         &self,
         handle: u32,
         callback: impl FnOnce(&FoundNamespace) -> Result<T, LibraryError>,
@@ -160,10 +160,7 @@ impl Library {
 
     /// The limiter of a handle.
     #[inline]
-    pub(in super::super) fn limiter(
-        &self,
-        handle: u32,
-    ) -> Result<Rc<LibraryLimiter>, LibraryError> {
+    pub(crate) fn limiter(&self, handle: u32) -> Result<Rc<LibraryLimiter>, LibraryError> {
         let index = self.index(HandleKind::Limiter, handle)?;
         let limiters = self.limiters.borrow();
         limiters.get(index).cloned().ok_or(LibraryError::Stale)
@@ -171,10 +168,7 @@ impl Library {
 
     /// Keeps a limiter, unless there is such a one: callers may make theirs for each request. Returns its
     /// handle.
-    pub(in super::super) fn keep_limiter(
-        &self,
-        limiter: LibraryLimiter,
-    ) -> Result<u32, LibraryError> {
+    pub(crate) fn keep_limiter(&self, limiter: LibraryLimiter) -> Result<u32, LibraryError> {
         let mut all = self.limiters.borrow_mut();
         let mut known = all.iter();
         let known = known.position(|it| it.limiter.is_same(&limiter.limiter));

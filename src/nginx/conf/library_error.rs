@@ -4,12 +4,12 @@ use core::fmt;
 
 use crate::conf::defined::DefineError;
 use crate::engine::RateLimitingError;
-use crate::engine::arguments::ArgumentError;
+use crate::engine::functions::arguments::ArgumentError;
 use crate::table::LateError;
 
 /// Why a function of the library did nothing.
 #[derive(Debug)]
-pub(in super::super) enum LibraryError {
+pub(crate) enum LibraryError {
     Argument(ArgumentError),
     /// No such thing, as the text says.
     Unknown(String),
@@ -36,7 +36,7 @@ pub(in super::super) enum LibraryError {
 
 impl LibraryError {
     /// Its code in C.
-    pub(in super::super) fn code(&self) -> core::ffi::c_int {
+    pub(crate) fn code(&self) -> core::ffi::c_int {
         match self {
             LibraryError::Argument(_) => -1,
             LibraryError::Unknown(_) => -2,

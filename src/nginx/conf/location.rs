@@ -4,24 +4,24 @@ use std::rc::Rc;
 
 use ngx::http::HttpModuleLocationConf;
 
-use super::super::module::Module;
-use super::super::request::Request;
 use super::rules::RuleSet;
 use super::text::{EvaluationError, Text};
 use crate::conf::level::LevelConf;
-use crate::conf::message::ConfError;
-use crate::conf::settings::{Content, Settings};
+use crate::conf::words::message::ConfError;
+use crate::conf::words::settings::{Content, Settings};
+use crate::nginx::module::Module;
+use crate::nginx::request::Request;
 
 /// The configuration of a `location`.
 #[derive(Debug, Default)]
-pub(in super::super) struct LocationConf {
+pub(crate) struct LocationConf {
     level: LevelConf<Text>,
     /// The rules that apply, if any.
     rules: Option<Rc<RuleSet>>,
     /// What the directives of this level and of all levels above say.
-    pub(in super::super) settings: Settings,
+    pub(crate) settings: Settings,
     /// [`MainConf::context_slot`](super::main::MainConf), where it is needed most.
-    pub(in super::super) context_slot: usize,
+    pub(crate) context_slot: usize,
 }
 
 // SAFETY: the type is that which `create_loc_conf` makes for this module.
@@ -40,22 +40,22 @@ impl LocationConf {
     }
 
     /// What the location itself answers with, if it does.
-    pub(in super::super) fn content(&self) -> Option<Content> {
+    pub(crate) fn content(&self) -> Option<Content> {
         self.level.content()
     }
 
     /// Returns the error that another module says what the location answers with, too.
-    pub(in super::super) fn other_content(&self) -> ConfError {
+    pub(crate) fn other_content(&self) -> ConfError {
         self.level.other_content()
     }
 
     /// Takes what the location around answers with: this is a block within it.
-    pub(in super::super) fn inherit_content(&mut self, prev: &LocationConf) {
+    pub(crate) fn inherit_content(&mut self, prev: &LocationConf) {
         self.level.inherit_content(&prev.level);
     }
 
     /// Takes what this level does not say from the level above.
-    pub(in super::super) fn inherit(&mut self, prev: &LocationConf, context_slot: usize) {
+    pub(crate) fn inherit(&mut self, prev: &LocationConf, context_slot: usize) {
         self.level.inherit(&prev.level);
         self.settings = self.level.settings();
         self.context_slot = context_slot;
@@ -68,13 +68,13 @@ impl LocationConf {
 
     /// The rules that apply, if any.
     #[inline]
-    pub(in super::super) fn rules(&self) -> Option<&RuleSet> {
+    pub(crate) fn rules(&self) -> Option<&RuleSet> {
         self.rules.as_deref()
     }
 
     /// The key that `request` is counted by: `$remote_addr` without a `ratelimit_key`.
     #[inline]
-    pub(in super::super) fn evaluate_key<'r>(
+    pub(crate) fn evaluate_key<'r>(
         &self,
         request: &Request<'r>,
     ) -> Result<&'r [u8], EvaluationError> {

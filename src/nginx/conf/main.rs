@@ -11,9 +11,6 @@ use std::sync::Arc;
 use nginx_sys::{NGX_LOG_ALERT, NGX_LOG_WARN};
 use ngx::http::HttpModuleMainConf;
 
-use super::super::log::{self, Log};
-use super::super::module::Module;
-use super::super::zone::Zone;
 use super::content::ContentHandlers;
 use super::directives::Host;
 use super::library::Library;
@@ -27,17 +24,21 @@ use crate::conf::applied::AppliedRules;
 use crate::conf::configuration::{Configuration, NamespaceConf};
 use crate::conf::defined::{DefineError, NamespaceDefinition};
 use crate::conf::http::HttpConf;
-use crate::conf::message::ConfError;
-use crate::conf::rules::Rules;
-use crate::engine::prometheus::OTHER_POLICIES;
+use crate::conf::level::rules::Rules;
+use crate::conf::words::message::ConfError;
+use crate::engine::report::prometheus::OTHER_POLICIES;
 use crate::engine::{Deciders, Machine, Namespace, RateLimitingError};
+use crate::nginx::log;
+use crate::nginx::log::Log;
+use crate::nginx::module::Module;
+use crate::nginx::zone::Zone;
 use crate::policy::namespace::OnLoss;
 use crate::policy::window::{Clock as _, UnixMillis};
 use crate::table::{ChannelLease, CounterTable, NameKind, Named, StoreState};
 
 /// The configuration of `http`.
 #[derive(Debug, Default)]
-pub(in super::super) struct MainConf {
+pub(crate) struct MainConf {
     /// What was read; nothing any more once it is resolved.
     http: HttpConf,
     /// What became of it: nothing yet before it is resolved.
@@ -52,13 +53,13 @@ pub(in super::super) struct MainConf {
     applied: RefCell<AppliedRules<Text>>,
     rule_sets: RefCell<RuleSets>,
     /// What answers in locations that are ours. Set before anything is read.
-    pub(in super::super) content_handlers: Option<ContentHandlers>,
+    pub(crate) content_handlers: Option<ContentHandlers>,
     /// The index of the variable that keeps a request's context.
-    pub(in super::super) context_slot: usize,
+    pub(crate) context_slot: usize,
     /// The index of the variable that keeps what a request is suspended for.
-    pub(in super::super) suspension_slot: usize,
+    pub(crate) suspension_slot: usize,
     /// The index of the variable that keeps what holds a request back.
-    pub(in super::super) delay_slot: usize,
+    pub(crate) delay_slot: usize,
     namespaces: ServedNamespaces,
     /// The stores that namespaces are synced with, by their numbers. Set when the zones are mapped.
     stores: OnceCell<Vec<Option<Arc<WatchedStore>>>>,
@@ -127,7 +128,7 @@ impl MainConf {
     /// # Errors
     ///
     /// What is wrong, which is still to be logged.
-    pub(in super::super) fn resolve(&mut self, conf: &mut Conf<'_>) -> Result<(), ConfError> {
+    pub(crate) fn resolve(&mut self, conf: &mut Conf<'_>) -> Result<(), ConfError> {
         let http = core::mem::take(&mut self.http);
         self.configuration = http.resolve(&mut Host {
             conf,
@@ -152,7 +153,7 @@ impl MainConf {
 
     /// Notes the rules that apply on a level, and their key; gives the level these rules as they are
     /// served.
-    pub(in super::super) fn note_level(&self, level: &mut LocationConf) {
+    pub(crate) fn note_level(&self, level: &mut LocationConf) {
         self.applied.borrow_mut().note(level.level());
         let Some(rules) = level.level().effective_rules().cloned() else {
             return;
@@ -168,7 +169,7 @@ impl MainConf {
     }
 
     /// Warns of rules that are surely not meant so where they apply, once all levels were noted.
-    pub(in super::super) fn warn_of_applied(&self, conf: &mut Conf<'_>) {
+    pub(crate) fn warn_of_applied(&self, conf: &mut Conf<'_>) {
         for warning in self.applied.take().warnings(self.configuration()) {
             conf.warn(warning);
         }
@@ -176,33 +177,33 @@ impl MainConf {
 
     /// What callers of the library have.
     #[inline]
-    pub(in super::super) fn library(&self) -> &Library {
+    pub(crate) fn library(&self) -> &Library {
         &self.library
     }
 
     /// Whether the zones are mapped, and namespaces have their places there.
     #[inline]
-    pub(in super::super) fn is_attached(&self) -> bool {
+    pub(crate) fn is_attached(&self) -> bool {
         self.namespaces.get().is_some()
     }
 
     /// Whether any level has a rule.
-    pub(in super::super) fn has_rules(&self) -> bool {
+    pub(crate) fn has_rules(&self) -> bool {
         !self.configuration().rules.is_empty()
     }
 
     /// Whether any level decides after access control.
-    pub(in super::super) fn has_precontent(&self) -> bool {
+    pub(crate) fn has_precontent(&self) -> bool {
         self.configuration().has_precontent
     }
 
     /// Whether any rule charges hits when the response is known.
-    pub(in super::super) fn has_deferred(&self) -> bool {
+    pub(crate) fn has_deferred(&self) -> bool {
         self.configuration().has_deferred
     }
 
     /// The name of the store of a namespace, if it has one.
-    pub(in super::super) fn store_of(&self, namespace: &str) -> Option<&str> {
+    pub(crate) fn store_of(&self, namespace: &str) -> Option<&str> {
         let mut namespaces = self.configuration().namespaces.iter();
         let namespace = namespaces.find(|it| *it.name == *namespace)?;
         let store = self.configuration().store(namespace);
@@ -211,7 +212,7 @@ impl MainConf {
 
     /// Finds every namespace in its zone, once the zones are mapped. That there is room was checked;
     /// nor would the lack of it be a reason for a running nginx to end: what has none is not limited.
-    pub(in super::super) fn attach(&'static self, log: Log<'_>) {
+    pub(crate) fn attach(&'static self, log: Log<'_>) {
         if let Some(extended) = self.extended.take() {
             // Zones are mapped once in a cycle.
             let _ = self.served.set(extended);
@@ -360,7 +361,7 @@ impl MainConf {
 
     /// Warns of zones that have another size than in `old`, and of namespaces that are in another
     /// zone: they start anew.
-    pub(in super::super) fn warn_of_new_starts(&self, old: &MainConf, log: Log<'_>) {
+    pub(crate) fn warn_of_new_starts(&self, old: &MainConf, log: Log<'_>) {
         let warn = |message: core::fmt::Arguments<'_>| log::error(NGX_LOG_WARN, log, message);
         for zone in &self.configuration().zones {
             let mut zones = old.configuration().zones.iter();
@@ -404,12 +405,12 @@ impl MainConf {
     }
 
     /// The first of all zones' tables, for what is of no zone.
-    pub(in super::super) fn any_table(&self) -> Option<&CounterTable<'static>> {
+    pub(crate) fn any_table(&self) -> Option<&CounterTable<'static>> {
         self.zones.first()?.table()
     }
 
     /// Makes this process count events as worker `worker` in all zones.
-    pub(in super::super) fn set_worker(&self, worker: usize) {
+    pub(crate) fn set_worker(&self, worker: usize) {
         for table in self.zones.iter().filter_map(|zone| zone.table()) {
             table.set_worker(worker);
         }

@@ -44,4 +44,4 @@ pub(super) use served::{LateNamespace, SyncedNamespace, Synchronous};
 pub(super) use status::Look;
 pub(super) use text::{Amount, Evaluated, EvaluationError};
 
-pub(super) use crate::conf::settings::{Content, Phase, Settings};
+pub(super) use crate::conf::words::settings::{Content, Phase, Settings};

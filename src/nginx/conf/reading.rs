@@ -19,19 +19,20 @@ use ngx::http::{
     NgxHttpCoreModule,
 };
 
-use super::super::log::{self, Log};
-use super::super::module::Module;
-use super::super::request::bytes;
-use super::super::zone::Zone;
 use super::content::ContentHandler;
-use crate::conf::message::{ConfError, Message, Origin};
+use crate::conf::words::message::{ConfError, Message, Origin};
+use crate::nginx::log;
+use crate::nginx::log::Log;
+use crate::nginx::module::Module;
+use crate::nginx::request::bytes;
+use crate::nginx::zone::Zone;
 
 /// nginx's callback for a phase of a request.
-pub(in super::super) type PhaseHandler = unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
+pub(crate) type PhaseHandler = unsafe extern "C" fn(*mut ngx_http_request_t) -> ngx_int_t;
 
 /// nginx's `ngx_conf_t`, as long as the callback lasts to which nginx passed it.
 #[derive(Debug)]
-pub(in super::super) struct Conf<'cf> {
+pub(crate) struct Conf<'cf> {
     raw: *mut ngx_conf_t,
     callback: PhantomData<&'cf mut ngx_conf_t>,
 }
@@ -43,7 +44,7 @@ impl<'cf> Conf<'cf> {
     ///
     /// nginx passed `raw` to a callback that has not returned, and it has a cycle, a pool and a log. What
     /// else uses it meanwhile is only what is called by nginx, which is called by this.
-    pub(in super::super) unsafe fn with<T>(
+    pub(crate) unsafe fn with<T>(
         raw: *mut ngx_conf_t,
         callback: impl FnOnce(&mut Conf<'_>) -> T,
     ) -> T {
@@ -54,7 +55,7 @@ impl<'cf> Conf<'cf> {
     }
 
     /// The pointer, for nginx's own functions.
-    pub(in super::super) fn as_ptr(&self) -> *mut ngx_conf_t {
+    pub(crate) fn as_ptr(&self) -> *mut ngx_conf_t {
         self.raw
     }
 
@@ -91,7 +92,7 @@ impl<'cf> Conf<'cf> {
     }
 
     /// Writes the `[emerg]` line of what is wrong, unless nginx has.
-    pub(in super::super) fn refuse(&mut self, error: ConfError) {
+    pub(crate) fn refuse(&mut self, error: ConfError) {
         match error {
             ConfError::Wrong(message) => self.say(NGX_LOG_EMERG, message),
             ConfError::Logged => {}
@@ -99,7 +100,7 @@ impl<'cf> Conf<'cf> {
     }
 
     /// What a callback returns to nginx; writes the line of what is wrong.
-    pub(in super::super) fn outcome(&mut self, result: Result<(), ConfError>) -> *mut c_char {
+    pub(crate) fn outcome(&mut self, result: Result<(), ConfError>) -> *mut c_char {
         match result {
             Ok(()) => NGX_CONF_OK,
             Err(error) => {
@@ -162,7 +163,7 @@ impl<'cf> Conf<'cf> {
     }
 
     /// Whether a module of this name was loaded.
-    pub(in super::super) fn has_module(&self, name: &CStr) -> bool {
+    pub(crate) fn has_module(&self, name: &CStr) -> bool {
         self.module(name).is_some()
     }
 
@@ -262,7 +263,7 @@ impl<'cf> Conf<'cf> {
     }
 
     /// Adds a variable, whose name ends with a NUL. `None`: no memory; nginx has logged it.
-    pub(in super::super) fn add_variable(
+    pub(crate) fn add_variable(
         &mut self,
         mut name: ngx_str_t,
         flags: ngx_uint_t,
@@ -273,7 +274,7 @@ impl<'cf> Conf<'cf> {
 
     /// The number of the variable `name`, which need not be there yet. `None`: no memory; nginx has
     /// logged it.
-    pub(in super::super) fn variable(&mut self, name: &[u8]) -> Option<ngx_uint_t> {
+    pub(crate) fn variable(&mut self, name: &[u8]) -> Option<ngx_uint_t> {
         let mut name = ngx_str_t {
             len: name.len(),
             data: name.as_ptr().cast_mut(),
@@ -284,11 +285,7 @@ impl<'cf> Conf<'cf> {
     }
 
     /// Has a phase call `handler`, before those that were added so far. `None`: no memory.
-    pub(in super::super) fn add_handler(
-        &mut self,
-        phase: u32,
-        handler: PhaseHandler,
-    ) -> Option<()> {
+    pub(crate) fn add_handler(&mut self, phase: u32, handler: PhaseHandler) -> Option<()> {
         let core = NgxHttpCoreModule::main_conf_mut(self)?;
         let phase = core.phases.get_mut(phase as usize)?;
         // SAFETY: the phase's array is one of handlers.

@@ -6,18 +6,18 @@ use std::rc::Rc;
 
 use super::served::{ServedNamespaces, Synchronous};
 use super::text::{Amount, Text};
-use crate::conf::rules::{self, RuleLimit, Rules};
+use crate::conf::level::rules::{self, RuleLimit, Rules};
 use crate::engine::BoundLimit;
 
 /// What a request is charged.
-pub(in super::super) type Cost = rules::Cost<Text>;
+pub(crate) type Cost = rules::Cost<Text>;
 
 /// How a rule counts in its own way.
-pub(in super::super) type OwnKey = rules::OwnKey<Text>;
+pub(crate) type OwnKey = rules::OwnKey<Text>;
 
 /// The rules that apply on a level, all of which must admit a request.
 #[derive(Debug)]
-pub(in super::super) struct RuleSet {
+pub(crate) struct RuleSet {
     rules: Rc<Rules<Text>>,
     namespaces: ServedNamespaces,
     /// Set by the first request.
@@ -26,37 +26,37 @@ pub(in super::super) struct RuleSet {
 
 /// What a request needs of its rules, in the order in which it needs it.
 #[derive(Debug)]
-pub(in super::super) struct Active {
-    pub(in super::super) rules: Box<[ActiveRule]>,
+pub(crate) struct Active {
+    pub(crate) rules: Box<[ActiveRule]>,
     /// The limits of all rules together.
-    pub(in super::super) limit_count: usize,
+    pub(crate) limit_count: usize,
     /// The value of `RateLimit-Policy` if all limits apply; empty if one of them is variable.
     policy: &'static [u8],
     /// Whether a rule has hits that are charged when the response is known.
-    pub(in super::super) has_deferred: bool,
+    pub(crate) has_deferred: bool,
     /// Whether a rule is decided by a store.
-    pub(in super::super) is_synchronous: bool,
+    pub(crate) is_synchronous: bool,
     /// Whether hits are reserved of all limits that a store decides about.
-    pub(in super::super) is_reserving: bool,
+    pub(crate) is_reserving: bool,
     /// Whether a request may have to wait: for a store, or since a rate holds it back.
-    pub(in super::super) may_wait: bool,
+    pub(crate) may_wait: bool,
 }
 
 /// A rule with its counters.
 #[derive(Debug)]
-pub(in super::super) struct ActiveRule {
-    pub(in super::super) key: RuleKey,
-    pub(in super::super) cost: &'static Cost,
-    pub(in super::super) limits: Box<[ActiveLimit]>,
+pub(crate) struct ActiveRule {
+    pub(crate) key: RuleKey,
+    pub(crate) cost: &'static Cost,
+    pub(crate) limits: Box<[ActiveLimit]>,
     /// The deciders, if not the node.
-    pub(in super::super) synchronous: Option<Synchronous>,
+    pub(crate) synchronous: Option<Synchronous>,
     /// The rule's place in the configuration, such as `nginx.conf:31`.
-    pub(in super::super) place: &'static str,
+    pub(crate) place: &'static str,
 }
 
 /// What a rule counts by.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum RuleKey {
+pub(crate) enum RuleKey {
     /// The key of the level.
     OfLevel,
     /// The same as the rule before, in the same table.
@@ -69,9 +69,9 @@ pub(in super::super) enum RuleKey {
 
 /// A limit with its counters.
 #[derive(Debug)]
-pub(in super::super) struct ActiveLimit {
-    pub(in super::super) bound: BoundLimit<'static>,
-    pub(in super::super) hits: &'static Amount,
+pub(crate) struct ActiveLimit {
+    pub(crate) bound: BoundLimit<'static>,
+    pub(crate) hits: &'static Amount,
 }
 
 impl RuleSet {
@@ -96,7 +96,7 @@ impl RuleSet {
     /// The value of `RateLimit-Policy` for a request that so many limits applied to; `None` if that
     /// depends on the request.
     #[inline]
-    pub(in super::super) fn policy(&self, limits: usize) -> Option<&[u8]> {
+    pub(crate) fn policy(&self, limits: usize) -> Option<&[u8]> {
         let active = self.active.get()?;
         let is_known = !active.policy.is_empty() && active.limit_count == limits;
         is_known.then_some(active.policy)
@@ -104,7 +104,7 @@ impl RuleSet {
 
     /// The rules with their counters, once the zones are mapped.
     #[inline]
-    pub(in super::super) fn active(&'static self) -> &'static Active {
+    pub(crate) fn active(&'static self) -> &'static Active {
         self.active.get_or_init(|| self.activate())
     }
 
@@ -182,7 +182,7 @@ impl ActiveRule {
     }
 
     /// Whether `bound` is one of the rule's limits.
-    pub(in super::super) fn has(&self, bound: &BoundLimit<'static>) -> bool {
+    pub(crate) fn has(&self, bound: &BoundLimit<'static>) -> bool {
         let mut limits = self.limits.iter();
         limits.any(|limit| ptr::eq(&limit.bound, bound))
     }

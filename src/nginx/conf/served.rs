@@ -27,38 +27,38 @@ pub(super) struct ServedNamespace {
 
 /// How requests are decided on in a synchronous namespace.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Synchronous {
+pub(crate) struct Synchronous {
     /// The deciders: their numbers are those of all deciders in
     /// [`MainConf::deciding`](super::main::MainConf::deciding).
-    pub(in super::super) store: Deciders,
-    pub(in super::super) on_error: OnError,
+    pub(crate) store: Deciders,
+    pub(crate) on_error: OnError,
     /// How long a request may wait.
-    pub(in super::super) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Whether hits of busy keys are charged ahead.
-    pub(in super::super) is_reserving: bool,
+    pub(crate) is_reserving: bool,
 }
 
 /// A namespace that is synced with a store: all that takes.
 #[derive(Clone, Debug)]
-pub(in super::super) struct SyncedNamespace {
-    pub(in super::super) name: Box<str>,
-    pub(in super::super) namespace: &'static Namespace<'static>,
+pub(crate) struct SyncedNamespace {
+    pub(crate) name: Box<str>,
+    pub(crate) namespace: &'static Namespace<'static>,
     /// The windows that are counted in.
-    pub(in super::super) sizes: Vec<WindowSize>,
+    pub(crate) sizes: Vec<WindowSize>,
     /// How often it is synced.
-    pub(in super::super) period: Duration,
+    pub(crate) period: Duration,
     /// How long a worker that says nothing is thought to be alive.
-    pub(in super::super) lease_lifetime: Duration,
-    pub(in super::super) store: Arc<WatchedStore>,
+    pub(crate) lease_lifetime: Duration,
+    pub(crate) store: Arc<WatchedStore>,
     /// The number of this namespace among those with the store.
-    pub(in super::super) number: usize,
-    pub(in super::super) options: StoreSettings,
+    pub(crate) number: usize,
+    pub(crate) options: StoreSettings,
     /// Whether hits are pushed before their time, and nodes hear each other if the store has a channel.
-    pub(in super::super) is_early: bool,
+    pub(crate) is_early: bool,
     /// Whether the store decides: only what was counted without it is pushed.
-    pub(in super::super) is_synchronous: bool,
+    pub(crate) is_synchronous: bool,
     /// Whether the timer starts when a caller of the library syncs for the first time.
-    pub(in super::super) waits_for_caller: bool,
+    pub(crate) waits_for_caller: bool,
     /// Keeps the configuration's `namespace` and its table as long as there is this.
     pub(super) _lent: Arc<Lent>,
 }
@@ -79,10 +79,10 @@ pub(super) struct LateNamespaces {
 
 /// A namespace that is synced, and was defined late.
 #[derive(Clone)]
-pub(in super::super) struct LateNamespace {
-    pub(in super::super) synced: SyncedNamespace,
+pub(crate) struct LateNamespace {
+    pub(crate) synced: SyncedNamespace,
     /// The store that decides, if not the node, with the number of its first decider.
-    pub(in super::super) decided: Option<(usize, DecidingStore)>,
+    pub(crate) decided: Option<(usize, DecidingStore)>,
 }
 
 impl core::fmt::Debug for LateNamespace {

@@ -9,21 +9,21 @@ use std::rc::Rc;
 
 use nginx_sys::NGINX_VERSION;
 
-use super::super::time::NgxClock;
-use super::super::zone::Zone;
 use super::main::{MainConf, Policy};
 use super::served::Synchronous;
 use crate::conf::configuration::{NamespaceConf, StoreConf};
 use crate::engine::Namespace;
 use crate::engine::api::Counting;
-use crate::engine::status::{
+use crate::engine::report::status::{
     Build, NamespaceStatus, PolicyStatus, Status, StoreStatus, ZoneStatus,
 };
+use crate::nginx::time::NgxClock;
+use crate::nginx::zone::Zone;
 use crate::policy::window::{Clock as _, WindowSize};
 use crate::table::{CounterTable, LookedAt, Pending, SyncState};
 
 /// How this node is doing, as far as was looked.
-pub(in super::super) struct Look {
+pub(crate) struct Look {
     main: &'static MainConf,
     status: Status<'static>,
     zones: slice::Iter<'static, Rc<Zone>>,
@@ -41,7 +41,7 @@ impl Look {
     const NAMESPACES: usize = 16;
 
     /// Looks at a bounded part of what there is; returns whether anything is left.
-    pub(in super::super) fn go_on(&mut self) -> bool {
+    pub(crate) fn go_on(&mut self) -> bool {
         if let Some((table, start)) = self.uncounted {
             let end = start.saturating_add(Self::NAMESPACES);
             let keys = table.keys_of(start..end);
@@ -86,14 +86,14 @@ impl Look {
     }
 
     /// Takes what was seen.
-    pub(in super::super) fn take_status(&mut self) -> Status<'static> {
+    pub(crate) fn take_status(&mut self) -> Status<'static> {
         core::mem::take(&mut self.status)
     }
 }
 
 impl MainConf {
     /// Begins to look how this node is doing; at what is pending, if it matters.
-    pub(in super::super) fn look(&'static self, does_pending_matter: bool) -> Look {
+    pub(crate) fn look(&'static self, does_pending_matter: bool) -> Look {
         let configuration = self.configuration();
         let stores = configuration.stores.iter().enumerate();
         let status = Status {
@@ -124,10 +124,7 @@ impl MainConf {
 
     /// How one namespace is doing, however many there are, and the windows that it counts in. `None`:
     /// there is no such namespace.
-    pub(in super::super) fn status_of(
-        &self,
-        name: &[u8],
-    ) -> Option<(NamespaceStatus<'_>, Vec<WindowSize>)> {
+    pub(crate) fn status_of(&self, name: &[u8]) -> Option<(NamespaceStatus<'_>, Vec<WindowSize>)> {
         let (number, namespace) = self.named(name)?;
         let table = self.zone(namespace.zone)?.table();
         let table = table.filter(|_| namespace.period().is_some());
@@ -137,13 +134,13 @@ impl MainConf {
     }
 
     /// The names of all namespaces, in the order of the configuration.
-    pub(in super::super) fn namespace_names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn namespace_names(&self) -> impl Iterator<Item = &str> {
         let namespaces = self.configuration().namespaces.iter();
         namespaces.map(|namespace| &*namespace.name)
     }
 
     /// The names of the stores that do not answer, as far as is known.
-    pub(in super::super) fn stores_that_are_down(&self) -> Vec<&str> {
+    pub(crate) fn stores_that_are_down(&self) -> Vec<&str> {
         let stores = self.configuration().stores.iter().enumerate();
         let down =
             stores.filter(|(number, store)| self.store_status(*number, store).is_up == Some(false));
@@ -151,10 +148,7 @@ impl MainConf {
     }
 
     /// The namespace of this name, and how it counts. `None`: there is none.
-    pub(in super::super) fn counting_in(
-        &self,
-        name: &[u8],
-    ) -> Option<(&Namespace<'static>, Counting<'_>)> {
+    pub(crate) fn counting_in(&self, name: &[u8]) -> Option<(&Namespace<'static>, Counting<'_>)> {
         let (number, conf) = self.named(name)?;
         let counting = Counting {
             sync: conf.options.sync,
@@ -173,7 +167,7 @@ impl MainConf {
 
     /// The name of a namespace that is synced, and how long its store has for an exchange; `None`: it is
     /// not synced, or there is none.
-    pub(in super::super) fn synced_of(&self, name: &[u8]) -> Option<(&str, Duration)> {
+    pub(crate) fn synced_of(&self, name: &[u8]) -> Option<(&str, Duration)> {
         let (_, namespace) = self.named(name)?;
         let store = namespace
             .period()
@@ -182,7 +176,7 @@ impl MainConf {
     }
 
     /// How the store of the namespace of this name decides, if it does.
-    pub(in super::super) fn synchronous_of(&self, name: &[u8]) -> Option<Synchronous> {
+    pub(crate) fn synchronous_of(&self, name: &[u8]) -> Option<Synchronous> {
         let (number, _) = self.named(name)?;
         self.synchronous(number)
     }

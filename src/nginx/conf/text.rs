@@ -8,15 +8,15 @@ use nginx_sys::{
     ngx_http_complex_value, ngx_http_complex_value_t, ngx_int_t, ngx_str_t,
 };
 
-use super::super::request::{Request, bytes};
 use super::reading::Conf;
 use super::variable::Variable;
-use crate::conf::message::ConfError;
-use crate::conf::text::{self, variable};
+use crate::conf::words::message::ConfError;
+use crate::conf::words::text::{self, variable};
+use crate::nginx::request::{Request, bytes};
 use crate::policy::hits::{Hits, ParseHitsError};
 
 /// Text and variables, evaluated for each request.
-pub(in super::super) enum Text {
+pub(crate) enum Text {
     /// A single variable: what most keys are, at a fraction of the cost.
     Variable(Variable),
     /// Anything else.
@@ -24,11 +24,11 @@ pub(in super::super) enum Text {
 }
 
 /// A number of hits: a constant, or text and variables that come to one.
-pub(in super::super) type Amount = text::Amount<Text>;
+pub(crate) type Amount = text::Amount<Text>;
 
 /// What an [`Amount`] came to for a request.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) enum Evaluated<'r> {
+pub(crate) enum Evaluated<'r> {
     Hits(Hits),
     /// The text is empty.
     Empty,
@@ -38,7 +38,7 @@ pub(in super::super) enum Evaluated<'r> {
 
 /// A text could not be evaluated; nginx has logged why.
 #[derive(Debug)]
-pub(in super::super) struct EvaluationError;
+pub(crate) struct EvaluationError;
 
 impl Text {
     /// Compiles a text in which every `$` begins a variable.
@@ -71,10 +71,7 @@ impl Text {
     /// The value for `request`, which lives as long as the request. A variable that does not
     /// exist is empty.
     #[inline]
-    pub(in super::super) fn evaluate<'r>(
-        &self,
-        request: &Request<'r>,
-    ) -> Result<&'r [u8], EvaluationError> {
+    pub(crate) fn evaluate<'r>(&self, request: &Request<'r>) -> Result<&'r [u8], EvaluationError> {
         match self {
             Text::Variable(variable) => variable.evaluate(request).ok_or(EvaluationError),
             Text::Complex(complex) => evaluate_complex(complex, request),
@@ -113,7 +110,7 @@ impl fmt::Debug for Text {
 impl text::Amount<Text> {
     /// The number for `request`.
     #[inline]
-    pub(in super::super) fn evaluate<'r>(
+    pub(crate) fn evaluate<'r>(
         &self,
         request: &Request<'r>,
     ) -> Result<Evaluated<'r>, EvaluationError> {

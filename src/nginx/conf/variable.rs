@@ -10,12 +10,12 @@ use nginx_sys::{
 };
 use ngx::http::{HttpModuleMainConf as _, NgxHttpCoreModule};
 
-use super::super::request::{Request, bytes};
 use super::reading::Conf;
+use crate::nginx::request::{Request, bytes};
 use crate::policy::query::argument;
 
 /// A variable of the configuration.
-pub(in super::super) struct Variable {
+pub(crate) struct Variable {
     index: ngx_uint_t,
     /// The argument that it is, if it is one; empty if it is none. Set by the first request.
     argument: OnceCell<&'static [u8]>,

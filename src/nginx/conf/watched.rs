@@ -11,9 +11,9 @@ use nginx_sys::{ngx_command_t, ngx_conf_t};
 use ngx::core::NGX_CONF_ERROR;
 use ngx::http::{HttpModule as _, HttpModuleLocationConf as _};
 
-use super::super::guard::guard;
-use super::super::module::Module;
 use super::reading::{Conf, commands_of};
+use crate::nginx::guard::guard;
+use crate::nginx::module::Module;
 
 /// The modules and their directives.
 const WATCHED: [(&CStr, &[&[u8]]); 2] = [
@@ -32,7 +32,7 @@ type SetFn = unsafe extern "C" fn(*mut ngx_conf_t, *mut ngx_command_t, *mut c_vo
 static REPLACED: Mutex<Vec<(usize, SetFn)>> = Mutex::new(Vec::new());
 
 /// Begins to watch.
-pub(in super::super) fn begin(conf: &Conf<'_>) {
+pub(crate) fn begin(conf: &Conf<'_>) {
     let mut replaced = REPLACED.lock().unwrap_or_else(PoisonError::into_inner);
     for command in watched_of(conf) {
         let is_replaced = replaced.iter().any(|(it, _)| *it == command.addr());
@@ -48,7 +48,7 @@ pub(in super::super) fn begin(conf: &Conf<'_>) {
 }
 
 /// Ends to watch, once all of `http` was read.
-pub(in super::super) fn end(conf: &Conf<'_>) {
+pub(crate) fn end(conf: &Conf<'_>) {
     let mut replaced = REPLACED.lock().unwrap_or_else(PoisonError::into_inner);
     for command in watched_of(conf) {
         let known = replaced.iter().position(|(it, _)| *it == command.addr());

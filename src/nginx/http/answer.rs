@@ -4,11 +4,11 @@ use core::fmt;
 
 use nginx_sys::{NGX_DECLINED, NGX_HTTP_SERVICE_UNAVAILABLE, ngx_int_t};
 
-use super::super::log;
-use super::super::request::Request;
 use super::context::{Context, Delay, Response};
 use super::{error_page, grpc, respond};
 use crate::engine::Charge;
+use crate::nginx::log;
+use crate::nginx::request::Request;
 use crate::policy::hits::Hits;
 use crate::policy::key::Shown;
 use crate::policy::limit::Verdict;

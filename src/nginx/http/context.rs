@@ -8,18 +8,19 @@ use nginx_sys::ngx_uint_t;
 use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
 
-use super::super::conf::{Active, Conf, RuleSet, Settings};
-use super::super::module::Module;
-use super::super::request::{Request, RequestIdentity};
-use super::super::slot::{self, RequestSlot};
 use crate::engine::{Charge, Charges};
+use crate::nginx::conf::{Active, Conf, RuleSet, Settings};
+use crate::nginx::module::Module;
+use crate::nginx::request::{Request, RequestIdentity};
+use crate::nginx::slot;
+use crate::nginx::slot::RequestSlot;
 use crate::policy::headers::retry_after::retry_after;
 use crate::policy::limit::Verdict;
 use crate::table::{Key, Outcome};
 
 /// The decision on a request. It is never dropped: its memory is the request's.
 #[derive(Debug)]
-pub(super) struct Context<'r> {
+pub(crate) struct Context<'r> {
     /// The rules that were applied.
     pub(super) rules: &'static RuleSet,
     /// The settings of the location that they were found in.
@@ -133,7 +134,7 @@ fn tightest<'r>(
 
 /// A key that is counted under another name, in a list of them.
 #[derive(Debug)]
-pub(super) struct Renamed<'r> {
+pub(crate) struct Renamed<'r> {
     name: &'r [u8],
     key: &'r [u8],
     next: Option<&'r Renamed<'r>>,
@@ -150,7 +151,7 @@ pub(super) enum Response {
 }
 
 /// Memory of a request for its context and charges.
-pub(super) struct Room<'r> {
+pub(crate) struct Room<'r> {
     context: &'r mut MaybeUninit<Context<'r>>,
     charges: &'r mut [MaybeUninit<Charge<'r, 'static>>],
     /// How many of the charges were written.
@@ -170,7 +171,7 @@ pub(super) type ContextSlot<'r> = RequestSlot<'r, Context<'r>>;
 
 /// Adds the place of the context to the requests of the configuration being read; returns its number.
 /// `None`: no memory.
-pub(in super::super) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
+pub(crate) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
     slot::add(conf, ngx_string!("ratelimit context"))
 }
 

@@ -2,16 +2,16 @@
 
 use core::ptr;
 
-use super::super::conf::{Active, Cost};
-use super::super::request::Request;
-use super::super::sync;
-use super::super::time::NgxClock;
 use super::context::{Context, Response};
 use super::evaluate::amount_or;
 use super::reserves::spend_deferred;
 use crate::engine::{SpentReserve, charge_deferred, deferred_charges};
+use crate::nginx::conf::{Active, Cost};
+use crate::nginx::request::Request;
+use crate::nginx::sync;
+use crate::nginx::time::NgxClock;
 use crate::policy::hits::Hits;
-use crate::store::decision::Question;
+use crate::store::contract::decision::Question;
 use crate::table::{Invalid, Outcome};
 
 /// Counts the hits of a request's rules that are known only now.

@@ -10,17 +10,18 @@ use nginx_sys::{NGX_AGAIN, NGX_DECLINED, ngx_int_t, ngx_uint_t};
 use ngx::http::HttpModuleMainConf as _;
 use ngx::ngx_string;
 
-use super::super::conf::{Conf, EvaluationError};
-use super::super::event_loop::EventTimer;
-use super::super::module::Module;
-use super::super::request::Request;
-use super::super::slot::{self, RequestSlot};
 use super::answer::{answer, log_delay};
 use super::context::{Context, Delay};
+use super::held::waiting::{OwnedWait, RequestWait, WaitingRequests};
 use super::held::{Waiting, WaitingParts};
-use super::waiting::{OwnedWait, RequestWait, WaitingRequests};
 use crate::broker::Asker;
 use crate::engine::BoundLimit;
+use crate::nginx::conf::{Conf, EvaluationError};
+use crate::nginx::event_loop::EventTimer;
+use crate::nginx::module::Module;
+use crate::nginx::request::Request;
+use crate::nginx::slot;
+use crate::nginx::slot::RequestSlot;
 
 const AGAIN: ngx_int_t = NGX_AGAIN as ngx_int_t;
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
@@ -44,7 +45,7 @@ type DelaySlot<'r> = RequestSlot<'r, OwnedWait<'r, Delayed<'static>>>;
 
 /// Adds that place to the requests of the configuration being read; returns its number. `None`: no
 /// memory.
-pub(in super::super) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
+pub(crate) fn add_slot(conf: &mut Conf<'_>) -> Option<ngx_uint_t> {
     slot::add(conf, ngx_string!("ratelimit delay"))
 }
 

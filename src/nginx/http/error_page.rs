@@ -6,11 +6,11 @@ use core::cell::Cell;
 use nginx_sys::{NGX_AGAIN, NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_http_err_page_t, ngx_int_t};
 use ngx::http::{HttpModuleLocationConf as _, NgxHttpCoreModule};
 
-use super::super::event_loop::EndOfTurn;
-use super::super::request::Request;
 use super::held::Waiting;
-use super::waiting::{RequestWait, WaitingRequests};
+use super::held::waiting::{RequestWait, WaitingRequests};
 use crate::broker::Asker;
+use crate::nginx::event_loop::EndOfTurn;
+use crate::nginx::request::Request;
 
 /// Returns whether the location of a request names a page for `status`, and the request may go there.
 pub(super) fn is_named(request: &Request<'_>, status: ngx_int_t) -> bool {

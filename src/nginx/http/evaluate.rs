@@ -2,14 +2,14 @@
 
 use nginx_sys::{NGX_LOG_ERR, NGX_LOG_INFO};
 
-use super::super::conf::{
+use super::context::Keys;
+use crate::engine::LimitCheck;
+use crate::nginx::conf::{
     Active, ActiveLimit, ActiveRule, Amount, Cost, Evaluated, EvaluationError, LocationConf,
     OwnKey, RuleKey,
 };
-use super::super::log;
-use super::super::request::Request;
-use super::context::Keys;
-use crate::engine::LimitCheck;
+use crate::nginx::log;
+use crate::nginx::request::Request;
 use crate::policy::hits::Hits;
 use crate::policy::key::{counted_name, is_accounted, is_plain};
 use crate::policy::printable::Quoted;

@@ -4,8 +4,8 @@
 
 use nginx_sys::{NGX_HTTP_INTERNAL_SERVER_ERROR, NGX_HTTP_OK, ngx_int_t};
 
-use super::super::request::Request;
 use super::respond::{self, put};
+use crate::nginx::request::Request;
 
 /// The status of a call that was rejected because some quota is used up.
 pub(super) const RESOURCE_EXHAUSTED: &str = "8";

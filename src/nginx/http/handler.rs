@@ -11,24 +11,24 @@ use nginx_sys::{
 };
 use ngx::http::HttpModuleLocationConf as _;
 
-use super::super::conf::{Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
-use super::super::guard::guard;
-use super::super::hold;
-use super::super::module::Module;
-use super::super::random::random_up_to;
-use super::super::request::Request;
-use super::super::time::NgxClock;
 use super::answer::{answer, reject};
 use super::context::{self, Context, ContextSlot, Response, Room};
 use super::{deferred, delayed, evaluate, synchronous};
 use crate::engine::Evaluation;
+use crate::nginx::conf::{Conf, EvaluationError, LocationConf, MainConf, Phase, RuleSet};
+use crate::nginx::guard::guard;
+use crate::nginx::hold;
+use crate::nginx::module::Module;
+use crate::nginx::random::random_up_to;
+use crate::nginx::request::Request;
+use crate::nginx::time::NgxClock;
 use crate::table::Outcome;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 
 /// Adds the handlers to the phases that `main` needs them in. `None`: no memory.
-pub(in super::super) fn install(conf: &mut Conf<'_>, main: &MainConf) -> Option<()> {
+pub(crate) fn install(conf: &mut Conf<'_>, main: &MainConf) -> Option<()> {
     conf.add_handler(ngx_http_phases_NGX_HTTP_PREACCESS_PHASE, preaccess)?;
     if main.has_precontent() {
         conf.add_handler(ngx_http_phases_NGX_HTTP_PRECONTENT_PHASE, precontent)?;

@@ -6,11 +6,11 @@ use nginx_sys::{
     ngx_http_top_header_filter, ngx_int_t,
 };
 
-use super::super::guard::guard;
-use super::super::memory::PoolText;
-use super::super::request::Request;
 use super::context::{self, Context, Response};
 use super::respond::{put, remove};
+use crate::nginx::guard::guard;
+use crate::nginx::memory::PoolText;
+use crate::nginx::request::Request;
 use crate::policy::headers::{HeaderSink, HeaderText, ToldLimits, retry_after};
 use crate::policy::limit::Verdict;
 
@@ -18,7 +18,7 @@ use crate::policy::limit::Verdict;
 static mut NEXT: ngx_http_output_header_filter_pt = None;
 
 /// Makes the filter the first of those installed so far.
-pub(in super::super) fn install() {
+pub(crate) fn install() {
     // SAFETY: the configuration is read in the master's only thread.
     unsafe {
         NEXT = ngx_http_top_header_filter;

@@ -1,20 +1,16 @@
-//! Requests: the phase handlers, those that wait, what they leave with the request, headers, variables.
+//! Requests: the phase handlers, those that wait, headers and variables.
 //!
-//! - [`handler`]: the path of a request; [`evaluate`]: its keys, limits and costs; [`answer`]: its log and
-//!   its rejection ([`grpc`]); [`deferred`]: what is charged at its end; [`context`]: what is kept of it
-//! - [`synchronous`]: the path of one that waits for a store; [`suspension`], [`suspensions`]: what it
-//!   waits for, and how it is found again; [`held`]: how it waits and goes on
-//! - [`reserves`]: those that need not wait, since the store has charged hits before
-//! - [`delayed`]: those that a rate holds back when they are decided on
-//! - [`waiting`]: what a request waits with, found by a number
-//! - [`headers`], [`variables`]: what is told of the decision
-//! - [`error_page`]: rejections that nginx's pages for errors answer, though nginx takes their status for something else
-//! - [`respond`], [`pages`]: other responses than nginx's; [`api`], [`metrics`] have such; [`json`]: those of the
-//!   API; [`awaited`]: requests to it that wait for a store
+//! - [`handler`]: the path of a request; [`evaluate`]: its keys, limits and costs; [`context`]: what is kept with it;
+//!   [`deferred`]: hits that are charged at its end
+//! - [`held`]: requests that nginx leaves for a while, and those that wait for a store
+//! - [`synchronous`]: the path of a request that a store decides; [`reserves`]: of one that need not wait for it;
+//!   [`delayed`]: of one that a rate holds back
+//! - [`answer`], [`error_page`], [`grpc`], [`respond`]: logs and rejections; [`headers`], [`variables`]: what clients and
+//!   logs are told
+//! - [`api`]: the JSON API, and the page for Prometheus
 
 mod answer;
 pub(super) mod api;
-pub(super) mod awaited;
 pub(super) mod context;
 mod deferred;
 pub(super) mod delayed;
@@ -23,14 +19,8 @@ mod evaluate;
 mod grpc;
 pub(super) mod handler;
 pub(super) mod headers;
-mod held;
-mod json;
-pub(super) mod metrics;
-mod pages;
+pub(super) mod held;
 pub(super) mod reserves;
 mod respond;
-mod suspension;
-pub(super) mod suspensions;
 pub(super) mod synchronous;
 pub(super) mod variables;
-mod waiting;

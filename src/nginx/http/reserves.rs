@@ -5,21 +5,21 @@ use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::super::conf::{LocationConf, RuleSet};
-use super::super::event_loop::{EventTimer, OfEventLoop, monotonic, monotonic_millis};
-use super::super::random::random_up_to;
-use super::super::request::Request;
-use super::super::sync;
-use super::super::time::NgxClock;
 use super::context::{Context, ContextSlot, Response};
-use super::suspension::RequestChecks;
-use crate::broker::message::Reply;
+use super::held::suspension::RequestChecks;
+use crate::broker::shared::message::Reply;
 use crate::broker::{Asker, KINDS};
 use crate::engine::{
     DeferredCharge, Evaluation, LimitCheck, PartQuestion, ReserveBook, Spending, SpentReserve,
     conclude, spend,
 };
-use crate::store::decision::Few;
+use crate::nginx::conf::{LocationConf, RuleSet};
+use crate::nginx::event_loop::{EventTimer, OfEventLoop, monotonic, monotonic_millis};
+use crate::nginx::random::random_up_to;
+use crate::nginx::request::Request;
+use crate::nginx::sync;
+use crate::nginx::time::NgxClock;
+use crate::store::contract::decision::Few;
 use crate::table::Outcome;
 
 /// The reserves of this worker, once there are any.
@@ -139,7 +139,7 @@ pub(super) fn spend_deferred(
 }
 
 /// Takes the answer to a question for a part.
-pub(in super::super) fn take((id, answer): Reply) {
+pub(crate) fn take((id, answer): Reply) {
     if let Some(book) = BOOK.0.borrow_mut().as_mut() {
         book.reserves.take(id, answer.as_ref(), &NgxClock);
     }
@@ -187,7 +187,7 @@ fn tick(_: u64) {
 }
 
 /// Gives back all that is left: this process ends, or goes on with another configuration.
-pub(in super::super) fn end() {
+pub(crate) fn end() {
     if let Some(mut book) = BOOK.0.take() {
         book.reserves.give_all_back(sync::store_time, &NgxClock);
     }

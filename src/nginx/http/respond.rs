@@ -9,7 +9,7 @@ use nginx_sys::{
     ngx_pcalloc, ngx_str_t, ngx_table_elt_t,
 };
 
-use super::super::request::Request;
+use crate::nginx::request::Request;
 
 const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
 

@@ -6,17 +6,18 @@
 
 use nginx_sys::{NGX_DECLINED, ngx_int_t};
 
-use super::super::conf::{EvaluationError, LocationConf, RuleSet};
-use super::super::request::Request;
-use super::super::sync;
 use super::context::{Context, ContextSlot, Room};
 use super::delayed;
 use super::evaluate;
+use super::held::suspension::{RequestChecks, Suspension};
+use super::held::suspensions;
+use super::held::suspensions::SuspensionSlot;
 use super::reserves;
-use super::suspension::{RequestChecks, Suspension};
-use super::suspensions::{self, SuspensionSlot};
-use crate::broker::message::Reply;
-use crate::store::decision::Few;
+use crate::broker::shared::message::Reply;
+use crate::nginx::conf::{EvaluationError, LocationConf, RuleSet};
+use crate::nginx::request::Request;
+use crate::nginx::sync;
+use crate::store::contract::decision::Few;
 
 const DECLINED: ngx_int_t = NGX_DECLINED as ngx_int_t;
 
@@ -104,7 +105,7 @@ fn suspend<'r>(
 }
 
 /// Has requests go on that a store has decided about, or failed to.
-pub(in super::super) fn go_on(replies: Vec<Reply>) {
+pub(crate) fn go_on(replies: Vec<Reply>) {
     for (id, answer) in replies {
         // A request that has ended, or was decided on without the store, is not there any more.
         let goes_on = suspensions::with(id, |suspension| suspension.take(id, answer));
@@ -139,7 +140,7 @@ fn time_out(id: u64) {
 }
 
 /// Decides about all requests that wait without their stores: no answer will come any more.
-pub(in super::super) fn fail_all() {
+pub(crate) fn fail_all() {
     let ids = suspensions::ids();
     go_on(ids.into_iter().map(|id| (id, None)).collect());
 }

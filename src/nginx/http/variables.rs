@@ -9,12 +9,12 @@ use nginx_sys::{
 };
 use ngx::ngx_string;
 
-use super::super::conf::Conf;
-use super::super::guard::guard;
-use super::super::memory::PoolText;
-use super::super::request::Request;
 use super::context::{self, Context};
 use crate::engine::Charge;
+use crate::nginx::conf::Conf;
+use crate::nginx::guard::guard;
+use crate::nginx::memory::PoolText;
+use crate::nginx::request::Request;
 use crate::policy::headers;
 use crate::table::Outcome;
 
@@ -80,7 +80,7 @@ static VARIABLES: [OwnVariable; 12] = [
 ];
 
 /// Adds the variables to the configuration. `None`: no memory; nginx has logged it.
-pub(in super::super) fn add(conf: &mut Conf<'_>) -> Option<()> {
+pub(crate) fn add(conf: &mut Conf<'_>) -> Option<()> {
     for (index, OwnVariable(name, _)) in VARIABLES.iter().enumerate() {
         // Not cacheable: they change when the request is decided on, and when realip has its turn.
         let flags = NGX_HTTP_VAR_NOCACHEABLE as ngx_uint_t;

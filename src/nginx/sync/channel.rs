@@ -13,12 +13,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::super::conf::SyncedNamespace;
 use crate::broker::{EventLoopQueue, StoreEvent, WatchedStore};
 use crate::engine::{Hearing, Machine, Surroundings as _};
-use crate::store::decision::Decider;
+use crate::nginx::conf::SyncedNamespace;
+use crate::store::contract::decision::Decider;
+use crate::store::contract::strategy::{PushNews, Strategy};
 use crate::store::registry::StoreVisitor;
-use crate::store::strategy::{PushNews, Strategy};
 
 /// How long a worker that listens and says nothing is thought to be alive, in milliseconds.
 const LIFETIME: u64 = 2000;

@@ -3,11 +3,11 @@
 
 use core::time::Duration;
 
-use super::super::conf::SyncedNamespace;
-use super::super::event_loop::EventTimer;
-use super::super::log::Log;
 use super::waiter::{SyncWaiter, SyncWaiters};
 use crate::engine::{Machine, Report, Surroundings as _, SyncError};
+use crate::nginx::conf::SyncedNamespace;
+use crate::nginx::event_loop::EventTimer;
+use crate::nginx::log::Log;
 
 /// How soon it is looked again for a cycle that is under way, whose end should have been told of.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::sleep;
 
 use crate::engine::{LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
-use crate::store::strategy::Strategy;
+use crate::store::contract::strategy::Strategy;
 
 /// How soon it is tried again, and how often it is looked whether the store goes on.
 const PAUSE: Duration = Duration::from_millis(10);

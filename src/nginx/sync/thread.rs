@@ -16,17 +16,17 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 
-use super::super::conf::SyncedNamespace;
-use super::super::cycle;
 use super::channel::ChannelTask;
 use super::command::Command;
 use super::early::{EarlySyncs, EarlyTimer, LookTimer, listen};
 use super::last_push::{LastPushes, push_rest};
 use crate::broker::{Broker, EventFd, EventLoopQueue, KnownBefore, Observer, StoreEvent};
 use crate::engine::{EarlyPush, LastPush, Machine, Report, Surroundings as _, SyncError, Syncer};
-use crate::store::decision::Decider;
+use crate::nginx::conf::SyncedNamespace;
+use crate::nginx::cycle;
+use crate::store::contract::decision::Decider;
+use crate::store::contract::strategy::Strategy;
 use crate::store::registry::{StoreVisitor, THREAD_STACK};
-use crate::store::strategy::Strategy;
 
 /// After how many periods in which others synced a worker gives its connection up.
 const MAX_IDLE: u32 = 20;

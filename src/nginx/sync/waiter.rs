@@ -3,10 +3,10 @@
 use crate::engine::Report;
 
 /// What is told when its cycle has ended.
-pub(in super::super) struct SyncWaiter {
+pub(crate) struct SyncWaiter {
     /// Called by the event loop with the number, and with what the cycle did; `None`: it did not sync.
-    pub(in super::super) done: fn(u64, Option<Report>),
-    pub(in super::super) id: u64,
+    pub(crate) done: fn(u64, Option<Report>),
+    pub(crate) id: u64,
 }
 
 /// All that wait for cycles of a namespace.

@@ -9,8 +9,8 @@ use nginx_sys::{
     ngx_event_t, ngx_handle_read_event, ngx_int_t, ngx_uint_t,
 };
 
-use super::super::log::Log;
 use crate::broker::EventFd;
+use crate::nginx::log::Log;
 
 /// The end in the event loop. Dropped, it waits for nothing any more.
 pub(super) struct Wake {

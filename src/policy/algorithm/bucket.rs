@@ -6,11 +6,11 @@
 
 use core::num::{NonZeroU64, NonZeroU128};
 
-use super::super::hits::Hits;
-use super::super::window::{UnixMillis, UnixSeconds, WindowSize};
 use super::level::Level;
 use super::method::{Method, has_room};
 use super::reading::Reading;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 
 pub(super) struct LeakyBucket;
 

@@ -1,10 +1,10 @@
 //! The elastic window: it starts with the first hit, and each hit extends it to its full size.
 
-use super::super::hits::Hits;
-use super::super::window::{UnixMillis, UnixSeconds, WindowSize};
 use super::level::Level;
 use super::method::{Method, has_room};
 use super::reading::Reading;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
 
 pub(super) struct Elastic;
 

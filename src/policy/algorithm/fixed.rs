@@ -1,9 +1,9 @@
 //! The fixed window: only hits of the window that a moment is in count.
 
-use super::super::hits::Hits;
-use super::super::window::{UnixMillis, WindowSize};
 use super::method::{Method, has_room};
 use super::windows::WindowCounts;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 pub(super) struct Fixed;
 

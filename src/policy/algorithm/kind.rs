@@ -1,11 +1,11 @@
 //! What is kept of a key: algorithms of one kind read the same.
 
-use super::super::hits::Hits;
-use super::super::window::{UnixMillis, WindowSize};
 use super::bucket::BucketLevel;
 use super::elastic::ElasticCount;
 use super::level::Level;
 use super::reading::Reading;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 /// What is kept of a key: algorithms of one kind read the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

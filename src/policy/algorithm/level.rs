@@ -1,7 +1,7 @@
 //! A level: hits that changed last at a moment, and that mean less as time passes.
 
-use super::super::hits::Hits;
-use super::super::window::{CLOCK_SKEW, UnixMillis, UnixSeconds, WindowSize};
+use crate::policy::hits::Hits;
+use crate::policy::window::{CLOCK_SKEW, UnixMillis, UnixSeconds, WindowSize};
 
 /// What is kept of a key for an algorithm that has a [`LevelKind`](super::LevelKind).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

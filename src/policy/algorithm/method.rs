@@ -1,8 +1,8 @@
 //! What an algorithm has to say, and what all of them need for that.
 
-use super::super::hits::Hits;
-use super::super::window::{UnixMillis, WindowSize};
 use super::reading::Reading;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 /// What an algorithm says of what is counted: for [`Algorithm`](super::Algorithm) only, whose functions
 /// say what these return.

@@ -1,9 +1,9 @@
 //! The moving window: the hits of the last `size`, exactly. One that is `size` old still counts.
 
-use super::super::hits::Hits;
-use super::super::window::{UnixMillis, WindowSize};
 use super::method::{Method, has_room};
 use super::reading::Reading;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 pub(super) struct Moving;
 
@@ -113,8 +113,8 @@ impl From<Reading> for MovingCount {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Algorithm;
     use super::*;
+    use crate::policy::algorithm::Algorithm;
     use crate::policy::hits::hits;
 
     #[test]

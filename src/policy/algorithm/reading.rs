@@ -3,7 +3,7 @@
 //! A table or a store makes a reading of what it keeps. All others only pass it on, beside the
 //! algorithm that can tell what it means.
 
-use super::super::hits::Hits;
+use crate::policy::hits::Hits;
 
 /// What is stored of a key, at a moment: four words, of which only its algorithm knows the meaning.
 ///

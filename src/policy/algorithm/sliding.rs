@@ -1,9 +1,9 @@
 //! The sliding window: the window before counts by the share of it that is less than a window ago.
 
-use super::super::hits::Hits;
-use super::super::window::{UnixMillis, WindowSize};
 use super::method::{Method, has_room, headroom};
 use super::windows::WindowCounts;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
 
 pub(super) struct Sliding;
 

@@ -1,10 +1,10 @@
 //! The weight of the previous window, as callers of the library choose it.
 
-use super::super::hits::Hits;
-use super::super::window::WindowSize;
 use super::method::Method as _;
 use super::sliding::Sliding;
 use super::windows::WindowCounts;
+use crate::policy::hits::Hits;
+use crate::policy::window::WindowSize;
 
 /// The share of the previous window that counts in the rate that a caller is told: the specification's `weight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

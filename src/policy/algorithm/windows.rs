@@ -1,8 +1,8 @@
 //! What sliding and fixed windows read: the hits of two adjacent windows.
 
-use super::super::hits::Hits;
-use super::super::window::{UnixMillis, WindowPosition, WindowSize};
 use super::reading::Reading;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowPosition, WindowSize};
 
 /// What has been counted of a key in a window and in the one before, at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! `draft03`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/03/>
 
-use super::super::limit::tightest;
 use super::response::{HeaderSink, ToldLimits};
 use super::text::whole;
+use crate::policy::limit::tightest;
 
 const LIMIT: &str = "RateLimit-Limit";
 const REMAINING: &str = "RateLimit-Remaining";

@@ -1,9 +1,9 @@
 //! `ietf`: <https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/10/>
 
-use super::super::hits::Hits;
-use super::super::limit::{Verdict, by_tightness};
 use super::response::{HeaderSink, HeaderText as _, ToldLimits};
 use super::text::{number, whole};
+use crate::policy::hits::Hits;
+use crate::policy::limit::{Verdict, by_tightness};
 
 const POLICY: &str = "RateLimit-Policy";
 const STATE: &str = "RateLimit";

@@ -1,8 +1,8 @@
 //! `legacy`: what gateways sent before any draft, a pair of headers for each window.
 
-use super::super::limit::by_tightness;
 use super::response::{HeaderSink, HeaderText as _, ToldLimits};
 use super::text::{MAX_DIGITS, seconds, whole};
+use crate::policy::limit::by_tightness;
 
 const LIMIT: &str = "X-RateLimit-Limit-";
 const REMAINING: &str = "X-RateLimit-Remaining-";
@@ -37,8 +37,8 @@ fn window(millis: u64, mut put: impl FnMut(&[u8])) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::window::WindowSize;
     use super::*;
+    use crate::policy::window::WindowSize;
 
     #[test]
     fn windows_have_names_or_are_seconds() {

@@ -1,7 +1,7 @@
 //! What a header format is given: the limits that it tells of, and a response to tell in.
 
-use super::super::limit::Verdict;
 use super::text;
+use crate::policy::limit::Verdict;
 
 /// The limits that applied to a request, of which a response tells. There is at least one.
 pub trait ToldLimits<'r> {

@@ -1,7 +1,7 @@
 //! `Retry-After`, which responses to rejected requests have in every format.
 
-use super::super::limit::{Verdict, tightest};
 use super::response::HeaderSink;
+use crate::policy::limit::{Verdict, tightest};
 
 const NAME: &str = "Retry-After";
 

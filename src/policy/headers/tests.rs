@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use super::super::algorithm::{Algorithm, Reading, WindowCounts};
-use super::super::hits::Hits;
-use super::super::limit::{Burst, Limit, Quota, QuotaHits, Verdict};
 use super::retry_after::retry_after;
 use super::*;
+use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
+use crate::policy::hits::Hits;
+use crate::policy::limit::{Burst, Limit, Quota, QuotaHits, Verdict};
 
 fn limit(name: &str, quota: &str) -> (Limit, Hits) {
     let Quota { hits, size, .. } = Quota::parse(quota.as_bytes()).unwrap();

@@ -1,6 +1,6 @@
 //! Numbers and times as headers have them.
 
-use super::super::hits::Hits;
+use crate::policy::hits::Hits;
 
 /// The most digits of a number.
 pub const MAX_DIGITS: usize = 20;

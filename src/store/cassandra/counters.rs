@@ -11,11 +11,11 @@ use super::failure::CqlFault;
 use super::log::Changed;
 use super::name::{Name, Partition};
 use super::position::node_bytes;
+use super::session::statements::Cql;
 use super::session::{Connected, rows};
-use super::statements::Cql;
 use crate::policy::hits::Hits;
 use crate::policy::window::WindowSize;
-use crate::store::strategy::{BatchId, Count, Diff, Epoch, MAX_TOTAL, NodeId};
+use crate::store::contract::strategy::{BatchId, Count, Diff, Epoch, MAX_TOTAL, NodeId};
 
 /// As many rows as are written, or keys as are read, with one statement.
 const MOST: usize = 250;
@@ -231,7 +231,7 @@ fn thousandths(sum: &CqlVarintBorrowed<'_>) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::conformance::MINUTE;
+    use crate::testing::conformance::MINUTE;
 
     #[test]
     fn sums_saturate() {

@@ -15,9 +15,9 @@ use std::collections::{BTreeSet, HashMap};
 use futures_util::future::{try_join, try_join_all, try_join3};
 
 use super::Cassandra;
-use super::answers::answers;
-use super::certainty::FullCounters;
-use super::charger::{Chargers, Writers};
+use super::charges::answers::answers;
+use super::charges::certainty::FullCounters;
+use super::charges::charger::{Chargers, Writers};
 use super::counters::{self, RowToSet};
 use super::epoch;
 use super::failure::CqlFault;
@@ -25,15 +25,15 @@ use super::log::Changed;
 use super::name::Partition;
 use super::position::Progress;
 use super::push::{note_changes, note_node};
+use super::session::statements::Cql;
 use super::session::{Connected, rows};
-use super::statements::Cql;
 use crate::policy::algorithm::StoredKind;
 use crate::policy::window::UnixMillis;
-use crate::store::asked::{AskedPlace, AskedPlaces};
-use crate::store::decision::{Decided, Decider, Question};
-use crate::store::error::StoreError;
-use crate::store::stored::StoredCount;
-use crate::store::strategy::{BatchId, Epoch, NodeId};
+use crate::store::contract::decision::{Decided, Decider, Question};
+use crate::store::contract::error::StoreError;
+use crate::store::contract::strategy::{BatchId, Epoch, NodeId};
+use crate::store::decide::asked::{AskedPlace, AskedPlaces};
+use crate::store::decide::stored::StoredCount;
 
 /// For how many seconds others are told of a charger: longer than of what it changed.
 const CHARGER_LIFE: i32 = 7200;

@@ -3,10 +3,10 @@
 use core::num::NonZeroU64;
 
 use super::failure::CqlFault;
+use super::session::statements::Cql;
 use super::session::{Connected, rows};
-use super::statements::Cql;
 use crate::policy::window::UnixMillis;
-use crate::store::strategy::{Epoch, Shard};
+use crate::store::contract::strategy::{Epoch, Shard};
 
 /// The epoch of a shard, and the store's clock.
 pub(super) async fn present(
@@ -25,7 +25,7 @@ pub(super) async fn present(
     Ok(epoch.map(|epoch| (Epoch(epoch), UnixMillis(now))))
 }
 
-/// As [`Strategy::open_epoch`](crate::store::strategy::Strategy::open_epoch): of those who propose one at the same time, one wins.
+/// As [`Strategy::open_epoch`](crate::store::contract::strategy::Strategy::open_epoch): of those who propose one at the same time, one wins.
 pub(super) async fn open(
     connected: &Connected,
     shard: &Shard,

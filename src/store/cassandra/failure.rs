@@ -6,9 +6,9 @@ use scylla::errors::{
     PrepareError, RequestAttemptError, RequestError,
 };
 
-use crate::store::error::{Failure, Refusal};
-use crate::store::failure::chain;
-use crate::store::options::{Credentials, Secret};
+use crate::store::contract::error::{Failure, Refusal};
+use crate::store::contract::failure::chain;
+use crate::store::contract::options::{Credentials, Secret};
 
 /// Why an exchange ended without its answer.
 #[derive(Debug)]

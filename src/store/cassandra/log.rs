@@ -55,7 +55,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::conformance::{HOUR, MINUTE};
+    use crate::testing::conformance::{HOUR, MINUTE};
 
     #[test]
     fn the_counters_of_a_batch_are_read_again() {

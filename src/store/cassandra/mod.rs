@@ -8,49 +8,35 @@
 //! Who decides what became of a batch is the node itself, before it writes anything: no other writes to
 //! its rows. Only the epoch is given by all, with a lightweight transaction.
 
-mod answers;
-mod awake;
-mod certainty;
-mod charger;
-#[cfg(all(test, feature = "measure"))]
-mod cost_tests;
+mod charges;
 mod counters;
-mod datacenter;
 mod decide;
 mod epoch;
 mod failure;
-#[cfg(test)]
-mod fixtures;
-mod knock;
 mod log;
 mod name;
-#[cfg(test)]
-mod option_tests;
 pub mod options;
-mod position;
+pub(crate) mod position;
 mod push;
 mod schema;
 mod session;
 mod share;
-mod statements;
-#[cfg(test)]
-mod testing;
 #[cfg(test)]
 mod tests;
 
-use self::certainty::FullCounters;
-use self::charger::Chargers;
 use self::name::Partition;
-use self::options::{CassandraDirectives, CassandraOptions};
+pub(crate) use self::options::{CassandraDirectives, CassandraOptions};
 use self::position::Recent;
 use self::session::{Connected, RingLink};
-use super::error::StoreError;
-use super::kind::Registered;
-use super::options::StoreOptions;
-use super::page::PageStep;
-use super::strategy::{Absolute, Batch, Changes, Count, Epoch, Pushed, Shard, Strategy};
+use super::contract::error::StoreError;
+use super::contract::options::StoreOptions;
+use super::contract::page::PageStep;
+use super::contract::strategy::{Absolute, Batch, Changes, Count, Epoch, Pushed, Shard, Strategy};
+use super::settings::kind::Registered;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
+use charges::certainty::FullCounters;
+use charges::charger::Chargers;
 
 /// A Cassandra, of one node or many.
 #[derive(Debug)]

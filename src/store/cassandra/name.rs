@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use sha2::{Digest as _, Sha256};
 
 use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::strategy::Shard;
+use crate::store::contract::strategy::Shard;
 
 /// Rows of the table that are in one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,8 +3,8 @@
 use core::fmt;
 
 use crate::policy::options::{Directive, OptionError, Syntax, text};
-use crate::store::common::CommonDirectives;
-use crate::store::kind::{KindDirectives, KindOptions};
+use crate::store::settings::common::CommonDirectives;
+use crate::store::settings::kind::{KindDirectives, KindOptions};
 
 /// What only Cassandra has.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,28 +9,28 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use super::share::ReadShare;
-use crate::store::strategy::{BatchId, Epoch, NodeId, Position};
+use crate::store::contract::strategy::{BatchId, Epoch, NodeId, Position};
 
 /// How far the batches of a node were seen, or pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Progress {
-    pub(super) node: NodeId,
+pub(crate) struct Progress {
+    pub(crate) node: NodeId,
     /// The first batch of its chain: of a node that was forgotten and began anew, another one.
-    pub(super) first: BatchId,
+    pub(crate) first: BatchId,
     /// The last.
-    pub(super) last: BatchId,
+    pub(crate) last: BatchId,
 }
 
 /// How far the batches of all nodes were seen, in the order of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Vector(Vec<Progress>);
+pub(crate) struct Vector(Vec<Progress>);
 
 /// How many bytes the progress of a node takes.
 const BYTES: usize = 32;
 
 impl Vector {
     /// Each node occurs once.
-    pub(super) fn new(mut nodes: Vec<Progress>) -> Vector {
+    pub(crate) fn new(mut nodes: Vec<Progress>) -> Vector {
         nodes.sort_by_key(|progress| progress.node);
         Vector(nodes)
     }
@@ -41,12 +41,12 @@ impl Vector {
     }
 
     #[cfg(test)]
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &Progress> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Progress> {
         self.0.iter()
     }
 
     /// As it is kept, in an epoch.
-    pub(super) fn to_bytes(&self, epoch: Epoch) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self, epoch: Epoch) -> Vec<u8> {
         let mut bytes = epoch.0.get().to_be_bytes().to_vec();
         for Progress { node, first, last } in &self.0 {
             bytes.extend(node_bytes(*node));
@@ -57,7 +57,7 @@ impl Vector {
     }
 
     /// What [`Vector::to_bytes`] made; `None` if it is of another epoch.
-    pub(super) fn from_bytes(bytes: &[u8], epoch: Epoch) -> Option<Vector> {
+    pub(crate) fn from_bytes(bytes: &[u8], epoch: Epoch) -> Option<Vector> {
         let (of, nodes) = bytes.split_first_chunk()?;
         let (nodes, []) = nodes.as_chunks::<BYTES>() else {
             return None;
@@ -77,7 +77,7 @@ impl Vector {
 }
 
 /// The name of what [`Vector::to_bytes`] made: 127 bits of its SHA-256.
-pub(super) fn name_of(bytes: &[u8]) -> Position {
+pub(crate) fn name_of(bytes: &[u8]) -> Position {
     let digest = Sha256::digest(bytes);
     let mut words = digest.as_chunks().0.iter().copied();
     let mut word = || words.next().map_or(0, u64::from_be_bytes);
@@ -85,7 +85,7 @@ pub(super) fn name_of(bytes: &[u8]) -> Position {
 }
 
 /// The bytes of a name.
-pub(super) fn name_bytes(Position([first, second]): Position) -> [u8; 16] {
+pub(crate) fn name_bytes(Position([first, second]): Position) -> [u8; 16] {
     (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
 }
 

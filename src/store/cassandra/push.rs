@@ -21,11 +21,11 @@ use super::log::{self, Changed};
 use super::position::{
     Progress, Recent, Vector, is_charger_of, name_bytes, name_of, node_bytes, node_of,
 };
+use super::session::statements::Cql;
 use super::session::{Connected, rows};
-use super::statements::Cql;
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
-use crate::store::strategy::{
+use crate::store::contract::strategy::{
     Batch, BatchId, Changes, Count, Epoch, LONGEST_LIFE, NODE_LIFE, NodeId, Position, Pushed, Shard,
 };
 
@@ -543,7 +543,7 @@ async fn batches(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::conformance::MINUTE;
+    use crate::testing::conformance::MINUTE;
 
     #[test]
     fn as_much_is_read_as_is_told() {

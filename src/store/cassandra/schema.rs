@@ -9,8 +9,8 @@ use tokio::time::timeout;
 
 use super::failure::of_execution;
 use super::options::CassandraOptions;
-use crate::store::error::Failure;
-use crate::store::options::Credentials;
+use crate::store::contract::error::Failure;
+use crate::store::contract::options::Credentials;
 
 /// What creates the tables; docs/cassandra.md has the same.
 pub(super) const SCHEMA: &str = include_str!("schema.cql");

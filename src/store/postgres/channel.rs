@@ -12,8 +12,8 @@ use super::Postgres;
 use super::connection::{Connection, Fault, Prepared};
 use super::push::count;
 use super::row::signed;
-use crate::store::error::StoreError;
-use crate::store::strategy::{Batch, Ear, NodeId, Position, PushNews};
+use crate::store::contract::error::StoreError;
+use crate::store::contract::strategy::{Batch, Ear, NodeId, Position, PushNews};
 
 /// Names the session for those that look at them, and has it told.
 const LISTEN: &str = "SET application_name = 'ngx_http_rate_limiting_module channel';

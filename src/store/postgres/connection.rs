@@ -20,13 +20,13 @@ use super::pooler::{self, ServerSession};
 use super::schema::{SchemaError, Tables};
 use super::tls::Secure;
 use super::told::Notified;
-use crate::store::connect::{Access, connect_tcp, connect_unix};
-use crate::store::current::{Closable, Current};
-use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::greeting::{Greeting, Protocol};
-use crate::store::options::{Credentials, Secret, StoreOptions};
-use crate::store::server::ServerAddress;
-use crate::store::servers::Servers;
+use crate::store::contract::error::{Failure, Refusal, StoreError};
+use crate::store::contract::options::{Credentials, Secret, StoreOptions};
+use crate::store::contract::server::ServerAddress;
+use crate::store::net::connect::{Access, connect_tcp, connect_unix};
+use crate::store::net::current::{Closable, Current};
+use crate::store::net::greeting::{Greeting, Protocol};
+use crate::store::net::servers::Servers;
 
 /// The way to a Postgres: its servers, and a connection to one of them.
 #[derive(Debug)]

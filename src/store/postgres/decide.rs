@@ -20,11 +20,13 @@ use super::read::Read;
 use super::{Postgres, row};
 use crate::policy::algorithm::{Level, StoredKind};
 use crate::policy::hits::Hits;
-use crate::store::asked::AskedPlaces;
-use crate::store::decision::{Answer, AskedCounter, Certainty, Decided, Decider, Few, Question};
-use crate::store::error::StoreError;
-use crate::store::stored::{StoredCount, admitted};
-use crate::store::strategy::{Epoch, NodeId, Shard};
+use crate::store::contract::decision::{
+    Answer, AskedCounter, Certainty, Decided, Decider, Few, Question,
+};
+use crate::store::contract::error::StoreError;
+use crate::store::contract::strategy::{Epoch, NodeId, Shard};
+use crate::store::decide::asked::AskedPlaces;
+use crate::store::decide::stored::{StoredCount, admitted};
 
 /// How often it is tried, each time after shards without an epoch were given one, or those with one that cannot be used
 /// had it ended.

@@ -9,9 +9,9 @@ use tokio_postgres::error::DbError;
 use tokio_postgres::types::WasNull;
 
 use super::pooler;
-use crate::store::error::{Failure, Refusal};
-use crate::store::failure::chain;
-use crate::store::options::Credentials;
+use crate::store::contract::error::{Failure, Refusal};
+use crate::store::contract::failure::chain;
+use crate::store::contract::options::Credentials;
 
 /// What an error of an exchange means, which could take `timeout`. What the server says of it is
 /// kept, but for details, which may hold keys, and for a user's name or a password.
@@ -88,7 +88,7 @@ fn told(words: &str, credentials: &Credentials) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::options::Secret;
+    use crate::store::contract::options::Secret;
 
     #[test]
     fn no_words_with_a_name_or_a_password_are_kept() {

@@ -9,9 +9,9 @@ use super::push::MAX_LIFE;
 use super::row;
 use crate::policy::algorithm::{Level, LevelKind, StoredKind};
 use crate::policy::window::WindowSize;
-use crate::store::asked::AskedPlace;
-use crate::store::stored::StoredCount;
-use crate::store::strategy::{CLOCK_MARGIN, Epoch};
+use crate::store::contract::strategy::{CLOCK_MARGIN, Epoch};
+use crate::store::decide::asked::AskedPlace;
+use crate::store::decide::stored::StoredCount;
 
 /// A counter that is a level.
 #[derive(Clone, Copy, Debug)]

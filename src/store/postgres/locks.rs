@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::store::asked::AskedPlaces;
-use crate::store::strategy::Shard;
+use crate::store::contract::strategy::Shard;
+use crate::store::decide::asked::AskedPlaces;
 
 /// What all locks begin with, in 32 bits: others may lock numbers in the same database.
 const LOCKS: i64 = 0x7261_7465 << 32;

@@ -9,9 +9,9 @@ use tokio_postgres::{Error, Row};
 use crate::policy::algorithm::MovingCount;
 use crate::policy::hits::Hits;
 use crate::policy::window::{CLOCK_SKEW, UnixMillis, WindowSize};
-use crate::store::stored::StoredCount;
-use crate::store::stored_log::StoredLog;
-use crate::store::strategy::CLOCK_MARGIN;
+use crate::store::contract::strategy::CLOCK_MARGIN;
+use crate::store::decide::stored::StoredCount;
+use crate::store::decide::stored_log::StoredLog;
 
 /// How many entries a block has at most: a row without its key is some 1100 bytes then.
 const MOST_IN_BLOCK: i32 = 64;

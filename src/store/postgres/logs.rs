@@ -11,9 +11,9 @@ use super::log_block::{FoundLog, LogChange, NewEntry};
 use super::row;
 use crate::policy::algorithm::{Algorithm, MovingCount};
 use crate::policy::hits::Hits;
-use crate::store::asked::{AskedPlace, AskedPlaces};
-use crate::store::decision::Question;
-use crate::store::strategy::{CLOCK_MARGIN, Epoch};
+use crate::store::contract::decision::Question;
+use crate::store::contract::strategy::{CLOCK_MARGIN, Epoch};
+use crate::store::decide::asked::{AskedPlace, AskedPlaces};
 
 /// The place of a log, and how many of its last hits may be left in the window, in thousandths, so that
 /// there is room.

@@ -15,12 +15,8 @@
 
 mod channel;
 mod connection;
-#[cfg(all(test, feature = "measure"))]
-mod cost_tests;
 mod decide;
 mod failure;
-#[cfg(test)]
-mod fixtures;
 mod levels;
 mod locks;
 mod log_block;
@@ -32,8 +28,6 @@ mod read;
 mod row;
 mod schema;
 #[cfg(test)]
-pub(crate) mod testing;
-#[cfg(test)]
 mod tests;
 mod tls;
 mod told;
@@ -44,13 +38,13 @@ use self::connection::{Connection, Fault, Link, Prepared};
 use self::options::{PostgresDirectives, PostgresOptions};
 use self::push::{Addition, Columns, ask, end_epoch, living, push, pushed};
 use self::row::{epoch, name, signed};
-use super::error::StoreError;
-use super::kind::Registered;
-use super::options::StoreOptions;
-use super::page::PageStep;
-use super::strategy::{
+use super::contract::error::StoreError;
+use super::contract::options::StoreOptions;
+use super::contract::page::PageStep;
+use super::contract::strategy::{
     Added, Batch, Changes, Count, Ear, Epoch, PushNews, Pushed, Shard, Strategy,
 };
+use super::settings::kind::Registered;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
 

@@ -1,8 +1,8 @@
 //! The options that only Postgres has, and how they are read from directives.
 
 use crate::policy::options::{Directive, OptionError, Syntax, text};
-use crate::store::common::CommonDirectives;
-use crate::store::kind::{KindDirectives, KindOptions};
+use crate::store::settings::common::CommonDirectives;
+use crate::store::settings::kind::{KindDirectives, KindOptions};
 
 /// What only Postgres has.
 #[derive(Clone, Debug, PartialEq, Eq)]

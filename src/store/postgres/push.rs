@@ -11,7 +11,7 @@ use super::row::{epoch, name, signed};
 use super::told;
 use crate::policy::hits::Hits;
 use crate::policy::window::{UnixMillis, WindowSize};
-use crate::store::strategy::{
+use crate::store::contract::strategy::{
     Batch, BatchId, Changes, Count, Diff, LONGEST_LIFE, MAX_TOTAL, NODE_LIFE, NodeId, Position,
     Pushed, Shard,
 };

@@ -13,10 +13,10 @@ use super::logs::{self, Obstacles};
 use super::{levels, locks, row};
 use crate::policy::algorithm::StoredKind;
 use crate::policy::window::UnixMillis;
-use crate::store::asked::{AskedPlace, AskedPlaces};
-use crate::store::decision::Question;
-use crate::store::stored::StoredCount;
-use crate::store::strategy::Epoch;
+use crate::store::contract::decision::Question;
+use crate::store::contract::strategy::Epoch;
+use crate::store::decide::asked::{AskedPlace, AskedPlaces};
+use crate::store::decide::stored::StoredCount;
 
 /// What the server has of the counters.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 
 use tokio_postgres::{Error, Row};
 
-use crate::store::strategy::{Epoch, Shard};
+use crate::store::contract::strategy::{Epoch, Shard};
 
 /// The namespace of a shard and its number in it.
 pub(super) fn name(shard: &Shard) -> (&str, i32) {

@@ -7,7 +7,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{self, ChannelBinding, TlsConnect};
 
-use crate::store::tls::{TlsClient, TlsStream};
+use crate::store::net::tls::{TlsClient, TlsStream};
 
 /// Whom a stream leads to. The library has asked the server for TLS before, and got its consent.
 pub(super) struct Secure<'a> {

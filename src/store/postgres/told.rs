@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::store::strategy::{Ear, Epoch, NodeId};
+use crate::store::contract::strategy::{Ear, Epoch, NodeId};
 
 /// What was told and not looked at yet.
 #[derive(Debug, Default)]
@@ -111,8 +111,8 @@ mod tests {
     use core::num::NonZeroU64;
 
     use super::*;
-    use crate::store::conformance::shard;
-    use crate::store::strategy::Position;
+    use crate::store::contract::strategy::Position;
+    use crate::testing::conformance::shard;
 
     fn ear(epoch: u64) -> Ear {
         Ear {

@@ -7,8 +7,8 @@ use redis::Value;
 use super::key::{WindowName, parse_position};
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
-use crate::store::server::ServerAddress;
-use crate::store::strategy::{Batch, BatchId, Changes, Count, Epoch, Position, Pushed};
+use crate::store::contract::server::ServerAddress;
+use crate::store::contract::strategy::{Batch, BatchId, Changes, Count, Epoch, Position, Pushed};
 
 /// What a command or script answered; the scripts say what that is. What is not so reads as
 /// `None`.

@@ -11,8 +11,8 @@ use super::answer::RedisAnswer;
 use super::key::{self, WindowName, parse_position};
 use super::{Redis, Way};
 use crate::policy::hits::Hits;
-use crate::store::error::StoreError;
-use crate::store::strategy::{Count, Ear, NodeId, PushNews};
+use crate::store::contract::error::StoreError;
+use crate::store::contract::strategy::{Count, Ear, NodeId, PushNews};
 
 /// How long a read waits for news.
 const WAIT: Duration = Duration::from_secs(1);

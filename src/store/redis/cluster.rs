@@ -17,11 +17,11 @@ use tokio::task::JoinHandle;
 use super::connection::RedisLink;
 use super::connector::{Connector, ServerRole};
 use super::script::RedisCall;
-use crate::store::current::described;
-use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::StoreOptions;
-use crate::store::server::ServerAddress;
-use crate::store::servers::Servers;
+use crate::store::contract::error::{Failure, Refusal, StoreError};
+use crate::store::contract::options::StoreOptions;
+use crate::store::contract::server::ServerAddress;
+use crate::store::net::current::described;
+use crate::store::net::servers::Servers;
 
 /// The way to a cluster. Clones share what they know of it, and one connection to each node.
 #[derive(Clone, Debug)]

@@ -9,11 +9,11 @@ use redis::{Cmd, Value};
 use super::connector::{Connector, RedisConnection, ServerRole};
 use super::options::{RedisOptions, Topology};
 use super::sentinel::Sentinels;
-use crate::store::current::Current;
-use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::StoreOptions;
-use crate::store::server::ServerAddress;
-use crate::store::servers::Servers;
+use crate::store::contract::error::{Failure, Refusal, StoreError};
+use crate::store::contract::options::StoreOptions;
+use crate::store::contract::server::ServerAddress;
+use crate::store::net::current::Current;
+use crate::store::net::servers::Servers;
 
 /// The way to a Redis, and a connection to one of its servers.
 #[derive(Debug)]

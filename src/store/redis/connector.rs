@@ -12,12 +12,12 @@ use tokio::task::JoinHandle;
 
 use super::answer::RedisAnswer;
 use super::failure;
-use crate::store::connect::{Access, connect_tcp, connect_unix};
-use crate::store::current::Closable;
-use crate::store::error::Failure;
-use crate::store::greeting::{Greeting, Protocol};
-use crate::store::options::{Credentials, Secret, StoreOptions};
-use crate::store::server::ServerAddress;
+use crate::store::contract::error::Failure;
+use crate::store::contract::options::{Credentials, Secret, StoreOptions};
+use crate::store::contract::server::ServerAddress;
+use crate::store::net::connect::{Access, connect_tcp, connect_unix};
+use crate::store::net::current::Closable;
+use crate::store::net::greeting::{Greeting, Protocol};
 
 /// How a connection is made, to whatever server.
 #[derive(Clone, Debug)]

@@ -12,10 +12,12 @@ use super::{Redis, Way, key};
 use crate::policy::algorithm::{LevelKind, StoredKind};
 use crate::policy::hits::Hits;
 use crate::policy::reserve::Witness;
-use crate::store::decision::{self, AskedCounter, Decided, Decider, Few, Question, ShardHistory};
-use crate::store::error::{Failure, StoreError};
-use crate::store::stored::StoredCount;
-use crate::store::strategy::{Epoch, NodeId, Shard};
+use crate::store::contract::decision::{
+    self, AskedCounter, Decided, Decider, Few, Question, ShardHistory,
+};
+use crate::store::contract::error::{Failure, StoreError};
+use crate::store::contract::strategy::{Epoch, NodeId, Shard};
+use crate::store::decide::stored::StoredCount;
 
 /// The counters of one shard and kind with windows of one size, or one rate, or so many of them as are named at
 /// once.
@@ -453,7 +455,7 @@ fn length<T>(list: &[T]) -> i64 {
 mod tests {
     use super::*;
     use crate::policy::algorithm::Algorithm;
-    use crate::store::conformance::question;
+    use crate::testing::conformance::question;
 
     #[test]
     fn what_questions_have_in_common_is_sent_once() {

@@ -3,8 +3,8 @@
 use redis::ServerError;
 
 use super::layout;
-use crate::store::error::{Failure, Refusal};
-use crate::store::options::Credentials;
+use crate::store::contract::error::{Failure, Refusal};
+use crate::store::contract::options::Credentials;
 
 /// What an error that a server answered means. The server's words are kept, unless a user's name
 /// or a password is among them.
@@ -55,7 +55,7 @@ fn told(words: &str, credentials: &Credentials) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::options::Secret;
+    use crate::store::contract::options::Secret;
 
     #[test]
     fn an_error_within_a_script_has_a_code_of_its_own() {

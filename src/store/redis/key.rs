@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 
 use crate::policy::reserve::{Grants, Witness};
 use crate::policy::window::WindowSize;
-use crate::store::strategy::{Epoch, Position, Shard};
+use crate::store::contract::strategy::{Epoch, Position, Shard};
 
 /// The last part of the key of a hash of counts: `<size in ms>:<number>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ pub(super) struct WindowName {
 }
 
 /// The key of a shard's hash, which all its other keys begin with.
-pub(super) fn shard(prefix: &str, shard: &Shard) -> String {
+pub(crate) fn shard(prefix: &str, shard: &Shard) -> String {
     // In braces: a cluster chooses the place of a key by what is between them. The prefix is before
     // them, so that it is what a user may be given the right to.
     let Shard { namespace, number } = shard;

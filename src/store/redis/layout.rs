@@ -6,8 +6,8 @@
 use core::fmt;
 use std::collections::BTreeSet;
 
-use crate::store::error::Failure;
-use crate::store::strategy::Shard;
+use crate::store::contract::error::Failure;
+use crate::store::contract::strategy::Shard;
 
 /// A layout. Displayed, it is the field `layout` of a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

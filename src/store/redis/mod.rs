@@ -9,25 +9,15 @@
 mod answer;
 mod channel;
 mod cluster;
-#[cfg(test)]
-pub(crate) mod cluster_testing;
 mod connection;
 mod connector;
-#[cfg(all(test, feature = "measure"))]
-mod cost_tests;
 mod decide;
 mod failure;
-#[cfg(test)]
-mod fixtures;
-mod key;
+pub(crate) mod key;
 mod layout;
-#[cfg(test)]
-mod one_answer;
 pub mod options;
 mod script;
 mod sentinel;
-#[cfg(test)]
-pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -44,14 +34,14 @@ use self::key::WindowName;
 use self::layout::{KnownLayouts, Layout};
 use self::options::{RedisDirectives, RedisOptions, Topology};
 use self::script::{RedisCall, Script};
-use super::decision::ShardHistory;
-use super::error::{Failure, StoreError};
-use super::kind::{KindOptions as _, Registered};
-use super::options::StoreOptions;
-use super::page::PageStep;
-use super::strategy::{
+use super::contract::decision::ShardHistory;
+use super::contract::error::{Failure, StoreError};
+use super::contract::options::StoreOptions;
+use super::contract::page::PageStep;
+use super::contract::strategy::{
     Added, Batch, Changes, Count, Diff, Ear, Epoch, NODE_LIFE, PushNews, Pushed, Shard, Strategy,
 };
+use super::settings::kind::{KindOptions as _, Registered};
 use crate::policy::hits::Hits;
 use crate::policy::reserve::Witness;
 use crate::policy::window::{UnixMillis, WindowSize};

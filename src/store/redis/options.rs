@@ -1,10 +1,10 @@
 //! The options that only Redis has, and how they are read from directives.
 
 use crate::policy::options::{Directive, FLAG, OptionError, Syntax, text};
-use crate::store::common::CommonDirectives;
-use crate::store::kind::{KindDirectives, KindOptions};
-use crate::store::options::{Credentials, Secret};
-use crate::store::syntax::{PASSWORD, USERNAME, check_needs, exclusive};
+use crate::store::contract::options::{Credentials, Secret};
+use crate::store::settings::common::CommonDirectives;
+use crate::store::settings::kind::{KindDirectives, KindOptions};
+use crate::store::settings::syntax::{PASSWORD, USERNAME, check_needs, exclusive};
 
 /// What only Redis has.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use redis::{Cmd, Value};
 use super::connection::RedisLink;
 use super::layout::Layout;
 use crate::policy::window::CLOCK_SKEW;
-use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::strategy::LONGEST_LIFE;
+use crate::store::contract::error::{Failure, Refusal, StoreError};
+use crate::store::contract::strategy::LONGEST_LIFE;
 
 /// A script, which is one atomic step. The files say what they are given and answer.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use redis::{Cmd, Value};
 
 use super::answer::RedisAnswer;
 use super::connector::{Connector, RedisConnection};
-use crate::store::error::{Failure, StoreError};
-use crate::store::options::Credentials;
-use crate::store::server::ServerAddress;
-use crate::store::servers::Servers;
+use crate::store::contract::error::{Failure, StoreError};
+use crate::store::contract::options::Credentials;
+use crate::store::contract::server::ServerAddress;
+use crate::store::net::servers::Servers;
 
 /// The sentinels, which know the primary.
 #[derive(Clone, Debug)]

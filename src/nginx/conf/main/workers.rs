@@ -3,16 +3,16 @@
 use std::io;
 use std::sync::Arc;
 
-use super::super::served::SyncedNamespace;
 use super::MainConf;
 use crate::broker::{Bells, DecidedNamespace, DecidingStore, SharedQueues};
 use crate::conf::configuration::NamespaceConf;
-use crate::store::strategy::{NodeId, Shard};
+use crate::nginx::conf::served::SyncedNamespace;
+use crate::store::contract::strategy::{NodeId, Shard};
 use crate::table::EarlyShare;
 
 impl MainConf {
     /// The namespaces that are synced, once the zones are mapped.
-    pub(in crate::nginx) fn synced(&'static self) -> Vec<SyncedNamespace> {
+    pub(crate) fn synced(&'static self) -> Vec<SyncedNamespace> {
         let mut synced: Vec<SyncedNamespace> = Vec::new();
         for (number, namespace) in self.configuration().namespaces.iter().enumerate() {
             let Some(mut namespace) = self.synced_namespace(number, namespace) else {
@@ -50,7 +50,7 @@ impl MainConf {
     }
 
     /// The stores that decide about requests, once the zones are mapped.
-    pub(in crate::nginx) fn deciding(&'static self) -> Vec<DecidingStore> {
+    pub(crate) fn deciding(&'static self) -> Vec<DecidingStore> {
         let mut deciding: Vec<DecidingStore> = Vec::new();
         for (number, store) in self.configuration().deciding_stores() {
             let mut namespaces = self.configuration().decided_by(number);
@@ -91,12 +91,12 @@ impl MainConf {
     }
 
     /// What workers share to ask those stores, if there are any, and it could be made.
-    pub(in crate::nginx) fn shared_queues(&self) -> Option<Arc<SharedQueues>> {
+    pub(crate) fn shared_queues(&self) -> Option<Arc<SharedQueues>> {
         self.shared_queues.get().cloned()
     }
 
     /// What wakes the threads of workers, if anything is pushed before its time, and it could be made.
-    pub(in crate::nginx) fn bells(&self) -> Option<Arc<Bells>> {
+    pub(crate) fn bells(&self) -> Option<Arc<Bells>> {
         self.bells.get().cloned()
     }
 
@@ -106,7 +106,7 @@ impl MainConf {
     ///
     /// There is too little memory, or there are too many open files. Then no store can be asked, or hits are
     /// pushed with the period.
-    pub(in crate::nginx) fn share(&self, workers: usize) -> io::Result<()> {
+    pub(crate) fn share(&self, workers: usize) -> io::Result<()> {
         let (_, deciders) = self.configuration().number_deciders();
         let queues = (deciders > 0).then(|| SharedQueues::new(workers, deciders));
         // Workers may define namespaces of which hits are pushed early.

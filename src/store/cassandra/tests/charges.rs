@@ -4,10 +4,10 @@ use tokio::time::timeout;
 
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::{Hits, hits};
-use crate::store::cassandra::testing::{Server, connect, new_table};
-use crate::store::conformance::{Asking, Node, block_on, question, shard};
-use crate::store::strategy::Strategy as _;
-use crate::table::system::uptime;
+use crate::store::contract::strategy::Strategy as _;
+use crate::table::words::system::uptime;
+use crate::testing::cassandra::{Server, connect, new_table};
+use crate::testing::conformance::{Asking, Node, block_on, question, shard};
 
 #[test]
 fn what_a_failed_exchange_charged_is_taken_back() {

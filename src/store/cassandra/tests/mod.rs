@@ -1,13 +1,17 @@
 //! The suite for Cassandra, and what only Cassandra does.
 
 mod charges;
+#[cfg(all(test, feature = "measure"))]
+mod cost;
 mod nodes;
+#[cfg(test)]
+mod options;
 mod races;
 mod reads;
 mod sessions;
 mod suite {
-    use crate::store::cassandra::fixtures::Apart;
-    use crate::store::conformance::{conformance_tests, decision_tests};
+    use crate::testing::cassandra::fixtures::Apart;
+    use crate::testing::conformance::{conformance_tests, decision_tests};
     conformance_tests!(Apart, Changes, Absolute);
     conformance_tests!(Apart, Nodes);
     decision_tests!(Apart, Changes, Absolute, of windows);

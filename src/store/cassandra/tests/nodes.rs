@@ -1,9 +1,9 @@
 //! What is known of nodes, and how long.
 
 use crate::store::cassandra::position::node_bytes;
-use crate::store::cassandra::testing::{KEYSPACE, Server, connect, new_table};
-use crate::store::conformance::{Node, block_on, hits, shard, since};
-use crate::store::strategy::Strategy as _;
+use crate::store::contract::strategy::Strategy as _;
+use crate::testing::cassandra::{KEYSPACE, Server, connect, new_table};
+use crate::testing::conformance::{Node, block_on, hits, shard, since};
 
 #[test]
 fn a_node_that_was_written_down_without_a_life_goes_on() {

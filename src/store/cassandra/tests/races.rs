@@ -3,9 +3,9 @@
 use futures_util::future::join;
 
 use crate::policy::algorithm::Algorithm;
-use crate::store::cassandra::testing::{Server, connect, new_table};
-use crate::store::conformance::{Asking, block_on, question};
-use crate::store::decision::{Answer, Certainty, Decided};
+use crate::store::contract::decision::{Answer, Certainty, Decided};
+use crate::testing::cassandra::{Server, connect, new_table};
+use crate::testing::conformance::{Asking, block_on, question};
 
 fn only(decided: Decided) -> Answer {
     decided.answers.into_iter().next().unwrap()

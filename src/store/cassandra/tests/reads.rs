@@ -4,12 +4,12 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use crate::store::cassandra::Cassandra;
-use crate::store::cassandra::testing::{Server, connect, new_table, options};
-use crate::store::conformance::{MINUTE, Node, block_on, hits, shard, since};
-use crate::store::options::StoreOptions;
-use crate::store::proxy::Proxy;
-use crate::store::server::ServerAddress;
-use crate::store::strategy::{Diff, Strategy as _};
+use crate::store::contract::options::StoreOptions;
+use crate::store::contract::server::ServerAddress;
+use crate::store::contract::strategy::{Diff, Strategy as _};
+use crate::testing::cassandra::{Server, connect, new_table, options};
+use crate::testing::conformance::{MINUTE, Node, block_on, hits, shard, since};
+use crate::testing::proxy::Proxy;
 
 const WRITERS: usize = 8;
 const KEYS: usize = 120;

@@ -3,14 +3,14 @@
 use core::time::Duration;
 
 use crate::store::cassandra::session::RingLink;
-use crate::store::cassandra::testing::{KEYSPACE, Server, connect, new_table, options};
 use crate::store::cassandra::{Cassandra, CassandraOptions};
-use crate::store::conformance::{MINUTE, block_on, new_epoch, shard};
-use crate::store::error::{Failure, StoreError};
-use crate::store::options::StoreOptions;
-use crate::store::proxy::Proxy;
-use crate::store::server::ServerAddress;
-use crate::store::strategy::{Epoch, Strategy as _};
+use crate::store::contract::error::{Failure, StoreError};
+use crate::store::contract::options::StoreOptions;
+use crate::store::contract::server::ServerAddress;
+use crate::store::contract::strategy::{Epoch, Strategy as _};
+use crate::testing::cassandra::{KEYSPACE, Server, connect, new_table, options};
+use crate::testing::conformance::{MINUTE, block_on, new_epoch, shard};
+use crate::testing::proxy::Proxy;
 
 fn parts(address: &ServerAddress) -> (&str, u16) {
     match address {

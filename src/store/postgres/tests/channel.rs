@@ -1,8 +1,8 @@
 //! Who hears what, and what is believed of what is heard: a channel is open to every role.
 
 use super::*;
-use crate::store::conformance::Listener;
-use crate::store::strategy::PushNews;
+use crate::store::contract::strategy::PushNews;
+use crate::testing::conformance::Listener;
 
 async fn tell(node: &mut Node<Postgres>, diffs: Vec<Diff>) {
     node.number += 1;

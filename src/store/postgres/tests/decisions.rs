@@ -7,10 +7,10 @@ use futures_util::future::{join, join_all};
 use super::*;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::store::conformance::{Asking, question, size};
-use crate::store::decision::Question;
+use crate::store::contract::decision::Question;
 use crate::store::postgres::connection::Connection;
 use crate::store::postgres::locks::lock;
+use crate::testing::conformance::{Asking, question, size};
 
 fn asking(schema: &Schema) -> Asking<Postgres> {
     Asking::new(schema.connect())

@@ -1,7 +1,7 @@
 //! Every column of every row that nodes have written, overwritten with what no node writes: nodes go on.
 
 use super::*;
-use crate::store::conformance::Others;
+use crate::testing::conformance::Others;
 
 /// What a column of a type may be set to, as SQL has it.
 fn junk(kind: &str) -> &'static [&'static str] {

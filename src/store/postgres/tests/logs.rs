@@ -3,7 +3,7 @@
 use super::*;
 use crate::policy::algorithm::{Algorithm, LevelKind, MovingCount, StoredKind};
 use crate::policy::hits::Hits;
-use crate::store::conformance::{Asking, moving, question, size};
+use crate::testing::conformance::{Asking, moving, question, size};
 
 #[test]
 fn a_log_is_in_blocks() {

@@ -3,6 +3,8 @@
 mod access;
 mod channel;
 mod concurrency;
+#[cfg(all(test, feature = "measure"))]
+mod cost;
 mod decisions;
 mod failures;
 mod junk;
@@ -15,25 +17,25 @@ mod tls;
 use core::time::Duration;
 
 use super::Postgres;
-use super::testing::{LOCKED, PUBLIC, Schema, Server, connect, options, secret};
-use crate::store::conformance::{
+use crate::store::contract::error::{Failure, Refusal, StoreError};
+use crate::store::contract::options::Credentials;
+use crate::store::contract::server::ServerAddress;
+use crate::store::contract::strategy::{Batch, Diff, MAX_TOTAL, Pushed, Strategy};
+use crate::store::postgres::options::TableName;
+use crate::testing::conformance::{
     MINUTE, Node, behind, block_on, hits, new_epoch, pairs, shard, since, totals, until,
 };
-use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::Credentials;
-use crate::store::postgres::options::TableName;
-use crate::store::server::ServerAddress;
-use crate::store::server_tests::{failure, open};
-use crate::store::strategy::{Batch, Diff, MAX_TOTAL, Pushed, Strategy};
+use crate::testing::postgres::{LOCKED, PUBLIC, Schema, Server, connect, options, secret};
+use crate::testing::server_tests::{failure, open};
 
 mod servers_as_others_have_them {
-    use crate::store::server_tests::server_tests;
-    server_tests!(crate::store::postgres::fixtures::Place);
+    use crate::testing::server_tests::server_tests;
+    server_tests!(crate::testing::postgres::fixtures::Place);
 }
 
 mod over_tcp {
-    use crate::store::conformance::{conformance_tests, decision_tests};
-    use crate::store::postgres::fixtures::{Over, Tcp};
+    use crate::testing::conformance::{conformance_tests, decision_tests};
+    use crate::testing::postgres::fixtures::{Over, Tcp};
     conformance_tests!(Over<Tcp>, Changes, Added);
     conformance_tests!(Over<Tcp>, Channel);
     conformance_tests!(Over<Tcp>, Nodes);
@@ -41,15 +43,15 @@ mod over_tcp {
 }
 
 mod over_tls {
-    use crate::store::conformance::conformance_tests;
-    use crate::store::postgres::fixtures::{Over, Tls};
+    use crate::testing::conformance::conformance_tests;
+    use crate::testing::postgres::fixtures::{Over, Tls};
     conformance_tests!(Over<Tls>, Changes, Added);
     conformance_tests!(Over<Tls>, Channel);
 }
 
 mod over_a_unix_socket {
-    use crate::store::conformance::conformance_tests;
-    use crate::store::postgres::fixtures::{Over, Unix};
+    use crate::testing::conformance::conformance_tests;
+    use crate::testing::postgres::fixtures::{Over, Unix};
     conformance_tests!(Over<Unix>, Changes, Added);
     conformance_tests!(Over<Unix>, Channel);
 }

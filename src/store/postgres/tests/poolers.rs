@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::postgres::pooler::SHARED;
-use crate::store::postgres::testing::Pooler;
+use crate::testing::postgres::Pooler;
 
 async fn opened(pooler: &Pooler) -> Result<(), StoreError> {
     let mut store = connect(pooler.tcp(), PUBLIC);

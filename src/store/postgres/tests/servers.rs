@@ -1,13 +1,12 @@
 //! Which of several servers is used.
 
 use super::*;
-use crate::store::proxy::with_greeting;
-use crate::store::redis;
+use crate::testing::proxy::with_greeting;
 
 #[test]
 fn a_server_that_speaks_another_protocol_is_told_of() {
     let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-    let redis_server = redis::testing::Server::start(&[]);
+    let redis_server = crate::testing::redis::Server::start(&[]);
     let missing = ServerAddress::Unix("/nonexistent/socket".into());
     let (mut options, own) = options(&[missing.clone(), http.clone(), redis_server.tcp()], PUBLIC);
     options.connect_timeout = Duration::from_millis(300);
@@ -27,7 +26,7 @@ fn a_server_that_speaks_another_protocol_is_told_of() {
 
         // The other way round: Postgres closes the connection without a word.
         let server = Server::shared().tcp();
-        let mut store = redis::testing::connect(server);
+        let mut store = crate::testing::redis::connect(server);
         let error = store.open_epoch(&shard("api"), None, new_epoch()).await;
         let message = error.unwrap_err().to_string();
         assert!(

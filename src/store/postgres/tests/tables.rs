@@ -137,7 +137,7 @@ fn what_is_not_needed_any_more_is_purged_in_steps() {
         node.position = Some(behind(&node.send(1, vec![hits("new", 1)]).await));
         assert_eq!(count(""), 5001);
         // Any namespace's node purges for all.
-        let mut other = Node::join(schema.connect(), crate::store::conformance::shard("b")).await;
+        let mut other = Node::join(schema.connect(), crate::testing::conformance::shard("b")).await;
         let mut steps = 1;
         while other
             .store

@@ -4,13 +4,13 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
 use super::*;
-use crate::store::options::TlsOptions;
-use crate::store::postgres::fixtures::Place;
-use crate::store::postgres::testing::with_tls;
-use crate::store::proxy::listen;
-use crate::store::server_tests::Served as _;
-use crate::store::server_tests::tls::fails;
-use crate::store::tls_testing::{Authority, pem_file, trusting};
+use crate::store::contract::options::TlsOptions;
+use crate::testing::certificates::{Authority, pem_file, trusting};
+use crate::testing::postgres::fixtures::Place;
+use crate::testing::postgres::with_tls;
+use crate::testing::proxy::listen;
+use crate::testing::server_tests::Served as _;
+use crate::testing::server_tests::tls::fails;
 
 #[test]
 fn connections_with_tls_are_made_again() {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::policy::algorithm::Algorithm;
-use crate::store::conformance::{new_epoch, question};
-use crate::store::decision::Decider;
+use crate::store::contract::decision::Decider;
+use crate::testing::conformance::{new_epoch, question};
 
 /// All that a user needs to be allowed, as docs/redis.md says it.
 pub(super) const COMMANDS: &[&str] = &[

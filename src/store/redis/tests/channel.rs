@@ -5,9 +5,9 @@ use futures_util::future::join as both;
 use super::clusters::all_shards;
 use super::sentinels::{known_by_one, knows_a_replica, start_replica};
 use super::*;
-use crate::store::redis::cluster_testing::{Migration, Servers, connections};
+use crate::store::contract::strategy::PushNews;
 use crate::store::redis::key;
-use crate::store::strategy::PushNews;
+use crate::testing::redis::cluster::{Migration, Servers, connections};
 
 /// What was heard of key a.
 fn total_of(news: &[PushNews]) -> Vec<i64> {

@@ -5,11 +5,11 @@ use tokio::time::timeout;
 use super::clusters::all_shards;
 use super::decisions::{asks, counted, in_an_hour, one, open, refusal};
 use super::*;
-use crate::store::conformance::{Asking, HOUR, all_at_once};
-use crate::store::decision::{AskedCounter, Question};
-use crate::store::redis::cluster_testing::{Migration, Servers, connections};
+use crate::store::contract::decision::{AskedCounter, Question};
+use crate::store::contract::strategy::Shard;
 use crate::store::redis::key;
-use crate::store::strategy::Shard;
+use crate::testing::conformance::{Asking, HOUR, all_at_once};
+use crate::testing::redis::cluster::{Migration, Servers, connections};
 
 fn of_shard(shard: &Shard, key: &str) -> Question {
     let mut question = in_an_hour(key, 1000);

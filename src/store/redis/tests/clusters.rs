@@ -1,12 +1,12 @@
 //! Redis Clusters: which node has a shard, and what becomes of it when that changes.
 
 use super::*;
-use crate::store::kind::KindOptions as _;
-use crate::store::redis::cluster_testing::{Migration, Servers, connections, in_a_cluster};
+use crate::store::contract::strategy::Shard;
 use crate::store::redis::connector::{Connector, ServerRole};
 use crate::store::redis::key;
-use crate::store::strategy::Shard;
-use crate::store::tls_testing::{Authority, trusting};
+use crate::store::settings::kind::KindOptions as _;
+use crate::testing::certificates::{Authority, trusting};
+use crate::testing::redis::cluster::{Migration, Servers, connections, in_a_cluster};
 
 pub(super) fn all_shards() -> impl Iterator<Item = Shard> {
     let number = in_a_cluster(&[]).1.shards();

@@ -7,9 +7,9 @@ use crate::policy::window::WindowSize;
 use core::num::NonZeroU64;
 
 use crate::policy::reserve::{Grants, Witness};
-use crate::store::conformance::{Asking, HOUR, Node, hits, new_epoch, question};
-use crate::store::decision::{AskedCounter, Decided, Decider as _, Question};
-use crate::store::strategy::{Batch, Diff, Epoch, MAX_TOTAL, Strategy as _};
+use crate::store::contract::decision::{AskedCounter, Decided, Decider as _, Question};
+use crate::store::contract::strategy::{Batch, Diff, Epoch, MAX_TOTAL, Strategy as _};
+use crate::testing::conformance::{Asking, HOUR, Node, hits, new_epoch, question};
 use smallvec::smallvec;
 
 pub(super) fn asks(question: Question) -> Question {

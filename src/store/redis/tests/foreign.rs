@@ -4,9 +4,9 @@ use super::decisions::{asks, counted, in_a_bucket, open};
 use super::*;
 use crate::policy::algorithm::Algorithm;
 use crate::policy::hits::Hits;
-use crate::store::conformance::{Asking, HOUR, question};
-use crate::store::decision::Question;
-use crate::store::strategy::{Epoch, MAX_TOTAL};
+use crate::store::contract::decision::Question;
+use crate::store::contract::strategy::{Epoch, MAX_TOTAL};
+use crate::testing::conformance::{Asking, HOUR, question};
 
 /// What is no count.
 const NO_COUNTS: [&str; 19] = [

@@ -3,7 +3,7 @@
 
 use super::foreign::{TYPES, overwrite};
 use super::*;
-use crate::store::conformance::Others;
+use crate::testing::conformance::Others;
 
 /// What somebody may write where a text is.
 const TEXTS: [&[u8]; 22] = [

@@ -3,8 +3,8 @@
 use super::clusters::all_shards;
 use super::decisions::{counted, one};
 use super::*;
-use crate::store::conformance::Asking;
-use crate::store::redis::cluster_testing::Servers;
+use crate::testing::conformance::Asking;
+use crate::testing::redis::cluster::Servers;
 
 const DIVIDED: &str = "other nodes divide the namespace into 16 shards (cluster on), this one into 1 shard (cluster off): \
                        all must have the same \"cluster\"";
@@ -34,7 +34,7 @@ async fn refusals(store: impl Fn() -> Redis) -> Vec<String> {
         let decided = asking.try_to_ask(&[one_more]).await;
         refusals.push(unusable(decided.unwrap_err()));
         let mut store = store();
-        let epoch = crate::store::conformance::new_epoch();
+        let epoch = crate::testing::conformance::new_epoch();
         let opened = store.open_epoch(&shard, None, epoch).await;
         refusals.push(unusable(opened.unwrap_err()));
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::policy::algorithm::MovingCount;
 use crate::policy::hits::Hits;
 use crate::policy::window::UnixMillis;
-use crate::store::conformance::{Asking, ListOfHits, moving, size};
+use crate::testing::conformance::{Asking, ListOfHits, moving, size};
 
 /// A node, and the key of a log.
 async fn asking(server: &Server, size: u64) -> (Asking<Redis>, String) {

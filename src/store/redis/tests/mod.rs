@@ -4,6 +4,8 @@ mod access;
 mod channel;
 mod cluster_decisions;
 mod clusters;
+#[cfg(all(test, feature = "measure"))]
+mod cost;
 mod decisions;
 mod failures;
 mod foreign;
@@ -11,6 +13,8 @@ mod junk;
 mod keys;
 mod layouts;
 mod logs;
+#[cfg(test)]
+mod one_answer;
 mod sentinels;
 mod servers;
 mod tls;
@@ -18,28 +22,28 @@ mod tls;
 use core::time::Duration;
 
 use super::Redis;
-use super::one_answer::with_one_answer;
-use super::testing::{Server, connect, options};
-use crate::store::conformance::{
+use crate::store::contract::error::{Failure, Refusal, StoreError};
+use crate::store::contract::options::{Credentials, Secret, StoreOptions};
+use crate::store::contract::page::PageStep;
+use crate::store::contract::server::ServerAddress;
+use crate::store::contract::strategy::{Batch, BatchId, Diff, Pushed, Strategy};
+use crate::store::redis::options::{RedisOptions, Topology};
+use crate::testing::conformance::{
     Listener, MINUTE, Node, behind, block_on, hits, pairs, shard, since, totals, until,
 };
-use crate::store::error::{Failure, Refusal, StoreError};
-use crate::store::options::{Credentials, Secret, StoreOptions};
-use crate::store::page::PageStep;
-use crate::store::proxy::Proxy;
-use crate::store::redis::options::{RedisOptions, Topology};
-use crate::store::server::ServerAddress;
-use crate::store::server_tests::{failure, open};
-use crate::store::strategy::{Batch, BatchId, Diff, Pushed, Strategy};
+use crate::testing::proxy::Proxy;
+use crate::testing::redis::{Server, connect, options};
+use crate::testing::server_tests::{failure, open};
+use one_answer::with_one_answer;
 
 mod servers_as_others_have_them {
-    use crate::store::server_tests::server_tests;
-    server_tests!(crate::store::redis::testing::Server);
+    use crate::testing::server_tests::server_tests;
+    server_tests!(crate::testing::redis::Server);
 }
 
 mod over_tcp {
-    use crate::store::conformance::{conformance_tests, decision_tests};
-    use crate::store::redis::fixtures::{Over, Tcp};
+    use crate::testing::conformance::{conformance_tests, decision_tests};
+    use crate::testing::redis::fixtures::{Over, Tcp};
     conformance_tests!(Over<Tcp>, Changes, Added);
     conformance_tests!(Over<Tcp>, Nodes);
     conformance_tests!(Over<Tcp>, Channel);
@@ -47,15 +51,15 @@ mod over_tcp {
 }
 
 mod over_tls {
-    use crate::store::conformance::conformance_tests;
-    use crate::store::redis::fixtures::{Over, Tls};
+    use crate::testing::conformance::conformance_tests;
+    use crate::testing::redis::fixtures::{Over, Tls};
     conformance_tests!(Over<Tls>, Changes, Added);
     conformance_tests!(Over<Tls>, Channel);
 }
 
 mod over_a_cluster {
-    use crate::store::conformance::{conformance_tests, decision_tests};
-    use crate::store::redis::cluster_testing::SharedCluster;
+    use crate::testing::conformance::{conformance_tests, decision_tests};
+    use crate::testing::redis::cluster::SharedCluster;
     conformance_tests!(SharedCluster, Changes, Added);
     conformance_tests!(SharedCluster, Nodes);
     conformance_tests!(SharedCluster, Channel);
@@ -63,8 +67,8 @@ mod over_a_cluster {
 }
 
 mod over_a_unix_socket {
-    use crate::store::conformance::conformance_tests;
-    use crate::store::redis::fixtures::{Over, Unix};
+    use crate::testing::conformance::conformance_tests;
+    use crate::testing::redis::fixtures::{Over, Unix};
     conformance_tests!(Over<Unix>, Changes, Added);
     conformance_tests!(Over<Unix>, Channel);
 }

@@ -1,8 +1,8 @@
 //! A primary that sentinels know.
 
 use super::*;
-use crate::store::redis::testing::with_tls;
-use crate::store::tls_testing::{Authority, trusting};
+use crate::testing::certificates::{Authority, trusting};
+use crate::testing::redis::with_tls;
 
 /// The options of a store whose primary these know under the name `main`.
 fn known_by(sentinels: &[ServerAddress]) -> (StoreOptions, RedisOptions) {

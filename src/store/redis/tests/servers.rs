@@ -1,8 +1,8 @@
 //! Which of several servers is used.
 
 use super::*;
-use crate::store::proxy::with_greeting;
-use crate::store::tls_testing::Authority;
+use crate::testing::certificates::Authority;
+use crate::testing::proxy::with_greeting;
 
 #[test]
 fn a_server_that_speaks_another_protocol_is_told_in_its_own_words() {

@@ -1,7 +1,7 @@
 //! Servers with TLS: certificates of servers and of clients.
 
 use super::*;
-use crate::store::tls_testing::{Authority, trusting};
+use crate::testing::certificates::{Authority, trusting};
 
 #[test]
 fn a_server_without_tls_is_not_used_with_it_nor_the_other_way_round() {

@@ -1,0 +1,288 @@
+//! The backlog of a decider: questions of all workers that the next exchange may have.
+
+use core::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::unsent::UnsentHits;
+use crate::broker::shared::message::Ask;
+use crate::policy::hits::Hits;
+use crate::store::contract::decision::{Few, Question};
+use crate::table::MonotonicMillis;
+
+/// How many counters an exchange charges of those that were counted while the store was away: others wait.
+const UNSENT_AT_ONCE: usize = 32;
+
+/// What was asked of a decider, and is not sent yet.
+#[derive(Default)]
+pub(super) struct Backlog {
+    gathered: RefCell<Gathered>,
+    /// Whether nothing is sent.
+    is_away: Cell<bool>,
+    /// What was counted without the store.
+    unsent: RefCell<UnsentHits>,
+    /// Hits of namespaces that the store does not get, until they are counted.
+    dropped: RefCell<Few<(Arc<str>, Hits)>>,
+    /// For how many questions the task waits.
+    pub(super) awaited: Cell<usize>,
+    /// There are so many, or there is another reason to look.
+    pub(super) ready: Notify,
+}
+
+/// Questions for one exchange, and where each answer goes.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) questions: Vec<Question>,
+    /// For each question.
+    pub(super) reply_to: Vec<ReplyTo>,
+    /// Whether a probe is due, too.
+    pub(super) is_probed: bool,
+    /// How many of them, the first ones, charge what was counted without the store.
+    unsent: usize,
+}
+
+/// Where the answer to a question goes.
+pub(super) struct ReplyTo {
+    /// The number of the worker.
+    pub(super) worker: usize,
+    /// The number of the request; `None`: it needs no answer.
+    pub(super) id: Option<u64>,
+    /// When the request is decided otherwise, or what is charged does not count any more.
+    deadline: u64,
+    /// When it was asked, where no answer is needed.
+    asked_at: MonotonicMillis,
+}
+
+impl ReplyTo {
+    fn is_late(&self, now: MonotonicMillis) -> bool {
+        self.deadline <= now.0
+    }
+
+    /// Returns whether a request still waits for the answer at this moment.
+    pub(super) fn waits_at(&self, moment: MonotonicMillis) -> bool {
+        self.id.is_some() && !self.is_late(moment)
+    }
+}
+
+impl Backlog {
+    pub(super) fn put(&self, worker: usize, ask: Ask, now: impl FnOnce() -> MonotonicMillis) {
+        let Ask {
+            id,
+            deadline,
+            question,
+            ..
+        } = ask;
+        if question.counters.is_empty() {
+            self.gathered.borrow_mut().is_probed = true;
+        } else if id.is_none() {
+            self.charge(question, now());
+        } else {
+            self.gather(
+                question,
+                ReplyTo {
+                    worker,
+                    id,
+                    deadline,
+                    asked_at: MonotonicMillis(0),
+                },
+            );
+        }
+        // The task takes all there is when it is woken once.
+        let gathered = self.gathered.borrow();
+        if gathered.is_probed || gathered.questions.len() == self.awaited.get() {
+            self.ready.notify_one();
+        }
+    }
+
+    /// Puts questions first that are to be asked once more.
+    pub(super) fn put_back(&self, questions: Vec<Question>, reply_to: Vec<ReplyTo>) {
+        let mut gathered = self.gathered.borrow_mut();
+        gathered.questions.splice(0..0, questions);
+        gathered.reply_to.splice(0..0, reply_to);
+    }
+
+    fn gather(&self, question: Question, reply_to: ReplyTo) {
+        let mut gathered = self.gathered.borrow_mut();
+        gathered.questions.push(question);
+        gathered.reply_to.push(reply_to);
+    }
+
+    /// Takes what a question without an answer charged at this time: while the store is away, as far as there is
+    /// room.
+    fn charge(&self, question: Question, asked_at: MonotonicMillis) {
+        let is_away = self.is_away.get();
+        let question = match is_away && UnsentHits::are(&question) {
+            true => self.unsent.borrow_mut().add(&question, asked_at),
+            false => Some(question),
+        };
+        let Some(question) = question else { return };
+        if is_away && self.kept() >= UnsentHits::MOST {
+            return self.drop_hits(&question);
+        }
+        let sizes = question.counters.iter().map(|it| it.size.millis());
+        let deadline = asked_at.0.saturating_add(sizes.min().unwrap_or(0));
+        self.gather(
+            question,
+            ReplyTo {
+                worker: 0,
+                id: None,
+                deadline,
+                asked_at,
+            },
+        );
+    }
+
+    /// How many counters are kept for the store, at least.
+    fn kept(&self) -> usize {
+        let unsent = self.unsent.borrow().len();
+        unsent.saturating_add(self.gathered.borrow().questions.len())
+    }
+
+    /// The store has failed, of which this was asked last: nothing is sent for a while. If it has done nothing of
+    /// that (`is_undone`), what no answer was needed for is kept.
+    pub(super) fn leave(&self, asked: Gathered, is_undone: bool, now: MonotonicMillis) {
+        if is_undone {
+            self.unsent.borrow_mut().put_back();
+        }
+        self.is_away.set(true);
+        let failed = asked.questions.into_iter().zip(asked.reply_to);
+        let failed = failed.skip(asked.unsent).filter(|_| is_undone);
+        let Gathered {
+            questions,
+            reply_to,
+            ..
+        } = self.gathered.take();
+        let waiting = questions.into_iter().zip(reply_to);
+        // Requests that were asked about were told.
+        let failed = failed.filter(|(_, to)| to.id.is_none());
+        for (question, to) in failed.chain(waiting) {
+            match to.id {
+                _ if to.is_late(now) => self.drop_late(&question, &to),
+                None => self.charge(question, to.asked_at),
+                Some(_) => self.gather(question, to),
+            }
+        }
+    }
+
+    /// The store is back.
+    pub(super) fn come_back(&self) {
+        self.is_away.set(false);
+    }
+
+    /// Forgets what is not to be asked any more, while the store is away.
+    pub(super) fn forget_late(&self, now: MonotonicMillis) {
+        let mut gathered = self.gathered.take();
+        self.take_late(&mut gathered, now);
+        *self.gathered.borrow_mut() = gathered;
+    }
+
+    /// Takes out what is not to be asked any more: requests that were decided otherwise, and hits that do not count any
+    /// more.
+    fn take_late(&self, gathered: &mut Gathered, now: MonotonicMillis) {
+        if !gathered.reply_to.iter().any(|to| to.is_late(now)) {
+            return;
+        }
+        let all = gathered
+            .questions
+            .drain(..)
+            .zip(gathered.reply_to.drain(..));
+        let (late, in_time): (Vec<_>, Vec<_>) = all.partition(|(_, to)| to.is_late(now));
+        late.iter()
+            .for_each(|(question, to)| self.drop_late(question, to));
+        (gathered.questions, gathered.reply_to) = in_time.into_iter().unzip();
+    }
+
+    fn drop_late(&self, question: &Question, reply_to: &ReplyTo) {
+        if reply_to.id.is_none() {
+            self.drop_hits(question);
+        }
+    }
+
+    fn drop_hits(&self, question: &Question) {
+        let mut dropped = self.dropped.borrow_mut();
+        question.counters.iter().for_each(|counter| {
+            add_dropped(&mut dropped, &counter.shard.namespace, counter.cost);
+        });
+    }
+
+    /// Takes the hits that the store does not get, with their namespaces.
+    pub(super) fn take_dropped(&self) -> Few<(Arc<str>, Hits)> {
+        let mut dropped = self.dropped.take();
+        for (namespace, hits) in self.unsent.borrow_mut().take_dropped() {
+            add_dropped(&mut dropped, &namespace, hits);
+        }
+        dropped
+    }
+
+    /// Forgets what was kept for the store.
+    pub(super) fn forget_unsent(&self) {
+        self.unsent.borrow_mut().forget();
+    }
+
+    /// Whether something is to be charged that was counted without the store.
+    fn has_unsent(&self) -> bool {
+        !self.is_away.get() && !self.unsent.borrow().is_empty()
+    }
+
+    /// How many questions there are.
+    pub(super) fn waiting(&self) -> usize {
+        self.gathered.borrow().questions.len()
+    }
+
+    /// How many questions the task still waits for; `None` if for none.
+    pub(super) fn lacking(&self) -> Option<usize> {
+        let gathered = self.gathered.borrow();
+        let more = self.awaited.get().saturating_sub(gathered.questions.len());
+        (more > 0 && !gathered.is_probed && !self.has_unsent()).then_some(more)
+    }
+
+    /// So many questions as are asked at once, without those whose deadline is past.
+    pub(super) fn take(&self, now: MonotonicMillis) -> Gathered {
+        self.unsent.borrow_mut().forget_taken();
+        let has_unsent = self.has_unsent();
+        if !has_unsent && self.gathered.borrow().is_nothing() {
+            return Gathered::default();
+        }
+        let mut gathered = self.gathered.replace(Gathered {
+            questions: Vec::with_capacity(Question::MAX_AT_ONCE),
+            reply_to: Vec::with_capacity(Question::MAX_AT_ONCE),
+            ..Gathered::default()
+        });
+        self.take_late(&mut gathered, now);
+        if has_unsent {
+            // First: they are so few that all are asked.
+            let unsent = self.unsent.borrow_mut().take(UNSENT_AT_ONCE, now);
+            gathered.unsent = unsent.len();
+            let reply_to = unsent.iter().map(|_| ReplyTo {
+                worker: 0,
+                id: None,
+                deadline: u64::MAX,
+                asked_at: now,
+            });
+            gathered.reply_to.splice(..0, reply_to);
+            gathered.questions.splice(..0, unsent);
+        }
+        let count = Question::at_once(&gathered.questions);
+        let mut others = self.gathered.borrow_mut();
+        others.questions.extend(gathered.questions.drain(count..));
+        others.reply_to.extend(gathered.reply_to.drain(count..));
+        drop(others);
+        gathered
+    }
+}
+
+/// Adds hits that are above zero.
+fn add_dropped(dropped: &mut Few<(Arc<str>, Hits)>, namespace: &Arc<str>, hits: Hits) {
+    let hits = hits.max(Hits::ZERO);
+    match dropped.iter_mut().find(|(it, _)| it == namespace) {
+        Some((_, sum)) => *sum = sum.plus(hits),
+        None => dropped.push((namespace.clone(), hits)),
+    }
+}
+
+impl Gathered {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.questions.is_empty() && !self.is_probed
+    }
+}

@@ -1,0 +1,209 @@
+//! The dispatcher: sorts what all workers ask by the decider that answers it, and leaves answers with
+//! the workers.
+
+use core::cell::{Cell, RefCell};
+use core::pin::pin;
+use core::time::Duration;
+use std::sync::Arc;
+
+use futures_util::future::select;
+use tokio::sync::Notify;
+
+use super::backlog::{Backlog, ReplyTo};
+use super::store_event::StoreEvent;
+use crate::broker::shared::message::{Reader, messages, write_reply};
+use crate::broker::shared::shared_queues::{SharedQueues, write_messages};
+use crate::broker::shared::tenure::{Replaced, Term};
+use crate::broker::wake::event_loop_queue::EventLoopQueue;
+use crate::store::contract::decision::Answer;
+use crate::table::MonotonicMillis;
+
+/// How often the broker shows that it serves.
+pub(super) const BEAT: Duration = Duration::from_millis(100);
+/// How soon it is tried again to leave answers with a worker that has not read those before.
+const NO_ROOM: Duration = Duration::from_millis(1);
+
+/// What the broker has of all workers and all deciders.
+pub(super) struct Dispatcher {
+    pub(super) queues: Arc<SharedQueues>,
+    /// The number of the worker whose process this is, and the term in which it serves.
+    worker: usize,
+    pub(super) term: Term,
+    /// That of each task.
+    pub(super) backlogs: Vec<Backlog>,
+    reader: RefCell<Reader>,
+    words: RefCell<Vec<u64>>,
+    /// What is said to each worker, and has not had room yet.
+    outboxes: RefCell<Vec<Vec<u64>>>,
+    /// What the log is to tell of stores.
+    pub(super) events: EventLoopQueue<StoreEvent>,
+    /// The clock.
+    pub(super) uptime: fn() -> Duration,
+    pub(super) is_closed: Cell<bool>,
+    /// Rung when another process serves.
+    replaced: Notify,
+}
+
+impl Dispatcher {
+    pub(super) fn new(
+        queues: Arc<SharedQueues>,
+        (worker, term): (usize, Term),
+        events: EventLoopQueue<StoreEvent>,
+        uptime: fn() -> Duration,
+    ) -> Dispatcher {
+        let backlogs = (0..queues.deciders()).map(|_| Backlog::default());
+        let outboxes = queues.of_workers().map(|_| Vec::new());
+        Dispatcher {
+            backlogs: backlogs.collect(),
+            outboxes: RefCell::new(outboxes.collect()),
+            queues,
+            worker,
+            term,
+            reader: RefCell::default(),
+            words: RefCell::default(),
+            events,
+            uptime,
+            is_closed: Cell::new(false),
+            replaced: Notify::new(),
+        }
+    }
+
+    /// Takes over what the broker of a term before may still be about to write.
+    pub(super) fn take_over(&self) {
+        let mut deciders = (0..self.queues.deciders()).filter_map(|it| self.queues.decider(it));
+        let mut workers = self.queues.of_workers();
+        let taken = deciders
+            .try_for_each(|it| it.doorbell.take_over(self.term))
+            .and_then(|()| workers.try_for_each(|it| it.questions.take_over(self.term)));
+        self.unless_replaced(taken);
+    }
+
+    /// Whether no other process serves in place of this one, as far as is known in this moment.
+    pub(super) fn is_serving(&self) -> bool {
+        self.queues.tenure().is_some_and(|it| it.is_of(self.term))
+    }
+
+    /// Ends the term.
+    pub(super) fn end(&self) {
+        if let Some(tenure) = self.queues.tenure() {
+            tenure.end(self.term);
+        }
+    }
+
+    /// Leaves, if another process serves: what was taken of questions is still answered. Returns whether none does.
+    pub(super) fn unless_replaced(&self, result: Result<(), Replaced>) -> bool {
+        if result.is_err() {
+            self.leave();
+            self.replaced.notify_one();
+        }
+        result.is_ok()
+    }
+
+    /// Shows that this process serves, until another one does.
+    pub(super) async fn beat(&self, has_lock: impl Fn() -> bool) {
+        while let Some(tenure) = self.queues.tenure() {
+            if !self.unless_replaced(tenure.beat(self.term, has_lock())) {
+                return;
+            }
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+
+    pub(super) fn now(&self) -> MonotonicMillis {
+        let millis = (self.uptime)().as_millis();
+        MonotonicMillis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+
+    /// Moves what workers have asked to the backlogs of the tasks; nothing more once this is closed.
+    pub(super) fn collect(&self) {
+        if self.is_closed.get() {
+            return;
+        }
+        let (mut reader, mut words) = (self.reader.borrow_mut(), self.words.borrow_mut());
+        for (worker, worker_queues) in self.queues.of_workers().enumerate() {
+            words.clear();
+            if !self.unless_replaced(worker_queues.questions.read(self.term, &mut words)) {
+                return;
+            }
+            for ask in messages(&words).filter_map(|it| reader.ask(it)) {
+                if let Some(backlog) = self.backlogs.get(ask.decider) {
+                    backlog.put(worker, ask, || self.now());
+                }
+            }
+        }
+    }
+
+    /// Collects what is asked while a task has nothing to do, until another process serves.
+    pub(super) async fn answer_bell(&self) {
+        let Ok(bell) = self.queues.bell().listen() else {
+            return;
+        };
+        let collect = async {
+            while let Ok(mut rung) = bell.readable().await {
+                rung.clear_ready();
+                self.collect();
+            }
+        };
+        select(pin!(collect), pin!(self.replaced.notified())).await;
+    }
+
+    /// Tells workers what was said about their requests.
+    pub(super) fn reply(
+        &self,
+        reply_to: &[ReplyTo],
+        answers: impl Iterator<Item = Option<Answer>>,
+    ) {
+        let mut outboxes = self.outboxes.borrow_mut();
+        for (reply_to, answer) in reply_to.iter().zip(answers) {
+            if let (Some(outbox), Some(id)) = (outboxes.get_mut(reply_to.worker), reply_to.id) {
+                write_reply(outbox, &(id, answer));
+            }
+        }
+        drop(outboxes);
+        self.deliver();
+    }
+
+    /// Leaves with workers what is said to them; returns whether all of it had room.
+    fn deliver(&self) -> bool {
+        let mut is_all = true;
+        let mut outboxes = self.outboxes.borrow_mut();
+        let outboxes = outboxes.iter_mut().zip(self.queues.of_workers());
+        for (worker, (outbox, worker_queues)) in outboxes.enumerate() {
+            if let Some(answers) = self.queues.answers(worker, self.worker)
+                && !outbox.is_empty()
+            {
+                write_messages(&answers, outbox);
+                worker_queues.eventfd.wake();
+                is_all &= outbox.is_empty();
+            }
+        }
+        is_all
+    }
+
+    /// Waits until there is something new for a task.
+    pub(super) async fn wait(&self, backlog: &Backlog) {
+        while !self.deliver() {
+            if tokio::time::timeout(NO_ROOM, backlog.ready.notified())
+                .await
+                .is_ok()
+            {
+                return;
+            }
+        }
+        backlog.ready.notified().await;
+    }
+
+    /// Has the tasks leave when they have answered what was asked until now.
+    pub(super) fn close(&self) {
+        self.collect();
+        self.leave();
+    }
+
+    /// Has them leave when they have answered what was taken.
+    fn leave(&self) {
+        self.is_closed.set(true);
+        for backlog in &self.backlogs {
+            backlog.ready.notify_one();
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! A task for each decider: connects, asks it one exchange after another, and probes it while it is
+//! away.
+
+use core::hash::BuildHasher as _;
+use core::ops::Range;
+use core::pin::pin;
+use core::time::Duration;
+use std::hash::RandomState;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures_util::future::{FutureExt as _, select};
+use tokio::task::JoinSet;
+
+use super::backlog::{Backlog, Gathered, ReplyTo};
+use super::batching::BatchingDelay;
+use super::decided::DecidedNamespace;
+use super::dispatcher::Dispatcher;
+use super::store_event::{KnownBefore, Observer, WatchedStore};
+use crate::broker::shared::shared_queues::DeciderState;
+use crate::broker::shared::store_clock::LearnedClock;
+use crate::broker::wake::timer::Timer;
+use crate::policy::reserve::Grants;
+use crate::store::contract::decision::{
+    Answer, AskedCounter, Certainty, Decided, Decider, Few, Question,
+};
+use crate::store::contract::error::StoreError;
+use crate::store::contract::strategy::{Epoch, NodeId, Shard};
+use crate::store::registry::StoreVisitor;
+use crate::store::retry::Retries;
+use crate::table::{MonotonicMillis, SyncState};
+
+/// How often is collected what is asked of a store that is away: workers' queues are short.
+const COLLECT: Duration = Duration::from_millis(50);
+
+/// Asks one decider, for all workers.
+pub(super) struct DeciderTask {
+    pub(super) dispatcher: Rc<Dispatcher>,
+    /// The store that has the decider.
+    pub(super) store: Arc<WatchedStore>,
+    /// All deciders that it has.
+    pub(super) siblings: Range<usize>,
+    pub(super) decider: usize,
+    /// The questions of a probe, which finds out whether there is an answer.
+    pub(super) probe: Vec<Question>,
+    /// Questions that need of the store what those of requests do.
+    pub(super) trial: Vec<Question>,
+    /// The namespaces that are decided about.
+    pub(super) namespaces: Rc<[DecidedNamespace]>,
+}
+
+/// What serves a task.
+struct Served<'t, D> {
+    store: D,
+    node: NodeId,
+    state: DeciderState<'t>,
+    backlog: &'t Backlog,
+    retries: Retries,
+}
+
+/// The tasks of a store, none of which has a decider yet.
+pub struct DeciderTasks<'t> {
+    pub(super) tasks: Vec<DeciderTask>,
+    pub(super) node: NodeId,
+    pub(super) running: &'t mut JoinSet<()>,
+}
+
+/// Has each serve with a decider of its own.
+impl StoreVisitor for DeciderTasks<'_> {
+    type Output = ();
+
+    fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
+        let store = connect();
+        for task in self.tasks {
+            let store = store.share().unwrap_or_else(&connect);
+            self.running.spawn_local(task.serve(store, self.node));
+        }
+    }
+}
+
+/// When a task waits for more questions.
+struct Pauses {
+    delay: BatchingDelay,
+    /// When the delay last learned how much time passed.
+    learned: Duration,
+    /// `None`: the system had none left, and there are no pauses.
+    timer: Option<Timer>,
+}
+
+impl DeciderTask {
+    /// Answers until the dispatcher is closed.
+    async fn serve(self, store: impl Decider, node: NodeId) {
+        let (Some(state), Some(backlog)) = (
+            self.dispatcher.queues.decider(self.decider),
+            self.dispatcher.backlogs.get(self.decider),
+        ) else {
+            return;
+        };
+        let mut served = Served {
+            store,
+            node,
+            state,
+            backlog,
+            retries: Retries::default(),
+        };
+        // Connects before a request waits for it. A store that is known to be lost may answer, and refuse all the same.
+        let first = match self.store.is_lost() {
+            true => &self.trial,
+            false => &self.probe,
+        };
+        if self.ask(&mut served, first).await.is_err() {
+            self.wait_for(&mut served, first).await;
+        }
+        let mut pauses = Pauses::new((self.dispatcher.uptime)());
+        let mut clock = LearnedClock::default();
+        while let Some(gathered) = self.next(backlog, state, &mut pauses).await {
+            let questions = match &*gathered.questions {
+                [] => &self.probe,
+                questions => questions,
+            };
+            pauses.delay.note(questions.len());
+            let began = (self.dispatcher.uptime)();
+            match self.ask(&mut served, questions).await {
+                Ok(Decided { now, answers }) => {
+                    let ended = (self.dispatcher.uptime)();
+                    if self.dispatcher.is_serving() {
+                        state.clock.set(clock.learn(now, ended));
+                    }
+                    let took = ended.saturating_sub(began);
+                    let decided = self.ask_again(backlog, took, gathered, answers);
+                    let (reply_to, answers, has_raced) = decided;
+                    self.dispatcher
+                        .reply(&reply_to, answers.into_iter().map(Some));
+                    if has_raced && !self.dispatcher.is_closed.get() {
+                        // Those it raced with ask again too: at another moment.
+                        tokio::time::sleep(took.mul_f32(fraction())).await;
+                    }
+                }
+                Err(error) => {
+                    let replies = core::iter::repeat(None);
+                    self.dispatcher.reply(&gathered.reply_to, replies);
+                    // It is back when what failed succeeds, not when it answers.
+                    let trial = match &*gathered.questions {
+                        [] => self.probe.clone(),
+                        questions => Question::trials(questions),
+                    };
+                    let is_undone = !error.may_have_applied();
+                    backlog.leave(gathered, is_undone, self.dispatcher.now());
+                    self.wait_for(&mut served, &trial).await;
+                }
+            }
+        }
+        // The process ends, with what it has kept.
+        backlog.forget_unsent();
+        self.count_dropped(backlog);
+    }
+
+    /// Asks, and notes whether there was an answer.
+    async fn ask(
+        &self,
+        served: &mut Served<'_, impl Decider>,
+        questions: &[Question],
+    ) -> Result<Decided, StoreError> {
+        let Served { store, node, .. } = served;
+        let before = self.store.known();
+        let granted = self.granted(questions);
+        for (shard, grants, _) in &granted {
+            match grants {
+                Grants::None => store.follow(shard, None),
+                Grants::UpTo(witness) => store.follow(shard, Some(*witness)),
+                // They are yet to be voided.
+                Grants::Lost => {}
+            }
+        }
+        let asked = store.decide(*node, Epoch::proposed(), questions);
+        let decided = asked.await;
+        // Before anybody is told of it: what is granted is known to be up to there.
+        for (shard, before, state) in granted {
+            if let Some(history) = store.take_history(&shard).filter(|_| decided.is_ok()) {
+                let after = match history.is_whole {
+                    true => Grants::UpTo(history.witness),
+                    false => Grants::Lost,
+                };
+                state.note_grants(before, after);
+            }
+        }
+        self.note(decided.as_ref().err(), before, served);
+        decided
+    }
+
+    /// The shards of questions in which hits are charged ahead, with what is known of that.
+    fn granted(&self, questions: &[Question]) -> Few<(Shard, Grants, SyncState<'static>)> {
+        let mut granted: Few<(Shard, Grants, SyncState<'static>)> = Few::new();
+        if self.namespaces.iter().all(|it| it.granted.is_empty()) {
+            return granted;
+        }
+        for AskedCounter { shard, .. } in questions.iter().flat_map(|it| &it.counters) {
+            if granted.iter().any(|(it, ..)| it == shard) {
+                continue;
+            }
+            let mut namespaces = self.namespaces.iter();
+            let namespace = namespaces.find(|it| it.name == shard.namespace);
+            let state = namespace.and_then(|it| it.granted.get(usize::from(shard.number)));
+            if let Some(state) = state {
+                granted.push((shard.clone(), state.grants(), *state));
+            }
+        }
+        granted
+    }
+
+    /// Notes whether the store has answered, or why not.
+    fn note(
+        &self,
+        error: Option<&StoreError>,
+        before: KnownBefore,
+        served: &Served<'_, impl Decider>,
+    ) {
+        // What a process finds that was stopped meanwhile says nothing of the present.
+        if !self.dispatcher.is_serving() {
+            return;
+        }
+        let Served { state, store, .. } = served;
+        let result = match error {
+            Some(error) => {
+                state.breaker.open(self.dispatcher.now());
+                Err(error)
+            }
+            None => {
+                state.breaker.close();
+                Ok(())
+            }
+        };
+        let queues = &self.dispatcher.queues;
+        let mut all = self.siblings.clone().filter_map(|it| queues.decider(it));
+        if result.is_ok() && !all.all(|it| it.breaker.is_closed()) {
+            // It is not there as a whole.
+            return;
+        }
+        let event = self
+            .store
+            .note(Observer::Broker, before, result, || store.server());
+        if event.is_some() {
+            self.dispatcher.events.push(event);
+        }
+    }
+
+    /// Puts those questions back that raced with others' and whose requests wait for longer than two more exchanges
+    /// take. Returns the answers to the others, where these go, and whether there was any such question.
+    fn ask_again(
+        &self,
+        backlog: &Backlog,
+        took: Duration,
+        gathered: Gathered,
+        answers: Vec<Answer>,
+    ) -> (Vec<ReplyTo>, Vec<Answer>, bool) {
+        let Gathered {
+            questions,
+            reply_to,
+            ..
+        } = gathered;
+        let is_raced = |answer: &Answer| answer.certainty == Certainty::Raced;
+        if !answers.iter().any(is_raced) {
+            return (reply_to, answers, false);
+        }
+        let two = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let two = two.saturating_add(1).saturating_mul(2);
+        let then = MonotonicMillis(self.dispatcher.now().0.saturating_add(two));
+        let asked = questions.into_iter().zip(reply_to).zip(answers);
+        let (again, decided): (Vec<_>, Vec<_>) =
+            asked.partition(|((_, to), answer)| is_raced(answer) && to.waits_at(then));
+        let (again, _): (Vec<_>, Vec<Answer>) = again.into_iter().unzip();
+        let has_raced = !again.is_empty();
+        let (questions, to) = again.into_iter().unzip();
+        backlog.put_back(questions, to);
+        let decided = decided.into_iter().map(|((_, to), answer)| (to, answer));
+        let (reply_to, answers) = decided.unzip();
+        (reply_to, answers, has_raced)
+    }
+
+    /// What is to be asked now; `None` if there will be nothing more.
+    async fn next(
+        &self,
+        backlog: &Backlog,
+        state: DeciderState<'_>,
+        pauses: &mut Pauses,
+    ) -> Option<Gathered> {
+        loop {
+            self.dispatcher.collect();
+            self.count_dropped(backlog);
+            if let Some((questions, pause)) =
+                pauses.awaits(backlog.waiting(), (self.dispatcher.uptime)())
+            {
+                select(pin!(pause), pin!(self.gather(backlog, state, questions))).await;
+                self.dispatcher.collect();
+            }
+            let gathered = backlog.take(self.dispatcher.now());
+            if !gathered.is_nothing() {
+                let unset = state.doorbell.unset(self.dispatcher.term);
+                self.dispatcher.unless_replaced(unset);
+                return Some(gathered);
+            }
+            if self.dispatcher.is_closed.get() {
+                return None;
+            }
+            self.gather(backlog, state, 1).await;
+        }
+    }
+
+    /// Waits until there are so many questions, or another reason to go on.
+    async fn gather(&self, backlog: &Backlog, state: DeciderState<'_>, questions: usize) {
+        backlog.awaited.set(questions);
+        while let Some(more) = backlog.lacking()
+            && !self.dispatcher.is_closed.get()
+        {
+            let set = state.doorbell.set(self.dispatcher.term, more as u64);
+            self.dispatcher.unless_replaced(set);
+            self.dispatcher.collect();
+            if backlog.lacking() == Some(more) {
+                self.dispatcher.wait(backlog).await;
+            }
+        }
+    }
+
+    /// Waits until the store does again what `trial` asks: what is to be asked meanwhile finds the circuit open, and what
+    /// is counted without the store is kept.
+    async fn wait_for(&self, served: &mut Served<'_, impl Decider>, trial: &[Question]) {
+        let backlog = served.backlog;
+        backlog.leave(Gathered::default(), false, self.dispatcher.now());
+        served.retries.begin((self.dispatcher.uptime)());
+        loop {
+            // Where another process serves, what was kept here is charged now or never.
+            let is_last = !self.dispatcher.is_serving();
+            if !is_last {
+                served.state.breaker.open(self.dispatcher.now());
+                if self.dispatcher.is_closed.get() {
+                    return;
+                }
+                let random = Epoch::proposed().0.get();
+                self.pause(served.retries.pause(random), backlog).await;
+            }
+            // The first failure may have been of a time before others found the store there.
+            if self.ask(served, trial).await.is_ok() {
+                served.retries.end((self.dispatcher.uptime)());
+                return backlog.come_back();
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    async fn pause(&self, pause: Duration, backlog: &Backlog) {
+        let mut left = pause;
+        while left > Duration::ZERO && !self.dispatcher.is_closed.get() {
+            let part = left.min(COLLECT);
+            tokio::time::sleep(part).await;
+            self.dispatcher.collect();
+            backlog.forget_late(self.dispatcher.now());
+            self.count_dropped(backlog);
+            left = left.saturating_sub(part);
+        }
+    }
+
+    /// Counts the hits that the store does not get.
+    fn count_dropped(&self, backlog: &Backlog) {
+        for (name, hits) in backlog.take_dropped() {
+            let mut namespaces = self.namespaces.iter();
+            if let Some(namespace) = namespaces.find(|it| it.name == name) {
+                namespace.table.count_dropped(namespace.index, hits);
+            }
+        }
+    }
+}
+
+/// Returns a number from 0 to 1, by chance.
+fn fraction() -> f32 {
+    let word = RandomState::new().hash_one(()) >> 48;
+    f32::from(u16::try_from(word).unwrap_or(0)) / f32::from(u16::MAX)
+}
+
+impl Pauses {
+    fn new(now: Duration) -> Pauses {
+        Pauses {
+            delay: BatchingDelay::default(),
+            learned: now,
+            timer: Timer::new().ok(),
+        }
+    }
+
+    /// For how many questions to wait while so many are there, and until when; `None` if that is not
+    /// worthwhile.
+    fn awaits(
+        &mut self,
+        waiting: usize,
+        now: Duration,
+    ) -> Option<(usize, impl Future<Output = ()>)> {
+        if self.delay.learn(now.saturating_sub(self.learned)) {
+            self.learned = now;
+        }
+        let questions = self.delay.awaits(waiting)?;
+        // If it fails, there is no pause.
+        let pause = self.timer.as_ref()?.sleep(BatchingDelay::PAUSE).map(drop);
+        Some((questions, pause))
+    }
+}

@@ -1,0 +1,251 @@
+//! What the log says of stores: one line for each event, by the worker that notices it first.
+
+use core::fmt;
+use std::sync::Arc;
+
+use crate::table::{ChannelLease, StoreState, StoreTransition};
+
+/// How far a store's clock may be from a node's, in milliseconds.
+const CLOCK_TOLERANCE: u64 = 1000;
+
+/// A store whose events are logged.
+#[derive(Debug)]
+pub struct WatchedStore {
+    /// Its name in the configuration.
+    pub name: Box<str>,
+    /// What becomes of requests while it is away.
+    pub without_it: String,
+    /// `None`: the zone has no room for it, and nothing is logged.
+    pub state: Option<StoreState<'static>>,
+    /// Which worker listens to it. `None`: the zone has no room, and none does.
+    pub channel: Option<ChannelLease<'static>>,
+}
+
+/// A user of a store, which finds it there or not.
+#[derive(Clone, Copy, Debug)]
+pub enum Observer {
+    /// The sync of a namespace, by its number among those with the store.
+    Sync(usize),
+    /// The broker, which asks it about requests.
+    Broker,
+}
+
+/// What was known of a store when it began to be asked.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownBefore {
+    was_up: bool,
+}
+
+impl Observer {
+    /// The number by which the store's state knows it.
+    pub fn number(self) -> usize {
+        const BROKER: usize = StoreState::USERS as usize - 1;
+        match self {
+            Observer::Sync(number) => number % BROKER,
+            Observer::Broker => BROKER,
+        }
+    }
+}
+
+/// An event of a store; displayed, its line in the log.
+#[derive(Debug)]
+pub struct StoreEvent {
+    store: Arc<WatchedStore>,
+    kind: StoreEventKind,
+}
+
+/// How much it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// A fault, or its end.
+    Error,
+    /// To be looked at.
+    Warn,
+    /// Good to know.
+    Notice,
+}
+
+#[derive(Debug)]
+enum StoreEventKind {
+    /// For the first time, with this server.
+    Connected(Option<String>),
+    /// It never was. Holds why.
+    Unreached(String),
+    /// Holds why.
+    Lost(String),
+    Back,
+    /// It knew another node by this one's identity, so that this one has taken a new one.
+    OtherIdentity,
+    /// Its clock is ahead of this node's, or behind it, by so many milliseconds, which is much.
+    ClockIsOff(i64),
+    ClockIsRight,
+    /// What others push is not heard. Holds why.
+    Unheard(String),
+    /// The process that asked it about requests was stopped, and this one does in its place.
+    OtherBroker,
+}
+
+impl WatchedStore {
+    /// Whether it did not do what it was asked last.
+    pub fn is_lost(&self) -> bool {
+        self.state.and_then(|it| it.is_up()) == Some(false)
+    }
+
+    /// What is known of it now, before it is asked.
+    pub fn known(&self) -> KnownBefore {
+        let state = self.state.and_then(|it| it.is_up());
+        KnownBefore {
+            was_up: state == Some(true),
+        }
+    }
+
+    /// Notes what came of asking the store, `server` of which answered. Returns an event that no worker of
+    /// this node has logged yet. A failure that began before the store was back is of that time.
+    pub fn note(
+        self: &Arc<Self>,
+        observer: Observer,
+        before: KnownBefore,
+        result: Result<(), &impl fmt::Display>,
+        server: impl FnOnce() -> Option<String>,
+    ) -> Option<StoreEvent> {
+        if result.is_err() && !before.was_up && self.known().was_up {
+            return None;
+        }
+        let change = self.state?.note(observer.number(), result.is_ok())?;
+        let kind = match (change, result) {
+            (StoreTransition::Connected, _) => StoreEventKind::Connected(server()),
+            (StoreTransition::Back, _) => StoreEventKind::Back,
+            (StoreTransition::Unreached, Err(error)) => {
+                StoreEventKind::Unreached(error.to_string())
+            }
+            (StoreTransition::Lost, Err(error)) => StoreEventKind::Lost(error.to_string()),
+            (StoreTransition::Unreached | StoreTransition::Lost, Ok(())) => return None,
+        };
+        Some(self.event(kind))
+    }
+
+    /// Notes how far the store's clock is ahead of this node's, likewise.
+    pub fn note_clock(self: &Arc<Self>, offset: i64) -> Option<StoreEvent> {
+        let is_off = offset.unsigned_abs() > CLOCK_TOLERANCE;
+        let kind = match is_off {
+            true => StoreEventKind::ClockIsOff(offset),
+            false => StoreEventKind::ClockIsRight,
+        };
+        let is_news = self.state?.note_clock(is_off);
+        is_news.then(|| self.event(kind))
+    }
+
+    /// That what other nodes push is not heard before the next sync, and why.
+    pub fn unheard(self: &Arc<Self>, error: &impl fmt::Display) -> StoreEvent {
+        self.event(StoreEventKind::Unheard(error.to_string()))
+    }
+
+    /// That another process of this node asks it about requests from now on.
+    pub fn other_broker(self: &Arc<Self>) -> StoreEvent {
+        self.event(StoreEventKind::OtherBroker)
+    }
+
+    /// That this node has another identity.
+    pub fn other_identity(self: &Arc<Self>) -> StoreEvent {
+        self.event(StoreEventKind::OtherIdentity)
+    }
+
+    fn event(self: &Arc<Self>, kind: StoreEventKind) -> StoreEvent {
+        StoreEvent {
+            store: self.clone(),
+            kind,
+        }
+    }
+}
+
+impl StoreEvent {
+    /// How much it matters.
+    pub fn severity(&self) -> Severity {
+        match self.kind {
+            StoreEventKind::Unreached(_)
+            | StoreEventKind::Lost(_)
+            | StoreEventKind::Back
+            | StoreEventKind::OtherIdentity
+            | StoreEventKind::OtherBroker => Severity::Error,
+            StoreEventKind::ClockIsOff(_) | StoreEventKind::Unheard(_) => Severity::Warn,
+            StoreEventKind::Connected(_) | StoreEventKind::ClockIsRight => Severity::Notice,
+        }
+    }
+}
+
+impl fmt::Display for StoreEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WatchedStore {
+            name, without_it, ..
+        } = &*self.store;
+        write!(f, "ratelimit_store \"{name}\" ")?;
+        match &self.kind {
+            StoreEventKind::Connected(Some(server)) => write!(f, "is connected to {server}"),
+            StoreEventKind::Connected(None) => f.write_str("is connected"),
+            StoreEventKind::Unreached(error) => {
+                write!(f, "cannot be reached yet, {without_it}: {error}")
+            }
+            StoreEventKind::Lost(error) => write!(f, "is lost, {without_it}: {error}"),
+            StoreEventKind::Back => f.write_str("is back"),
+            StoreEventKind::OtherIdentity => f.write_str(
+                "knows another node by this one's identity, is it a copy of this machine? This one \
+                 has taken a new identity",
+            ),
+            StoreEventKind::ClockIsOff(offset) => {
+                let millis = offset.unsigned_abs();
+                let where_ = if *offset > 0 { "ahead of" } else { "behind" };
+                write!(
+                    f,
+                    "has a clock that is {millis} ms {where_} this node's: nodes agree on windows as \
+                     far as their clocks agree"
+                )
+            }
+            StoreEventKind::Unheard(error) => write!(
+                f,
+                "has no channel, this node learns what others count with its next sync: {error}"
+            ),
+            StoreEventKind::OtherBroker => f.write_str(
+                "is asked by this worker from now on, in place of another one, which has stopped",
+            ),
+            StoreEventKind::ClockIsRight => {
+                f.write_str("has a clock that agrees with this node's again")
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::table::NameKind;
+    use crate::testing::table::SharedTable;
+
+    #[test]
+    fn a_failure_that_began_before_the_store_was_there_is_no_loss() {
+        let shared: &SharedTable = Box::leak(Box::new(SharedTable::new(1 << 20)));
+        let name = (NameKind::Store, ["main", "127.0.0.1:6379"]);
+        let words = shared.table.claim_words([name].into_iter());
+        let store = Arc::new(WatchedStore {
+            name: "main".into(),
+            without_it: "nodes go on".into(),
+            state: words[0].map(|it| StoreState::new(it, 0..2)),
+            channel: None,
+        });
+        let note = |number, before, result: Result<(), &str>| {
+            let result = result.as_ref().copied();
+            let event = store.note(Observer::Sync(number), before, result, || None);
+            event.map(|event| event.severity())
+        };
+        let (one, two) = (store.known(), store.known());
+        assert_eq!(note(0, one, Err("refused")), Some(Severity::Error));
+        let again = store.known();
+        assert_eq!(note(0, again, Ok(())), Some(Severity::Notice));
+        assert_eq!(note(1, two, Err("refused")), None);
+        assert_eq!(store.state.and_then(|it| it.is_up()), Some(true));
+        assert_eq!(
+            note(1, store.known(), Err("refused")),
+            Some(Severity::Error)
+        );
+        assert_eq!(note(1, again, Ok(())), Some(Severity::Error));
+    }
+}

@@ -1,0 +1,151 @@
+//! How a process waits for its turn to serve as the broker: for the lock, which the kernel passes on when the process
+//! that has it ends, and for a broker that was stopped, whose beats are missing.
+
+use core::pin::pin;
+use core::sync::atomic::{
+    AtomicU8,
+    Ordering::{AcqRel, Acquire},
+};
+use core::time::Duration;
+use std::sync::Arc;
+
+use futures_util::future::{Either, FutureExt as _, select};
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+
+use super::dispatcher::BEAT;
+use crate::broker::shared::shared_queues::SharedQueues;
+use crate::broker::shared::tenure::{TenureLooks, Term};
+
+/// How often a worker that ends looks whether its last questions were taken.
+const LAST_LOOK: Duration = Duration::from_millis(5);
+/// How soon a worker tries again to wait for its turn, if the system refuses that.
+const NO_LOCK: Duration = Duration::from_millis(100);
+
+/// The turn of a process, of which it may have several.
+pub(super) struct Turn {
+    queues: Arc<SharedQueues>,
+    worker: usize,
+    lock: Arc<LockState>,
+}
+
+/// How far the thread is that waits for the lock.
+#[derive(Default)]
+struct LockState {
+    state: AtomicU8,
+    changed: Notify,
+}
+
+/// No thread waits for it.
+const NOT_WANTED: u8 = 0;
+const WAITING: u8 = 1;
+/// A thread waits, and is to leave it to another process.
+const GIVEN_UP: u8 = 2;
+const LOCKED: u8 = 3;
+
+impl Turn {
+    pub(super) fn new(queues: Arc<SharedQueues>, worker: usize) -> Turn {
+        Turn {
+            queues,
+            worker,
+            lock: Arc::default(),
+        }
+    }
+
+    /// Whether this process has the lock.
+    pub(super) fn has_lock(&self) -> bool {
+        self.lock.state.load(Acquire) == LOCKED
+    }
+
+    /// Waits until it is this process's turn. Returns the term in which it serves, and whether it replaces a process
+    /// that has not ended; `None` if the process ends first, and has nothing left to ask.
+    pub(super) async fn wait(
+        &mut self,
+        mut ending: impl Future<Output = ()> + Unpin,
+    ) -> Option<(Term, bool)> {
+        let mut looks = TenureLooks::default();
+        let mut is_ending = false;
+        loop {
+            is_ending = is_ending || (&mut ending).now_or_never().is_some();
+            if is_ending && !self.has_questions() {
+                return None;
+            }
+            self.want_lock();
+            let (tenure, has_lock) = (self.queues.tenure()?, self.has_lock());
+            if let Some(turn) = tenure.look(&mut looks, has_lock) {
+                return Some(turn);
+            }
+            if has_lock && tenure.is_unlocked() {
+                // It is for the process that serves, whose turn began without it.
+                self.end();
+            }
+            let look = match is_ending {
+                true => LAST_LOOK,
+                false => BEAT,
+            };
+            let next = tokio::time::sleep(look);
+            let change = async {
+                match has_lock {
+                    // There is nothing new to wait for.
+                    true => next.await,
+                    false => {
+                        select(pin!(next), pin!(self.lock.changed.notified())).await;
+                    }
+                }
+            };
+            match is_ending {
+                true => change.await,
+                false => {
+                    is_ending = matches!(select(&mut ending, pin!(change)).await, Either::Left(_))
+                }
+            }
+        }
+    }
+
+    /// Whether another process has to take what this worker asked last.
+    fn has_questions(&self) -> bool {
+        let queues = self.queues.of_worker(self.worker);
+        queues.is_some_and(|it| !it.questions.is_empty())
+    }
+
+    /// Leaves the lock to another process.
+    pub(super) fn end(&self) {
+        let state = &self.lock.state;
+        let ended = state.fetch_update(AcqRel, Acquire, |state| match state {
+            WAITING => Some(GIVEN_UP),
+            LOCKED => Some(NOT_WANTED),
+            _ => None,
+        });
+        if ended == Ok(LOCKED) {
+            self.queues.unlock();
+        }
+    }
+
+    /// Has a thread wait for the lock, if none does.
+    fn want_lock(&self) {
+        let state = &self.lock.state;
+        let before = state.fetch_update(AcqRel, Acquire, |state| {
+            (state != LOCKED).then_some(WAITING)
+        });
+        if before != Ok(NOT_WANTED) {
+            return;
+        }
+        let (queues, lock) = (self.queues.clone(), self.lock.clone());
+        spawn_blocking(move || {
+            // There are too many locks.
+            while queues.lock().is_err() {
+                std::thread::sleep(NO_LOCK);
+            }
+            let locked = lock.state.fetch_update(AcqRel, Acquire, |state| {
+                Some(match state {
+                    WAITING => LOCKED,
+                    _ => NOT_WANTED,
+                })
+            });
+            match locked {
+                Ok(WAITING) => lock.changed.notify_one(),
+                _ => queues.unlock(),
+            }
+        });
+    }
+}

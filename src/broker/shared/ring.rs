@@ -1,0 +1,185 @@
+//! A queue in shared memory, from one process that writes to one that reads: neither ever waits, and
+//! either may be killed at any instruction and replaced by another.
+//!
+//! What is written can be read once it is published as a whole, by one store. Positions only grow.
+//!
+//! The process that reads may be replaced by another while it is stopped, and go on: so what it has read is read if it
+//! can note that under its [term](super::tenure).
+
+use super::tenure::{FencedWord, Replaced, Term};
+use crate::table::words::atomic::{AtomicU64, Ordering};
+
+/// A queue of messages, which are words. One process at a time writes, and one reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring<'m> {
+    /// How many words were read ever, in 48 bits.
+    head: FencedWord<'m>,
+    /// How many were written.
+    tail: &'m AtomicU64,
+    words: &'m [AtomicU64],
+}
+
+/// Words of a cache line: what different processes write is in different ones.
+pub const CACHE_LINE: usize = 8;
+
+impl<'m> Ring<'m> {
+    /// How many words of memory a ring takes that holds `capacity`.
+    pub const fn size(capacity: usize) -> usize {
+        capacity.saturating_add(2 * CACHE_LINE)
+    }
+
+    /// The ring in this memory, which was all zero when the first process called this; `None` if it is
+    /// too small for one.
+    pub fn over(memory: &'m [AtomicU64]) -> Option<Ring<'m>> {
+        let (positions, words) = memory.split_at_checked(2 * CACHE_LINE)?;
+        (!words.is_empty()).then_some(())?;
+        Some(Ring {
+            head: FencedWord::over(positions.first()?),
+            tail: positions.get(CACHE_LINE)?,
+            words,
+        })
+    }
+
+    /// Writes all of `words`, or nothing if there is no room for them; returns whether it did.
+    pub fn write(&self, words: &[u64]) -> bool {
+        let tail = self.tail.load(Ordering::Relaxed);
+        // Pairs with the store in `read`: what was there has been read.
+        let unread = between(self.head.get(Ordering::Acquire), tail);
+        let left = (self.words.len() as u64).saturating_sub(unread);
+        let count = words.len() as u64;
+        if left < count {
+            return false;
+        }
+        let (first, second) = self.places(tail, words.len());
+        let (start, end) = words.split_at_checked(first.len()).unwrap_or((words, &[]));
+        for (places, words) in [(first, start), (second, end)] {
+            for (place, word) in places.iter().zip(words) {
+                place.store(*word, Ordering::Relaxed);
+            }
+        }
+        self.tail.store(tail.wrapping_add(count), Ordering::Release);
+        true
+    }
+
+    /// Takes over from readers of terms before.
+    ///
+    /// # Errors
+    ///
+    /// [`Replaced`], if another has taken over since.
+    pub fn take_over(&self, term: Term) -> Result<(), Replaced> {
+        self.head.take(term)
+    }
+
+    /// Takes all that was written since the last time, and adds it to `words`.
+    ///
+    /// # Errors
+    ///
+    /// [`Replaced`]: another reader has taken over, and nothing was read.
+    pub fn read(&self, term: Term, words: &mut Vec<u64>) -> Result<(), Replaced> {
+        let head = self.head.own(term)?;
+        let tail = self.tail.load(Ordering::Acquire);
+        let unread = usize::try_from(between(head, tail)).unwrap_or(usize::MAX);
+        if unread == 0 {
+            return Ok(());
+        }
+        let before = words.len();
+        let (first, second) = self.places(head, unread);
+        for places in [first, second] {
+            words.extend(places.iter().map(|place| place.load(Ordering::Relaxed)));
+        }
+        // If this fails, the writer may have written over the words.
+        let read = self.head.replace(term, head, tail);
+        read.inspect_err(|Replaced| words.truncate(before))
+    }
+
+    /// Whether all that was written was read.
+    pub fn is_empty(&self) -> bool {
+        let tail = self.tail.load(Ordering::Relaxed);
+        between(self.head.get(Ordering::Relaxed), tail) == 0
+    }
+
+    /// So many places from a position on, at most all: those up to the end, and those from the start on.
+    fn places(&self, position: u64, count: usize) -> (&'m [AtomicU64], &'m [AtomicU64]) {
+        let start = position.checked_rem(self.words.len() as u64).unwrap_or(0);
+        let (before, after) = self.words.split_at(start as usize);
+        let first = after.len().min(count);
+        let second = before.len().min(count.saturating_sub(first));
+        (after.split_at(first).0, before.split_at(second).0)
+    }
+}
+
+/// How many words there are between two positions.
+fn between(head: u64, tail: u64) -> u64 {
+    tail.wrapping_sub(head) & FencedWord::MAX
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn memory(capacity: usize) -> Vec<AtomicU64> {
+        (0..Ring::size(capacity))
+            .map(|_| AtomicU64::new(0))
+            .collect()
+    }
+
+    fn read(ring: &Ring<'_>) -> Vec<u64> {
+        let mut words = Vec::new();
+        ring.read(Term::default(), &mut words).unwrap();
+        words
+    }
+
+    #[test]
+    fn what_is_written_is_read_once_and_in_order() {
+        let memory = memory(5);
+        let ring = Ring::over(&memory).unwrap();
+        assert!(read(&ring).is_empty());
+        let mut next = 0;
+        // Each time from another place on, and around the end.
+        for count in [3, 5, 1, 0, 4, 5, 2] {
+            let words: Vec<u64> = (next..next + count).collect();
+            next += count;
+            assert!(ring.write(&words));
+            assert_eq!(ring.is_empty(), words.is_empty());
+            assert_eq!(read(&ring), words);
+            assert!(ring.is_empty() && read(&ring).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_is_not_written_at_all() {
+        let memory = memory(5);
+        let ring = Ring::over(&memory).unwrap();
+        assert!(ring.write(&[1, 2, 3]));
+        assert!(!ring.write(&[4, 5, 6]));
+        assert!(ring.write(&[7, 8]));
+        assert!(!ring.write(&[9]));
+        assert_eq!(read(&ring), [1, 2, 3, 7, 8]);
+        assert!(ring.write(&[4, 5, 6]));
+        assert_eq!(read(&ring), [4, 5, 6]);
+        assert!(!ring.write(&[0; 6]));
+    }
+
+    #[test]
+    fn who_was_replaced_reads_nothing() {
+        let memory = memory(5);
+        let ring = Ring::over(&memory).unwrap();
+        let [one, two] = [1, 2].map(Term::of);
+        ring.take_over(one).unwrap();
+        assert!(ring.write(&[1, 2]));
+        ring.take_over(two).unwrap();
+        let mut words = vec![7];
+        assert_eq!(ring.read(one, &mut words), Err(Replaced));
+        assert_eq!(ring.take_over(one), Err(Replaced));
+        assert_eq!(ring.read(two, &mut words), Ok(()));
+        assert_eq!(words, [7, 1, 2]);
+    }
+
+    #[test]
+    fn memory_that_is_too_small_is_no_ring() {
+        let memory = memory(1);
+        assert!(Ring::over(&memory).is_some());
+        assert!(Ring::over(&memory[1..]).is_none());
+        assert!(Ring::over(&memory[..3]).is_none());
+    }
+}

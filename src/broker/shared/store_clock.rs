@@ -1,0 +1,116 @@
+//! A store's clock, in a word of shared memory: what time it is there, while it is not asked.
+//!
+//! The word is how far that is from the machine's monotonic clock, which nobody sets. The broker learns it from
+//! each answer, which took a while to come: so by the word it is a little earlier than it is, never later. Of the answers
+//! of some seconds, the fastest says most.
+
+use core::time::Duration;
+
+use crate::policy::window::UnixMillis;
+use crate::table::MonotonicMillis;
+use crate::table::words::atomic::AtomicU64;
+use crate::table::words::atomic::Ordering::Relaxed;
+
+/// The clock of a decider's store.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreClock<'m> {
+    /// What it is later than the monotonic clock, in milliseconds; 0: not known.
+    offset: &'m AtomicU64,
+}
+
+impl<'m> StoreClock<'m> {
+    /// The clock in this word, which was zero when the first process called this.
+    pub fn over(offset: &'m AtomicU64) -> StoreClock<'m> {
+        StoreClock { offset }
+    }
+
+    /// What time it is, when it is `now` here; `None`: the store has not said.
+    pub fn at(self, now: MonotonicMillis) -> Option<UnixMillis> {
+        // Relaxed, as all of this: nothing else is read because of what it says.
+        match self.offset.load(Relaxed) {
+            0 => None,
+            offset => Some(UnixMillis(now.0.wrapping_add(offset))),
+        }
+    }
+
+    /// Notes what was learned.
+    pub fn set(self, offset: u64) {
+        // Many look at it at all times.
+        if self.offset.load(Relaxed) != offset {
+            self.offset.store(offset, Relaxed);
+        }
+    }
+}
+
+/// What the broker has learned of a store's clock.
+#[derive(Debug, Default)]
+pub(crate) struct LearnedClock {
+    /// The largest offset since `since`, and of the time before that.
+    largest: Option<u64>,
+    before: Option<u64>,
+    since: Duration,
+}
+
+impl LearnedClock {
+    /// For how long an answer is remembered, at least: clocks run at different speeds.
+    const MEMORY: Duration = Duration::from_secs(5);
+    /// How far answers are apart, in milliseconds, if a clock was set, or the store is another one.
+    const STEP: u64 = 500;
+
+    /// Learns that it was `store` there just before it is `now` here. Returns the offset.
+    pub(crate) fn learn(&mut self, store: UnixMillis, now: Duration) -> u64 {
+        let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let offset = store.0.saturating_sub(millis);
+        let is_set = |known: Option<u64>| known.is_some_and(|it| it.abs_diff(offset) > Self::STEP);
+        if is_set(self.largest) || is_set(self.before) {
+            (self.largest, self.before) = (None, None);
+        }
+        if now.saturating_sub(self.since) > Self::MEMORY {
+            (self.before, self.since) = (self.largest.take(), now);
+        }
+        self.largest = self.largest.max(Some(offset));
+        self.largest.max(self.before).unwrap_or(offset)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_on_while_the_store_is_not_asked() {
+        let word = AtomicU64::new(0);
+        let clock = StoreClock::over(&word);
+        assert_eq!(clock.at(MonotonicMillis(5)), None);
+        clock.set(1000);
+        assert_eq!(clock.at(MonotonicMillis(5)), Some(UnixMillis(1005)));
+    }
+
+    #[test]
+    fn the_fastest_answer_says_most() {
+        let mut learned = LearnedClock::default();
+        let mut learn = |at: u64, store: u64| {
+            learned.learn(UnixMillis(1_000_000 + store), Duration::from_millis(at))
+        };
+        // (here, there, the offset)
+        for (at, store, offset) in [
+            (100, 100, 0),
+            (200, 195, 0),
+            (300, 302, 2),
+            (6000, 5990, 2),
+            // The fast one is forgotten.
+            (11_100, 11_090, 0),
+            (11_200, 11_195, 0),
+            (17_000, 16_990, 0),
+        ] {
+            let learned = learn(at, store);
+            assert!(learned >= 1_000_000 + store - at, "{at}");
+            if at < 10_000 {
+                assert_eq!(learned, 1_000_000 + offset, "{at}");
+            }
+        }
+        // A clock that was set.
+        assert_eq!(learn(17_100, 27_000), 1_009_900);
+        assert_eq!(learn(17_200, 17_190), 999_990);
+    }
+}

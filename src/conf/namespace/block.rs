@@ -1,0 +1,457 @@
+//! How the directives of a `ratelimit_namespace` block are read.
+
+use core::time::Duration;
+
+use super::NamespaceOptions;
+use crate::policy::namespace::{
+    DEFAULT_TIMEOUT, MAX_TIMEOUT, NAME, OnError, OnLoss, SyncEarly, SyncMode,
+};
+use crate::policy::options::{
+    Directive, DirectiveName, FLAG, OptionError, OptionWarning, Syntax, time,
+};
+use crate::policy::window::{WindowSize, parse_time, warn_of_months};
+
+/// Reads a namespace's directives, one by one, in any order.
+#[derive(Debug, Default)]
+pub struct NamespaceOptionsBuilder {
+    zone: Option<Box<str>>,
+    store: Option<Box<str>>,
+    sync: Option<SyncMode>,
+    sync_early: Option<SyncEarly>,
+    on_loss: Option<OnLoss>,
+    window_sizes: Option<Vec<WindowSize>>,
+    on_error: Option<OnError>,
+    timeout: Option<Duration>,
+    reserve: Option<bool>,
+    /// Times in months.
+    months: Vec<OptionWarning>,
+}
+
+const DIRECTIVES: [&str; 9] = [
+    "zone",
+    "store",
+    "sync_rate",
+    "window_sizes",
+    "on_error",
+    "timeout",
+    "reserve",
+    "sync_early",
+    "on_loss",
+];
+
+const MAX_PERIOD: Duration = Duration::from_millis(WindowSize::MAX_MILLIS);
+
+impl NamespaceOptionsBuilder {
+    /// Reads the directive `name words...;`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such directive, it was given before, or its words are not accepted.
+    pub fn set(&mut self, name: &[u8], words: &[&[u8]]) -> Result<(), OptionError> {
+        let directive = Directive::new(name, words);
+        match name {
+            b"zone" => directive.set(&mut self.zone, &NAME),
+            b"store" => directive.set(&mut self.store, &NAME),
+            b"sync_rate" => directive.set(&mut self.sync, &SYNC_RATE),
+            b"window_sizes" => directive.set_with(&mut self.window_sizes, || {
+                let mut sizes = Vec::new();
+                for size in directive.words(&WINDOW_SIZE)? {
+                    if !sizes.contains(&size) {
+                        sizes.push(size);
+                    }
+                }
+                Ok(sizes)
+            }),
+            b"on_error" => directive.set(&mut self.on_error, &ON_ERROR),
+            b"timeout" => directive.set(&mut self.timeout, &TIMEOUT),
+            b"reserve" => directive.set(&mut self.reserve, &FLAG),
+            b"sync_early" => directive.set(&mut self.sync_early, &SYNC_EARLY),
+            b"on_loss" => directive.set(&mut self.on_loss, &ON_LOSS),
+            _ => Err(directive.unknown(&DIRECTIVES, &[])),
+        }?;
+        let with_times = ["sync_rate", "window_sizes"];
+        if let Some(known) = with_times.iter().find(|known| known.as_bytes() == name) {
+            let warnings = words.iter().filter_map(|word| warn_of_months(word));
+            self.months.extend(warnings.map(|message| OptionWarning {
+                message,
+                directive: (*known).into(),
+            }));
+        }
+        Ok(())
+    }
+
+    /// What was said to no effect, and what was probably meant otherwise.
+    pub fn warnings(&self) -> Vec<OptionWarning> {
+        let mut warnings = self.months.clone();
+        let mut warn = |directive: DirectiveName, message: String| {
+            warnings.push(OptionWarning { message, directive });
+        };
+        if let (Some(store), None) = (&self.store, self.sync) {
+            let message = format!(
+                "store \"{store}\" is not used without a sync_rate: add \"sync_rate time;\", or \
+                 \"sync_rate 0;\", or \"sync_rate off;\" if that is meant"
+            );
+            warn("store".into(), message);
+        }
+        if self.sync != Some(SyncMode::Synchronous) {
+            for (name, is_given) in [
+                ("on_error", self.on_error.is_some()),
+                ("timeout", self.timeout.is_some()),
+            ] {
+                if is_given {
+                    let message = format!("{name} has no effect without \"sync_rate 0;\"");
+                    warn(name.into(), message);
+                }
+            }
+        }
+        warnings
+    }
+
+    /// All directives were read.
+    ///
+    /// # Errors
+    ///
+    /// If there is a `sync_rate`, and no store to sync with; if what only one kind of it has is with another.
+    pub fn finish(self) -> Result<NamespaceOptions, OptionError> {
+        let sync = self.sync.unwrap_or_default();
+        if sync != SyncMode::Local && self.store.is_none() {
+            return Err(OptionError::new(format!(
+                "sync_rate {sync} needs a store: add \"store name;\", or set \"sync_rate off;\""
+            ))
+            .of("sync_rate"));
+        }
+        if self.reserve.is_some() && sync != SyncMode::Synchronous {
+            return Err(OptionError::new(format!(
+                "reserve needs \"sync_rate 0;\", and it is {sync}: hits are charged ahead only where each \
+                 is asked for"
+            ))
+            .of("reserve"));
+        }
+        let is_periodic = matches!(sync, SyncMode::Periodic(_));
+        for (name, is_given) in [
+            ("sync_early", self.sync_early.is_some()),
+            ("on_loss", self.on_loss.is_some()),
+        ] {
+            if is_given && !is_periodic {
+                return Err(OptionError::new(format!(
+                    "{name} does not go with sync_rate {sync}: expected a sync_rate above 0, such as \
+                     \"sync_rate 0.5;\", or no {name}"
+                ))
+                .of(name));
+            }
+        }
+        Ok(NamespaceOptions {
+            zone: self.zone,
+            store: self.store,
+            sync,
+            sync_early: self.sync_early.unwrap_or_default(),
+            on_loss: self.on_loss.unwrap_or_default(),
+            window_sizes: self.window_sizes.unwrap_or_default(),
+            on_error: self.on_error.unwrap_or_default(),
+            timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
+            is_reserving: self.reserve.unwrap_or(false),
+        })
+    }
+}
+
+const SYNC_RATE: Syntax<SyncMode> = Syntax {
+    expected: "off or a negative number, 0, or a time from 1ms to 366d, such as 500ms or 0.5",
+    is_secret: false,
+    read: |word| match word {
+        b"off" => Some(SyncMode::Local),
+        [b'-', number @ ..] if is_zero(number) == Some(false) => Some(SyncMode::Local),
+        word if is_zero(word) == Some(true) || parse_time(word) == Some(0) => {
+            Some(SyncMode::Synchronous)
+        }
+        word => time(word, MAX_PERIOD).map(SyncMode::Periodic),
+    },
+};
+
+/// Whether a decimal without a sign is zero, whatever the number of its digits; `None` if `text`
+/// is not one.
+fn is_zero(text: &[u8]) -> Option<bool> {
+    let mut parts = text.splitn(2, |&byte| byte == b'.');
+    let is_number = parts.all(|digits| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit));
+    is_number.then(|| text.iter().all(|byte| b"0.".contains(byte)))
+}
+
+const WINDOW_SIZE: Syntax<WindowSize> = Syntax {
+    expected: "times from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5",
+    is_secret: false,
+    read: |word| WindowSize::parse(word).ok(),
+};
+
+const ON_ERROR: Syntax<OnError> = Syntax {
+    expected: "local, allow or deny",
+    is_secret: false,
+    read: |word| match word {
+        b"local" => Some(OnError::Local),
+        b"allow" => Some(OnError::Allow),
+        b"deny" => Some(OnError::Deny),
+        _ => None,
+    },
+};
+
+const SYNC_EARLY: Syntax<SyncEarly> = Syntax {
+    expected: "off, or a share of the limit from 0.1% to 50%, such as 2%",
+    is_secret: false,
+    read: SyncEarly::parse,
+};
+
+const ON_LOSS: Syntax<OnLoss> = Syntax {
+    expected: "local or share",
+    is_secret: false,
+    read: |word| match word {
+        b"local" => Some(OnLoss::Local),
+        b"share" => Some(OnLoss::Share),
+        _ => None,
+    },
+};
+
+const TIMEOUT: Syntax<Duration> = Syntax {
+    expected: "a time from 1ms to 1m, such as 50ms or 0.05",
+    is_secret: false,
+    read: |word| time(word, MAX_TIMEOUT),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The settings that a block with `lines` makes.
+    fn parse(lines: &[&str]) -> Result<NamespaceOptions, String> {
+        let mut builder = NamespaceOptionsBuilder::default();
+        for line in lines {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            let set = builder.set(words[0], &words[1..]);
+            set.map_err(|error| error.to_string())?;
+        }
+        builder.finish().map_err(|error| error.to_string())
+    }
+
+    fn sizes(texts: &[&str]) -> Vec<WindowSize> {
+        let parse = |text: &&str| WindowSize::parse(text.as_bytes()).unwrap();
+        texts.iter().map(parse).collect()
+    }
+
+    #[test]
+    fn an_empty_block_is_a_local_namespace() {
+        let options = NamespaceOptions {
+            zone: None,
+            store: None,
+            sync: SyncMode::Local,
+            sync_early: SyncEarly::MilliPercent(2000),
+            on_loss: OnLoss::Local,
+            window_sizes: vec![],
+            on_error: OnError::Local,
+            timeout: Duration::from_millis(50),
+            is_reserving: false,
+        };
+        assert_eq!(parse(&[]), Ok(options));
+    }
+
+    #[test]
+    fn a_block_sets_everything() {
+        let lines = [
+            "timeout 1m",
+            "on_error deny",
+            "window_sizes 1h 1s 60m 1m 1",
+            "sync_rate 0.5",
+            "sync_early 5%",
+            "on_loss share",
+            "store main",
+            "zone counters",
+        ];
+        let options = NamespaceOptions {
+            zone: Some("counters".into()),
+            store: Some("main".into()),
+            sync: SyncMode::Periodic(Duration::from_millis(500)),
+            sync_early: SyncEarly::MilliPercent(5000),
+            on_loss: OnLoss::Share,
+            window_sizes: sizes(&["1h", "1s", "1m"]),
+            on_error: OnError::Deny,
+            timeout: Duration::from_secs(60),
+            is_reserving: false,
+        };
+        assert_eq!(parse(&lines), Ok(options));
+    }
+
+    #[test]
+    fn hits_are_reserved_if_that_is_said() {
+        for (lines, is_reserving) in [
+            (&["store main", "sync_rate 0"][..], false),
+            (&["store main", "sync_rate 0", "reserve on"], true),
+            (&["reserve off", "store main", "sync_rate 0"], false),
+        ] {
+            let options = parse(lines);
+            assert_eq!(options.map(|it| it.is_reserving), Ok(is_reserving));
+        }
+    }
+
+    #[test]
+    fn a_sync_rate_is_off_or_zero_or_a_time() {
+        let periodic = |millis| SyncMode::Periodic(Duration::from_millis(millis));
+        for (rate, sync, written) in [
+            ("off", SyncMode::Local, "off"),
+            ("-1", SyncMode::Local, "off"),
+            ("-0.00001", SyncMode::Local, "off"),
+            ("0", SyncMode::Synchronous, "0"),
+            ("0s", SyncMode::Synchronous, "0"),
+            ("0.0", SyncMode::Synchronous, "0"),
+            ("0.00000", SyncMode::Synchronous, "0"),
+            ("1ms", periodic(1), "0.001"),
+            ("0.5", periodic(500), "0.5"),
+            ("1m30s", periodic(90_000), "90"),
+        ] {
+            let options = parse(&["store main", &format!("sync_rate {rate}")]);
+            assert_eq!(options.map(|options| options.sync), Ok(sync), "{rate}");
+            assert_eq!(sync.to_string(), written);
+        }
+        for rate in [
+            "", "on", "-", "-0", "-x", "0.0001", "0.", "+1", "367d", "1e3",
+        ] {
+            assert_eq!(
+                parse(&["store main", &format!("sync_rate {rate}")]),
+                Err(format!(
+                    "invalid sync_rate \"{rate}\": expected off or a negative number, 0, or a \
+                     time from 1ms to 366d, such as 500ms or 0.5"
+                ))
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_block_is_told_what_would_be_right() {
+        for (lines, message) in [
+            (
+                &["zones a"][..],
+                "unknown directive \"zones\": expected one of zone, store, sync_rate, \
+                 window_sizes, on_error, timeout, reserve, sync_early, on_loss",
+            ),
+            (&["zone a", "zone a"], "\"zone\" is duplicate"),
+            (
+                &["window_sizes 1s", "window_sizes 1m"],
+                "\"window_sizes\" is duplicate",
+            ),
+            (
+                &["zone off"],
+                "invalid zone \"off\": expected 1 to 64 of A-Z, a-z, 0-9, \"_\", \".\", \"-\", and \
+                 not \"off\"",
+            ),
+            (
+                &["store a b"],
+                "\"store\" takes one word, not 2: 1 to 64 of A-Z, a-z, 0-9, \"_\", \".\", \"-\", \
+                 and not \"off\"",
+            ),
+            (
+                &["window_sizes 1s 0"],
+                "invalid window_sizes \"0\": expected times from 1ms to 366d, such as 500ms, 10s, \
+                 1m, 1h30m or 0.5",
+            ),
+            (
+                &["on_error off"],
+                "invalid on_error \"off\": expected local, allow or deny",
+            ),
+            (
+                &["timeout 61s"],
+                "invalid timeout \"61s\": expected a time from 1ms to 1m, such as 50ms or 0.05",
+            ),
+            (
+                &["on_loss deny"],
+                "invalid on_loss \"deny\": expected local or share",
+            ),
+            (
+                &["sync_rate 0", "on_loss local", "store main"],
+                "on_loss does not go with sync_rate 0: expected a sync_rate above 0, such as \
+                 \"sync_rate 0.5;\", or no on_loss",
+            ),
+            (
+                &["sync_early 2"],
+                "invalid sync_early \"2\": expected off, or a share of the limit from 0.1% to 50%, \
+                 such as 2%",
+            ),
+            (
+                &["sync_early 2%", "store main"],
+                "sync_early does not go with sync_rate off: expected a sync_rate above 0, such as \
+                 \"sync_rate 0.5;\", or no sync_early",
+            ),
+            (
+                &["sync_rate 0", "sync_early off", "store main"],
+                "sync_early does not go with sync_rate 0: expected a sync_rate above 0, such as \
+                 \"sync_rate 0.5;\", or no sync_early",
+            ),
+            (
+                &["sync_rate 500ms"],
+                "sync_rate 0.5 needs a store: add \"store name;\", or set \"sync_rate off;\"",
+            ),
+            (
+                &["sync_rate 0"],
+                "sync_rate 0 needs a store: add \"store name;\", or set \"sync_rate off;\"",
+            ),
+            (
+                &["sync_rate 0", "store main", "reserve yes"],
+                "invalid reserve \"yes\": expected on or off",
+            ),
+            (
+                &["sync_rate 1", "store main", "reserve on"],
+                "reserve needs \"sync_rate 0;\", and it is 1: hits are charged ahead only where each \
+                 is asked for",
+            ),
+            (
+                &["reserve off"],
+                "reserve needs \"sync_rate 0;\", and it is off: hits are charged ahead only where each \
+                 is asked for",
+            ),
+        ] {
+            assert_eq!(parse(lines), Err(message.into()));
+        }
+    }
+
+    #[test]
+    fn all_directives_are_known() {
+        for name in DIRECTIVES {
+            let error = NamespaceOptionsBuilder::default()
+                .set(name.as_bytes(), &[])
+                .unwrap_err();
+            assert!(!error.to_string().contains("unknown"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_warned_of() {
+        let unused = "store \"main\" is not used without a sync_rate: add \"sync_rate time;\", or \
+                      \"sync_rate 0;\", or \"sync_rate off;\" if that is meant";
+        let month = "in \"1M\", M is a month of 30 days: a minute is m, as in 1m";
+        let on_error = "on_error has no effect without \"sync_rate 0;\"";
+        let timeout = "timeout has no effect without \"sync_rate 0;\"";
+        for (lines, warnings) in [
+            (&["zone a"][..], &[][..]),
+            (&["store main"], &[("store", unused)]),
+            (&["store main", "sync_rate off"], &[]),
+            (
+                &["store main", "sync_rate 0", "on_error deny", "timeout 1s"],
+                &[],
+            ),
+            (
+                &["store main", "sync_rate 1", "timeout 1s", "on_error deny"],
+                &[("on_error", on_error), ("timeout", timeout)],
+            ),
+            (
+                &["window_sizes 1m 1M", "on_error deny"],
+                &[("window_sizes", month), ("on_error", on_error)],
+            ),
+        ] {
+            let mut builder = NamespaceOptionsBuilder::default();
+            for line in lines {
+                let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+                builder.set(words[0], &words[1..]).unwrap();
+            }
+            let told = builder.warnings();
+            let told: Vec<_> = told
+                .iter()
+                .map(|warning| (warning.directive.name, &*warning.message))
+                .collect();
+            assert_eq!(told, warnings, "{lines:?}");
+        }
+    }
+}

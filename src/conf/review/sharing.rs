@@ -1,0 +1,256 @@
+//! Finds rules of different limits that share a counter, so that hits of one count for the other:
+//! what a `ratelimit_key` and a window are the same for is often not meant so.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use crate::conf::rule::RuleText;
+use crate::policy::limit::{Quota, QuotaHits};
+use crate::policy::window::WindowSize;
+
+/// The rules of a configuration where they apply, each with the key that it counts by there.
+#[derive(Debug, Default)]
+pub struct Sharing<'a> {
+    /// By the number of a rule in the order of the configuration, and by the key.
+    uses: BTreeMap<(usize, &'a [u8]), Use<'a>>,
+}
+
+/// What a rule counts in.
+#[derive(Debug)]
+struct Use<'a> {
+    namespace: &'a str,
+    limits: &'a [WindowLimits],
+}
+
+/// The hits of all limits that a rule has with one window, or the burst of its rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowLimits {
+    counters: LimitedCounters,
+    size: WindowSize,
+    /// As they are written, or in the shortest way; sorted.
+    hits: Vec<Box<[u8]>>,
+}
+
+/// The counters of limits: those of rules that have the same here are shared, if their keys are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum LimitedCounters {
+    /// The number of the kind, and its measure.
+    Known(u8, u64),
+    /// At a rate that requests tell: the rate and its time, as they are written. Of which requests the rate is another
+    /// rule's, nobody knows.
+    Told(Box<[u8]>, WindowSize),
+}
+
+/// Two limits that share a counter and differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared<'a> {
+    /// The number of the rule that comes first.
+    pub first: usize,
+    /// The number of the first rule that has the other limit.
+    pub second: usize,
+    /// The number of rules that have the other limit.
+    pub places: usize,
+    /// The key, as it is written.
+    pub key: &'a [u8],
+    /// The window, or the time of a rate.
+    pub size: WindowSize,
+}
+
+impl WindowLimits {
+    /// The limits of a rule, by window.
+    pub fn of(rule: &RuleText<'_>) -> Vec<WindowLimits> {
+        let kind = rule.algorithm.kind();
+        let mut windows: BTreeMap<WindowSize, Vec<Box<[u8]>>> = BTreeMap::new();
+        for Quota { hits, size, .. } in &rule.quotas {
+            let hits = match hits {
+                _ if rule.algorithm.is_of_rates() => rule.burst.hits.to_string().into_bytes(),
+                QuotaHits::Constant(hits) => hits.to_string().into_bytes(),
+                QuotaHits::Variable(text) => text.to_vec(),
+            };
+            windows.entry(*size).or_default().push(hits.into());
+        }
+        let told = rule.quotas.first().map(|quota| quota.hits);
+        let limits = windows.into_iter().map(|(size, mut hits)| {
+            hits.sort_unstable();
+            hits.dedup();
+            let counters = match (told, rule.burst.rate) {
+                (Some(QuotaHits::Variable(rate)), None) if rule.algorithm.is_of_rates() => {
+                    LimitedCounters::Told(rate.into(), size)
+                }
+                (_, rate) => {
+                    let kind = kind.at_rate(rate.unwrap_or_default());
+                    LimitedCounters::Known(kind.wire_id(), kind.measure(size))
+                }
+            };
+            WindowLimits {
+                counters,
+                size,
+                hits,
+            }
+        });
+        limits.collect()
+    }
+}
+
+impl<'a> Sharing<'a> {
+    /// Notes that the rule of this number has `limits` in `namespace` for a `key`, as it is written.
+    /// Where a rule is inherited, it is the same rule.
+    pub fn add(
+        &mut self,
+        rule: usize,
+        key: &'a [u8],
+        namespace: &'a str,
+        limits: &'a [WindowLimits],
+    ) {
+        self.uses.insert((rule, key), Use { namespace, limits });
+    }
+
+    /// Returns each pair of different limits that share a counter once: the limit of the counter's first rule, and
+    /// another one. A rule is part of one pair for each rule that comes first.
+    pub fn pairs(&self) -> Vec<Shared<'a>> {
+        let mut first_of = BTreeMap::new();
+        let mut known = BTreeMap::new();
+        let mut pairs: Vec<Shared<'a>> = Vec::new();
+        let mut told = None;
+        for ((rule, key), Use { namespace, limits }) in &self.uses {
+            for WindowLimits {
+                counters,
+                size,
+                hits,
+            } in *limits
+            {
+                let counter = (*namespace, counters, *key);
+                let (first, others) = match first_of.entry(counter) {
+                    Entry::Vacant(place) => {
+                        place.insert((*rule, hits));
+                        continue;
+                    }
+                    Entry::Occupied(place) => *place.get(),
+                };
+                if hits == others || told.replace((first, *rule)) == Some((first, *rule)) {
+                    continue;
+                }
+                let index = *known.entry((counter, hits)).or_insert(pairs.len());
+                match pairs.get_mut(index) {
+                    Some(pair) => pair.places = pair.places.saturating_add(1),
+                    None => pairs.push(Shared {
+                        first,
+                        second: *rule,
+                        places: 1,
+                        key,
+                        size: *size,
+                    }),
+                }
+            }
+        }
+        pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pairs among rules, each a number, a namespace, a key and limits.
+    fn pairs(rules: &[(usize, &str, &str, &str)]) -> Vec<(usize, usize, String, String)> {
+        let limits: Vec<_> = rules
+            .iter()
+            .map(|(.., limits)| {
+                // A limit, or a word of a rate.
+                let words = limits.split(' ').map(|text| match text.contains('=') {
+                    true => text.into(),
+                    false => format!("limit={text}"),
+                });
+                let words: Vec<String> = words.collect();
+                let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+                WindowLimits::of(&RuleText::parse(&words).unwrap())
+            })
+            .collect();
+        let mut sharing = Sharing::default();
+        for ((rule, namespace, key, _), limits) in rules.iter().zip(&limits) {
+            sharing.add(*rule, key.as_bytes(), namespace, limits);
+        }
+        let pairs = sharing.pairs().into_iter();
+        pairs
+            .map(|it| {
+                let key = String::from_utf8_lossy(it.key).into();
+                (it.first, it.second, key, it.size.to_string())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn different_limits_of_one_counter_are_found() {
+        let all = [
+            (2, "default", "$remote_addr", "10/1m"),
+            (1, "default", "$remote_addr", "5/60s"),
+            (3, "default", "$remote_addr", "5/1m"),
+            (4, "default", "$remote_addr", "5/1s 7/1m 9/1m"),
+            (5, "default", "$remote_addr", "$plan/1m"),
+        ];
+        let pair = |second| (1, second, "$remote_addr".into(), "1m".into());
+        assert_eq!(pairs(&all), [pair(2), pair(4), pair(5)]);
+    }
+
+    #[test]
+    fn different_bursts_of_one_rate_are_found() {
+        for (rate, other) in [
+            ("rate=30/1m burst=9", "rate=30/1m"),
+            ("rate=30/1m burst=9", "rate=0.5/1s burst=8"),
+            ("rate=$r/1m burst=9", "rate=$r/1m burst=8"),
+        ] {
+            let pairs = pairs(&[(1, "default", "k", rate), (2, "default", "k", other)]);
+            assert_eq!(pairs.len(), 1, "{rate} {other}");
+            assert_eq!((pairs[0].0, pairs[0].1), (1, 2));
+        }
+    }
+
+    #[test]
+    fn limits_that_many_rules_have_are_a_pair_once() {
+        let limits = ["limit=5/1m", "limit=6/1m", "limit=7/1m"]
+            .map(|word| WindowLimits::of(&RuleText::parse(&[word.as_bytes()]).unwrap()));
+        let mut sharing = Sharing::default();
+        for rule in 0..5000 {
+            sharing.add(rule, b"k", "default", &limits[rule % 3]);
+        }
+        let pairs = sharing.pairs().into_iter();
+        let told = pairs.map(|it| (it.first, it.second, it.places));
+        assert_eq!(told.collect::<Vec<_>>(), [(0, 1, 1667), (0, 2, 1666)]);
+    }
+
+    #[test]
+    fn a_pair_is_told_once() {
+        let all = [
+            (1, "default", "k", "5/1s 5/1m"),
+            (2, "default", "k", "6/1s 6/1m"),
+            (2, "default", "k", "6/1s 6/1m"),
+        ];
+        assert_eq!(pairs(&all), [(1, 2, "k".into(), "1s".into())]);
+    }
+
+    #[test]
+    fn equal_limits_and_other_counters_are_not() {
+        for other in [
+            (2, "default", "k", "5.0/1m"),
+            (2, "api", "k", "6/1m"),
+            (2, "default", "j", "6/1m"),
+            (2, "default", "k", "6/1h"),
+            // One rule, inherited by levels with different keys.
+            (1, "default", "j", "5/1m"),
+        ] {
+            assert_eq!(pairs(&[(1, "default", "k", "5/1m"), other]), []);
+        }
+        let rate = (1, "default", "k", "rate=5/1m burst=9");
+        for other in [
+            "5/1m",
+            "rate=5.0/60 burst=9 delay=all",
+            "rate=5/1s burst=8",
+            "rate=6/1m burst=8",
+            "rate=$r/1m burst=8",
+        ] {
+            assert_eq!(pairs(&[rate, (2, "default", "k", other)]), [], "{other}");
+        }
+        let plan = "$plan/1m";
+        assert_eq!(pairs(&[(1, "a", "k", plan), (2, "a", "k", plan)]), []);
+    }
+}

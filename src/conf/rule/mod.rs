@@ -1,0 +1,415 @@
+//! Rules: the words of a `ratelimit` directive.
+
+mod rate;
+
+use super::words::parameter::{Parameter, invalid, is_other, unknown};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::key::MAX_COUNTER_LEN;
+use crate::policy::limit::{Burst, Quota, QuotaHits};
+use crate::policy::namespace::{DEFAULT_NAMESPACE, MAX_NAME_LEN, valid_name};
+use crate::policy::options::{OptionError, shown};
+use rate::{RateText, refuse_without_rate};
+
+/// The words of a rule, as far as they can be read without variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleText<'a> {
+    /// The namespace that hits are counted in.
+    pub namespace: &'a str,
+    /// The limits, at least one; or a rate.
+    pub quotas: Vec<Quota<'a>>,
+    /// How windows are read, or that it is a rate.
+    pub algorithm: Algorithm,
+    /// What a rate has beside it.
+    pub burst: Burst,
+    /// The key; `None`: that of the level.
+    pub key: Option<&'a [u8]>,
+    /// The counter.
+    pub counter: CounterName<'a>,
+    /// What a request is charged.
+    pub cost: CostText<'a>,
+    /// The name of the policy, if there is one limit, and it has one.
+    pub name: Option<&'a str>,
+}
+
+/// Which of the counters of a key and a window a rule counts in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CounterName<'a> {
+    /// The one that is shared, since nothing else was said.
+    #[default]
+    Unsaid,
+    /// The one that is shared: `counter=default`.
+    Shared,
+    /// Another one, of this name.
+    Own(&'a str),
+}
+
+/// The parameters `cost=` and `charge=`, each with its word, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostText<'a> {
+    /// Neither: one hit.
+    One,
+    /// `cost=`: when the request is decided on.
+    AtOnce(Parameter<'a>),
+    /// `charge=`: when the response is known.
+    Deferred(Parameter<'a>),
+}
+
+impl<'a> RuleText<'a> {
+    /// Reads the words that follow `ratelimit`.
+    ///
+    /// # Errors
+    ///
+    /// If a word is not accepted, is missing, or contradicts another one.
+    pub fn parse(words: &[&'a [u8]]) -> Result<RuleText<'a>, OptionError> {
+        let (namespace, words) = match words {
+            [name, words @ ..] if !name.contains(&b'=') && !is_other(name) => {
+                (valid_name("namespace", name)?, words)
+            }
+            words => (DEFAULT_NAMESPACE, words),
+        };
+        let (mut limits, mut quotas) = (Vec::new(), Vec::new());
+        let (mut window, mut key, mut counter) = (None, None, None);
+        let (mut cost, mut charge, mut name) = (None, None, None);
+        let (mut rate, mut burst, mut delay) = (None, None, None);
+        for &word in words {
+            let parameter = Parameter::of(word).ok_or_else(|| unknown(word))?;
+            let place = match parameter.name() {
+                b"limit" | b"window" | b"rate" | b"burst" | b"delay" | b"key" | b"counter"
+                | b"cost" | b"charge" | b"name"
+                    if matches!(parameter.value, [b'"' | b'\'', ..]) =>
+                {
+                    return Err(invalid(
+                        word,
+                        "quotes go around a whole parameter, as in \"key=a b\"",
+                    ));
+                }
+                b"limit" => {
+                    quotas.push(parse_quota(parameter)?);
+                    limits.push(parameter);
+                    continue;
+                }
+                b"window" => &mut window,
+                b"rate" => &mut rate,
+                b"burst" => &mut burst,
+                b"delay" => &mut delay,
+                b"key" => &mut key,
+                b"counter" => &mut counter,
+                b"cost" => &mut cost,
+                b"charge" => &mut charge,
+                b"name" => &mut name,
+                _ => return Err(unknown(word)),
+            };
+            if place.replace(parameter).is_some() {
+                let word = shown(word);
+                let message = format!("parameter \"{word}\" is duplicate: expected it once");
+                return Err(OptionError::new(message));
+            }
+        }
+        let rate = match rate {
+            Some(rate) => Some(RateText::parse(rate, burst, delay)?),
+            None => refuse_without_rate(burst, delay)?,
+        };
+        if let Some(rate) = &rate {
+            rate.refuse_with(!quotas.is_empty(), window)?;
+            quotas.push(rate.quota);
+        }
+        if quotas.is_empty() {
+            let message = "no limit: expected at least one \"limit=hits/window\"";
+            return Err(OptionError::new(message));
+        }
+        let algorithm = match rate {
+            Some(_) => Algorithm::OF_RATES,
+            None => window.map_or(Ok(Algorithm::default()), parse_algorithm)?,
+        };
+        for (parameter, quota) in limits.into_iter().zip(&quotas) {
+            check_most(parameter, quota, algorithm)?;
+        }
+        let name = name.map(parse_name).transpose()?;
+        if let (Some(name), [_, _, ..]) = (name, quotas.as_slice()) {
+            return Err(OptionError::new(format!(
+                "the name \"{name}\" is for one limit, and there are {}: expected rules of their \
+                 own",
+                quotas.len()
+            )));
+        }
+        Ok(RuleText {
+            namespace,
+            quotas,
+            algorithm,
+            burst: rate.map(|rate| rate.burst).unwrap_or_default(),
+            key: key.map(|parameter| parameter.value),
+            counter: counter.map_or(Ok(CounterName::Unsaid), parse_counter)?,
+            cost: match (cost, charge) {
+                (Some(_), Some(Parameter { word, .. })) => {
+                    return Err(OptionError::new(format!(
+                        "parameter \"{}\" takes the place of \"cost=\": expected one of the two",
+                        shown(word)
+                    )));
+                }
+                (Some(cost), None) => CostText::AtOnce(cost),
+                (None, Some(charge)) => CostText::Deferred(charge),
+                (None, None) => CostText::One,
+            },
+            name,
+        })
+    }
+}
+
+impl<'a> CounterName<'a> {
+    /// Whether this was said.
+    pub fn is_said(self) -> bool {
+        self != CounterName::Unsaid
+    }
+
+    /// The name of the counter; `None`: the one that is shared.
+    pub fn own(self) -> Option<&'a str> {
+        match self {
+            CounterName::Own(name) => Some(name),
+            CounterName::Unsaid | CounterName::Shared => None,
+        }
+    }
+}
+
+fn parse_quota<'a>(parameter: Parameter<'a>) -> Result<Quota<'a>, OptionError> {
+    let text = parameter.value;
+    Quota::parse(text).map_err(|error| match Quota::meant_by(text) {
+        Some(meant) => parameter.invalid(&format!("{error}: did you mean {meant}?")),
+        None => parameter.invalid(&error.to_string()),
+    })
+}
+
+fn parse_algorithm(parameter: Parameter<'_>) -> Result<Algorithm, OptionError> {
+    let algorithm = Algorithm::parse(parameter.value);
+    algorithm.map_err(|error| parameter.invalid(&error.to_string()))
+}
+
+/// Refuses a limit that is larger than any of `algorithm`.
+fn check_most(
+    parameter: Parameter<'_>,
+    quota: &Quota<'_>,
+    algorithm: Algorithm,
+) -> Result<(), OptionError> {
+    let most = algorithm.max_limit();
+    match quota.hits {
+        QuotaHits::Constant(hits) if hits > most => {
+            let name = algorithm.name();
+            Err(parameter.invalid(&format!("expected at most {most} hits with window={name}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn parse_counter(parameter: Parameter<'_>) -> Result<CounterName<'_>, OptionError> {
+    const { assert!(MAX_NAME_LEN <= MAX_COUNTER_LEN) };
+    match valid_name("counter", parameter.value)? {
+        "default" => Ok(CounterName::Shared),
+        name => Ok(CounterName::Own(name)),
+    }
+}
+
+/// The name of a policy: it is quoted in headers.
+fn parse_name<'a>(parameter: Parameter<'a>) -> Result<&'a str, OptionError> {
+    let name = parameter.value;
+    let is_legal = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"\\$".contains(byte);
+    let text = core::str::from_utf8(name).ok();
+    text.filter(|name| !name.is_empty() && name.bytes().all(|byte| is_legal(&byte)))
+        .ok_or_else(|| {
+            parameter
+                .invalid("expected printable ASCII characters but for \"\\\"\", \"\\\" and \"$\"")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::words::parameter::EXPECTED;
+    use crate::policy::hits::Hits;
+
+    fn parse<'a>(words: &[&'a str]) -> Result<RuleText<'a>, String> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        RuleText::parse(&words).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_rule_is_a_namespace_limits_and_parameters() {
+        let rule = parse(&["limit=5/10s"]).unwrap();
+        assert_eq!(rule.namespace, "default");
+        assert_eq!(
+            rule.quotas[0].hits,
+            QuotaHits::Constant(Hits::from_thousandths(5000))
+        );
+        assert_eq!(rule.algorithm, Algorithm::Sliding);
+        assert_eq!((rule.key, rule.name), (None, None));
+        assert_eq!(
+            (rule.counter, rule.cost),
+            (CounterName::Unsaid, CostText::One)
+        );
+
+        let words = [
+            "api",
+            "charge=$a=1",
+            "name=a b",
+            "counter=c",
+            "key=k=v",
+            "window=fixed",
+        ];
+        let rule = parse(&[&words[..], &["limit=$x/1m"]].concat()).unwrap();
+        assert_eq!(rule.namespace, "api");
+        assert_eq!(rule.algorithm, Algorithm::Fixed);
+        assert_eq!(rule.key, Some(&b"k=v"[..]));
+        assert_eq!(rule.name, Some("a b"));
+        assert_eq!(rule.counter.own(), Some("c"));
+        let word = b"charge=$a=1";
+        let value = b"$a=1";
+        assert_eq!(rule.cost, CostText::Deferred(Parameter { word, value }));
+        assert_eq!(
+            parse(&["limit=1/1s", "limit=2/1m"]).unwrap().quotas.len(),
+            2
+        );
+    }
+
+    #[test]
+    fn the_shared_counter_has_a_name_too() {
+        let counter = |word: &'static str| parse(&["limit=1/1s", word]).unwrap().counter;
+        assert_eq!(counter("counter=default"), CounterName::Shared);
+        assert_eq!(counter("counter=default").own(), None);
+        assert!(counter("counter=default").is_said() && counter("counter=A.-_1").is_said());
+        assert!(!CounterName::Unsaid.is_said());
+        for name in ["", "off", "a b", "a:b", "$a", &"x".repeat(65)] {
+            let word = format!("counter={name}");
+            assert_eq!(
+                parse(&["limit=1/1s", &word]).unwrap_err(),
+                format!(
+                    "invalid name \"{name}\" of a counter: expected 1 to 64 of A-Z, a-z, 0-9, \
+                     \"_\", \".\", \"-\", and not \"off\""
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn what_limit_req_says_is_told_what_to_say_here() {
+        for (word, message) in [
+            (
+                "nodelay",
+                "parameter \"nodelay\" is of limit_req: expected none, and no \"delay=\" either, \
+                 without which no request is delayed",
+            ),
+            (
+                "zone=one",
+                "parameter \"zone=one\" is of limit_req: expected \"zone name;\" in a \
+                 \"ratelimit_namespace\" block, whose name is the first word here",
+            ),
+        ] {
+            for words in [&[word][..], &[word, "limit=5/1s"], &["limit=5/1s", word]] {
+                assert_eq!(parse(words).unwrap_err(), message, "{words:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_nearly_one_is_told_what_it_may_mean() {
+        for (word, meant) in [
+            ("limit=100r/s", "100/1s"),
+            ("limit=10/m", "10/1m"),
+            ("limit=10r/min", "10/1m"),
+        ] {
+            let message = parse(&[word]).unwrap_err();
+            assert!(message.starts_with(&format!("invalid parameter \"{word}\": ")));
+            assert!(
+                message.ends_with(&format!(": did you mean {meant}?")),
+                "{message}"
+            );
+        }
+        assert!(!parse(&["limit=x/m"]).unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn a_namespace_is_the_first_word() {
+        let message = "invalid parameter \"namespace=api\": a namespace is the first word, and no \
+                       more than its name: expected \"ratelimit api limit=...\"";
+        for words in [
+            ["namespace=api", "limit=5/1s"],
+            ["limit=5/1s", "namespace=api"],
+        ] {
+            assert_eq!(parse(&words).unwrap_err(), message);
+        }
+        assert_eq!(
+            parse(&["limit=5/1s", "api"]).unwrap_err(),
+            format!(
+                "invalid parameter \"api\": {EXPECTED}; or as the first word, and no other, a \
+                 namespace: \"ratelimit api limit=...\""
+            )
+        );
+        let message = parse(&["a b", "limit=5/1s"]).unwrap_err();
+        assert!(message.starts_with("invalid name \"a b\" of a namespace"));
+    }
+
+    #[test]
+    fn quotes_are_around_a_whole_parameter() {
+        const QUOTES: &str = "quotes go around a whole parameter, as in \"key=a b\"";
+        // As nginx divides `key="a b"`.
+        for words in [
+            &["limit=5/1s", "key=\"a", "b\""][..],
+            &["limit=5/1s", "key='a'"],
+            &["limit=\"5/1s\""],
+        ] {
+            let wrong = words
+                .iter()
+                .find(|word| word.contains(['"', '\'']))
+                .unwrap();
+            let message = format!("invalid parameter \"{wrong}\": {QUOTES}");
+            assert_eq!(parse(words).unwrap_err(), message);
+        }
+        let message = format!("invalid parameter \"$b\"\": {QUOTES}");
+        assert_eq!(
+            parse(&["limit=5/1s", "key=a", "$b\""]).unwrap_err(),
+            message
+        );
+        assert!(parse(&["limit=5/1s", "key=it's \"so\""]).is_ok());
+    }
+
+    #[test]
+    fn other_words_are_told_what_would_be_right() {
+        for (words, message) in [
+            (
+                &[][..],
+                "no limit: expected at least one \"limit=hits/window\"",
+            ),
+            (
+                &["api"],
+                "no limit: expected at least one \"limit=hits/window\"",
+            ),
+            (
+                &["limit=5/1s", "name=a", "name=b"],
+                "parameter \"name=b\" is duplicate: expected it once",
+            ),
+            (
+                &["limit=5/1s", "limit=5/1m", "name=a"],
+                "the name \"a\" is for one limit, and there are 2: expected rules of their own",
+            ),
+            (
+                &["limit=5/1s", "window=Fixed"],
+                "invalid parameter \"window=Fixed\": expected sliding, fixed, elastic or moving",
+            ),
+            (
+                &["limit=5/1s", "limit=100000.001/1m", "window=moving"],
+                "invalid parameter \"limit=100000.001/1m\": expected at most 100000 hits with \
+                 window=moving",
+            ),
+            (
+                &["limit=5/1s", "name=a$b"],
+                "invalid parameter \"name=a$b\": expected printable ASCII characters but for \
+                 \"\\\"\", \"\\\" and \"$\"",
+            ),
+            (
+                &["limit=5/1s", "cost=1", "charge=2"],
+                "parameter \"charge=2\" takes the place of \"cost=\": expected one of the two",
+            ),
+        ] {
+            assert_eq!(parse(words).unwrap_err(), message);
+        }
+        let message = format!("invalid parameter \"hits=5\": {EXPECTED}");
+        assert_eq!(parse(&["hits=5"]).unwrap_err(), message);
+    }
+}

@@ -1,0 +1,144 @@
+//! Blocks of directives, and where each of these stands.
+
+use core::fmt;
+
+use super::message::{ConfError, Message, Origin};
+use super::parse::one_word;
+use crate::policy::namespace::valid_name;
+use crate::policy::options::{DirectiveName, OptionError};
+
+/// What a block does with a directive in it, which has this name and these words.
+pub(crate) type Set<'a> = &'a mut dyn FnMut(&[u8], &[&[u8]]) -> Result<(), OptionError>;
+
+/// A block of directives that is being read.
+pub struct Block<'a> {
+    title: &'a str,
+    set: Set<'a>,
+    places: Places,
+}
+
+/// What is to be done with a directive of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockStep {
+    /// Nothing more.
+    Done,
+    /// The file that its word names is to be read in its place, as a part of the block.
+    Include,
+}
+
+/// Where the directives of a block stand, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Places(Vec<(Box<[u8]>, Origin)>);
+
+/// A block that was read: what it is called in messages, and where it and its directives stand.
+#[derive(Debug)]
+pub(crate) struct ReadBlock {
+    title: String,
+    origin: Origin,
+    places: Places,
+}
+
+impl<'a> Block<'a> {
+    /// A block, which messages call `title`, and of which no directive was read yet.
+    pub(crate) fn new(title: &'a str, set: Set<'a>) -> Block<'a> {
+        Block {
+            title,
+            set,
+            places: Places::default(),
+        }
+    }
+
+    /// All of the block was read, which stands at `origin`.
+    pub(crate) fn finish(self, origin: Origin) -> ReadBlock {
+        ReadBlock {
+            title: self.title.into(),
+            origin,
+            places: self.places,
+        }
+    }
+
+    /// Reads a directive that stands at `origin`.
+    ///
+    /// # Errors
+    ///
+    /// It is wrong, or contradicts one that was read before. The message names the block.
+    pub fn apply(
+        &mut self,
+        origin: Origin,
+        name: &[u8],
+        words: &[&[u8]],
+    ) -> Result<BlockStep, ConfError> {
+        if name == b"include" {
+            return match words {
+                [_] => Ok(BlockStep::Include),
+                // No more than their number: what follows a missing ";" may be a password.
+                _ => {
+                    let message =
+                        format!("\"include\" takes one word, not {}: a file", words.len());
+                    Err(ConfError::from(message).of(self.title))
+                }
+            };
+        }
+        match (self.set)(name, words) {
+            Ok(()) => {
+                self.places.0.push((name.into(), origin));
+                Ok(BlockStep::Done)
+            }
+            Err(error) => {
+                // What contradicts a directive that was read before may be said of that one.
+                let place = error.directive().and_then(|it| self.places.of(it));
+                Err(match place {
+                    Some(place) => ConfError::at(place, format!("{}: {error}", self.title)),
+                    None => ConfError::from(error).of(self.title),
+                })
+            }
+        }
+    }
+}
+
+impl ReadBlock {
+    /// Where the block stands.
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The error that a directive of the block, or all of it, is wrong.
+    pub(crate) fn error(
+        &self,
+        directive: Option<DirectiveName>,
+        message: impl fmt::Display,
+    ) -> ConfError {
+        ConfError::Wrong(self.message(directive, message))
+    }
+
+    /// What is to be said of a directive of the block, or of all of it.
+    pub(crate) fn message(
+        &self,
+        directive: Option<DirectiveName>,
+        message: impl fmt::Display,
+    ) -> Message {
+        let place = directive.and_then(|directive| self.places.of(directive));
+        let place = place.unwrap_or(&self.origin).clone();
+        Message::At(place, format!("{}: {message}", self.title))
+    }
+}
+
+impl Places {
+    /// Where a directive stands, if it was given.
+    fn of(&self, directive: DirectiveName) -> Option<&Origin> {
+        let name = directive.name.as_bytes();
+        let mut same = self.0.iter().filter(|(it, _)| **it == *name);
+        same.nth(directive.index).map(|(_, origin)| origin)
+    }
+}
+
+/// The name of a `ratelimit_store` or `ratelimit_namespace`, which `what` says.
+pub(crate) fn block_name<'w>(what: &str, words: &[&'w [u8]]) -> Result<&'w str, ConfError> {
+    let expected = format!("expected one name and a block: ratelimit_{what} name {{ ... }}");
+    Ok(valid_name(what, one_word(words, &expected)?)?)
+}
+
+/// The error that a block of this name stands there already.
+pub(crate) fn is_defined(what: &str, name: &str, origin: &Origin) -> ConfError {
+    format!("{what} \"{name}\" is duplicate: expected another name than in {origin}").into()
+}

@@ -1,0 +1,129 @@
+//! What is said of a configuration: messages, and where in its files something stands.
+
+use core::fmt;
+use std::path::Path;
+
+use crate::policy::options::OptionError;
+
+/// A place in a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The file, as nginx names it.
+    pub file: Box<str>,
+    /// The line, from 1 on: for a directive, the one that its last word ends in.
+    pub line: usize,
+}
+
+impl Origin {
+    /// Where nginx reads no file: what `-g` gives.
+    pub fn unknown() -> Origin {
+        Origin {
+            file: "command line".into(),
+            line: 0,
+        }
+    }
+}
+
+impl Origin {
+    /// Returns the place with its file relative to `directory`, if it is in there.
+    pub(crate) fn within(&self, directory: &Path) -> String {
+        let file = Path::new(&*self.file);
+        let file = file.strip_prefix(directory).unwrap_or(file);
+        format!("{}:{}", file.display(), self.line)
+    }
+
+    /// What a caller of the library defines stands in no file of nginx's.
+    pub(crate) fn library() -> Origin {
+        Origin {
+            file: "the library's \"new\"".into(),
+            line: 0,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// A line of the log about a configuration. None has a password in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// About the directive that is being read: its place is still to be added.
+    Here(String),
+    /// About something that was read before, and that stands there.
+    At(Origin, String),
+}
+
+/// Why a configuration is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ConfError {
+    /// What is to be said of it.
+    Wrong(Message),
+    /// nginx, which was asked for something, has said it already.
+    Logged,
+}
+
+impl ConfError {
+    /// Something that stands elsewhere is wrong.
+    pub fn at(origin: &Origin, message: impl Into<String>) -> ConfError {
+        ConfError::Wrong(Message::At(origin.clone(), message.into()))
+    }
+
+    /// The same, with the name of the directive that is being read before it. What is said of another
+    /// place names its directive itself.
+    pub(crate) fn of(self, directive: impl fmt::Display) -> ConfError {
+        match self {
+            ConfError::Wrong(Message::Here(message)) => {
+                ConfError::Wrong(Message::Here(format!("{directive}: {message}")))
+            }
+            other => other,
+        }
+    }
+}
+
+impl From<String> for ConfError {
+    fn from(message: String) -> Self {
+        ConfError::Wrong(Message::Here(message))
+    }
+}
+
+impl From<&str> for ConfError {
+    fn from(message: &str) -> Self {
+        ConfError::from(String::from(message))
+    }
+}
+
+impl From<OptionError> for ConfError {
+    fn from(error: OptionError) -> Self {
+        ConfError::from(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_within_the_directory_of_the_configuration() {
+        let within = |file: &str, directory: &str| {
+            let (file, line) = (file.into(), 31);
+            Origin { file, line }.within(Path::new(directory))
+        };
+        for (file, expected) in [
+            ("/etc/nginx/nginx.conf", "nginx.conf:31"),
+            ("/etc/nginx/conf.d/api.conf", "conf.d/api.conf:31"),
+            ("/etc/nginx/../shared/api.conf", "../shared/api.conf:31"),
+            ("/etc/nginx2/nginx.conf", "/etc/nginx2/nginx.conf:31"),
+            ("/srv/limits.conf", "/srv/limits.conf:31"),
+            ("limits.conf", "limits.conf:31"),
+        ] {
+            assert_eq!(within(file, "/etc/nginx/"), expected);
+        }
+        assert_eq!(
+            Origin::unknown().within(Path::new("/etc/nginx/")),
+            "command line:0"
+        );
+    }
+}

@@ -1,0 +1,14 @@
+//! Words of directives.
+//!
+//! - [`block`]: blocks of directives; [`parameter`]: `name=value`; [`parse`]: directives of a word or two; [`text`]: texts with
+//!   variables
+//! - [`settings`]: the options of a level; [`message`]: messages, each with its place
+//! - [`nginx`]: what nginx is asked meanwhile
+
+pub mod block;
+pub mod message;
+pub mod nginx;
+pub mod parameter;
+pub(super) mod parse;
+pub mod settings;
+pub mod text;

@@ -1,0 +1,103 @@
+//! Parameters: words `name=value`, and what messages say of words that are none of a rule.
+
+use crate::policy::limit::Quota;
+use crate::policy::namespace::is_valid_name;
+use crate::policy::options::{OptionError, shown};
+
+/// A word `name=value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter<'a> {
+    /// All of it.
+    pub word: &'a [u8],
+    /// What follows the first `=`.
+    pub value: &'a [u8],
+}
+
+/// The parameters of a rule, as they end a message.
+pub(crate) const EXPECTED: &str = "expected limit=hits/window, window=, rate=hits/time, burst=, delay=, key=, counter=, cost=, charge= or name=";
+
+impl<'a> Parameter<'a> {
+    /// The parameter that `word` is, if it has a `=`.
+    pub(crate) fn of(word: &'a [u8]) -> Option<Parameter<'a>> {
+        let (_, value) = split_once(word, b'=')?;
+        Some(Parameter { word, value })
+    }
+
+    /// What precedes the first `=`.
+    pub(crate) fn name(&self) -> &'a [u8] {
+        split_once(self.word, b'=').map_or(self.word, |(name, _)| name)
+    }
+
+    /// The error that the value is not what was `expected`.
+    pub fn invalid(&self, expected: &str) -> OptionError {
+        invalid(self.word, expected)
+    }
+}
+
+fn split_once(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&byte| byte == separator)?;
+    let (before, after) = text.split_at_checked(at)?;
+    Some((before, after.get(1..)?))
+}
+
+/// The error that `word` is not what was `expected`.
+pub(crate) fn invalid(word: &[u8], expected: &str) -> OptionError {
+    let word = shown(word);
+    OptionError::new(format!("invalid parameter \"{word}\": {expected}"))
+}
+
+/// Whether a word without a value is no name, but something else of which [`unknown`] says what was meant.
+pub(crate) fn is_other(word: &[u8]) -> bool {
+    word == b"nodelay" || meant_by(word).is_some()
+}
+
+/// Returns the parameter that a limit or a rate was meant to be, of which only the value was written.
+fn meant_by(word: &[u8]) -> Option<String> {
+    let text = core::str::from_utf8(word).ok()?;
+    if Quota::parse(word).is_ok() {
+        return Some(format!("limit={text}"));
+    }
+    let meant = Quota::meant_by(word)?;
+    let is_rate = text.contains("r/");
+    Some(format!(
+        "{}={meant}",
+        if is_rate { "rate" } else { "limit" }
+    ))
+}
+
+/// The error that a word is no parameter: with what is said here in place of those that other
+/// directives have.
+pub(crate) fn unknown(word: &[u8]) -> OptionError {
+    let parameter = Parameter::of(word);
+    let word_shown = shown(word);
+    let value = parameter.map_or(&b""[..], |parameter| parameter.value);
+    let message = match parameter.map_or(word, |parameter| parameter.name()) {
+        b"nodelay" => format!(
+            "parameter \"{word_shown}\" is of limit_req: expected none, and no \"delay=\" either, \
+             without which no request is delayed"
+        ),
+        b"zone" => format!(
+            "parameter \"{word_shown}\" is of limit_req: expected \"zone name;\" in a \
+             \"ratelimit_namespace\" block, whose name is the first word here"
+        ),
+        b"namespace" if is_valid_name(value) => format!(
+            "invalid parameter \"{word_shown}\": a namespace is the first word, and no more than \
+             its name: expected \"ratelimit {} limit=...\"",
+            shown(value)
+        ),
+        _ if parameter.is_none() && is_valid_name(word) => format!(
+            "invalid parameter \"{word_shown}\": {EXPECTED}; or as the first word, and no other, \
+             a namespace: \"ratelimit {word_shown} limit=...\""
+        ),
+        _ if parameter.is_none() && meant_by(word).is_some() => format!(
+            "invalid parameter \"{word_shown}\": did you mean {}?",
+            meant_by(word).unwrap_or_default()
+        ),
+        _ if matches!(word, [.., b'"' | b'\'']) => format!(
+            "invalid parameter \"{word_shown}\": quotes go around a whole parameter, as in \"key=a \
+             b\""
+        ),
+        _ => format!("invalid parameter \"{word_shown}\": {EXPECTED}"),
+    };
+    OptionError::new(message)
+}

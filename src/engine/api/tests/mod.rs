@@ -1,0 +1,6 @@
+//! Tests of the JSON API.
+
+mod key;
+mod request;
+mod reset;
+mod store_call;

@@ -1,0 +1,375 @@
+//! Requests as they come, and what they ask for.
+
+use super::key::key_call;
+use crate::engine::api::error::ApiError;
+use crate::engine::api::request::*;
+use crate::engine::api::site::Sender;
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
+use crate::policy::window::WindowSize;
+
+const MINUTE: u64 = 60_000;
+
+fn request<'r>(method: &'r str, path: &'r str, query: &'r str) -> ApiRequest<'r> {
+    ApiRequest {
+        method: method.as_bytes(),
+        path: path.as_bytes(),
+        raw_path: b"",
+        prefix: b"/rl",
+        query: query.as_bytes(),
+        may_write: true,
+        sender: Sender::default(),
+    }
+}
+
+#[test]
+fn a_path_names_what_is_asked_for() {
+    let call = |path, query| request("GET", path, query).call().unwrap();
+    for path in ["", "/"] {
+        assert_eq!(call(path, ""), ApiCall::Overview);
+    }
+    for path in ["/health", "/health/"] {
+        assert_eq!(call(path, ""), ApiCall::Health);
+    }
+    for path in ["/namespaces", "/namespaces/"] {
+        assert_eq!(call(path, ""), ApiCall::Namespaces);
+    }
+    for path in ["/namespaces/api", "/namespaces/api/"] {
+        assert_eq!(call(path, ""), ApiCall::Namespace(b"api".into()));
+    }
+    // At the end of a path, a slash changes nothing; elsewhere in a key, it is a byte like any other.
+    for path in ["/namespaces/api/keys/a", "/namespaces/api/keys/a/"] {
+        assert_eq!(call(path, ""), ApiCall::Key(key_call(b"a")));
+    }
+    let expected = KeyCall {
+        window: WindowSize::from_millis(MINUTE),
+        algorithm: Algorithm::Fixed,
+        limit: Some(Hits::from_thousandths(2_500)),
+        ..key_call(b"a/b")
+    };
+    assert_eq!(
+        call(
+            "/namespaces/api/keys/a/b",
+            "window=1m&window_type=fixed&limit=2.5"
+        ),
+        ApiCall::Key(expected)
+    );
+    for (query, burst) in [("rate=0.5/1m", 0), ("rate=0.5/1m&burst=20", 20_000)] {
+        let expected = KeyCall {
+            window: WindowSize::from_millis(MINUTE),
+            algorithm: Algorithm::Bucket,
+            rate: Hits::from_thousandths(500),
+            limit: Some(Hits::from_thousandths(burst + 1000)),
+            ..key_call(b"k")
+        };
+        let called = call("/namespaces/api/keys/k", query);
+        assert_eq!(called, ApiCall::Key(expected), "{query}");
+    }
+    for path in ["/namespaces/api/keys", "/namespaces/api/keys/"] {
+        assert_eq!(
+            call(path, "x&key=%00%ffa+b%2B"),
+            ApiCall::Key(key_call(b"\0\xffa b+"))
+        );
+    }
+    for (query, counter) in [("counter=login", Some("login")), ("counter=default", None)] {
+        let expected = KeyCall {
+            counter: counter.map(Into::into),
+            ..key_call(b"k")
+        };
+        assert_eq!(
+            call("/namespaces/api/keys/k", query),
+            ApiCall::Key(expected)
+        );
+    }
+    let posted = request("POST", "/namespaces/api/keys/k", "").call();
+    let increment = Some(Hits::ONE);
+    let expected = KeyCall {
+        increment,
+        ..key_call(b"k")
+    };
+    assert_eq!(posted, Ok(ApiCall::Key(expected)));
+}
+
+#[test]
+fn a_namespace_is_synced() {
+    for path in ["/namespaces/api/sync", "/namespaces/api/sync/"] {
+        let called = request("POST", path, "").call();
+        assert_eq!(called, Ok(ApiCall::Sync(b"api".into())));
+    }
+}
+
+#[test]
+fn so_many_rejected_keys_are_asked_for() {
+    for (query, limit) in [("", 20), ("limit=5", 5), ("limit=0", 0)] {
+        let called = request("GET", "/namespaces/api/top", query).call();
+        assert_eq!(called, Ok(ApiCall::Top(b"api".into(), limit)));
+    }
+    for query in [
+        "limit=",
+        "limit=-1",
+        "limit=1.5",
+        "limit=+1",
+        "limit=99999999999999999999",
+    ] {
+        let error = request("GET", "/namespaces/api/top/", query)
+            .call()
+            .unwrap_err();
+        assert_eq!(error.status, 400, "{query}");
+    }
+    let posted = request("POST", "/namespaces/api/top", "").call();
+    assert_eq!(posted.unwrap_err().status, 405);
+}
+
+#[test]
+fn a_key_is_set_to_zero_where_it_is_said() {
+    let (minute, bucket) = (WindowSize::from_millis(MINUTE), Algorithm::Bucket);
+    for (query, window, algorithm) in [
+        ("", None, None),
+        ("window=1m", minute, None),
+        ("window_type=sliding", None, Some(Algorithm::Sliding)),
+        (
+            "window=1m&window_type=moving",
+            minute,
+            Some(Algorithm::Moving),
+        ),
+        ("rate=5/1m", minute, Some(bucket)),
+    ] {
+        let called = request("DELETE", "/namespaces/api/keys/k", query).call();
+        let Ok(ApiCall::Reset(call)) = called else {
+            panic!("{query}: {called:?}");
+        };
+        assert_eq!((call.read.window, call.algorithm), (window, algorithm));
+        assert!(call.has_all_names);
+        assert_eq!((&*call.read.key, call.read.increment), (&b"k"[..], None));
+    }
+}
+
+#[test]
+fn a_key_is_read_in_all_of_its_counters_where_it_is_said() {
+    let call = |query: &str| request("GET", "/namespaces/api/keys/k", query).call();
+    for (query, has_all_names) in [("all=1", true), ("all=1&counter=default", false)] {
+        let Ok(ApiCall::Counters(counters)) = call(query) else {
+            panic!("{query}");
+        };
+        assert_eq!(counters.has_all_names, has_all_names);
+    }
+    assert!(matches!(call("all=0"), Ok(ApiCall::Key(_))));
+    assert_eq!(call("all=x").unwrap_err().status, 400);
+}
+
+#[test]
+fn a_key_in_a_path_is_the_bytes_that_were_sent() {
+    for (raw_path, path, key) in [
+        ("/rl/namespaces/api/keys/a%2f%2Fb+", "a/b+", &b"a//b+"[..]),
+        ("/rl/namespaces/api/keys//a/../b", "b", b"/a/../b"),
+        ("/%72l/namespaces/a%70i/keys/%2e", ".", b"."),
+        ("/rl/namespaces/api/keys/a/", "a/", b"a"),
+        ("/rl/namespaces/api/keys/a%2F", "a/", b"a/"),
+        ("/rl/namespaces/api/keys/a%2F/", "a/", b"a/"),
+        // Of these, nginx leaves nothing.
+        ("/rl/namespaces/api/keys/%2F", "", b"/"),
+        ("/rl/namespaces/api/keys/%2f%2F", "", b"//"),
+        ("/rl/namespaces/api/keys///", "", b"/"),
+        ("/rl/namespaces/api/keys/.", "", b"."),
+        ("/rl/namespaces/api/keys/%2E/", "", b"."),
+        ("/rl/namespaces/api/keys/a/..", "", b"a/.."),
+        ("/rl/namespaces/api/keys/x/keys/y", "x/keys/y", b"x/keys/y"),
+        // Rewritten.
+        ("/other/x%2f%2fy", "y", b"y"),
+        // Not the slash that ends what leads to the key.
+        ("/rl/namespaces/api/keys%2f%41", "A", b"A"),
+        ("/rl/namespaces/api/key%", "A", b"A"),
+    ] {
+        let path = format!("/namespaces/api/keys/{path}");
+        let request = ApiRequest {
+            raw_path: raw_path.as_bytes(),
+            ..request("GET", &path, "")
+        };
+        assert_eq!(
+            request.call(),
+            Ok(ApiCall::Key(key_call(key))),
+            "{raw_path}"
+        );
+    }
+}
+
+#[test]
+fn a_path_of_many_parts_costs_no_more_than_its_length() {
+    // What looks at all of it for each part looks at 10^13 bytes.
+    let parts = "/.".repeat(5 << 20);
+    let raw_path = format!("/rl/namespaces/api/keys/k{parts}");
+    let path = format!("/namespaces/api/keys/k{parts}");
+    let request = |raw_path| ApiRequest {
+        raw_path,
+        ..request("GET", &path, "")
+    };
+    let key = format!("k{parts}");
+    let expected = Ok(ApiCall::Key(key_call(key.as_bytes())));
+    assert!(request(raw_path.as_bytes()).call() == expected);
+    // Rewritten: the path that was sent leads elsewhere, and is not looked through for this one.
+    assert!(request(parts.as_bytes()).call() == expected);
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    for (method, path, query, status, message) in [
+        ("GET", "/x", "", 404, "nothing here"),
+        ("GET", "x", "", 404, "nothing here"),
+        ("GET", "/health/x", "", 404, "nothing here"),
+        ("GET", "/namespaces//", "", 404, "nothing here"),
+        ("GET", "/namespaces/api//", "", 404, "nothing here"),
+        ("GET", "/namespaces/api/sync/x", "", 404, "nothing here"),
+        ("POST", "/", "", 405, "expected GET, HEAD"),
+        ("POST", "/health", "", 405, "expected GET, HEAD"),
+        ("DELETE", "/namespaces", "", 405, "expected GET, HEAD"),
+        ("GET", "/namespaces/api/sync", "", 405, "expected POST"),
+        ("PUT", "/namespaces/api/keys/k", "", 405, "POST, DELETE"),
+        ("DELETE", "/namespaces/api/keys", "", 400, "no key"),
+        ("GET", "/namespaces/api/keys", "", 400, "no key"),
+        ("GET", "/namespaces/api/keys/", "", 400, "no key"),
+        ("GET", "/namespaces/api/keys/k", "key=l", 400, "already"),
+        (
+            "GET",
+            "/namespaces/api/keys",
+            "key=a&key=b",
+            400,
+            "duplicate",
+        ),
+        ("GET", "/namespaces/api/keys", "key=%4", 400, "encoding"),
+        ("GET", "/namespaces/api/keys", "key=%+1", 400, "encoding"),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "counter=a:b",
+            400,
+            "of a counter",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "window=0",
+            400,
+            "\"window\"",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "window_type=x",
+            400,
+            "sliding, fixed, elastic or moving",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "window_type=rate",
+            400,
+            "sliding, fixed, elastic or moving",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=10",
+            400,
+            "\"rate\": expected hits and a time",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=$a/1s",
+            400,
+            "\"rate\": expected",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=0/1s",
+            400,
+            "\"rate\": expected",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "burst=5",
+            400,
+            "\"burst\": expected rate",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&burst=-1",
+            400,
+            "\"burst\": expected a decimal",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&limit=5",
+            400,
+            "\"limit\": expected none beside rate",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&window=1",
+            400,
+            "\"window\": expected none",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&window_type=fixed",
+            400,
+            "\"window_type\": expected none",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "rate=1/1s&rate=1/1s",
+            400,
+            "duplicate",
+        ),
+        (
+            "GET",
+            "/namespaces/api/keys/k",
+            "limit=-1",
+            400,
+            "\"limit\"",
+        ),
+        (
+            "POST",
+            "/namespaces/api/keys/k",
+            "value=x",
+            400,
+            "\"value\"",
+        ),
+    ] {
+        let error = request(method, path, query).call().unwrap_err();
+        assert_eq!(error.status, status, "{method} {path} {query}: {error}");
+        assert!(error.message.contains(message), "{path} {query}: {error}");
+        assert_eq!(error.allow.is_some(), status == 405);
+    }
+    for (method, path) in [
+        ("POST", "/namespaces/api/keys/k"),
+        ("DELETE", "/namespaces/api/keys/k"),
+        ("POST", "/namespaces/api/sync"),
+    ] {
+        let request = ApiRequest {
+            may_write: false,
+            ..request(method, path, "")
+        };
+        assert_eq!(request.call().unwrap_err().status, 403);
+    }
+    let elsewhere = Sender {
+        host: b"a.example",
+        origin: Some(b"http://b.example"),
+        fetch_site: None,
+    };
+    let from_elsewhere = |method| ApiRequest {
+        sender: elsewhere,
+        ..request(method, "/namespaces/api/keys/k", "")
+    };
+    assert_eq!(from_elsewhere("POST").call().unwrap_err().status, 403);
+    assert!(from_elsewhere("GET").call().is_ok());
+    let error = ApiError::new(400, "a \"b\"");
+    assert_eq!(error.to_json(), r#"{"error":"a \"b\""}"#);
+}

@@ -1,0 +1,391 @@
+//! One limit for callers that ask it again and again: what `ratelimit` is for requests.
+
+use crate::engine::namespace::Namespace;
+use crate::engine::request::bound_limit::BoundLimit;
+use crate::engine::request::charge::{Charge, Charges, Refund};
+use crate::engine::request::evaluation::Evaluation;
+use crate::engine::request::synchronous::{
+    Answered, Deciders, LimitCheck, StoreQuestion, conclude, questions,
+};
+use crate::policy::algorithm::{Algorithm, StoredKind, Weight};
+use crate::policy::hits::Hits;
+use crate::policy::key::counted_name;
+use crate::policy::limit::{Burst, Limit, Verdict};
+use crate::policy::namespace::OnError;
+use crate::policy::window::{Clock, WindowSize};
+use crate::store::contract::decision::{Answer, Question};
+use crate::table::{Key, Outcome};
+
+/// A limit in a namespace.
+///
+/// Keys are such as [`arguments::key`](super::arguments::key) accepts.
+#[derive(Debug)]
+pub struct Limiter<'m> {
+    bound: BoundLimit<'m>,
+    hits: Hits,
+    /// Whether hits are counted that the limit refuses.
+    counts_rejected: bool,
+}
+
+/// What a limiter says about hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    /// Whether it admits them.
+    pub is_admitted: bool,
+    /// The rate afterwards: with the hits, if they are admitted.
+    pub rate: Hits,
+    /// What the limit leaves then.
+    pub remaining: Hits,
+    /// Milliseconds until admitted hits are within a rate.
+    pub delay: u64,
+    /// Milliseconds until as many hits would be admitted if none came before; `None`: they never will.
+    pub retry_after: Option<u64>,
+}
+
+/// Hits of a key that a limiter is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedHits<'k> {
+    /// The key.
+    pub key: &'k [u8],
+    /// How many, more than none unless it is to count whatever comes.
+    pub cost: Hits,
+    /// Whether they are counted if they are admitted.
+    pub commit: bool,
+    /// The share of the previous window in the rate that is told where there is no limit.
+    pub weight: Weight,
+}
+
+impl<'m> Limiter<'m> {
+    /// A limiter that admits so many `hits`, or hits at this rate, in `namespace`.
+    pub fn new(namespace: &Namespace<'m>, limit: Limit, hits: Hits) -> Self {
+        namespace.note_counted(limit.algorithm, limit.size, hits);
+        Limiter {
+            bound: BoundLimit::new(limit, namespace, []),
+            hits,
+            counts_rejected: false,
+        }
+    }
+
+    /// Makes a limiter that counts whatever comes in windows of this size, as `increment` does. A store is asked for
+    /// sliding windows, and tells the hits of both.
+    pub fn unlimited(namespace: &Namespace<'m>, size: WindowSize) -> Self {
+        let limit = Limit {
+            name: format!("{}-{size}", namespace.name()).into(),
+            size,
+            algorithm: Algorithm::Sliding,
+            burst: Burst::default(),
+        };
+        Limiter {
+            counts_rejected: true,
+            ..Limiter::new(namespace, limit, Hits::MAX)
+        }
+    }
+
+    /// Whether `other` decides about the same hits in the same way.
+    pub fn is_same(&self, other: &Limiter<'_>) -> bool {
+        self.hits == other.hits
+            && self.counts_rejected == other.counts_rejected
+            && self.bound.limit == other.bound.limit
+            && self.bound.namespace() == other.bound.namespace()
+    }
+
+    /// The limit with its counters.
+    pub fn bound(&self) -> &BoundLimit<'m> {
+        &self.bound
+    }
+
+    /// Decides on hits by what this node knows. Those that it counted can be given back.
+    pub fn incoming(
+        &self,
+        asked: AskedHits<'_>,
+        clock: &impl Clock,
+    ) -> (Incoming, Option<Refund<'m>>) {
+        let name = counted_name(asked.key, None);
+        let key = self.bound.table().key(&name);
+        let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
+        if asked.commit {
+            evaluation.charge(&self.bound, self.hits, &key, asked.cost, clock);
+        } else {
+            evaluation.ask(&self.bound, self.hits, &key, asked.cost, clock);
+        }
+        self.finish(evaluation, asked, clock)
+    }
+
+    /// What a store is asked about hits.
+    pub fn question(&self, asked: AskedHits<'_>, store: Deciders) -> Option<StoreQuestion> {
+        let name = counted_name(asked.key, None);
+        let key = self.bound.table().key(&name);
+        let check = self.check(asked, &key, store);
+        questions(&[check], self.counts_rejected).pop()
+    }
+
+    /// What a store is to charge later of hits that were counted without it, or is to give back of them: those
+    /// that no sync pushes.
+    pub fn unsent(&self, asked: AskedHits<'_>, store: Deciders) -> Option<(usize, Question)> {
+        if self.bound.limit.algorithm.kind() == StoredKind::Windows {
+            return None;
+        }
+        let question = self.question(asked, store)?;
+        Some((question.decider, question.charge()))
+    }
+
+    /// What a store's answer to [`Limiter::question`] says about the hits.
+    pub fn answered(
+        &self,
+        asked: AskedHits<'_>,
+        store: Deciders,
+        answer: &Answer,
+        clock: &impl Clock,
+    ) -> Incoming {
+        let name = counted_name(asked.key, None);
+        let key = self.bound.table().key(&name);
+        let check = self.check(asked, &key, store);
+        let mut answers = [None::<Answered>];
+        for question in questions(&[check], self.counts_rejected) {
+            question.note(answer, &[check], &mut answers, clock);
+        }
+        let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
+        match answers {
+            [Some(answered)] if !asked.commit => {
+                // It was asked for what is counted.
+                let (limit, hits) = (&self.bound.limit, self.bound.limit.most(self.hits));
+                let reading = answered.reading;
+                let admits = limit
+                    .algorithm
+                    .admits(limit.size, &reading, hits, asked.cost);
+                evaluation.note(&self.bound, hits, &key, asked.cost, reading, admits);
+            }
+            answers => conclude(&mut evaluation, &[check], &answers, clock),
+        }
+        self.finish(evaluation, asked, clock).0
+    }
+
+    /// Decides on hits as `on_error` says, since their store does not answer; `None`: they are denied. Those
+    /// that are counted here can be given back.
+    pub fn without_store(
+        &self,
+        asked: AskedHits<'_>,
+        on_error: OnError,
+        clock: &impl Clock,
+    ) -> Option<(Incoming, Option<Refund<'m>>)> {
+        self.bound.count_fallback(on_error);
+        let name = counted_name(asked.key, None);
+        let key = self.bound.table().key(&name);
+        let mut evaluation = Evaluation::new(OneCharge(None), self.counts_rejected);
+        match on_error {
+            OnError::Deny => return None,
+            // What has no limit counts, whoever would admit it.
+            OnError::Allow if asked.commit && self.counts_rejected => {
+                evaluation.charge(&self.bound, self.hits, &key, asked.cost, clock);
+            }
+            OnError::Local if asked.commit => {
+                evaluation.charge(&self.bound, self.hits, &key, asked.cost, clock);
+            }
+            OnError::Local | OnError::Allow => {
+                evaluation.ask(&self.bound, self.hits, &key, asked.cost, clock);
+            }
+        }
+        let (mut incoming, refund) = self.incoming_of(evaluation.end(clock), asked)?;
+        incoming.is_admitted |= on_error == OnError::Allow;
+        Some((incoming, refund))
+    }
+
+    fn check<'c>(
+        &'c self,
+        asked: AskedHits<'_>,
+        key: &'c Key<'c>,
+        store: Deciders,
+    ) -> LimitCheck<'c, 'm> {
+        LimitCheck {
+            bound: &self.bound,
+            hits: self.hits,
+            key,
+            cost: if asked.commit { asked.cost } else { Hits::ZERO },
+            store: Some(store),
+        }
+    }
+
+    #[inline]
+    fn finish<'c>(
+        &self,
+        evaluation: Evaluation<OneCharge<'c, 'm>>,
+        asked: AskedHits<'_>,
+        clock: &impl Clock,
+    ) -> (Incoming, Option<Refund<'m>>)
+    where
+        'm: 'c,
+    {
+        // Where nothing was to be counted, an admission is none yet.
+        let charges = match asked.commit || evaluation.is_refused() {
+            true => {
+                let (outcome, charges) = evaluation.finish(Outcome::Rejected, clock);
+                if outcome == Outcome::Rejected {
+                    self.bound.count_rejection();
+                }
+                charges
+            }
+            false => evaluation.end(clock),
+        };
+        self.incoming_of(charges, asked).unwrap_or_default()
+    }
+
+    /// What came of the charge of hits; `None`: there was none.
+    #[inline]
+    fn incoming_of(
+        &self,
+        charges: OneCharge<'_, 'm>,
+        asked: AskedHits<'_>,
+    ) -> Option<(Incoming, Option<Refund<'m>>)> {
+        let charge = charges.0?;
+        let verdict = charge.verdict();
+        let verdict = match verdict.admitted && !asked.commit {
+            // As if they were counted.
+            true => Verdict {
+                reading: verdict.reading.plus(asked.cost),
+                ..verdict
+            },
+            false => verdict,
+        };
+        let incoming = match self.counts_rejected {
+            // There is no limit.
+            true => Incoming {
+                rate: asked
+                    .weight
+                    .rate(self.bound.limit.size, &verdict.reading.windows()),
+                ..Incoming::default()
+            },
+            false => Incoming {
+                is_admitted: verdict.admitted,
+                rate: verdict.rate(),
+                remaining: verdict.remaining(),
+                delay: if verdict.admitted { verdict.delay() } else { 0 },
+                retry_after: verdict.retry_after(),
+            },
+        };
+        Some((incoming, charge.into_refund()))
+    }
+}
+
+/// Where nothing was counted, since there is no counter.
+impl Default for Incoming {
+    fn default() -> Self {
+        Incoming {
+            is_admitted: true,
+            rate: Hits::ZERO,
+            remaining: Hits::ZERO,
+            delay: 0,
+            retry_after: Some(0),
+        }
+    }
+}
+
+/// The charge of one limit.
+struct OneCharge<'c, 'm>(Option<Charge<'c, 'm>>);
+
+impl<'c, 'm> Charges<'c, 'm> for OneCharge<'c, 'm> {
+    #[inline]
+    fn push(&mut self, charge: Charge<'c, 'm>) {
+        self.0 = Some(charge);
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> &mut [Charge<'c, 'm>] {
+        self.0.as_mut_slice()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::policy::hits::hits;
+    use crate::testing::table::{SharedTable, TestClock};
+
+    const MINUTE: u64 = 60_000;
+
+    fn limit(size: u64, algorithm: Algorithm, burst: Burst) -> Limit {
+        Limit {
+            name: "foo-1m".into(),
+            size: WindowSize::from_millis(size).unwrap(),
+            algorithm,
+            burst,
+        }
+    }
+
+    fn asked(commit: bool) -> AskedHits<'static> {
+        AskedHits {
+            key: b"k",
+            cost: Hits::ONE,
+            commit,
+            weight: Weight::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_admitted_and_committed_is_counted() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("foo", &shared.table).unwrap();
+        let clock = TestClock::at(28_000_000 * MINUTE);
+        for algorithm in [Algorithm::Sliding, Algorithm::Elastic] {
+            let limit = limit(MINUTE, algorithm, Burst::default());
+            let limiter = Limiter::new(&namespace, limit, hits(2));
+            let ask = |commit| {
+                let (incoming, refund) = limiter.incoming(asked(commit), &clock);
+                let Incoming {
+                    is_admitted,
+                    remaining,
+                    ..
+                } = incoming;
+                (is_admitted, remaining.whole(), refund)
+            };
+            assert!(matches!(ask(false), (true, 1, None)));
+            assert!(matches!(ask(true), (true, 1, Some(_))));
+            let (_, _, refund) = ask(true);
+            assert!(matches!(ask(false), (false, 0, None)));
+            assert!(matches!(ask(true), (false, 0, None)));
+            let refund = refund.unwrap();
+            assert!(refund.is_of(&limiter.bound, b"k") && !refund.is_of(&limiter.bound, b"l"));
+            assert!(refund.refund());
+            assert!(matches!(ask(true), (true, 0, Some(_))));
+        }
+    }
+
+    #[test]
+    fn a_rate_tells_how_long_to_wait() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("foo", &shared.table).unwrap();
+        let clock = TestClock::at(28_000_000 * MINUTE);
+        let burst = Burst {
+            hits: hits(2),
+            delay: Some(Hits::ZERO),
+            rate: Some(hits(10)),
+        };
+        let limit = limit(1000, Algorithm::Bucket, burst);
+        let limiter = Limiter::new(&namespace, limit, hits(10));
+        let ask = |commit| limiter.incoming(asked(commit), &clock).0;
+        let delays = [ask(true), ask(true), ask(false), ask(true)].map(|it| it.delay);
+        assert_eq!(delays, [0, 100, 200, 200]);
+        let refused = ask(true);
+        assert!(!refused.is_admitted && refused.delay == 0);
+        assert_eq!(refused.retry_after, Some(100));
+        clock.set(28_000_000 * MINUTE + 100);
+        assert!(ask(true).is_admitted);
+    }
+
+    #[test]
+    fn what_has_no_limit_always_counts() {
+        let shared = SharedTable::new(1 << 20);
+        let namespace = Namespace::new("foo", &shared.table).unwrap();
+        let clock = TestClock::at(28_000_000 * MINUTE);
+        let counter = Limiter::unlimited(&namespace, WindowSize::from_millis(MINUTE).unwrap());
+        let count = |cost| {
+            let asked = AskedHits {
+                cost,
+                ..asked(true)
+            };
+            counter.incoming(asked, &clock).0.rate
+        };
+        assert_eq!(count(Hits::MAX.minus(hits(5))), Hits::MAX.minus(hits(5)));
+        assert_eq!(count(hits(10)), Hits::MAX);
+        assert_eq!(count(Hits::ZERO), Hits::MAX);
+    }
+}

@@ -1,0 +1,9 @@
+//! How a node is doing.
+//!
+//! - [`status`]: its zones, namespaces and stores; [`prometheus`]: the page for Prometheus, of [`families`] in its
+//!   [`text`] format
+
+pub(super) mod families;
+pub mod prometheus;
+pub mod status;
+pub(super) mod text;

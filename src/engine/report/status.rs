@@ -1,0 +1,251 @@
+//! How a node is doing: its zones, namespaces and stores, as the pages and the API show it. The names are
+//! borrowed of the configuration.
+
+use crate::policy::namespace::SyncMode;
+use crate::policy::window::UnixMillis;
+use crate::table::{NamespaceStats, SyncStats, ZoneStats};
+
+/// A node, at a moment.
+#[derive(Clone, Debug, Default)]
+pub struct Status<'c> {
+    /// The zones, in the order of the configuration.
+    pub zones: Vec<ZoneStatus<'c>>,
+    /// The namespaces, likewise.
+    pub namespaces: Vec<NamespaceStatus<'c>>,
+    /// The stores, likewise.
+    pub stores: Vec<StoreStatus<'c>>,
+    /// The policies whose rejections are counted by themselves.
+    pub policies: Vec<PolicyStatus<'c>>,
+    /// What serves.
+    pub build: Option<Build>,
+    /// When the configuration was loaded.
+    pub loaded_at: Option<UnixMillis>,
+}
+
+/// What serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    /// The version of this module.
+    pub version: &'static str,
+    /// That of nginx.
+    pub nginx: &'static str,
+}
+
+/// A policy.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyStatus<'c> {
+    /// The name of its namespace.
+    pub namespace: &'c str,
+    /// Its name.
+    pub name: &'c str,
+    /// How many requests it rejected.
+    pub rejected: u64,
+}
+
+/// A zone.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneStatus<'c> {
+    /// The name.
+    pub name: &'c str,
+    /// The size in bytes, as configured.
+    pub size: usize,
+    /// How many keys have a place: an estimate.
+    pub keys: u64,
+    /// How many can have one.
+    pub capacity: u64,
+    /// What happened in it.
+    pub stats: ZoneStats,
+}
+
+/// A namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct NamespaceStatus<'c> {
+    /// The name.
+    pub name: &'c str,
+    /// The name of its zone.
+    pub zone: &'c str,
+    /// The name of its store, if it has one.
+    pub store: Option<&'c str>,
+    /// When it is synced.
+    pub sync: SyncMode,
+    /// What happened in it.
+    pub stats: NamespaceStats,
+    /// What came of its syncs, if it is synced.
+    pub syncs: Option<SyncStats>,
+    /// How many nodes live that share its store, as far as is known, if it is synced.
+    pub nodes: Option<u64>,
+    /// How many of its keys have hits that the store has not, if it is synced: an estimate.
+    pub pending: Option<u64>,
+}
+
+/// A store.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreStatus<'c> {
+    /// The name.
+    pub name: &'c str,
+    /// The name of its strategy.
+    pub strategy: &'static str,
+    /// Whether it does what it is asked; `None` before it was asked anything.
+    pub is_up: Option<bool>,
+    /// How it was talked to by all namespaces that are synced with it; `None`: there are none.
+    pub traffic: Option<StoreTraffic>,
+}
+
+/// How a store was talked to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreTraffic {
+    /// Connections that were made.
+    pub connects: u64,
+    /// How many exchanges took how long, as [`SyncStats::exchanges`] says.
+    pub exchanges: [u64; SyncStats::EXCHANGE_BOUNDS.len() + 1],
+    /// How long all exchanges took, in microseconds.
+    pub exchange_sum: u64,
+    /// When its clock was seen last, and how far it was ahead of this node's, in milliseconds.
+    pub clock: Option<(UnixMillis, i64)>,
+}
+
+impl StoreTraffic {
+    /// Adds that of a namespace.
+    pub fn add(&mut self, syncs: &SyncStats) {
+        self.connects = self.connects.saturating_add(syncs.connects);
+        self.exchange_sum = self.exchange_sum.saturating_add(syncs.exchange_sum);
+        add(&mut self.exchanges, &syncs.exchanges);
+        let seen = syncs.last_success.map(|at| (at, syncs.clock_offset));
+        if seen.map(|(at, _)| at) >= self.clock.map(|(at, _)| at) {
+            self.clock = seen;
+        }
+    }
+}
+
+impl StoreStatus<'_> {
+    /// How far the store's clock is ahead of this node's, in milliseconds; `None`: never seen.
+    pub fn clock_offset(&self) -> Option<i64> {
+        let (_, offset) = self.traffic?.clock?;
+        Some(offset)
+    }
+}
+
+impl Status<'_> {
+    /// How many callbacks of ours held a worker's event loop how long, as [`ZoneStats::holds`] says, and
+    /// how long all of them together, in nanoseconds.
+    pub fn holds(&self) -> ([u64; ZoneStats::HOLD_BOUNDS.len() + 1], u64) {
+        let zones = self.zones.iter().map(|zone| &zone.stats);
+        zones.fold(Default::default(), |(mut counts, sum): (_, u64), zone| {
+            add(&mut counts, &zone.holds);
+            (counts, sum.saturating_add(zone.hold_sum))
+        })
+    }
+}
+
+impl NamespaceStatus<'_> {
+    /// Whether a store decides.
+    pub fn is_synchronous(&self) -> bool {
+        self.sync == SyncMode::Synchronous
+    }
+}
+
+fn add(counts: &mut [u64], more: &[u64]) {
+    for (count, more) in counts.iter_mut().zip(more) {
+        *count = count.saturating_add(*more);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod testing {
+    use super::*;
+    use core::time::Duration;
+
+    /// A node with a local namespace, two that are synced with one store, and one about which that
+    /// decides.
+    pub(crate) fn status() -> Status<'static> {
+        let namespace = |name, store: Option<&'static str>, syncs| NamespaceStatus {
+            name,
+            zone: "counters",
+            store,
+            sync: match store {
+                Some(_) => SyncMode::Periodic(Duration::from_millis(500)),
+                None => SyncMode::Local,
+            },
+            stats: NamespaceStats {
+                passed: 3,
+                rejected: 2,
+                rejected_dry_run: 1,
+                fallbacks: [1, 2, 3],
+                invalid: [1, 2, 3, 4],
+                rejected_unnamed: if store.is_none() { 7 } else { 0 },
+                excess: 2_500,
+                delayed: if store.is_none() { 5 } else { 0 },
+                waits: [1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                wait_sum: 12_500,
+                hits: 4_250,
+                keys: 2,
+                dropped: 1_500,
+            },
+            syncs,
+            nodes: syncs.map(|_| 3),
+            pending: syncs.map(|_| 5),
+        };
+        let syncs = SyncStats {
+            succeeded: 3,
+            failed: 1,
+            pushed: 7,
+            fetched: 8,
+            last_success: Some(UnixMillis(1_700_000_000_250)),
+            last_failure: Some(UnixMillis(1_600_000_000_000)),
+            duration: 12,
+            clock_offset: -1_500,
+            durations: [1, 0, 2, 0, 0, 0, 1],
+            duration_sum: 3_014,
+            holder: Some(4711),
+            connects: 2,
+            exchanges: [1, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+            exchange_sum: 2_000_750,
+        };
+        let mut traffic = StoreTraffic::default();
+        for syncs in [syncs, SyncStats::default()] {
+            traffic.add(&syncs);
+        }
+        Status {
+            zones: vec![ZoneStatus {
+                name: "counters",
+                size: 1 << 20,
+                keys: 4,
+                capacity: 16_000,
+                stats: ZoneStats {
+                    evicted_ended: 1,
+                    evicted_sent: 2,
+                    evicted_unsent: 3,
+                    holds: [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+                    hold_sum: 12_500_000,
+                },
+            }],
+            namespaces: vec![
+                namespace("local", None, None),
+                namespace("api", Some("main"), Some(syncs)),
+                namespace("new", Some("main"), Some(SyncStats::default())),
+                NamespaceStatus {
+                    sync: SyncMode::Synchronous,
+                    ..namespace("exact", None, None)
+                },
+            ],
+            stores: ["main", "unused"]
+                .map(|name| StoreStatus {
+                    name,
+                    strategy: "redis",
+                    is_up: (name == "main").then_some(true),
+                    traffic: (name == "main").then_some(traffic),
+                })
+                .into(),
+            policies: vec![PolicyStatus {
+                namespace: "api",
+                name: "api-1m",
+                rejected: 2,
+            }],
+            build: Some(Build {
+                version: "1.2.3",
+                nginx: "1.28.3",
+            }),
+            loaded_at: Some(UnixMillis(1_700_000_000_500)),
+        }
+    }
+}

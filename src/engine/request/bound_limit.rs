@@ -1,0 +1,300 @@
+//! A limit and the counters that it limits.
+
+use core::ptr;
+use core::time::Duration;
+use std::sync::Arc;
+
+use crate::engine::namespace::Namespace;
+use crate::engine::totals::note_decided;
+use crate::policy::algorithm::{LevelKind, Reading, StoredKind};
+use crate::policy::hits::Hits;
+use crate::policy::limit::Limit;
+use crate::policy::namespace::OnError;
+use crate::policy::reserve::{Grants, is_reserved_of};
+use crate::policy::window::Clock;
+use crate::table::{
+    Admission, CountedRate, Counter, CounterTable, Identity, Invalid, Key, NameKind, Named,
+    Reserve, SyncState,
+};
+
+/// A limit with its counters.
+#[derive(Debug)]
+pub struct BoundLimit<'m> {
+    /// The limit.
+    pub limit: Limit,
+    namespace: Arc<str>,
+    pub(super) table: &'m CounterTable<'m>,
+    /// The counters; if the rate is a variable, at none, and those of a rate are found by [`BoundLimit::at`].
+    pub(crate) counter: Counter,
+    /// How often it rejected; `None`: that is counted with others.
+    rejections: Option<Named<'m>>,
+    pub(super) path: ChargePath,
+    /// Where its hits are reserved; `None`: each is asked for.
+    reserves: Option<Box<LimitReserves<'m>>>,
+}
+
+/// Where the hits of a limit are reserved that a store decides about.
+#[derive(Debug)]
+struct LimitReserves<'m> {
+    reserves: Counter,
+    /// The sync of the first shard, which knows how many nodes live.
+    sync: SyncState<'m>,
+    /// The syncs of all shards.
+    shards: Vec<SyncState<'m>>,
+}
+
+/// Whether each request tells the rate of a limit.
+#[inline]
+fn has_variable_rate(limit: &Limit) -> bool {
+    limit.algorithm.is_of_rates() && limit.burst.rate.is_none()
+}
+
+/// How requests are charged under a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ChargePath {
+    /// In windows.
+    Windows,
+    /// In an elastic window.
+    Elastic,
+    /// In the buckets of a rate.
+    Bucket,
+    /// In a bucket of the rate that each request tells.
+    VariableRate,
+    /// In a log.
+    Log,
+    /// In a counter in which a request may have been charged already: under an earlier limit.
+    Shared,
+}
+
+impl<'m> BoundLimit<'m> {
+    /// `limit`, counted in `namespace`, as requests meet it after the limits `earlier`.
+    pub fn new<'a>(
+        limit: Limit,
+        namespace: &Namespace<'m>,
+        earlier: impl IntoIterator<Item = &'a BoundLimit<'m>>,
+    ) -> Self
+    where
+        'm: 'a,
+    {
+        let rate = limit.burst.rate.unwrap_or_default();
+        let kind = limit.algorithm.kind().at_rate(rate);
+        let (table, counter) = (namespace.table(), namespace.counter_of(kind, limit.size));
+        let is_variable = has_variable_rate(&limit);
+        let may_be_shared = |other: &BoundLimit<'m>| {
+            let is_same = || match is_variable || has_variable_rate(&other.limit) {
+                true => other.counter.has_namespace_and_kind_of(&counter),
+                false => other.counter.is_same(&counter),
+            };
+            ptr::eq(other.table, table) && is_same()
+        };
+        let path = match kind {
+            _ if earlier.into_iter().any(may_be_shared) => ChargePath::Shared,
+            _ if is_variable => ChargePath::VariableRate,
+            StoredKind::Windows => ChargePath::Windows,
+            StoredKind::Level(LevelKind::Elastic) => ChargePath::Elastic,
+            StoredKind::Level(LevelKind::Bucket(_)) => ChargePath::Bucket,
+            StoredKind::Log => ChargePath::Log,
+        };
+        let policy = [&**namespace.name(), &*limit.name];
+        BoundLimit {
+            rejections: table.named(NameKind::Policy, policy),
+            limit,
+            namespace: namespace.name().clone(),
+            table,
+            counter,
+            path,
+            reserves: None,
+        }
+    }
+
+    /// The same, whose hits are reserved in `namespace`, if they can be: those of windows.
+    pub fn reserving(self, namespace: &Namespace<'m>) -> Self {
+        let sync = namespace.sync_state();
+        let sync = sync.filter(|_| self.counter.kind() == StoredKind::Windows);
+        let reserves = sync.map(|sync| {
+            let size = self.limit.size;
+            let name = namespace.name().as_bytes();
+            let reserves = self.table.reserves(namespace.index(), name, size);
+            Box::new(LimitReserves {
+                reserves,
+                sync,
+                shards: namespace.sync_states().to_vec(),
+            })
+        });
+        BoundLimit { reserves, ..self }
+    }
+
+    /// Whether hits are reserved.
+    pub fn is_reserving(&self) -> bool {
+        self.reserves.is_some()
+    }
+
+    /// Whether both count in the same counters, whatever rates they are told.
+    pub fn has_counters_of(&self, other: &BoundLimit<'_>) -> bool {
+        ptr::addr_eq(self.table, other.table) && self.counter.is_same(&other.counter)
+    }
+
+    /// The reserve of a key where so many hits are the limit; `None`: there is none of it, or the store has lost what it had
+    /// charged ahead, and nothing of that is spent any more.
+    pub(crate) fn reserve(&self, key: Key<'_>, limit: Hits) -> Option<Reserve> {
+        let LimitReserves {
+            reserves,
+            sync,
+            shards,
+        } = &**self.reserves.as_ref()?;
+        let is_there = shards.iter().all(|it| it.grants() != Grants::Lost);
+        let is_reserved = is_there && is_reserved_of(limit, self.limit.size, sync.nodes());
+        let algorithm = self.limit.algorithm;
+        is_reserved.then(|| self.table.reserve(reserves, key, limit, algorithm))
+    }
+
+    /// Whether hits may be charged ahead: not before the first sync of a configuration, which may find the store in
+    /// another epoch, so that what is in reserve is void.
+    pub(super) fn may_charge_ahead(&self) -> bool {
+        let reserves = self.reserves.as_ref();
+        reserves.is_some_and(|it| it.shards.iter().all(SyncState::has_synced))
+    }
+
+    /// What knows how many nodes live, if hits are reserved.
+    pub(super) fn living(&self) -> Option<SyncState<'m>> {
+        self.reserves.as_ref().map(|it| it.sync)
+    }
+
+    /// The counter, and the most hits in it, where so many hits or such a rate are `told`.
+    #[inline]
+    pub(super) fn at(&self, told: Hits) -> (Counter, Hits) {
+        if has_variable_rate(&self.limit) {
+            self.note_rate(told);
+        }
+        (self.counter_at(told), self.limit.most(told))
+    }
+
+    /// The counter where so many hits or such a rate are `told`.
+    #[inline]
+    pub(super) fn counter_at(&self, told: Hits) -> Counter {
+        match has_variable_rate(&self.limit) {
+            true => self.counter_at_rate(told),
+            false => self.counter,
+        }
+    }
+
+    #[cold]
+    fn counter_at_rate(&self, rate: Hits) -> Counter {
+        let kind = self.counter.kind().at_rate(rate);
+        let (index, name) = (self.counter.namespace(), self.namespace.as_bytes());
+        self.table.counter_of(index, name, kind, self.limit.size)
+    }
+
+    /// Notes that keys are counted at this rate, so that one that is set to zero is so in the bucket of that, too.
+    pub(super) fn note_rate(&self, hits: Hits) {
+        let size = self.limit.size;
+        let rate = CountedRate { hits, size };
+        self.table.note_counted_rate(self.counter.namespace(), rate);
+    }
+
+    /// The counter of which this was read.
+    pub(super) fn counter_of_reading(&self, reading: &Reading) -> Counter {
+        match self.counter.kind().at_rate_of(reading) {
+            StoredKind::Level(LevelKind::Bucket(rate)) => self.counter_at(rate),
+            StoredKind::Windows | StoredKind::Level(LevelKind::Elastic) | StoredKind::Log => {
+                self.counter
+            }
+        }
+    }
+
+    /// The name of the namespace that is counted in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The same, to be kept.
+    pub(super) fn shared_namespace(&self) -> Arc<str> {
+        self.namespace.clone()
+    }
+
+    /// The identity of the counter of a key where so many hits or such a rate are `told`.
+    pub(super) fn identity(&self, key: Key<'_>, told: Hits) -> Identity {
+        self.counter_at(told).identity(key)
+    }
+
+    /// Notes what the store has counted of a key. Of a log, it has not told the times: what is known of
+    /// that here is what [`BoundLimit::count_charged`] counted.
+    pub(crate) fn note_store(&self, key: Key<'_>, reading: &Reading, clock: &impl Clock) {
+        match self.limit.algorithm.kind() {
+            StoredKind::Windows => {}
+            StoredKind::Level(kind) => {
+                let level = kind.level_of(self.limit.size, *reading, clock.now());
+                let counter = self.counter_of_reading(reading);
+                return self.table.set_level(&counter, key, level, clock);
+            }
+            StoredKind::Log => return,
+        }
+        let counts = reading.windows();
+        let before = counts.window.wrapping_sub(1);
+        for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
+            note_decided(self.table, &self.counter, key, (window, total), clock);
+        }
+    }
+
+    /// How often keys were set to zero in their stores, on this node.
+    pub(super) fn resets(&self) -> u64 {
+        self.table.resets()
+    }
+
+    /// Counts hits as this node's, when it is certain that they are not refunded.
+    pub(super) fn count_hits(&self, hits: Hits) {
+        self.table.count_hits(&self.counter, hits);
+    }
+
+    /// Counts hits that the store has charged a key, when it is certain that they are not refunded: as this
+    /// node's, and where [`BoundLimit::note_store`] can note nothing, in the node's own counter, in
+    /// which the limit admits `most`.
+    pub(super) fn count_charged(&self, most: Hits, key: Key<'_>, hits: Hits, clock: &impl Clock) {
+        self.count_hits(hits);
+        if self.limit.algorithm.kind() == StoredKind::Log && hits > Hits::ZERO {
+            let admission = Admission::Regardless(most);
+            self.table.add(&self.counter, key, clock, hits, admission);
+        }
+    }
+
+    /// Counts a request that `on_error` decided on, in the namespace.
+    pub fn count_fallback(&self, on_error: OnError) {
+        self.table.count_fallback(&self.counter, on_error);
+    }
+
+    /// Counts a value that was wrong at run time, in the namespace.
+    pub fn count_invalid(&self, what: Invalid) {
+        self.table.count_invalid(&self.counter, what);
+    }
+
+    /// Counts, in the namespace, a request that this limit holds back.
+    pub fn count_delayed(&self) {
+        self.table.count_delayed(&self.counter);
+    }
+
+    /// Counts, in the namespace, a request that waited so long, for a store or since a rate held it back.
+    pub fn count_wait(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.table.count_wait(&self.counter, micros);
+    }
+
+    /// Counts a request that this limit rejected: of those that did, the tightest.
+    pub fn count_rejection(&self) {
+        match &self.rejections {
+            Some(rejections) => rejections.count(),
+            None => self.table.count_rejected(&self.counter),
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_namespace_of(&self, other: &BoundLimit<'_>) -> bool {
+        ptr::addr_eq(self.table, other.table)
+            && self.counter.namespace() == other.counter.namespace()
+    }
+
+    /// The table that counts: keys are hashed for it.
+    #[inline]
+    pub fn table(&self) -> &'m CounterTable<'m> {
+        self.table
+    }
+}

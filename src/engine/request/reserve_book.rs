@@ -1,0 +1,421 @@
+//! What a worker knows of the reserves that it has asked for, or spent of: when the next part is asked for,
+//! how large, and when what is left is given back.
+//!
+//! What there is to spend is in the table, for all workers of the node. A worker that is killed takes only this
+//! book with it: others go on to spend, and who spends has the reserve in the book too. What
+//! nobody spends stays charged then until its window ends.
+
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use smallvec::smallvec;
+
+use super::spending::{At, Spending, SpentReserve};
+use super::synchronous::LimitCheck;
+use crate::engine::identity_map::IdentityMap;
+use crate::engine::totals::note_decided;
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::Hits;
+use crate::policy::reserve::{FIRST_PART, part, room_for};
+use crate::policy::window::{Clock, UnixMillis};
+use crate::store::contract::decision::{Answer, AskedCounter, AskedLimit, Few, Question};
+use crate::table::{Counter, CounterTable, Identity, Reserve, SyncState};
+
+/// A question that asks a decider for a part, which no request waits for.
+#[derive(Debug)]
+pub struct PartQuestion {
+    /// The number of the decider.
+    pub decider: usize,
+    /// The number by which the answer is known.
+    pub id: u64,
+    /// The question itself.
+    pub question: Question,
+    /// Whether it may be sent up to [`ReserveBook::SOON`] later, together with others: what is left lasts longer.
+    pub can_wait: bool,
+}
+
+/// The reserves that a worker has to do with.
+#[derive(Debug)]
+pub struct ReserveBook<'m> {
+    held: IdentityMap<HeldReserve<'m>>,
+    /// Which reserve each question is for that is not answered yet.
+    asked: HashMap<u64, Identity>,
+    next_id: u64,
+    /// How far these numbers are apart.
+    step: u64,
+    /// When each reserve is looked at next: those soonest first.
+    looks: VecDeque<(Duration, Identity)>,
+}
+
+/// A reserve, and what it takes to ask for more and to give back.
+#[derive(Debug)]
+struct HeldReserve<'m> {
+    table: &'m CounterTable<'m>,
+    /// The counter that the store has charged.
+    counter: Counter,
+    reserve: Reserve,
+    sync: SyncState<'m>,
+    algorithm: Algorithm,
+    limit: Hits,
+    decider: usize,
+    /// The counter as the store is asked about it, at no cost.
+    asked: AskedCounter,
+    /// What the next part is to be, if there is so much.
+    wanted: Hits,
+    /// What the last one was, and when it was asked for.
+    part: Hits,
+    part_at: Duration,
+    /// The question that is not answered yet.
+    question: Option<u64>,
+    /// The window, and what was spent in it, when it was last looked at.
+    seen: (u64, Hits),
+    /// How often that has not changed.
+    idle: u32,
+}
+
+impl<'m> ReserveBook<'m> {
+    /// How often a reserve is looked at: one that nobody spends of in two of these is given back.
+    pub const LOOK: Duration = Duration::from_millis(200);
+    /// How long a question that can wait may be kept, so that others go with it: each exchange costs store and node far
+    /// more than a question.
+    pub const SOON: Duration = Duration::from_millis(50);
+    /// How long the first half of a part lasted, at least, of which the second one lasts for long enough.
+    const LASTING: Duration = Duration::from_millis(250);
+    /// How many are looked at once.
+    const LOOKS: usize = 1000;
+    /// How many there may be.
+    const CAPACITY: usize = 16_384;
+    /// When an answer is no longer expected.
+    const LOST: Duration = Duration::from_secs(2);
+
+    /// An empty one, which numbers its questions from `first_id` on, each `step` after the one before.
+    pub fn new(first_id: u64, step: u64) -> Self {
+        ReserveBook {
+            held: IdentityMap::default(),
+            asked: HashMap::new(),
+            next_id: first_id,
+            step,
+            looks: VecDeque::new(),
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// What is asked along with a request that could not spend: a part for each of its counters that was asked
+    /// about a moment ago, too, if all that stores decide about the request can be reserved. Times are as in
+    /// [`spend`](crate::engine::spend); `now` is of a clock that is never set.
+    pub fn ask_along(
+        &mut self,
+        checks: &[LimitCheck<'_, 'm>],
+        time_of: impl Fn(usize) -> Option<UnixMillis>,
+        now: Duration,
+        clock: &impl Clock,
+    ) -> Few<PartQuestion> {
+        let mut asked = checks.iter().filter(|check| check.store.is_some());
+        if !asked.all(|check| check.bound.reserve(*check.key, check.hits).is_some()) {
+            return Few::new();
+        }
+        let asked = checks.iter().filter(|check| {
+            let LimitCheck { bound, key, .. } = check;
+            check.store.is_some()
+                && bound
+                    .table
+                    .was_used_lately(&bound.counter, **key, clock.now())
+        });
+        let questions = asked.filter_map(|check| {
+            let time = time_of(check.decider()?)?;
+            let asked = self.ask(check, now, time, clock)?;
+            // A request waits already.
+            Some(PartQuestion {
+                can_wait: false,
+                ..asked
+            })
+        });
+        questions.collect()
+    }
+
+    /// What is asked for since a request has spent: the next part of each reserve half of whose last part
+    /// is used by it.
+    pub fn ask_again(
+        &mut self,
+        checks: &[LimitCheck<'_, 'm>],
+        spending: &Spending<'m>,
+        time_of: impl Fn(usize) -> Option<UnixMillis>,
+        now: Duration,
+        clock: &impl Clock,
+    ) -> Few<PartQuestion> {
+        let questions = spending.spent.iter().filter_map(|of_one| {
+            let SpentReserve { reserve, spent, .. } = of_one;
+            let check = checks.get(of_one.check)?;
+            let half = match self.held.get(&reserve.identity()) {
+                Some(held) => Hits::from_thousandths(held.part.thousandths() / 2),
+                // Another worker has asked for it.
+                None => {
+                    self.hold(check, *reserve, spent.left, now)?;
+                    return None;
+                }
+            };
+            // Of all workers, one does this step.
+            let is_half = spent.left <= half && spent.left.plus(check.cost) > half;
+            let decider = is_half.then(|| check.decider())??;
+            self.ask(check, now, time_of(decider)?, clock)
+        });
+        questions.collect()
+    }
+
+    fn ask(
+        &mut self,
+        check: &LimitCheck<'_, 'm>,
+        now: Duration,
+        time: UnixMillis,
+        clock: &impl Clock,
+    ) -> Option<PartQuestion> {
+        let LimitCheck {
+            bound,
+            hits: limit,
+            key,
+            cost,
+            ..
+        } = *check;
+        let reserve = bound.reserve(*key, limit)?;
+        if !bound.may_charge_ahead() {
+            return None;
+        }
+        let id = self.next_id;
+        let held = self.hold(check, reserve, Hits::ZERO, now)?;
+        let is_lost = held.part_at.saturating_add(Self::LOST) <= now;
+        let before = held.question.filter(|_| !is_lost);
+        if before.is_some() || !held.table.make_room_for_reserve(&reserve, clock) {
+            return None;
+        }
+        let lasted = now.saturating_sub(held.part_at);
+        let last = held.part;
+        held.learn(lasted, cost);
+        let reading = held.table.read(&held.counter, *key, &At(time));
+        let remains = held.algorithm.remaining(reserve.size(), &reading, limit);
+        let window = reserve.size().at(time).number;
+        let left = held.table.reserved(&reserve, window, time).left();
+        let nodes = held.sync.nodes();
+        let part = part(held.wanted, remains, left, cost, nodes)?;
+        let lost = held.question.replace(id);
+        (held.part, held.part_at) = (part, now);
+        let question = PartQuestion {
+            decider: held.decider,
+            id,
+            question: held.question(part, room_for(part, nodes)),
+            can_wait: lasted >= Self::LASTING && left.thousandths() >= last.thousandths() / 4,
+        };
+        lost.and_then(|lost| self.asked.remove(&lost));
+        self.asked.insert(id, reserve.identity());
+        self.next_id = id.wrapping_add(self.step);
+        Some(question)
+    }
+
+    /// The entry of a reserve, which is made if there is none.
+    fn hold(
+        &mut self,
+        check: &LimitCheck<'_, 'm>,
+        reserve: Reserve,
+        part: Hits,
+        now: Duration,
+    ) -> Option<&mut HeldReserve<'m>> {
+        let identity = reserve.identity();
+        if !self.held.contains_key(&identity) {
+            let (deciders, bound) = (check.store?, check.bound);
+            if self.held.len() >= Self::CAPACITY {
+                return None;
+            }
+            let kind = bound.counter.kind();
+            let held = HeldReserve {
+                table: bound.table,
+                counter: bound.counter,
+                reserve,
+                sync: bound.living()?,
+                algorithm: bound.limit.algorithm,
+                limit: check.hits,
+                decider: check.decider()?,
+                asked: deciders.counter(bound, kind, *check.key, Hits::ZERO),
+                wanted: Hits::ZERO,
+                part,
+                part_at: now,
+                question: None,
+                seen: (0, Hits::ZERO),
+                idle: 0,
+            };
+            self.held.insert(identity, held);
+            self.looks
+                .push_back((now.saturating_add(Self::LOOK), identity));
+        }
+        self.held.get_mut(&identity)
+    }
+
+    /// Takes the answer to question `id`; `None`: the store has failed.
+    pub fn take(&mut self, id: u64, answer: Option<&Answer>, clock: &impl Clock) {
+        let identity = self.asked.remove(&id);
+        if let Some(held) = identity.and_then(|it| self.held.get_mut(&it)) {
+            if held.question == Some(id) {
+                held.question = None;
+            }
+            if let Some(answer) = answer {
+                held.take(answer, clock);
+            }
+        }
+    }
+
+    /// Looks at reserves whose turn it is, and gives back what nobody spends of, and what is left of
+    /// windows that have ended. Adds the namespaces in which it did, where a sync is to push it.
+    pub fn look(
+        &mut self,
+        time_of: impl Fn(usize) -> Option<UnixMillis>,
+        now: Duration,
+        clock: &impl Clock,
+        given_back: &mut Few<Arc<str>>,
+    ) {
+        for _ in 0..Self::LOOKS {
+            let due = self.looks.front().is_some_and(|(at, _)| *at <= now);
+            let Some((_, identity)) = due.then(|| self.looks.pop_front()).flatten() else {
+                break;
+            };
+            let Some(held) = self.held.get_mut(&identity) else {
+                continue;
+            };
+            let mut is_idle = false;
+            if let Some(time) = time_of(held.decider) {
+                let (window, before) = held.windows(time);
+                let mut is_given_back = held.give_back(before, time, clock);
+                is_idle = held.note_idleness(window, time);
+                is_given_back |= is_idle && held.give_back(window, time, clock);
+                if is_given_back {
+                    note(given_back, &held.asked.shard.namespace);
+                }
+            }
+            if held.part_at.saturating_add(Self::LOST) <= now {
+                held.question
+                    .take()
+                    .and_then(|lost| self.asked.remove(&lost));
+            }
+            match is_idle && held.question.is_none() {
+                true => drop(self.held.remove(&identity)),
+                false => self
+                    .looks
+                    .push_back((now.saturating_add(Self::LOOK), identity)),
+            }
+        }
+    }
+
+    /// Gives back all that is left: this process ends, or asks no more.
+    pub fn give_all_back(
+        &mut self,
+        time_of: impl Fn(usize) -> Option<UnixMillis>,
+        clock: &impl Clock,
+    ) {
+        for (_, held) in self.held.drain() {
+            if let Some(time) = time_of(held.decider) {
+                let (window, before) = held.windows(time);
+                held.give_back(before, time, clock);
+                held.give_back(window, time, clock);
+            }
+        }
+        self.asked.clear();
+        self.looks.clear();
+    }
+}
+
+/// Adds a namespace that is not there yet.
+fn note(namespaces: &mut Few<Arc<str>>, namespace: &Arc<str>) {
+    if !namespaces.contains(namespace) {
+        namespaces.push(namespace.clone());
+    }
+}
+
+impl HeldReserve<'_> {
+    /// Learns from how long half of the last part lasted what the next one is to be: what lasts for about a second.
+    fn learn(&mut self, lasted: Duration, cost: Hits) {
+        let unit = cost.max(Hits::ONE).thousandths();
+        let first = Hits::from_thousandths(unit.saturating_mul(FIRST_PART));
+        let wanted = self.wanted.thousandths();
+        let next = match lasted {
+            _ if self.wanted == Hits::ZERO => first,
+            _ if lasted < Duration::from_millis(500) => {
+                Hits::from_thousandths(wanted.saturating_mul(2))
+            }
+            _ if lasted > Duration::from_secs(2) => Hits::from_thousandths(wanted / 2),
+            _ => self.wanted,
+        };
+        // Far more than was granted is of no use, should it once be.
+        let most = Hits::from_thousandths(self.part.thousandths().saturating_mul(4));
+        self.wanted = next.min(most.max(first)).max(first);
+    }
+
+    fn question(&self, part: Hits, room: Hits) -> Question {
+        let counter = AskedCounter {
+            cost: part,
+            ..self.asked.clone()
+        };
+        let limit = AskedLimit {
+            counter: 0,
+            algorithm: self.algorithm,
+            hits: self.limit,
+            cost: room,
+        };
+        Question {
+            counts_rejected: false,
+            counters: smallvec![counter],
+            limits: smallvec![limit],
+        }
+    }
+
+    /// Notes what the store says, and the part, if it was charged.
+    fn take(&mut self, answer: &Answer, clock: &impl Clock) {
+        let Some(reading) = answer.readings.first() else {
+            return;
+        };
+        let (table, size) = (self.table, self.reserve.size());
+        let (key, counts) = (table.key(&self.asked.key), reading.windows());
+        let before = counts.window.wrapping_sub(1);
+        for (window, total) in [(before, counts.previous), (counts.window, counts.current)] {
+            note_decided(table, &self.counter, key, (window, total), clock);
+        }
+        if answer.admitted.first() != Some(&true) {
+            // Others have taken it. What remains is known now.
+            self.part = Hits::ZERO;
+            return;
+        }
+        let time = At(counts.moment(size));
+        if !table.grant(&self.reserve, self.part, counts.window, &time) {
+            table.give_back(&self.counter, key, counts.window, self.part, clock);
+        }
+    }
+
+    /// The window that it is by the store's clock, and the one before.
+    fn windows(&self, time: UnixMillis) -> (u64, u64) {
+        let window = self.reserve.size().at(time).number;
+        (window, window.wrapping_sub(1))
+    }
+
+    /// Looks at what was spent; returns whether nothing was for a while.
+    fn note_idleness(&mut self, window: u64, time: UnixMillis) -> bool {
+        let reserved = self.table.reserved(&self.reserve, window, time);
+        let seen = (window, reserved.spent);
+        self.idle = match seen == self.seen {
+            true => self.idle.saturating_add(1),
+            false => 0,
+        };
+        self.seen = seen;
+        self.idle >= 2
+    }
+
+    /// Gives back what is left in a window; returns whether there was anything.
+    fn give_back(&self, window: u64, time: UnixMillis, clock: &impl Clock) -> bool {
+        let left = self.table.drain(&self.reserve, window, time);
+        let key = self.table.key(&self.asked.key);
+        left > Hits::ZERO
+            && self
+                .table
+                .give_back(&self.counter, key, window, left, clock)
+    }
+}

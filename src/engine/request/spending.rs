@@ -1,0 +1,206 @@
+//! A request that is decided by what its node has in reserve: hits that the datastore has charged before, so that it
+//! need not be asked.
+//!
+//! Of a request with several limits, all that a datastore decides have to be covered, or none is.
+//! That limits have counters of their own is the caller's to see: a hit would be spent twice of one that two share.
+
+use super::bound_limit::BoundLimit;
+use super::charge::Charge;
+use super::synchronous::{Answered, DeferredCharge, LimitCheck};
+use crate::policy::algorithm::Reading;
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, UnixMillis};
+use crate::store::contract::decision::{Certainty, Few};
+use crate::table::{AskedHit, CounterTable, Key, Receipt, Reserve, Spent};
+
+/// What a request spends, in place of a datastore's answer.
+#[derive(Debug)]
+pub struct Spending<'m> {
+    /// What became of each check that a datastore would have decided.
+    pub answered: Few<Option<Answered>>,
+    /// What was spent, in the order of these.
+    pub spent: Few<SpentReserve<'m>>,
+}
+
+/// What was spent of one reserve.
+#[derive(Debug)]
+pub struct SpentReserve<'m> {
+    pub(super) table: &'m CounterTable<'m>,
+    pub(super) reserve: Reserve,
+    /// The index of the check.
+    pub(super) check: usize,
+    pub(crate) spent: Spent<'m>,
+}
+
+/// A store's clock that stands still.
+#[derive(Clone, Copy)]
+pub(super) struct At(pub(super) UnixMillis);
+
+impl Clock for At {
+    fn now(&self) -> UnixMillis {
+        self.0
+    }
+
+    fn fresh(&self) -> UnixMillis {
+        self.0
+    }
+}
+
+/// Spends what the checks cost that a datastore decides, if all of them are covered; `time_of` says what time it
+/// is by the clock of a decider's store.
+pub fn spend<'m>(
+    checks: &[LimitCheck<'_, 'm>],
+    time_of: impl Fn(usize) -> Option<UnixMillis>,
+) -> Option<Spending<'m>> {
+    let mut spending = Spending {
+        answered: Few::with_capacity(checks.len()),
+        spent: Few::new(),
+    };
+    for (index, check) in checks.iter().enumerate() {
+        let Some(decider) = check.decider() else {
+            spending.answered.push(None);
+            continue;
+        };
+        let spent = time_of(decider).and_then(|now| {
+            let spent = spend_of(check.bound, *check.key, check.hits, check.cost, now)?;
+            Some((spent, now))
+        });
+        let Some((spent, now)) = spent else {
+            spending.put_back();
+            return None;
+        };
+        let answered = answered(check, spent.spent.left, now);
+        spending.answered.push(Some(answered));
+        spending.spent.push(SpentReserve {
+            check: index,
+            ..spent
+        });
+    }
+    Some(spending)
+}
+
+fn spend_of<'m>(
+    bound: &BoundLimit<'m>,
+    key: Key<'_>,
+    limit: Hits,
+    cost: Hits,
+    now: UnixMillis,
+) -> Option<SpentReserve<'m>> {
+    let reserve = bound.reserve(key, limit)?;
+    let spent = bound.table().spend(&reserve, cost, now)?;
+    Some(SpentReserve {
+        table: bound.table(),
+        reserve,
+        check: 0,
+        spent,
+    })
+}
+
+/// Spends what there is of so many hits; `None`: nothing is.
+fn spend_at_most<'m>(
+    bound: &BoundLimit<'m>,
+    key: Key<'_>,
+    limit: Hits,
+    hits: Hits,
+    now: UnixMillis,
+) -> Option<SpentReserve<'m>> {
+    loop {
+        let there = spend_of(bound, key, limit, Hits::ZERO, now)?;
+        let part = there.spent.left.min(hits);
+        // If it fails, another process has spent some of it.
+        if let Some(spent) = spend_of(bound, key, limit, part, now) {
+            return Some(spent);
+        }
+    }
+}
+
+/// What a check reads: what the store has told of others' hits, and what was used of this node's.
+fn answered(check: &LimitCheck<'_, '_>, left: Hits, now: UnixMillis) -> Answered {
+    let LimitCheck {
+        bound,
+        hits: limit,
+        key,
+        cost,
+        ..
+    } = *check;
+    let (counter, _) = bound.at(limit);
+    let asked = AskedHit { limit, cost };
+    let reading = bound.table.read_for(&counter, *key, asked, &At(now));
+    Answered {
+        admitted: true,
+        reading: reading.minus(left),
+        charged: cost,
+        certainty: Certainty::Settled,
+    }
+}
+
+impl LimitCheck<'_, '_> {
+    /// What the node has in reserve where the datastore has told `reading`.
+    pub(super) fn left(&self, reading: &Reading) -> Hits {
+        let Some(reserve) = self.bound.reserve(*self.key, self.hits) else {
+            return Hits::ZERO;
+        };
+        let counts = reading.windows();
+        let time = counts.moment(reserve.size());
+        let reserved = self.bound.table.reserved(&reserve, counts.window, time);
+        reserved.left()
+    }
+}
+
+impl Spending<'_> {
+    /// Puts back what was spent: another limit has refused the request.
+    pub fn put_back(self) {
+        self.spent.into_iter().for_each(SpentReserve::put_back);
+    }
+}
+
+impl SpentReserve<'_> {
+    /// How much it is.
+    fn value(&self) -> Hits {
+        let receipt = self.spent.receipt.as_ref();
+        receipt.map_or(Hits::ZERO, Receipt::value)
+    }
+
+    /// Puts it back: it was not used.
+    pub fn put_back(self) {
+        if let Some(receipt) = &self.spent.receipt {
+            // Of a window that has ended, it is worth nothing.
+            self.table.put_back(&self.reserve, receipt);
+        }
+    }
+}
+
+impl<'m> DeferredCharge<'_, '_, 'm> {
+    /// Spends as much of the hits as is in reserve, and leaves the rest to be asked about. All that there is is spent,
+    /// also where it does not suffice: what is left would have the next request admitted, although what the datastore
+    /// is asked to charge may be above the limit. `time_of` is as for [`spend`].
+    pub fn spend(
+        &mut self,
+        time_of: impl Fn(usize) -> Option<UnixMillis>,
+    ) -> Few<SpentReserve<'m>> {
+        let mut all = Few::new();
+        let Some(now) = time_of(self.decider) else {
+            return all;
+        };
+        for ((charge, hits), counter) in self.hits.iter().zip(&mut self.question.counters) {
+            let Charge {
+                bound,
+                key,
+                hits: limit,
+                ..
+            } = charge;
+            if let Some(spent) = spend_at_most(bound, **key, *limit, *hits, now) {
+                counter.cost = counter.cost.minus(spent.value());
+                all.push(spent);
+            }
+        }
+        let counters = &mut self.question.counters;
+        counters.retain(|it| it.cost > Hits::ZERO);
+        all
+    }
+
+    /// Whether there is nothing to ask about: all was in reserve.
+    pub fn is_spent(&self) -> bool {
+        self.question.counters.is_empty()
+    }
+}

@@ -1,0 +1,392 @@
+//! A request on the synchronous path, between its evaluation and its end: what the datastores are
+//! asked, and what becomes of their answers.
+//!
+//! A datastore decides about all limits that it counts for, in one step, and charges them all or
+//! none; one that is a cluster, about those that count in one shard, so that limits of several keys
+//! are asked about one after the other, and what was charged is refunded if a later one refuses.
+//! What was said is noted in the node's own table, too: so the node goes on from there when the
+//! datastore does not answer, and knows for a moment which counters are over a limit anyway.
+
+use smallvec::smallvec;
+
+use super::bound_limit::BoundLimit;
+use super::charge::{Charge, Charges};
+use super::evaluation::Evaluation;
+use crate::policy::algorithm::{Reading, StoredKind};
+use crate::policy::hits::Hits;
+use crate::policy::window::Clock;
+use crate::store::contract::decision::{
+    Answer, AskedCounter, AskedLimit, Certainty, Few, KeyBytes, Question,
+};
+use crate::store::contract::strategy::Shard;
+use crate::table::{Identity, Key};
+
+/// The deciders about the counters of a namespace. Each decides about some of them, in one step, and has
+/// a number, which no other has in any namespace or datastore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deciders {
+    /// The number of the one that has the first shard; those of the others follow it. A datastore that
+    /// does not divide namespaces has one for all of them.
+    pub first: usize,
+    /// Into how many shards the namespace's keys are divided.
+    pub shards: u16,
+}
+
+/// A check of a request under a limit.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitCheck<'c, 'm> {
+    /// The limit.
+    pub bound: &'c BoundLimit<'m>,
+    /// The most hits, or the rate.
+    pub hits: Hits,
+    /// What is counted by.
+    pub key: &'c Key<'c>,
+    /// The hits that are charged; zero only asks.
+    pub cost: Hits,
+    /// The deciders of the datastore; `None`: it is decided here.
+    pub store: Option<Deciders>,
+}
+
+/// A question to a datastore about a request, and the checks that it is about.
+#[derive(Clone, Debug)]
+pub struct StoreQuestion {
+    /// The number of the decider.
+    pub decider: usize,
+    /// The question itself.
+    pub question: Question,
+    /// The index of the check of each of the question's limits.
+    checks: Few<usize>,
+}
+
+/// A datastore's answer about one check.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered {
+    /// Whether the limit admits the request.
+    pub admitted: bool,
+    /// What is counted after the decision.
+    pub reading: Reading,
+    /// What the counter was charged, with the first limit that has it; zero with others.
+    pub charged: Hits,
+    /// How far a refusal rests on what is counted for good.
+    pub certainty: Certainty,
+}
+
+impl Deciders {
+    /// The number of the one that has a key.
+    pub fn number_of(&self, key: &[u8]) -> usize {
+        self.first.saturating_add(self.shard_number(key).into())
+    }
+
+    fn shard_number(&self, key: &[u8]) -> u16 {
+        match self.shards {
+            // Most have one.
+            1 => 0,
+            shards => Shard::number_of(key, shards),
+        }
+    }
+
+    /// A counter that is charged `cost`, of this kind.
+    pub(crate) fn counter(
+        &self,
+        bound: &BoundLimit<'_>,
+        kind: StoredKind,
+        key: Key<'_>,
+        cost: Hits,
+    ) -> AskedCounter {
+        AskedCounter {
+            shard: Shard {
+                namespace: bound.shared_namespace(),
+                number: self.shard_number(key.bytes()),
+            },
+            key: KeyBytes::from_slice(key.bytes()),
+            kind,
+            size: bound.limit.size,
+            cost,
+        }
+    }
+}
+
+impl<'m> LimitCheck<'_, 'm> {
+    pub(super) fn identity(&self) -> Identity {
+        self.bound.identity(*self.key, self.hits)
+    }
+
+    /// The number of the one that decides; `None`: it is decided here.
+    pub(super) fn decider(&self) -> Option<usize> {
+        Some(self.store?.number_of(self.key.bytes()))
+    }
+}
+
+/// The questions to each decider about a request, in the order of their first limits.
+pub fn questions(checks: &[LimitCheck<'_, '_>], counts_rejected: bool) -> Few<StoreQuestion> {
+    let mut parts: Few<(usize, Few<(usize, Deciders)>)> = Few::new();
+    for (index, check) in checks.iter().enumerate() {
+        let (Some(deciders), Some(decider)) = (check.store, check.decider()) else {
+            continue;
+        };
+        match parts.iter_mut().find(|(known, _)| *known == decider) {
+            Some((_, part)) => part.push((index, deciders)),
+            None => parts.push((decider, smallvec![(index, deciders)])),
+        }
+    }
+    let mut questions = Few::new();
+    for (decider, part) in parts {
+        questions.push(question(checks, decider, &part, counts_rejected));
+    }
+    questions
+}
+
+/// The question to a decider about those of the checks that have these indices.
+fn question(
+    checks: &[LimitCheck<'_, '_>],
+    decider: usize,
+    part: &[(usize, Deciders)],
+    counts_rejected: bool,
+) -> StoreQuestion {
+    let mut identities: Few<Identity> = Few::new();
+    let mut counters: Few<AskedCounter> = Few::new();
+    let (mut limits, mut indices) = (Few::new(), Few::new());
+    for &(index, deciders) in part {
+        let Some(check) = checks.get(index) else {
+            continue;
+        };
+        let LimitCheck {
+            bound,
+            hits,
+            key,
+            cost,
+            ..
+        } = *check;
+        let identity = check.identity();
+        let known = identities.iter().position(|it| *it == identity);
+        let counter = known.unwrap_or(counters.len());
+        let kind = bound.limit.algorithm.kind().at_rate(hits);
+        match counters.get_mut(counter) {
+            // A counter that limits share is charged once, by the first that charges it.
+            Some(counter) if counter.cost == Hits::ZERO => counter.cost = cost,
+            Some(_) => {}
+            None => {
+                identities.push(identity);
+                counters.push(deciders.counter(bound, kind, *key, cost));
+            }
+        }
+        limits.push(AskedLimit {
+            counter,
+            algorithm: bound.limit.algorithm,
+            hits: bound.limit.most(hits),
+            cost,
+        });
+        indices.push(index);
+    }
+    StoreQuestion {
+        decider,
+        question: Question {
+            counts_rejected,
+            counters,
+            limits,
+        },
+        checks: indices,
+    }
+}
+
+impl StoreQuestion {
+    /// What refunds what the question charged.
+    pub fn refund(&self) -> Question {
+        self.question.refund()
+    }
+
+    /// What charges the same, whatever limits say.
+    pub fn charge(self) -> Question {
+        Question {
+            limits: Few::new(),
+            ..self.question
+        }
+    }
+
+    /// Notes the answer, with each check and in the node's table. Returns whether all limits admit
+    /// the request.
+    pub fn note(
+        &self,
+        answer: &Answer,
+        checks: &[LimitCheck<'_, '_>],
+        answered: &mut [Option<Answered>],
+        clock: &impl Clock,
+    ) -> bool {
+        let limits = self.question.limits.iter();
+        for ((limit, &index), &admitted) in limits.zip(&self.checks).zip(&answer.admitted) {
+            let reading = answer.readings.get(limit.counter).copied();
+            if let (Some(reading), Some(place)) = (reading, answered.get_mut(index)) {
+                let left = checks.get(index).map_or(Hits::ZERO, |it| it.left(&reading));
+                *place = Some(Answered {
+                    admitted,
+                    // What the node has in reserve was charged, and is not used.
+                    reading: reading.minus(left),
+                    charged: Hits::ZERO,
+                    certainty: answer.certainty,
+                });
+            }
+        }
+        let is_admitted = answer.admitted.iter().all(|admitted| *admitted);
+        let is_charged = is_admitted || self.question.counts_rejected;
+        let counters = self.question.counters.iter().enumerate();
+        for ((number, counter), reading) in counters.zip(&answer.readings) {
+            // The first limit that has the counter has its key.
+            let mut limits = self.question.limits.iter().zip(&self.checks);
+            let Some((_, &index)) = limits.find(|(limit, _)| limit.counter == number) else {
+                continue;
+            };
+            if let Some(check) = checks.get(index) {
+                check.bound.note_store(*check.key, reading, clock);
+            }
+            if let Some(Some(answered)) = answered.get_mut(index).filter(|_| is_charged) {
+                answered.charged = counter.cost;
+            }
+        }
+        is_admitted
+    }
+}
+
+/// Adds to `evaluation` what each check came to: by the datastores' answers, and for the other limits
+/// here. Where a datastore was not asked, since another limit had refused already, by what the node
+/// knows.
+pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
+    evaluation: &mut Evaluation<L>,
+    checks: &[LimitCheck<'c, 'm>],
+    answered: &[Option<Answered>],
+    clock: &impl Clock,
+) {
+    for (check, answered) in checks.iter().zip(answered) {
+        let LimitCheck {
+            bound,
+            hits,
+            key,
+            cost,
+            store,
+        } = *check;
+        match (store, answered) {
+            (None, _) => evaluation.charge(bound, hits, key, cost, clock),
+            (
+                Some(_),
+                Some(Answered {
+                    admitted, reading, ..
+                }),
+            ) => {
+                let most = bound.limit.most(hits);
+                let reading = bound.limit.reading_at(hits, *reading);
+                evaluation.note(bound, most, key, cost, reading, *admitted);
+            }
+            (Some(_), None) => evaluation.ask(bound, hits, key, cost, clock),
+        }
+    }
+    // Not before it is certain: what one store has charged is refunded if another limit refuses.
+    if evaluation.is_charged() {
+        for (check, answered) in checks.iter().zip(answered) {
+            let LimitCheck {
+                bound, hits, key, ..
+            } = *check;
+            let charged = answered.map_or(Hits::ZERO, |it| it.charged);
+            bound.count_charged(hits, *key, charged, clock);
+        }
+    }
+}
+
+/// What deciders are to charge later of what was charged here without them, each with its number: hits in
+/// counters that no sync pushes.
+pub fn unsent_charges<'m>(
+    charges: &[Charge<'_, 'm>],
+    store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
+) -> Few<(usize, Question)> {
+    let mut questions: Few<(usize, Question)> = Few::new();
+    for charge in charges.iter().filter(|it| it.charged() > Hits::ZERO) {
+        let kind = charge.counter().kind();
+        let Some(deciders) = store_of(charge.bound()).filter(|_| kind != StoredKind::Windows)
+        else {
+            continue;
+        };
+        let counter = deciders.counter(charge.bound(), kind, charge.key(), charge.charged());
+        let decider = deciders.number_of(&counter.key);
+        match questions.iter_mut().find(|(it, _)| *it == decider) {
+            Some((_, question)) => question.counters.push(counter),
+            None => questions.push((
+                decider,
+                Question {
+                    counters: smallvec![counter],
+                    ..Question::nothing()
+                },
+            )),
+        }
+    }
+    questions
+}
+
+/// The charges of hits that are known only after the decision, one for each decider: for every limit that
+/// `store_of` has a store for, those that `value_of` says. A
+/// counter that several limits share is charged once, counting what was charged with the decision.
+pub fn deferred_charges<'a, 'c, 'm>(
+    charges: &'a [Charge<'c, 'm>],
+    mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
+    store_of: impl Fn(&BoundLimit<'m>) -> Option<Deciders>,
+) -> Vec<DeferredCharge<'a, 'c, 'm>> {
+    let at_once = charges.iter().filter(|charge| charge.cost() > Hits::ZERO);
+    let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
+    let mut questions: Vec<DeferredCharge<'a, 'c, 'm>> = Vec::new();
+    for asked in charges {
+        let (identity, bound) = (asked.identity(), asked.bound());
+        let Some(deciders) = store_of(bound) else {
+            continue;
+        };
+        let value = value_of(bound);
+        if value <= Hits::ZERO || charged.contains(&identity) {
+            continue;
+        }
+        charged.push(identity);
+        let counter = deciders.counter(bound, asked.counter().kind(), asked.key(), value);
+        let decider = deciders.number_of(&counter.key);
+        let known = questions
+            .iter()
+            .position(|charge| charge.decider == decider);
+        let index = known.unwrap_or(questions.len());
+        if known.is_none() {
+            questions.push(DeferredCharge {
+                decider,
+                question: Question::nothing(),
+                hits: Vec::new(),
+            });
+        }
+        if let Some(charge) = questions.get_mut(index) {
+            charge.question.counters.push(counter);
+            charge.hits.push((asked, value));
+        }
+    }
+    questions
+}
+
+/// A charge of hits that are known only after the decision.
+#[derive(Debug)]
+pub struct DeferredCharge<'a, 'c, 'm> {
+    /// The number of the decider.
+    pub decider: usize,
+    /// The question that charges them.
+    pub question: Question,
+    pub(super) hits: Vec<(&'a Charge<'c, 'm>, Hits)>,
+}
+
+impl DeferredCharge<'_, '_, '_> {
+    /// What the decider is to charge later, since it does not answer: hits in counters that no sync pushes, if
+    /// there are any.
+    pub fn unsent(&self) -> Option<Question> {
+        let mut question = self.question.clone();
+        question
+            .counters
+            .retain(|it| it.kind != StoredKind::Windows);
+        (!question.counters.is_empty()).then_some(question)
+    }
+
+    /// Counts the hits as this node's, when they were sent.
+    pub fn count(&self, clock: &impl Clock) {
+        for (charge, hits) in &self.hits {
+            let bound = charge.bound();
+            bound.count_charged(charge.hits, charge.key(), *hits, clock);
+        }
+    }
+}

@@ -1,0 +1,702 @@
+//! A sync cycle of one shard, from top to bottom: lease, changes, push and fetch, apply, release.
+//!
+//! Whatever becomes of the worker in between, or of the store, or of the connection: every hit of a
+//! living node reaches the store once. What makes it so is told in [`crate::store::contract::strategy`] (the
+//! store applies a batch once) and in [`crate::table::Lease`] (a batch is sent again as it was).
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
+use super::side_by_side::{beside, give_way};
+use super::sync_outcome::{Report, SyncError};
+use super::sync_search::Search;
+use crate::policy::reserve::Grants;
+use crate::policy::window::UnixMillis;
+use crate::store::contract::strategy::{
+    Batch, BatchId, Changes, ChangesKind as _, Count, CountsKind as _, Epoch, NODE_LIFE, NodeId,
+    Position, Pushed, Strategy,
+};
+use crate::table::words::fail::fail_point;
+use crate::table::{BatchName, BatchRecord, Counter, Lease, LeaseLost, MonotonicMillis, Repair};
+
+/// What an exchange has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// There is nothing more to ask for.
+    Done,
+    /// There is more to ask for.
+    More,
+    /// There is nothing more to ask for, but what others changed is to be read as a whole, in this epoch.
+    Snapshot(Epoch),
+    /// It got nowhere, or has to be done again in another way. Holds what the store said.
+    Setback(&'static str),
+}
+
+/// What a store has told of others' hits, which is noted while it works on the next batch.
+#[derive(Debug)]
+struct StoreNews {
+    /// The batch that it was the answer to.
+    records: Vec<BatchRecord>,
+    counts: Vec<Count>,
+    /// Up to where that was all.
+    position: Position,
+    has_more: bool,
+}
+
+/// A batch as it is sent.
+struct Outgoing {
+    /// `None`: nothing is pushed.
+    name: Option<BatchName>,
+    records: Vec<BatchRecord>,
+    /// Whether there is more to push.
+    changes_left: bool,
+    /// Whether nodes that listen are told of it.
+    is_news: bool,
+    /// How far the store's changes are known.
+    position: Option<Position>,
+    /// How many records the next one may have; 0: that is not known.
+    capacity: usize,
+}
+
+/// What a cycle has in hand besides: where it goes on to look for changes, and what is yet to be noted.
+#[derive(Debug)]
+struct InHand {
+    search: Search,
+    news: Option<StoreNews>,
+}
+
+/// For how much longer than what it pushed a node counts on being known: less than stores promise, since
+/// a batch may be the repeat of one that the store has had for a while.
+const KNOWN_FOR: Duration = Duration::from_secs(NODE_LIFE.as_secs() / 2);
+/// The most counters that are fetched at once.
+const FETCH_LIMIT: usize = Batch::MAX_DIFFS;
+/// How many slots are looked at before the lease is renewed: some milliseconds' worth.
+const LOOKED_AT: usize = 1 << 14;
+/// How long a store that has nothing more to purge is left alone, in milliseconds.
+const PURGE_PAUSE: u64 = 10_000;
+/// For how many counters that were pushed a store is asked once more, if it has more.
+const PURGE_SHARE: usize = Batch::MAX_DIFFS / 2;
+/// Of how many counters in one cycle nodes that listen are told, in whole batches: a few that are busy, not
+/// all that there are.
+const MAX_TOLD: usize = Batch::MAX_DIFFS;
+/// The most exchanges in one cycle that lead nowhere: more than a failover takes, or a race of nodes.
+const MAX_SETBACKS: usize = 8;
+/// The most exchanges in one cycle that only fetch what others change meanwhile: the rest is for the
+/// next cycle, which pushes again.
+const MAX_FETCHES: usize = 1000;
+/// The most pages of all that a store has, and of those one after another that may be empty: more
+/// than the largest store needs, and than are left of it when most of it has expired.
+const MAX_PAGES: usize = 1 << 17;
+const MAX_EMPTY_PAGES: usize = 1000;
+
+impl<'m> ShardSync<'_, 'm> {
+    /// Pushes what changed since it was last pushed, and fetches what others changed. Returns whether
+    /// it did: `false` if another worker is at it.
+    ///
+    /// # Errors
+    ///
+    /// [`SyncError`]; the lease is given back.
+    pub(super) async fn sync(
+        &self,
+        strategy: &mut impl Strategy,
+        surroundings: &impl Surroundings,
+        mut search: Search,
+        report: &mut Report,
+    ) -> Result<bool, SyncError> {
+        let now = surroundings.monotonic();
+        let Some(lease) = self.state.take_lease(now, self.lifetime) else {
+            return Ok(false);
+        };
+        lease.note_holder(surroundings.process());
+        // It may have come to be due after the changes were divided among shards.
+        search.also_in(self.take_due(surroundings.now()));
+        let result = self
+            .cycle(strategy, &lease, surroundings, search, report)
+            .await;
+        if result.is_ok() {
+            lease.note_synced(now);
+        }
+        let result = of_holder(&lease, result);
+        // All that was taken of the changes is sealed, pushed or put back.
+        lease.release();
+        result.map(|()| true)
+    }
+
+    /// Pushes what is due before its time, or what is near its limit, with a look at what others changed in any case.
+    /// Returns whether it did, likewise.
+    ///
+    /// # Errors
+    ///
+    /// [`SyncError`]; the lease is given back.
+    pub(super) async fn sync_early(
+        &self,
+        what: EarlyPush,
+        strategy: &mut impl Strategy,
+        surroundings: &impl Surroundings,
+        report: &mut Report,
+    ) -> Result<bool, SyncError> {
+        let now = surroundings.monotonic();
+        let Some(lease) = self.state.take_lease(now, self.lifetime) else {
+            return Ok(false);
+        };
+        lease.note_holder(surroundings.process());
+        // If this worker ends from here on, the next one looks for all changes.
+        let due = self.take_due(surroundings.now());
+        let search = match what {
+            EarlyPush::Due => Search::early(due),
+            // What is due is among them.
+            EarlyPush::Near => Search::look(self.near_places()),
+        };
+        let result = self
+            .cycle(strategy, &lease, surroundings, search, report)
+            .await;
+        let result = of_holder(&lease, result);
+        lease.release();
+        result.map(|()| true)
+    }
+
+    async fn cycle(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        surroundings: &impl Surroundings,
+        search: Search,
+        report: &mut Report,
+    ) -> Result<(), SyncError> {
+        match self.only_pushes {
+            true => lease.set_pushing_only()?,
+            false => lease.set_windows(self.counters.iter().map(Counter::size))?,
+        }
+        // Of the shards before this one.
+        let pushed_before = report.pushed;
+        let is_early = search.is_early;
+        let mut in_hand = InHand { search, news: None };
+        let exchanged = self
+            .exchange_all(strategy, lease, &mut in_hand, surroundings, report)
+            .await;
+        in_hand.search.put_back(self.namespace.table());
+        exchanged?;
+        if let Some(news) = in_hand.news {
+            self.note_news(lease, news, surroundings)?;
+        }
+        let pushed = report.pushed.saturating_sub(pushed_before);
+        match is_early {
+            true => Ok(()),
+            false => self.purge(strategy, lease, surroundings, pushed).await,
+        }
+    }
+
+    /// Exchanges one batch after the other, until there is nothing more to push or to fetch.
+    async fn exchange_all(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        in_hand: &mut InHand,
+        surroundings: &impl Surroundings,
+        report: &mut Report,
+    ) -> Result<(), SyncError> {
+        let (mut setbacks, mut fetches, mut told) = (0_usize, 0_usize, 0_usize);
+        let mut has_asked = false;
+        loop {
+            if self.repair(lease, surroundings).await? {
+                in_hand.search.put_back(self.namespace.table());
+                in_hand.search = Search::everywhere();
+            }
+            self.void_lost(lease)?;
+            let mut batch = self.next_batch(lease, in_hand, has_asked, surroundings)?;
+            let is_nothing = batch.records.is_empty() && !batch.changes_left;
+            if in_hand.search.is_early && !in_hand.search.is_look && is_nothing {
+                // A cycle has pushed it meanwhile.
+                return Ok(());
+            }
+            let (is_push, changes_left) = (batch.name.is_some(), batch.changes_left);
+            batch.is_news = self.tells && is_push && told < MAX_TOLD;
+            told = told.saturating_add(batch.records.len());
+            let next = self
+                .exchange(strategy, lease, batch, in_hand, surroundings, report)
+                .await?;
+            lease.renew(surroundings.monotonic(), self.lifetime)?;
+            // With a log, the position says so.
+            has_asked = matches!(next, Next::Snapshot(_));
+            match next {
+                Next::Setback(what) if setbacks >= MAX_SETBACKS => {
+                    return Err(SyncError::NoProgress(what));
+                }
+                Next::Setback(_) => setbacks = setbacks.saturating_add(1),
+                // Each takes up what is behind the last one.
+                Next::Done | Next::More if changes_left && is_push => {}
+                Next::Snapshot(_) if changes_left => {}
+                // It has asked, so that the next one can push.
+                Next::Done | Next::More if changes_left && setbacks >= MAX_SETBACKS => {
+                    return Err(SyncError::NoProgress("nothing of what it was asked"));
+                }
+                Next::Done | Next::More if changes_left => setbacks = setbacks.saturating_add(1),
+                Next::Done => return Ok(()),
+                Next::Snapshot(_) if self.only_pushes => return Ok(()),
+                // All that this node counted is in it.
+                Next::Snapshot(epoch) => {
+                    return self
+                        .fetch(strategy, lease, epoch, surroundings, report)
+                        .await;
+                }
+                Next::More => {
+                    fetches = fetches.saturating_add(1);
+                    if fetches >= MAX_FETCHES {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is to be sent next: a batch, which is sealed then, or a question without one.
+    fn next_batch(
+        &self,
+        lease: &Lease<'m>,
+        in_hand: &mut InHand,
+        has_asked: bool,
+        surroundings: &impl Surroundings,
+    ) -> Result<Outgoing, LeaseLost> {
+        let table = self.namespace.table();
+        let position = match &in_hand.news {
+            // If all is to be fetched anew, it is when this has been noted.
+            Some(news) => Some(news.position),
+            None => {
+                lease.fetch_anew_if_due()?;
+                lease.position().map(Position)
+            }
+        };
+        let question = Outgoing {
+            name: None,
+            records: Vec::new(),
+            changes_left: true,
+            is_news: false,
+            position: position.filter(|_| !self.only_pushes),
+            capacity: 0,
+        };
+        if let Some((name, records)) = lease.sealed(table) {
+            // One that was sealed before goes first.
+            let name = Some(name);
+            return Ok(Outgoing {
+                name,
+                records,
+                ..question
+            });
+        }
+        if lease.acknowledged().number == 0 && position.is_none() && !has_asked {
+            // The epoch may be one that this node was in before, and left: then the store knows
+            // batches of it, which this asks for.
+            return Ok(question);
+        }
+        let has_key = |key: &[u8]| self.has_key(key);
+        let (part, capacity, now) = (
+            self.part(&has_key),
+            lease.batch_capacity()?,
+            surroundings.now(),
+        );
+        let search = &mut in_hand.search;
+        let is_held = || lease.is_held();
+        let (records, changes_left) = search.take_batch(table, part, capacity, now, &is_held)?;
+        let name = match records.as_slice() {
+            [] => None,
+            records => Some(lease.seal(records, random_bits(surroundings))?),
+        };
+        Ok(Outgoing {
+            name,
+            records,
+            changes_left,
+            capacity,
+            ..question
+        })
+    }
+
+    /// Has the store purge what has ended of the shard, if it was not asked to lately: about as much
+    /// as was `pushed`, at most, so that a store that has to be asked keeps up.
+    async fn purge(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        surroundings: &impl Surroundings,
+        pushed: usize,
+    ) -> Result<(), SyncError> {
+        let is_due = surroundings.monotonic() >= self.purge_at.get() || self.is_failing();
+        if !is_due {
+            return Ok(());
+        }
+        for _ in 0..=pushed / PURGE_SHARE {
+            if !strategy.purge(&self.shard, surroundings.now()).await? {
+                let next = surroundings.monotonic().0.saturating_add(PURGE_PAUSE);
+                self.purge_at.set(MonotonicMillis(next));
+                break;
+            }
+            lease.renew(surroundings.monotonic(), self.lifetime)?;
+        }
+        Ok(())
+    }
+
+    /// Does what has to be done before anything is pushed. Returns whether there was any such thing.
+    async fn repair(
+        &self,
+        lease: &Lease<'m>,
+        surroundings: &impl Surroundings,
+    ) -> Result<bool, LeaseLost> {
+        let (table, now) = (self.namespace.table(), surroundings.now());
+        let has_key = |key: &[u8]| self.has_key(key);
+        let (part, is_held) = (self.part(&has_key), || lease.is_held());
+        let repair = lease.repair();
+        if repair == Repair::None {
+            return Ok(false);
+        }
+        if repair == (Repair::SendAnew { is_lost: true }) && self.only_pushes {
+            // Hits below zero are of reserves.
+            table.forget_reserves(part, &is_held)?;
+        }
+        let all = table.slot_count();
+        for start in (0_usize..all).step_by(LOOKED_AT) {
+            if start > 0 {
+                lease.renew(surroundings.monotonic(), self.lifetime)?;
+                // What else the thread does goes on.
+                give_way().await;
+            }
+            let slots = start..start.saturating_add(LOOKED_AT).min(all);
+            match repair {
+                Repair::None => {}
+                Repair::FindChanges => table.find_changes(slots, part, now, &is_held)?,
+                Repair::SendAnew { .. } => table.forget_pushed(slots, part, now, &is_held)?,
+            }
+        }
+        lease.repaired().map(|()| true)
+    }
+
+    /// Voids what the store had charged ahead and lost: when no batch is sealed, which may have given back some of it.
+    fn void_lost(&self, lease: &Lease<'m>) -> Result<(), LeaseLost> {
+        if lease.grants() != Grants::Lost || self.state.sealed_records() > 0 {
+            return Ok(());
+        }
+        let has_key = |key: &[u8]| self.has_key(key);
+        let (table, is_held) = (self.namespace.table(), || lease.is_held());
+        table.void_reserves(self.part(&has_key), &is_held)?;
+        lease.grants_voided()
+    }
+
+    /// Sends a batch, or only asks if there is none, and notes what the answer tells of others. If there is more of that,
+    /// the next exchange tells it.
+    async fn exchange<S: Strategy>(
+        &self,
+        strategy: &mut S,
+        lease: &Lease<'m>,
+        outgoing: Outgoing,
+        in_hand: &mut InHand,
+        surroundings: &impl Surroundings,
+        report: &mut Report,
+    ) -> Result<Next, SyncError> {
+        let Some(epoch) = NonZeroU64::new(lease.epoch()).map(Epoch) else {
+            self.open_epoch(strategy, lease, None, surroundings).await?;
+            return Ok(Next::Setback("no epoch"));
+        };
+        if lease.has_left(epoch.0.get()) {
+            let left = Some(epoch);
+            self.open_epoch(strategy, lease, left, surroundings).await?;
+            return Ok(Next::Setback("an epoch that was left"));
+        }
+        let Outgoing {
+            name,
+            records,
+            is_news,
+            position,
+            capacity,
+            ..
+        } = outgoing;
+        let (table, now) = (self.namespace.table(), surroundings.now());
+        let (asked_at, grants) = (surroundings.monotonic(), lease.grants());
+        let batch = Batch {
+            node: NodeId(lease.node(table)),
+            epoch,
+            lives_for: self.life(asked_at),
+            previous: batch_id(lease.acknowledged()),
+            id: name.map(batch_id),
+            position,
+            grants: self.only_pushes.then_some(grants),
+            diffs: records
+                .iter()
+                .filter_map(|record| self.diff(record, now))
+                .collect(),
+            is_news,
+        };
+        // The epoch and the numbers are of one moment: of another holder's epoch, this batch would be a new one.
+        fail_point!("batch.made");
+        lease.confirm_held()?;
+        let pushed = strategy.push_diffs(&self.shard, &batch, FETCH_LIMIT);
+        let pushed = self.timed(pushed, surroundings);
+        let (pushed, noted) = beside(pushed, || {
+            let has_key = |key: &[u8]| self.has_key(key);
+            let part = self.part(&has_key);
+            let is_held = || lease.is_held();
+            let search = &mut in_hand.search;
+            search.gather_ahead(table, part, capacity, now, &is_held)?;
+            let news = in_hand.news.take();
+            news.map_or(Ok(()), |news| self.note_news(lease, news, surroundings))
+        })
+        .await;
+        noted?;
+        let pushed = pushed?;
+        fail_point!("sync.answered");
+        // An answer to a worker that was stopped for long says nothing of the present.
+        lease.confirm_applied()?;
+        let (changes, store_now) = match pushed {
+            Pushed::Applied { changes, now } => (changes, now),
+            Pushed::OtherEpoch(other) => {
+                self.enter_epoch(lease, other)?;
+                return Ok(Next::Setback("another epoch"));
+            }
+            Pushed::NoEpoch => {
+                self.open_epoch(strategy, lease, None, surroundings).await?;
+                return Ok(Next::Setback("no epoch"));
+            }
+            Pushed::Forgotten if now >= lease.known_until() => {
+                // All that it had has ended. What was never pushed is sent anew.
+                lease.enter_epoch(epoch.0.get())?;
+                return Ok(Next::Setback("an unknown node"));
+            }
+            Pushed::Twin => {
+                let is_former_self = self.may_be_a_former_self(lease);
+                // What it wrote absolutely stays the former identity's.
+                if is_former_self || S::Counts::ARE_ABSOLUTE {
+                    let known = Some(epoch);
+                    self.open_epoch(strategy, lease, known, surroundings)
+                        .await?;
+                }
+                lease.take_identity(table, random_bits(surroundings))?;
+                if is_former_self {
+                    // Nothing to tell: the other node may be this one, before a reload.
+                    let _ = table.note_identity();
+                }
+                return Ok(Next::Setback("another node of the same identity"));
+            }
+            Pushed::Lost | Pushed::Forgotten => {
+                let lost = Some(epoch);
+                self.open_epoch(strategy, lease, lost, surroundings).await?;
+                return Ok(Next::Setback("lost writes"));
+            }
+        };
+        if batch.grants.is_some() && strategy.has_lost_grants() {
+            lease.lose_grants(grants);
+        }
+        if batch.lives_for.is_some() {
+            self.note_nodes(strategy.nodes(), asked_at);
+        }
+        report.pushed = report.pushed.saturating_add(batch.diffs.len());
+        report.clock_offset = offset(store_now, now, surroundings.now());
+
+        // First what the store has of ours: totals that it tells include it.
+        for BatchRecord {
+            counter,
+            window,
+            up_to,
+            diff,
+        } in &records
+        {
+            let pushed = (up_to.minus(*diff), *up_to);
+            table.advance_pushed(*counter, *window, pushed, &|| lease.is_held())?;
+        }
+        if let Some(BatchName { number, .. }) = name {
+            let life = batch.life().saturating_add(KNOWN_FOR);
+            let life = u64::try_from(life.as_millis()).unwrap_or(u64::MAX);
+            lease.acknowledge(number, UnixMillis(now.0.saturating_add(life)))?;
+        }
+        let Some(changes) = changes.logged() else {
+            return Ok(Next::Snapshot(epoch));
+        };
+        match changes {
+            Changes::Since {
+                counts,
+                position,
+                has_more,
+            } => {
+                report.fetched = report.fetched.saturating_add(counts.len());
+                let has_news = !counts.is_empty() || batch.position != Some(position);
+                let news = StoreNews {
+                    records,
+                    counts,
+                    position,
+                    has_more,
+                };
+                match has_more {
+                    true => in_hand.news = Some(news),
+                    false => self.note_news(lease, news, surroundings)?,
+                }
+                Ok(match has_more {
+                    true if has_news || name.is_some() => Next::More,
+                    true => Next::Setback("that there is more"),
+                    false => Next::Done,
+                })
+            }
+            Changes::Behind { position } if self.only_pushes => {
+                lease.set_position(Some(position.0))?;
+                Ok(Next::Done)
+            }
+            Changes::Behind { position } => {
+                self.fetch(strategy, lease, epoch, surroundings, report)
+                    .await?;
+                lease.set_position(Some(position.0))?;
+                Ok(Next::Setback("that all is to be fetched"))
+            }
+        }
+    }
+
+    /// Notes what a store has told of others' hits.
+    fn note_news(
+        &self,
+        lease: &Lease<'m>,
+        news: StoreNews,
+        surroundings: &impl Surroundings,
+    ) -> Result<(), LeaseLost> {
+        let StoreNews {
+            records,
+            counts,
+            position,
+            has_more,
+        } = news;
+        let is_all = self.note_counts(lease, &counts, surroundings)?;
+        self.undo_resets(&records, &counts);
+        self.count_excess(&records, surroundings.now());
+        lease.confirm_applied()?;
+        match is_all || has_more {
+            true => lease.set_position(Some(position.0)),
+            // The rest is told again.
+            false => Ok(()),
+        }
+    }
+
+    /// Notes what the rest of the cluster counted. Returns whether all of it could be noted.
+    fn note_counts(
+        &self,
+        lease: &Lease<'m>,
+        counts: &[Count],
+        surroundings: &impl Surroundings,
+    ) -> Result<bool, LeaseLost> {
+        let is_all = self.apply(counts, surroundings, &|| lease.is_held());
+        if is_all.is_err() {
+            lease.confirm_applied()?;
+        }
+        is_all
+    }
+
+    /// Whether the store may know this node from before it left the epoch, though it does not know of
+    /// having been there.
+    fn may_be_a_former_self(&self, lease: &Lease<'m>) -> bool {
+        let has_just_entered = lease.acknowledged().number == 0 && lease.position().is_none();
+        has_just_entered && lease.may_have_left_more()
+    }
+
+    /// Goes over to an epoch that this node, or another one at the same time, opens.
+    async fn open_epoch(
+        &self,
+        strategy: &mut impl Strategy,
+        lease: &Lease<'m>,
+        instead_of: Option<Epoch>,
+        surroundings: &impl Surroundings,
+    ) -> Result<(), SyncError> {
+        let proposed = Epoch(surroundings.random());
+        let epoch = strategy.open_epoch(&self.shard, instead_of, proposed);
+        let epoch = self.timed(epoch, surroundings).await?;
+        fail_point!("epoch.opened");
+        self.enter_epoch(lease, epoch)?;
+        Ok(())
+    }
+
+    /// Goes over to an epoch, unless this node is in it: a former primary may be back that has all that
+    /// was acknowledged.
+    fn enter_epoch(&self, lease: &Lease<'m>, Epoch(epoch): Epoch) -> Result<(), LeaseLost> {
+        if epoch.get() == lease.epoch() {
+            return Ok(());
+        }
+        lease.enter_epoch(epoch.get())
+    }
+
+    /// Fetches everything that matters, page by page.
+    async fn fetch<S: Strategy>(
+        &self,
+        strategy: &mut S,
+        lease: &Lease<'m>,
+        epoch: Epoch,
+        surroundings: &impl Surroundings,
+        report: &mut Report,
+    ) -> Result<(), SyncError> {
+        let now = surroundings.now();
+        let windows = self.counters.iter().flat_map(|counter| {
+            let number = counter.size().at(now).number;
+            let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
+            near.map(|number| (counter.size(), number))
+        });
+        let windows: Vec<_> = windows.collect();
+        let mut step = S::Step::default();
+        let mut empty_pages = 0_usize;
+        for _ in 0..MAX_PAGES {
+            let page = strategy.get_counters(&self.shard, epoch, &windows, step);
+            let (counts, next) = self.timed(page, surroundings).await?;
+            fail_point!("sync.fetched");
+            lease.confirm_applied()?;
+            report.fetched = report.fetched.saturating_add(counts.len());
+            self.note_counts(lease, &counts, surroundings)?;
+            lease.confirm_applied()?;
+            lease.renew(surroundings.monotonic(), self.lifetime)?;
+            empty_pages = match counts.as_slice() {
+                [] => empty_pages.saturating_add(1),
+                _ => 0,
+            };
+            match next {
+                None => return Ok(()),
+                Some(_) if empty_pages >= MAX_EMPTY_PAGES => break,
+                Some(next) => step = next,
+            }
+        }
+        Err(SyncError::NoProgress("that there is another page"))
+    }
+}
+
+/// The result of a cycle: of a worker that was stopped for long, whatever failed did so because of that.
+fn of_holder(lease: &Lease<'_>, result: Result<(), SyncError>) -> Result<(), SyncError> {
+    match result {
+        Err(_) if !lease.is_held() => Err(SyncError::LeaseLost),
+        result => result,
+    }
+}
+
+fn batch_id(BatchName { number, nonce }: BatchName) -> BatchId {
+    BatchId::new(number, nonce)
+}
+
+fn random_bits(surroundings: &impl Surroundings) -> u32 {
+    (surroundings.random().get() >> 32) as u32
+}
+
+/// How far the store's clock is at least ahead, which it told between two moments of ours: of an exchange that took
+/// long, it is not known when.
+fn offset(theirs: UnixMillis, asked: UnixMillis, answered: UnixMillis) -> i64 {
+    let ours = theirs.max(asked).min(answered.max(asked));
+    let difference = i128::from(theirs.0).saturating_sub(i128::from(ours.0));
+    i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_told_during_an_exchange_is_not_off() {
+        for (theirs, asked, answered, expected) in [
+            (1000, 1000, 1000, 0),
+            (1000, 1000, 3000, 0),
+            (3000, 1000, 3000, 0),
+            (900, 1000, 3000, -100),
+            (3100, 1000, 3000, 100),
+            // This node's own was set back meanwhile.
+            (1000, 1000, 500, 0),
+        ] {
+            let [theirs, asked, answered] = [theirs, asked, answered].map(UnixMillis);
+            assert_eq!(offset(theirs, asked, answered), expected);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! A sync cycle of a namespace: of all its shards, a few at once if the store can.
+
+use core::time::Duration;
+
+use super::looks::LookTimes;
+use super::shard_sync::{EarlyPush, ShardSync, Surroundings};
+use super::side_by_side::side_by_side;
+use super::sync_outcome::{Report, SyncError};
+use crate::engine::namespace::Namespace;
+use crate::policy::window::WindowSize;
+use crate::store::contract::strategy::{LONGEST_LIFE, Strategy};
+use crate::table::{MonotonicMillis, SyncCycle, SyncState};
+
+/// The shortest time for which a node is counted as one that lives: longer than a retry takes.
+const SHORTEST_LIFE: Duration = Duration::from_secs(5);
+
+/// How many shards are synced at once: more than a cluster mostly has primaries, and fewer than a zone has
+/// buffers for batches.
+const AT_ONCE: usize = 4;
+
+/// The sync of a namespace with its store.
+#[derive(Debug)]
+pub struct Syncer<'n, 'm> {
+    shards: Vec<ShardSync<'n, 'm>>,
+    /// With the first shard is noted what concerns all.
+    state: SyncState<'m>,
+    /// The number of the worker that syncs.
+    worker: u16,
+    /// Whether nodes admit their shares only while the store is away.
+    shares_alone: bool,
+}
+
+impl<'n, 'm> Syncer<'n, 'm> {
+    /// The sync of `namespace`, which counts in windows of `sizes`; a lease lasts for `lifetime`.
+    /// `None`: the namespace is not synced.
+    pub fn new(
+        namespace: &'n Namespace<'m>,
+        sizes: &[WindowSize],
+        lifetime: Duration,
+    ) -> Option<Self> {
+        let shards = ShardSync::of(namespace, sizes, lifetime);
+        let state = shards.first()?.state();
+        Some(Syncer {
+            shards,
+            state,
+            worker: 0,
+            shares_alone: namespace.shares_alone(),
+        })
+    }
+
+    /// The same, but what others counted is not fetched: the store is asked about every hit.
+    pub fn pushing_only(self) -> Self {
+        let shards = self.shards.into_iter().map(ShardSync::pushing_only);
+        Syncer {
+            shards: shards.collect(),
+            ..self
+        }
+    }
+
+    /// The same, which tells the store with its exchanges that the node lives for so long from then on, and
+    /// learns how many nodes do; for no time: that it leaves.
+    pub fn living_for(self, time: Duration) -> Self {
+        let shards = self.shards.into_iter().map(|it| it.living_for(time));
+        Syncer {
+            shards: shards.collect(),
+            ..self
+        }
+    }
+
+    /// The same, but nodes that [listen](crate::engine::Hearing) are told of what is pushed.
+    pub fn telling(self) -> Self {
+        let shards = self.shards.into_iter().map(ShardSync::telling);
+        Syncer {
+            shards: shards.collect(),
+            ..self
+        }
+    }
+
+    /// The same, by the worker of this number: it is woken then when something is due.
+    pub fn by_worker(self, worker: u16) -> Self {
+        Syncer { worker, ..self }
+    }
+
+    /// For how long the node of a namespace that is synced once in a `period` is to be counted as one that
+    /// lives: until it has missed one or two, and at most as long as stores believe.
+    pub fn life_of(period: Duration) -> Duration {
+        let life = period.saturating_mul(5).checked_div(2);
+        life.unwrap_or(LONGEST_LIFE)
+            .clamp(SHORTEST_LIFE, LONGEST_LIFE)
+    }
+
+    /// Whether there is a newer configuration, whose workers sync now.
+    pub fn is_superseded(&self) -> bool {
+        self.state.is_superseded()
+    }
+
+    /// Whether this node was synced less than most of `period` ago: then there is no need to.
+    pub fn is_fresh(&self, period: Duration, surroundings: &impl Surroundings) -> bool {
+        let mut shards = self.shards.iter();
+        // What is pushed before its time may have failed in the middle of a period.
+        !self.is_store_lost() && shards.all(|shard| shard.is_fresh(period, surroundings))
+    }
+
+    /// Has the next cycle fetch everything that matters, whatever was fetched before.
+    pub fn fetch_anew(&self) {
+        for shard in &self.shards {
+            shard.state().fetch_anew();
+        }
+    }
+
+    /// Ends the leases, so that the worker that syncs now does not keep this one from it any longer. If it
+    /// lives, it notices before it changes anything.
+    pub fn take_over(&self, surroundings: &impl Surroundings) {
+        for shard in &self.shards {
+            shard.take_over(surroundings);
+        }
+    }
+
+    /// Returns a number that changes with each batch that the store acknowledges, whichever worker pushed it.
+    #[cfg(not(loom))]
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.sum(|state| state.acknowledged())
+    }
+
+    /// Returns a number that changes as long as workers that sync are alive: with each exchange, and when others take
+    /// over.
+    pub fn holder_sign(&self) -> u64 {
+        self.sum(|state| state.holder_sign())
+    }
+
+    fn sum(&self, of: impl Fn(&SyncState<'m>) -> u64) -> u64 {
+        let numbers = self.shards.iter().map(|shard| of(&shard.state()));
+        numbers.fold(0, u64::wrapping_add)
+    }
+
+    /// Pushes what changed since it was last pushed, and fetches what others changed. `None`: another
+    /// worker is at it. If two have begun at once, each does the shards that the other one is not at: the
+    /// [`Report`] of both says so.
+    ///
+    /// # Errors
+    ///
+    /// The last [`SyncError`] of the store, or else that a lease was lost; the other shards are synced
+    /// all the same.
+    pub async fn sync(
+        &self,
+        strategy: &mut impl Strategy,
+        surroundings: &impl Surroundings,
+    ) -> Result<Option<Report>, SyncError> {
+        let (start, connects) = (surroundings.monotonic(), strategy.connects());
+        let mut report = Report::default();
+        let (mut is_part, mut failure) = (false, None);
+        let searches = self.shards.first().map(ShardSync::searches);
+        let mut shards = self.shards.iter().zip(searches.unwrap_or_default());
+        let mut note = |synced| match synced {
+            Ok(true) => {}
+            Ok(false) => is_part = true,
+            Err(SyncError::LeaseLost) => failure = failure.take().or(Some(SyncError::LeaseLost)),
+            Err(error) => failure = Some(error),
+        };
+        if let Some((first, search)) = shards.next() {
+            let synced = first.sync(strategy, surroundings, search, &mut report);
+            match synced.await {
+                // Another worker has just begun, and will come to all.
+                Ok(false) => return Ok(None),
+                synced => note(synced),
+            }
+        }
+        // What shares its connections is used for several at the same time.
+        let shared: Option<Vec<_>> = (0..shards.len()).map(|_| strategy.share()).collect();
+        if let Some(shared) = shared {
+            let cycles = shards
+                .zip(shared)
+                .map(async |((shard, search), mut strategy)| {
+                    let mut report = Report::default();
+                    let synced = shard.sync(&mut strategy, surroundings, search, &mut report);
+                    (synced.await, report)
+                });
+            for (synced, of_shard) in side_by_side(cycles, AT_ONCE).await {
+                note(synced);
+                report = report.and(of_shard);
+            }
+        } else {
+            for (shard, search) in shards {
+                let synced = shard.sync(strategy, surroundings, search, &mut report);
+                note(synced.await);
+            }
+        }
+        let connects = strategy.connects().saturating_sub(connects);
+        self.state.count_connects(connects);
+        let result = match failure {
+            // What was taken over is the other worker's, to count too.
+            Some(SyncError::LeaseLost) => return Err(SyncError::LeaseLost),
+            Some(error) => Err(error),
+            None => Ok(Report { is_part, ..report }),
+        };
+        self.count(start, &report, result.is_ok(), surroundings);
+        self.state.note_worker(self.worker);
+        result.map(Some)
+    }
+
+    /// When to [look](EarlyPush::Near) at what others changed next, where no channel tells of it: in how long from now,
+    /// after an exchange. `None`: with the period.
+    pub fn next_look(
+        &self,
+        times: &mut LookTimes,
+        surroundings: &impl Surroundings,
+    ) -> Option<Duration> {
+        let namespace = self.shards.first()?.namespace;
+        let (table, now) = (namespace.table(), surroundings.now());
+        let near = table.near(namespace.index(), now);
+        times.note(near, namespace.early_share(), surroundings.monotonic())
+    }
+
+    /// Whether this worker was the last one of the node to sync.
+    pub fn is_last(&self) -> bool {
+        self.state.last_worker() == Some(self.worker)
+    }
+
+    /// Pushes what is due before its time, and fetches what others changed, if there is anything to push, or in any
+    /// case. `None`: another worker is at it, with some shards at least, and something may be left.
+    ///
+    /// # Errors
+    ///
+    /// As [`Syncer::sync`].
+    pub async fn sync_early(
+        &self,
+        what: EarlyPush,
+        strategy: &mut impl Strategy,
+        surroundings: &impl Surroundings,
+    ) -> Result<Option<Report>, SyncError> {
+        if self.is_superseded() {
+            // The bell is rung for the workers of the newer configuration.
+            return Ok(None);
+        }
+        if self.state.begin_early(self.worker) {
+            // More than can be told: all that changed.
+            let result = self.sync(strategy, surroundings).await;
+            if !matches!(result, Ok(report) if Report::is_whole(report)) {
+                self.state.leave_crowd();
+            }
+            return result;
+        }
+        let (start, connects) = (surroundings.monotonic(), strategy.connects());
+        let mut report = Report::default();
+        let (mut is_all, mut failure) = (true, None);
+        let shards = self.shards.iter();
+        for shard in shards.filter(|shard| what == EarlyPush::Near || shard.has_due()) {
+            let synced = shard.sync_early(what, strategy, surroundings, &mut report);
+            match synced.await {
+                Ok(is_done) => is_all &= is_done,
+                Err(error) => failure = Some(error),
+            }
+        }
+        let connects = strategy.connects().saturating_sub(connects);
+        self.state.count_connects(connects);
+        let result = match failure {
+            Some(SyncError::LeaseLost) => return Err(SyncError::LeaseLost),
+            Some(error) => Err(error),
+            None if !is_all => return Ok(None),
+            None => Ok(report),
+        };
+        if result.is_err() || report != Report::default() {
+            self.count(start, &report, result.is_ok(), surroundings);
+        }
+        result.map(Some)
+    }
+
+    /// Whether the store did not do as it was asked last.
+    pub fn is_store_lost(&self) -> bool {
+        self.state.stats().is_up() == Some(false)
+    }
+
+    /// Counts a cycle that began at `start`, for metrics and the API.
+    fn count(
+        &self,
+        start: MonotonicMillis,
+        report: &Report,
+        succeeded: bool,
+        surroundings: &impl Surroundings,
+    ) {
+        self.state.set_alone(!succeeded && self.shares_alone);
+        let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        self.state.count_cycle(&SyncCycle {
+            succeeded,
+            pushed: number(report.pushed),
+            fetched: number(report.fetched),
+            duration: surroundings.monotonic().0.saturating_sub(start.0),
+            at: surroundings.now(),
+            clock_offset: succeeded.then_some(report.clock_offset),
+        });
+    }
+}

@@ -1,0 +1,382 @@
+//! A worker that dies anywhere in a sync with a real Redis loses no hit, and has none counted twice; nor does one that
+//! is stopped there, and goes on when another has taken over.
+
+mod reserves;
+
+use core::cell::Cell;
+use core::time::Duration;
+
+use super::sync::Time;
+use crate::engine::{EarlyPush, Namespace, RateLimiting, Report, SyncError, Syncer};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::hits;
+use crate::policy::window::WindowSize;
+use crate::table::words::fail;
+use crate::table::{Admission, EarlyShare};
+use crate::testing::conformance::block_on;
+use crate::testing::redis::{Server, connect};
+use crate::testing::table::{
+    Pass, SharedTable, TestClock, die_everywhere, in_process, pause_everywhere,
+};
+
+const T: u64 = 1_700_000_000_000;
+const LIFETIME: u64 = 3000;
+const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
+
+/// Two nodes, of which the first one is to die, and what they counted of each key.
+struct Cluster<'s> {
+    server: &'s Server,
+    nodes: [Node; 2],
+    counted: Cell<i64>,
+}
+
+struct Node {
+    shared: &'static SharedTable,
+    namespace: &'static Namespace<'static>,
+    time: Time,
+}
+
+impl Cluster<'_> {
+    /// Neither node has counted.
+    fn empty(server: &Server) -> Cluster<'_> {
+        let _: String = server.ask(&["FLUSHALL"]).unwrap();
+        Cluster {
+            server,
+            nodes: [Node::new(0), Node::new(1)],
+            counted: Cell::new(0),
+        }
+    }
+
+    /// Each node has counted once; the second one has pushed it.
+    fn new(server: &Server) -> Cluster<'_> {
+        let cluster = Cluster::empty(server);
+        cluster.hit();
+        cluster.sync(1);
+        cluster
+    }
+
+    /// A hit for each key on each node.
+    fn hit(&self) {
+        for node in &self.nodes {
+            KEYS.iter().for_each(|key| node.hit(key));
+        }
+        self.counted.set(self.counted.get() + 2);
+    }
+
+    fn try_sync(&self, node: usize) -> Result<Option<Report>, SyncError> {
+        let Node {
+            namespace, time, ..
+        } = &self.nodes[node];
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
+        block_on(async { syncer.sync(&mut connect(self.server.tcp()), time).await })
+    }
+
+    fn sync(&self, node: usize) {
+        assert!(self.try_sync(node).unwrap().is_some());
+    }
+
+    /// A sync of the first node whose worker may be stopped meanwhile, and lose the lease.
+    fn sync_if_held(&self) {
+        let result = self.try_sync(0);
+        assert!(
+            matches!(result, Ok(_) | Err(SyncError::LeaseLost)),
+            "{result:?}"
+        );
+    }
+
+    /// Both nodes have counted, and pushed, and counted again.
+    fn settled(self) -> Self {
+        self.sync(0);
+        self.sync(1);
+        self.hit();
+        self
+    }
+
+    /// Another worker of the first node takes over, and all is as if no worker had died.
+    fn check(&self) {
+        self.take_over();
+        self.converge();
+        self.hit();
+        self.converge();
+    }
+
+    /// The lease of the first node's worker ends.
+    fn take_over(&self) {
+        let time = &self.nodes[0].time;
+        time.monotonic.set(time.monotonic.get() + LIFETIME);
+        // Those of another process are others.
+        time.random.set(time.random.get() + 1000);
+    }
+
+    /// Another worker of the first node takes over, and does whatever there is to do: words come to have the
+    /// values again that they had when the first worker was stopped, in the same epoch and in another one.
+    fn be_busy(&self) {
+        self.take_over();
+        self.converge();
+        for times in 0..2 {
+            let _: String = self.server.ask(&["FLUSHALL"]).unwrap();
+            self.converge();
+            if times == 0 {
+                self.hit();
+                self.converge();
+            }
+        }
+    }
+
+    /// Both nodes know what both have counted.
+    fn converge(&self) {
+        for node in [0, 1, 0] {
+            self.sync(node);
+        }
+        [0, 1].into_iter().for_each(|node| self.check_total(node));
+    }
+
+    /// A node knows what was counted.
+    fn check_total(&self, node: usize) {
+        let node = &self.nodes[node];
+        for key in KEYS {
+            let library = RateLimiting::new(node.namespace);
+            let rate = library.sliding_window(key, size(), Algorithm::Fixed, &node.time);
+            assert_eq!(rate.unwrap(), hits(self.counted.get()));
+        }
+    }
+}
+
+impl Node {
+    fn new(number: u64) -> Node {
+        Node::over(number, SharedTable::with_secret(1 << 16, [number, 7]))
+    }
+
+    /// Another machine with the same memory.
+    fn cloned(&self) -> Node {
+        Node::over(2, self.shared.cloned())
+    }
+
+    fn over(number: u64, shared: SharedTable) -> Node {
+        // As long as the process lives: the library's namespaces are.
+        let shared: &SharedTable = Box::leak(Box::new(shared));
+        let namespace = Namespace::new("api", &shared.table).unwrap();
+        let namespace = namespace.synced(1).unwrap();
+        let namespace = namespace.pushed_early(EarlyShare::of_milli_percent(2000));
+        Node {
+            shared,
+            namespace: Box::leak(Box::new(namespace)),
+            time: Time {
+                unix: TestClock::at(T),
+                monotonic: Cell::new(1000),
+                random: Cell::new((number + 1) << 32),
+            },
+        }
+    }
+
+    /// A hit under a limit that is not reached.
+    fn hit(&self, key: &[u8]) {
+        let counter = self.namespace.counter(size());
+        let (table, limit) = (self.namespace.table(), hits(100));
+        let admission = Admission::Within(limit, Algorithm::Fixed);
+        let key = table.key(key);
+        assert!(
+            table
+                .add(&counter, key, &self.time, hits(1), admission)
+                .admitted
+        );
+    }
+}
+
+fn size() -> WindowSize {
+    WindowSize::from_millis(60_000).unwrap()
+}
+
+/// The worker of the first node dies everywhere in a sync, or is stopped there.
+fn is_lost_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) {
+    dies_syncing(&prepare, expected);
+    is_stopped_syncing(prepare, expected);
+}
+
+/// The worker of the first node dies everywhere in a sync.
+fn dies_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) {
+    let scenario = |cluster: &Cluster<'_>| cluster.sync(0);
+    die_everywhere(prepare, scenario, expected, |cluster, _| cluster.check());
+}
+
+/// The worker of the first node is stopped everywhere in a sync, and goes on when another one has taken over, and has done
+/// much, or nothing but that.
+fn is_stopped_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) {
+    let meanwhile = |cluster: &Cluster<'_>, pass| match pass {
+        Pass::First => cluster.be_busy(),
+        Pass::Last => {
+            cluster.take_over();
+            cluster.sync(0);
+        }
+    };
+    pause_everywhere(
+        prepare,
+        Cluster::sync_if_held,
+        expected,
+        meanwhile,
+        Cluster::check,
+    );
+}
+
+#[test]
+fn in_the_first_sync_of_a_node() {
+    let server = Server::start(&[]);
+    let points = [
+        "lease.taken",
+        "lease.adopted",
+        "epoch.opened",
+        "epoch.marked",
+        "epoch.position",
+        "epoch.batch",
+        "epoch.entered",
+        "pushed.forgotten",
+        "sync.repaired",
+        "sync.answered",
+        "sync.fetched",
+        "sync.position.left",
+        "sync.position.second",
+        "sync.position.first",
+        "buffer.claimed",
+        "buffer.noted",
+        "change.taken",
+        "batch.written",
+        "batch.named",
+        "batch.sealed",
+        "pushed.advancing",
+        "pushed.advanced",
+        "batch.known",
+        "batch.acknowledged",
+        "buffer.released",
+        "lease.released",
+    ];
+    is_lost_syncing(|| Cluster::new(&server), &points);
+}
+
+#[test]
+fn in_a_later_sync() {
+    let server = Server::start(&[]);
+    let points = [
+        "change.taken",
+        "batch.sealed",
+        "sync.answered",
+        "pushed.advanced",
+    ];
+    is_lost_syncing(|| Cluster::new(&server).settled(), &points);
+}
+
+#[test]
+fn in_a_push_before_its_time() {
+    let server = Server::start(&[]);
+    let due = || {
+        let cluster = Cluster::new(&server);
+        cluster.sync(0);
+        // Of so many nodes, none may keep a hit.
+        let state = cluster.nodes[0].namespace.sync_state().unwrap();
+        state.note_nodes(1000);
+        cluster.hit();
+        assert!(state.is_rung());
+        cluster
+    };
+    let push = |cluster: &Cluster<'_>| {
+        let Node {
+            namespace, time, ..
+        } = &cluster.nodes[0];
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
+        let mut store = connect(cluster.server.tcp());
+        let pushed = block_on(async { syncer.sync_early(EarlyPush::Due, &mut store, time).await });
+        assert_eq!(pushed.unwrap().unwrap().pushed, KEYS.len());
+    };
+    let points = [
+        "early.begun",
+        "near.taken",
+        "change.taken",
+        "batch.sealed",
+        "sync.answered",
+        "batch.acknowledged",
+        "lease.released",
+    ];
+    die_everywhere(due, push, &points, |cluster, _| cluster.check());
+}
+
+#[test]
+fn when_the_store_has_lost_everything() {
+    let server = Server::start(&[]);
+    let flushed = || {
+        let cluster = Cluster::new(&server).settled();
+        let _: String = server.ask(&["FLUSHALL"]).unwrap();
+        cluster
+    };
+    let points = [
+        "epoch.opened",
+        "pushed.forgotten",
+        "sync.repaired",
+        "sync.answered",
+    ];
+    is_lost_syncing(flushed, &points);
+}
+
+#[test]
+fn when_a_failover_lost_the_last_batch() {
+    let server = Server::start(&[]);
+    let failed_over = || {
+        let cluster = Cluster::new(&server).settled();
+        // The shard's own key is what the others begin with.
+        let keys: Vec<String> = server.ask(&["KEYS", "*"]).unwrap();
+        let shard = keys.iter().min().unwrap();
+        let fields: Vec<String> = server.ask(&["HKEYS", shard]).unwrap();
+        for field in fields.iter().filter(|field| field.starts_with("b:")) {
+            let _: i64 = server.ask(&["HDEL", shard, field]).unwrap();
+        }
+        cluster
+    };
+    let points = ["epoch.opened", "epoch.marked", "epoch.batch"];
+    is_lost_syncing(failed_over, &points);
+}
+
+#[test]
+fn when_a_copy_of_its_machine_was_faster() {
+    let server = Server::start(&[]);
+    let cloned = || {
+        let mut cluster = Cluster::new(&server).settled();
+        cluster.sync(0);
+        cluster.sync(1);
+        // In place of the other node, whose hits are in the store.
+        cluster.nodes[1] = cluster.nodes[0].cloned();
+        cluster.hit();
+        cluster.sync(1);
+        cluster
+    };
+    let points = ["identity.taken", "identity.batch", "identity.changed"];
+    is_lost_syncing(cloned, &points);
+}
+
+#[test]
+fn when_it_takes_over_from_one_that_died() {
+    let server = Server::start(&[]);
+    for point in [
+        "change.taken",
+        "batch.sealed",
+        "sync.answered",
+        "batch.acknowledged",
+    ] {
+        let taken_over = || {
+            let cluster = Cluster::new(&server).settled();
+            let signal = in_process(|| {
+                fail::arm(point, 1);
+                cluster.sync(0);
+            });
+            assert!(signal.is_some());
+            let time = &cluster.nodes[0].time;
+            time.monotonic.set(time.monotonic.get() + LIFETIME);
+            cluster.hit();
+            cluster
+        };
+        let points = ["lease.marked", "sync.repaired", "batch.acknowledged"];
+        dies_syncing(taken_over, &points);
+        if point == "batch.sealed" {
+            is_stopped_syncing(taken_over, &points);
+        }
+    }
+}

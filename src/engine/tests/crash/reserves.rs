@@ -1,0 +1,206 @@
+//! A worker of a deciding namespace that is stopped while it forgets reserves and what was given back of them.
+
+use core::time::Duration;
+
+use super::{Cluster, KEYS, LIFETIME, Pass, T, pause_everywhere, size};
+use crate::engine::{Report, SyncError, Syncer};
+use crate::policy::algorithm::Algorithm;
+use crate::policy::hits::hits;
+use crate::policy::reserve::Grants;
+use crate::policy::window::UnixMillis;
+use crate::table::{Key, Reserve};
+use crate::testing::conformance::block_on;
+use crate::testing::redis::{Server, connect};
+
+/// What a store charges ahead each time.
+const PART: i64 = 16;
+
+/// A cluster whose first node has reserves. The hits of the second one stand for what its store has charged.
+struct Reserving<'s>(Cluster<'s>);
+
+impl Reserving<'_> {
+    /// The first node has spent of its reserves, and given back some of them: a part of that is pushed.
+    fn new(server: &Server) -> Reserving<'_> {
+        let cluster = Reserving(Cluster::empty(server));
+        // The first epoch voids what there is.
+        cluster.try_sync().unwrap();
+        cluster.charge_ahead();
+        for reserve in cluster.reserves() {
+            let spent = cluster.table().spend(&reserve, hits(1), UnixMillis(T));
+            assert_eq!(spent.unwrap().left, hits(PART - 1));
+        }
+        cluster.give_back(3);
+        cluster.try_sync().unwrap();
+        cluster.give_back(2);
+        cluster
+    }
+
+    fn table(&self) -> &crate::table::CounterTable<'static> {
+        &self.0.nodes[0].shared.table
+    }
+
+    fn keys(&self) -> [Key<'static>; 3] {
+        KEYS.map(|key| self.table().key(key))
+    }
+
+    fn reserves(&self) -> [Reserve; 3] {
+        let (table, namespace) = (self.table(), self.0.nodes[0].namespace);
+        let reserves = table.reserves(namespace.index(), b"api", size());
+        let limit = hits(1000);
+        self.keys()
+            .map(|key| table.reserve(&reserves, key, limit, Algorithm::Fixed))
+    }
+
+    fn window() -> u64 {
+        size().at(UnixMillis(T)).number
+    }
+
+    /// The store charges a part of each key for the first node.
+    fn charge_ahead(&self) {
+        for _ in 0..PART {
+            KEYS.iter().for_each(|key| self.0.nodes[1].hit(key));
+        }
+        self.count(PART);
+        self.0.sync(1);
+        for reserve in self.reserves() {
+            let time = &self.0.nodes[0].time;
+            let granted = self
+                .table()
+                .grant(&reserve, hits(PART), Self::window(), time);
+            assert!(granted);
+        }
+    }
+
+    /// The first node gives back so many hits of each key.
+    fn give_back(&self, value: i64) {
+        let (table, node) = (self.table(), &self.0.nodes[0]);
+        let counter = node.namespace.counter(size());
+        for key in self.keys() {
+            let window = Self::window();
+            assert!(table.give_back(&counter, key, window, hits(value), &node.time));
+        }
+    }
+
+    fn try_sync(&self) -> Result<Option<Report>, SyncError> {
+        let node = &self.0.nodes[0];
+        let lifetime = Duration::from_millis(LIFETIME);
+        let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
+        let syncer = syncer.pushing_only();
+        block_on(async {
+            let mut store = connect(self.0.server.tcp());
+            syncer.sync(&mut store, &node.time).await
+        })
+    }
+
+    fn sync_if_held(&self) {
+        let result = self.try_sync();
+        assert!(
+            matches!(result, Ok(_) | Err(SyncError::LeaseLost)),
+            "{result:?}"
+        );
+    }
+
+    fn count(&self, more: i64) {
+        self.0.counted.set(self.0.counted.get() + more);
+    }
+
+    /// The store has what it should, and there is no more left of reserves than was charged since.
+    fn converge(&self, left: i64) {
+        assert!(self.try_sync().unwrap().is_some());
+        self.0.sync(1);
+        self.0.check_total(1);
+        for reserve in self.reserves() {
+            let reserved = self
+                .table()
+                .reserved(&reserve, Self::window(), UnixMillis(T));
+            assert_eq!(reserved.left(), hits(left));
+        }
+    }
+
+    /// Another worker of the first node takes over, which gives back as much as was given back when the first
+    /// one was stopped.
+    fn be_busy(&self, given_back: i64) {
+        self.0.take_over();
+        self.converge(0);
+        self.charge_ahead();
+        self.give_back(given_back);
+        self.count(-given_back);
+        self.converge(PART);
+    }
+
+    fn check(&self, left: i64) {
+        self.0.take_over();
+        self.converge(left);
+        self.give_back(1);
+        self.count(-1);
+        self.converge(left);
+    }
+}
+
+/// Stops the worker everywhere in a sync that follows what `lose` does to a cluster, while the next holder gives so much
+/// back of each key. It is another amount than the first worker saw: the same one would be forgotten a second time, and
+/// stay charged.
+fn is_stopped<'s>(
+    server: &'s Server,
+    lose: impl Fn(&Reserving<'s>),
+    given_back: i64,
+    expected: &[&str],
+) {
+    let lost = || {
+        let cluster = Reserving::new(server);
+        lose(&cluster);
+        cluster
+    };
+    for is_busy in [true, false] {
+        pause_everywhere(
+            lost,
+            Reserving::sync_if_held,
+            expected,
+            |cluster, _: Pass| match is_busy {
+                true => cluster.be_busy(given_back),
+                false => {
+                    cluster.0.take_over();
+                    cluster.converge(0);
+                }
+            },
+            |cluster| cluster.check(if is_busy { PART } else { 0 }),
+        );
+    }
+}
+
+#[test]
+fn of_a_store_that_has_lost_everything() {
+    let server = Server::start(&[]);
+    let lose = |cluster: &Reserving<'_>| {
+        let _: String = cluster.0.server.ask(&["FLUSHALL"]).unwrap();
+    };
+    let points = [
+        "reserve.voiding",
+        "reserve.voided",
+        "reserve.forgetting",
+        "reserve.forgotten",
+        "pushed.forgotten",
+        "sync.repaired",
+    ];
+    is_stopped(&server, lose, 4, &points);
+}
+
+#[test]
+fn of_a_store_that_has_lost_what_it_had_charged_ahead() {
+    let server = Server::start(&[]);
+    let lose = |cluster: &Reserving<'_>| {
+        // The store has what was pushed.
+        cluster.count(-3);
+        let state = cluster.0.nodes[0].namespace.sync_state().unwrap();
+        assert_eq!(state.grants(), Grants::None);
+        state.note_grants(Grants::None, Grants::Lost);
+    };
+    let points = [
+        "reserve.voiding",
+        "reserve.voided",
+        "reserve.forgetting",
+        "reserve.forgotten",
+        "grants.voided",
+    ];
+    is_stopped(&server, lose, 1, &points);
+}

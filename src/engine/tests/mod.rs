@@ -1,0 +1,8 @@
+//! Tests of the engine.
+
+mod crash;
+mod evaluation;
+mod model;
+mod reserve_book;
+mod sync;
+mod synchronous;

@@ -1,0 +1,148 @@
+//! Keys that a node sets to zero: the cluster's count is, but for what others had not pushed.
+
+use proptest::prelude::{ProptestConfig, prop, prop_assert_eq, prop_oneof, proptest};
+use proptest::strategy::Strategy as _;
+use proptest::test_runner::RngSeed;
+
+use super::hits;
+use super::log::Store;
+use super::memory::{Fault, Kept, Memory};
+use super::node::{Node, cluster, cluster_with};
+use super::rows::Rows;
+use crate::store::contract::strategy::Strategy;
+
+const KEY: &[u8] = b"a";
+
+/// Syncs all nodes until each knows what all have pushed.
+fn settle<K: Kept>(nodes: &[Node<K>])
+where
+    Memory<K>: Strategy,
+{
+    for _ in 0..3 {
+        for node in nodes {
+            node.sync().unwrap();
+        }
+    }
+}
+
+fn rates<K: Kept>(nodes: &[Node<K>]) -> Vec<i64>
+where
+    Memory<K>: Strategy,
+{
+    nodes.iter().map(|node| node.rate(KEY).whole()).collect()
+}
+
+fn a_reset_keeps_what_others_had_not_pushed<K: Kept>()
+where
+    Memory<K>: Strategy,
+{
+    let (_, nodes) = cluster_with::<K>(1, 3);
+    nodes[0].hit(KEY, hits(5));
+    nodes[1].hit(KEY, hits(7));
+    settle(&nodes);
+    assert_eq!(rates(&nodes), [12, 12, 12]);
+    nodes[0].hit(KEY, hits(1));
+    nodes[1].hit(KEY, hits(3));
+    nodes[0].reset(KEY);
+    assert_eq!(rates(&nodes), [0, 15, 12]);
+    nodes[0].hit(KEY, hits(2));
+    settle(&nodes);
+    assert_eq!(rates(&nodes), [5, 5, 5]);
+    // Of a node that counted nothing.
+    nodes[2].reset(KEY);
+    settle(&nodes);
+    assert_eq!(rates(&nodes), [0, 0, 0]);
+}
+
+#[test]
+fn what_others_had_not_pushed_survives_a_reset() {
+    a_reset_keeps_what_others_had_not_pushed::<Store>();
+    a_reset_keeps_what_others_had_not_pushed::<Rows>();
+}
+
+#[test]
+fn a_reset_is_pushed_once() {
+    for fault in [Fault::Before, Fault::After] {
+        let (_, nodes) = cluster(2);
+        nodes[0].hit(KEY, hits(5));
+        nodes[1].hit(KEY, hits(7));
+        settle(&nodes);
+        nodes[0].reset(KEY);
+        nodes[0].faults(&[fault]);
+        nodes[0].sync().unwrap_err();
+        nodes[0].hit(KEY, hits(1));
+        settle(&nodes);
+        assert_eq!(rates(&nodes), [1, 1], "{fault:?}");
+    }
+}
+
+#[test]
+fn nodes_that_reset_a_key_at_once_take_its_hits_once() {
+    let (store, nodes) = cluster(3);
+    for node in &nodes {
+        node.hit(KEY, hits(10));
+    }
+    settle(&nodes);
+    for node in &nodes {
+        node.reset(KEY);
+    }
+    settle(&nodes);
+    assert_eq!(rates(&nodes), [0, 0, 0]);
+    let totals: Vec<_> = store[0].borrow().counts.values().copied().collect();
+    assert_eq!(totals, [0]);
+    nodes[1].hit(KEY, hits(4));
+    settle(&nodes);
+    assert_eq!(rates(&nodes), [4, 4, 4]);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Hit(usize),
+    Reset(usize),
+    Sync(usize),
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 512,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(13),
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever nodes do: in the end they agree, nothing is counted twice, and nothing is owed: a hit
+    /// that follows counts.
+    #[test]
+    fn nodes_agree_after_resets(
+        steps in prop::collection::vec(
+            (0..3_usize).prop_flat_map(|node| {
+                prop_oneof![
+                    3 => proptest::strategy::Just(Step::Hit(node)),
+                    1 => proptest::strategy::Just(Step::Reset(node)),
+                    2 => proptest::strategy::Just(Step::Sync(node)),
+                ]
+            }),
+            1..60,
+        ),
+    ) {
+        let (store, nodes) = cluster(3);
+        let mut counted = 0;
+        for step in steps {
+            match step {
+                Step::Hit(node) => {
+                    nodes[node].hit(KEY, hits(1));
+                    counted += 1;
+                }
+                Step::Reset(node) => nodes[node].reset(KEY),
+                Step::Sync(node) => drop(nodes[node].sync().unwrap()),
+            }
+        }
+        settle(&nodes);
+        let total: i64 = store[0].borrow().counts.values().sum();
+        assert!((0..=counted * 1000).contains(&total), "{total} of {counted}");
+        prop_assert_eq!(rates(&nodes), [total / 1000; 3]);
+        nodes[0].hit(KEY, hits(1));
+        settle(&nodes);
+        prop_assert_eq!(rates(&nodes), [total / 1000 + 1; 3]);
+    }
+}

@@ -1,0 +1,143 @@
+//! Namespaces whose counts are kept in several shards.
+
+use core::task::Poll;
+use core::time::Duration;
+
+use super::log::Store;
+use super::memory::{Fault, Kept as _, go_on};
+use super::node::{cluster_with, poll};
+use super::{LIFETIME, SIZE, T, hits, size};
+use crate::engine::{SyncError, Syncer};
+use crate::policy::hits::Hits;
+use crate::store::contract::strategy::Shard;
+
+/// A key of each of three shards.
+fn key_of(shard: u16) -> [u8; 1] {
+    key_of_one(shard, 3)
+}
+
+/// The same of so many.
+fn key_of_one(shard: u16, shards: u16) -> [u8; 1] {
+    let mut keys = (0..=255).map(|byte| [byte]);
+    let key = keys.find(|key| Shard::number_of(key, shards) == shard);
+    key.unwrap()
+}
+
+#[test]
+fn a_shard_that_is_lost_keeps_no_other_from_its_sync() {
+    for lost in 0..3 {
+        let (store, nodes) = cluster_with::<Store>(3, 1);
+        let node = &nodes[0];
+        node.sync().unwrap();
+        (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+        let mut faults = [Fault::None; 3];
+        faults[lost] = Fault::Before;
+        node.faults(&faults);
+        assert!(matches!(node.sync(), Err(SyncError::Store(_))));
+        let total = |shard: usize| store[shard].borrow().counts.values().sum::<i64>();
+        let expected = |shard| if shard == lost { 0 } else { 5000 };
+        assert!((0..3).all(|shard| total(shard) == expected(shard)));
+        node.sync().unwrap();
+        assert!((0..3).all(|shard| total(shard) == 5000));
+        let stats = node.namespace.sync_state().unwrap().stats();
+        assert_eq!((stats.succeeded, stats.failed, stats.pushed), (2, 1, 3));
+    }
+}
+
+#[test]
+fn a_namespace_may_have_a_store_of_other_shards_and_then_the_former_again() {
+    let (one, _) = cluster_with::<Store>(1, 0);
+    let (three, nodes) = cluster_with::<Store>(3, 1);
+    let node = &nodes[0];
+    for round in 1..4 {
+        for store in [&three, &one] {
+            (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+            // Once more after the epoch was given up.
+            let namespace = node.namespace_with(store);
+            (0..2).for_each(|_| node.sync_with(&namespace, store));
+            let expected = 10_000 * round - if store.len() == 3 { 5000 } else { 0 };
+            for shard in 0..3 {
+                let name = (size(), T / SIZE, key_of(shard).to_vec());
+                let shard = usize::from(shard) % store.len();
+                let total = store[shard].borrow().count(&name).total;
+                assert_eq!(total, Hits::from_thousandths(expected), "{round}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_ends_leaves_the_shards_alone_that_there_are_no_more() {
+    let (one, _) = cluster_with::<Store>(1, 0);
+    let (three, nodes) = cluster_with::<Store>(3, 1);
+    let node = &nodes[0];
+    let before = node.namespace_with(&three);
+    node.sync_with(&before, &three);
+    let lifetime = Duration::from_millis(LIFETIME);
+    let syncer = Syncer::new(&before, &[size()], lifetime).unwrap();
+    let mut strategy = node.strategy.clone();
+    // In the middle of a cycle, there is another configuration.
+    node.strategy.faults.borrow_mut().push(Fault::StoppedAfter);
+    let mut ending = core::pin::pin!(syncer.sync(&mut strategy, node.time));
+    assert!(go_on(ending.as_mut()).is_pending());
+    let between = node.namespace_with(&one);
+    (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+    assert!(go_on(ending.as_mut()).is_ready());
+
+    (0..3).for_each(|shard| node.hit(&key_of(shard), hits(5)));
+    node.sync_with(&between, &one);
+    let after = node.namespace_with(&three);
+    node.sync_with(&after, &three);
+    for shard in 0..3 {
+        let name = (size(), T / SIZE, key_of(shard).to_vec());
+        let total = three[usize::from(shard)].borrow().count(&name).total;
+        assert_eq!(total, hits(10));
+    }
+}
+
+#[test]
+fn a_shard_whose_exchange_takes_long_keeps_no_other_waiting() {
+    let (store, nodes) = cluster_with::<Store>(8, 1);
+    nodes[0].sync().unwrap();
+    for shard in 0..8 {
+        nodes[0].hit(&key_of_one(shard, 8), hits(1));
+    }
+    // The first one by itself, then the next.
+    nodes[0].faults(&[Fault::None, Fault::StoppedAfter]);
+    let mut worker = nodes[0].start_sync();
+    assert!(poll(&mut worker).is_pending());
+    let is_pushed = |shard: &std::cell::RefCell<Store>| shard.borrow().counts.len() == 1;
+    assert!(store.iter().all(is_pushed));
+    let Poll::Ready(Ok(Some(report))) = poll(&mut worker) else {
+        panic!("it is done");
+    };
+    assert_eq!((report.pushed, report.clock_offset), (8, 500));
+}
+
+/// Else a namespace with a long period has neither a result nor a line of its store until the next.
+#[test]
+fn two_workers_that_begin_at_once_each_tell_what_they_did() {
+    let (store, nodes) = cluster_with::<Store>(8, 1);
+    let node = &nodes[0];
+    node.sync().unwrap();
+    (0..8).for_each(|shard| node.hit(&key_of_one(shard, 8), hits(1)));
+    // By the first one, four are asked at once; the other one finds these taken, and is at the sixth.
+    let (none, stopped) = (Fault::None, Fault::StoppedAfter);
+    node.faults(&[none, stopped, stopped, stopped, stopped]);
+    let mut one = node.start_sync();
+    assert!(poll(&mut one).is_pending());
+    node.faults(&[none, stopped]);
+    let mut other = node.start_sync();
+    assert!(poll(&mut other).is_pending());
+    for worker in [&mut one, &mut other] {
+        let Poll::Ready(Ok(Some(report))) = poll(worker) else {
+            panic!("it is done");
+        };
+        assert!(report.is_part);
+    }
+    let stats = node.namespace.sync_state().unwrap().stats();
+    assert_eq!((stats.succeeded, stats.failed), (3, 0));
+    let report = node.sync().unwrap().unwrap();
+    assert!(!report.is_part);
+    assert!(store.iter().all(|it| it.borrow().counts.len() == 1));
+}

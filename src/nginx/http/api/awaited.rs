@@ -1,0 +1,359 @@
+//! Requests to the API that wait for a store: for what it says about their calls, for a sync, or for one and
+//! then the other.
+
+use core::cell::Cell;
+use core::time::Duration;
+use std::time::Instant;
+
+use nginx_sys::{NGX_DONE, NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_int_t};
+
+use super::json::{refuse, with_json};
+use crate::broker::Asker;
+use crate::broker::shared::message::Reply;
+use crate::engine::Report;
+use crate::engine::api::{self, AfterStore, ApiError, StoreCall};
+use crate::nginx::conf::Synchronous;
+use crate::nginx::event_loop::{EventTimer, monotonic_millis};
+use crate::nginx::http::held;
+use crate::nginx::http::held::Held;
+use crate::nginx::http::held::waiting::{OwnedWait, RequestWait, WaitingRequests};
+use crate::nginx::http::respond;
+use crate::nginx::request::Request;
+use crate::nginx::sync;
+use crate::nginx::sync::SyncWaiter;
+use crate::nginx::time::NgxClock;
+use crate::store::contract::decision::Answer;
+
+const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+
+/// Those of this worker.
+static AWAITED: WaitingRequests<Awaited<'static>> = WaitingRequests::of(Asker::Api);
+
+/// What a request waits for.
+struct Awaited<'r> {
+    /// When it is answered that the store has not. It also keeps a worker that is to end.
+    deadline: EventTimer<'r>,
+    request: Cell<Option<Held>>,
+    stage: Cell<Stage>,
+}
+
+/// How far it has come.
+#[derive(Default)]
+enum Stage {
+    /// It is answered.
+    #[default]
+    Answered,
+    /// A sync is under way, after which its store is asked.
+    SyncsFirst(Box<AskedStore>),
+    /// Its store is asked.
+    Asked(Box<AskedStore>),
+    /// A sync is under way; if it is one that a call leads to, that says what is answered.
+    Syncs(Option<Box<AskedStore>>),
+}
+
+/// A store that is asked about a call.
+struct AskedStore {
+    call: Box<StoreCall<'static, 'static>>,
+    synchronous: Synchronous,
+    decider: usize,
+    since: Instant,
+    /// What is synced if the call leads to that, and how long it may take.
+    sync: (&'static str, Duration),
+}
+
+/// Has `namespace` synced, and answers when that is done, or has not been for so long. Returns what the
+/// content handler is to return.
+pub(super) fn answer_synced(
+    request: &Request<'_>,
+    namespace: &'static str,
+    timeout: Duration,
+) -> ngx_int_t {
+    if let Err(status) = respond::discard_body(request) {
+        return status;
+    }
+    let Some(awaited) = wait(request, Stage::Syncs(None)) else {
+        return SERVER_ERROR;
+    };
+    match begin_sync(awaited.id, awaited, namespace, timeout) {
+        true => stay(request),
+        // This process syncs nothing.
+        false => cancel(awaited, |_| send_synced(request, None)),
+    }
+}
+
+/// Asks the store about a call, and answers when it has said what is decided, or `on_error` has. If that leads
+/// to a sync, it is answered when that is done. Returns what the content handler is to return.
+pub(super) fn answer_asked(
+    request: &Request<'_>,
+    call: Box<StoreCall<'static, 'static>>,
+    synchronous: Synchronous,
+    sync: (&'static str, Duration),
+) -> ngx_int_t {
+    if let Err(status) = respond::discard_body(request) {
+        return status;
+    }
+    let question = call.question(synchronous.store);
+    let decider = question.map(|(decider, _)| decider);
+    let Some(decider) = decider.filter(|it| sync::check_circuit(*it)) else {
+        return send(request, without_store(&call, synchronous));
+    };
+    let begins_with_sync = call.begins_with_sync();
+    let (namespace, sync_timeout) = sync;
+    let asked = Box::new(AskedStore {
+        call,
+        synchronous,
+        decider,
+        since: Instant::now(),
+        sync,
+    });
+    let Some(awaited) = wait(request, Stage::Answered) else {
+        return SERVER_ERROR;
+    };
+    let is_begun = if begins_with_sync {
+        awaited.stage.set(Stage::SyncsFirst(asked));
+        begin_sync(awaited.id, awaited, namespace, sync_timeout)
+    } else {
+        ask(awaited.id, awaited, asked)
+    };
+    if is_begun {
+        return stay(request);
+    }
+    cancel(awaited, |stage| match stage {
+        Stage::SyncsFirst(asked) | Stage::Asked(asked) => {
+            send(request, without_store(&asked.call, asked.synchronous))
+        }
+        Stage::Answered | Stage::Syncs(_) => SERVER_ERROR,
+    })
+}
+
+/// Asks the store for request `id`. Returns whether it is asked.
+fn ask(id: u64, awaited: &Awaited<'_>, mut asked: Box<AskedStore>) -> bool {
+    asked.since = Instant::now();
+    let millis = millis(asked.synchronous.timeout);
+    let deadline = monotonic_millis().saturating_add(millis);
+    let question = asked.call.question(asked.synchronous.store);
+    if let Some((decider, _)) = &question {
+        asked.decider = *decider;
+    }
+    awaited.stage.set(Stage::Asked(asked));
+    let is_asked = question.is_some_and(|(decider, question)| {
+        sync::check_circuit(decider) && sync::ask(decider, Some(id), deadline, &question)
+    });
+    if is_asked {
+        awaited.deadline.set(millis);
+    }
+    is_asked
+}
+
+/// Has a request be found by a number. `None`: there is no memory.
+fn wait<'r>(request: &Request<'r>, stage: Stage) -> Option<&'r OwnedWait<'r, Awaited<'static>>> {
+    AWAITED.add(request, |id| Awaited {
+        deadline: EventTimer::new(request.log(), time_out, id),
+        // SAFETY: the request owns this.
+        request: Cell::new(Some(unsafe { Held::new(request) })),
+        stage: Cell::new(stage),
+    })
+}
+
+/// Has the request stay until it is answered.
+fn stay(request: &Request<'_>) -> ngx_int_t {
+    held::stay(request);
+    NGX_DONE as ngx_int_t
+}
+
+/// Answers a request at once that was to wait.
+fn cancel(
+    awaited: &OwnedWait<'_, Awaited<'static>>,
+    answer: impl FnOnce(Stage) -> ngx_int_t,
+) -> ngx_int_t {
+    AWAITED.remove(awaited.id);
+    answer(awaited.stage.take())
+}
+
+/// Has a sync begin that the request waits for, but for no longer than that; returns whether this process
+/// syncs.
+fn begin_sync(id: u64, awaited: &Awaited<'_>, namespace: &str, timeout: Duration) -> bool {
+    let waiter = SyncWaiter { done, id };
+    let is_begun = sync::sync_for(namespace, waiter);
+    if is_begun {
+        awaited.deadline.set(millis(timeout));
+    }
+    is_begun
+}
+
+/// Takes what stores reply about calls.
+pub(crate) fn take_replies(replies: Vec<Reply>) {
+    for (id, answer) in replies {
+        // One that has ended, or was decided without the store, is not there any more, or further on.
+        let asked = take(id, |stage| match stage {
+            Stage::Asked(asked) => Ok(asked),
+            other => Err(other),
+        });
+        if let Some(asked) = asked {
+            decide(id, asked, answer);
+        }
+    }
+}
+
+/// Answers all requests that wait: this process syncs no more.
+pub(crate) fn fail_all() {
+    AWAITED.ids().into_iter().for_each(fail);
+}
+
+/// The store has not answered in time.
+fn time_out(id: u64) {
+    let decider = AWAITED.with(id, |awaited| {
+        let stage = awaited.stage.take();
+        let decider = match &stage {
+            Stage::Asked(asked) => {
+                let overdue = asked.since.elapsed();
+                Some((
+                    asked.decider,
+                    overdue.saturating_sub(asked.synchronous.timeout),
+                ))
+            }
+            Stage::Answered | Stage::SyncsFirst(_) | Stage::Syncs(_) => None,
+        };
+        awaited.stage.set(stage);
+        decider
+    });
+    if let Some((decider, overdue)) = decider.flatten() {
+        sync::note_timeout(decider, overdue);
+    }
+    fail(id);
+}
+
+/// Answers request `id` without the store.
+fn fail(id: u64) {
+    match take(id, Ok) {
+        Some(Stage::SyncsFirst(asked)) => end_without_store(id, &asked),
+        Some(Stage::Asked(asked)) => decide(id, asked, None),
+        Some(Stage::Syncs(asked)) => answer_of_sync(id, asked, None),
+        Some(Stage::Answered) | None => {}
+    }
+}
+
+/// The sync that request `id` waited for has ended so, if that has not been answered.
+fn done(id: u64, report: Option<Report>) {
+    let stage = take(id, |stage| match stage {
+        Stage::SyncsFirst(_) | Stage::Syncs(_) => Ok(stage),
+        other => Err(other),
+    });
+    match stage {
+        Some(Stage::SyncsFirst(asked)) if report.is_some() => {
+            let is_asked = AWAITED.with(id, |awaited| ask(id, awaited, asked));
+            if is_asked == Some(false) {
+                fail(id);
+            }
+        }
+        Some(Stage::SyncsFirst(asked)) => end_without_store(id, &asked),
+        Some(Stage::Syncs(asked)) => answer_of_sync(id, asked, report),
+        _ => {}
+    }
+}
+
+/// Answers request `id` without the store.
+fn end_without_store(id: u64, asked: &AskedStore) {
+    end(id, |request| {
+        send(request, without_store(&asked.call, asked.synchronous))
+    });
+}
+
+/// Goes on with request `id` by the store's answer, or without one.
+fn decide(id: u64, mut asked: Box<AskedStore>, answer: Option<Answer>) {
+    asked.call.count_wait(asked.since.elapsed());
+    let store = asked.synchronous.store;
+    let Some(answer) = answer else {
+        return end_without_store(id, &asked);
+    };
+    match asked.call.answered(store, &answer, &NgxClock) {
+        Ok(AfterStore::Body(body)) => end(id, |request| send(request, Ok(body))),
+        Ok(AfterStore::Ask) => {
+            if AWAITED.with(id, |awaited| ask(id, awaited, asked)) == Some(false) {
+                fail(id);
+            }
+        }
+        Err(error) => end(id, |request| send(request, Err(error))),
+        Ok(AfterStore::Sync) => {
+            let (namespace, timeout) = asked.sync;
+            let begun = AWAITED.with(id, |awaited| {
+                awaited.stage.set(Stage::Syncs(Some(asked)));
+                begin_sync(id, awaited, namespace, timeout)
+            });
+            if begun == Some(false) {
+                fail(id);
+            }
+        }
+    }
+}
+
+/// Answers request `id`, whose sync has ended so.
+fn answer_of_sync(id: u64, asked: Option<Box<AskedStore>>, report: Option<Report>) {
+    let Some((mut asked, _)) = asked.zip(report) else {
+        return end(id, |request| send_synced(request, report));
+    };
+    for (decider, question) in asked.call.repairs(asked.synchronous.store) {
+        // The call does not wait for the repair, which is seldom needed.
+        sync::tell(decider, &question);
+    }
+    end(id, |request| send(request, asked.call.synced(&NgxClock)));
+}
+
+/// Takes the stage of request `id`, if it is one of those that `of` takes.
+fn take<T>(id: u64, of: impl FnOnce(Stage) -> Result<T, Stage>) -> Option<T> {
+    let taken = AWAITED.with(id, |awaited| match of(awaited.stage.take()) {
+        Ok(taken) => Some(taken),
+        Err(other) => {
+            awaited.stage.set(other);
+            None
+        }
+    });
+    taken.flatten()
+}
+
+/// Answers request `id`, if it waits.
+fn end(id: u64, answer: impl FnOnce(&Request<'_>) -> ngx_int_t) {
+    let held = AWAITED.with(id, |awaited| {
+        awaited.deadline.unset();
+        awaited.request.take()
+    });
+    AWAITED.remove(id);
+    if let Some(held) = held.flatten() {
+        let sent = held.with(answer);
+        // SAFETY: the event loop calls this; nothing here refers to the request any more.
+        unsafe { held.finalize(sent) };
+    }
+}
+
+fn send_synced(request: &Request<'_>, report: Option<Report>) -> ngx_int_t {
+    let (status, body) = api::synced(report);
+    with_json(request, status, &body)
+}
+
+fn send(request: &Request<'_>, answer: Result<String, ApiError>) -> ngx_int_t {
+    match answer {
+        Ok(body) => with_json(request, 200, &body),
+        Err(error) => refuse(request, &error),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What is answered without the store.
+fn without_store(
+    call: &StoreCall<'static, 'static>,
+    synchronous: Synchronous,
+) -> Result<String, ApiError> {
+    let Synchronous {
+        store, on_error, ..
+    } = synchronous;
+    call.without_store(store, on_error, &NgxClock, |decider, question| {
+        sync::charge_later(decider, &question);
+    })
+}
+
+impl RequestWait for Awaited<'static> {
+    type Of<'r> = Awaited<'r>;
+}

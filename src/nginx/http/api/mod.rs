@@ -1,0 +1,199 @@
+//! `ratelimit_api`: zones, namespaces and counters, in JSON.
+
+pub(crate) mod awaited;
+mod json;
+pub(crate) mod metrics;
+mod pages;
+
+use core::time::Duration;
+
+use nginx_sys::{
+    NGX_HTTP_INTERNAL_SERVER_ERROR, ngx_http_core_loc_conf_t, ngx_http_request_t, ngx_int_t,
+};
+use ngx::http::{HttpModuleLocationConf as _, HttpModuleMainConf as _, NgxHttpCoreModule};
+
+use crate::nginx::conf::{Content, LocationConf, MainConf, Synchronous};
+use crate::nginx::guard::guard;
+use crate::nginx::hold::measured;
+use crate::nginx::module::Module;
+use crate::nginx::request::{Request, bytes};
+use crate::nginx::sync;
+use crate::nginx::time::NgxClock;
+
+use crate::engine::api::{
+    self, ApiCall, ApiError, Health, MEDIA_TYPE, Namespaces, Overview, Sender, StoreCall,
+};
+use json::{refuse, with_json};
+use pages::Steps;
+
+const SERVER_ERROR: ngx_int_t = NGX_HTTP_INTERNAL_SERVER_ERROR as ngx_int_t;
+
+/// nginx's callback for the content of a location.
+pub(crate) unsafe extern "C" fn handle(request: *mut ngx_http_request_t) -> ngx_int_t {
+    guard(SERVER_ERROR, || {
+        // SAFETY: nginx passes a request that has not ended, nor is ended here.
+        unsafe { Request::with(request, respond_to) }
+    })
+}
+
+/// What is answered.
+enum ApiAnswer {
+    /// A body, with this status.
+    Body(u16, String),
+    /// What may be long.
+    Steps(Steps),
+    /// What is known when this namespace is synced, or has not been for so long.
+    Synced(&'static str, Duration),
+    /// The answer needs the store's decision; and a reset also a sync of this namespace, within this time.
+    Asked(
+        Box<StoreCall<'static, 'static>>,
+        Synchronous,
+        (&'static str, Duration),
+    ),
+}
+
+fn respond_to(request: &Request<'_>) -> ngx_int_t {
+    let (Some(main), Some(location), Some(core)) = (
+        Module::main_conf(request),
+        Module::location_conf(request),
+        NgxHttpCoreModule::location_conf(request),
+    ) else {
+        return SERVER_ERROR;
+    };
+    let table = main.any_table();
+    let answer = measured(table, || {
+        let call = read(request, location, core).call()?;
+        answer(main, &call)
+    });
+    match answer {
+        Ok(ApiAnswer::Body(status, body)) => with_json(request, status, &body),
+        Ok(ApiAnswer::Steps(steps)) => pages::answer(request, table, MEDIA_TYPE, steps),
+        Ok(ApiAnswer::Synced(namespace, timeout)) => {
+            awaited::answer_synced(request, namespace, timeout)
+        }
+        Ok(ApiAnswer::Asked(call, synchronous, sync)) => {
+            awaited::answer_asked(request, call, synchronous, sync)
+        }
+        Err(error) => refuse(request, &error),
+    }
+}
+
+/// The request, as the API reads it.
+fn read<'r>(
+    request: &Request<'r>,
+    location: &LocationConf,
+    core: &'static ngx_http_core_loc_conf_t,
+) -> api::ApiRequest<'r> {
+    let uri = request.uri();
+    // SAFETY: the name of a location lives as long as its configuration.
+    let name: &[u8] = unsafe { bytes(&core.name) };
+    // The name of a location that is a regular expression is none that a path begins with: there,
+    // the API's own part tells where it begins.
+    let name = name.strip_suffix(b"/").unwrap_or(name);
+    let start = if core.regex.is_null() {
+        if uri.starts_with(name) {
+            name.len()
+        } else {
+            uri.len()
+        }
+    } else {
+        start_of_call(uri)
+    };
+    let (prefix, path) = uri.split_at_checked(start).unwrap_or((uri, b""));
+    let mut raw = request.unparsed_uri().split(|byte| b"?#".contains(byte));
+    api::ApiRequest {
+        method: request.method_name(),
+        path,
+        raw_path: raw.next().unwrap_or_default(),
+        prefix,
+        query: request.args(),
+        may_write: location.content() == Some(Content::Api { may_write: true }),
+        sender: Sender {
+            host: request.host(),
+            origin: request.header("Origin"),
+            fetch_site: request.header("Sec-Fetch-Site"),
+        },
+    }
+}
+
+/// Where the API's own part of a path begins, of which it is not known what leads to it; the end, if that
+/// is all.
+fn start_of_call(uri: &[u8]) -> usize {
+    const PART: &[u8] = b"/namespaces/";
+    let start = uri.windows(PART.len()).position(|part| part == PART);
+    start.unwrap_or_else(|| {
+        let path = uri.strip_suffix(b"/").unwrap_or(uri);
+        let ends = [&b"/namespaces"[..], b"/health"];
+        let end = ends.into_iter().find_map(|end| path.strip_suffix(end));
+        end.map_or(uri.len(), <[u8]>::len)
+    })
+}
+
+fn answer(main: &'static MainConf, call: &ApiCall) -> Result<ApiAnswer, ApiError> {
+    let counting_in = |name: &[u8]| main.counting_in(name).ok_or_else(api::no_namespace);
+    let body = match call {
+        ApiCall::Overview => {
+            let steps = pages::of_status(main.look(false), Overview::new);
+            return Ok(ApiAnswer::Steps(steps));
+        }
+        ApiCall::Namespaces => {
+            let steps = Namespaces::new(main.namespace_names());
+            return Ok(ApiAnswer::Steps(Box::new(steps)));
+        }
+        ApiCall::Health => {
+            let Health { status, body } = api::health(&main.stores_that_are_down());
+            return Ok(ApiAnswer::Body(status, body));
+        }
+        ApiCall::Namespace(name) => {
+            let namespace = main.status_of(name);
+            let (status, sizes) = namespace.ok_or_else(api::no_namespace)?;
+            api::namespace(&status, &sizes)
+        }
+        ApiCall::Key(key) => {
+            let (namespace, counting) = counting_in(&key.namespace)?;
+            match StoreCall::new(call, namespace, &counting)? {
+                Some(asked) => return of_store(main, asked, &key.namespace),
+                None => api::key(key, namespace, &counting, &NgxClock)?,
+            }
+        }
+        ApiCall::Reset(reset) => {
+            let (namespace, counting) = counting_in(&reset.read.namespace)?;
+            match StoreCall::new(call, namespace, &counting)? {
+                Some(asked) => return of_store(main, asked, &reset.read.namespace),
+                None => {
+                    let body = api::reset(reset, namespace, &counting, &NgxClock)?;
+                    if let Some((name, _)) = main.synced_of(&reset.read.namespace) {
+                        // The answer does not wait for the push, which a store may delay.
+                        sync::sync_now(name);
+                    }
+                    body
+                }
+            }
+        }
+        ApiCall::Counters(counters) => {
+            let (namespace, counting) = counting_in(&counters.read.namespace)?;
+            api::counters(counters, namespace, &counting, &NgxClock)?
+        }
+        ApiCall::Top(name, limit) => {
+            let (namespace, _) = counting_in(name)?;
+            api::top(namespace, *limit, &NgxClock)
+        }
+        ApiCall::Sync(name) => {
+            counting_in(name)?;
+            let (namespace, timeout) = main.synced_of(name).ok_or_else(api::no_store)?;
+            return Ok(ApiAnswer::Synced(namespace, timeout));
+        }
+    };
+    Ok(ApiAnswer::Body(200, body))
+}
+
+/// What is answered to a call about which the store of the namespace of this name is asked.
+fn of_store(
+    main: &'static MainConf,
+    asked: StoreCall<'static, 'static>,
+    name: &[u8],
+) -> Result<ApiAnswer, ApiError> {
+    let how = main.synchronous_of(name).zip(main.synced_of(name));
+    let (synchronous, sync) = how.ok_or_else(api::no_store)?;
+    Ok(ApiAnswer::Asked(Box::new(asked), synchronous, sync))
+}

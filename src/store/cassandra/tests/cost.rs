@@ -1,0 +1,170 @@
+//! What Cassandra and a node spend on a cycle with many changed keys, and on decisions: measured, not judged,
+//! since that depends on the machine.
+//!
+//! `cargo test --profile fast --no-default-features --features cassandra,measure --lib -- --nocapture
+//! --test-threads 1 cassandra_takes cassandra_decides`
+
+use core::time::Duration;
+use std::fs;
+use std::time::Instant;
+
+use futures_util::future::join_all;
+
+use crate::policy::algorithm::Algorithm;
+use crate::store::contract::strategy::{Batch, Diff, Strategy as _};
+use crate::testing::cassandra::{Server, connect, new_table};
+use crate::testing::conformance::{Asking, block_on, hits, question, shard, since};
+
+type Node = crate::testing::conformance::Node<crate::store::cassandra::Cassandra>;
+
+const KEYS: usize = 100_000;
+
+/// The name of a key, of 20 bytes.
+fn key(number: usize) -> String {
+    let number = number as u64 + 1;
+    format!("{:020}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// One exchange; returns how many counters were fetched, and whether there are more.
+async fn push(node: &mut Node, diffs: Vec<Diff>) -> (usize, bool) {
+    if !diffs.is_empty() {
+        node.number += 1;
+    }
+    let batch = node.batch(node.number, diffs);
+    let push = node.store.push_diffs(&node.shard, &batch, Batch::MAX_DIFFS);
+    let (counts, position, has_more) = since(push.await.unwrap());
+    node.position = Some(position);
+    (counts.len(), has_more)
+}
+
+/// Fetches what others changed.
+async fn fetch(node: &mut Node) -> usize {
+    let mut fetched = 0;
+    loop {
+        let (counts, has_more) = push(node, vec![]).await;
+        fetched += counts;
+        if !has_more {
+            return fetched;
+        }
+    }
+}
+
+/// Pushes all keys, and fetches what comes with that.
+async fn push_all(node: &mut Node) -> usize {
+    let mut fetched = 0;
+    for first in (0..KEYS).step_by(320) {
+        let keys = (first..KEYS.min(first + 320)).map(key);
+        let diffs = keys.map(|key| Diff {
+            expires_in: Duration::from_secs(7200),
+            ..hits(&key, 1)
+        });
+        fetched += push(node, diffs.collect()).await.0;
+    }
+    fetched
+}
+
+/// Processor time of a process, or of this thread, in seconds.
+fn cpu(of: &str) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{of}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let mut ticks = fields.split(' ').skip(12).take(2);
+    let mut next = || ticks.next().unwrap().parse::<f64>().unwrap();
+    (next() + next()) / 100.0
+}
+
+/// Prints what something took: seconds, and for each of `count` what server and node spent.
+async fn measured<T>(
+    server: &Server,
+    what: &str,
+    count: usize,
+    work: impl Future<Output = T>,
+) -> T {
+    let process = server.process();
+    let before = (Instant::now(), cpu(&process), cpu("thread-self"));
+    let result = work.await;
+    let micros = |cpu: f64| cpu * 1e6 / count as f64;
+    println!(
+        "{what}: {:.2} s; of each of {count}, the server spent {:.0} us, this side {:.1} us",
+        before.0.elapsed().as_secs_f64(),
+        micros(cpu(&process) - before.1),
+        micros(cpu("thread-self") - before.2),
+    );
+    result
+}
+
+#[test]
+fn cassandra_takes() {
+    // As much of the heap for memtables as Cassandra takes by itself.
+    let server = Server::start(&["--ephemeral", "--heap", "2g", "--memtable", "512MiB"]);
+    let table = new_table();
+    block_on(async {
+        let mut nodes = Vec::new();
+        for _ in 0..2 {
+            let store = connect(&server.address, &table);
+            nodes.push(Node::join(store, shard("measured")).await);
+        }
+        // The first round is of a server that has not compiled anything yet.
+        for round in 1..=3 {
+            let [one, two] = &mut nodes[..] else {
+                unreachable!("there are two");
+            };
+            measured(&server, &format!("{round}: pushed"), KEYS, push_all(one)).await;
+            let fetched = measured(&server, &format!("{round}: fetched"), KEYS, fetch(two)).await;
+            assert_eq!(fetched, KEYS);
+            let what = format!("{round}: pushed and fetched");
+            measured(&server, &what, KEYS, push_all(two)).await;
+            fetch(one).await;
+        }
+    });
+}
+
+#[test]
+fn cassandra_decides() {
+    const ROUNDS: usize = 300;
+    let server = Server::start(&["--ephemeral", "--heap", "1g"]);
+    let table = new_table();
+    block_on(async {
+        let mut nodes: Vec<_> = (0..8)
+            .map(|_| Asking::new(connect(&server.address, &table)))
+            .collect();
+        for node in &mut nodes {
+            node.ask(&[]).await;
+        }
+        // Of limits that admit all, and none. The first is of a server that has not compiled anything yet.
+        for limit in [1_000_000, 1_000_000, 0] {
+            for count in [1, 16, 64] {
+                for some in [1, nodes.len()] {
+                    let mut times = Vec::new();
+                    let asking = nodes.iter_mut().take(some).enumerate();
+                    let asking = asking.map(async |(number, node)| {
+                        let mut took = Vec::new();
+                        for round in 0..ROUNDS {
+                            let first = (round % 5 + number * 5) * count;
+                            let asked = (first..first + count).map(key);
+                            let asked: Vec<_> = asked
+                                .map(|key| question(&key, Algorithm::Sliding, limit))
+                                .collect();
+                            let start = Instant::now();
+                            node.ask(&asked).await;
+                            took.push(start.elapsed().as_secs_f64() * 1000.0);
+                        }
+                        took
+                    });
+                    let all = some * ROUNDS * count;
+                    let what = format!("limit {limit}, {count} at once, {some} nodes");
+                    for took in measured(&server, &what, all, join_all(asking)).await {
+                        times.extend(took);
+                    }
+                    times.sort_by(f64::total_cmp);
+                    let share = |percent: usize| times[times.len() * percent / 100 - 1];
+                    println!(
+                        "    an exchange: half within {:.1} ms, 99 % within {:.1} ms, all within {:.1} ms",
+                        share(50),
+                        share(99),
+                        share(100)
+                    );
+                }
+            }
+        }
+    });
+}

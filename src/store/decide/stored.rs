@@ -1,0 +1,290 @@
+//! What a datastore has of a counter, and what a question makes of it: for deciders that let this side
+//! compute what they need not.
+
+use super::stored_log::StoredLog;
+use crate::policy::algorithm::{Level, LevelKind, Reading, StoredKind, WindowCounts};
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, UnixSeconds, WindowSize};
+use crate::store::contract::decision::{AskedCounter, Few, Question};
+
+/// What is kept of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoredCount {
+    /// In thousandths, of the present window and of the one before: more than there can be hits.
+    Windows { current: i64, previous: i64 },
+    /// What changed last at a moment.
+    Level(Level),
+    /// The hits of the last `size`, each of which has a time.
+    Log(StoredLog),
+}
+
+/// Whether each limit of a question admits it, of whose counters `counts` has those with the indexes `slots`.
+pub(crate) fn admitted(
+    question: &Question,
+    slots: &[usize],
+    counts: &[StoredCount],
+    now: UnixMillis,
+) -> Few<bool> {
+    let admits = question.limits.iter().map(|limit| {
+        let (counter, slot) = (
+            question.counters.get(limit.counter),
+            slots.get(limit.counter),
+        );
+        let count = slot.and_then(|slot| counts.get(*slot));
+        // What is about no counter admits nothing.
+        counter.zip(count).is_some_and(|(counter, count)| {
+            if let (StoredCount::Windows { current, .. }, true) = (count, question.is_repair()) {
+                return *current <= limit.hits.thousandths();
+            }
+            let reading = count.at_least_zero().reading(counter, now);
+            let (size, hits, cost) = (counter.size, limit.hits, limit.cost);
+            limit.algorithm.admits(size, &reading, hits, cost)
+        })
+    });
+    admits.collect()
+}
+
+impl StoredCount {
+    /// That of a counter which a store has nothing of.
+    pub(crate) fn none(kind: StoredKind) -> StoredCount {
+        match kind {
+            StoredKind::Windows => StoredCount::windows(0, 0),
+            StoredKind::Level(_) => StoredCount::Level(Level::default()),
+            StoredKind::Log => StoredCount::Log(StoredLog::default()),
+        }
+    }
+
+    /// Thousandths, of the present window and of the one before.
+    pub(crate) fn windows(current: i64, previous: i64) -> StoredCount {
+        StoredCount::Windows { current, previous }
+    }
+
+    /// Thousandths, and milliseconds of Unix time: when they changed last, and when they began, which is
+    /// nothing of a bucket.
+    pub(crate) fn level(hits: i64, at: i64, first: i64) -> StoredCount {
+        StoredCount::Level(Level {
+            hits: Hits::from_thousandths(hits).max(Hits::ZERO),
+            at: millis(at),
+            mark: UnixSeconds::of(millis(first)),
+        })
+    }
+
+    /// Thousandths, and milliseconds of Unix time: the hits in the window that ends now, and when the
+    /// oldest of them was counted.
+    pub(crate) fn log(hits: i64, oldest: i64) -> StoredCount {
+        StoredCount::Log(StoredLog::new(Hits::from_thousandths(hits), millis(oldest)))
+    }
+
+    /// Returns what is read by a limit: windows below zero, such as of a store that lost what was given back, have no more
+    /// room.
+    fn at_least_zero(self) -> StoredCount {
+        match self {
+            StoredCount::Windows { current, previous } => {
+                StoredCount::windows(current.max(0), previous.max(0))
+            }
+            StoredCount::Level(_) | StoredCount::Log(_) => self,
+        }
+    }
+
+    /// A question was decided at `now`, which charges its counter with this index, or not.
+    pub(crate) fn ask(
+        &mut self,
+        question: &Question,
+        counter: usize,
+        is_charged: bool,
+        now: UnixMillis,
+    ) {
+        let Some(asked) = question.counters.get(counter) else {
+            return;
+        };
+        let charge = if is_charged { asked.cost } else { Hits::ZERO };
+        match self {
+            StoredCount::Windows { current, .. } => {
+                let thousandths = charge.thousandths();
+                let sum = current.saturating_add(thousandths);
+                *current = match thousandths {
+                    _ if question.is_repair() => sum,
+                    0 => *current,
+                    1.. => sum.max(thousandths),
+                    // What is given back takes no count below zero.
+                    _ => sum.max(0).min(*current),
+                };
+            }
+            StoredCount::Level(level) => {
+                let most = question.filled_to(counter);
+                *level = after_question(asked, *level, (charge, most), now);
+            }
+            StoredCount::Log(log) => log.charge(charge, now),
+        }
+    }
+
+    /// After a question was decided, if this is a log: how many thousandths of what the store has, from the
+    /// oldest hit on, have to leave until there is room for one more hit, by the question's moving limits of
+    /// its counter with this index. The store looks for the hit with which they have left, and its time is
+    /// [noted](StoredCount::note_obstacle).
+    ///
+    /// `None`: there is nothing to look for, since there is room, or never will be, or what is in the way
+    /// was counted just now.
+    pub(crate) fn obstacle(&mut self, question: &Question, counter: usize) -> Option<i64> {
+        let StoredCount::Log(log) = self else {
+            return None;
+        };
+        let asked = question.counters.get(counter)?;
+        let limits = question.limits.iter();
+        let excess = limits
+            .filter(|limit| limit.counter == counter)
+            .filter_map(|limit| log.excess(limit))
+            .max();
+        log.obstacle(asked.size, excess?)
+    }
+
+    /// The hit that is in the way was counted at this moment, in milliseconds of Unix time.
+    pub(crate) fn note_obstacle(&mut self, size: WindowSize, at: i64, now: UnixMillis) {
+        if let StoredCount::Log(log) = self {
+            log.note_obstacle(size, millis(at), now);
+        }
+    }
+
+    /// What is to be added to `before`, in thousandths, in the present window; none to what is replaced.
+    pub(crate) fn charged_since(&self, before: &StoredCount) -> i64 {
+        match (self, before) {
+            (
+                StoredCount::Windows { current, .. },
+                StoredCount::Windows {
+                    current: before, ..
+                },
+            ) => current.saturating_sub(*before),
+            _ => 0,
+        }
+    }
+
+    /// What `asked` reads at `now`.
+    pub(crate) fn reading(&self, asked: &AskedCounter, now: UnixMillis) -> Reading {
+        let size = asked.size;
+        match *self {
+            StoredCount::Windows { current, previous } => {
+                let [current, previous] = [current, previous].map(Hits::from_thousandths);
+                WindowCounts::of(size.at(now), current, previous).into()
+            }
+            StoredCount::Level(level) => level_kind(asked).reading(size, level, now),
+            StoredCount::Log(log) => log.count(now).into(),
+        }
+    }
+}
+
+fn millis(millis: i64) -> UnixMillis {
+    UnixMillis(u64::try_from(millis).unwrap_or_default())
+}
+
+/// The kind of a counter that is a level.
+fn level_kind(asked: &AskedCounter) -> LevelKind {
+    match asked.kind {
+        StoredKind::Level(kind) => kind,
+        // Not so: what is stored is of the kind that is asked about.
+        StoredKind::Windows | StoredKind::Log => LevelKind::Elastic,
+    }
+}
+
+/// What a level becomes when a question was decided at `now` that charges it so much, but fills a bucket to `most`, if
+/// that is known.
+fn after_question(
+    asked: &AskedCounter,
+    level: Level,
+    (charge, most): (Hits, Option<Hits>),
+    now: UnixMillis,
+) -> Level {
+    let (kind, size) = (level_kind(asked), asked.size);
+    if asked.cost > Hits::ZERO {
+        let read = kind.reading(size, level, now);
+        let charge = most.map_or(charge, |most| kind.filling(&read, most, charge));
+        return kind.after_hit_on(size, level, read, now, charge).0;
+    }
+    Level {
+        hits: level.hits.plus(charge).max(Hits::ZERO),
+        ..level
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::policy::algorithm::{Algorithm, MovingCount};
+    use crate::policy::hits::hits;
+    use crate::store::contract::decision::AskedLimit;
+    use crate::store::contract::strategy::Shard;
+
+    const NOW: UnixMillis = UnixMillis(50_000);
+
+    fn question(kind: StoredKind, limits: &[(Algorithm, i64)]) -> Question {
+        let shard = Shard {
+            namespace: "api".into(),
+            number: 0,
+        };
+        let counter = AskedCounter {
+            shard,
+            key: b"k"[..].into(),
+            kind,
+            size: WindowSize::from_millis(1000).unwrap(),
+            cost: Hits::ONE,
+        };
+        let limits = limits.iter().map(|(algorithm, most)| AskedLimit {
+            counter: 0,
+            algorithm: *algorithm,
+            hits: hits(*most),
+            cost: Hits::ONE,
+        });
+        Question {
+            counters: smallvec![counter],
+            limits: limits.collect(),
+            counts_rejected: false,
+        }
+    }
+
+    #[test]
+    fn a_bucket_leaks_at_the_rate_that_is_asked_for() {
+        for (rate, left) in [(1, 4500), (2, 4000), (100, 1000)] {
+            let question = question(StoredKind::Level(LevelKind::Bucket(hits(rate))), &[]);
+            let [asked] = &question.counters[..] else {
+                unreachable!()
+            };
+            let mut count = StoredCount::level(4000, 49_500, 0);
+            count.ask(&question, 0, true, NOW);
+            let hits = Algorithm::Bucket.rate(asked.size, &count.reading(asked, NOW));
+            assert_eq!(hits.thousandths(), left);
+        }
+    }
+
+    #[test]
+    fn a_log_is_in_the_way_of_its_strictest_limit() {
+        let log = StoredKind::Log;
+        for (limits, obstacle) in [
+            (&[(Algorithm::Moving, 5)][..], None),
+            (
+                &[(Algorithm::Moving, 4), (Algorithm::Moving, 3)],
+                Some(2000),
+            ),
+            (&[(Algorithm::Moving, 1)], None),
+        ] {
+            let question = question(log, limits);
+            let [asked] = &question.counters[..] else {
+                unreachable!()
+            };
+            let mut count = StoredCount::log(3000, 49_400);
+            count.ask(&question, 0, true, NOW);
+            assert_eq!(count.obstacle(&question, 0), obstacle);
+            if obstacle.is_some() {
+                count.note_obstacle(asked.size, 49_600, NOW);
+            }
+            let read = MovingCount::from(count.reading(asked, NOW));
+            assert_eq!((read.hits, read.age), (hits(4), 600));
+            let wait = match (limits, obstacle) {
+                (_, Some(_)) => 601,
+                ([(_, 1)], None) => 1001,
+                _ => 0,
+            };
+            assert_eq!(read.wait, wait);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What it takes to connect to a server, whatever it speaks: a stream, in time, and the cause if there
+//! is none.
+
+use core::time::Duration;
+use std::io;
+use std::path::Path;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use super::greeting::{Greeting, Protocol};
+use super::tls::{TlsClient, TlsError};
+use crate::store::contract::error::Failure;
+use crate::store::contract::options::{Credentials, StoreOptions};
+
+/// How a connection is made, to whatever server of a datastore.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// The credentials.
+    pub(crate) credentials: Credentials,
+    /// `None`: connections are not encrypted.
+    tls: Option<Result<TlsClient, TlsError>>,
+    /// How long one attempt to connect may take.
+    pub(crate) connect_timeout: Duration,
+    /// How long one exchange may take.
+    pub(crate) timeout: Duration,
+}
+
+impl Access {
+    pub(crate) fn new(options: &StoreOptions) -> Access {
+        Access {
+            credentials: options.credentials.clone(),
+            tls: options.tls.as_ref().map(TlsClient::new),
+            connect_timeout: options.connect_timeout,
+            timeout: options.timeout,
+        }
+    }
+
+    /// The same with other credentials, for servers that know us by them.
+    pub(crate) fn with_credentials(&self, credentials: &Credentials) -> Access {
+        Access {
+            credentials: credentials.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// The same, but an exchange may take so much longer.
+    pub(crate) fn patient(&self, longer: Duration) -> Access {
+        Access {
+            timeout: self.timeout.saturating_add(longer),
+            ..self.clone()
+        }
+    }
+
+    /// Whether connections to ports are encrypted.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What they are encrypted with; `None`: they are not. A failure says that they cannot be.
+    pub(crate) fn tls(&self) -> Result<Option<&TlsClient>, Failure> {
+        let tls = self.tls.as_ref().map(Result::as_ref).transpose();
+        tls.map_err(|error| Failure::Unreachable(error.to_string().into()))
+    }
+
+    /// Waits for an answer, within the time for one exchange; a failure says that there is none.
+    pub(crate) async fn exchange<T>(
+        &self,
+        exchange: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        let answer = timeout(self.timeout, exchange).await;
+        answer.map_err(|_| Failure::TimedOut(self.timeout))
+    }
+
+    /// Makes one attempt, within the time for one. A failure is one [before anything was
+    /// sent](Failure::before_sending), and says if the server speaks something else than `protocol`.
+    pub(crate) async fn attempt<T>(
+        &self,
+        protocol: &Protocol,
+        attempt: impl AsyncFnOnce(&Greeting) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let greeting = Greeting::default();
+        let result = match timeout(self.connect_timeout, attempt(&greeting)).await {
+            Ok(result) => result.map_err(Failure::before_sending),
+            Err(_) => {
+                // A server that speaks no TLS waits for us to say something that it understands.
+                let with_tls = self.tls.as_ref().map_or("", |_| " with TLS");
+                let millis = self.connect_timeout.as_millis();
+                let cause = format!("no connection{with_tls} within {millis} ms");
+                Err(Failure::Unreachable(cause.into()))
+            }
+        };
+        result.map_err(|failure| greeting.explain(failure, protocol, &self.credentials))
+    }
+}
+
+/// A stream to a port, on which nothing waits for more to be sent.
+pub(crate) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, Failure> {
+    let stream = TcpStream::connect((host, port)).await;
+    let stream = stream.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+    stream.map_err(unreachable)
+}
+
+/// A stream to a socket. It stays on one machine: there is no TLS here.
+pub(crate) async fn connect_unix(path: &Path) -> Result<UnixStream, Failure> {
+    UnixStream::connect(path).await.map_err(unreachable)
+}
+
+fn unreachable(error: io::Error) -> Failure {
+    Failure::Unreachable(error.to_string().into())
+}

@@ -1,0 +1,52 @@
+//! Stands for `tls` in a build without the feature `tls`: no connection has TLS.
+
+use core::fmt;
+use std::io;
+
+use crate::store::contract::options::TlsOptions;
+
+/// A client that cannot be made.
+#[derive(Clone, Debug)]
+pub enum TlsClient {}
+
+/// The error that this build has no TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsError(());
+
+/// A stream that cannot be made.
+pub(crate) type TlsStream<S> = S;
+
+impl TlsClient {
+    /// Makes no client.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`], always.
+    pub fn new(_: &TlsOptions) -> Result<TlsClient, TlsError> {
+        Err(TlsError(()))
+    }
+
+    /// Is never called.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub async fn wrap<S>(&self, _: &str, _: S) -> io::Result<TlsStream<S>> {
+        match *self {}
+    }
+}
+
+impl TlsError {
+    /// Returns the directive of a `ratelimit_store` block that is wrong.
+    pub fn directive(&self) -> &'static str {
+        "tls"
+    }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"tls on\" is not in this build: it has no TLS")
+    }
+}
+
+impl core::error::Error for TlsError {}

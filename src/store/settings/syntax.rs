@@ -1,0 +1,80 @@
+//! What the words of a `ratelimit_store` block may be, and which options go with which.
+
+use core::net::Ipv6Addr;
+use core::time::Duration;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use crate::policy::options::{OptionError, Syntax, text, time};
+use crate::store::contract::options::Secret;
+use crate::store::contract::server::{ServerName, is_host};
+
+pub(super) const SERVER: Syntax<ServerName> = Syntax {
+    expected: "host[:port], [v6][:port] or unix:/path, such as 127.0.0.1:6379",
+    is_secret: false,
+    read: ServerName::parse,
+};
+
+pub(crate) const USERNAME: Syntax<Secret> = Syntax {
+    expected: "a name of at least one character, in UTF-8",
+    is_secret: true,
+    read: Secret::parse,
+};
+
+pub(crate) const PASSWORD: Syntax<Secret> = Syntax {
+    expected: "a password of at least one character, in UTF-8",
+    is_secret: true,
+    read: Secret::parse,
+};
+
+/// Secret, since it may be a password that was meant for another directive.
+pub(super) const PASSWORD_FILE: Syntax<PathBuf> = Syntax {
+    is_secret: true,
+    ..FILE
+};
+
+pub(super) const FILE: Syntax<PathBuf> = Syntax {
+    expected: "the path of a file",
+    is_secret: false,
+    read: |word| (!word.is_empty()).then(|| OsStr::from_bytes(word).into()),
+};
+
+pub(super) const DATABASE: Syntax<Box<str>> = Syntax {
+    expected: "the number of a Redis database or the name of a Postgres database",
+    is_secret: false,
+    read: text,
+};
+
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(super) const TIMEOUT: Syntax<Duration> = Syntax {
+    expected: "a time from 1ms to 1d, such as 250ms or 0.25",
+    is_secret: false,
+    read: |word| time(word, MAX_TIMEOUT),
+};
+
+pub(super) const TLS_NAME: Syntax<Box<str>> = Syntax {
+    expected: "a host's name or an IP address",
+    is_secret: false,
+    read: |word| text(word).filter(|name| is_host(name) || name.parse::<Ipv6Addr>().is_ok()),
+};
+
+/// The error that an option excludes another.
+pub(crate) fn exclusive(name: &str, other: &str, expected: &str) -> OptionError {
+    OptionError::new(format!(
+        "\"{name}\" goes with no {other}: expected {expected}"
+    ))
+}
+
+/// Checks that options have those beside them that they need. Each of `needs` is an option, whether it is given, the
+/// option that it needs, and whether that is given.
+pub(crate) fn check_needs(needs: &[(&'static str, bool, &str, bool)]) -> Result<(), OptionError> {
+    match needs.iter().find(|(_, is_given, _, has)| *is_given && !has) {
+        None => Ok(()),
+        Some((name, _, needed, _)) => Err(OptionError::new(format!(
+            "\"{name}\" needs another option: add \"{needed};\""
+        ))
+        .of(*name)),
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of what all kinds of datastores have in common.
+
+mod block_errors;
+pub(super) mod blocks;
+mod tls;

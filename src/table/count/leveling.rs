@@ -1,0 +1,211 @@
+//! Counting in levels: what a request does in the table where its limit has no windows.
+
+use crate::policy::algorithm::{Algorithm, Level, LevelKind, Reading};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, WindowSize};
+use crate::table::slots::admission::{Admission, Counted, Receipt};
+use crate::table::slots::insertion::relax;
+use crate::table::slots::level::LevelState;
+use crate::table::words::fail::fail_point;
+use crate::table::words::slot::Occupant;
+use crate::table::words::word::Stamp;
+use crate::table::zone::counter::{Counter, Key};
+use crate::table::zone::counter_table::CounterTable;
+
+/// What tells a level from those that the slot has had before, and from those that the counter has had.
+fn stamp(kind: LevelKind, level: &Level, occupant: Occupant<'_>) -> Stamp {
+    let era = kind.era(level);
+    Stamp::new(era.wrapping_mul(2), occupant.meta.generation())
+}
+
+/// Makes `level` what a counter is after `state`; returns whether it is. If not, another process was in the
+/// way: it changed the counter, or the slot has another occupant, and what was changed went with the old one.
+#[inline(always)]
+fn change_level(occupant: Occupant<'_>, state: &LevelState<'_>, level: &Level) -> bool {
+    let is_changed = state.replace(occupant, level);
+    fail_point!("level.changed");
+    is_changed && occupant.is_there()
+}
+
+/// Where hits were counted that made `level` of a counter.
+#[inline]
+fn receipt<'m>(kind: LevelKind, occupant: Occupant<'m>, level: &Level, value: Hits) -> Receipt<'m> {
+    let [column, _] = &occupant.slot.local;
+    Receipt {
+        column,
+        stamp: stamp(kind, level, occupant),
+        value,
+    }
+}
+
+/// How often words that are no state are looked at before they are taken for lost: some tenths of a second.
+const MOST_LOOKS: u32 = if cfg!(loom) { 2 } else { 10_000_000 };
+
+impl<'m> CounterTable<'m> {
+    /// Counts `value` (above zero) hits of `key` in a level within `limit` of an algorithm, in the case that most
+    /// requests are: the counter is at home, and no process is in the way. Its `kind` is given at the rate of
+    /// the limit. `None` if it is another case: then nothing was counted.
+    // Always inline: of each kind of level, there is as much code as that needs.
+    #[inline(always)]
+    pub fn add_to_level_at_home(
+        &self,
+        counter: &Counter,
+        kind: LevelKind,
+        key: &Key<'_>,
+        clock: &impl Clock,
+        value: Hits,
+        (limit, algorithm): (Hits, Algorithm),
+    ) -> Option<Counted<'m>> {
+        let id = counter.identity(*key);
+        let occupant = self.home(id)?;
+        if !occupant.meta.is_level() || !occupant.slot.has_identity(id) {
+            return None;
+        }
+        let (size, now) = (counter.size, clock.now());
+        let state = LevelState::read(occupant).ok()?;
+        let before = kind.reading(size, state.level, now);
+        if !algorithm.admits(size, &before, limit, value) {
+            return self.add_to_level(kind, occupant, size, clock, Hits::ZERO, Admission::Refused);
+        }
+        let (level, reading) = kind.after_hit_on(size, state.level, before, now, value);
+        if !change_level(occupant, &state, &level) {
+            return None;
+        }
+        occupant.touch(now);
+        let receipt = receipt(kind, occupant, &level, value);
+        Some(Counted {
+            reading,
+            admitted: true,
+            receipt: Some(receipt),
+        })
+    }
+
+    /// Counts `value` hits in a level, if `admission` allows it, and does what is done with each hit. `None` if
+    /// the slot has another occupant by now: then nothing was counted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn add_to_level(
+        &self,
+        kind: LevelKind,
+        occupant: Occupant<'m>,
+        size: WindowSize,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        while let Some(state) = self.level_of(occupant) {
+            let now = clock.now();
+            let before = kind.reading(size, state.level, now);
+            let admitted = admission.admits(size, &before, value);
+            let counted = match admission {
+                _ if !admitted => Hits::ZERO,
+                Admission::Filling(most) => kind.filling(&before, most, value),
+                _ => value,
+            };
+            let (level, reading) = kind.after_hit_on(size, state.level, before, now, counted);
+            let is_done = match level == state.level {
+                true => occupant.is_there(),
+                false => change_level(occupant, &state, &level),
+            };
+            if is_done {
+                occupant.touch(now);
+                return Some(Counted {
+                    reading,
+                    admitted,
+                    receipt: admitted.then(|| receipt(kind, occupant, &level, counted)),
+                });
+            }
+        }
+        None
+    }
+
+    /// Notes what a store has of `key`, unless another process changes it in this moment; a full table has
+    /// no slot for it.
+    pub fn set_level(&self, counter: &Counter, key: Key<'_>, level: Level, clock: &impl Clock) {
+        let id = counter.identity(key);
+        let occupant = self.find(id);
+        let Some(occupant) = occupant.or_else(|| self.insert_gently(counter, id, clock)) else {
+            return;
+        };
+        if let Ok(state) = LevelState::read(occupant)
+            && level != state.level
+            && state.replace(occupant, &level)
+        {
+            occupant.touch(clock.now());
+        }
+    }
+
+    /// Refunds hits that were counted in a level, unless it has ended or is gone; returns whether it
+    /// did.
+    pub(super) fn refund_to_level(
+        &self,
+        kind: LevelKind,
+        size: WindowSize,
+        receipt: &Receipt<'m>,
+    ) -> bool {
+        let Some(slot) = self.slot_at(self.index_of(receipt.column)) else {
+            return false;
+        };
+        loop {
+            let occupant = Occupant::of(slot);
+            if !occupant.meta.is_level() {
+                return false;
+            }
+            let Some(state) = self.level_of(occupant) else {
+                continue;
+            };
+            let level = state.level;
+            if stamp(kind, &level, occupant) != receipt.stamp {
+                return false;
+            }
+            let level = kind.without_hit(size, level, state.before(), receipt.value);
+            if state.replace(occupant, &level) {
+                fail_point!("level.given_back");
+                return true;
+            }
+        }
+    }
+
+    /// What is read of `key`: nothing of one without a counter.
+    pub(super) fn read_level(
+        &self,
+        kind: LevelKind,
+        counter: &Counter,
+        key: Key<'_>,
+        clock: &impl Clock,
+    ) -> Reading {
+        let now = clock.now();
+        loop {
+            let Some(occupant) = self.find(counter.identity(key)) else {
+                return kind.reading(counter.size, Level::default(), now);
+            };
+            let state = self.level_of(occupant);
+            if let Some(state) = state.filter(|_| occupant.is_there()) {
+                return kind.reading(counter.size, state.level, now);
+            }
+        }
+    }
+
+    /// The present state of a counter. `None` if the slot has another occupant by now.
+    ///
+    /// Words that are no state are those of a change under way, or, if they stay, of a process that was stopped in one
+    /// until a later occupant of the slot had the very word that it was to replace. No process would ever change
+    /// them again, so the counter is given up, when they have been the same for far longer than a change takes.
+    fn level_of(&self, occupant: Occupant<'m>) -> Option<LevelState<'m>> {
+        let (mut last, mut looks) = (None, 0_u32);
+        while occupant.is_there() {
+            match LevelState::read(occupant) {
+                Ok(state) => return Some(state),
+                Err(unsettled) if last.as_ref() == Some(&unsettled) => {
+                    looks = looks.saturating_add(1);
+                    if looks == MOST_LOOKS {
+                        self.give_up(occupant);
+                    }
+                }
+                Err(unsettled) => (last, looks) = (Some(unsettled), 0),
+            }
+            relax();
+        }
+        None
+    }
+}

@@ -1,0 +1,564 @@
+//! Counting in logs: what a request does in the table where its limit has a moving window.
+
+use crate::policy::algorithm::{Algorithm, MovingCount, Reading};
+use crate::policy::hits::Hits;
+use crate::policy::window::{Clock, UnixMillis, WindowSize};
+use crate::table::slots::admission::{Admission, AskedHit, Counted, Receipt};
+use crate::table::slots::insertion::relax;
+use crate::table::slots::log::{Leaving, LogEntry, LogTime, MOST, newest, newest_word};
+use crate::table::slots::log_chain::{End, LogPlace, is_unused};
+use crate::table::slots::log_search::FEW;
+use crate::table::words::fail::fail_point;
+use crate::table::words::slot::{Lost, Occupant};
+use crate::table::words::word::Stamp;
+use crate::table::zone::counter::{Counter, Key};
+use crate::table::zone::counter_table::CounterTable;
+
+/// How often a log is looked at that is never found whole, as none is that was left so.
+const PATIENCE: u32 = if cfg!(loom) { 50 } else { 100_000 };
+
+/// Entries that are kept beside those of a limit: the base.
+const BESIDE: usize = 2;
+
+/// A log, as a window sees it.
+#[derive(Clone, Copy)]
+struct LogView<'m> {
+    newest: LogEntry,
+    /// The base; `None`: there is no chain.
+    base: Option<LogPlace<'m>>,
+    /// Whether the chain is to begin there, which it does not yet.
+    is_base_new: bool,
+    base_sum: u64,
+    /// What was counted since, in thousandths.
+    hits: u64,
+    /// Of the oldest entry that counts.
+    oldest: LogTime,
+    /// Whether no entry counts.
+    has_left: bool,
+}
+
+/// The most entries of a log with this limit, in which so many thousandths count.
+fn most_entries(limit: Hits, hits: u64) -> usize {
+    let entries = MovingCount::most_entries(limit, to_hits(hits));
+    // In blocks that lead back, there is a word that is none.
+    let entries = usize::try_from(entries.saturating_add(entries / 64));
+    entries.unwrap_or(1).saturating_add(BESIDE)
+}
+
+fn to_hits(thousandths: u64) -> Hits {
+    Hits::from_thousandths(i64::try_from(thousandths).unwrap_or(i64::MAX))
+}
+
+/// What tells a time from others of the last minute, and an occupancy of the slot from the next.
+fn stamp(time: LogTime, occupant: Occupant<'_>) -> Stamp {
+    let generation = occupant.meta.generation().bits();
+    Stamp::from_bits(time.lowest_bits().wrapping_add(generation))
+}
+
+impl<'m> CounterTable<'m> {
+    /// Counts `value` (above zero) hits of `key` in a log within `limit`, in the case that most requests are: the
+    /// counter is at home. `None` if it is another case: then nothing was counted.
+    #[inline(always)]
+    pub fn add_to_log_at_home(
+        &self,
+        counter: &Counter,
+        key: &Key<'_>,
+        clock: &impl Clock,
+        value: Hits,
+        limit: Hits,
+    ) -> Option<Counted<'m>> {
+        let id = counter.identity(*key);
+        let occupant = self.home(id)?;
+        if !occupant.meta.is_log() || !occupant.slot.has_identity(id) {
+            return None;
+        }
+        let admission = Admission::Within(limit, Algorithm::Moving);
+        let counted = self.try_add_to_log(occupant, counter.size, clock, value, admission);
+        counted.ok()
+    }
+
+    /// Counts `value` hits in a log, if `admission` allows it. `None` if the slot has another occupant by
+    /// now: then nothing was counted.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn add_to_log(
+        &self,
+        occupant: Occupant<'m>,
+        size: WindowSize,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        for _ in 0..PATIENCE {
+            let counted = self.try_add_to_log(occupant, size, clock, value, admission);
+            if counted.is_ok() || !occupant.is_there() {
+                return counted.ok();
+            }
+            relax();
+        }
+        // It is never found whole.
+        self.give_up(occupant);
+        None
+    }
+
+    /// Counts likewise, unless another process is in the way.
+    // Always inline: what is seen of a log stays in registers.
+    #[inline(always)]
+    fn try_add_to_log(
+        &self,
+        occupant: Occupant<'m>,
+        size: WindowSize,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Result<Counted<'m>, Lost> {
+        let limit = match admission {
+            Admission::Within(limit, _)
+            | Admission::Regardless(limit)
+            | Admission::Filling(limit) => limit,
+            Admission::Unconditional | Admission::Refused => Hits::MAX,
+        };
+        let asked = AskedHit { limit, cost: value };
+        let mut now = clock.now();
+        let newest = newest(occupant.slot);
+        if newest.time().is_ahead(now) {
+            // Our time is old, or the clock was set back.
+            now = clock.fresh();
+        }
+        let view = self.view_of_log(occupant, newest, size, now)?;
+        let before = MovingCount {
+            hits: to_hits(view.hits),
+            ..MovingCount::default()
+        };
+        if !admission.admits(size, &before.into(), value) {
+            let reading = self.reading_of_log(occupant, &view, asked, size, now);
+            return match occupant.is_there() {
+                true => Ok(Counted::refused(reading)),
+                false => Err(Lost),
+            };
+        }
+        // Before the hit: who sees a hit sees that the counter is in use.
+        occupant.touch(now);
+        let hits = u64::try_from(value.thousandths()).unwrap_or_default();
+        let most = most_entries(limit, view.hits.saturating_add(hits));
+        let after = self.count_in_log(occupant, &view, (hits, now), most, clock);
+        fail_point!("log.counted");
+        if !occupant.is_there() {
+            // The hit went with the old counter.
+            return Err(Lost);
+        }
+        let after = after?;
+        Ok(Counted {
+            reading: self.reading_of_log(occupant, &after, asked, size, now),
+            admitted: true,
+            receipt: Some(Receipt {
+                column: newest_word(occupant.slot),
+                stamp: stamp(after.newest.time(), occupant),
+                value,
+            }),
+        })
+    }
+
+    /// What a window that ends at `now` sees of a log whose newest entry was read before.
+    #[inline(always)]
+    fn view_of_log(
+        &self,
+        occupant: Occupant<'m>,
+        newest: LogEntry,
+        size: WindowSize,
+        now: UnixMillis,
+    ) -> Result<LogView<'m>, Lost> {
+        let leaving = newest.time().leaving(size, now);
+        let leaving = leaving.filter(|_| !is_unused(occupant, size, now));
+        let mut view = LogView {
+            newest,
+            base: self.tail(occupant)?,
+            is_base_new: false,
+            base_sum: LogEntry::first(occupant.meta.generation()).sum(),
+            hits: 0,
+            oldest: newest.time(),
+            has_left: leaving.is_none(),
+        };
+        let Some(leaving) = leaving else {
+            return Ok(view);
+        };
+        if let Some(mut base) = view.base {
+            let mut sum = base.entry()?.ok_or(Lost)?.sum();
+            let mut left = FEW;
+            while let Some(place) = self.next_place(occupant, base)? {
+                match place.entry()? {
+                    // Nor does one count whose hits were refunded.
+                    Some(entry) if leaving.has_left(entry) || entry.sum() == sum => {
+                        (base, sum) = (place, entry.sum());
+                        view.is_base_new = true;
+                        left = left.wrapping_sub(1);
+                        if left == 0 {
+                            base = self.search_base(occupant, base, (leaving, sum))?;
+                            (sum, left) = (base.entry()?.ok_or(Lost)?.sum(), FEW);
+                        }
+                    }
+                    Some(entry) => {
+                        view.oldest = entry.time();
+                        break;
+                    }
+                    None => break,
+                }
+            }
+            (view.base, view.base_sum) = (Some(base), sum);
+        }
+        view.hits = newest.since(view.base_sum);
+        Ok(view)
+    }
+
+    /// The last entry before which all have left, or one that is few blocks before it; what is at `base` has, and the sum is
+    /// that of the entry there.
+    #[cold]
+    #[inline(never)]
+    fn search_base(
+        &self,
+        occupant: Occupant<'m>,
+        base: LogPlace<'m>,
+        (leaving, sum): (Leaving, u64),
+    ) -> Result<LogPlace<'m>, Lost> {
+        let has_left = |entry: LogEntry| leaving.has_left(entry) || entry.sum() == sum;
+        self.last_place(occupant, base, has_left)
+    }
+
+    /// Counts hits at a time in a log as it was seen; returns how it is seen then. Nothing was counted if it
+    /// has changed.
+    #[inline(always)]
+    fn count_in_log(
+        &self,
+        occupant: Occupant<'m>,
+        view: &LogView<'m>,
+        (value, now): (u64, UnixMillis),
+        most: usize,
+        clock: &impl Clock,
+    ) -> Result<LogView<'m>, Lost> {
+        let (word, newest) = (newest_word(occupant.slot), view.newest);
+        let at = match view.has_left {
+            // Of a log that was not used for long, the newest time may be any.
+            true => LogTime::of(now),
+            false => newest.time().of_hit(now),
+        };
+        if view.has_left && !newest.is_marked() {
+            return self.restart_log(occupant, view, (value, at), clock);
+        }
+        if let Some(base) = view.base.filter(|_| view.is_base_new) {
+            self.advance(occupant, &base, clock);
+        }
+        let value = value.min(MOST.saturating_sub(view.hits));
+        let sum = newest.sum().wrapping_add(value);
+        let hits = view.hits.wrapping_add(value);
+        let mut end = None;
+        if !newest.is_marked() {
+            if at == newest.time() {
+                let entry = LogEntry::new(at, sum);
+                newest.replace(word, entry)?;
+                return Ok(LogView {
+                    newest: entry,
+                    hits,
+                    ..*view
+                });
+            }
+            // Before it is closed: one that is has a place.
+            end = self.with_room(occupant, view.base, most, clock)?;
+            // One without hits of its own, as after they were refunded, needs no copy.
+            if end.is_none_or(|end| end.last.sum() == newest.sum()) {
+                return merge(occupant, view, LogEntry::new(at, sum), hits);
+            }
+            newest.replace(word, newest.marked())?;
+            fail_point!("log.closed");
+        }
+        let closed = newest.marked();
+        let at = if at == closed.time() { at.next() } else { at };
+        let entry = LogEntry::new(at, sum);
+        let Some(copy) = self.append(occupant, closed, end, most, clock)? else {
+            let view = LogView {
+                newest: closed,
+                ..*view
+            };
+            return merge(occupant, &view, entry, hits);
+        };
+        closed.replace(word, entry)?;
+        fail_point!("log.replaced");
+        let view = LogView {
+            newest: entry,
+            hits,
+            ..*view
+        };
+        if !view.has_left {
+            return Ok(view);
+        }
+        self.advance(occupant, &copy, clock);
+        Ok(LogView {
+            base: Some(copy),
+            base_sum: closed.sum(),
+            oldest: at,
+            has_left: false,
+            ..view
+        })
+    }
+
+    /// Counts hits in a log all of which has left: the last entry of the chain becomes the base, and the
+    /// newest entry is forgotten.
+    #[cold]
+    #[inline(never)]
+    fn restart_log(
+        &self,
+        occupant: Occupant<'m>,
+        view: &LogView<'m>,
+        (value, at): (u64, LogTime),
+        clock: &impl Clock,
+    ) -> Result<LogView<'m>, Lost> {
+        let (mut at, mut base, mut base_sum) = (at, None, view.base_sum);
+        if let Some(End {
+            last, at: place, ..
+        }) = self.end(occupant)?
+        {
+            self.advance(occupant, &place, clock);
+            (base, base_sum) = (Some(place), last.sum());
+            if last.time() == at {
+                at = at.next();
+            }
+        }
+        let value = value.min(MOST);
+        let entry = LogEntry::new(at, base_sum.wrapping_add(value));
+        view.newest.replace(newest_word(occupant.slot), entry)?;
+        Ok(LogView {
+            newest: entry,
+            base,
+            is_base_new: false,
+            base_sum,
+            hits: value,
+            oldest: at,
+            has_left: false,
+        })
+    }
+
+    /// What is read of a log as it was seen.
+    #[inline(always)]
+    fn reading_of_log(
+        &self,
+        occupant: Occupant<'m>,
+        view: &LogView<'m>,
+        asked: AskedHit,
+        size: WindowSize,
+        now: UnixMillis,
+    ) -> Reading {
+        let age = if view.hits == 0 {
+            0
+        } else {
+            view.oldest.age(now)
+        };
+        let count = MovingCount {
+            hits: to_hits(view.hits),
+            oldest: UnixMillis(now.0.saturating_sub(age)),
+            age,
+            wait: self.wait_for_log(occupant, view, asked, size, now),
+        };
+        count.into()
+    }
+
+    /// Milliseconds until so much has left that there is room for what was asked for; 0 if there is, or
+    /// never will be.
+    fn wait_for_log(
+        &self,
+        occupant: Occupant<'m>,
+        view: &LogView<'m>,
+        AskedHit { limit, cost }: AskedHit,
+        size: WindowSize,
+        now: UnixMillis,
+    ) -> u64 {
+        let limit = limit.min(MovingCount::MAX_LIMIT).thousandths();
+        let cost = cost.thousandths();
+        // For a cost of zero, the rate is to be below the limit.
+        let room = limit.wrapping_sub(cost.max(1));
+        let (Ok(room), false) = (u64::try_from(room), view.has_left) else {
+            return 0;
+        };
+        let Some(excess) = view.hits.checked_sub(room).filter(|excess| *excess > 0) else {
+            return 0;
+        };
+        let time = self.obstacle_in_log(occupant, view, excess);
+        let time = time.unwrap_or(view.newest.time());
+        let end = size.millis().saturating_add(1);
+        end.saturating_sub(time.age(now))
+    }
+
+    /// The time of the entry with which at least `excess` thousandths have left; `None`: the newest one.
+    fn obstacle_in_log(
+        &self,
+        occupant: Occupant<'m>,
+        view: &LogView<'m>,
+        excess: u64,
+    ) -> Option<LogTime> {
+        // The chain may have begun since.
+        let base = view.base.or_else(|| self.tail(occupant).ok().flatten())?;
+        let is_too_little = |entry: LogEntry| entry.since(view.base_sum) < excess;
+        let place = self.last_place(occupant, base, is_too_little).ok()?;
+        let next = self.next_place(occupant, place).ok().flatten()?;
+        Some(next.entry().ok().flatten()?.time())
+    }
+
+    /// What is read of `key`: nothing of one without a counter.
+    pub(super) fn read_log(
+        &self,
+        counter: &Counter,
+        key: Key<'_>,
+        asked: AskedHit,
+        clock: &impl Clock,
+    ) -> Reading {
+        let (size, mut now) = (counter.size, clock.now());
+        for _ in 0..PATIENCE {
+            let Some(occupant) = self.find(counter.identity(key)) else {
+                break;
+            };
+            let entry = newest(occupant.slot);
+            if entry.time().is_ahead(now) {
+                now = clock.fresh();
+            }
+            if let Ok(view) = self.view_of_log(occupant, entry, size, now) {
+                let reading = self.reading_of_log(occupant, &view, asked, size, now);
+                if newest(occupant.slot) == entry && occupant.is_there() {
+                    return reading;
+                }
+            }
+            relax();
+        }
+        let nothing = MovingCount {
+            oldest: now,
+            ..MovingCount::default()
+        };
+        nothing.into()
+    }
+
+    /// Refunds hits that were counted in a log within a minute before its newest hit, unless they have
+    /// left or the log is gone; returns whether it did.
+    ///
+    /// The sums of all entries from theirs on are lowered, the newest last: until then, and if this
+    /// process ends, the hits count as those of a later one.
+    pub(super) fn refund_to_log(&self, receipt: &Receipt<'m>) -> bool {
+        let Some(slot) = self.slot_at(self.index_of(receipt.column)) else {
+            return false;
+        };
+        let occupant = Occupant::of(slot);
+        if !occupant.meta.is_log() {
+            return false;
+        }
+        let generation = occupant.meta.generation().bits();
+        let bits = receipt.stamp.bits().wrapping_sub(generation);
+        let time = newest(slot).time().last_with(bits);
+        let value = u64::try_from(receipt.value.thousandths()).unwrap_or_default();
+        // The last entry of the chain that was lowered.
+        let mut lowered: Option<LogPlace<'m>> = None;
+        for _ in 0..PATIENCE {
+            if !occupant.is_there() {
+                return false;
+            }
+            match self.lower_log(occupant, time, value, &mut lowered) {
+                Ok(is_lowered) => return is_lowered,
+                Err(Lost) => relax(),
+            }
+        }
+        false
+    }
+
+    /// Lowers the entries from `time` on that come after the last one that was `lowered`.
+    fn lower_log(
+        &self,
+        occupant: Occupant<'m>,
+        time: LogTime,
+        value: u64,
+        lowered: &mut Option<LogPlace<'m>>,
+    ) -> Result<bool, Lost> {
+        let word = newest_word(occupant.slot);
+        let entry = newest(occupant.slot);
+        if lowered.is_none() && entry.time() == time && !entry.is_marked() {
+            // As nearly always: nothing was counted since.
+            entry.replace(word, entry.without(value))?;
+            fail_point!("log.refunded");
+            return Ok(true);
+        }
+        if let Some(start) = self.start_of_lowering(occupant, time, *lowered)? {
+            let mut place = start;
+            while let Some(next) = self.next_place(occupant, place)? {
+                let Some(old) = next.entry()? else {
+                    break;
+                };
+                if !old.time().is_before(time) {
+                    old.replace(next.word()?, old.without(value))?;
+                    fail_point!("log.lowered");
+                    *lowered = Some(next);
+                }
+                place = next;
+            }
+        } else if self.tail(occupant)?.is_some() {
+            // They have left.
+            return Ok(false);
+        }
+        // It may have been appended since, and is to be lowered there then.
+        if newest(occupant.slot) != entry {
+            return Err(Lost);
+        }
+        if !entry.is_marked() {
+            entry.replace(word, entry.without(value))?;
+        } else {
+            let last = lowered.as_ref().map_or(Ok(None), LogPlace::entry)?;
+            let is_appended = last.is_some_and(|last| last.time() == entry.time());
+            if !is_appended && self.append_at_hand(occupant, entry)? {
+                // Now it is, and is to be lowered there.
+                return Err(Lost);
+            }
+            let reopened = LogEntry::new(entry.time().next(), entry.sum());
+            entry.replace(word, reopened.without(value))?;
+        }
+        fail_point!("log.refunded");
+        Ok(true)
+    }
+
+    /// Where the entries begin that are to be lowered: after this place. `None`: there is no chain, or
+    /// the hits have left.
+    fn start_of_lowering(
+        &self,
+        occupant: Occupant<'m>,
+        time: LogTime,
+        lowered: Option<LogPlace<'m>>,
+    ) -> Result<Option<LogPlace<'m>>, Lost> {
+        if lowered.is_some() {
+            return Ok(lowered);
+        }
+        let Some(tail) = self.tail(occupant)? else {
+            return Ok(None);
+        };
+        if !tail.entry()?.ok_or(Lost)?.time().is_before(time) {
+            return Ok(None);
+        }
+        // From near the end, if nothing before that is of the time.
+        match self.head_before(occupant, &tail, time) {
+            Some(head) => Ok(Some(head)),
+            None => {
+                let is_before = |entry: LogEntry| entry.time().is_before(time);
+                self.last_place(occupant, tail, is_before).map(Some)
+            }
+        }
+    }
+}
+
+/// Counts a hit without an entry of its own: what the newest entry has gets its time.
+fn merge<'m>(
+    occupant: Occupant<'m>,
+    view: &LogView<'m>,
+    entry: LogEntry,
+    hits: u64,
+) -> Result<LogView<'m>, Lost> {
+    view.newest.replace(newest_word(occupant.slot), entry)?;
+    fail_point!("log.merged");
+    let is_oldest = view.oldest == view.newest.time();
+    Ok(LogView {
+        newest: entry,
+        hits,
+        oldest: if is_oldest { entry.time() } else { view.oldest },
+        ..*view
+    })
+}

@@ -1,0 +1,121 @@
+//! Setting a counter to zero, for the node and for all that are synced with it.
+//!
+//! What this node counted of a synced counter is made minus what the others did, so that the sum is zero.
+//! To a sync it is hits that changed, as any: it pushes what takes the store's total to zero. What
+//! others have counted since, and not pushed, is on top of that. Of two nodes that do so before either
+//! knows, the later one makes the total less than zero, and is told so with the answer: it then counts
+//! as much again ([`CounterTable::count_again`]).
+//!
+//! Each word is changed in one step from the value that it was read as, the window before first: a process may
+//! end between the two.
+
+use crate::policy::hits::Hits;
+use crate::policy::window::Clock;
+use crate::table::slots::columns::{WindowColumns, load};
+use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::table::words::fail::fail_point;
+use crate::table::words::slot::Occupant;
+use crate::table::words::word::{Stamp, WindowCount};
+use crate::table::zone::counter::{Counter, Key};
+use crate::table::zone::counter_ref::CounterRef;
+use crate::table::zone::counter_table::CounterTable;
+
+impl<'m> CounterTable<'m> {
+    /// Sets what is counted of `key` to zero: of windows, the current one and the one before.
+    pub fn reset(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) {
+        while let Some(occupant) = self.find(counter.identity(key)) {
+            let is_reset = if counter.is_synced {
+                self.prepare_sync(occupant, counter, key, clock);
+                let is_reset = self.reset_windows(occupant, counter, clock);
+                self.mark_dirty(occupant.slot);
+                is_reset
+            } else {
+                self.give_up(occupant)
+            };
+            if is_reset {
+                return;
+            }
+            // The slot was given to another key in this very moment.
+        }
+    }
+
+    /// Notes that a key was set to zero in its store.
+    pub fn note_reset(&self) {
+        // Release: who sees it asks the store anew, after that.
+        self.parts.resets.fetch_add(1, Release);
+    }
+
+    /// How often one was, since the zone was made.
+    pub fn resets(&self) -> u64 {
+        self.parts.resets.load(Acquire)
+    }
+
+    /// Sets the windows of a counter to zero. Returns `false` if the slot has another occupant by now.
+    fn reset_windows(&self, occupant: Occupant<'m>, counter: &Counter, clock: &impl Clock) -> bool {
+        let (size, mut now) = (counter.size, clock.now());
+        loop {
+            let mut columns = WindowColumns::read(occupant.slot, occupant.meta, size.at(now));
+            if !columns.try_settle(occupant, size, now) {
+                match occupant.settle(size, &mut now, clock) {
+                    Some(settled) => columns = settled,
+                    None => return false,
+                }
+            }
+            let number = columns.at.number;
+            let windows = [number.wrapping_sub(1), number];
+            let is_done = windows.iter().all(|window| reset_window(occupant, *window));
+            if !occupant.is_there() {
+                return false;
+            }
+            if is_done {
+                return true;
+            }
+        }
+    }
+
+    /// Counts hits again that a reset took from window `number` in excess, if that is still counted in.
+    pub fn count_again(&self, counter: CounterRef, number: u64, hits: Hits) {
+        let Some(occupant) = self.occupant_of(counter) else {
+            return;
+        };
+        let stamp = Stamp::new(number, occupant.meta.generation());
+        let (local, _) = occupant.slot.local_columns(number);
+        self.mark_dirty(occupant.slot);
+        loop {
+            let word = load(local);
+            if word.stamp() != stamp || !occupant.is_there() {
+                return;
+            }
+            let new = WindowCount::new(stamp, word.hits().plus(hits));
+            let swapped = local.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed);
+            fail_point!("reset.undone");
+            if swapped.is_ok() {
+                self.mark_dirty(occupant.slot);
+                return;
+            }
+        }
+    }
+}
+
+/// Sets the window `number` of a counter to zero. Returns whether it is, and not one that another process
+/// has just changed, or turned to a later window.
+fn reset_window(occupant: Occupant<'_>, number: u64) -> bool {
+    let stamp_of = |number| Stamp::new(number, occupant.meta.generation());
+    let (stamp, next) = (stamp_of(number), stamp_of(number.wrapping_add(2)));
+    let (local, _) = occupant.slot.local_columns(number);
+    let (remote, _) = occupant.slot.remote_columns(number);
+    let (word, remote) = (load(local), load(remote).hits_of(stamp));
+    let zero = WindowCount::new(stamp, Hits::ZERO.minus(remote));
+    // What holds an older window, and is to hold nothing, is left so.
+    if word.hits_of(stamp) == zero.hits() {
+        return true;
+    }
+    // A word of the next occupancy looks just like one of an older window.
+    if word.stamp() == next || !occupant.is_there() {
+        return false;
+    }
+    // AcqRel: the next reader of the word sees the slot as this process saw it.
+    let swapped = local.compare_exchange(word.bits(), zero.bits(), AcqRel, Relaxed);
+    fail_point!("reset.window");
+    swapped.is_ok()
+}

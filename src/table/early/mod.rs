@@ -1,0 +1,8 @@
+//! Pushes before their time.
+//!
+//! - [`near`]: counters that come near their limits; [`near_look`]: how fast they grow
+//! - [`due`]: wakes the worker that pushes
+
+pub(super) mod due;
+pub(super) mod near;
+pub(super) mod near_look;

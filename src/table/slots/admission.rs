@@ -1,0 +1,132 @@
+//! On what condition hits are counted, and what came of it.
+
+use crate::policy::algorithm::{Algorithm, Reading};
+use crate::policy::hits::Hits;
+use crate::policy::window::WindowSize;
+use crate::table::words::atomic::AtomicU64;
+use crate::table::words::word::Stamp;
+use crate::table::zone::counter::Counter;
+use crate::table::zone::near_cell::NearLimit;
+
+/// On what condition hits are counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Admission {
+    /// Always.
+    Unconditional,
+    /// Always; what is read is about a limit, in a log.
+    Regardless(Hits),
+    /// Always, but only as many of a bucket as fill it to the limit; what is read is about that.
+    Filling(Hits),
+    /// If the rate including them is at most the limit.
+    Within(Hits, Algorithm),
+    /// Never, since another limit refused: what is done with each hit is done. Only for levels.
+    Refused,
+}
+
+impl Admission {
+    /// The limit that was asked, if one was.
+    #[inline(always)]
+    pub(crate) fn limit(self) -> Option<NearLimit> {
+        match self {
+            Admission::Within(hits, algorithm) => Some(NearLimit {
+                hits,
+                algorithm: Some(algorithm),
+            }),
+            Admission::Regardless(hits) | Admission::Filling(hits) => Some(NearLimit {
+                hits,
+                algorithm: None,
+            }),
+            Admission::Unconditional | Admission::Refused => None,
+        }
+    }
+
+    /// Whether `value` hits of a counter are counted, of which this is read before.
+    #[inline(always)]
+    pub(crate) fn admits(self, size: WindowSize, before: &Reading, value: Hits) -> bool {
+        match self {
+            Admission::Within(limit, algorithm) => algorithm.admits(size, before, limit, value),
+            Admission::Unconditional | Admission::Regardless(_) | Admission::Filling(_) => true,
+            Admission::Refused => false,
+        }
+    }
+}
+
+/// What is to be told of beside what was counted: when there will be room for a hit.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedHit {
+    /// Under this limit.
+    pub limit: Hits,
+    /// Of this cost.
+    pub cost: Hits,
+}
+
+/// What came of counting hits.
+#[derive(Debug)]
+pub struct Counted<'m> {
+    /// What is read afterwards.
+    pub reading: Reading,
+    /// Whether the condition was met, and the hits were counted.
+    pub admitted: bool,
+    /// How to find the hits again, if they were counted: [`CounterTable::refund`](crate::table::CounterTable::refund).
+    pub receipt: Option<Receipt<'m>>,
+}
+
+/// Where hits were counted.
+#[derive(Debug)]
+pub struct Receipt<'m> {
+    pub(crate) column: &'m AtomicU64,
+    pub(crate) stamp: Stamp,
+    pub(crate) value: Hits,
+}
+
+impl Receipt<'_> {
+    /// The hits that were counted.
+    #[inline]
+    pub fn value(&self) -> Hits {
+        self.value
+    }
+}
+
+impl<'m> Counted<'m> {
+    /// Nothing is known, and nothing was counted.
+    #[cold]
+    pub(crate) fn unknown() -> Self {
+        Counted {
+            reading: Reading::default(),
+            admitted: true,
+            receipt: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn refused(reading: Reading) -> Self {
+        Counted {
+            reading,
+            admitted: false,
+            receipt: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn admitted(before: Reading, receipt: Receipt<'m>) -> Self {
+        Counted {
+            reading: before.plus(receipt.value),
+            admitted: true,
+            receipt: Some(receipt),
+        }
+    }
+}
+
+impl Counter {
+    /// Of `value` hits, those that a key begins with which has no counter yet: all, unless the
+    /// limit refuses them, or there is more to it than counting.
+    #[inline]
+    pub(crate) fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
+        let is_admitted = admission.admits(self.size, &Reading::default(), value);
+        if is_admitted && self.begins_with_hits {
+            value
+        } else {
+            Hits::ZERO
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Taking a slot: which one costs least, and the claim on it while it is prepared for its next use.
+
+use super::columns::{WindowColumns, load};
+use super::level;
+use super::log;
+use crate::policy::hits::Hits;
+use crate::policy::window::{UnixMillis, WindowSize};
+use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use crate::table::words::atomic::{AtomicU32, AtomicU64, fence};
+use crate::table::words::fail::fail_point;
+use crate::table::words::meta::{Meta, SlotState, Ticks};
+use crate::table::words::slot::{Lost, Occupant, Slot};
+use crate::table::words::stats::Evicted;
+use crate::table::words::word::{Generation, Stamp};
+use crate::table::zone::counter_table::CounterTable;
+use crate::table::zone::event_lines::NamespaceLine;
+
+/// How long an insertion takes at most, unless its process was stopped or killed.
+pub(super) const CLAIM_MILLIS: u64 = 1000;
+
+/// The order in which slots are given away: the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ClaimCost {
+    Free,
+    /// Claimed by a process that was stopped or killed.
+    Abandoned,
+    /// Occupied; then the least recently used (smaller), and of those of one tick that with the
+    /// fewest hits: a limited key in the middle of a flood of new ones.
+    Evicted(Evicted, u32, u64),
+    /// Claimed by a process that is at work.
+    Busy,
+}
+
+/// A slot that this process has claimed.
+pub(crate) struct Claim<'m> {
+    pub(super) slot: &'m Slot,
+    mine: Meta,
+}
+
+impl Claim<'_> {
+    /// The generation of the slot's next occupancy.
+    pub(super) fn generation(&self) -> Generation {
+        self.mine.generation()
+    }
+
+    /// Replaces a word while the claim lasts; returns the former value.
+    ///
+    /// The value is read, then the claim is looked at, then the value is swapped: a process
+    /// that takes the slot over replaces the word too, and the swap fails.
+    pub(super) fn replace(&self, word: &AtomicU64, new: impl Fn(u64) -> u64) -> Result<u64, Lost> {
+        let mut old = word.load(Acquire);
+        loop {
+            if self.slot.meta.load(Acquire) != self.mine.bits() {
+                return Err(Lost);
+            }
+            match word.compare_exchange(old, new(old), AcqRel, Acquire) {
+                Ok(old) => return Ok(old),
+                Err(changed) => old = changed,
+            }
+        }
+    }
+
+    /// Sets one of the other two words, likewise.
+    pub(super) fn set(&self, word: &AtomicU32, new: u32) -> Result<(), Lost> {
+        let old = word.load(Acquire);
+        if self.slot.meta.load(Acquire) != self.mine.bits() {
+            return Err(Lost);
+        }
+        word.compare_exchange(old, new, AcqRel, Relaxed)
+            .map_or(Err(Lost), |_| Ok(()))
+    }
+
+    /// Ends the claim: all processes see the slot as `meta`.
+    pub(super) fn publish(&self, meta: Meta) -> Result<(), Lost> {
+        // Release: a process that reads the new meta sees the slot as it was prepared.
+        self.slot
+            .meta
+            .compare_exchange(self.mine.bits(), meta.bits(), Release, Relaxed)
+            .map_or(Err(Lost), |_| Ok(()))
+    }
+}
+
+impl<'m> CounterTable<'m> {
+    /// Claims `slot`, whose meta was `old`, at a cost that is counted.
+    pub(crate) fn claim(
+        &self,
+        slot: &'m Slot,
+        old: Meta,
+        cost: ClaimCost,
+        ticks: Ticks,
+    ) -> Result<Claim<'m>, Lost> {
+        let is_free = matches!(cost, ClaimCost::Free);
+        if !is_free {
+            self.evict_owner(slot, old, cost)?;
+        }
+        let mine = Meta::busy(old.generation().next(), ticks);
+        slot.replace_meta(old, mine)?;
+        let claim = Claim { slot, mine };
+        if !is_free {
+            self.settle_claim(&claim, old, cost)?;
+        }
+        Ok(claim)
+    }
+
+    /// Before a part of a counter that is still there is claimed, that counter goes; its parts then belong to
+    /// no counter.
+    #[cold]
+    fn evict_owner(&self, slot: &'m Slot, old: Meta, cost: ClaimCost) -> Result<(), Lost> {
+        if let (true, ClaimCost::Evicted(..)) = (old.is_part(), cost) {
+            let owner = self.owner_of(slot, old).ok_or(Lost)?;
+            return self.give_up(owner).then_some(()).ok_or(Lost);
+        }
+        Ok(())
+    }
+
+    /// Looks once more at what was claimed, and counts what it cost.
+    #[cold]
+    fn settle_claim(&self, claim: &Claim<'m>, old: Meta, cost: ClaimCost) -> Result<(), Lost> {
+        if let (SlotState::Name, ClaimCost::Abandoned) = (old.state(), cost) {
+            // It may have been attached since. The process that attaches it looks at it afterwards, and finds it
+            // claimed, unless it is found here to be attached.
+            fence(SeqCst);
+            if self.owner_of(claim.slot, old).is_some() {
+                // Nothing of it was changed.
+                claim.publish(old)?;
+                return Err(Lost);
+            }
+        }
+        if let SlotState::Counter = old.state() {
+            self.count(self.lines_of(old.namespace()), NamespaceLine::removed);
+        }
+        if let ClaimCost::Evicted(what, ..) = cost {
+            self.count_evicted(what);
+        }
+        Ok(())
+    }
+
+    /// Gives a counter up, with all that was counted: the key begins anew. Returns `false` if the slot has
+    /// another occupant by now.
+    #[cold]
+    pub(crate) fn give_up(&self, occupant: Occupant<'m>) -> bool {
+        let Occupant { slot, meta } = occupant;
+        let free = Meta::free(meta.generation().next());
+        let is_free = slot.replace_meta(meta, free).is_ok();
+        fail_point!("reset.freed");
+        if is_free {
+            self.count(self.lines_of(meta.namespace()), NamespaceLine::removed);
+        }
+        is_free
+    }
+
+    /// What it costs to give `slot`, whose meta is `meta`, away.
+    pub(crate) fn cost_of(&self, slot: &'m Slot, meta: Meta, now: UnixMillis) -> ClaimCost {
+        let ticks = Ticks::at(now.0);
+        match meta.state() {
+            SlotState::Free => ClaimCost::Free,
+            SlotState::Busy(since) if since.is_over(ticks, CLAIM_MILLIS) => ClaimCost::Abandoned,
+            SlotState::Busy(_) => ClaimCost::Busy,
+            SlotState::Counter => {
+                let occupant = Occupant { slot, meta };
+                let hits = match meta.size() {
+                    Some(size) if meta.is_level() => level::live_hits(occupant, size, now),
+                    Some(size) if meta.is_log() => self.live_hits_of_log(occupant, size, now),
+                    Some(size) => live_hits(occupant, size, now),
+                    None => 0,
+                };
+                let what = match hits {
+                    0 => Evicted::Ended,
+                    _ if self.has_unsent(occupant, now) => Evicted::Unsent,
+                    _ => Evicted::Sent,
+                };
+                let used = Ticks(slot.used.load(Relaxed));
+                ClaimCost::Evicted(what, u32::MAX.wrapping_sub(used.until(ticks)), hits)
+            }
+            // A part of a name costs its counter, and so does a block.
+            SlotState::Name | SlotState::Block => match self.owner_of(slot, meta) {
+                Some(owner) => self.cost_of(owner.slot, owner.meta, now),
+                None => ClaimCost::Abandoned,
+            },
+        }
+    }
+}
+
+/// Whether this node counted in a counter, in windows that matter at `now`.
+pub(super) fn has_local_hits(slot: &Slot, meta: Meta, now: UnixMillis) -> bool {
+    let occupant = Occupant { slot, meta };
+    let size = meta.size();
+    size.is_some_and(|size| {
+        if meta.is_level() {
+            return level::live_hits(occupant, size, now) > 0;
+        }
+        if meta.is_log() {
+            return !log::newest(slot).has_left(size, now);
+        }
+        WindowColumns::live(occupant, size, now).any(|(_, hits)| hits != Hits::ZERO)
+    })
+}
+
+/// What the columns hold (in thousandths, whatever its sign) of windows that matter at `now`.
+fn live_hits(occupant: Occupant<'_>, size: WindowSize, now: UnixMillis) -> u64 {
+    if occupant.is_old(size, now) {
+        return 0;
+    }
+    let Occupant { slot, meta } = occupant;
+    let number = size.at(now).number;
+    // One window ahead may be in use: see `WindowColumns::read_ahead`.
+    let windows = [number.wrapping_sub(1), number, number.wrapping_add(1)];
+    let hits = windows.into_iter().flat_map(|number| {
+        let stamp = Stamp::new(number, meta.generation());
+        let ((local, _), (remote, _)) = (slot.local_columns(number), slot.remote_columns(number));
+        [local, remote].map(|column| load(column).hits_of(stamp).thousandths().unsigned_abs())
+    });
+    hits.fold(0, u64::saturating_add)
+}

@@ -1,0 +1,289 @@
+//! Counters that are logs, as a moving window has it: hits, with the time of each.
+//!
+//! An entry is a time and the sum of all hits up to it, so what was counted between two entries is the
+//! difference of their sums. It is one word:
+//!
+//! ```text
+//!  63     62                        28 27               0
+//! +------+----------------------------+------------------+
+//! | mark | time: ms modulo 2^35       | sum: thousandths |
+//! +------+----------------------------+------------------+
+//! ```
+//!
+//! The newest entry is in the counter's own slot, and one compare-and-swap of it is what counts a hit.
+//! The entries before are in a *chain* of blocks: see [`log_chain`](super::log_chain). The *base* is
+//! the last entry that has left the window, and the rate is the newest sum less that of the base.
+//!
+//! Hits of one millisecond share an entry. A hit of another one takes three steps, each of which may be
+//! the last of a killed process, since whoever comes next goes on from there:
+//!
+//! 1. *Close* the newest entry: it is marked, and does not change any more until it is replaced.
+//! 2. *Append* a copy to the chain: the first word that is empty becomes the closed entry. Only closed
+//!    entries are appended, and no two of them have one time, so all that try append the same.
+//! 3. *Replace* the newest entry by one of a later time.
+//!
+//! A hit is thus counted in the last step, and fails if anybody else counted since the limit was checked.
+//! Who finds an entry of its own time closed counts a millisecond later: the one that closed it had
+//! seen a later time.
+//!
+//! Memory is [bounded](MovingCount::most_entries): when a log has as many entries as its limit may need, or when there is
+//! no slot for a block, the next hit is *merged*: the newest entry gets its time. Hits then leave later than they would,
+//! never earlier.
+
+#[cfg(doc)]
+use crate::policy::algorithm::MovingCount;
+use crate::policy::window::{CLOCK_SKEW, UnixMillis, WindowSize};
+use crate::table::words::atomic::AtomicU64;
+use crate::table::words::atomic::Ordering::{AcqRel, Acquire};
+use crate::table::words::slot::{Lost, Slot};
+use crate::table::words::word::Generation;
+
+const SUM_BITS: u32 = 28;
+const SUM_MASK: u64 = (1 << SUM_BITS) - 1;
+const TIME_BITS: u32 = 35;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+const MARK: u64 = 1 << 63;
+
+/// The most that a log counts in a window, in thousandths; more than any limit. A difference of two sums
+/// that is larger is below zero.
+pub(crate) const MOST: u64 = (1 << (SUM_BITS - 1)) - 1;
+
+const MONTH: u64 = 30 * 24 * 3_600_000;
+
+// A window fits, with a month beside it in which a time is in the future.
+const _: () = assert!(WindowSize::MAX_MILLIS < TIME_MASK - MONTH);
+
+/// A moment, in milliseconds modulo 2^35; 0: never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogTime(u64);
+
+impl LogTime {
+    const NEVER: LogTime = LogTime(0);
+
+    pub(crate) fn of(now: UnixMillis) -> LogTime {
+        LogTime((now.0 & TIME_MASK).max(1))
+    }
+
+    /// A millisecond later.
+    pub(crate) fn next(self) -> LogTime {
+        LogTime::of(UnixMillis(self.0.wrapping_add(1)))
+    }
+
+    /// Milliseconds from then to `later`.
+    fn until(self, later: LogTime) -> u64 {
+        later.0.wrapping_sub(self.0) & TIME_MASK
+    }
+
+    /// Whether this is in the future, as for who has an old time, or after the clock was set back.
+    pub(crate) fn is_ahead(self, now: UnixMillis) -> bool {
+        self != LogTime::NEVER && self.until(LogTime::of(now)) > TIME_MASK / 2
+    }
+
+    /// Milliseconds since then; none of a time that another worker's clock is ahead.
+    pub(crate) fn age(self, now: UnixMillis) -> u64 {
+        let now = LogTime::of(now);
+        if now.until(self) <= CLOCK_SKEW {
+            0
+        } else {
+            self.until(now)
+        }
+    }
+
+    /// Whether hits of this time do not count any more. Those of the future have left, too: the clock was
+    /// set back.
+    pub(super) fn has_left(self, size: WindowSize, now: UnixMillis) -> bool {
+        self == LogTime::NEVER || self.age(now) > size.millis()
+    }
+
+    /// Whether this is before `other`, which is no older than the last minutes of a log that has both.
+    pub(crate) fn is_before(self, other: LogTime) -> bool {
+        // The oldest is older than half of the times that there are.
+        self == LogTime::NEVER || (self != other && self.until(other) <= TIME_MASK - MONTH)
+    }
+
+    /// Which times have left a window that ends at `now`, this being the newest one of a log; `None`: all have.
+    #[inline]
+    pub(crate) fn leaving(self, size: WindowSize, now: UnixMillis) -> Option<Leaving> {
+        if self == LogTime::NEVER {
+            return None;
+        }
+        let at = LogTime::of(now);
+        let ahead = at.until(self);
+        let most = match ahead <= CLOCK_SKEW {
+            true => size.millis().checked_add(ahead)?,
+            false => size.millis().checked_sub(self.until(at))?,
+        };
+        Some(Leaving { newest: self, most })
+    }
+
+    /// The last moment, at or before this, whose lowest bits are these.
+    pub(crate) fn last_with(self, bits: u16) -> LogTime {
+        let back = (self.0 as u16).wrapping_sub(bits);
+        LogTime(self.0.wrapping_sub(u64::from(back)) & TIME_MASK)
+    }
+
+    pub(crate) fn lowest_bits(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// When a hit at `now` counts, this being the newest time: not before it, unless that is in the
+    /// future since the clock was set back.
+    pub(crate) fn of_hit(self, now: UnixMillis) -> LogTime {
+        let at = LogTime::of(now);
+        let is_skewed = self != LogTime::NEVER && at.until(self) <= CLOCK_SKEW;
+        if is_skewed { self } else { at }
+    }
+}
+
+/// Which entries of a log have left a window.
+///
+/// Times are told by their distances from the newest one, since an entry may be older than times reach back: it was in
+/// the window when the newest hit was counted, and that is in the window now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaving {
+    newest: LogTime,
+    /// How much older than the newest a time is at most that counts.
+    most: u64,
+}
+
+impl Leaving {
+    #[inline]
+    pub(crate) fn has_left(self, entry: LogEntry) -> bool {
+        entry.time().until(self.newest) > self.most
+    }
+}
+
+/// A time, and the sum of all hits up to it. Marked: the newest one is closed, or it is in a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogEntry(u64);
+
+impl LogEntry {
+    pub(super) const fn from_bits(bits: u64) -> LogEntry {
+        LogEntry(bits)
+    }
+
+    pub(super) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// What a log begins with, of a time that has left. Sums begin with the generation of the slot: a
+    /// compare-and-swap that was prepared for a former occupant fails.
+    pub(crate) const fn first(generation: Generation) -> LogEntry {
+        LogEntry(generation.bits() as u64)
+    }
+
+    /// What a word of a block is before its entry is appended, in an occupancy of the block's slot.
+    pub(super) const fn empty(generation: Generation) -> u64 {
+        generation.bits() as u64
+    }
+
+    pub(crate) const fn new(time: LogTime, sum: u64) -> LogEntry {
+        LogEntry(time.0 << SUM_BITS | sum & SUM_MASK)
+    }
+
+    pub(crate) const fn marked(self) -> LogEntry {
+        LogEntry(self.0 | MARK)
+    }
+
+    pub(crate) const fn is_marked(self) -> bool {
+        self.0 & MARK != 0
+    }
+
+    pub(crate) const fn time(self) -> LogTime {
+        LogTime(self.0 >> SUM_BITS & TIME_MASK)
+    }
+
+    pub(crate) const fn sum(self) -> u64 {
+        self.0 & SUM_MASK
+    }
+
+    /// The hits (in thousandths) that were counted after the entry with this sum.
+    pub(crate) const fn since(self, sum: u64) -> u64 {
+        let hits = self.sum().wrapping_sub(sum) & SUM_MASK;
+        if hits > MOST { 0 } else { hits }
+    }
+
+    /// The same entry without so many hits.
+    pub(crate) const fn without(self, hits: u64) -> LogEntry {
+        LogEntry(self.0 & !SUM_MASK | self.sum().wrapping_sub(hits) & SUM_MASK)
+    }
+
+    pub(super) fn has_left(self, size: WindowSize, now: UnixMillis) -> bool {
+        self.time().has_left(size, now)
+    }
+
+    /// Replaces this entry in `word`.
+    pub(crate) fn replace(self, word: &AtomicU64, new: LogEntry) -> Result<(), Lost> {
+        // AcqRel: who sees the entry sees the chain as it was when it was decided on.
+        word.compare_exchange(self.0, new.0, AcqRel, Acquire)
+            .map_or(Err(Lost), |_| Ok(()))
+    }
+}
+
+/// The word of the newest entry of the log in `slot`.
+pub(crate) fn newest_word(slot: &Slot) -> &AtomicU64 {
+    let [word, _] = &slot.local;
+    word
+}
+
+/// The newest entry of the log in `slot`.
+pub(crate) fn newest(slot: &Slot) -> LogEntry {
+    LogEntry::from_bits(newest_word(slot).load(Acquire))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: u64 = 1_700_000_000_000;
+
+    #[test]
+    fn an_entry_keeps_its_parts() {
+        let time = LogTime::of(UnixMillis(T));
+        let entry = LogEntry::new(time, 123_456_789);
+        assert_eq!((entry.time(), entry.sum()), (time, 123_456_789));
+        let marked = entry.marked();
+        assert!(marked.is_marked() && !entry.is_marked());
+        assert_eq!((marked.time(), marked.sum()), (time, 123_456_789));
+        assert_eq!(
+            marked.without(1_000),
+            LogEntry::new(time, 123_455_789).marked()
+        );
+    }
+
+    #[test]
+    fn sums_go_round() {
+        let entry = |sum: u64| LogEntry::new(LogTime::of(UnixMillis(T)), sum);
+        assert_eq!(entry(SUM_MASK + 501).since(SUM_MASK - 499), 1000);
+        assert_eq!(entry(3).without(5).since(SUM_MASK - 1), 0);
+        assert_eq!(entry(3).since(5), 0, "below zero");
+    }
+
+    #[test]
+    fn a_hit_counts_until_it_is_older_than_the_window() {
+        for millis in [1, 1000, WindowSize::MAX_MILLIS] {
+            let size = WindowSize::from_millis(millis).unwrap();
+            let time = LogTime::of(UnixMillis(T));
+            let has_left = |now| time.has_left(size, UnixMillis(now));
+            assert!(!has_left(T) && !has_left(T + millis) && has_left(T + millis + 1));
+            // Another worker's clock, and one that was set back.
+            assert!(!has_left(T - CLOCK_SKEW));
+            assert!(has_left(T - 3_600_000));
+            assert!(LogTime::NEVER.has_left(size, UnixMillis(T)));
+        }
+    }
+
+    #[test]
+    fn times_are_of_the_newest_or_later() {
+        let time = LogTime::of(UnixMillis(T));
+        for (now, then) in [(T, T), (T - 5, T), (T + 1, T + 1), (T - 5000, T - 5000)] {
+            assert_eq!(time.of_hit(UnixMillis(now)), LogTime::of(UnixMillis(then)));
+        }
+        assert!(time.is_before(time.next()) && !time.next().is_before(time));
+        assert!(!time.is_before(time) && LogTime::NEVER.is_before(time));
+        for back in [0, 1, 65_535] {
+            let before = LogTime::of(UnixMillis(T - back));
+            assert_eq!(time.last_with(before.lowest_bits()), before);
+        }
+    }
+}

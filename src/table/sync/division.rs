@@ -1,0 +1,62 @@
+//! Which part of what changed is whose: the changes of a namespace, divided among its shards.
+
+use crate::table::words::atomic::Ordering::Acquire;
+use crate::table::words::meta::NamespaceIndex;
+use crate::table::words::part::Part;
+use crate::table::words::slot::Occupant;
+use crate::table::zone::counter_table::CounterTable;
+
+impl<'m> CounterTable<'m> {
+    /// Divides the changes of `namespace` among shards, by what `shard_of` says of their keys: for each
+    /// shard the groups that have any, with a bit for each, as
+    /// [`take_changes_at`](Self::take_changes_at) takes them. That takes none, and may leave out what
+    /// changes meanwhile.
+    pub fn divide_changes(
+        &self,
+        namespace: NamespaceIndex,
+        shards: u16,
+        shard_of: impl Fn(&[u8]) -> u16,
+    ) -> Vec<Vec<(usize, u64)>> {
+        let mut divided = vec![Vec::<(usize, u64)>::new(); shards.into()];
+        for (group, word) in self.parts.dirty.iter().enumerate() {
+            let mut changed = word.load(Acquire);
+            while changed != 0 {
+                let bit = changed & changed.wrapping_neg();
+                let index = group.saturating_mul(64);
+                let index = index.saturating_add(changed.trailing_zeros() as usize);
+                changed &= !bit;
+                let Some(slot) = self.slot_at(index) else {
+                    continue;
+                };
+                let meta = slot.meta();
+                let is_counter = meta.is_counter() && meta.is_synced();
+                if is_counter && meta.namespace() != namespace {
+                    continue;
+                }
+                // What is no counter any more, or has no name, is of no shard: the first one takes it, and
+                // finds out.
+                let key = self.name_of(Occupant { slot, meta }).filter(|_| is_counter);
+                let shard = key.map_or(0, |key| shard_of(&key));
+                let Some(places) = divided.get_mut(usize::from(shard)) else {
+                    continue;
+                };
+                match places.last_mut() {
+                    Some((last, bits)) if *last == group => *bits |= bit,
+                    _ => places.push((group, bit)),
+                }
+            }
+        }
+        divided
+    }
+
+    /// Whether a counter is in `part`; `otherwise` if that depends on its name and it has none.
+    pub(crate) fn is_in(&self, part: Part<'_>, occupant: Occupant<'m>, otherwise: bool) -> bool {
+        if occupant.meta.namespace() != part.namespace {
+            return false;
+        }
+        match part.has_key {
+            Some(has) => self.name_of(occupant).map_or(otherwise, |key| has(&key)),
+            None => true,
+        }
+    }
+}

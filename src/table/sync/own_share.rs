@@ -1,0 +1,163 @@
+//! What a node admits alone while the store is away, in a namespace with `on_loss share`: of each limit, the
+//! share of the key's hits that were its own when the store last told, or that of one node if that is more.
+//!
+//! The share is that of two counts that stay as they are while the store is away: of the hits that it has of this node,
+//! and of those of the others. A push notes that there are none of others, if there are not. Where both are
+//! gone, since the key was not counted for two windows, nothing is known but the number of nodes.
+
+use crate::policy::algorithm::{Algorithm, Reading, WindowCounts};
+use crate::policy::hits::Hits;
+use crate::policy::window::Clock;
+use crate::table::slots::admission::{Admission, Counted};
+use crate::table::slots::columns::{WindowColumns, load};
+use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use crate::table::words::slot::Occupant;
+use crate::table::words::word::{Stamp, WindowCount};
+use crate::table::zone::counter::{Counter, Key};
+use crate::table::zone::counter_table::CounterTable;
+use crate::table::zone::sync_state::SyncState;
+
+/// The bit of a namespace's `nodes` that says that each admits its share only.
+const ALONE: u64 = 1 << 63;
+
+impl<'m> CounterTable<'m> {
+    /// Whether nodes admit their shares only in the namespace of a synced counter.
+    #[inline(always)]
+    pub(crate) fn is_alone(&self, counter: &Counter) -> bool {
+        let entry = self.parts.directory.get(counter.namespace.get());
+        entry.is_some_and(|entry| entry.nodes.load(Relaxed) & ALONE != 0)
+    }
+
+    /// Refuses a hit under a limit of which this node has used its share. `None`: it has not, or none is
+    /// asked for.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refuse_alone(
+        &self,
+        occupant: Occupant<'m>,
+        counter: &Counter,
+        clock: &impl Clock,
+        value: Hits,
+        admission: Admission,
+    ) -> Option<Counted<'m>> {
+        let Admission::Within(limit, algorithm) = admission else {
+            return None;
+        };
+        let (limit, asked) = ((limit, algorithm), (Hits::ZERO, value));
+        let (admits, columns) = self.look_at_share(occupant, counter, clock, limit, asked);
+        (!admits).then(|| Counted::refused(columns.reading()))
+    }
+
+    /// Whether a limit refuses `cost` hits, of which this node has used its share, beside those that it has counted but
+    /// for `included`. `false` if it has not, or none is asked for.
+    pub(crate) fn refuses_alone(
+        &self,
+        counter: &Counter,
+        key: Key<'_>,
+        limit: (Hits, Algorithm),
+        asked: (Hits, Hits),
+        clock: &impl Clock,
+    ) -> bool {
+        if !(counter.is_synced && self.is_alone(counter)) {
+            return false;
+        }
+        let occupant = self.find(counter.identity(key));
+        occupant.is_some_and(|it| !self.look_at_share(it, counter, clock, limit, asked).0)
+    }
+
+    /// Whether a share of a limit admits hits, and all that was counted.
+    fn look_at_share(
+        &self,
+        occupant: Occupant<'m>,
+        counter: &Counter,
+        clock: &impl Clock,
+        (limit, algorithm): (Hits, Algorithm),
+        (included, cost): (Hits, Hits),
+    ) -> (bool, WindowColumns<'m>) {
+        let (size, now) = (counter.size, clock.now());
+        if occupant.is_old(size, now) {
+            occupant.wake(size, now);
+        }
+        let columns = WindowColumns::read_ahead(occupant, size, now);
+        let before = columns.at.number.wrapping_sub(1);
+        let (previous, _) = occupant.slot.local_columns(before);
+        let previous = load(previous).hits_of(Stamp::new(before, occupant.meta.generation()));
+        let own = WindowCounts::of(columns.at, columns.counted, previous);
+        let most = self.share_of(occupant, counter, limit);
+        let own = Reading::from(own).minus(included);
+        (algorithm.admits(size, &own, most, cost), columns)
+    }
+
+    /// How much of a limit is this node's.
+    fn share_of(&self, occupant: Occupant<'m>, counter: &Counter, limit: Hits) -> Hits {
+        let (own, others) = self.last_told(occupant);
+        let all = own.plus_at_least_zero(others);
+        let nodes = self.entry(counter.namespace);
+        let nodes = nodes.map_or(1, |entry| (entry.nodes.load(Relaxed) & !ALONE).max(1));
+        let part = |of: Hits, all: i64| {
+            let product = i128::from(limit.thousandths()).saturating_mul(of.thousandths().into());
+            let part = product.checked_div(all.into()).unwrap_or_default();
+            i64::try_from(part).unwrap_or(i64::MAX)
+        };
+        let one = i64::try_from(nodes)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1000);
+        let share = part(Hits::ONE, one).max(part(own, all.thousandths()));
+        Hits::from_thousandths(share)
+    }
+
+    /// What the store had of this node's hits of a counter, and of others', in the windows of which it told
+    /// last.
+    fn last_told(&self, occupant: Occupant<'m>) -> (Hits, Hits) {
+        if self.first_part(occupant).is_none() {
+            return (Hits::ZERO, Hits::ZERO);
+        }
+        let parities = [0, 1].into_iter();
+        let columns = parities.map(|parity| self.pushed_word(occupant, parity));
+        let columns = columns.zip(&occupant.slot.remote);
+        columns.fold(
+            (Hits::ZERO, Hits::ZERO),
+            |(own, others), (pushed, remote)| {
+                let remote = load(remote);
+                match is_after(pushed.stamp(), remote.stamp()) {
+                    // What others counted then is gone.
+                    true => (own, others),
+                    false => (
+                        own.plus_at_least_zero(pushed.hits_of(remote.stamp())),
+                        others.plus_at_least_zero(remote.hits()),
+                    ),
+                }
+            },
+        )
+    }
+
+    /// Notes that others have counted nothing in a window of which a push was acknowledged, if nothing is known of
+    /// them.
+    pub(super) fn note_alone(&self, occupant: Occupant<'m>, number: u64) {
+        let (remote, _) = occupant.slot.remote_columns(number);
+        let generation = occupant.meta.generation();
+        let (old, stamp) = (load(remote), Stamp::new(number, generation));
+        let is_unknown = old == WindowCount::empty(generation) || is_after(stamp, old.stamp());
+        if is_unknown && occupant.is_there() {
+            let new = WindowCount::new(stamp, Hits::ZERO);
+            // If it fails, more is known by now.
+            let _ = remote.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire);
+        }
+    }
+}
+
+/// Whether a stamp is of a later window than another one of the same column.
+fn is_after(one: Stamp, other: Stamp) -> bool {
+    one.bits().wrapping_sub(other.bits()).cast_signed() > 0
+}
+
+impl SyncState<'_> {
+    /// Notes whether nodes are to admit their shares only: while the store is away.
+    pub fn set_alone(&self, is_alone: bool) {
+        let nodes = &self.entry.nodes;
+        match is_alone {
+            true => nodes.fetch_or(ALONE, AcqRel),
+            false => nodes.fetch_and(!ALONE, AcqRel),
+        };
+    }
+}

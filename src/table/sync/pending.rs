@@ -1,0 +1,91 @@
+//! How many counters have hits that the store has not, by a bounded look at the dirty bits.
+
+use crate::policy::window::UnixMillis;
+use crate::table::words::atomic::Ordering::Acquire;
+use crate::table::words::meta::NamespaceIndex;
+use crate::table::words::slot::Occupant;
+use crate::table::zone::counter_table::CounterTable;
+
+/// How many counters have hits that the store has not, by namespace: [`CounterTable::pending`].
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    /// By the index of the namespace.
+    pub(crate) counters: Vec<u64>,
+    /// What it took to tell.
+    pub(crate) looked_at: LookedAt,
+}
+
+/// What was looked at, or is to be at most, to tell what is pending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookedAt {
+    /// Words that have a bit for each of 64 counters.
+    pub groups: usize,
+    /// Counters.
+    pub counters: usize,
+}
+
+impl LookedAt {
+    /// What takes less than a millisecond.
+    pub const BOUNDED: LookedAt = LookedAt {
+        groups: 1 << 16,
+        counters: 1 << 10,
+    };
+}
+
+impl Pending {
+    /// How many of `namespace`.
+    pub fn of(&self, namespace: NamespaceIndex) -> u64 {
+        let counters = self.counters.get(namespace.get());
+        counters.copied().unwrap_or_default()
+    }
+}
+
+impl<'m> CounterTable<'m> {
+    /// How many counters of each namespace have hits at `now` that the store has not. The caller is not
+    /// to be held for long, so at most so much is looked at, whatever the size of the zone and the
+    /// number of namespaces. Exact if that is all that changed, an estimate from it otherwise.
+    pub fn pending(&self, now: UnixMillis, at_most: LookedAt) -> Pending {
+        let words = self.parts.dirty;
+        // Another part each time, if not all can be looked at.
+        let start = (now.0 as usize).wrapping_mul(at_most.groups);
+        let start = start.checked_rem(words.len()).unwrap_or_default();
+        let (before, after) = words.split_at_checked(start).unwrap_or_default();
+        let groups = (start..).zip(after).chain((0..).zip(before));
+        let mut pending = Pending {
+            counters: vec![0; self.parts.directory.len()],
+            looked_at: LookedAt::default(),
+        };
+        let looked_at = &mut pending.looked_at;
+        let mut changed: u64 = 0;
+        for (group, word) in groups.take(at_most.groups) {
+            looked_at.groups = looked_at.groups.saturating_add(1);
+            let mut bits = word.load(Acquire);
+            changed = changed.saturating_add(bits.count_ones().into());
+            while bits != 0 && looked_at.counters < at_most.counters {
+                let index = group.saturating_mul(64);
+                let index = index.saturating_add(bits.trailing_zeros() as usize);
+                bits &= bits.wrapping_sub(1);
+                looked_at.counters = looked_at.counters.saturating_add(1);
+                let Some(slot) = self.slot_at(index) else {
+                    continue;
+                };
+                let meta = slot.meta();
+                let is_pending = meta.is_counter() && self.has_unsent(Occupant { slot, meta }, now);
+                let counters = pending.counters.get_mut(meta.namespace().get());
+                if let Some(counters) = counters.filter(|_| is_pending) {
+                    *counters = counters.saturating_add(1);
+                }
+            }
+        }
+        let LookedAt { groups, counters } = *looked_at;
+        let (all, seen) = (
+            u128::from(changed).saturating_mul(words.len() as u128),
+            (counters as u128).saturating_mul(groups as u128),
+        );
+        for counters in &mut pending.counters {
+            let of_all = u128::from(*counters).saturating_mul(all).checked_div(seen);
+            *counters = u64::try_from(of_all.unwrap_or_default()).unwrap_or(u64::MAX);
+        }
+        pending
+    }
+}

@@ -1,0 +1,161 @@
+//! Which sync has which of a zone's [`SyncSlot`]s.
+
+use crate::table::words::atomic::Ordering::{AcqRel, Relaxed, Release};
+use crate::table::words::fail::fail_point;
+use crate::table::words::meta::NamespaceIndex;
+use crate::table::zone::buffers::Buffers;
+use crate::table::zone::counter_table::CounterTable;
+use crate::table::zone::layout::DirectoryEntry;
+use crate::table::zone::sync_line::SyncLine;
+use crate::table::zone::sync_slot::{SyncSlot, owner_word};
+use crate::table::zone::sync_state::SyncState;
+
+impl<'m> CounterTable<'m> {
+    /// The sync of `namespace` under a new configuration, in as many shards as its store has: from now
+    /// on, no worker of an older one takes a lease of it. Shards that it has no more are begun anew
+    /// should it have them again: what they know is of another store.
+    ///
+    /// `None` if the zone has no room for them beside those of this configuration's other
+    /// namespaces; there is for those of [`ZoneRoom`](crate::table::ZoneRoom) at least.
+    pub fn sync_states(
+        &self,
+        namespace: NamespaceIndex,
+        shards: u16,
+    ) -> Option<Vec<SyncState<'m>>> {
+        let (entry, line) = self.sync_of(namespace)?;
+        entry.synced.store(self.configuration(), Relaxed);
+        self.release_shards(namespace, shards);
+        let sync_generation = entry.sync_generation.fetch_add(1, AcqRel).wrapping_add(1);
+        let slots = self.slots_of(namespace, shards)?;
+        let states = slots.into_iter().map(|(index, slot)| {
+            slot.synced.store(0, Relaxed);
+            SyncState {
+                slot,
+                index,
+                entry,
+                line,
+                buffers: Buffers::of(&self.parts),
+                sync_generation,
+            }
+        });
+        Some(states.collect())
+    }
+
+    /// The sync of `namespace` in as many shards, for one more process of the present configuration: the
+    /// others go on. If none has begun it yet, or the shards are others, as [`CounterTable::sync_states`].
+    ///
+    /// Of several processes, one at a time may call it.
+    pub fn join_sync(&self, namespace: NamespaceIndex, shards: u16) -> Option<Vec<SyncState<'m>>> {
+        let (entry, line) = self.sync_of(namespace)?;
+        let owned = self.slots().filter_map(|(index, slot)| {
+            let (owner, shard) = slot.owner()?;
+            (owner == namespace).then_some((shard, index, slot))
+        });
+        let mut owned: Vec<_> = owned.collect();
+        owned.sort_by_key(|(shard, ..)| *shard);
+        let is_whole = owned.iter().map(|(shard, ..)| *shard).eq(0..shards);
+        if !is_whole || shards == 0 {
+            return self.sync_states(namespace, shards);
+        }
+        entry.synced.store(self.configuration(), Relaxed);
+        let sync_generation = entry.sync_generation.load(Relaxed);
+        let states = owned.into_iter().map(|(_, index, slot)| SyncState {
+            slot,
+            index,
+            entry,
+            line,
+            buffers: Buffers::of(&self.parts),
+            sync_generation,
+        });
+        Some(states.collect())
+    }
+
+    fn sync_of(&self, namespace: NamespaceIndex) -> Option<(&'m DirectoryEntry, &'m SyncLine)> {
+        let lines: &'m [SyncLine] = self.parts.sync_lines;
+        Some((self.entry(namespace)?, lines.get(namespace.get())?))
+    }
+
+    /// The slots of the first `shards` shards of a namespace, which gets those that it has not.
+    fn slots_of(
+        &self,
+        namespace: NamespaceIndex,
+        shards: u16,
+    ) -> Option<Vec<(usize, &'m SyncSlot)>> {
+        // Each turn but the last releases a namespace, of which there are so many, or finds that a process that was
+        // stopped meanwhile has taken a slot.
+        'again: loop {
+            let (mut own, mut free) = (vec![None; shards.into()], Vec::new());
+            for (index, slot) in self.slots() {
+                match slot.owner() {
+                    Some((owner, shard)) if owner == namespace => {
+                        if let Some(own) = own.get_mut(usize::from(shard)) {
+                            *own = Some((index, slot));
+                        }
+                    }
+                    Some(_) => {}
+                    None => free.push((index, slot)),
+                }
+            }
+            let missing = own.iter().filter(|own| own.is_none()).count();
+            if missing > free.len() {
+                self.release_oldest()?;
+                continue;
+            }
+            let mut free = free.into_iter();
+            for (shard, own) in (0..shards).zip(&mut own) {
+                if own.is_none() {
+                    *own = free.next();
+                    let (_, slot) = (*own)?;
+                    let word = owner_word(namespace, shard);
+                    let taken = slot.owner.compare_exchange(0, word, AcqRel, Relaxed);
+                    if taken.is_err() {
+                        continue 'again;
+                    }
+                    fail_point!("sync.owned");
+                }
+            }
+            return own.into_iter().collect();
+        }
+    }
+
+    fn slots(&self) -> impl Iterator<Item = (usize, &'m SyncSlot)> {
+        let slots: &'m [SyncSlot] = self.parts.sync_slots;
+        slots.iter().enumerate()
+    }
+
+    /// Releases the shards of the namespace that was not synced for the longest time, if there is one
+    /// that this configuration does not sync.
+    fn release_oldest(&self) -> Option<()> {
+        let owners = self.slots().filter_map(|(_, slot)| slot.owner());
+        let synced = owners.filter_map(|(owner, _)| {
+            let synced = self.entry(owner)?.synced.load(Relaxed);
+            (synced < self.configuration()).then_some((synced, owner))
+        });
+        let (_, oldest) = synced.min_by_key(|(synced, _)| *synced)?;
+        self.release_shards(oldest, 0);
+        Some(())
+    }
+
+    /// Releases the slots of a namespace but those of its first `shards` shards. Workers of the
+    /// configurations before, which would go on with the former store, take its leases no more.
+    pub(crate) fn release_shards(&self, namespace: NamespaceIndex, shards: u16) {
+        let is_beyond = |slot: &SyncSlot| {
+            let owner = slot.owner();
+            owner.is_some_and(|(owner, shard)| owner == namespace && shard >= shards)
+        };
+        let mut beyond = self.slots().filter(|(_, slot)| is_beyond(slot)).peekable();
+        if beyond.peek().is_some() {
+            // First: see `SyncState::take_lease`.
+            let entry = self.entry(namespace);
+            entry.inspect(|entry| {
+                entry.sync_generation.fetch_add(1, AcqRel);
+            });
+            fail_point!("sync.superseded");
+        }
+        for (_, slot) in beyond {
+            slot.begin_anew();
+            slot.owner.store(0, Release);
+            fail_point!("sync.disowned");
+        }
+    }
+}

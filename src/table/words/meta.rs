@@ -1,0 +1,392 @@
+//! What occupies a slot, in one atomic word: the slot changes hands by a compare-and-swap of it.
+//!
+//! ```text
+//!  63                                19 18              3 2     0
+//! +------------------------------------+-----------------+-------+
+//! | detail, by state                   | generation      | state |
+//! +------------------------------------+-----------------+-------+
+//! counter:  35 bits of window size in milliseconds, 10 bits of namespace
+//! busy:     32 bits of the time (ticks) at which the slot was claimed
+//! name:     16 bits of the owner's generation, 16 bits of the name's length in bytes; of a first part,
+//!           13 bits of the handovers of what it holds
+//! block:    16 bits of the owner's generation, 29 bits of the block's number
+//! ```
+//!
+//! The generation changes with every occupancy, so no value of the word ever comes back within 2^16
+//! occupancies.
+
+use super::word::{Generation, Stamp};
+use crate::policy::algorithm::StoredKind;
+use crate::policy::window::WindowSize;
+
+/// A namespace's place in a zone's directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceIndex(pub(crate) u16);
+
+impl NamespaceIndex {
+    pub(crate) const BITS: u32 = 10;
+
+    /// Returns its number, from 0 on.
+    pub fn get(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// Coarse time, in units of 128 ms, modulo 2^32: two times are compared rightly if they are less
+/// than eight years apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticks(pub(crate) u32);
+
+impl Ticks {
+    const MILLIS: u64 = 128;
+
+    #[inline]
+    pub(crate) const fn at(millis: u64) -> Ticks {
+        Ticks((millis / Self::MILLIS) as u32)
+    }
+
+    /// Ticks from `self` to `now`; none if `self` is in the future, as after the clock was set
+    /// back.
+    #[inline]
+    pub(crate) const fn until(self, now: Ticks) -> u32 {
+        let ticks = now.0.wrapping_sub(self.0);
+        if ticks > u32::MAX / 2 { 0 } else { ticks }
+    }
+
+    /// Whether `self` is in the future at `now`, as after the clock was set back, or for a
+    /// process whose time is old.
+    #[inline]
+    pub(crate) const fn is_after(self, now: Ticks) -> bool {
+        self.until(now) == 0 && self.0 != now.0
+    }
+
+    /// Whether surely more than `millis` passed from `self` to `now`.
+    #[inline]
+    pub(crate) const fn is_over(self, now: Ticks, millis: u64) -> bool {
+        let ticks = self.until(now) as u64;
+        ticks > 0 && ticks.saturating_sub(1).saturating_mul(Self::MILLIS) >= millis
+    }
+}
+
+/// The value of a slot's `meta`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meta(u64);
+
+/// What a slot is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    /// Nothing. All-zero memory is a free slot.
+    Free,
+    /// A process is changing what it is used for, since then.
+    Busy(Ticks),
+    /// The counter of a key.
+    Counter,
+    /// The first or a further part of a counter's name.
+    Name,
+    /// Entries of a counter that is a log.
+    Block,
+}
+
+const FREE: u64 = 0;
+const BUSY: u64 = 1;
+/// All counters have this bit; those that are windows differ in the lowest one, whether they are synced.
+const COUNTER: u64 = 2;
+const SYNCED_COUNTER: u64 = COUNTER | SYNCED;
+const SYNCED: u64 = 1;
+/// Both kinds of what belongs to a counter in another slot differ in the lowest bit alone.
+const NAME: u64 = 4;
+const BLOCK: u64 = NAME | 1;
+/// A counter that is a level, which is never synced.
+const LEVEL_COUNTER: u64 = COUNTER | 1 << 2;
+/// A counter that is a log, which is never synced.
+const LOG_COUNTER: u64 = LEVEL_COUNTER | 1;
+const STATE_MASK: u64 = (1 << STATE_BITS) - 1;
+const STATE_BITS: u32 = 3;
+const GENERATION_BITS: u32 = 16;
+const DETAIL: u32 = STATE_BITS + GENERATION_BITS;
+const SIZE_BITS: u32 = 64 - DETAIL - NamespaceIndex::BITS;
+/// Where the handovers of a name's first part are: in all bits that are left.
+const HANDOVERS: u32 = DETAIL + 2 * GENERATION_BITS;
+const _: () = assert!(WindowSize::MAX_MILLIS < 1 << SIZE_BITS);
+const _: () = assert!(64 - HANDOVERS == Stamp::HANDOVER_BITS);
+
+impl Meta {
+    #[inline]
+    pub(crate) const fn from_bits(bits: u64) -> Meta {
+        Meta(bits)
+    }
+
+    #[inline]
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn free(generation: Generation) -> Meta {
+        Meta(FREE | (generation.bits() as u64) << STATE_BITS)
+    }
+
+    pub(crate) const fn busy(generation: Generation, since: Ticks) -> Meta {
+        Meta(BUSY | (generation.bits() as u64) << STATE_BITS | (since.0 as u64) << DETAIL)
+    }
+
+    /// That of a counter which is not synced, in a slot's generation 0.
+    pub(crate) const fn counter(
+        namespace: NamespaceIndex,
+        size: WindowSize,
+        kind: StoredKind,
+    ) -> Meta {
+        let state = match kind {
+            StoredKind::Windows => COUNTER,
+            StoredKind::Level(_) => LEVEL_COUNTER,
+            StoredKind::Log => LOG_COUNTER,
+        };
+        let detail = size.millis() | (namespace.0 as u64) << SIZE_BITS;
+        Meta(state | detail << DETAIL)
+    }
+
+    /// The same as one of generation 0, in this one.
+    #[inline]
+    pub(crate) const fn of_generation(self, generation: Generation) -> Meta {
+        Meta(self.0 | (generation.bits() as u64) << STATE_BITS)
+    }
+
+    /// A part of a name: whose, by the generation of the counter (for the first part) or of the first
+    /// part (for the others), and how long the whole name is.
+    pub(crate) const fn name(generation: Generation, owner: Generation, len: u16) -> Meta {
+        let detail = owner.bits() as u64 | (len as u64) << GENERATION_BITS;
+        Meta(NAME | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
+    }
+
+    /// How often what the first part of a name holds was handed over: see [`pushed`](crate::table::slots::pushed).
+    #[inline]
+    pub(crate) const fn handovers(self) -> u16 {
+        (self.0 >> HANDOVERS) as u16
+    }
+
+    /// The meta of the same part, handed over so many times more.
+    #[inline]
+    pub(crate) const fn handed_over(self, times: u16) -> Meta {
+        // What does not fit into the highest bits is lost, as is meant.
+        Meta(self.0.wrapping_add((times as u64) << HANDOVERS))
+    }
+
+    /// A block of a log: of the counter of this generation, and its number in the log.
+    pub(crate) const fn block(generation: Generation, owner: Generation, number: u32) -> Meta {
+        let detail = owner.bits() as u64 | (number as u64) << GENERATION_BITS;
+        Meta(BLOCK | (generation.bits() as u64) << STATE_BITS | detail << DETAIL)
+    }
+
+    #[inline]
+    pub(crate) const fn state(self) -> SlotState {
+        match self.0 & STATE_MASK {
+            COUNTER | SYNCED_COUNTER | LEVEL_COUNTER | LOG_COUNTER => SlotState::Counter,
+            BUSY => SlotState::Busy(Ticks((self.0 >> DETAIL) as u32)),
+            NAME => SlotState::Name,
+            BLOCK => SlotState::Block,
+            _ => SlotState::Free,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn is_counter(self) -> bool {
+        self.0 & COUNTER != 0
+    }
+
+    /// Whether this is a counter that is a level.
+    #[inline]
+    pub(crate) const fn is_level(self) -> bool {
+        self.0 & STATE_MASK == LEVEL_COUNTER
+    }
+
+    /// Whether this is a counter that is a log.
+    #[inline]
+    pub(crate) const fn is_log(self) -> bool {
+        self.0 & STATE_MASK == LOG_COUNTER
+    }
+
+    /// Whether this belongs to a counter in another slot.
+    #[inline]
+    pub(crate) const fn is_part(self) -> bool {
+        self.0 & (STATE_MASK & !1) == NAME
+    }
+
+    /// Whether this is a counter of windows that is not synced.
+    #[inline]
+    pub(crate) const fn is_local_counter(self) -> bool {
+        self.0 & STATE_MASK == COUNTER
+    }
+
+    /// Whether the counter is synced.
+    #[inline]
+    pub(crate) const fn is_synced(self) -> bool {
+        self.0 & STATE_MASK == SYNCED_COUNTER
+    }
+
+    /// The meta of the same counter, synced or not.
+    pub(crate) const fn with_synced(self, is_synced: bool) -> Meta {
+        Meta(if is_synced {
+            self.0 | SYNCED
+        } else {
+            self.0 & !SYNCED
+        })
+    }
+
+    /// Whether both are of one occupancy by one counter, whether synced or not.
+    #[inline]
+    pub(crate) const fn is_same_counter(self, other: Meta) -> bool {
+        (self.0 ^ other.0) & !SYNCED == 0
+    }
+
+    /// The generation of a name's owner, and the length of the name; `None` for another slot.
+    pub(crate) const fn owner_and_len(self) -> Option<(Generation, u16)> {
+        if self.0 & STATE_MASK != NAME {
+            return None;
+        }
+        Some((
+            Generation::from_bits((self.0 >> DETAIL) as u16),
+            (self.0 >> (DETAIL + GENERATION_BITS)) as u16,
+        ))
+    }
+
+    /// The generation of a block's owner, and the number of the block; `None` for another slot.
+    pub(crate) const fn owner_and_number(self) -> Option<(Generation, u32)> {
+        if self.0 & STATE_MASK != BLOCK {
+            return None;
+        }
+        Some((
+            Generation::from_bits((self.0 >> DETAIL) as u16),
+            self.block_number(),
+        ))
+    }
+
+    /// The number of a block.
+    #[inline]
+    pub(crate) const fn block_number(self) -> u32 {
+        (self.0 >> (DETAIL + GENERATION_BITS)) as u32
+    }
+
+    #[inline]
+    pub(crate) const fn generation(self) -> Generation {
+        Generation::from_bits((self.0 >> STATE_BITS) as u16)
+    }
+
+    /// The window size of a counter; `None` for another slot.
+    pub(crate) const fn size(self) -> Option<WindowSize> {
+        if !self.is_counter() {
+            return None;
+        }
+        WindowSize::from_millis((self.0 >> DETAIL) & ((1 << SIZE_BITS) - 1))
+    }
+
+    /// The namespace of a counter.
+    pub(crate) const fn namespace(self) -> NamespaceIndex {
+        NamespaceIndex((self.0 >> (DETAIL + SIZE_BITS)) as u16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::algorithm::LevelKind;
+
+    #[test]
+    fn a_meta_keeps_its_parts() {
+        let generation = Generation::from_bits(0xabcd);
+        for millis in [1, 60_000, WindowSize::MAX_MILLIS] {
+            for namespace in [0, 1, 1023] {
+                let size = WindowSize::from_millis(millis).unwrap();
+                let meta = Meta::counter(NamespaceIndex(namespace), size, StoredKind::Windows);
+                let meta = meta.of_generation(generation);
+                assert_eq!(meta.state(), SlotState::Counter);
+                assert_eq!(meta.generation(), generation);
+                assert_eq!(meta.size(), Some(size));
+                assert_eq!(meta.namespace(), NamespaceIndex(namespace));
+            }
+        }
+        let name = Meta::name(generation, Generation::from_bits(0x1234), 65_535);
+        assert_eq!(
+            (name.state(), name.generation()),
+            (SlotState::Name, generation)
+        );
+        assert_eq!(
+            name.owner_and_len(),
+            Some((Generation::from_bits(0x1234), 65_535))
+        );
+        let handed_over = name.handed_over(2);
+        assert_eq!((name.handovers(), handed_over.handovers()), (0, 2));
+        assert_eq!(handed_over.owner_and_len(), name.owner_and_len());
+        assert_eq!(handed_over.handed_over(8190), name);
+        let block = Meta::block(generation, Generation::from_bits(0x1234), (1 << 29) - 1);
+        assert_eq!(
+            (block.state(), block.generation(), block.owner_and_len()),
+            (SlotState::Block, generation, None)
+        );
+        let owner = Generation::from_bits(0x1234);
+        assert_eq!(block.owner_and_number(), Some((owner, (1 << 29) - 1)));
+        assert!(block.is_part() && name.is_part() && !block.is_counter());
+        let busy = Meta::busy(generation, Ticks(u32::MAX));
+        assert_eq!(
+            (busy.state(), busy.generation(), busy.size()),
+            (SlotState::Busy(Ticks(u32::MAX)), generation, None)
+        );
+        assert_eq!(Meta::free(generation).state(), SlotState::Free);
+        assert_eq!(Meta::from_bits(0), Meta::free(Generation::from_bits(0)));
+    }
+
+    #[test]
+    fn a_counter_stays_the_same_when_it_is_synced() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        let counter = |generation| {
+            let meta = Meta::counter(NamespaceIndex(3), size, StoredKind::Windows);
+            meta.of_generation(Generation::from_bits(generation))
+        };
+        let synced = counter(7).with_synced(true);
+        assert!(synced.is_synced() && !counter(7).is_synced());
+        assert!(synced.is_counter() && synced.is_same_counter(counter(7)));
+        assert!(!synced.is_same_counter(counter(8)));
+        assert_eq!(synced.with_synced(false), counter(7));
+        assert_eq!(
+            (synced.size(), synced.namespace()),
+            (Some(size), NamespaceIndex(3))
+        );
+    }
+
+    #[test]
+    fn a_level_is_a_counter_that_is_not_synced() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        let meta = Meta::counter(
+            NamespaceIndex(3),
+            size,
+            StoredKind::Level(LevelKind::Elastic),
+        );
+        assert_eq!(
+            (meta.state(), meta.size()),
+            (SlotState::Counter, Some(size))
+        );
+        assert!(
+            meta.is_counter() && meta.is_level() && !meta.is_local_counter() && !meta.is_synced()
+        );
+        assert!(!Meta::counter(NamespaceIndex(3), size, StoredKind::Windows).is_level());
+    }
+
+    #[test]
+    fn a_log_is_a_counter_that_is_neither_synced_nor_a_level() {
+        let size = WindowSize::from_millis(1000).unwrap();
+        let meta = Meta::counter(NamespaceIndex(3), size, StoredKind::Log);
+        assert_eq!(
+            (meta.state(), meta.size()),
+            (SlotState::Counter, Some(size))
+        );
+        assert!(meta.is_log() && meta.is_counter() && !meta.is_level() && !meta.is_part());
+        assert!(!meta.is_local_counter() && !meta.is_synced());
+    }
+
+    #[test]
+    fn ticks_survive_their_wrapping_and_a_clock_set_back() {
+        assert_eq!(Ticks(u32::MAX).until(Ticks(1)), 2);
+        assert_eq!(Ticks(5).until(Ticks(4)), 0);
+        assert!(Ticks(0).is_over(Ticks(2), 16));
+        assert!(!Ticks(0).is_over(Ticks(1), 1));
+        assert!(!Ticks(0).is_over(Ticks(0), 0));
+    }
+}

@@ -1,0 +1,22 @@
+//! Words of shared memory, and what each process needs to work on them.
+//!
+//! - [`word`]: a column of a window; [`meta`]: who occupies a slot; [`slot`]: the 64 bytes that both are in
+//! - [`identity`]: the keyed hash by which two hits count together
+//! - [`part`]: the counters that one sync is about; [`stats`]: events and the sums of their counts
+//! - [`atomic`]: the atomics of the standard library, or of loom; [`fail`]: fail points
+//! - [`bell`]: the bell that has a worker push early; [`mapping`], [`system`]: memory, clock and random numbers of the
+//!   system
+
+pub(crate) mod atomic;
+pub(super) mod bell;
+pub(crate) mod fail;
+pub(super) mod identity;
+#[cfg(not(loom))]
+pub(super) mod mapping;
+pub(super) mod meta;
+pub(super) mod part;
+pub(super) mod slot;
+pub(super) mod stats;
+#[cfg(not(loom))]
+pub mod system;
+pub(super) mod word;

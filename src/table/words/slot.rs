@@ -1,0 +1,142 @@
+//! A slot: 64 bytes that hold one key's counter, or a part of a name; and the counter in a slot, as it
+//! was found.
+
+use core::mem::offset_of;
+use core::ptr;
+
+use super::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+use super::identity::Identity;
+use super::meta::Meta;
+
+/// The number of slots in a bucket.
+#[cfg(not(loom))]
+pub(crate) const WAYS: usize = 8;
+/// Fewer slots, so that loom can explore full buckets.
+#[cfg(loom)]
+pub(crate) const WAYS: usize = 2;
+
+/// One key's counter: two windows, by the parity of their number.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    /// The identity of the counter. Changes only while the slot is busy.
+    pub(crate) id: [AtomicU64; 2],
+    /// What this node counted. A `WindowCount` each.
+    pub(crate) local: [AtomicU64; 2],
+    /// What the rest of the cluster counted: a store's total less what of ours it includes. A
+    /// `WindowCount` each.
+    pub(crate) remote: [AtomicU64; 2],
+    /// What occupies the slot. A `Meta`.
+    pub(crate) meta: AtomicU64,
+    /// When the counter was last used, in ticks.
+    pub(crate) used: AtomicU32,
+    /// Of a counter: one more than the index of the first part of its name; 0: none. Of a part of
+    /// a name: the same of the next part. See `names`.
+    pub(crate) extension: AtomicU32,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot>() == 64);
+
+/// The slots among which a tag word distinguishes.
+pub(crate) type Bucket = [Slot; WAYS];
+
+/// A counter in its slot, as it was found.
+#[derive(Clone, Copy)]
+pub(crate) struct Occupant<'m> {
+    pub(crate) slot: &'m Slot,
+    /// The slot's meta when it was found: as long as it is the same, so is the counter.
+    pub(crate) meta: Meta,
+}
+
+/// A slot has another occupant by now, or another process has claimed it.
+pub(crate) struct Lost;
+
+impl<'m> Occupant<'m> {
+    /// The occupant of `slot` at this moment.
+    #[inline]
+    pub(crate) fn of(slot: &'m Slot) -> Occupant<'m> {
+        Occupant {
+            slot,
+            meta: slot.meta(),
+        }
+    }
+
+    /// Whether the counter is in its slot still, synced or not.
+    #[inline]
+    pub(crate) fn is_there(&self) -> bool {
+        self.slot.meta().is_same_counter(self.meta)
+    }
+}
+
+impl Slot {
+    /// What occupies the slot. Acquire: pairs with the release of `Claim::publish`, before which the
+    /// identity was written.
+    #[inline]
+    pub(crate) fn meta(&self) -> Meta {
+        Meta::from_bits(self.meta.load(Acquire))
+    }
+
+    /// Replaces the meta that was read as `old`.
+    pub(crate) fn replace_meta(&self, old: Meta, new: Meta) -> Result<(), Lost> {
+        // Acquire: what the former owner wrote is seen; it can write no more.
+        self.meta
+            .compare_exchange(old.bits(), new.bits(), AcqRel, Relaxed)
+            .map_or(Err(Lost), |_| Ok(()))
+    }
+
+    /// Whether the counter in the slot is that of `id`. An identity is only replaced while the slot is
+    /// busy, after which its meta is another: a process that changes a word of an occupant notices.
+    #[inline]
+    pub(crate) fn has_identity(&self, id: Identity) -> bool {
+        let ([own_one, own_two], [one, two]) = (&self.id, id.0);
+        own_one.load(Relaxed) == one && own_two.load(Relaxed) == two
+    }
+
+    /// The words of a slot that is a block of a log.
+    #[inline]
+    pub(crate) fn words(&self) -> &[AtomicU64; 6] {
+        const {
+            assert!(offset_of!(Slot, id) == 0);
+            assert!(offset_of!(Slot, local) == size_of::<[AtomicU64; 2]>());
+            assert!(offset_of!(Slot, remote) == size_of::<[AtomicU64; 4]>());
+        }
+        // SAFETY: as was just checked, a slot begins with three pairs of words, one after the other; they
+        // live as long as it does, and are changed atomically by all.
+        unsafe { &*ptr::from_ref(self).cast::<[AtomicU64; 6]>() }
+    }
+
+    /// The column of the window `number`, and that of its neighbours.
+    #[inline]
+    pub(crate) fn local_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
+        by_parity(&self.local, number)
+    }
+
+    #[inline]
+    pub(crate) fn remote_columns(&self, number: u64) -> (&AtomicU64, &AtomicU64) {
+        by_parity(&self.remote, number)
+    }
+
+    /// Has the processor fetch the slot, without waiting for it.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: x86-64 has SSE; a prefetch is a hint, which accesses nothing.
+        unsafe {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(ptr::from_ref(self).cast());
+        }
+    }
+}
+
+#[inline]
+fn by_parity([even, odd]: &[AtomicU64; 2], number: u64) -> (&AtomicU64, &AtomicU64) {
+    if number & 1 == 0 {
+        (even, odd)
+    } else {
+        (odd, even)
+    }
+}

@@ -1,0 +1,506 @@
+//! How a zone's memory is divided.
+//!
+//! ```text
+//! header     magic, layout version, length, secret, identity
+//! directory  namespaces: their names, and which configuration had them
+//! lines      event counters, by namespace and worker, by namespace, by worker, and by synced namespace
+//! named      words that are found by a name
+//! rates      those that requests and callers have told
+//! sync       what a sync with a store needs to know, by namespace and shard
+//! batches    those on their way to a store: which sync has each buffer, and the buffers
+//! near       counters that are near their limits
+//! sketches   the keys that were rejected most, by namespace, as far as they reach
+//! tags       one word per bucket: a tag of 7 bits for each slot, a version of 8
+//! dirty      a bit per slot: whether a synced counter changed since it was looked at
+//! buckets    slots of 64 bytes, WAYS to a bucket
+//! ```
+//!
+//! Memory that is all zero is a table without keys, so that making one touches little of a
+//! large zone. Everything is found by its distance from the start: processes may map the zone
+//! at different addresses.
+
+use core::fmt;
+use core::ptr::NonNull;
+
+use super::event_lines::{NamespaceLine, SharedLine, ZoneLine};
+use super::near_cell::NearCell;
+use super::sketch::{MAX_ENTRIES, SketchHead, SketchKey, Sketches};
+use super::sync_line::SyncLine;
+use super::sync_slot::{MAX_RECORDS, Record, SyncSlot};
+use crate::policy::namespace::MAX_NAME_LEN;
+use crate::table::words::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::table::words::meta::NamespaceIndex;
+use crate::table::words::slot::{Bucket, Slot, WAYS};
+
+/// A namespace: see `directory`.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct DirectoryEntry {
+    /// The length of the name; 0: the entry is free.
+    pub(crate) len: AtomicU64,
+    pub(super) name: [AtomicU64; MAX_NAME_LEN / 8],
+    /// The number of the last configuration that had the namespace.
+    pub(crate) configured: AtomicU64,
+    /// The number of the last configuration in which it was synced.
+    pub(crate) synced: AtomicU64,
+    /// How often its sync was configured: workers that were configured before leave it to others.
+    pub(crate) sync_generation: AtomicU64,
+    /// Whether counters of a namespace that had the entry before may be left: 0 or 1.
+    pub(crate) is_reused: AtomicU64,
+    /// The sketch of its rejected keys: one more than its number; 0: it has not looked for one.
+    pub(crate) sketch: AtomicU64,
+    /// How many nodes live that share its store; 0: it is not known.
+    pub(crate) nodes: AtomicU64,
+    /// What is to be pushed before its time: see `early`.
+    pub(crate) early: AtomicU64,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<DirectoryEntry>() == 2 * 64);
+
+/// A word that has a name, or is free: see `named`.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct NamedWord {
+    /// What the name comes to under the zone's secret; 0: the word is free.
+    pub(super) id: AtomicU64,
+    pub(super) value: AtomicU64,
+}
+
+/// In how many sizes callers may have counted in a zone: in later ones, a key that is set to zero keeps what it has.
+pub(crate) const COUNTED_SIZES: usize = 31;
+
+/// A rate that was counted at: see `counted_sizes`.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct CountedRateWords {
+    /// In thousandths; 0: the place is free.
+    pub(crate) hits: AtomicU64,
+    /// A `SizeWord`; 0: of no namespace yet.
+    pub(crate) size: AtomicU64,
+}
+
+#[repr(C, align(64))]
+struct Header {
+    magic: AtomicU64,
+    version: AtomicU64,
+    len: AtomicU64,
+    secret: [AtomicU64; 2],
+    /// The size of the zone, by which everything is sized.
+    size: AtomicU64,
+    /// The number of the configuration that is used.
+    configuration: AtomicU64,
+    /// An `IdentityWord`: which node this is to stores.
+    identity: AtomicU64,
+    /// How often a key was set to zero in its store.
+    resets: AtomicU64,
+    /// See `counted_sizes`.
+    counted_sizes: [AtomicU64; COUNTED_SIZES],
+}
+
+/// "ratelimt" in ASCII.
+const MAGIC: u64 = u64::from_be_bytes(*b"ratelimt");
+
+/// The version of everything in this file and of what the words in the slots mean.
+pub(super) const VERSION: u64 = 15;
+
+/// The parts of a table in memory.
+#[derive(Debug)]
+pub(crate) struct Parts<'m> {
+    pub(crate) secret: [u64; 2],
+    /// The number of the configuration that is used.
+    pub(crate) configuration: &'m AtomicU64,
+    /// An `IdentityWord`: which node this is to stores.
+    pub(crate) identity: &'m AtomicU64,
+    /// How often a key was set to zero in its store.
+    pub(crate) resets: &'m AtomicU64,
+    /// See `counted_sizes`.
+    pub(crate) counted_sizes: &'m [AtomicU64],
+    pub(crate) counted_rates: &'m [CountedRateWords],
+    pub(crate) directory: &'m [DirectoryEntry],
+    /// The definitions that workers made of the directory's namespaces: see `definitions`.
+    pub(crate) definitions: &'m [AtomicU64],
+    /// One line per worker for each namespace of the directory.
+    pub(crate) namespace_lines: &'m [NamespaceLine],
+    /// One line per namespace.
+    pub(crate) shared_lines: &'m [SharedLine],
+    pub(crate) named: &'m [NamedWord],
+    /// One line per worker.
+    pub(crate) zone_lines: &'m [ZoneLine],
+    /// One line for each namespace of the directory.
+    pub(crate) sync_lines: &'m [SyncLine],
+    pub(crate) sync_slots: &'m [SyncSlot],
+    /// Which sync has each buffer.
+    pub(crate) buffers: &'m [AtomicU64],
+    /// As many for each buffer.
+    pub(crate) records: &'m [Record],
+    /// Counters that are near their limits.
+    pub(crate) near: &'m [NearCell],
+    pub(crate) sketches: Sketches<'m>,
+    pub(crate) tags: &'m [AtomicU64],
+    /// 64 slots a word.
+    pub(crate) dirty: &'m [AtomicU64],
+    pub(crate) buckets: &'m [Bucket],
+}
+
+/// Why memory holds no usable table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// The memory is too small.
+    TooSmall,
+    /// The memory is not aligned to 64 bytes.
+    Misaligned,
+    /// There is no table in it.
+    NotATable,
+    /// The table in it was made by a version that lays it out differently, or for another length.
+    OtherLayout,
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LayoutError::TooSmall => "the memory is too small",
+            LayoutError::Misaligned => "the memory is not aligned to 64 bytes",
+            LayoutError::NotATable => "the memory holds no table",
+            LayoutError::OtherLayout => "the memory holds a table of another layout",
+        })
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+/// For what one configuration has room in a zone. What configurations before it had takes none of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneRoom {
+    /// How many namespaces.
+    pub namespaces: usize,
+    /// Into how many shards those that are synced are divided, all together.
+    pub shards: usize,
+}
+
+impl ZoneRoom {
+    /// The room in a zone of so many bytes: for 64 namespaces in 1 MiB, each of them divided into
+    /// the 16 shards that it has in a Redis Cluster.
+    pub fn of(size: usize) -> ZoneRoom {
+        let namespaces = (size >> 14).min(64).max(size >> 16);
+        let shards = (size >> 10).min(1024).max(size >> 14);
+        ZoneRoom {
+            namespaces: namespaces.clamp(8, 1 << NamespaceIndex::BITS),
+            shards: shards.clamp(16, 1 << 14),
+        }
+    }
+}
+
+/// How many of everything a region holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Geometry {
+    directory: usize,
+    workers: usize,
+    named: usize,
+    counted_rates: usize,
+    sync_slots: usize,
+    buffers: usize,
+    /// Of each buffer.
+    records: usize,
+    near: usize,
+    sketches: usize,
+    /// Of each sketch.
+    sketch_entries: usize,
+    buckets: usize,
+}
+
+impl Geometry {
+    /// That of a region of `len` bytes in a zone of `size`.
+    fn of(len: usize, size: usize) -> Result<Geometry, LayoutError> {
+        let ZoneRoom { namespaces, shards } = ZoneRoom::of(size);
+        // Twice as many, or 64 more, so that those of the configuration before stay for a while.
+        let directory = (size >> 13).clamp(namespaces, namespaces.saturating_add(64));
+        let directory = directory.min(1 << NamespaceIndex::BITS);
+        let workers = (size >> 18).clamp(2, 16);
+        let entry = size_of::<DirectoryEntry>()
+            .saturating_add(size_of::<AtomicU64>())
+            .saturating_add(size_of::<SharedLine>())
+            .saturating_add(size_of::<SyncLine>())
+            .saturating_add(workers.saturating_mul(size_of::<NamespaceLine>()));
+        // A thousand policies, and stores.
+        let named = (size >> 10).min(1100);
+        // Those that requests tell are few, as plans are.
+        let counted_rates = (size >> 13).clamp(2, 64);
+        // A hundredth of the memory. In a small zone there are 16, and the batches small.
+        let share = (len / 100)
+            .checked_div(size_of::<Record>())
+            .unwrap_or_default();
+        let records = (share / 16).clamp(8, MAX_RECORDS);
+        let buffers = share.checked_div(records).unwrap_or_default();
+        let buffers = buffers.clamp(1, 1024);
+        let buffer =
+            size_of::<AtomicU64>().saturating_add(records.saturating_mul(size_of::<Record>()));
+        // A thousand in 4 MiB, and as many as can be looked through in some microseconds in the largest.
+        let near = (size >> 12).clamp(8, 4096);
+        let (sketches, sketch_entries) = sketches_of(len, directory);
+        let fixed = size_of::<Header>()
+            .saturating_add(near.saturating_mul(size_of::<NearCell>()))
+            .saturating_add(sketches.saturating_mul(sketch_len(sketch_entries)))
+            .saturating_add(directory.saturating_mul(entry))
+            .saturating_add(workers.saturating_mul(size_of::<ZoneLine>()))
+            .saturating_add(named.saturating_mul(size_of::<NamedWord>()))
+            .saturating_add(counted_rates.saturating_mul(size_of::<CountedRateWords>()))
+            .saturating_add(shards.saturating_mul(size_of::<SyncSlot>()))
+            .saturating_add(buffers.saturating_mul(buffer))
+            // What aligning the heads of sketches and the buckets after the words before them may take, and
+            // rounding up.
+            .saturating_add(align_of::<Slot>().saturating_mul(2))
+            .saturating_add(size_of::<AtomicU64>());
+        let bucket = size_of::<AtomicU64>()
+            .saturating_add(size_of::<Bucket>())
+            .saturating_add(WAYS / 8);
+        let buckets = len
+            .saturating_sub(fixed)
+            .checked_div(bucket)
+            .unwrap_or_default()
+            // An index of a slot and one more fit 32 bits.
+            .min((u32::MAX as usize / WAYS).saturating_sub(1));
+        // A key has two different buckets.
+        if buckets < 2 {
+            return Err(LayoutError::TooSmall);
+        }
+        Ok(Geometry {
+            directory,
+            workers,
+            named,
+            counted_rates,
+            sync_slots: shards,
+            buffers,
+            records,
+            near,
+            sketches,
+            sketch_entries,
+            buckets,
+        })
+    }
+}
+
+/// How many bytes a sketch of so many entries takes.
+const fn sketch_len(entries: usize) -> usize {
+    let words = size_of::<[AtomicU64; 2]>().saturating_add(size_of::<AtomicU32>());
+    let entry = words.saturating_add(size_of::<SketchKey>());
+    size_of::<SketchHead>().saturating_add(entries.saturating_mul(entry))
+}
+
+/// How many sketches there are in a region of `len` bytes, for at most so many namespaces, and their
+/// entries. They take 1 %; in a small zone there are 4, of fewer entries, and in the smallest ones none.
+fn sketches_of(len: usize, namespaces: usize) -> (usize, usize) {
+    const LEAST: usize = 4;
+    const LEAST_ENTRIES: usize = 16;
+    let share = len / 100;
+    let entry = sketch_len(1).saturating_sub(sketch_len(0));
+    let entries = (share / LEAST).saturating_sub(sketch_len(0));
+    let entries = entries.checked_div(entry).unwrap_or_default();
+    match entries {
+        0..LEAST_ENTRIES => (0, 0),
+        _ => {
+            let entries = entries.min(MAX_ENTRIES);
+            let sketches = share.checked_div(sketch_len(entries)).unwrap_or_default();
+            (sketches.min(namespaces), entries)
+        }
+    }
+}
+
+/// The number of words that have a bit for each slot of so many buckets.
+pub(super) const fn dirty_words(buckets: usize) -> usize {
+    buckets.saturating_mul(WAYS).div_ceil(64)
+}
+
+/// Hands out the parts of a region from its start.
+struct Carver {
+    region: NonNull<[u8]>,
+    used: usize,
+}
+
+impl Carver {
+    /// The next `count` values of `T`.
+    ///
+    /// # Safety
+    ///
+    /// The region is valid for reads and writes during `'m`, is only accessed through the
+    /// returned references in that time, and its bytes at this place are valid values of `T`,
+    /// which consists of atomics only.
+    unsafe fn next<'m, T>(&mut self, count: usize) -> Result<&'m [T], LayoutError> {
+        let start = self.used.next_multiple_of(align_of::<T>());
+        let end = size_of::<T>()
+            .checked_mul(count)
+            .and_then(|size| start.checked_add(size))
+            .filter(|&end| end <= self.region.len())
+            .ok_or(LayoutError::TooSmall)?;
+        self.used = end;
+        // SAFETY: `start..end` lies in the region, which is aligned to 64 bytes and so is
+        // `start` for `T`; the rest is the caller's promise.
+        Ok(unsafe {
+            core::slice::from_raw_parts(self.region.cast::<u8>().add(start).cast().as_ptr(), count)
+        })
+    }
+}
+
+impl<'m> Parts<'m> {
+    /// Lays a new table out in `region`, which must be all zero.
+    ///
+    /// # Safety
+    ///
+    /// `region` is valid for reads and writes during `'m`, in all processes that share it, and is
+    /// only accessed through tables.
+    pub(super) unsafe fn create(
+        region: NonNull<[u8]>,
+        size: usize,
+        secret: [u64; 2],
+    ) -> Result<Parts<'m>, LayoutError> {
+        // SAFETY: the caller's promise; zero is a valid value of every part.
+        let (header, parts) = unsafe { Self::carve(region, size, secret)? };
+        let [k0, k1] = secret;
+        header.secret[0].store(k0, Ordering::Relaxed);
+        header.secret[1].store(k1, Ordering::Relaxed);
+        header.len.store(region.len() as u64, Ordering::Relaxed);
+        header.size.store(size as u64, Ordering::Relaxed);
+        header.version.store(VERSION, Ordering::Relaxed);
+        // Last: what has the magic is whole. Pairs with the load in `open`.
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(parts)
+    }
+
+    /// Finds the table that was made in `region`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Parts::create`].
+    pub(super) unsafe fn open(
+        region: NonNull<[u8]>,
+        size: usize,
+    ) -> Result<Parts<'m>, LayoutError> {
+        // SAFETY: the caller's promise; every byte pattern is a valid value of every part.
+        let (header, mut parts) = unsafe { Self::carve(region, size, [0; 2])? };
+        if header.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(LayoutError::NotATable);
+        }
+        if header.version.load(Ordering::Relaxed) != VERSION
+            || header.len.load(Ordering::Relaxed) != region.len() as u64
+            || header.size.load(Ordering::Relaxed) != size as u64
+        {
+            return Err(LayoutError::OtherLayout);
+        }
+        let [k0, k1] = &header.secret;
+        parts.secret = [k0.load(Ordering::Relaxed), k1.load(Ordering::Relaxed)];
+        Ok(parts)
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Parts::create`]; the bytes need not be zero, since the parts consist of atomic
+    /// integers, of which every byte pattern is a value.
+    unsafe fn carve(
+        region: NonNull<[u8]>,
+        size: usize,
+        secret: [u64; 2],
+    ) -> Result<(&'m Header, Parts<'m>), LayoutError> {
+        if !region.cast::<Slot>().is_aligned() {
+            return Err(LayoutError::Misaligned);
+        }
+        let Geometry {
+            directory,
+            workers,
+            named,
+            counted_rates,
+            sync_slots,
+            buffers,
+            records,
+            near,
+            sketches,
+            sketch_entries,
+            buckets,
+        } = Geometry::of(region.len(), size)?;
+        let entries = sketches.saturating_mul(sketch_entries);
+        let mut carver = Carver { region, used: 0 };
+        // SAFETY: the caller's promise, for each part; `next` returns places that do not overlap.
+        unsafe {
+            let header = carver
+                .next::<Header>(1)?
+                .first()
+                .ok_or(LayoutError::TooSmall)?;
+            let parts = Parts {
+                secret,
+                configuration: &header.configuration,
+                resets: &header.resets,
+                counted_sizes: &header.counted_sizes,
+                counted_rates: carver.next(counted_rates)?,
+                identity: &header.identity,
+                directory: carver.next(directory)?,
+                definitions: carver.next(directory)?,
+                namespace_lines: carver.next(directory.saturating_mul(workers))?,
+                shared_lines: carver.next(directory)?,
+                named: carver.next(named)?,
+                zone_lines: carver.next(workers)?,
+                sync_lines: carver.next(directory)?,
+                sync_slots: carver.next(sync_slots)?,
+                buffers: carver.next(buffers)?,
+                records: carver.next(buffers.saturating_mul(records))?,
+                near: carver.next(near)?,
+                sketches: Sketches {
+                    heads: carver.next(sketches)?,
+                    hashes: carver.next(entries)?,
+                    counts: carver.next(entries)?,
+                    keys: carver.next(entries)?,
+                    hints: carver.next(entries)?,
+                },
+                tags: carver.next(buckets)?,
+                dirty: carver.next(dirty_words(buckets))?,
+                buckets: carver.next(buckets)?,
+            };
+            Ok((header, parts))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_of_any_size_is_used_well() {
+        // The smallest zone has 8 pages, of which nginx keeps at least one.
+        for (len, percent) in [
+            (7 * 4096, 60),
+            (100_000, 65),
+            // 64 namespaces, and what 16 shards of each need, are an eighth of it.
+            (1 << 20, 71),
+            (10 << 20, 90),
+            (64 << 20, 91),
+            (1 << 30, 94),
+            (1 << 37, 97),
+        ] {
+            let geometry = Geometry::of(len, len).unwrap();
+            let slots = geometry.buckets * WAYS * size_of::<Slot>();
+            assert!(slots * 100 >= len * percent, "{len}: {geometry:?}");
+        }
+        assert_eq!(Geometry::of(1024, 1024), Err(LayoutError::TooSmall));
+        assert_eq!(Geometry::of(0, 0), Err(LayoutError::TooSmall));
+    }
+
+    #[test]
+    fn room_grows_with_the_zone() {
+        for (size, namespaces, shards) in [
+            (32 << 10, 8, 32),
+            (256 << 10, 16, 256),
+            (1 << 20, 64, 1024),
+            (10 << 20, 160, 1024),
+            (64 << 20, 1024, 4096),
+            (1 << 30, 1024, 16_384),
+        ] {
+            assert_eq!(
+                ZoneRoom::of(size),
+                ZoneRoom { namespaces, shards },
+                "{size}"
+            );
+            let geometry = Geometry::of(size, size).unwrap();
+            assert!(geometry.directory >= namespaces, "{geometry:?}");
+            assert!(geometry.buffers >= 16 || size < 1 << 20, "{geometry:?}");
+        }
+    }
+}

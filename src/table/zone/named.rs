@@ -1,0 +1,183 @@
+//! Words that are found by a name: how often a policy rejected, what a node knows of a store.
+//!
+//! Names are those of one configuration: the process that brings it into effect claims a word for each,
+//! and frees those of names that are not used any more. A word keeps its value as long as its name is
+//! used. A worker that still serves an older configuration finds that a word is another one's, and leaves
+//! it alone.
+
+use super::counter_table::CounterTable;
+use super::layout::NamedWord;
+use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// What a name is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameKind {
+    /// A store: its name, and where it is.
+    Store,
+    /// Who listens to a store: its name, and where it is.
+    Channel,
+    /// A policy: its namespace, and its name.
+    Policy,
+}
+
+/// A word, as it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'m> {
+    word: &'m NamedWord,
+    id: u64,
+}
+
+impl NameKind {
+    /// A number for the names of a kind, which nothing else has that is hashed with the zone's secret.
+    fn tag(self) -> u8 {
+        match self {
+            NameKind::Store => 254,
+            NameKind::Policy => 253,
+            NameKind::Channel => 252,
+        }
+    }
+}
+
+impl<'m> CounterTable<'m> {
+    /// Claims a word for each name, and frees those of all other names. The first names are given
+    /// theirs first: there is one for each KiB of the zone, 1100 at most.
+    ///
+    /// Only one process does so at a time.
+    pub fn claim_words<'n>(
+        &self,
+        names: impl Iterator<Item = (NameKind, [&'n str; 2])>,
+    ) -> Vec<Option<Named<'m>>> {
+        let ids: Vec<u64> = names.map(|(kind, name)| self.word_id(kind, name)).collect();
+        let used: std::collections::HashSet<u64> = ids.iter().copied().collect();
+        for word in self.parts.named {
+            if !used.contains(&word.id.load(Acquire)) {
+                word.id.store(0, Release);
+            }
+        }
+        ids.into_iter().map(|id| self.claim_word(id)).collect()
+    }
+
+    /// Claims a word for one more name of the configuration that is used; `None`: there is no free one.
+    ///
+    /// Of several processes, one at a time may call it, and none claims others meanwhile.
+    pub fn join_word(&self, kind: NameKind, name: [&str; 2]) -> Option<Named<'m>> {
+        self.claim_word(self.word_id(kind, name))
+    }
+
+    fn claim_word(&self, id: u64) -> Option<Named<'m>> {
+        if let Some(known) = self.word_of(id) {
+            return Some(known);
+        }
+        let free = self.word_of(0)?.word;
+        // In this order: a process that finds the name finds its own value.
+        free.value.store(0, Relaxed);
+        free.id.store(id, Release);
+        Some(Named { word: free, id })
+    }
+
+    /// The word of a name; `None` if it has none.
+    pub fn named(&self, kind: NameKind, name: [&str; 2]) -> Option<Named<'m>> {
+        self.word_of(self.word_id(kind, name))
+    }
+
+    fn word_of(&self, id: u64) -> Option<Named<'m>> {
+        let words: &'m [NamedWord] = self.parts.named;
+        let word = words.iter().find(|word| word.id.load(Acquire) == id)?;
+        Some(Named { word, id })
+    }
+
+    fn word_id(&self, kind: NameKind, [first, second]: [&str; 2]) -> u64 {
+        // With the length, it is known where the first part ends.
+        let name = [first.as_bytes(), second.as_bytes()].concat();
+        let mask = self.hasher.mask(&name, kind.tag(), first.len() as u64);
+        let [id, _] = mask.0;
+        id.max(1)
+    }
+}
+
+impl Named<'_> {
+    /// Its value; 0 if the word is another name's by now.
+    pub fn get(&self) -> u64 {
+        match self.is_ours() {
+            true => self.word.value.load(Acquire),
+            false => 0,
+        }
+    }
+
+    /// Adds one.
+    pub fn count(&self) {
+        if self.is_ours() {
+            self.word.value.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Makes of the value what `change` says, in one step; `None` leaves it. Returns what it was
+    /// changed from and to.
+    pub(crate) fn update(&self, change: impl Fn(u64) -> Option<u64>) -> Option<(u64, u64)> {
+        if !self.is_ours() {
+            return None;
+        }
+        let mut old = self.word.value.load(Acquire);
+        loop {
+            let new = change(old).filter(|new| *new != old)?;
+            match self.word.value.compare_exchange(old, new, AcqRel, Acquire) {
+                Ok(_) => return Some((old, new)),
+                Err(other) => old = other,
+            }
+        }
+    }
+
+    /// Whether the word is this name's still. One that is freed in this moment may still be counted in, for
+    /// the next name.
+    fn is_ours(&self) -> bool {
+        self.word.id.load(Acquire) == self.id
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::testing::table::SharedTable;
+
+    const POLICY: NameKind = NameKind::Policy;
+
+    #[test]
+    fn a_word_keeps_its_value_as_long_as_its_name_is_used() {
+        let shared = SharedTable::new(1 << 20);
+        let table = &shared.table;
+        let claim = |names: &[[&'static str; 2]]| {
+            table.claim_words(names.iter().map(|name| (POLICY, *name)))
+        };
+        let first = claim(&[["api", "a"], ["api", "b"], ["ap", "ib"]]);
+        let [a, b, c] = first.as_slice() else {
+            panic!("{first:?}");
+        };
+        a.unwrap().count();
+        b.unwrap().count();
+        table.named(POLICY, ["api", "b"]).unwrap().count();
+        let values = [a, b, c].map(|word| word.unwrap().get());
+        assert_eq!(values, [1, 2, 0]);
+
+        let second = claim(&[["api", "new"], ["api", "b"], ["api", "other"]]);
+        // Of the configuration before.
+        a.unwrap().count();
+        let values: Vec<_> = second.iter().map(|word| word.unwrap().get()).collect();
+        assert_eq!(values, [0, 2, 0]);
+        assert!(table.named(POLICY, ["api", "a"]).is_none());
+        assert!(table.named(NameKind::Store, ["api", "b"]).is_none());
+        claim(&[["api", "a"]]);
+        assert_eq!(table.named(POLICY, ["api", "a"]).unwrap().get(), 0);
+    }
+
+    #[test]
+    fn there_are_so_many_words() {
+        let shared = SharedTable::new(64 << 10);
+        let names: Vec<_> = (0..100).map(|number: u32| number.to_string()).collect();
+        for _ in 0..2 {
+            let names = names.iter().map(|name| (POLICY, ["api", name.as_str()]));
+            let words = shared.table.claim_words(names);
+            let count = words.iter().take_while(|word| word.is_some()).count();
+            assert!((60..=64).contains(&count), "{count}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Which node a zone is to stores.
+
+use super::counter_table::CounterTable;
+use crate::table::words::atomic::Ordering::{AcqRel, Acquire};
+
+/// The word of the zone's identity: the present one, and the last one that was logged.
+#[derive(Clone, Copy)]
+struct IdentityWord(u64);
+
+impl IdentityWord {
+    fn new(present: u32, logged: u32) -> IdentityWord {
+        IdentityWord(u64::from(logged) << 32 | u64::from(present))
+    }
+
+    fn present(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn logged(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+impl<'m> CounterTable<'m> {
+    /// The identity of this node: random, and the same as long as the zone lives, unless
+    /// another node turns out to have it too ([`Lease::take_identity`]).
+    pub fn node(&self) -> [u64; 2] {
+        self.node_of(IdentityWord(self.parts.identity.load(Acquire)).present())
+    }
+
+    pub(crate) fn node_of(&self, identity: u32) -> [u64; 2] {
+        const NODE: u8 = 255;
+        let [high, low] = self.hasher.mask(b"node", NODE, 0).0;
+        [high ^ u64::from(identity), low]
+    }
+
+    /// Notes that the node's present identity is logged; returns whether it was not yet, by any worker: then
+    /// this one has to log it.
+    pub fn note_identity(&self) -> bool {
+        let note = |word| {
+            let word = IdentityWord(word);
+            let is_new = word.present() != word.logged();
+            is_new.then(|| IdentityWord::new(word.present(), word.present()).0)
+        };
+        let logged = self.parts.identity.fetch_update(AcqRel, Acquire, note);
+        logged.is_ok()
+    }
+
+    /// The identity that is taken in place of `old`: `random`, unless there is another one by now.
+    pub(crate) fn identity_after(&self, old: u32, random: u32) -> u32 {
+        let take = |word| {
+            let word = IdentityWord(word);
+            let is_old = word.present() == old;
+            is_old.then(|| IdentityWord::new(random, word.logged()).0)
+        };
+        match self.parts.identity.fetch_update(AcqRel, Acquire, take) {
+            Ok(_) => random,
+            Err(word) => IdentityWord(word).present(),
+        }
+    }
+}

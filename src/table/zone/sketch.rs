@@ -1,0 +1,389 @@
+//! Which keys were rejected most: a sketch of a bounded number of keys, by the Space-Saving algorithm
+//! (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and Top-k Elements in Data Streams, 2005).
+//!
+//! A key that has an entry is counted there. One that has none takes the entry with the smallest count, and
+//! goes on from that count, which is noted as its error: so `count - error <= rejections <= count` for all that
+//! have an entry, and any other key was rejected no more often than the smallest count. All counts are halved
+//! with every minute that begins.
+//!
+//! ```text
+//!  63                        24 23          8 7         0
+//! +----------------------------+-------------+-----------+
+//! | count                      | minute      | version   |   a count; an error, and what was missed, likewise
+//! +----------------------------+-------------+-----------+
+//! ```
+//!
+//! A count is as of its minute, and halved when it is read or changed later. To count is one
+//! compare-and-swap of the word. An entry is given to another key under a lock of the sketch, in steps, each
+//! of which may be the last of a killed process: the version becomes odd, and the entry counts for no key;
+//! then come the error, the name and the hash; then the version becomes even with the new count. An entry
+//! that was left odd is the first to be given away. The lock ends after [`LOCK_MILLIS`]; a process that
+//! lost it notices before each write, as in [`claim`](crate::table::slots::claim). Nothing waits for the lock: a rejection that
+//! meets it is noted as missed, by which counts may be too small.
+
+use super::sketch_name::SketchName;
+use crate::policy::window::UnixMillis;
+use crate::table::words::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::table::words::atomic::{AtomicU32, AtomicU64};
+use crate::table::words::fail::fail_point;
+
+/// The keys of a sketch, if the zone is large enough.
+pub(super) const MAX_ENTRIES: usize = 256;
+
+/// For how long a process that replaces an entry is thought to be at it.
+const LOCK_MILLIS: u64 = 100;
+
+/// How often an entry is looked for whose smallest count others change meanwhile.
+const ATTEMPTS: u32 = 4;
+
+/// What a sketch has beside its entries.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct SketchHead {
+    /// One more than the number of the namespace that has it; 0: none.
+    pub(crate) owner: AtomicU64,
+    /// A `LockWord`.
+    lock: AtomicU64,
+    /// How many rejections were not counted. A `SketchCount`.
+    missed: AtomicU64,
+}
+
+/// What an entry has beside its count and its hash.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct SketchKey {
+    /// How much of the count may be other keys'. A `SketchCount`.
+    error: AtomicU64,
+    name: [AtomicU64; SketchName::WORDS],
+}
+
+/// All sketches of a zone: the same number of entries each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sketches<'m> {
+    pub(crate) heads: &'m [SketchHead],
+    pub(crate) hashes: &'m [AtomicU64],
+    pub(crate) counts: &'m [AtomicU64],
+    pub(crate) keys: &'m [SketchKey],
+    /// Where a hash was found last.
+    pub(crate) hints: &'m [AtomicU32],
+}
+
+/// One of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Sketch<'m> {
+    pub(crate) head: &'m SketchHead,
+    hashes: &'m [AtomicU64],
+    counts: &'m [AtomicU64],
+    keys: &'m [SketchKey],
+    hints: &'m [AtomicU32],
+}
+
+/// A key that is in a sketch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedKey {
+    /// The name that it is counted under; of one that is longer than is kept, its digest.
+    pub name: Vec<u8>,
+    /// How often it was rejected at most, but for what was missed.
+    pub count: u64,
+    /// How much of that may have been other keys.
+    pub error: u64,
+}
+
+/// A count as of a minute.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct SketchCount(u64);
+
+impl SketchCount {
+    const MAX: u64 = (1 << 40) - 1;
+
+    fn new(count: u64, minute: u16, version: u8) -> SketchCount {
+        SketchCount(count.min(Self::MAX) << 24 | u64::from(minute) << 8 | u64::from(version))
+    }
+
+    fn minute(self) -> u16 {
+        (self.0 >> 8) as u16
+    }
+
+    fn version(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// Whether the entry is being given to another key.
+    fn is_changing(self) -> bool {
+        self.version() & 1 == 1
+    }
+
+    /// How often it is halved by `minute`: not at all if the clock was set back.
+    fn halvings(self, minute: u16) -> u32 {
+        let passed = minute.wrapping_sub(self.minute()).cast_signed();
+        u32::try_from(passed).unwrap_or(0).min(63)
+    }
+
+    /// The count in `minute`.
+    fn at(self, minute: u16) -> u64 {
+        self.0 >> 24 >> self.halvings(minute)
+    }
+
+    /// The same, rounded up.
+    fn at_most(self, minute: u16) -> u64 {
+        let rest = (1_u64 << self.halvings(minute)).wrapping_sub(1);
+        (self.0 >> 24).saturating_add(rest) >> self.halvings(minute)
+    }
+
+    /// One more.
+    fn next(self, minute: u16) -> SketchCount {
+        let minute = match self.halvings(minute) {
+            // A clock that was set back does not halve it again.
+            0 => self.minute(),
+            _ => minute,
+        };
+        SketchCount::new(self.at(minute).saturating_add(1), minute, self.version())
+    }
+}
+
+/// Since when the lock is held, and how often it was taken.
+#[derive(Clone, Copy)]
+struct LockWord(u64);
+
+impl LockWord {
+    const TIME_BITS: u32 = 40;
+
+    fn new(since: u64, taken: u64) -> LockWord {
+        LockWord(taken << Self::TIME_BITS | since & ((1 << Self::TIME_BITS) - 1))
+    }
+
+    /// In milliseconds; 0: it is free.
+    fn since(self) -> u64 {
+        self.0 & ((1 << Self::TIME_BITS) - 1)
+    }
+
+    fn taken(self) -> u64 {
+        self.0 >> Self::TIME_BITS
+    }
+}
+
+/// The right to give entries away, until it is lost.
+struct SketchLock<'m> {
+    word: &'m AtomicU64,
+    mine: LockWord,
+}
+
+impl<'m> SketchLock<'m> {
+    /// Takes the lock at `now`, unless another process has it.
+    fn take(word: &'m AtomicU64, now: UnixMillis) -> Option<SketchLock<'m>> {
+        let old = LockWord(word.load(Acquire));
+        let mine = LockWord::new(now.0.max(1), old.taken().wrapping_add(1));
+        // Also if the clock was set back.
+        let is_held = old.since() != 0 && old.since().abs_diff(mine.since()) <= LOCK_MILLIS;
+        if is_held {
+            return None;
+        }
+        let taken = word.compare_exchange(old.0, mine.0, AcqRel, Relaxed);
+        fail_point!("sketch.locked");
+        taken.ok().map(|_| SketchLock { word, mine })
+    }
+
+    /// Replaces a word while the lock is held. `None`: it is lost.
+    fn replace(&self, word: &AtomicU64, new: u64) -> Option<()> {
+        loop {
+            // Before the lock is looked at: whoever takes it over changes the word, and this fails.
+            let old = word.load(Acquire);
+            if self.word.load(Acquire) != self.mine.0 {
+                return None;
+            }
+            let swapped = word.compare_exchange(old, new, AcqRel, Relaxed);
+            fail_point!("sketch.written");
+            if swapped.is_ok() {
+                return Some(());
+            }
+        }
+    }
+
+    fn release(self) {
+        let free = LockWord::new(0, self.mine.taken());
+        // If it is lost, it is another's.
+        let _ = self
+            .word
+            .compare_exchange(self.mine.0, free.0, Release, Relaxed);
+        fail_point!("sketch.unlocked");
+    }
+}
+
+impl<'m> Sketches<'m> {
+    /// The one of this number.
+    pub(crate) fn get(&self, index: usize) -> Option<Sketch<'m>> {
+        let entries = self.counts.len().checked_div(self.heads.len())?;
+        let start = index.checked_mul(entries)?;
+        let range = start..start.checked_add(entries)?;
+        Some(Sketch {
+            head: self.heads.get(index)?,
+            hashes: self.hashes.get(range.clone())?,
+            counts: self.counts.get(range.clone())?,
+            keys: self.keys.get(range.clone())?,
+            hints: self.hints.get(range)?,
+        })
+    }
+}
+
+fn minute_of(now: UnixMillis) -> u16 {
+    (now.0 / 60_000) as u16
+}
+
+impl Sketch<'_> {
+    /// Counts a rejection of the key with this name and this hash, which is not 0.
+    pub(crate) fn count(&self, hash: u64, name: &[u8], now: UnixMillis) {
+        let minute = minute_of(now);
+        let is_counted = match self.find(hash) {
+            Some(index) => self.count_in(index, hash, minute),
+            None => false,
+        };
+        if !is_counted && self.replace(hash, &SketchName::of(name), now).is_none() {
+            // Another process changes it in this moment.
+            let bump = |word| Some(SketchCount(word).next(minute).0);
+            let _ = self.head.missed.fetch_update(AcqRel, Acquire, bump);
+        }
+    }
+
+    /// The entry of a hash.
+    fn find(&self, hash: u64) -> Option<usize> {
+        let hint = self.hint_of(hash)?;
+        let index = hint.load(Relaxed) as usize;
+        let is_it = |word: &AtomicU64| word.load(Acquire) == hash;
+        if self.hashes.get(index).is_some_and(is_it) {
+            return Some(index);
+        }
+        let index = self.hashes.iter().position(is_it)?;
+        hint.store(u32::try_from(index).unwrap_or_default(), Relaxed);
+        Some(index)
+    }
+
+    fn hint_of(&self, hash: u64) -> Option<&AtomicU32> {
+        let index = usize::try_from(hash).ok()?.checked_rem(self.hints.len())?;
+        self.hints.get(index)
+    }
+
+    /// Counts in an entry, if it is that of the hash.
+    fn count_in(&self, index: usize, hash: u64, minute: u16) -> bool {
+        let (Some(count), Some(word)) = (self.counts.get(index), self.hashes.get(index)) else {
+            return false;
+        };
+        loop {
+            let old = SketchCount(count.load(Acquire));
+            // The hash after the count: whoever gives the entry away changes that first.
+            if old.is_changing() || word.load(Acquire) != hash {
+                return false;
+            }
+            let swapped = count.compare_exchange(old.0, old.next(minute).0, AcqRel, Relaxed);
+            fail_point!("sketch.counted");
+            if swapped.is_ok() {
+                return true;
+            }
+        }
+    }
+
+    /// Gives a key that has no entry the one with the smallest count. `None`: it has none.
+    #[cold]
+    fn replace(&self, hash: u64, name: &SketchName, now: UnixMillis) -> Option<()> {
+        let lock = SketchLock::take(&self.head.lock, now)?;
+        let replaced = self.replace_locked(&lock, hash, name, minute_of(now));
+        lock.release();
+        replaced
+    }
+
+    fn replace_locked(
+        &self,
+        lock: &SketchLock<'_>,
+        hash: u64,
+        name: &SketchName,
+        minute: u16,
+    ) -> Option<()> {
+        // Another process may have given it one before it released the lock.
+        if (0..self.hashes.len()).any(|index| self.count_in(index, hash, minute)) {
+            return Some(());
+        }
+        let (index, count, least, old) = (0..ATTEMPTS).find_map(|_| {
+            let (index, least) = self.smallest(minute)?;
+            let count = self.counts.get(index)?;
+            let old = SketchCount(count.load(Acquire));
+            if !old.is_changing() && old.at(minute) > least {
+                return None;
+            }
+            // Odd from here on, and another number than a former owner of the lock knows.
+            let version = old.version() | 1;
+            let version = version.wrapping_add(if old.is_changing() { 2 } else { 0 });
+            let odd = SketchCount::new(old.at(minute), minute, version);
+            let taken = count.compare_exchange(old.0, odd.0, AcqRel, Relaxed);
+            fail_point!("sketch.taken");
+            taken.ok().map(|_| (index, count, least, odd))
+        })?;
+        let key = self.keys.get(index)?;
+        lock.replace(&key.error, SketchCount::new(least, minute, 0).0)?;
+        for (word, value) in key.name.iter().zip(name.words()) {
+            lock.replace(word, value)?;
+        }
+        lock.replace(self.hashes.get(index)?, hash)?;
+        let version = old.version().wrapping_add(1);
+        let new = SketchCount::new(least.saturating_add(1), minute, version);
+        // It fails if the lock was lost, and the next owner has taken the entry.
+        let swapped = count.compare_exchange(old.0, new.0, AcqRel, Relaxed);
+        fail_point!("sketch.replaced");
+        if let Some(hint) = self.hint_of(hash) {
+            hint.store(u32::try_from(index).unwrap_or_default(), Relaxed);
+        }
+        swapped.ok().map(|_| ())
+    }
+
+    /// The entry that is to be given away, and the smallest count of all that are whole.
+    fn smallest(&self, minute: u16) -> Option<(usize, u64)> {
+        let words = || {
+            self.counts
+                .iter()
+                .map(|word| SketchCount(word.load(Acquire)))
+        };
+        let whole = words().enumerate().filter(|(_, word)| !word.is_changing());
+        let (index, smallest) = whole.min_by_key(|(_, word)| word.at(minute))?;
+        // One that a killed process has left.
+        let left = words().position(SketchCount::is_changing);
+        Some((left.unwrap_or(index), smallest.at(minute)))
+    }
+
+    /// The keys, those with the largest counts first; and how many rejections were not counted.
+    pub(crate) fn top(&self, now: UnixMillis) -> (Vec<RejectedKey>, u64) {
+        let minute = minute_of(now);
+        let entries = 0..self.counts.len();
+        let mut keys: Vec<_> = entries
+            .filter_map(|index| self.key(index, minute))
+            .collect();
+        keys.sort_by(|one, other| (other.count, &one.name).cmp(&(one.count, &other.name)));
+        let missed = SketchCount(self.head.missed.load(Acquire));
+        (keys, missed.at_most(minute))
+    }
+
+    /// The key of an entry, if it has one.
+    fn key(&self, index: usize, minute: u16) -> Option<RejectedKey> {
+        let (count, key) = (self.counts.get(index)?, self.keys.get(index)?);
+        let before = SketchCount(count.load(Acquire));
+        // Acquire, each: they are read before it is looked at whether the entry is still the same.
+        let error = SketchCount(key.error.load(Acquire));
+        let name = SketchName::from_words(key.name.each_ref().map(|word| word.load(Acquire)));
+        let after = SketchCount(count.load(Acquire));
+        let rejections = before.at(minute);
+        let is_whole = !before.is_changing() && before.version() == after.version();
+        (is_whole && rejections > 0).then(|| RejectedKey {
+            name: name.to_bytes(),
+            count: rejections,
+            error: error.at_most(minute).min(rejections),
+        })
+    }
+
+    /// Forgets everything: it is no namespace's any more.
+    pub(crate) fn clear(&self) {
+        for (hash, count) in self.hashes.iter().zip(self.counts) {
+            hash.store(0, Relaxed);
+            count.store(0, Relaxed);
+        }
+        self.head.missed.store(0, Relaxed);
+        self.head.owner.store(0, Release);
+        fail_point!("sketch.cleared");
+    }
+}

@@ -1,0 +1,268 @@
+//! What a node hears of others' pushes as they happen, from a store that has a channel.
+
+use super::*;
+use crate::store::contract::strategy::{Ear, PushNews};
+
+/// What listens, to the shard of a node from where that has come to.
+pub(crate) struct Listener<S> {
+    pub(crate) store: S,
+    pub(crate) ears: Vec<Ear>,
+}
+
+/// How long it is waited for what will be heard.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl<S: Strategy> Listener<S> {
+    pub(crate) fn of(node: &Node<S>) -> Listener<S> {
+        let ear = Ear {
+            shard: node.shard.clone(),
+            epoch: node.epoch,
+            after: node.position.expect("a position"),
+            // One that pushes nothing.
+            node: new_node(),
+        };
+        Listener {
+            store: node.store.channel().expect("a channel"),
+            ears: vec![ear],
+        }
+    }
+
+    /// Waits until it hears what a node pushes.
+    async fn listens_to(&mut self, node: &mut Node<S>) {
+        futures_util::future::join(self.hear(1), tell(node, vec![hits("listens", 1)])).await;
+    }
+
+    /// The next that is heard, each news once, in turn from the first on: `number` of them.
+    pub(crate) async fn hear(&mut self, number: usize) -> Vec<PushNews> {
+        let heard = self.hear_at_least(number).await;
+        assert_eq!(heard.len(), number, "{heard:?}");
+        heard
+    }
+
+    /// Hears until this is the total of key a; returns what it was before, and is now, each time that it was heard.
+    async fn hear_until(&mut self, total: i64) -> Vec<i64> {
+        let mut heard = Vec::new();
+        while heard.last() != Some(&total) {
+            let news = self.hear_at_least(1).await;
+            let counts = news.iter().flat_map(|news| &news.counts);
+            let of_a = counts.filter(|count| count.key == b"a");
+            heard.extend(of_a.map(|count| count.total.whole()));
+        }
+        heard
+    }
+
+    async fn hear_at_least(&mut self, number: usize) -> Vec<PushNews> {
+        let mut heard: Vec<PushNews> = Vec::new();
+        let hearing = async {
+            while heard.len() < number {
+                let Ok(all) = self.store.hear(&self.ears).await else {
+                    // Such as a connection that has ended, and is made again.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                };
+                for news in all {
+                    let ear = self.ears.iter_mut().find(|ear| ear.is_of(&news)).unwrap();
+                    // Some may come twice.
+                    if news.position.is_after(ear.after) {
+                        ear.after = news.position;
+                        heard.push(news);
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, hearing)
+            .await
+            .expect("it is heard");
+        heard
+    }
+}
+
+/// Pushes a batch that is news.
+async fn tell<S: Strategy>(node: &mut Node<S>, diffs: Vec<Diff>) {
+    node.number += 1;
+    let batch = Batch {
+        is_news: true,
+        ..node.batch(node.number, diffs)
+    };
+    match node.send_batch(&batch).await {
+        Pushed::Applied { .. } => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn what_others_push_is_heard_at_once<F: LogFixture>(fixture: &F) {
+    let [mut one, two] = nodes(fixture).await;
+    let mut listener = Listener::of(&two);
+    listener.listens_to(&mut one).await;
+    for (diff, total) in [(1, 1), (10, 11), (-3, 8)] {
+        // It listens first.
+        let (heard, ()) = futures_util::future::join(
+            listener.hear(1),
+            tell(&mut one, vec![hits("a", diff), hits("b", 1)]),
+        )
+        .await;
+        assert_eq!(heard[0].epoch, one.epoch);
+        let expected = pairs(&[("a", total), ("b", one.number as i64 - 1)]);
+        assert_eq!(totals(&heard[0].counts), expected);
+        assert_eq!(
+            (heard[0].counts[0].size, heard[0].counts[0].window),
+            (MINUTE, 7)
+        );
+    }
+}
+
+pub async fn pushes_are_heard_in_order<F: LogFixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    two.fetch().await;
+    let mut listener = Listener::of(&two);
+    listener.listens_to(&mut one).await;
+    let (heard, ()) = futures_util::future::join(listener.hear_until(22), async {
+        for _ in 0..2 {
+            tell(&mut one, vec![hits("a", 1)]).await;
+            tell(&mut two, vec![hits("a", 10)]).await;
+        }
+    })
+    .await;
+    // Some may be told as one.
+    assert!(heard.is_sorted() && heard.iter().all(|it| [1, 11, 12, 22].contains(it)));
+    // An exchange tells of the same positions.
+    one.fetch().await;
+    two.fetch().await;
+    assert_eq!(one.position, two.position);
+    assert_eq!(two.position, Some(listener.ears[0].after));
+}
+
+pub async fn what_was_pushed_since_a_position_is_heard<F: LogFixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    tell(&mut one, vec![hits("a", 1), hits("b", 1)]).await;
+    two.fetch().await;
+    for _ in 0..3 {
+        tell(&mut one, vec![hits("a", 1)]).await;
+    }
+    // In one or in several.
+    let mut listener = Listener::of(&two);
+    let mut last = None;
+    while last != Some(4) {
+        let heard = listener.hear_at_least(1).await.pop().unwrap();
+        assert_eq!(heard.counts.len(), 1);
+        last = Some(heard.counts[0].total.whole());
+    }
+}
+
+pub async fn what_is_no_news_has_nobody_hear<F: LogFixture>(fixture: &F) {
+    let [mut one, two] = nodes(fixture).await;
+    let mut other = Node::join(fixture.connect(), shard("other")).await;
+    let mut listener = Listener::of(&two);
+    listener.listens_to(&mut one).await;
+    let hearing = async {
+        loop {
+            // What is no news may be told with what is.
+            for news in listener.hear_at_least(1).await {
+                assert_eq!(news.shard, two.shard);
+                if totals(&news.counts).contains(&("b".into(), 1)) {
+                    return;
+                }
+            }
+        }
+    };
+    futures_util::future::join(hearing, async {
+        one.push(vec![hits("a", 1)]).await;
+        tell(&mut other, vec![hits("b", 1)]).await;
+        tell(&mut one, vec![hits("b", 1)]).await;
+    })
+    .await;
+}
+
+pub async fn a_batch_that_is_not_applied_is_not_heard<F: LogFixture>(fixture: &F) {
+    let [mut one, two] = nodes(fixture).await;
+    let mut listener = Listener::of(&two);
+    listener.listens_to(&mut one).await;
+    let (heard, ()) = futures_util::future::join(listener.hear_until(2), async {
+        tell(&mut one, vec![hits("a", 1)]).await;
+        for (number, diffs) in [(2, vec![hits("a", 1)]), (7, vec![hits("a", 100)])] {
+            let batch = Batch {
+                is_news: true,
+                ..one.batch(number, diffs)
+            };
+            one.send_batch(&batch).await;
+        }
+        tell(&mut one, vec![hits("a", 1)]).await;
+    })
+    .await;
+    assert!(heard.iter().all(|total| *total <= 2), "{heard:?}");
+}
+
+pub async fn any_keys_and_totals_are_heard<F: LogFixture>(fixture: &F) {
+    let [mut one, two] = nodes(fixture).await;
+    let mut listener = Listener::of(&two);
+    listener.listens_to(&mut one).await;
+    let all: Vec<u8> = (0..=255).collect();
+    let diffs = vec![
+        thousandths(&all, 1),
+        thousandths(b"0 1 \n'\\", -1),
+        thousandths(b"many", MAX_TOTAL),
+        Diff {
+            size: HOUR,
+            ..hits("b", 5)
+        },
+    ];
+    let (heard, ()) = futures_util::future::join(listener.hear(1), tell(&mut one, diffs)).await;
+    let mut counts: Vec<_> = heard[0]
+        .counts
+        .iter()
+        .map(|count| (count.key.clone(), count.size, count.total.thousandths()))
+        .collect();
+    counts.sort();
+    let most = Hits::from_thousandths(MAX_TOTAL).thousandths();
+    let mut expected = [
+        (all, MINUTE, 1),
+        (b"0 1 \n'\\".to_vec(), MINUTE, -1),
+        (b"many".to_vec(), MINUTE, most),
+        (b"b".to_vec(), HOUR, 5000),
+    ];
+    expected.sort();
+    assert_eq!(counts, expected);
+}
+
+pub async fn the_next_epoch_is_heard<F: LogFixture>(fixture: &F) {
+    let [mut one, mut two] = nodes(fixture).await;
+    let mut listener = Listener::of(&two);
+    let (heard, ()) =
+        futures_util::future::join(listener.hear(1), tell(&mut one, vec![hits("a", 1)])).await;
+    assert_eq!(heard[0].epoch, one.epoch);
+    fixture.flush();
+    for node in [&mut one, &mut two] {
+        *node = Node::join(fixture.connect(), shard("api")).await;
+    }
+    listener.ears = Listener::of(&two).ears;
+    let (heard, ()) =
+        futures_util::future::join(listener.hear(1), tell(&mut one, vec![hits("a", 2)])).await;
+    assert_eq!(heard[0].epoch, one.epoch);
+    assert_eq!(totals(&heard[0].counts), pairs(&[("a", 2)]));
+}
+
+pub async fn one_hears_of_several_namespaces<F: LogFixture>(fixture: &F) {
+    let [mut one, two] = nodes(fixture).await;
+    let mut other = Node::join(fixture.connect(), shard("other")).await;
+    let mut listener = Listener::of(&two);
+    if two.store.shards() > 1 {
+        // It has one for each.
+        let mut of_other = Listener::of(&other);
+        let hearing = futures_util::future::join(listener.hear(1), of_other.hear(1));
+        futures_util::future::join(hearing, async {
+            tell(&mut one, vec![hits("a", 1)]).await;
+            tell(&mut other, vec![hits("a", 2)]).await;
+        })
+        .await;
+        return;
+    }
+    listener.ears.extend(Listener::of(&other).ears);
+    let (mut heard, ()) = futures_util::future::join(listener.hear(2), async {
+        tell(&mut one, vec![hits("a", 1)]).await;
+        tell(&mut other, vec![hits("a", 2)]).await;
+    })
+    .await;
+    heard.sort_by_key(|news| news.counts[0].total);
+    let told: Vec<_> = heard.iter().map(|news| &*news.shard.namespace).collect();
+    assert_eq!(told, ["api", "other"]);
+}

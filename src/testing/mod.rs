@@ -1,0 +1,22 @@
+//! Support for tests: memory and time, servers, and the tests that every datastore passes.
+//!
+//! - `table`: memory that processes share, and simulated time; `certificates`, `proxy`: what servers are spoken to through
+//! - `redis`, `postgres`, `cassandra`: servers of the tests' own
+//! - `conformance`: tests that every datastore passes; `server_tests`: tests of those that have servers
+
+#[cfg(all(test, feature = "cassandra", not(loom)))]
+pub(crate) mod cassandra;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod certificates;
+#[cfg(all(any(test, feature = "conformance"), not(loom)))]
+pub mod conformance;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod postgres;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod proxy;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod redis;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod server_tests;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod table;

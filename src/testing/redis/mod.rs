@@ -1,0 +1,300 @@
+//! Redis servers of the tests' own.
+
+#[cfg(test)]
+pub(crate) mod cluster;
+#[cfg(test)]
+pub(crate) mod fixtures;
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
+
+use super::certificates::{Authority, Certificate};
+use super::server_tests;
+use crate::store::contract::options::{StoreOptions, TlsOptions};
+use crate::store::contract::server::ServerAddress;
+use crate::store::contract::strategy::Strategy;
+use crate::store::redis::Redis;
+use crate::store::redis::options::{RedisOptions, Topology};
+
+/// A server on a port and a socket of its own, in a directory of its own, killed with the value.
+pub(crate) struct Server {
+    process: Child,
+    dir: PathBuf,
+    pub(crate) port: u16,
+    arguments: Vec<String>,
+}
+
+impl Server {
+    /// Starts a server, which is ready then. `arguments` follow those that all have.
+    pub(crate) fn start(arguments: &[&str]) -> Server {
+        Server::start_in(new_dir(), arguments)
+    }
+
+    /// Starts a sentinel, which knows no primary.
+    pub(crate) fn start_sentinel(arguments: &[&str]) -> Server {
+        let dir = new_dir();
+        // It keeps what it knows there.
+        fs::write(dir.join("sentinel.conf"), "").unwrap();
+        Server::start_in(dir, &[arguments, &["--sentinel"]].concat())
+    }
+
+    /// Has a sentinel watch this server, under the name `main`, as the only one who decides.
+    pub(crate) fn watch(&self, primary: &Server) {
+        let port = primary.port.to_string();
+        for command in [
+            &["SENTINEL", "MONITOR", "main", "127.0.0.1", &port, "1"][..],
+            &["SENTINEL", "SET", "main", "down-after-milliseconds", "200"],
+            &["SENTINEL", "SET", "main", "failover-timeout", "1000"],
+        ] {
+            let _: String = self.ask(command).unwrap();
+        }
+    }
+
+    /// Starts a server that speaks only TLS on its port, with this certificate, and wants one by
+    /// the same authority of its clients if `auth_clients` is `yes`.
+    pub(crate) fn start_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+        auth_clients: &str,
+    ) -> Server {
+        let dir = new_dir();
+        certificate.write(authority, &dir);
+        Server::start_in(dir, &tls_arguments(auth_clients))
+    }
+
+    /// Starts a node of a cluster that speaks only TLS, to us and to others.
+    pub(crate) fn start_cluster_node_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+    ) -> Server {
+        let dir = new_dir();
+        certificate.write(authority, &dir);
+        let others = ["--cluster-enabled", "yes", "--tls-cluster", "yes"];
+        Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
+    }
+
+    /// Starts a sentinel that speaks only TLS, to us and to others.
+    pub(crate) fn start_sentinel_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+    ) -> Server {
+        let dir = new_dir();
+        certificate.write(authority, &dir);
+        fs::write(dir.join("sentinel.conf"), "").unwrap();
+        let others = ["--tls-replication", "yes", "--sentinel"];
+        Server::start_in(dir, &[&tls_arguments("no")[..], &others].concat())
+    }
+
+    /// Starts a server in a directory that is there, which goes with the server.
+    fn start_in(dir: PathBuf, arguments: &[&str]) -> Server {
+        let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
+        let port = free_port();
+        let process = spawn(&dir, port, &arguments);
+        let mut server = Server {
+            process,
+            dir,
+            port,
+            arguments,
+        };
+        // The port may be taken by somebody else before the server has it.
+        for _ in 0..100 {
+            if server.becomes_ready() {
+                return server;
+            }
+            server.kill();
+            server.port = free_port();
+            server.process = spawn(&server.dir, server.port, &server.arguments);
+        }
+        panic!("redis-server does not start: see {}", server.dir.display());
+    }
+
+    /// Whether the server answers before it ends, for which it has 10 seconds.
+    fn becomes_ready(&mut self) -> bool {
+        for _ in 0..1000 {
+            if self.process.try_wait().unwrap().is_some() {
+                return false;
+            }
+            // One that wants a password, or is loading, is not ready to answer, but one does.
+            match self.ask::<String>(&["PING"]) {
+                Ok(_) => return true,
+                Err(error) if error.code() == Some("NOAUTH") => return true,
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        false
+    }
+
+    /// The answer to a command, from a connection of its own.
+    pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
+        self.ask_as("", command)
+    }
+
+    /// Writes a string of any bytes.
+    pub(crate) fn set(&self, key: &str, value: &[u8]) {
+        let mut connection = self.connection("").unwrap();
+        let command = redis::cmd("SET").arg(key).arg(value).to_owned();
+        command.exec(&mut connection).unwrap();
+    }
+
+    /// The same from a connection that gives a password, unless it is empty.
+    pub(super) fn ask_as<T: FromRedisValue>(
+        &self,
+        password: &str,
+        command: &[&str],
+    ) -> RedisResult<T> {
+        redis::cmd(command[0])
+            .arg(&command[1..])
+            .query(&mut self.connection(password)?)
+    }
+
+    pub(crate) fn connection(&self, password: &str) -> RedisResult<redis::Connection> {
+        let mut info = ConnectionAddr::Unix(self.socket()).into_connection_info()?;
+        if !password.is_empty() {
+            let settings = info.redis_settings().clone().set_password(password);
+            info = info.set_redis_settings(settings);
+        }
+        redis::Client::open(info)?.get_connection()
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.dir.join("socket")
+    }
+
+    pub(crate) fn tcp(&self) -> ServerAddress {
+        ServerAddress::tcp("127.0.0.1", self.port)
+    }
+
+    /// How long its main thread has been on a processor, in microseconds.
+    #[cfg(feature = "measure")]
+    pub(crate) fn cpu_micros(&self) -> u64 {
+        self.cpu_nanos() / 1000
+    }
+
+    /// The same in nanoseconds.
+    #[cfg(feature = "measure")]
+    pub(crate) fn cpu_nanos(&self) -> u64 {
+        let pid = self.process.id();
+        let statistics = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap();
+        statistics.split(' ').next().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Starts a killed server again, in the same place.
+    pub(crate) fn start_again(&mut self) {
+        self.process = spawn(&self.dir, self.port, &self.arguments);
+        assert!(self.becomes_ready());
+    }
+
+    /// Sends the process a signal: `STOP`, `CONT`.
+    pub(crate) fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        kill.arg(format!("-{name}"))
+            .arg(self.process.id().to_string());
+        assert!(kill.status().unwrap().success());
+    }
+}
+
+/// Returns a port that nobody has, nor the one 10,000 above, which a node of a cluster takes, too.
+fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let bus = port.checked_add(10_000);
+        if bus.is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok()) {
+            return port;
+        }
+    }
+}
+
+fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
+    let program = std::env::var("TEST_REDIS_SERVER").unwrap_or("redis-server".into());
+    let is_sentinel = arguments.iter().any(|it| it == "--sentinel");
+    Command::new(&program)
+        .current_dir(dir)
+        .args(is_sentinel.then_some("sentinel.conf"))
+        .args([
+            "--bind",
+            "127.0.0.1",
+            "--unixsocket",
+            "socket",
+            "--save",
+            "",
+        ])
+        .args(["--logfile", "log", "--port", "0"])
+        .args([port_argument(arguments), &port.to_string()])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| {
+            panic!("{program} cannot be run ({error}): apt-get install redis-server")
+        })
+}
+
+fn new_dir() -> PathBuf {
+    static STARTED: AtomicU64 = AtomicU64::new(0);
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let name = format!("ratelimit-redis-{}-{number}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+fn tls_arguments(auth_clients: &str) -> Vec<&str> {
+    let files = [
+        "--tls-ca-cert-file",
+        "roots.pem",
+        "--tls-cert-file",
+        "certificate.pem",
+        "--tls-key-file",
+        "key.pem",
+    ];
+    [&files[..], &["--tls-auth-clients", auth_clients]].concat()
+}
+
+fn port_argument(arguments: &[String]) -> &'static str {
+    let has_tls = arguments.iter().any(|it| it == "--tls-cert-file");
+    if has_tls { "--tls-port" } else { "--port" }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if !thread::panicking() {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// The options of a store with these servers.
+pub(crate) fn options(servers: &[ServerAddress]) -> (StoreOptions, RedisOptions) {
+    let redis = RedisOptions {
+        topology: Topology::Single,
+        database: 0,
+        prefix: "rl".into(),
+    };
+    (server_tests::options(servers), redis)
+}
+
+pub(crate) fn connect(server: ServerAddress) -> Redis {
+    let (options, redis) = options(&[server]);
+    Redis::new(&options, &redis)
+}
+
+pub(crate) fn with_tls(server: &Server, tls: TlsOptions) -> Redis {
+    let (mut options, redis) = options(&[server.tcp()]);
+    options.tls = Some(tls);
+    Redis::new(&options, &redis)
+}

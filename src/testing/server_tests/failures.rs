@@ -1,0 +1,112 @@
+//! Servers that end, hang or forget, and what is lost: nothing.
+
+use super::*;
+use crate::testing::proxy::Proxy;
+
+/// Lets a connection notice that its server has ended.
+async fn notice() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
+}
+
+pub(crate) fn a_server_that_has_ended_cannot_be_reached<F: Served>() {
+    let mut server = F::start();
+    block_on(async {
+        let mut node = join(&server, server.address()).await;
+        server.crash();
+        // At first, it may not be known yet that the connection is closed.
+        for _ in 0..2 {
+            let error = failure(&mut node, 1).await;
+            assert!(error.is_transient(), "{error}");
+        }
+        let error = failure(&mut node, 1).await;
+        assert!(!error.may_have_applied(), "{error}");
+        let message = error.to_string();
+        let address = format!("{} cannot be reached (", server.address());
+        assert!(message.starts_with(&address), "{message}");
+    });
+}
+
+pub(crate) fn a_server_that_restarts_with_its_data_goes_on<F: Served>() {
+    let mut server = F::start_durable();
+    block_on(async {
+        let mut node = join(&server, server.address()).await;
+        node.push(vec![hits("a", 1)]).await;
+        server.restart();
+        notice().await;
+        assert!(node.push(vec![hits("a", 2)]).await.is_empty());
+        let all = node.read_all(&[(MINUTE, 7)]).await;
+        assert_eq!(totals(&all), pairs(&[("a", 3)]));
+    });
+}
+
+pub(crate) fn a_server_that_crashed_has_no_epoch<F: Served>() {
+    let mut server = F::start();
+    block_on(async {
+        let mut node = join(&server, server.address()).await;
+        for round in 0..2 {
+            node.push(vec![hits("a", 1)]).await;
+            server.crash();
+            server.start_again();
+            notice().await;
+            let pushed = node.send(node.number + 1, vec![hits("a", 2)]).await;
+            assert_eq!(pushed, Pushed::NoEpoch, "{round}");
+            node = join(&server, server.address()).await;
+            assert!(node.read_all(&[(MINUTE, 7)]).await.is_empty());
+        }
+    });
+}
+
+pub(crate) fn a_server_that_hangs_may_have_applied_the_batch_and_applies_it_once<F: Served>() {
+    let server = F::start();
+    block_on(async {
+        let store = server.store(&impatient(&[server.address()]));
+        let mut node = Node::join(store, shard("api")).await;
+        server.signal("STOP");
+        let error = failure(&mut node, 1).await;
+        assert_eq!(error.failure, Failure::TimedOut(Duration::from_secs(1)));
+        assert!(error.may_have_applied() && error.is_transient());
+        // Now there is no connection, and none can be made.
+        let error = failure(&mut node, 1).await;
+        assert!(!error.may_have_applied() && error.is_transient(), "{error}");
+        server.signal("CONT");
+        // The answer is that to this request, not the late one to the other.
+        node.store = server.store(&options(&[server.address()]));
+        node.push(vec![hits("a", 1)]).await;
+        assert_eq!(total(&mut node, b"a").await, 1);
+    });
+}
+
+pub(crate) fn a_late_answer_is_not_taken_for_another_one<F: Served>() {
+    let server = F::start();
+    block_on(async {
+        let mut node = join(&server, server.address()).await;
+        node.push(vec![hits("a", 5)]).await;
+        server.signal("STOP");
+        let of_a = node.store.get_window(&node.shard, b"a", MINUTE, 7);
+        // The caller has gone.
+        let short = Duration::from_millis(50);
+        assert!(tokio::time::timeout(short, of_a).await.is_err());
+        server.signal("CONT");
+        assert_eq!(total(&mut node, b"b").await, 0);
+    });
+}
+
+pub(crate) fn a_batch_whose_answer_was_lost_is_applied_once<F: Served>() {
+    let server = F::shared();
+    let proxy = Proxy::start(&server.address());
+    block_on(async {
+        let mut node = join(&server, proxy.address.clone()).await;
+        let mut other = join(&server, server.address()).await;
+        for number in 1..=5 {
+            proxy.cut_next_answer();
+            let error = failure(&mut node, number).await;
+            assert!(matches!(error.failure, Failure::Disconnected(_)), "{error}");
+            assert!(error.may_have_applied() && error.is_transient());
+            // It was.
+            let total = i64::try_from(number).unwrap();
+            assert_eq!(totals(&other.fetch().await), pairs(&[("a", total)]));
+            node.push(vec![hits("a", 1)]).await;
+            assert!(other.fetch().await.is_empty());
+        }
+    });
+}

@@ -1,0 +1,135 @@
+//! What every datastore with servers does: which of them it uses, which it trusts by TLS, and what
+//! becomes of a batch when one ends, hangs or loses an answer.
+
+pub(crate) mod choice;
+pub(crate) mod failures;
+pub(crate) mod tls;
+
+use core::time::Duration;
+
+use super::certificates::{Authority, Certificate};
+use super::conformance::{MINUTE, Node, block_on, hits, new_epoch, pairs, shard, totals};
+use crate::store::contract::error::{Failure, StoreError};
+use crate::store::contract::options::{Credentials, StoreOptions};
+use crate::store::contract::server::ServerAddress;
+use crate::store::contract::strategy::{Changes, Pushed, Strategy};
+
+/// A server of a test's own, which ends with the value.
+pub(crate) trait Served: Sized {
+    type Store: Strategy<Changes = Changes>;
+
+    /// The protocol, as a message names it.
+    const PROTOCOL: &str;
+
+    fn start() -> Self;
+    /// A place of the test's own in a server that goes on, where to start one takes long.
+    fn shared() -> Self {
+        Self::start()
+    }
+    /// One that loses nothing by [`Served::restart`].
+    fn start_durable() -> Self {
+        Self::start()
+    }
+    /// One whose port wants TLS and shows this certificate; if it `wants_certificates`, clients
+    /// show one of the same authority.
+    fn start_with_tls(
+        authority: &Authority,
+        certificate: &Certificate,
+        wants_certificates: bool,
+    ) -> Self;
+
+    /// A strategy with these options, for this server or others like it.
+    fn store(&self, options: &StoreOptions) -> Self::Store;
+    /// Its port.
+    fn address(&self) -> ServerAddress;
+    /// Sends its process a signal: `STOP`, `CONT`.
+    fn signal(&self, name: &str);
+    /// Ends it at once.
+    fn crash(&mut self);
+    /// Starts it after [`Served::crash`], which took what it had.
+    fn start_again(&mut self);
+    /// Ends it as gently as it takes for it to keep what it has, and starts it.
+    fn restart(&mut self);
+    /// Whether no strategy has left anything in it.
+    fn is_untouched(&self) -> bool;
+    /// Whether this may be its answer to a client that shows no certificate.
+    fn is_of_missing_certificate(error: &StoreError) -> bool;
+}
+
+/// Defines these tests for a kind of server.
+macro_rules! server_tests {
+    ($server:ty) => {
+        $crate::testing::server_tests::server_tests! { $server:
+            choice::a_server_that_cannot_be_reached_is_passed_over,
+            choice::of_several_servers_each_is_told_what_happened_with_it,
+            choice::a_server_that_hangs_at_the_beginning_is_passed_over,
+            failures::a_server_that_has_ended_cannot_be_reached,
+            failures::a_server_that_restarts_with_its_data_goes_on,
+            failures::a_server_that_crashed_has_no_epoch,
+            failures::a_server_that_hangs_may_have_applied_the_batch_and_applies_it_once,
+            failures::a_late_answer_is_not_taken_for_another_one,
+            failures::a_batch_whose_answer_was_lost_is_applied_once,
+            tls::a_server_that_is_trusted_is_used,
+            tls::whoever_is_not_trusted_is_not_used,
+            tls::the_certificate_has_the_name_of_the_server_or_the_one_that_is_set,
+            tls::an_expired_certificate_is_not_trusted,
+            tls::a_server_may_want_a_certificate_of_us,
+        }
+    };
+    ($server:ty: $($group:ident :: $test:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                $crate::testing::server_tests::$group::$test::<$server>();
+            }
+        )*
+    };
+}
+pub(crate) use server_tests;
+
+/// How long anything may take on a machine that is busy.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What all stores are told, whose servers are these.
+pub(super) fn options(servers: &[ServerAddress]) -> StoreOptions {
+    StoreOptions {
+        servers: servers.to_vec(),
+        credentials: Credentials::default(),
+        connect_timeout: PATIENCE,
+        timeout: PATIENCE,
+        tls: None,
+    }
+}
+
+/// The same of one that waits for only so long.
+fn impatient(servers: &[ServerAddress]) -> StoreOptions {
+    StoreOptions {
+        connect_timeout: Duration::from_secs(2),
+        timeout: Duration::from_secs(1),
+        ..options(servers)
+    }
+}
+
+/// A node that speaks to the server at this address, as a strategy for `place` does.
+async fn join<F: Served>(place: &F, address: ServerAddress) -> Node<F::Store> {
+    Node::join(place.store(&options(&[address])), shard("api")).await
+}
+
+/// The first thing that is ever asked.
+pub(crate) async fn open(store: &mut impl Strategy) -> Result<(), StoreError> {
+    let shard = shard("api");
+    let opened = store.open_epoch(&shard, None, new_epoch()).await;
+    opened.map(drop)
+}
+
+/// What goes wrong with the node's batch of this number.
+pub(crate) async fn failure<S: Strategy>(node: &mut Node<S>, number: u64) -> StoreError {
+    let batch = node.batch(number, vec![hits("a", 1)]);
+    let pushed = node.store.push_diffs(&node.shard, &batch, 500);
+    pushed.await.expect_err("pushed")
+}
+
+async fn total<S: Strategy>(node: &mut Node<S>, key: &[u8]) -> i64 {
+    let total = node.store.get_window(&node.shard, key, MINUTE, 7).await;
+    total.unwrap().whole()
+}
