@@ -10,10 +10,7 @@ fn main() {
     }
     let known = env::var("DEP_NGINX_FEATURES_CHECK").unwrap_or_else(|_| "any()".into());
     println!("cargo::rustc-check-cfg=cfg(ngx_feature, values({known}))");
-    for feature in env::var("DEP_NGINX_FEATURES")
-        .unwrap_or_default()
-        .split(',')
-    {
+    for feature in env::var("DEP_NGINX_FEATURES").unwrap_or_default().split(',') {
         if !feature.is_empty() {
             println!("cargo::rustc-cfg=ngx_feature=\"{feature}\"");
         }

@@ -40,9 +40,8 @@ fn run(server: &str) -> Result<(), Box<dyn Error>> {
 /// Begins with what others counted, serves clients, and tells the store of it in the end.
 async fn serve(node: Instance) -> Result<f64, Box<dyn Error>> {
     node.fetch_async(None, SystemTime::now(), None).await?;
-    let tasks: Vec<_> = (0..CLIENTS)
-        .map(|client| tokio::spawn(handle(node.clone(), client)))
-        .collect();
+    let tasks: Vec<_> =
+        (0..CLIENTS).map(|client| tokio::spawn(handle(node.clone(), client))).collect();
     for task in tasks {
         task.await??;
     }

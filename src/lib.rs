@@ -54,13 +54,7 @@
 // Each of these is there for the stores that use it.
 #![cfg_attr(
     not(feature = "stores"),
-    allow(
-        dead_code,
-        unreachable_code,
-        unreachable_pub,
-        unused_imports,
-        unused_variables
-    )
+    allow(dead_code, unreachable_code, unreachable_pub, unused_imports, unused_variables)
 )]
 #![cfg_attr(
     test,

@@ -49,9 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         timeout: SLOWEST,
         tls: None,
     };
-    let own = FileOptions {
-        directory: directory.clone(),
-    };
+    let own = FileOptions { directory: directory.clone() };
     let store = Datastore::own(SLOWEST, move || FileStore::new(&options, &own));
     let nodes = [new_instance("one")?, new_instance("other")?];
     for (node, hits) in nodes.iter().zip([3.0, 4.0]) {

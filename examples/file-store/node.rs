@@ -116,10 +116,7 @@ pub(crate) struct Time {
 impl Time {
     /// A time that is told by `now`. Nodes differ in their seeds.
     pub(crate) fn new(now: fn() -> Duration, seed: u64) -> Time {
-        Time {
-            now,
-            seed: Cell::new(seed),
-        }
+        Time { now, seed: Cell::new(seed) }
     }
 }
 

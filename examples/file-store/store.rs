@@ -41,10 +41,7 @@ impl Strategy for FileStore {
     type Counts = Absolute;
 
     fn new(options: &StoreOptions, own: &FileOptions) -> FileStore {
-        FileStore {
-            directory: own.directory.clone(),
-            timeout: options.timeout,
-        }
+        FileStore { directory: own.directory.clone(), timeout: options.timeout }
     }
 
     /// There is nothing to connect to.
@@ -66,8 +63,7 @@ impl Strategy for FileStore {
         batch: &Batch,
         _limit: usize,
     ) -> Result<Pushed<Snapshots>, StoreError> {
-        self.change(shard, |contents, now| push(contents, batch, now))
-            .await
+        self.change(shard, |contents, now| push(contents, batch, now)).await
     }
 
     async fn open_epoch(
@@ -79,10 +75,7 @@ impl Strategy for FileStore {
         self.change(shard, |contents, _| match epoch(contents) {
             Some(present) if instead_of != Some(present) => present,
             _ => {
-                *contents = Contents {
-                    epoch: Some(proposed.0.get()),
-                    ..Contents::default()
-                };
+                *contents = Contents { epoch: Some(proposed.0.get()), ..Contents::default() };
                 proposed
             }
         })
@@ -104,10 +97,7 @@ impl Strategy for FileStore {
         let page: Vec<_> = rest.iter().take(Batch::MAX_DIFFS).cloned().collect();
         let told = told.saturating_add(page.len());
         let has_more = told < counts.len();
-        let next = has_more.then_some(Reading {
-            counts: Some(counts),
-            told,
-        });
+        let next = has_more.then_some(Reading { counts: Some(counts), told });
         Ok((page, next))
     }
 
@@ -118,11 +108,7 @@ impl Strategy for FileStore {
         size: WindowSize,
         window: u64,
     ) -> Result<Hits, StoreError> {
-        let counter = Counter {
-            size: size.millis(),
-            window,
-            key: key.to_vec(),
-        };
+        let counter = Counter { size: size.millis(), window, key: key.to_vec() };
         let contents = self.read(shard)?;
         let from = (counter.clone(), [0; 2], 0);
         let rows = contents.rows.range(from..);
@@ -132,8 +118,7 @@ impl Strategy for FileStore {
     }
 
     async fn purge(&mut self, shard: &Shard, _: UnixMillis) -> Result<bool, StoreError> {
-        self.change(shard, |contents, now| contents.purge(now))
-            .await?;
+        self.change(shard, |contents, now| contents.purge(now)).await?;
         Ok(false)
     }
 }
@@ -189,10 +174,7 @@ fn push(contents: &mut Contents, batch: &Batch, now: u64) -> Pushed<Snapshots> {
         return Pushed::OtherEpoch(present);
     }
     let node = batch.node.0;
-    let last = contents
-        .nodes
-        .get(&node)
-        .map_or(BatchId::NONE, |it| BatchId(it.batch));
+    let last = contents.nodes.get(&node).map_or(BatchId::NONE, |it| BatchId(it.batch));
     if last != batch.last() && last != batch.previous {
         return batch.misfit(last);
     }
@@ -211,17 +193,11 @@ fn push(contents: &mut Contents, batch: &Batch, now: u64) -> Pushed<Snapshots> {
             }
         }
         let until = until.saturating_add(millis(NODE_LIFE));
-        let until = contents
-            .nodes
-            .get(&node)
-            .map_or(until, |it| until.max(it.until));
+        let until = contents.nodes.get(&node).map_or(until, |it| until.max(it.until));
         let batch = id.0;
         contents.nodes.insert(node, Known { batch, until });
     }
-    Pushed::Applied {
-        changes: Snapshots,
-        now: UnixMillis(now),
-    }
+    Pushed::Applied { changes: Snapshots, now: UnixMillis(now) }
 }
 
 fn epoch(contents: &Contents) -> Option<Epoch> {
@@ -229,11 +205,7 @@ fn epoch(contents: &Contents) -> Option<Epoch> {
 }
 
 fn counter(diff: &Diff) -> Counter {
-    Counter {
-        size: diff.size.millis(),
-        window: diff.window,
-        key: diff.key.clone(),
-    }
+    Counter { size: diff.size.millis(), window: diff.window, key: diff.key.clone() }
 }
 
 fn row(diff: &Diff, BatchId(batch): BatchId, now: u64) -> Row {

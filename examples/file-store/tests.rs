@@ -125,9 +125,8 @@ fn nodes_that_sync_at_the_same_time_wait_for_each_other() {
         node
     };
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..NODES)
-            .map(|number| scope.spawn(move || drop(synced(number))))
-            .collect();
+        let threads: Vec<_> =
+            (0..NODES).map(|number| scope.spawn(move || drop(synced(number)))).collect();
         threads.into_iter().for_each(|it| it.join().unwrap());
     });
     let other = node(NODES, &directory.0);

@@ -31,11 +31,8 @@ impl Server {
             .arg(&directory)
             .stdout(Stdio::null())
             .spawn()?;
-        let mut server = Server {
-            process,
-            directory,
-            address: format!("unix:{}", socket.display()),
-        };
+        let mut server =
+            Server { process, directory, address: format!("unix:{}", socket.display()) };
         while UnixStream::connect(&socket).is_err() {
             if let Some(status) = server.process.try_wait()? {
                 return Err(format!("Redis does not start: {status}").into());

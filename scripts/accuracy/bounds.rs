@@ -28,11 +28,7 @@ impl Bounds {
             "rate" => (2 * hits, true, true),
             _ => return None,
         };
-        Some(Bounds {
-            worst,
-            admits_wrongly,
-            rejects_wrongly,
-        })
+        Some(Bounds { worst, admits_wrongly, rejects_wrongly })
     }
 
     /// Whether `tally` keeps within them.

@@ -41,11 +41,7 @@ pub(crate) struct Exact {
 impl Exact {
     pub(crate) fn new(quota: Quota, clients: usize, counts_rejected: bool) -> Exact {
         let trails = (0..clients).map(|_| Trail::default()).collect();
-        Exact {
-            quota,
-            counts_rejected,
-            trails,
-        }
+        Exact { quota, counts_rejected, trails }
     }
 }
 

@@ -73,11 +73,7 @@ pub(crate) fn with_engine<T>(
         name: "default".into(),
         size: WindowSize::from_millis(quota.window).expect("a window"),
         algorithm,
-        burst: Burst {
-            hits: hits.minus(Hits::ONE),
-            delay: None,
-            rate: None,
-        },
+        burst: Burst { hits: hits.minus(Hits::ONE), delay: None, rate: None },
     };
     let mut engine = Engine {
         table: &table,
@@ -104,11 +100,7 @@ impl Limiter for Engine<'_> {
             panic!("one limit says one thing");
         };
         let (admitted, verdict) = (outcome == Outcome::Passed, charge.verdict());
-        let wait = if admitted {
-            None
-        } else {
-            retry_after::retry_after([verdict])
-        };
+        let wait = if admitted { None } else { retry_after::retry_after([verdict]) };
         Answer {
             admitted,
             retry_after: wait.map(retry_after::whole_seconds),

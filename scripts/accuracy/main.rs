@@ -36,10 +36,7 @@ use simulation::run;
 use traffic::{Pattern::*, Traffic};
 
 /// The limit of most rows: 100/1m.
-const QUOTA: Quota = Quota {
-    hits: 100,
-    window: 60_000,
-};
+const QUOTA: Quota = Quota { hits: 100, window: 60_000 };
 
 /// Traffic under a limit.
 struct Row {
@@ -100,35 +97,14 @@ fn traffics() -> impl Iterator<Item = Row> {
     };
     let (least, most, day) = (10, 150, 1440);
     let all = [
-        (
-            Traffic::new("Poisson, load 0.7", 100, 100, Poisson { load: 70 }),
-            [0.1, 0.1],
-        ),
-        (
-            Traffic::new("Poisson, load 1", 100, 100, Poisson { load: 100 }),
-            [15.0, 32.0],
-        ),
-        (
-            Traffic::new("Poisson, load 3", 100, 100, Poisson { load: 300 }),
-            [54.0, 17.0],
-        ),
-        (
-            Traffic::new("on and off", 100, 100, OnOff { load: 300 }),
-            [31.0, 26.0],
-        ),
-        (
-            Traffic::new("diurnal", 10, day, Diurnal { least, most }),
-            [22.0, 30.0],
-        ),
-        (
-            Traffic::new("at boundaries", 50, 100, Boundaries),
-            [1.0, 50.0],
-        ),
+        (Traffic::new("Poisson, load 0.7", 100, 100, Poisson { load: 70 }), [0.1, 0.1]),
+        (Traffic::new("Poisson, load 1", 100, 100, Poisson { load: 100 }), [15.0, 32.0]),
+        (Traffic::new("Poisson, load 3", 100, 100, Poisson { load: 300 }), [54.0, 17.0]),
+        (Traffic::new("on and off", 100, 100, OnOff { load: 300 }), [31.0, 26.0]),
+        (Traffic::new("diurnal", 10, day, Diurnal { least, most }), [22.0, 30.0]),
+        (Traffic::new("at boundaries", 50, 100, Boundaries), [1.0, 50.0]),
         (Traffic::new("late", 50, 99, Late), [33.0, 33.4]),
-        (
-            Traffic::new("obeys Retry-After", 100, 100, Patient),
-            [22.0, 49.0],
-        ),
+        (Traffic::new("obeys Retry-After", 100, 100, Patient), [22.0, 49.0]),
         (zipf.clone(), [18.0, 5.0]),
         (attacked.clone(), [5.0, 0.5]),
         (counting_rejected(zipf), [0.3, 10.0]),
@@ -190,9 +166,8 @@ fn measure(row: &Row, report: &mut Report) {
     let is_exact = exact.wrong() == 0 && exact.rate_off == 0 && exact.worst <= quota.hits;
     assert!(is_exact, "{exact:?}");
     for algorithm in ALGORITHMS {
-        let tally = with_engine(algorithm, *quota, counts_rejected, |engine| {
-            run(traffic, *quota, engine)
-        });
+        let tally =
+            with_engine(algorithm, *quota, counts_rejected, |engine| run(traffic, *quota, engine));
         report.row(row, algorithm, &tally, &exact);
     }
 }

@@ -13,9 +13,7 @@ use crate::simulation::Tally;
 
 const WIDTHS: [usize; 11] = [26, 9, 9, 9, 10, 10, 10, 8, 6, 10, 7];
 const HEADINGS: [[&str; 11]; 2] = [
-    [
-        "", "", "", "", "wrongly", "wrongly", "far", "worst", "at", "rate", "of",
-    ],
+    ["", "", "", "", "wrongly", "wrongly", "far", "worst", "at", "rate", "of"],
     [
         "traffic",
         "algorithm",
@@ -86,8 +84,7 @@ impl Report {
         let is_within = bounds.is_none_or(|bounds| bounds.hold(tally));
         let measured = row.measured.as_ref();
         if !is_within || !measured.is_none_or(|it| it.holds(algorithm, tally)) {
-            self.violations
-                .push(format!("{name}: {algorithm}: {tally:?}"));
+            self.violations.push(format!("{name}: {algorithm}: {tally:?}"));
         }
     }
 

@@ -48,13 +48,7 @@ const DAY: u64 = 86_400 * SECOND;
 impl Traffic {
     /// Clients under whom rejected requests do not count.
     pub(crate) fn new(name: &str, clients: usize, windows: u64, pattern: Pattern) -> Traffic {
-        Traffic {
-            name: name.to_owned(),
-            clients,
-            windows,
-            pattern,
-            counts_rejected: false,
-        }
+        Traffic { name: name.to_owned(), clients, windows, pattern, counts_rejected: false }
     }
 
     /// Client number `index`, the same one at each call.

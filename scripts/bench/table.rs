@@ -57,10 +57,7 @@ struct Effort {
 }
 
 fn main() {
-    let mut effort = Effort {
-        repetitions: 21,
-        operations: 1 << 20,
-    };
+    let mut effort = Effort { repetitions: 21, operations: 1 << 20 };
     let mut results = None;
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
@@ -88,10 +85,7 @@ fn main() {
     new_keys(&mut report, effort, 64 << 20);
     report.heading("bytes for a key, in 10 MiB, keys of 32 bytes", "at most");
     capacity(&mut report, "local", Zone::new(CAPACITY), 128.0);
-    let synced = |zone: Zone| Zone {
-        counter: zone.counter.synced(true),
-        ..zone
-    };
+    let synced = |zone: Zone| Zone { counter: zone.counter.synced(true), ..zone };
     capacity(&mut report, "synced", synced(Zone::new(CAPACITY)), 192.0);
     for algorithm in [Algorithm::Elastic, Algorithm::Bucket, Algorithm::Moving] {
         let zone = Zone::counting(CAPACITY, algorithm);
@@ -169,10 +163,7 @@ fn addresses() -> impl Iterator<Item = Key> {
         let len = address.len();
         let mut text = [0; 15];
         text[..len].copy_from_slice(address.as_bytes());
-        (len >= 11).then_some(Key {
-            len: len as u8,
-            text,
-        })
+        (len >= 11).then_some(Key { len: len as u8, text })
     })
 }
 
@@ -204,10 +195,7 @@ struct CachedClock {
 
 impl CachedClock {
     fn new(behind: u64) -> CachedClock {
-        let clock = CachedClock {
-            seen: Cell::new(0),
-            behind,
-        };
+        let clock = CachedClock { seen: Cell::new(0), behind };
         clock.fresh();
         clock
     }
@@ -220,8 +208,7 @@ impl Clock for CachedClock {
 
     fn fresh(&self) -> UnixMillis {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.seen
-            .set(now.expect("after 1970").as_millis() as u64 - self.behind);
+        self.seen.set(now.expect("after 1970").as_millis() as u64 - self.behind);
         self.now()
     }
 }
@@ -248,11 +235,7 @@ impl Zone {
         let size = WindowSize::from_millis(HOUR).expect("a window");
         let kind = algorithm.kind().at_rate(Hits::ONE);
         let counter = table.counter_of(namespace, b"default", kind, size);
-        Zone {
-            table,
-            counter,
-            algorithm,
-        }
+        Zone { table, counter, algorithm }
     }
 
     /// A zone that has counted `keys` in this window and in the one before.
@@ -283,11 +266,7 @@ impl Zone {
     }
 
     fn evicted_alive(&self) -> u64 {
-        let ZoneStats {
-            evicted_sent,
-            evicted_unsent,
-            ..
-        } = self.table.zone_stats();
+        let ZoneStats { evicted_sent, evicted_unsent, .. } = self.table.zone_stats();
         evicted_sent + evicted_unsent
     }
 }
@@ -423,19 +402,11 @@ fn one_process(report: &mut Report, effort: Effort, count: usize, target: Option
         share * 100.0
     );
 
-    Prepared {
-        stream,
-        zone,
-        lines,
-    }
+    Prepared { stream, zone, lines }
 }
 
 fn two_processes(report: &mut Report, effort: Effort, prepared: &Prepared) {
-    let Prepared {
-        stream,
-        zone,
-        lines,
-    } = prepared;
+    let Prepared { stream, zone, lines } = prepared;
     let clock = CachedClock::new(0);
     let looks = |process, round| part(stream, 2 * round + process, effort).chunks(PER_LOOK);
     let contestants: [&Contestant<'_>; 2] = [
@@ -586,10 +557,7 @@ fn race<const N: usize>(
             arrived.fetch_add(1, AcqRel);
             let start = Instant::now();
             while arrived.load(Acquire) < 2 * (lap as u64 + 1) {
-                assert!(
-                    start.elapsed() < Duration::from_secs(60),
-                    "the other is gone"
-                );
+                assert!(start.elapsed() < Duration::from_secs(60), "the other is gone");
                 spin_loop();
             }
             let is_over = &laps[lap];
@@ -604,9 +572,7 @@ fn race<const N: usize>(
         |lap: usize| [0, 1].map(|process| f64::from_bits(results[lap * 2 + process].load(Acquire)));
     // The first round warms up.
     std::array::from_fn(|contestant| {
-        (1..rounds)
-            .map(|round| result(round * N + contestant))
-            .collect()
+        (1..rounds).map(|round| result(round * N + contestant)).collect()
     })
 }
 
@@ -632,10 +598,8 @@ fn wait_for(process: libc::pid_t) {
 
 /// Zeroed memory that a `fork` shares, and that lasts until the process ends.
 fn map(len: usize) -> NonNull<[u8]> {
-    let (protection, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-    );
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping, whose result is checked.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
     assert_ne!(start, libc::MAP_FAILED, "mmap");

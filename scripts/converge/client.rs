@@ -78,24 +78,13 @@ impl Client {
             stream.set_nodelay(true).expect("a socket");
             stream.set_nonblocking(true).expect("a socket");
             epoll.watch(&stream, (node * CONNECTIONS + number) as u64);
-            Connection {
-                stream,
-                unsent: Vec::new(),
-                unread: Vec::new(),
-                waiting: VecDeque::new(),
-            }
+            Connection { stream, unsent: Vec::new(), unread: Vec::new(), waiting: VecDeque::new() }
         };
         let connections = |(node, &port): (usize, &u16)| {
-            (0..CONNECTIONS)
-                .map(|number| connect(node, port, number))
-                .collect()
+            (0..CONNECTIONS).map(|number| connect(node, port, number)).collect()
         };
         let nodes = ports.iter().enumerate().map(connections).collect();
-        Client {
-            nodes,
-            outcomes: vec![Outcome::default(); requests],
-            epoll,
-        }
+        Client { nodes, outcomes: vec![Outcome::default(); requests], epoll }
     }
 
     fn is_waiting(&self) -> bool {
@@ -109,12 +98,8 @@ impl Client {
         let connection = connections.min_by_key(|connection| connection.waiting.len());
         let connection = connection.expect("a connection");
         connection.waiting.push_back(index);
-        write!(
-            connection.unsent,
-            "GET /lane/{} HTTP/1.1\r\nHost: a\r\n\r\n",
-            due.lane
-        )
-        .expect("memory");
+        write!(connection.unsent, "GET /lane/{} HTTP/1.1\r\nHost: a\r\n\r\n", due.lane)
+            .expect("memory");
         self.outcomes[index].sent = now();
         connection.flush();
     }
@@ -170,11 +155,7 @@ fn parse(bytes: &[u8]) -> Option<(usize, u16, u64)> {
     let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let text = std::str::from_utf8(&bytes[..head]).expect("a head of ASCII");
     let mut lines = text.split("\r\n");
-    let status = lines
-        .next()?
-        .split(' ')
-        .nth(1)
-        .and_then(|word| word.parse().ok());
+    let status = lines.next()?.split(' ').nth(1).and_then(|word| word.parse().ok());
     let (mut length, mut millis) = (0, None);
     for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
         match name {
@@ -200,10 +181,7 @@ impl Epoll {
     }
 
     fn watch(&self, stream: &TcpStream, number: u64) {
-        let mut event = libc::epoll_event {
-            events: libc::EPOLLIN as u32,
-            u64: number,
-        };
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
         let add = libc::EPOLL_CTL_ADD;
         // SAFETY: both descriptors are open, and the event outlives the call.
         let result = unsafe { libc::epoll_ctl(self.0, add, stream.as_raw_fd(), &raw mut event) };
@@ -216,11 +194,7 @@ impl Epoll {
             tv_sec: wait.as_secs() as libc::time_t,
             tv_nsec: wait.subsec_nanos().into(),
         };
-        let mut poll = libc::pollfd {
-            fd: self.0,
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut poll = libc::pollfd { fd: self.0, events: libc::POLLIN, revents: 0 };
         // SAFETY: one descriptor, which is open; both outlive the call; no mask of signals.
         unsafe { libc::ppoll(&raw mut poll, 1, &raw const wait, std::ptr::null()) };
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];

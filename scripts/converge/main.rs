@@ -35,17 +35,10 @@ const NANOS: u64 = 1_000_000;
 
 fn main() {
     let mut words = std::env::args().skip(1);
-    let mut word = || {
-        words
-            .next()
-            .expect("an argument more: see scripts/converge/main.rs")
-    };
+    let mut word = || words.next().expect("an argument more: see scripts/converge/main.rs");
     let number = |word: String| word.parse::<u64>().expect("a number");
     let (seed, windows, start) = (number(word()), number(word()), number(word()));
-    let ports = word()
-        .split(',')
-        .map(|port| port.parse().expect("a port"))
-        .collect::<Vec<u16>>();
+    let ports = word().split(',').map(|port| port.parse().expect("a port")).collect::<Vec<u16>>();
     let quota = word();
     let (hits, window) = quota.split_once('/').expect("LIMIT/MILLIS");
     let limit = Limit {
@@ -54,19 +47,13 @@ fn main() {
         is_sliding: word() == "sliding",
     };
     let lanes: Vec<String> = words.collect();
-    let span = Span {
-        nodes: ports.len(),
-        limit: limit.hits,
-        window: limit.window * NANOS,
-        windows,
-    };
+    let span =
+        Span { nodes: ports.len(), limit: limit.hits, window: limit.window * NANOS, windows };
 
     let mut all = Vec::new();
     for (lane, name) in lanes.iter().enumerate() {
         let pattern = Pattern::parse(name).expect("a pattern such as balanced-2");
-        let seed = name
-            .bytes()
-            .fold(seed, |seed, byte| seed * 31 % (1 << 40) + u64::from(byte));
+        let seed = name.bytes().fold(seed, |seed, byte| seed * 31 % (1 << 40) + u64::from(byte));
         let arrivals = pattern.arrivals(&span, &mut Random::new(seed));
         all.extend(arrivals.into_iter().map(|arrival| Due {
             at: start * NANOS + arrival.at,
@@ -78,15 +65,9 @@ fn main() {
     let outcomes = client::send(&ports, &all);
 
     for (lane, name) in lanes.iter().enumerate() {
-        let of_lane = all
-            .iter()
-            .zip(&outcomes)
-            .filter(|(due, _)| due.lane == lane);
+        let of_lane = all.iter().zip(&outcomes).filter(|(due, _)| due.lane == lane);
         let (due, outcomes): (Vec<&Due>, Vec<Outcome>) = of_lane.unzip();
-        println!(
-            "{}",
-            lane_line(name, limit, start, windows, &due, &outcomes)
-        );
+        println!("{}", lane_line(name, limit, start, windows, &due, &outcomes));
     }
 }
 
@@ -99,21 +80,14 @@ fn lane_line(
     due: &[&Due],
     outcomes: &[Outcome],
 ) -> Value {
-    let with = |status: u16| {
-        outcomes
-            .iter()
-            .filter(move |outcome| outcome.status == status)
-    };
+    let with = |status: u16| outcomes.iter().filter(move |outcome| outcome.status == status);
     let (admitted, refused) = (with(200).count(), with(429).count());
     let mut answered: Vec<&Outcome> = with(200).chain(with(429)).collect();
     // Nodes say milliseconds; within one, hits came as they were sent.
     answered.sort_by_key(|outcome| (outcome.millis, outcome.sent));
     let hits: Vec<Hit> = answered
         .iter()
-        .map(|outcome| Hit {
-            millis: outcome.millis,
-            is_admitted: outcome.status == 200,
-        })
+        .map(|outcome| Hit { millis: outcome.millis, is_admitted: outcome.status == 200 })
         .collect();
     let judged = judge(&hits, limit, start / limit.window, windows);
     let judged = &judged[1.min(judged.len() - 1)..];
@@ -121,19 +95,12 @@ fn lane_line(
     let of_limit = |excess: f64| 100.0 * excess / limit.hits as f64;
     let (nodes, central, with_room) =
         judged.iter().fold((0, 0, 0), |(nodes, central, room), it| {
-            (
-                nodes + it.nodes,
-                central + it.central,
-                room + it.refused_with_room,
-            )
+            (nodes + it.nodes, central + it.central, room + it.refused_with_room)
         });
     let of_central = |hits: f64| 100.0 * hits / (central.max(1) as f64);
     let excesses = || judged.iter().map(excess);
 
-    let lateness = due
-        .iter()
-        .zip(outcomes)
-        .map(|(due, outcome)| outcome.sent - due.at);
+    let lateness = due.iter().zip(outcomes).map(|(due, outcome)| outcome.sent - due.at);
     let mut lateness: Vec<u64> = lateness.collect();
     let mut took: Vec<u64> = answered.iter().map(|it| it.answered - it.sent).collect();
     let late = lateness.iter().filter(|&&late| late > NANOS).count();

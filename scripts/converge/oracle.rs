@@ -67,11 +67,7 @@ impl Counter {
             (self.number, self.current) = (number, 0);
         }
         let left = limit.window - millis % limit.window;
-        let previous = if limit.is_sliding {
-            self.previous * left
-        } else {
-            0
-        };
+        let previous = if limit.is_sliding { self.previous * left } else { 0 };
         (self.current + 1) * limit.window + previous <= limit.hits * limit.window
     }
 

@@ -27,12 +27,8 @@ pub struct Client {
 impl Client {
     /// That of a worker; `None` if the worker has no queues.
     pub fn new(shared: Arc<SharedQueues>, worker: usize) -> Option<Client> {
-        let client = Client {
-            shared,
-            worker,
-            outbox: RefCell::default(),
-            asked: RefCell::default(),
-        };
+        let client =
+            Client { shared, worker, outbox: RefCell::default(), asked: RefCell::default() };
         client.queues().is_some().then_some(client)
     }
 

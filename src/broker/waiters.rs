@@ -53,11 +53,7 @@ impl Asker {
 impl<T> Waiters<T> {
     /// Returns waiters of this kind, none yet.
     pub const fn of(kind: Asker) -> Waiters<T> {
-        Waiters {
-            kind,
-            next: None,
-            waiting: BTreeMap::new(),
-        }
+        Waiters { kind, next: None, waiting: BTreeMap::new() }
     }
 
     /// Returns the number of the next one, which no other had, neither of this worker nor of one before it whose

@@ -52,8 +52,7 @@ impl<T> AppliedRules<T> {
             return;
         };
         if level.has_unreached_rules() {
-            self.unreached
-                .extend(rules.rules().first().map(|rule| rule.number));
+            self.unreached.extend(rules.rules().first().map(|rule| rule.number));
         }
         let is_before_auth = level.is_before_basic_auth();
         let key = level.written_key();
@@ -66,11 +65,7 @@ impl<T> AppliedRules<T> {
         };
         if last.filter(is_like).is_none() {
             let (rules, key) = (rules.clone(), key.into());
-            self.levels.push(AppliedLevel {
-                rules,
-                key,
-                is_before_auth,
-            });
+            self.levels.push(AppliedLevel { rules, key, is_before_auth });
         }
     }
 
@@ -93,10 +88,7 @@ impl<T> AppliedRules<T> {
     fn unverified(&self) -> BTreeSet<usize> {
         let levels = self.levels.iter().filter(|level| level.is_before_auth);
         let rules = levels.flat_map(|AppliedLevel { rules, key, .. }| {
-            let rules = rules
-                .rules()
-                .iter()
-                .map(move |rule| (rule, rule.written_key(key)));
+            let rules = rules.rules().iter().map(move |rule| (rule, rule.written_key(key)));
             rules.filter(|(_, key)| names(key).any(|name| name == b"remote_user"))
         });
         rules.map(|(rule, _)| rule.number).collect()
@@ -115,14 +107,9 @@ impl<T> AppliedRules<T> {
         }
         let pairs = sharing.pairs();
         let (told, left) = pairs.split_at_checked(MOST_PAIRS).unwrap_or((&pairs, &[]));
-        let mut warnings: Vec<Message> = told
-            .iter()
-            .filter_map(|pair| of_pair(configuration, pair))
-            .collect();
-        if let Some(place) = left
-            .first()
-            .and_then(|it| configuration.rules.get(it.second))
-        {
+        let mut warnings: Vec<Message> =
+            told.iter().filter_map(|pair| of_pair(configuration, pair)).collect();
+        if let Some(place) = left.first().and_then(|it| configuration.rules.get(it.second)) {
             let message = format!(
                 "ratelimit: {} more pairs of different limits share counters, the first of them",
                 left.len()
@@ -152,10 +139,6 @@ fn of_pair(configuration: &Configuration, pair: &Shared<'_>) -> Option<Message> 
 
 impl<T> Default for AppliedRules<T> {
     fn default() -> Self {
-        AppliedRules {
-            levels: Vec::new(),
-            warnings: Vec::new(),
-            unreached: Vec::new(),
-        }
+        AppliedRules { levels: Vec::new(), warnings: Vec::new(), unreached: Vec::new() }
     }
 }

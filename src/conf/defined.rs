@@ -216,10 +216,7 @@ mod tests {
             size: 1 << 20,
             origin: Origin::unknown(),
         });
-        Configuration {
-            zones: zones.collect(),
-            ..Configuration::default()
-        }
+        Configuration { zones: zones.collect(), ..Configuration::default() }
     }
 
     /// A namespace that is synced once in a second.
@@ -295,14 +292,8 @@ mod tests {
         let of_ms = |millis| SyncMode::Periodic(core::time::Duration::from_millis(millis));
         for other in [
             synced("x", with(b"10.0.0.2", b"secret")),
-            NamespaceDefinition {
-                sync: of_ms(500),
-                ..one.clone()
-            },
-            NamespaceDefinition {
-                sync: SyncMode::Synchronous,
-                ..one.clone()
-            },
+            NamespaceDefinition { sync: of_ms(500), ..one.clone() },
+            NamespaceDefinition { sync: SyncMode::Synchronous, ..one.clone() },
             NamespaceDefinition {
                 window_sizes: vec![WindowSize::MIN, WindowSize::from_millis(2).unwrap()],
                 ..one.clone()
@@ -339,10 +330,7 @@ mod tests {
     #[test]
     fn a_definition_names_a_zone_or_there_is_only_one() {
         let local = NamespaceDefinition::local("api");
-        let in_b = NamespaceDefinition {
-            zone: Some("b".into()),
-            ..local.clone()
-        };
+        let in_b = NamespaceDefinition { zone: Some("b".into()), ..local.clone() };
         assert_eq!(configuration(&["a"]).zone_of(&local), Ok(0));
         assert_eq!(configuration(&["a", "b"]).zone_of(&in_b), Ok(1));
         for (zones, definition, message) in [
@@ -351,11 +339,7 @@ mod tests {
                 &local,
                 "namespace \"api\" names no zone, and there are 2: expected \"dict\"",
             ),
-            (
-                &[],
-                &local,
-                "namespace \"api\" names no zone, and there are 0: expected \"dict\"",
-            ),
+            (&[], &local, "namespace \"api\" names no zone, and there are 0: expected \"dict\""),
             (
                 &["a"],
                 &in_b,

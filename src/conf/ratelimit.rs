@@ -25,11 +25,7 @@ pub(super) fn read<T, N: Nginx<Text = T>>(
     words: &[&[u8]],
 ) -> Result<(), ConfError> {
     let is_off = words == [b"off"];
-    if level
-        .rules
-        .as_ref()
-        .is_some_and(|rules| is_off || rules.is_off())
-    {
+    if level.rules.as_ref().is_some_and(|rules| is_off || rules.is_off()) {
         return Err("\"off\" goes with no other \"ratelimit\" on its level".into());
     }
     let rules = level.rules.get_or_insert_with(Rc::default);
@@ -69,10 +65,7 @@ impl<T> Rule<T> {
         };
         warn_of_rule(nginx, &rule);
         let text = rule.key.map(|key| WrittenText::compile(nginx, key));
-        let key = OwnKey {
-            text: text.transpose()?,
-            counter: rule.counter.own().map(Into::into),
-        };
+        let key = OwnKey { text: text.transpose()?, counter: rule.counter.own().map(Into::into) };
 
         let origin = nginx.origin();
         http.has_deferred |= matches!(cost, Cost::Deferred(_));

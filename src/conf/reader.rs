@@ -51,18 +51,11 @@ pub const DIRECTIVES: [ConfDirective; 14] = [
 ];
 
 const fn of(name: &'static CStr, context: DirectiveContext) -> ConfDirective {
-    ConfDirective {
-        name,
-        context,
-        is_block: false,
-    }
+    ConfDirective { name, context, is_block: false }
 }
 
 const fn block(name: &'static CStr) -> ConfDirective {
-    ConfDirective {
-        is_block: true,
-        ..of(name, DirectiveContext::Http)
-    }
+    ConfDirective { is_block: true, ..of(name, DirectiveContext::Http) }
 }
 
 /// Reads one directive: what it says goes to `http` or to the level that it stands in.

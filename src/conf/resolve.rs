@@ -94,16 +94,10 @@ impl HttpConf {
             );
             warn(definition.block.message(None, message));
         }
-        if let Some(warning) = namespace
-            .window_sizes()
-            .first()
-            .and_then(|size| options.sync_rate_warning(*size))
+        if let Some(warning) =
+            namespace.window_sizes().first().and_then(|size| options.sync_rate_warning(*size))
         {
-            warn(
-                definition
-                    .block
-                    .message(Some(warning.directive), warning.message),
-            );
+            warn(definition.block.message(Some(warning.directive), warning.message));
         }
         Ok(resolved(zone, store, options.clone()))
     }
@@ -180,10 +174,7 @@ fn check_algorithms(
         options.sync.goes_with(algorithm, decides)
     };
     let mut uses = namespace.uses.iter();
-    let Some(NamespaceUse {
-        origin, algorithm, ..
-    }) = uses.find(|it| !goes(it.algorithm))
-    else {
+    let Some(NamespaceUse { origin, algorithm, .. }) = uses.find(|it| !goes(it.algorithm)) else {
         return Ok(());
     };
     let (name, sync) = (&namespace.name, options.sync);
@@ -214,13 +205,7 @@ impl Configuration {
     ///
     /// Where the namespace stands that has none, and what is to be said.
     pub(super) fn check_room(&self) -> Result<(), (Origin, String)> {
-        for (
-            number,
-            ZoneConf {
-                name: zone, size, ..
-            },
-        ) in self.zones.iter().enumerate()
-        {
+        for (number, ZoneConf { name: zone, size, .. }) in self.zones.iter().enumerate() {
             let room = ZoneRoom::of(*size);
             let mut left = room;
             for namespace in self.namespaces_in(number) {

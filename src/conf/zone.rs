@@ -23,9 +23,7 @@ pub(super) fn read(
     let zone = zone.ok_or_else(|| invalid("parameter", word, EXPECTED))?;
     let mut parts = zone.splitn(2, |&byte| byte == b':');
     let name = valid_name("zone", parts.next().unwrap_or_default())?;
-    let size = parts
-        .next()
-        .ok_or_else(|| format!("no size in \"{}\": {EXPECTED}", shown(word)))?;
+    let size = parts.next().ok_or_else(|| format!("no size in \"{}\": {EXPECTED}", shown(word)))?;
     let size = parse_size(size).ok_or_else(|| {
         format!(
             "invalid size in \"{}\": a size is a number of bytes, or of k, m or g, such as 10m",
@@ -50,11 +48,7 @@ pub(super) fn read(
         .into());
     }
     nginx.add_zone(name, size)?;
-    http.zones.push(ZoneConf {
-        name: name.into(),
-        size,
-        origin: nginx.origin(),
-    });
+    http.zones.push(ZoneConf { name: name.into(), size, origin: nginx.origin() });
     Ok(())
 }
 

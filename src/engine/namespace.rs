@@ -32,9 +32,7 @@ impl<'m> Namespace<'m> {
     ///
     /// [`RateLimitingError::TooManyNamespaces`] if the zone has no room for another one.
     pub fn new(name: &str, table: &'m CounterTable<'m>) -> Result<Self, RateLimitingError> {
-        let index = table
-            .namespace(name.as_bytes())
-            .ok_or(RateLimitingError::TooManyNamespaces)?;
+        let index = table.namespace(name.as_bytes()).ok_or(RateLimitingError::TooManyNamespaces)?;
         Ok(Namespace {
             name: name.into(),
             table,
@@ -75,10 +73,7 @@ impl<'m> Namespace<'m> {
 
     /// The same namespace, in which nodes admit of each limit their shares only while the store is away.
     pub fn sharing_alone(self, shares_alone: bool) -> Self {
-        Namespace {
-            shares_alone,
-            ..self
-        }
+        Namespace { shares_alone, ..self }
     }
 
     /// Whether they do.
@@ -153,9 +148,7 @@ impl<'m> Namespace<'m> {
     /// key that is set to zero, these are set so, too.
     pub fn note_counted(&self, algorithm: Algorithm, size: WindowSize, rate: Hits) {
         match algorithm.is_of_rates() {
-            true => self
-                .table
-                .note_counted_rate(self.index, CountedRate { hits: rate, size }),
+            true => self.table.note_counted_rate(self.index, CountedRate { hits: rate, size }),
             false => self.table.note_counted_size(self.index, size),
         }
     }

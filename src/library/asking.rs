@@ -62,10 +62,7 @@ impl StoreDecisions {
         let decisions = StoreDecisions {
             store: store.clone(),
             // Each task asks about one namespace alone, so that the shard's number is the decider's.
-            deciders: Deciders {
-                first: 0,
-                shards: count,
-            },
+            deciders: Deciders { first: 0, shards: count },
             shards,
             options,
             thread,
@@ -168,12 +165,7 @@ impl ShardQuestions {
         deadline: Duration,
     ) -> bool {
         let at = Machine.monotonic();
-        let asked = AskedQuestion {
-            question,
-            reply,
-            deadline,
-            at,
-        };
+        let asked = AskedQuestion { question, reply, deadline, at };
         self.asked.send(StoreCommand::Decide(asked)).is_ok()
     }
 }

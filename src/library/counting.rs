@@ -39,12 +39,7 @@ impl<'k> Increment<'k> {
     /// Counts here; returns the rate.
     #[inline]
     pub(super) fn here(&self, namespace: &DefinedNamespace) -> Result<Hits, ArgumentError> {
-        let Increment {
-            key,
-            size,
-            value,
-            weight,
-        } = *self;
+        let Increment { key, size, value, weight } = *self;
         namespace.with_windows(size, |it| it.increment(key, value, weight, &Machine))
     }
 }

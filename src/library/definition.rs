@@ -60,13 +60,7 @@ impl DefinedNamespace {
                 namespace,
             }
         });
-        Ok(DefinedNamespace {
-            counters: counters?,
-            name,
-            sizes,
-            sync,
-            shards,
-        })
+        Ok(DefinedNamespace { counters: counters?, name, sizes, sync, shards })
     }
 
     /// What borrows the table.
@@ -89,9 +83,7 @@ impl DefinedNamespace {
         size: WindowSize,
         callback: impl FnOnce(&WindowCounters<'_>) -> T,
     ) -> Result<T, ArgumentError> {
-        let NamespaceCounters {
-            namespace, windows, ..
-        } = self.counters();
+        let NamespaceCounters { namespace, windows, .. } = self.counters();
         if let Some(windows) = windows.iter().find(|it| it.size() == size) {
             return Ok(callback(windows));
         }

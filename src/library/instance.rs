@@ -85,16 +85,11 @@ impl Instance {
     ///
     /// [`NewError::Argument`]: this instance has a namespace of the name already, or an option is wrong;
     /// [`NewError::NoRoom`]: the memory has no place for another namespace; [`NewError::System`].
-    #[expect(
-        clippy::new_ret_no_self,
-        reason = "the name that the specification gives it"
-    )]
+    #[expect(clippy::new_ret_no_self, reason = "the name that the specification gives it")]
     pub fn new(&self, options: &NewOptions) -> Result<(), NewError> {
         let Checked { name, sizes, store } = options.check()?;
         let mut namespaces = self.0.namespaces.write();
-        let namespaces = namespaces
-            .as_deref_mut()
-            .unwrap_or_else(|poisoned| poisoned.get_mut());
+        let namespaces = namespaces.as_deref_mut().unwrap_or_else(|poisoned| poisoned.get_mut());
         let Entry::Vacant(place) = namespaces.entry(name.clone()) else {
             let expected = "a name that this instance has not defined";
             let given = format_args!("\"{name}\"");
@@ -107,11 +102,8 @@ impl Instance {
             Some((_, StoreUse::Synchronous(_))) => SyncMode::Synchronous,
         };
         let namespace = DefinedNamespace::new(name, sizes, sync, shards, options.dict.table())?;
-        let mut served = InstanceNamespace {
-            namespace: Arc::new(namespace),
-            commands: None,
-            decisions: None,
-        };
+        let mut served =
+            InstanceNamespace { namespace: Arc::new(namespace), commands: None, decisions: None };
         if let Some((store, store_use)) = store {
             self.serve(&mut served, store, store_use)?;
         }

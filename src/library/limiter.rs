@@ -24,15 +24,8 @@ pub struct LimiterOptions {
 
 #[derive(Clone, Copy, Debug)]
 enum Admits {
-    Windows {
-        limit: f64,
-        window: Duration,
-        window_type: WindowType,
-    },
-    Rate {
-        rate: f64,
-        burst: f64,
-    },
+    Windows { limit: f64, window: Duration, window_type: WindowType },
+    Rate { rate: f64, burst: f64 },
 }
 
 /// How the hits of a window are counted.
@@ -92,30 +85,19 @@ impl LimiterOptions {
     pub fn window(limit: f64, window: Duration) -> LimiterOptions {
         LimiterOptions {
             namespace: DEFAULT_NAMESPACE.into(),
-            admits: Admits::Windows {
-                limit,
-                window,
-                window_type: WindowType::default(),
-            },
+            admits: Admits::Windows { limit, window, window_type: WindowType::default() },
         }
     }
 
     /// So many hits a second, and so many more at once: a leaky bucket, as nginx's `limit_req` has it.
     pub fn rate(rate: f64, burst: f64) -> LimiterOptions {
-        LimiterOptions {
-            namespace: DEFAULT_NAMESPACE.into(),
-            admits: Admits::Rate { rate, burst },
-        }
+        LimiterOptions { namespace: DEFAULT_NAMESPACE.into(), admits: Admits::Rate { rate, burst } }
     }
 
     /// How the hits of the window are counted; a limit by a rate has no window.
     pub fn window_type(self, window_type: WindowType) -> Self {
         let admits = match self.admits {
-            Admits::Windows { limit, window, .. } => Admits::Windows {
-                limit,
-                window,
-                window_type,
-            },
+            Admits::Windows { limit, window, .. } => Admits::Windows { limit, window, window_type },
             rate @ Admits::Rate { .. } => rate,
         };
         LimiterOptions { admits, ..self }
@@ -123,10 +105,7 @@ impl LimiterOptions {
 
     /// The namespace to count in, in place of [`DEFAULT_NAMESPACE`].
     pub fn namespace(self, name: impl Into<String>) -> Self {
-        LimiterOptions {
-            namespace: name.into(),
-            ..self
-        }
+        LimiterOptions { namespace: name.into(), ..self }
     }
 
     /// The limiter in its namespace.
@@ -136,11 +115,7 @@ impl LimiterOptions {
         decisions: Option<Arc<StoreDecisions>>,
     ) -> Result<RateLimiter, NewError> {
         let (limit, hits) = match self.admits {
-            Admits::Windows {
-                limit,
-                window,
-                window_type,
-            } => {
+            Admits::Windows { limit, window, window_type } => {
                 let hits = arguments::limit(limit, window_type.algorithm())?;
                 let size = arguments::window_size("window", window.as_secs_f64())?;
                 namespace.check_size("window", size)?;
@@ -283,13 +258,7 @@ fn asked(key: &[u8], cost: f64, commit: bool) -> Result<AskedHits<'_>, ArgumentE
 
 impl<'l> Decision<'l> {
     fn new(incoming: Incoming, committed: Option<CommittedHits<'l>>) -> Decision<'l> {
-        let Incoming {
-            is_admitted,
-            rate,
-            remaining,
-            delay,
-            retry_after,
-        } = incoming;
+        let Incoming { is_admitted, rate, remaining, delay, retry_after } = incoming;
         Decision {
             is_admitted,
             delay: Duration::from_millis(delay),

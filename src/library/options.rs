@@ -68,19 +68,13 @@ impl NewOptions {
 
     /// The name: 1 to 64 of `A-Z a-z 0-9 _ . -`, and not `off`.
     pub fn namespace(self, name: impl Into<String>) -> Self {
-        NewOptions {
-            namespace: name.into(),
-            ..self
-        }
+        NewOptions { namespace: name.into(), ..self }
     }
 
     /// The sizes of windows that are counted in: 1 ms to 366 days. A namespace that is synced needs them;
     /// for another one, none means any.
     pub fn window_sizes(self, sizes: impl IntoIterator<Item = Duration>) -> Self {
-        NewOptions {
-            window_sizes: sizes.into_iter().collect(),
-            ..self
-        }
+        NewOptions { window_sizes: sizes.into_iter().collect(), ..self }
     }
 
     /// After what time the namespace is synced with its store, again and again: 1 ms to 366 days.
@@ -89,36 +83,24 @@ impl NewOptions {
     /// nodes, so that never more is admitted than a limit says. What was decided without the store is
     /// pushed when it is back.
     pub fn sync_rate(self, period: Duration) -> Self {
-        NewOptions {
-            sync_rate: Some(period),
-            ..self
-        }
+        NewOptions { sync_rate: Some(period), ..self }
     }
 
     /// The store that it is synced with: the specification's `strategy` and `strategy_opts`.
     pub fn strategy(self, store: Datastore) -> Self {
-        NewOptions {
-            strategy: Some(store),
-            ..self
-        }
+        NewOptions { strategy: Some(store), ..self }
     }
 
     /// How long a hit waits for the store's decision, where `sync_rate` is zero: 1 ms to a minute; 50 ms if
     /// it is not said.
     pub fn timeout(self, timeout: Duration) -> Self {
-        NewOptions {
-            timeout: Some(timeout),
-            ..self
-        }
+        NewOptions { timeout: Some(timeout), ..self }
     }
 
     /// What becomes of a hit then, and while the store is known to be away, which no hit waits for;
     /// [`OnError::Local`] if it is not said.
     pub fn on_error(self, on_error: OnError) -> Self {
-        NewOptions {
-            on_error: Some(on_error),
-            ..self
-        }
+        NewOptions { on_error: Some(on_error), ..self }
     }
 
     pub(super) fn check(&self) -> Result<Checked<'_>, ArgumentError> {
@@ -140,11 +122,7 @@ impl NewOptions {
         if !matches!(store, Some((_, StoreUse::Synchronous(_)))) {
             self.check_periodic()?;
         }
-        Ok(Checked {
-            name: name.into(),
-            sizes,
-            store,
-        })
+        Ok(Checked { name: name.into(), sizes, store })
     }
 
     /// What the store is for, if it can do that.

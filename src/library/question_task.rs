@@ -50,9 +50,7 @@ impl AskedQuestion {
         let sizes = self.question.counters.iter().map(|it| it.size.millis());
         match &self.reply {
             Some(reply) => reply.is_closed(),
-            None => sizes
-                .min()
-                .is_some_and(|it| now.0.saturating_sub(self.at.0) > it),
+            None => sizes.min().is_some_and(|it| now.0.saturating_sub(self.at.0) > it),
         }
     }
 }
@@ -106,8 +104,7 @@ impl QuestionTask {
         let (mut waiting, mut retries) = (Vec::new(), Retries::default());
         // Connects before a hit waits for it.
         if self.ask(&mut store, &probe).await.is_err() {
-            self.wait_for(&mut store, &probe, &mut waiting, &mut retries)
-                .await;
+            self.wait_for(&mut store, &probe, &mut waiting, &mut retries).await;
         }
         while self.gather(&mut waiting).await {
             // First: they are so few that all are asked.
@@ -162,8 +159,7 @@ impl QuestionTask {
                         asked if *asked == probe => probe.to_vec(),
                         asked => Question::trials(asked),
                     };
-                    self.wait_for(&mut store, &trial, &mut waiting, &mut retries)
-                        .await;
+                    self.wait_for(&mut store, &trial, &mut waiting, &mut retries).await;
                 }
             }
             self.count_dropped();
@@ -196,9 +192,7 @@ impl QuestionTask {
         questions: &[Question],
     ) -> Result<Decided, StoreError> {
         let node = self.namespace.counters().namespace.table().node();
-        let decided = store
-            .decide(NodeId(node), Epoch::proposed(), questions)
-            .await;
+        let decided = store.decide(NodeId(node), Epoch::proposed(), questions).await;
         self.is_away.set(decided.is_err());
         decided
     }
@@ -248,12 +242,7 @@ impl QuestionTask {
 
     /// Keeps what was counted without the store, as far as there is room; the rest of what was asked waits.
     fn keep(&mut self, asked: AskedQuestion, waiting: &mut Vec<AskedQuestion>) {
-        let AskedQuestion {
-            question,
-            reply,
-            deadline,
-            at,
-        } = asked;
+        let AskedQuestion { question, reply, deadline, at } = asked;
         let question = match reply.is_none() && UnsentHits::are(&question) {
             true => self.unsent.add(&question, at),
             false => Some(question),
@@ -263,12 +252,7 @@ impl QuestionTask {
         if reply.is_none() && kept >= UnsentHits::MOST {
             return self.drop_hits(&question);
         }
-        waiting.push(AskedQuestion {
-            question,
-            reply,
-            deadline,
-            at,
-        });
+        waiting.push(AskedQuestion { question, reply, deadline, at });
     }
 
     /// Forgets what is not to be asked any more.
@@ -287,9 +271,7 @@ impl QuestionTask {
     fn drop_hits(&self, question: &Question) {
         let namespace = &self.namespace.counters().namespace;
         for counter in &question.counters {
-            namespace
-                .table()
-                .count_dropped(namespace.index(), counter.cost);
+            namespace.table().count_dropped(namespace.index(), counter.cost);
         }
     }
 
@@ -314,9 +296,6 @@ impl QuestionTask {
         questions.extend(first.map(|it| it.question.clone()));
         questions.truncate(Question::at_once(&questions).max(unsent.len()));
         let asked = waiting.drain(..questions.len().saturating_sub(unsent.len()));
-        (
-            questions,
-            asked.map(|it| (it.reply, it.deadline, it.at)).collect(),
-        )
+        (questions, asked.map(|it| (it.reply, it.deadline, it.at)).collect())
     }
 }

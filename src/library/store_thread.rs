@@ -29,9 +29,8 @@ impl StoreThread {
     pub(super) fn start() -> io::Result<StoreThread> {
         let (tasks, receiver) = unbounded_channel();
         let (started, start) = blocking::channel();
-        let thread = std::thread::Builder::new()
-            .name("ratelimit sync".into())
-            .stack_size(THREAD_STACK);
+        let thread =
+            std::thread::Builder::new().name("ratelimit sync".into()).stack_size(THREAD_STACK);
         thread.spawn(move || {
             let runtime = match LocalRuntime::new() {
                 Ok(runtime) => runtime,

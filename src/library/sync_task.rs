@@ -55,22 +55,14 @@ impl StoreTask {
     /// Serves until all callers are gone; then pushes what is left. `connect` makes a strategy, which
     /// connects when it is used.
     pub(super) async fn run<S: Strategy>(self, connect: impl Fn() -> S) {
-        let StoreTask {
-            namespace,
-            period,
-            lease_lifetime,
-            mut commands,
-        } = self;
+        let StoreTask { namespace, period, lease_lifetime, mut commands } = self;
         let counters = &namespace.counters().namespace;
         let Some(mut syncer) = Syncer::new(counters, &namespace.sizes, lease_lifetime) else {
             return;
         };
         let mut store = connect();
-        let mut timer = SyncTimer {
-            period: period.unwrap_or(PUSH_PERIOD),
-            next: None,
-            failures: 0,
-        };
+        let mut timer =
+            SyncTimer { period: period.unwrap_or(PUSH_PERIOD), next: None, failures: 0 };
         if period.is_none() {
             syncer = syncer.pushing_only();
             timer.start();
@@ -98,16 +90,10 @@ impl StoreTask {
                 Some(None) => break,
             }
         }
-        let limits = LastPush {
-            began: Machine.uptime(),
-            patience: PATIENCE,
-            longest: LONGEST,
-        };
+        let limits = LastPush { began: Machine.uptime(), patience: PATIENCE, longest: LONGEST };
         let last = sync_until_done(&syncer, &mut store, lease_lifetime);
         // What fails now is lost, as that of a process that ends.
-        let _ = limits
-            .run(&syncer, &Machine, async || sleep(LOOK_AGAIN).await, last)
-            .await;
+        let _ = limits.run(&syncer, &Machine, async || sleep(LOOK_AGAIN).await, last).await;
     }
 }
 

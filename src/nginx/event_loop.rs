@@ -68,11 +68,7 @@ impl<'l> CallEvent<'l> {
         event.data = NO_CONNECTION.0.0.get().cast();
         event.log = log.as_ptr();
         CallEvent {
-            call: Box::new(UnsafeCell::new(Call {
-                event,
-                then,
-                number,
-            })),
+            call: Box::new(UnsafeCell::new(Call { event, then, number })),
             log: PhantomData,
         }
     }

@@ -103,10 +103,7 @@ fn prepare(conf: &mut Conf<'_>) -> Option<()> {
     main.context_slot = context::add_slot(conf)?;
     main.suspension_slot = suspensions::add_slot(conf)?;
     main.delay_slot = delayed::add_slot(conf)?;
-    main.content_handlers = Some(ContentHandlers {
-        api: api::handle,
-        metrics: metrics::handle,
-    });
+    main.content_handlers = Some(ContentHandlers { api: api::handle, metrics: metrics::handle });
     watched::begin(conf);
     variables::add(conf)
 }

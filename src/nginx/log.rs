@@ -63,10 +63,7 @@ pub(super) fn debug<M: Display>(log: Log<'_>, message: impl FnOnce() -> M) {
 
 #[cold]
 fn write(level: NgxLogLevel, log: Log<'_>, message: impl Display) {
-    let mut line = Line {
-        bytes: [0; MAX_LINE],
-        len: 0,
-    };
+    let mut line = Line { bytes: [0; MAX_LINE], len: 0 };
     // It fails where the line is full: nginx cuts lines, too.
     let _ = write!(line, "{message}");
     // SAFETY: the format takes a length and so many bytes, and those are what it is given.
@@ -107,10 +104,6 @@ impl fmt::Write for Ascii<'_> {
             room.copy_from_slice(text);
             *len = len.saturating_add(fits);
         }
-        if rest.is_empty() {
-            Ok(())
-        } else {
-            Err(fmt::Error)
-        }
+        if rest.is_empty() { Ok(()) } else { Err(fmt::Error) }
     }
 }

@@ -85,10 +85,7 @@ pub(crate) struct PoolText<'r> {
 impl<'r> PoolText<'r> {
     /// An empty text of at most `capacity` bytes; `None`: no memory.
     pub(super) fn new(request: &Request<'r>, capacity: usize) -> Option<PoolText<'r>> {
-        Some(PoolText {
-            bytes: request.zeroed(capacity)?,
-            len: 0,
-        })
+        Some(PoolText { bytes: request.zeroed(capacity)?, len: 0 })
     }
 
     /// Appends `part`, if there is room for it.

@@ -6,7 +6,5 @@ pub(super) fn random_up_to(most: u64) -> u64 {
     // SAFETY: it takes nothing, and nginx has seeded it for this worker.
     let random = unsafe { libc::rand() }.unsigned_abs();
     // 31 random bits: what is left of them when they are divided is even enough.
-    u64::from(random)
-        .checked_rem(most.saturating_add(1))
-        .unwrap_or(0)
+    u64::from(random).checked_rem(most.saturating_add(1)).unwrap_or(0)
 }

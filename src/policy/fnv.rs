@@ -5,9 +5,7 @@
 /// Source: <http://www.isthe.com/chongo/tech/comp/fnv/>.
 pub(crate) fn fnv1a(words: impl IntoIterator<Item = u64>) -> u64 {
     let words = words.into_iter();
-    words.fold(0xcbf2_9ce4_8422_2325, |hash, word| {
-        (hash ^ word).wrapping_mul(0x100_0000_01b3)
-    })
+    words.fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

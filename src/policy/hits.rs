@@ -74,11 +74,7 @@ impl Hits {
     #[inline]
     pub const fn plus_value(self, value: Hits) -> Hits {
         let sum = self.0.wrapping_add(value.0);
-        if sum > Self::MAX.0 {
-            Self::MAX
-        } else {
-            Hits(sum)
-        }
+        if sum > Self::MAX.0 { Self::MAX } else { Hits(sum) }
     }
 
     /// `self + other`, saturated, and zero where that would be negative.
@@ -86,11 +82,7 @@ impl Hits {
     pub const fn plus_at_least_zero(self, other: Hits) -> Hits {
         let sum = self.0.wrapping_add(other.0);
         let sum = if sum < 0 { 0 } else { sum };
-        if sum > Self::MAX.0 {
-            Self::MAX
-        } else {
-            Hits(sum)
-        }
+        if sum > Self::MAX.0 { Self::MAX } else { Hits(sum) }
     }
 
     /// `self` without so many thousandths, at least zero, of hits of at least zero.
@@ -142,11 +134,7 @@ impl Hits {
         if fraction.get(3).is_some_and(|&byte| byte >= b'5') {
             value = value.saturating_add(1);
         }
-        if value > Self::MAX.0 {
-            Err(ParseHitsError::TooLarge)
-        } else {
-            Ok(Hits(value))
-        }
+        if value > Self::MAX.0 { Err(ParseHitsError::TooLarge) } else { Ok(Hits(value)) }
     }
 }
 
@@ -261,36 +249,19 @@ mod tests {
             ("0.0004", 0),
             ("100000000000", 100_000_000_000_000),
         ] {
-            assert_eq!(
-                Hits::parse(text.as_bytes()),
-                Ok(Hits(thousandths)),
-                "{text}"
-            );
+            assert_eq!(Hits::parse(text.as_bytes()), Ok(Hits(thousandths)), "{text}");
         }
     }
 
     #[test]
     fn refuses_anything_else() {
-        for text in [
-            "", ".", "5.", ".5", "-1", "+1", "1e3", "1,5", "1.2.3", "1.2345x", " 1", "x",
-        ] {
-            assert_eq!(
-                Hits::parse(text.as_bytes()),
-                Err(ParseHitsError::NotADecimal),
-                "{text}"
-            );
+        for text in ["", ".", "5.", ".5", "-1", "+1", "1e3", "1,5", "1.2.3", "1.2345x", " 1", "x"] {
+            assert_eq!(Hits::parse(text.as_bytes()), Err(ParseHitsError::NotADecimal), "{text}");
         }
         for text in ["140737488356", "99999999999999999999999999"] {
-            assert_eq!(
-                Hits::parse(text.as_bytes()),
-                Err(ParseHitsError::TooLarge),
-                "{text}"
-            );
+            assert_eq!(Hits::parse(text.as_bytes()), Err(ParseHitsError::TooLarge), "{text}");
         }
-        assert_eq!(
-            Hits::parse(b"99999999999999999999999999x"),
-            Err(ParseHitsError::NotADecimal)
-        );
+        assert_eq!(Hits::parse(b"99999999999999999999999999x"), Err(ParseHitsError::NotADecimal));
     }
 
     #[test]

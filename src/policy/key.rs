@@ -53,9 +53,7 @@ pub fn counted_name<'k>(key: &'k [u8], counter: Option<&str>) -> Cow<'k, [u8]> {
     };
     match counter {
         None => name,
-        Some(counter) => [PREFIX.as_bytes(), counter.as_bytes(), b":", &name]
-            .concat()
-            .into(),
+        Some(counter) => [PREFIX.as_bytes(), counter.as_bytes(), b":", &name].concat().into(),
     }
 }
 
@@ -129,14 +127,7 @@ mod tests {
 
     #[test]
     fn a_short_key_is_its_own_name() {
-        for key in [
-            &b"k"[..],
-            &[0; 200],
-            &[0xff; 200],
-            b"sha256",
-            b"SHA256:",
-            b" sha256:",
-        ] {
+        for key in [&b"k"[..], &[0; 200], &[0xff; 200], b"sha256", b"SHA256:", b" sha256:"] {
             let name = counted_name(key, None);
             assert!(matches!(name, Cow::Borrowed(name) if name == key));
             assert!(is_plain(key));
@@ -162,14 +153,7 @@ mod tests {
         let digested = counted_name(&[b'x'; 201], None).into_owned();
         let counted = counted_name(b"abc", Some("a")).into_owned();
         let mut seen = std::collections::HashSet::new();
-        for key in [
-            &[b'x'; 201][..],
-            &digested,
-            &counted,
-            b"abc",
-            b"sha256:",
-            b"a:abc",
-        ] {
+        for key in [&[b'x'; 201][..], &digested, &counted, b"abc", b"sha256:", b"a:abc"] {
             for counter in [None, Some("a"), Some("b"), Some(OF_ABC)] {
                 let name = counted_name(key, counter).into_owned();
                 assert!(name.len() <= MAX_NAME_LEN);
@@ -189,14 +173,8 @@ mod tests {
     fn a_key_is_shown_so_that_it_forges_nothing() {
         for (key, shown) in [
             (&b"203.0.113.9"[..], "203.0.113.9"),
-            (
-                b"a\", limit 9\n2026/11/22 [error]",
-                r"a\x22, limit 9\x0a2026/11/22 [error]",
-            ),
-            (
-                b"\x00\x1b[31m\x7f\xc3\xa4\\x0a",
-                r"\x00\x1b[31m\x7f\xc3\xa4\x5cx0a",
-            ),
+            (b"a\", limit 9\n2026/11/22 [error]", r"a\x22, limit 9\x0a2026/11/22 [error]"),
+            (b"\x00\x1b[31m\x7f\xc3\xa4\\x0a", r"\x00\x1b[31m\x7f\xc3\xa4\x5cx0a"),
         ] {
             assert_eq!(Shown(key).to_string(), shown);
         }

@@ -57,11 +57,7 @@ impl Limit {
             name: format!("{namespace}-rate").into(),
             size: SECOND,
             algorithm: Algorithm::Bucket,
-            burst: Burst {
-                hits: burst,
-                delay: Some(Hits::ZERO),
-                rate: Some(rate),
-            },
+            burst: Burst { hits: burst, delay: Some(Hits::ZERO), rate: Some(rate) },
         }
     }
 
@@ -215,9 +211,7 @@ impl Verdict<'_> {
 
     /// What the limit leaves after the hit: `limit - rate`, at least 0.
     pub fn remaining(&self) -> Hits {
-        let Limit {
-            size, algorithm, ..
-        } = *self.limit;
+        let Limit { size, algorithm, .. } = *self.limit;
         algorithm.remaining(size, &self.reading, self.hits)
     }
 
@@ -225,9 +219,7 @@ impl Verdict<'_> {
     /// end; else until one more of its cost would be admitted. `None` if none ever will be.
     pub fn reset(&self, remaining: Hits) -> Option<u64> {
         if self.admitted && remaining.whole() > 0 {
-            let Limit {
-                size, algorithm, ..
-            } = *self.limit;
+            let Limit { size, algorithm, .. } = *self.limit;
             Some(algorithm.reset(size, &self.reading))
         } else {
             self.retry_after()
@@ -237,29 +229,20 @@ impl Verdict<'_> {
     /// Milliseconds until one more hit of this cost would be admitted if none came before it;
     /// `None` if none ever will be.
     pub fn retry_after(&self) -> Option<u64> {
-        let Limit {
-            size, algorithm, ..
-        } = *self.limit;
+        let Limit { size, algorithm, .. } = *self.limit;
         algorithm.retry_after(size, &self.reading, self.hits, self.cost)
     }
 
     /// Milliseconds of the window that `hits` are for: of a rate, those in which they are admitted. If
     /// that is no whole number, neither is it one of seconds. `None`: they never are.
     pub fn window(&self) -> Option<u64> {
-        let Limit {
-            size, algorithm, ..
-        } = *self.limit;
+        let Limit { size, algorithm, .. } = *self.limit;
         algorithm.window(size, &self.reading, self.hits)
     }
 
     /// Milliseconds for which an admitted request is held back.
     pub fn delay(&self) -> u64 {
-        let Limit {
-            size,
-            algorithm,
-            burst,
-            ..
-        } = *self.limit;
+        let Limit { size, algorithm, burst, .. } = *self.limit;
         let most = burst.delay.map(|delay| delay.plus_value(Hits::ONE));
         most.map_or(0, |most| algorithm.delay(size, &self.reading, most))
     }
@@ -273,11 +256,7 @@ impl Verdict<'_> {
             let (remaining, limit) = (one.remaining(), two.hits);
             // What refuses although a part of a hit remains has nothing left of use.
             let is_used_up = !one.admitted && remaining.whole() == 0;
-            let remaining = if is_used_up {
-                0
-            } else {
-                remaining.thousandths()
-            };
+            let remaining = if is_used_up { 0 } else { remaining.thousandths() };
             i128::from(remaining).wrapping_mul(i128::from(limit.thousandths()))
         };
         let by_share = crosswise(self, other).cmp(&crosswise(other, self));
@@ -316,12 +295,7 @@ mod tests {
         let QuotaHits::Constant(hits) = hits else {
             panic!("{quota} is variable");
         };
-        let limit = Limit {
-            name: quota.into(),
-            size,
-            algorithm,
-            burst: Burst::default(),
-        };
+        let limit = Limit { name: quota.into(), size, algorithm, burst: Burst::default() };
         (hits, limit)
     }
 
@@ -332,18 +306,8 @@ mod tests {
         admitted: bool,
     ) -> Verdict<'_> {
         let current = Hits::from_thousandths(current);
-        let reading = Reading::from(WindowCounts {
-            current,
-            elapsed,
-            ..WindowCounts::default()
-        });
-        Verdict {
-            limit,
-            hits: *hits,
-            reading,
-            cost: Hits::ONE,
-            admitted,
-        }
+        let reading = Reading::from(WindowCounts { current, elapsed, ..WindowCounts::default() });
+        Verdict { limit, hits: *hits, reading, cost: Hits::ONE, admitted }
     }
 
     #[test]
@@ -370,32 +334,19 @@ mod tests {
                 "-1/10s",
                 "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable (not a plain decimal)",
             ),
-            (
-                "0/10s",
-                "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable",
-            ),
+            ("0/10s", "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable"),
             (
                 "0.0001/10s",
                 "the hits are a decimal of at least 0.001, such as 5 or 0.5, or a variable",
             ),
-            (
-                "5/",
-                "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5",
-            ),
-            (
-                "5/10x",
-                "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5",
-            ),
+            ("5/", "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5"),
+            ("5/10x", "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5"),
             (
                 "5/10s/1",
                 "a window is a time from 1ms to 366d, such as 500ms, 10s, 1m, 1h30m or 0.5",
             ),
         ] {
-            assert_eq!(
-                Quota::parse(text.as_bytes()).unwrap_err().to_string(),
-                message,
-                "{text}"
-            );
+            assert_eq!(Quota::parse(text.as_bytes()).unwrap_err().to_string(), message, "{text}");
         }
     }
 
@@ -422,10 +373,7 @@ mod tests {
     #[test]
     fn what_remains_is_never_negative() {
         let limit = limit("5/10s", Algorithm::Sliding);
-        assert_eq!(
-            verdict(&limit, 1_500, 0, true).remaining().thousandths(),
-            3_500
-        );
+        assert_eq!(verdict(&limit, 1_500, 0, true).remaining().thousandths(), 3_500);
         assert_eq!(verdict(&limit, 7_000, 0, false).remaining(), Hits::ZERO);
     }
 
@@ -444,38 +392,23 @@ mod tests {
 
     #[test]
     fn the_tightest_has_the_smallest_share_left() {
-        let (few, many) = (
-            limit("10/1s", Algorithm::Fixed),
-            limit("100/1m", Algorithm::Fixed),
-        );
-        let (nine_tenths, half) = (
-            verdict(&few, 1_000, 0, true),
-            verdict(&many, 50_000, 0, true),
-        );
+        let (few, many) = (limit("10/1s", Algorithm::Fixed), limit("100/1m", Algorithm::Fixed));
+        let (nine_tenths, half) = (verdict(&few, 1_000, 0, true), verdict(&many, 50_000, 0, true));
         assert_eq!(half.tightness(&nine_tenths), Ordering::Less);
         assert_eq!(nine_tenths.tightness(&half), Ordering::Greater);
-        assert_eq!(
-            verdict(&many, 10_000, 0, true).tightness(&nine_tenths),
-            Ordering::Equal
-        );
+        assert_eq!(verdict(&many, 10_000, 0, true).tightness(&nine_tenths), Ordering::Equal);
         let refused = verdict(&many, 10_000, 0, false);
         assert_eq!(refused.tightness(&nine_tenths), Ordering::Less);
         assert_eq!(refused.tightness(&half), Ordering::Greater);
         let currents = |verdicts: Vec<Verdict<'_>>| -> Vec<i64> {
-            verdicts
-                .iter()
-                .map(|verdict| verdict.reading.windows().current.whole())
-                .collect()
+            verdicts.iter().map(|verdict| verdict.reading.windows().current.whole()).collect()
         };
         let verdicts = [nine_tenths, half, refused];
         assert_eq!(currents(by_tightness(verdicts)), [50, 10, 1]);
         assert_eq!(currents(tightest(verdicts).into_iter().collect()), [50]);
 
         // Both are used up: the minute's is so for longer.
-        let (short, long) = (
-            verdict(&few, 10_000, 0, false),
-            verdict(&many, 100_000, 0, false),
-        );
+        let (short, long) = (verdict(&few, 10_000, 0, false), verdict(&many, 100_000, 0, false));
         assert_eq!(long.tightness(&short), Ordering::Less);
         assert_eq!(short.tightness(&long), Ordering::Greater);
     }

@@ -22,9 +22,7 @@ pub const MAX_NAME_LEN: usize = 64;
 pub fn is_valid_name(name: &[u8]) -> bool {
     (1..=MAX_NAME_LEN).contains(&name.len())
         && name != b"off"
-        && name
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(byte))
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(byte))
 }
 
 /// The name of a zone, a store or a namespace.
@@ -40,14 +38,10 @@ pub const NAME: Syntax<Box<str>> = Syntax {
 ///
 /// If it cannot be one.
 pub fn valid_name<'a>(what: &str, name: &'a [u8]) -> Result<&'a str, OptionError> {
-    let text = core::str::from_utf8(name)
-        .ok()
-        .filter(|_| is_valid_name(name));
+    let text = core::str::from_utf8(name).ok().filter(|_| is_valid_name(name));
     text.ok_or_else(|| {
         let (name, expected) = (shown(name), NAME.expected);
-        OptionError::new(format!(
-            "invalid name \"{name}\" of a {what}: expected {expected}"
-        ))
+        OptionError::new(format!("invalid name \"{name}\" of a {what}: expected {expected}"))
     })
 }
 
@@ -146,12 +140,7 @@ mod tests {
 
     #[test]
     fn a_share_is_a_percentage() {
-        for (word, share) in [
-            ("2%", 2000),
-            ("0.1%", 100),
-            ("12.345%", 12_345),
-            ("50%", 50_000),
-        ] {
+        for (word, share) in [("2%", 2000), ("0.1%", 100), ("12.345%", 12_345), ("50%", 50_000)] {
             let parsed = SyncEarly::parse(word.as_bytes());
             assert_eq!(parsed, Some(SyncEarly::MilliPercent(share)), "{word}");
         }

@@ -38,18 +38,12 @@ pub struct DirectiveName {
 impl OptionError {
     /// An error of which `message` is all there is to say. It must not hold a password.
     pub fn new(message: impl Into<Box<str>>) -> OptionError {
-        OptionError {
-            message: message.into(),
-            directive: None,
-        }
+        OptionError { message: message.into(), directive: None }
     }
 
     /// The same error, as one of a directive that was read before.
     pub fn of(self, directive: impl Into<DirectiveName>) -> OptionError {
-        OptionError {
-            directive: Some(directive.into()),
-            ..self
-        }
+        OptionError { directive: Some(directive.into()), ..self }
     }
 
     /// The directive that is wrong; `None`: the one that is being read or, if all were, the block.
@@ -117,10 +111,7 @@ impl<'a> Directive<'a> {
         read: impl FnOnce() -> Result<T, OptionError>,
     ) -> Result<(), OptionError> {
         if option.is_some() {
-            return Err(OptionError::new(format!(
-                "\"{}\" is duplicate",
-                self.name()
-            )));
+            return Err(OptionError::new(format!("\"{}\" is duplicate", self.name())));
         }
         *option = Some(read()?);
         Ok(())
@@ -162,10 +153,7 @@ impl<'a> Directive<'a> {
                 "\"{name}\" takes at least one word: {expected}"
             )));
         }
-        self.words
-            .iter()
-            .map(|word| self.read(word, syntax))
-            .collect()
+        self.words.iter().map(|word| self.read(word, syntax)).collect()
     }
 
     fn read<T>(&self, word: &[u8], syntax: &Syntax<T>) -> Result<T, OptionError> {
@@ -191,9 +179,7 @@ impl<'a> Directive<'a> {
                 "directive \"{name}\" is not in this build: expected one of {known}"
             ));
         }
-        OptionError::new(format!(
-            "unknown directive \"{name}\": expected one of {known}"
-        ))
+        OptionError::new(format!("unknown directive \"{name}\": expected one of {known}"))
     }
 
     /// The name, as far as it is one: `password=...` may go on with a password.
@@ -209,11 +195,7 @@ impl<'a> Directive<'a> {
 /// A word as messages show it: in one line, and so short that what is accepted has room after it.
 pub fn shown(word: &[u8]) -> String {
     const MAX: usize = 128;
-    let text = if word.len() > MAX {
-        cut(word, MAX)
-    } else {
-        String::from_utf8_lossy(word).into()
-    };
+    let text = if word.len() > MAX { cut(word, MAX) } else { String::from_utf8_lossy(word).into() };
     text.replace(char::is_control, " ")
 }
 
@@ -260,21 +242,11 @@ pub fn text(word: &[u8]) -> Option<Box<str>> {
 mod tests {
     use super::*;
 
-    const TEXT: Syntax<Box<str>> = Syntax {
-        expected: "a text",
-        is_secret: false,
-        read: text,
-    };
-    const SECRET: Syntax<Box<str>> = Syntax {
-        is_secret: true,
-        ..TEXT
-    };
+    const TEXT: Syntax<Box<str>> = Syntax { expected: "a text", is_secret: false, read: text };
+    const SECRET: Syntax<Box<str>> = Syntax { is_secret: true, ..TEXT };
 
     fn words(line: &str) -> Vec<&[u8]> {
-        line.split(' ')
-            .filter(|word| !word.is_empty())
-            .map(str::as_bytes)
-            .collect()
+        line.split(' ').filter(|word| !word.is_empty()).map(str::as_bytes).collect()
     }
 
     #[test]
@@ -313,9 +285,7 @@ mod tests {
 
     #[test]
     fn a_message_keeps_passwords_to_itself() {
-        let error = Directive::new(b"password", &[b"s3c\xff"])
-            .word(&SECRET)
-            .unwrap_err();
+        let error = Directive::new(b"password", &[b"s3c\xff"]).word(&SECRET).unwrap_err();
         assert_eq!(error.to_string(), "invalid password: expected a text");
         for (word, in_message) in [
             ("127.0.0.1", "127.0.0.1"),
@@ -327,9 +297,7 @@ mod tests {
             ("host:6379?password=s3cret", "host..."),
             ("password=s3cret", "password..."),
         ] {
-            let error = Directive::new(b"tls", &[word.as_bytes()])
-                .word(&FLAG)
-                .unwrap_err();
+            let error = Directive::new(b"tls", &[word.as_bytes()]).word(&FLAG).unwrap_err();
             let message = format!("invalid tls \"{in_message}\": expected on or off");
             assert_eq!(error.to_string(), message);
         }

@@ -62,10 +62,7 @@ mod tests {
             (b" az~\"\\", " az~\"\\"),
             (b"\0\t\r\n\x1b\x1f", r"\x00\x09\x0d\x0a\x1b\x1f"),
             (b"\x7f\x80\xff", r"\x7f\x80\xff"),
-            (
-                "\u{e4}\u{85}\u{2028}".as_bytes(),
-                r"\xc3\xa4\xc2\x85\xe2\x80\xa8",
-            ),
+            ("\u{e4}\u{85}\u{2028}".as_bytes(), r"\xc3\xa4\xc2\x85\xe2\x80\xa8"),
             // What was escaped before stays as it is.
             (br"\x0a", r"\x0a"),
         ] {

@@ -78,9 +78,7 @@ pub fn room_for(part: Hits, nodes: u64) -> Hits {
 
 fn times(factor: i64, nodes: u64) -> Hits {
     let nodes = i64::try_from(nodes.max(1)).unwrap_or(i64::MAX);
-    let thousandths = factor
-        .saturating_mul(nodes)
-        .saturating_mul(Hits::ONE.thousandths());
+    let thousandths = factor.saturating_mul(nodes).saturating_mul(Hits::ONE.thousandths());
     Hits::from_thousandths(thousandths)
 }
 
@@ -102,11 +100,7 @@ mod tests {
         ] {
             let size = WindowSize::from_millis(millis).unwrap();
             let what = (limit, millis, nodes);
-            assert_eq!(
-                is_reserved_of(hits(limit), size, nodes),
-                is_reserved,
-                "{what:?}"
-            );
+            assert_eq!(is_reserved_of(hits(limit), size, nodes), is_reserved, "{what:?}");
         }
     }
 

@@ -67,11 +67,7 @@ impl WindowSize {
 
     /// The size in seconds, if that is a whole number.
     pub const fn seconds(self) -> Option<u64> {
-        if self.millis().is_multiple_of(1000) {
-            Some(self.millis() / 1000)
-        } else {
-            None
-        }
+        if self.millis().is_multiple_of(1000) { Some(self.millis() / 1000) } else { None }
     }
 
     /// Reads an nginx time (`500ms`, `1h30m`) or seconds, which may have a fraction (`0.5`).
@@ -87,10 +83,7 @@ impl WindowSize {
     /// Where `now` falls. Windows start at multiples of their size.
     #[inline]
     pub fn at(self, now: UnixMillis) -> WindowPosition {
-        WindowPosition {
-            number: now.0 / self.0,
-            elapsed: now.0 % self.0,
-        }
+        WindowPosition { number: now.0 / self.0, elapsed: now.0 % self.0 }
     }
 }
 
@@ -98,9 +91,7 @@ impl WindowSize {
 impl fmt::Display for WindowSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("d", DAY), ("h", HOUR), ("m", MINUTE), ("s", SECOND)];
-        let whole = units
-            .iter()
-            .find(|(_, unit)| self.millis().is_multiple_of(*unit));
+        let whole = units.iter().find(|(_, unit)| self.millis().is_multiple_of(*unit));
         let (name, unit) = whole.copied().unwrap_or(("ms", 1));
         write!(f, "{}{name}", self.millis().checked_div(unit).unwrap_or(0))
     }
@@ -166,10 +157,7 @@ pub fn parse_time(text: &[u8]) -> Option<u64> {
     while !rest.is_empty() {
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (number, tail) = rest.split_at_checked(digits)?;
-        let letters = tail
-            .iter()
-            .take_while(|byte| byte.is_ascii_alphabetic())
-            .count();
+        let letters = tail.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
         let (unit, tail) = tail.split_at_checked(letters)?;
         let millis = if unit.is_empty() {
             next_unit = UNITS.len();
@@ -185,11 +173,7 @@ pub fn parse_time(text: &[u8]) -> Option<u64> {
         total = total.checked_add(parse_digits(number)?.checked_mul(millis)?)?;
         // Between units, as nginx has it.
         let blanks = tail.iter().take_while(|byte| **byte == b' ').count();
-        rest = if unit.is_empty() {
-            tail
-        } else {
-            tail.get(blanks..)?
-        };
+        rest = if unit.is_empty() { tail } else { tail.get(blanks..)? };
     }
     (!text.is_empty()).then_some(total)
 }
@@ -280,11 +264,7 @@ mod tests {
             "10 ",
             "5 5",
         ] {
-            assert_eq!(
-                WindowSize::parse(text.as_bytes()),
-                Err(ParseWindowError),
-                "{text}"
-            );
+            assert_eq!(WindowSize::parse(text.as_bytes()), Err(ParseWindowError), "{text}");
         }
     }
 
@@ -306,26 +286,11 @@ mod tests {
 
     #[test]
     fn windows_start_at_multiples_of_their_size() {
-        assert_eq!(
-            size("1m").at(UnixMillis(0)),
-            WindowPosition {
-                number: 0,
-                elapsed: 0
-            }
-        );
+        assert_eq!(size("1m").at(UnixMillis(0)), WindowPosition { number: 0, elapsed: 0 });
         assert_eq!(
             size("1m").at(UnixMillis(59_999)),
-            WindowPosition {
-                number: 0,
-                elapsed: 59_999
-            }
+            WindowPosition { number: 0, elapsed: 59_999 }
         );
-        assert_eq!(
-            size("1m").at(UnixMillis(120_000)),
-            WindowPosition {
-                number: 2,
-                elapsed: 0
-            }
-        );
+        assert_eq!(size("1m").at(UnixMillis(120_000)), WindowPosition { number: 2, elapsed: 0 });
     }
 }

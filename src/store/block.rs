@@ -76,16 +76,10 @@ where
             self.given.push(name);
         } else {
             // What looks like a name is the end of a password with a ";" in it.
-            let directive = if after_password {
-                Directive::new(b"...", words)
-            } else {
-                directive
-            };
+            let directive = if after_password { Directive::new(b"...", words) } else { directive };
             let lacking: Vec<_> = lacking().flat_map(|(_, names)| names).copied().collect();
             let error = directive.unknown(&directives(self.strategy), &lacking);
-            let meant = MEANT_DIRECTIVES
-                .iter()
-                .find(|(other, _)| other.as_bytes() == name);
+            let meant = MEANT_DIRECTIVES.iter().find(|(other, _)| other.as_bytes() == name);
             return Err(match meant.filter(|_| !after_password) {
                 Some((_, meant)) => OptionError::new(format!("{error}: did you mean {meant}?")),
                 None => error,

@@ -176,16 +176,7 @@ with_redis! {}
 
 /// The kinds that not every build has: the name that `strategy` takes, and the directives that only it has.
 const OPTIONAL: [(&str, &[&str]); 5] = [
-    (
-        "redis",
-        &[
-            "cluster",
-            "sentinel_master",
-            "sentinel_username",
-            "sentinel_password",
-            "prefix",
-        ],
-    ),
+    ("redis", &["cluster", "sentinel_master", "sentinel_username", "sentinel_password", "prefix"]),
     ("postgres", &["table"]),
     ("cassandra", &["datacenter", "consistency", "replication"]),
     ("memcached", &[]),
@@ -235,15 +226,9 @@ impl StoreSettings {
 
     /// How long a worker that syncs with the store and says nothing is thought to be alive.
     pub fn lease_lifetime(&self) -> Duration {
-        let StoreOptions {
-            connect_timeout,
-            timeout,
-            ..
-        } = &self.common;
+        let StoreOptions { connect_timeout, timeout, .. } = &self.common;
         let attempts = u32::try_from(self.attempts()).unwrap_or(u32::MAX);
-        let exchange = connect_timeout
-            .saturating_add(*timeout)
-            .saturating_mul(attempts);
+        let exchange = connect_timeout.saturating_add(*timeout).saturating_mul(attempts);
         exchange.saturating_mul(2).max(Duration::from_secs(2))
     }
 }

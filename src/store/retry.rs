@@ -59,19 +59,12 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_two_seconds_of_which_half_is_random() {
-        for (failures, least, most) in [
-            (1, 50, 100),
-            (2, 100, 200),
-            (5, 800, 1600),
-            (6, 1000, 2000),
-            (u32::MAX, 1000, 2000),
-        ] {
+        for (failures, least, most) in
+            [(1, 50, 100), (2, 100, 200), (5, 800, 1600), (6, 1000, 2000), (u32::MAX, 1000, 2000)]
+        {
             for random in [0, 1, 49, u64::MAX] {
                 let pause = back_off(failures, random).as_millis();
-                assert!(
-                    (least..most).contains(&pause),
-                    "{failures} {random} {pause}"
-                );
+                assert!((least..most).contains(&pause), "{failures} {random} {pause}");
             }
         }
     }

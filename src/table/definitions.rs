@@ -105,9 +105,7 @@ impl<'m> CounterTable<'m> {
         if is_known && !known.says_the_same(new) {
             return Err(LateError::Differs);
         }
-        entry
-            .configured
-            .store(configured.max(definition.configuration), Relaxed);
+        entry.configured.store(configured.max(definition.configuration), Relaxed);
         let join = || match is_known {
             _ if shards == 0 => Some(Vec::new()),
             true => self.join_sync(index, shards),

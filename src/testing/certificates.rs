@@ -77,11 +77,7 @@ impl Certificate {
 }
 
 fn params(host: &str) -> CertificateParams {
-    let hosts = if host.contains(' ') {
-        vec![]
-    } else {
-        vec![host.into()]
-    };
+    let hosts = if host.contains(' ') { vec![] } else { vec![host.into()] };
     CertificateParams::new(hosts).unwrap()
 }
 
@@ -94,17 +90,9 @@ pub(crate) fn trusting(authority: &Authority) -> TlsOptions {
 }
 
 pub(crate) fn trusting_the_system() -> TlsOptions {
-    TlsOptions {
-        verify: true,
-        name: None,
-        trusted_certificate: None,
-        identity: None,
-    }
+    TlsOptions { verify: true, name: None, trusted_certificate: None, identity: None }
 }
 
 pub(crate) fn pem_file(path: &str, content: &str) -> PemFile {
-    PemFile {
-        path: path.into(),
-        content: content.as_bytes().into(),
-    }
+    PemFile { path: path.into(), content: content.as_bytes().into() }
 }

@@ -46,12 +46,7 @@ impl Proxy {
                 cuts_here.swap(false, Ordering::Relaxed)
             });
         });
-        Proxy {
-            address,
-            cuts,
-            holds,
-            rate,
-        }
+        Proxy { address, cuts, holds, rate }
     }
 
     /// Lets through so many bytes of answers in a second, on each connection; 0: all at once.

@@ -53,19 +53,12 @@ impl SharedTable {
         // to the other in this moment.
         unsafe {
             let from = self.region.cast::<u8>().as_ptr();
-            clone
-                .region
-                .cast::<u8>()
-                .as_ptr()
-                .copy_from(from, self.region.len());
+            clone.region.cast::<u8>().as_ptr().copy_from(from, self.region.len());
         }
         // SAFETY: as in `new`.
         let table = unsafe { CounterTable::open(clone.region, clone.region.len()).unwrap() };
         let clone = core::mem::ManuallyDrop::new(clone);
-        SharedTable {
-            region: clone.region,
-            table,
-        }
+        SharedTable { region: clone.region, table }
     }
 
     /// Overwrites a byte of the table.
@@ -108,10 +101,7 @@ pub(crate) struct TestClock {
 
 impl TestClock {
     pub(crate) fn at(millis: u64) -> TestClock {
-        TestClock {
-            seen: Cell::new(millis),
-            real: Cell::new(millis),
-        }
+        TestClock { seen: Cell::new(millis), real: Cell::new(millis) }
     }
 
     pub(crate) fn set(&self, millis: u64) {
@@ -225,9 +215,7 @@ thread_local! {
 /// Which fail points `scenario` passes, and how often.
 pub(crate) fn points_of(scenario: impl FnOnce()) -> BTreeMap<&'static str, u32> {
     SEEN.take();
-    fail::observe(Some(|point| {
-        SEEN.with_borrow_mut(|seen| *seen.entry(point).or_default() += 1)
-    }));
+    fail::observe(Some(|point| SEEN.with_borrow_mut(|seen| *seen.entry(point).or_default() += 1)));
     scenario();
     fail::observe(None);
     SEEN.take()

@@ -43,7 +43,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    let rounds = std::env::args().nth(1).map_or(31, |word| word.parse().expect("a number of rounds"));
+    let rounds =
+        std::env::args().nth(1).map_or(31, |word| word.parse().expect("a number of rounds"));
     let hour = Duration::from_secs(3600);
     let instance = new_instance("bench").expect("an instance");
     let memory = Memory::heap(16 << 20).expect("memory");
@@ -51,7 +52,10 @@ fn main() {
     let ours = |options: LimiterOptions| instance.limiter(&options).expect("a limiter");
     let most = 1_000_000_000;
     let limiters: [(&str, RateLimiter); 2] = [
-        ("sliding window", ours(LimiterOptions::window(f64::from(most), hour).window_type(WindowType::Sliding))),
+        (
+            "sliding window",
+            ours(LimiterOptions::window(f64::from(most), hour).window_type(WindowType::Sliding)),
+        ),
         ("rate", ours(LimiterOptions::rate(1_000_000.0, 1_000_000.0))),
     ];
     let quota = Quota::per_second(NonZeroU32::new(most).expect("some"));
@@ -59,7 +63,9 @@ fn main() {
 
     let many = keys();
     let one = vec![many[0].clone(); KEYS];
-    println!("| | ns, 100,000 keys | of governor | ns, the same key | of governor |\n|---|---|---|---|---|");
+    println!(
+        "| | ns, 100,000 keys | of governor | ns, the same key | of governor |\n|---|---|---|---|---|"
+    );
     let mut times = vec![[Vec::new(), Vec::new()]; 1 + limiters.len()];
     for round in 0..=rounds {
         for (which, keys) in [&many, &one].into_iter().enumerate() {
@@ -71,7 +77,8 @@ fn main() {
             };
             note(0, time(keys, |key| governor.check_key(key).is_ok()));
             for (number, (_, limiter)) in limiters.iter().enumerate() {
-                let decide = |key: &String| limiter.incoming(key, true).is_ok_and(|it| it.is_admitted);
+                let decide =
+                    |key: &String| limiter.incoming(key, true).is_ok_and(|it| it.is_admitted);
                 note(1 + number, time(keys, decide));
             }
         }

@@ -67,26 +67,13 @@ impl ReplyTo {
 
 impl Backlog {
     pub(super) fn put(&self, worker: usize, ask: Ask, now: impl FnOnce() -> MonotonicMillis) {
-        let Ask {
-            id,
-            deadline,
-            question,
-            ..
-        } = ask;
+        let Ask { id, deadline, question, .. } = ask;
         if question.counters.is_empty() {
             self.gathered.borrow_mut().is_probed = true;
         } else if id.is_none() {
             self.charge(question, now());
         } else {
-            self.gather(
-                question,
-                ReplyTo {
-                    worker,
-                    id,
-                    deadline,
-                    asked_at: MonotonicMillis(0),
-                },
-            );
+            self.gather(question, ReplyTo { worker, id, deadline, asked_at: MonotonicMillis(0) });
         }
         // The task takes all there is when it is woken once.
         let gathered = self.gathered.borrow();
@@ -122,15 +109,7 @@ impl Backlog {
         }
         let sizes = question.counters.iter().map(|it| it.size.millis());
         let deadline = asked_at.0.saturating_add(sizes.min().unwrap_or(0));
-        self.gather(
-            question,
-            ReplyTo {
-                worker: 0,
-                id: None,
-                deadline,
-                asked_at,
-            },
-        );
+        self.gather(question, ReplyTo { worker: 0, id: None, deadline, asked_at });
     }
 
     /// How many counters are kept for the store, at least.
@@ -148,11 +127,7 @@ impl Backlog {
         self.is_away.set(true);
         let failed = asked.questions.into_iter().zip(asked.reply_to);
         let failed = failed.skip(asked.unsent).filter(|_| is_undone);
-        let Gathered {
-            questions,
-            reply_to,
-            ..
-        } = self.gathered.take();
+        let Gathered { questions, reply_to, .. } = self.gathered.take();
         let waiting = questions.into_iter().zip(reply_to);
         // Requests that were asked about were told.
         let failed = failed.filter(|(_, to)| to.id.is_none());
@@ -183,13 +158,9 @@ impl Backlog {
         if !gathered.reply_to.iter().any(|to| to.is_late(now)) {
             return;
         }
-        let all = gathered
-            .questions
-            .drain(..)
-            .zip(gathered.reply_to.drain(..));
+        let all = gathered.questions.drain(..).zip(gathered.reply_to.drain(..));
         let (late, in_time): (Vec<_>, Vec<_>) = all.partition(|(_, to)| to.is_late(now));
-        late.iter()
-            .for_each(|(question, to)| self.drop_late(question, to));
+        late.iter().for_each(|(question, to)| self.drop_late(question, to));
         (gathered.questions, gathered.reply_to) = in_time.into_iter().unzip();
     }
 

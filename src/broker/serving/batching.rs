@@ -75,10 +75,7 @@ mod tests {
     fn where_many_ask_few_questions_wait_for_more() {
         // Eight in 0.4 ms.
         let delay = after(2000);
-        assert_eq!(
-            [0, 1, 7, 8].map(|it| delay.awaits(it)),
-            [None, Some(12), Some(12), None]
-        );
+        assert_eq!([0, 1, 7, 8].map(|it| delay.awaits(it)), [None, Some(12), Some(12), None]);
         assert!(after(usize::MAX).awaits(1_000_000) > Some(1_000_000));
     }
 

@@ -183,10 +183,7 @@ impl Dispatcher {
     /// Waits until there is something new for a task.
     pub(super) async fn wait(&self, backlog: &Backlog) {
         while !self.deliver() {
-            if tokio::time::timeout(NO_ROOM, backlog.ready.notified())
-                .await
-                .is_ok()
-            {
+            if tokio::time::timeout(NO_ROOM, backlog.ready.notified()).await.is_ok() {
                 return;
             }
         }

@@ -96,13 +96,7 @@ impl DeciderTask {
         ) else {
             return;
         };
-        let mut served = Served {
-            store,
-            node,
-            state,
-            backlog,
-            retries: Retries::default(),
-        };
+        let mut served = Served { store, node, state, backlog, retries: Retries::default() };
         // Connects before a request waits for it. A store that is known to be lost may answer, and refuse all the same.
         let first = match self.store.is_lost() {
             true => &self.trial,
@@ -129,8 +123,7 @@ impl DeciderTask {
                     let took = ended.saturating_sub(began);
                     let decided = self.ask_again(backlog, took, gathered, answers);
                     let (reply_to, answers, has_raced) = decided;
-                    self.dispatcher
-                        .reply(&reply_to, answers.into_iter().map(Some));
+                    self.dispatcher.reply(&reply_to, answers.into_iter().map(Some));
                     if has_raced && !self.dispatcher.is_closed.get() {
                         // Those it raced with ask again too: at another moment.
                         tokio::time::sleep(took.mul_f32(fraction())).await;
@@ -236,9 +229,7 @@ impl DeciderTask {
             // It is not there as a whole.
             return;
         }
-        let event = self
-            .store
-            .note(Observer::Broker, before, result, || store.server());
+        let event = self.store.note(Observer::Broker, before, result, || store.server());
         if event.is_some() {
             self.dispatcher.events.push(event);
         }
@@ -253,11 +244,7 @@ impl DeciderTask {
         gathered: Gathered,
         answers: Vec<Answer>,
     ) -> (Vec<ReplyTo>, Vec<Answer>, bool) {
-        let Gathered {
-            questions,
-            reply_to,
-            ..
-        } = gathered;
+        let Gathered { questions, reply_to, .. } = gathered;
         let is_raced = |answer: &Answer| answer.certainty == Certainty::Raced;
         if !answers.iter().any(is_raced) {
             return (reply_to, answers, false);
@@ -380,11 +367,7 @@ fn fraction() -> f32 {
 
 impl Pauses {
     fn new(now: Duration) -> Pauses {
-        Pauses {
-            delay: BatchingDelay::default(),
-            learned: now,
-            timer: Timer::new().ok(),
-        }
+        Pauses { delay: BatchingDelay::default(), learned: now, timer: Timer::new().ok() }
     }
 
     /// For how many questions to wait while so many are there, and until when; `None` if that is not

@@ -60,12 +60,7 @@ pub struct DecidingStore {
 impl Broker {
     /// Asks the stores for all workers whenever it is this process's turn, until `ending` is closed.
     pub async fn serve(self, ending: oneshot::Receiver<()>, events: EventLoopQueue<StoreEvent>) {
-        let Broker {
-            queues,
-            worker,
-            stores,
-            uptime,
-        } = self;
+        let Broker { queues, worker, stores, uptime } = self;
         let ending = ending.map(drop).shared();
         let mut turn = Turn::new(queues.clone(), worker);
         while let Some((term, has_replaced)) = turn.wait(ending.clone()).await {
@@ -99,15 +94,7 @@ impl Broker {
 /// Spawns a task for each decider.
 fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet<()> {
     let mut running = JoinSet::new();
-    for DecidingStore {
-        store: watched,
-        source,
-        node,
-        shards,
-        is_divided,
-        namespaces,
-    } in stores
-    {
+    for DecidingStore { store: watched, source, node, shards, is_divided, namespaces } in stores {
         // What each decider is asked to be probed, and tried.
         let of_each = shards.iter().cloned();
         let of_each = of_each.map(|shard| {
@@ -121,30 +108,21 @@ fn spawn_tasks(dispatcher: &Rc<Dispatcher>, stores: &[DecidingStore]) -> JoinSet
                 trial.truncate(Question::at_once(&trial));
                 vec![(probe, trial)]
             }
-            true => of_each
-                .map(|(probe, trial)| (vec![probe], vec![trial]))
-                .collect(),
+            true => of_each.map(|(probe, trial)| (vec![probe], vec![trial])).collect(),
         };
         let namespaces: Rc<[DecidedNamespace]> = namespaces.as_slice().into();
         let first = running.len();
         let siblings = first..first.saturating_add(questions.len());
-        let tasks = siblings
-            .clone()
-            .zip(questions)
-            .map(|(decider, (probe, trial))| DeciderTask {
-                dispatcher: dispatcher.clone(),
-                store: watched.clone(),
-                siblings: siblings.clone(),
-                decider,
-                probe,
-                trial,
-                namespaces: namespaces.clone(),
-            });
-        source.connect(DeciderTasks {
-            tasks: tasks.collect(),
-            node: *node,
-            running: &mut running,
+        let tasks = siblings.clone().zip(questions).map(|(decider, (probe, trial))| DeciderTask {
+            dispatcher: dispatcher.clone(),
+            store: watched.clone(),
+            siblings: siblings.clone(),
+            decider,
+            probe,
+            trial,
+            namespaces: namespaces.clone(),
         });
+        source.connect(DeciderTasks { tasks: tasks.collect(), node: *node, running: &mut running });
     }
     running
 }

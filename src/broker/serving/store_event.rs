@@ -94,9 +94,7 @@ impl WatchedStore {
     /// What is known of it now, before it is asked.
     pub fn known(&self) -> KnownBefore {
         let state = self.state.and_then(|it| it.is_up());
-        KnownBefore {
-            was_up: state == Some(true),
-        }
+        KnownBefore { was_up: state == Some(true) }
     }
 
     /// Notes what came of asking the store, `server` of which answered. Returns an event that no worker of
@@ -151,10 +149,7 @@ impl WatchedStore {
     }
 
     fn event(self: &Arc<Self>, kind: StoreEventKind) -> StoreEvent {
-        StoreEvent {
-            store: self.clone(),
-            kind,
-        }
+        StoreEvent { store: self.clone(), kind }
     }
 }
 
@@ -175,9 +170,7 @@ impl StoreEvent {
 
 impl fmt::Display for StoreEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let WatchedStore {
-            name, without_it, ..
-        } = &*self.store;
+        let WatchedStore { name, without_it, .. } = &*self.store;
         write!(f, "ratelimit_store \"{name}\" ")?;
         match &self.kind {
             StoreEventKind::Connected(Some(server)) => write!(f, "is connected to {server}"),
@@ -242,10 +235,7 @@ mod tests {
         assert_eq!(note(0, again, Ok(())), Some(Severity::Notice));
         assert_eq!(note(1, two, Err("refused")), None);
         assert_eq!(store.state.and_then(|it| it.is_up()), Some(true));
-        assert_eq!(
-            note(1, store.known(), Err("refused")),
-            Some(Severity::Error)
-        );
+        assert_eq!(note(1, store.known(), Err("refused")), Some(Severity::Error));
         assert_eq!(note(1, again, Ok(())), Some(Severity::Error));
     }
 }

@@ -45,11 +45,7 @@ const LOCKED: u8 = 3;
 
 impl Turn {
     pub(super) fn new(queues: Arc<SharedQueues>, worker: usize) -> Turn {
-        Turn {
-            queues,
-            worker,
-            lock: Arc::default(),
-        }
+        Turn { queues, worker, lock: Arc::default() }
     }
 
     /// Whether this process has the lock.
@@ -124,9 +120,8 @@ impl Turn {
     /// Has a thread wait for the lock, if none does.
     fn want_lock(&self) {
         let state = &self.lock.state;
-        let before = state.fetch_update(AcqRel, Acquire, |state| {
-            (state != LOCKED).then_some(WAITING)
-        });
+        let before =
+            state.fetch_update(AcqRel, Acquire, |state| (state != LOCKED).then_some(WAITING));
         if before != Ok(NOT_WANTED) {
             return;
         }

@@ -75,22 +75,13 @@ impl UnsentHits {
             let counter = counter.clone();
             (cost < Hits::ZERO).then_some(AskedCounter { cost, ..counter })
         });
-        let rest = Question {
-            counters: rest.collect(),
-            ..Question::nothing()
-        };
+        let rest = Question { counters: rest.collect(), ..Question::nothing() };
         (!rest.counters.is_empty()).then_some(rest)
     }
 
     /// Returns what is left to be given back.
     fn add_to(&mut self, counter: &AskedCounter, now: MonotonicMillis) -> Hits {
-        let AskedCounter {
-            shard,
-            key,
-            kind,
-            size,
-            cost,
-        } = counter;
+        let AskedCounter { shard, key, kind, size, cost } = counter;
         let (number, measure) = (kind.wire_id(), kind.measure(*size));
         let name = (shard.namespace.clone(), key.clone(), number, measure);
         let is_known = self.kept.contains_key(&name);
@@ -124,9 +115,7 @@ impl UnsentHits {
     /// Takes the hits of so many counters: as questions that charge what is left of them, if anything is.
     pub fn take(&mut self, most: usize, now: MonotonicMillis) -> Vec<Question> {
         self.forget_taken();
-        let taken: Vec<_> = core::iter::from_fn(|| self.kept.pop_first())
-            .take(most)
-            .collect();
+        let taken: Vec<_> = core::iter::from_fn(|| self.kept.pop_first()).take(most).collect();
         let mut questions = Vec::with_capacity(taken.len());
         for (name, unsent) in taken {
             let Unsent { counter, hits, sum } = &unsent;
@@ -134,14 +123,8 @@ impl UnsentHits {
             let gone = sum.minus(cost);
             self.drop_hits(&counter.shard.namespace, gone);
             if cost > Hits::ZERO {
-                let counter = AskedCounter {
-                    cost,
-                    ..counter.clone()
-                };
-                questions.push(Question {
-                    counters: smallvec![counter],
-                    ..Question::nothing()
-                });
+                let counter = AskedCounter { cost, ..counter.clone() };
+                questions.push(Question { counters: smallvec![counter], ..Question::nothing() });
                 let sum = sum.minus(gone.max(Hits::ZERO));
                 self.taken.push((name, Unsent { sum, ..unsent }));
             }
@@ -213,11 +196,7 @@ impl UnsentOf {
                         part.last = now.0;
                         part.hits = part.hits.plus(cost);
                     }
-                    _ => parts.push_back(UnsentPart {
-                        first: now.0,
-                        last: now.0,
-                        hits: cost,
-                    }),
+                    _ => parts.push_back(UnsentPart { first: now.0, last: now.0, hits: cost }),
                 }
                 while parts.front().is_some_and(|it| it.has_left(size, now)) {
                     parts.pop_front();
@@ -268,10 +247,7 @@ mod tests {
     const ELASTIC: StoredKind = StoredKind::Level(LevelKind::Elastic);
 
     fn charge(key: &[u8], kind: StoredKind, cost: i64) -> Question {
-        let shard = Shard {
-            namespace: "api".into(),
-            number: 0,
-        };
+        let shard = Shard { namespace: "api".into(), number: 0 };
         let counter = AskedCounter {
             shard,
             key: key.into(),
@@ -279,10 +255,7 @@ mod tests {
             size: WindowSize::from_millis(SIZE).unwrap(),
             cost: hits(cost),
         };
-        Question {
-            counters: smallvec![counter],
-            ..Question::nothing()
-        }
+        Question { counters: smallvec![counter], ..Question::nothing() }
     }
 
     /// What is charged at a time of these hits, each at its time.
@@ -328,13 +301,7 @@ mod tests {
         for time in 0..20 * SIZE {
             unsent.add(&charge(b"k", StoredKind::Log, 1), MonotonicMillis(T + time));
         }
-        let (
-            _,
-            Unsent {
-                hits: UnsentOf::Log(parts),
-                ..
-            },
-        ) = unsent.kept.first_key_value().unwrap()
+        let (_, Unsent { hits: UnsentOf::Log(parts), .. }) = unsent.kept.first_key_value().unwrap()
         else {
             panic!("a log");
         };
@@ -353,9 +320,7 @@ mod tests {
         }
         let dropped = |unsent: &mut UnsentHits| {
             let dropped = unsent.take_dropped().into_iter();
-            dropped
-                .map(|(name, hits)| (name.to_string(), hits))
-                .collect::<Vec<_>>()
+            dropped.map(|(name, hits)| (name.to_string(), hits)).collect::<Vec<_>>()
         };
         assert_eq!(dropped(&mut unsent), []);
         let another = key(UnsentHits::MOST);
@@ -388,11 +353,7 @@ mod tests {
                 assert_eq!(taken[0].counters[0].cost, hits(3), "{kind:?}");
                 unsent.put_back();
             }
-            assert_eq!(
-                unsent.take(1, MonotonicMillis(T + SIZE + 1)),
-                [],
-                "{kind:?}"
-            );
+            assert_eq!(unsent.take(1, MonotonicMillis(T + SIZE + 1)), [], "{kind:?}");
             unsent.put_back();
             assert!(unsent.is_empty());
             assert_eq!(unsent.take_dropped(), [("api".into(), hits(3))]);

@@ -51,10 +51,7 @@ impl<'m> Breaker<'m> {
             return Circuit::Open;
         }
         let next = now.0.saturating_add(Self::PAUSE);
-        match self
-            .open_until
-            .compare_exchange(until, next, Relaxed, Relaxed)
-        {
+        match self.open_until.compare_exchange(until, next, Relaxed, Relaxed) {
             Ok(_) => Circuit::HalfOpen,
             // Another process has found it half open in this moment, or has closed it.
             Err(_) => Circuit::Open,

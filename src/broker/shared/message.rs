@@ -38,11 +38,7 @@ pub fn write_ask(
     deadline: u64,
     question: &Question,
 ) {
-    let Question {
-        counts_rejected,
-        counters,
-        limits,
-    } = question;
+    let Question { counts_rejected, counters, limits } = question;
     message(words, |words| {
         words.extend([
             decider as u64,
@@ -78,19 +74,10 @@ pub fn write_ask(
 pub fn write_reply(words: &mut Vec<u64>, (id, answer): &Reply) {
     message(words, |words| {
         words.extend([*id, answer.is_some().into()]);
-        let Some(Answer {
-            admitted,
-            readings,
-            certainty,
-        }) = answer
-        else {
+        let Some(Answer { admitted, readings, certainty }) = answer else {
             return;
         };
-        words.extend([
-            certainty.to_word(),
-            admitted.len() as u64,
-            readings.len() as u64,
-        ]);
+        words.extend([certainty.to_word(), admitted.len() as u64, readings.len() as u64]);
         words.extend(admitted.iter().map(|it| u64::from(*it)));
         for reading in readings {
             words.extend(reading.to_words());
@@ -145,19 +132,9 @@ impl Reader {
     pub fn ask(&mut self, message: &[u64]) -> Option<Ask> {
         let mut words = Words(message);
         words.next()?;
-        let [
-            decider,
-            has_id,
-            id,
-            deadline,
-            counts_rejected,
-            counters,
-            limits,
-        ] = words.take()?;
-        let mut question = Question {
-            counts_rejected: counts_rejected != 0,
-            ..Question::nothing()
-        };
+        let [decider, has_id, id, deadline, counts_rejected, counters, limits] = words.take()?;
+        let mut question =
+            Question { counts_rejected: counts_rejected != 0, ..Question::nothing() };
         for _ in 0..counters {
             question.counters.push(self.counter(&mut words)?);
         }
@@ -185,10 +162,7 @@ impl Reader {
             }
         };
         Some(AskedCounter {
-            shard: Shard {
-                namespace,
-                number: u16::try_from(shard).ok()?,
-            },
+            shard: Shard { namespace, number: u16::try_from(shard).ok()? },
             key: KeyBytes::from_slice(words.bytes(&mut self.bytes)?),
             kind: StoredKind::from_word(kind)?,
             size: WindowSize::from_millis(size)?,
@@ -270,10 +244,7 @@ mod tests {
 
     fn counter(namespace: &str, key: &[u8], cost: i64) -> AskedCounter {
         AskedCounter {
-            shard: Shard {
-                namespace: namespace.into(),
-                number: 513,
-            },
+            shard: Shard { namespace: namespace.into(), number: 513 },
             key: key.into(),
             kind: StoredKind::Windows,
             size: WindowSize::from_millis(60_000).unwrap(),
@@ -282,10 +253,7 @@ mod tests {
     }
 
     fn counter_of(kind: StoredKind) -> AskedCounter {
-        AskedCounter {
-            kind,
-            ..counter("default", b"k", 1000)
-        }
+        AskedCounter { kind, ..counter("default", b"k", 1000) }
     }
 
     fn limit(counter: usize, algorithm: Algorithm) -> AskedLimit {
@@ -298,12 +266,7 @@ mod tests {
     }
 
     fn asks() -> Vec<Ask> {
-        let ask = Ask {
-            decider: 0,
-            id: None,
-            deadline: 0,
-            question: Question::nothing(),
-        };
+        let ask = Ask { decider: 0, id: None, deadline: 0, question: Question::nothing() };
         let long = [b'x'; 65_535];
         let question = Question {
             counts_rejected: true,

@@ -118,9 +118,7 @@ mod tests {
     use super::*;
 
     fn memory(capacity: usize) -> Vec<AtomicU64> {
-        (0..Ring::size(capacity))
-            .map(|_| AtomicU64::new(0))
-            .collect()
+        (0..Ring::size(capacity)).map(|_| AtomicU64::new(0)).collect()
     }
 
     fn read(ring: &Ring<'_>) -> Vec<u64> {

@@ -96,14 +96,7 @@ impl SharedQueues {
         let start = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let fd = file.as_raw_fd();
-            libc::mmap(
-                core::ptr::null_mut(),
-                bytes,
-                access,
-                libc::MAP_SHARED,
-                fd,
-                0,
-            )
+            libc::mmap(core::ptr::null_mut(), bytes, access, libc::MAP_SHARED, fd, 0)
         };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -143,20 +136,14 @@ impl SharedQueues {
 
     /// The queues of a worker; `None` if there is none of this number.
     pub fn of_worker(&self, worker: usize) -> Option<WorkerQueues<'_>> {
-        Some(WorkerQueues {
-            questions: self.ring(worker)?,
-            eventfd: self.eventfds.get(worker)?,
-        })
+        Some(WorkerQueues { questions: self.ring(worker)?, eventfd: self.eventfds.get(worker)? })
     }
 
     /// The queue of what a worker is answered by the process of a worker that serves, `by`, which alone writes to
     /// it.
     pub fn answers(&self, worker: usize, by: usize) -> Option<Ring<'_>> {
         let workers = self.eventfds.len();
-        let ring = worker
-            .checked_add(1)?
-            .checked_mul(workers)?
-            .checked_add(by)?;
+        let ring = worker.checked_add(1)?.checked_mul(workers)?.checked_add(by)?;
         self.ring(ring).filter(|_| by < workers)
     }
 

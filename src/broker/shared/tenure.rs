@@ -75,9 +75,7 @@ impl<'m> FencedWord<'m> {
     /// [`Replaced`].
     pub fn own(self, term: Term) -> Result<u64, Replaced> {
         let word = self.0.load(Acquire);
-        (term_of(word) == term)
-            .then_some(word & Self::MAX)
-            .ok_or(Replaced)
+        (term_of(word) == term).then_some(word & Self::MAX).ok_or(Replaced)
     }
 
     /// Replaces a value that was [read](Self::own) as the broker of a term, of which there is one. The bits of the new
@@ -147,10 +145,7 @@ impl<'m> Tenure<'m> {
     pub fn look(self, looks: &mut TenureLooks, has_lock: bool) -> Option<(Term, bool)> {
         let old = self.0.load(Acquire);
         if old != looks.seen {
-            *looks = TenureLooks {
-                seen: old,
-                times: 0,
-            };
+            *looks = TenureLooks { seen: old, times: 0 };
         }
         looks.times = looks.times.saturating_add(1);
         // Who had the lock has ended, or nobody has served yet.

@@ -52,9 +52,7 @@ fn who_sleeps_is_woken_when_so_much_was_written_as_it_waits_for() {
             let mut words = Vec::new();
             let mut look = || {
                 let mut rings = rings.iter();
-                rings
-                    .try_for_each(|ring| ring.read(TERM, &mut words))
-                    .unwrap();
+                rings.try_for_each(|ring| ring.read(TERM, &mut words)).unwrap();
                 words.len()
             };
             for wanted in steps {

@@ -119,10 +119,7 @@ fn a_thread_that_was_held_takes_nothing_from_the_one_that_asks_in_its_place() {
         let answered = |(it, _): &(Arc<Progress>, _)| it.answered.load(SeqCst);
         let goals = workers.each_ref().map(|it| answered(it) + 50);
         wait_until("nothing is answered any more", || {
-            workers
-                .iter()
-                .zip(goals)
-                .all(|(it, goal)| answered(it) >= goal)
+            workers.iter().zip(goals).all(|(it, goal)| answered(it) >= goal)
         });
     };
     more_are_answered();
@@ -191,9 +188,7 @@ fn what_was_counted_without_the_store_is_charged_when_it_is_back() {
     store.set(Mood::Refuses);
     let thread = BrokerThread::start(&queues, &store);
     patient(&queues, async |worker| {
-        wait_until("the circuit stays closed", || {
-            !worker.client.check_circuit(0, now())
-        });
+        wait_until("the circuit stays closed", || !worker.client.check_circuit(0, now()));
         // More keys than an exchange charges, and more hits than rings have room for.
         for turn in 0..50 {
             for key in 0..100 {
@@ -280,13 +275,9 @@ fn what_is_charged_while_the_store_refuses_is_charged_once() {
                 worker.client.ask(0, None, 0, &charge(key, StoredKind::Log));
             }
             worker.client.send();
-            wait_until("the circuit stays closed", || {
-                !worker.client.check_circuit(0, now())
-            });
+            wait_until("the circuit stays closed", || !worker.client.check_circuit(0, now()));
             store.set(Mood::Answers);
-            wait_until("the circuit stays open", || {
-                worker.client.check_circuit(0, now())
-            });
+            wait_until("the circuit stays open", || worker.client.check_circuit(0, now()));
         }
         let charged = || store.0.charged.load(SeqCst);
         wait_until("not all is charged", || charged() == 300);

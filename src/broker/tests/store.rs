@@ -36,14 +36,8 @@ pub(super) enum Mood {
     Holds,
 }
 
-pub(super) const MOODS: [Mood; 6] = [
-    Mood::Answers,
-    Mood::Refuses,
-    Mood::IsFull,
-    Mood::LosesAnswers,
-    Mood::IsSilent,
-    Mood::Holds,
-];
+pub(super) const MOODS: [Mood; 6] =
+    [Mood::Answers, Mood::Refuses, Mood::IsFull, Mood::LosesAnswers, Mood::IsSilent, Mood::Holds];
 
 /// A store that notes which questions it was asked.
 #[derive(Clone, Default)]
@@ -148,10 +142,7 @@ impl Decider for Store {
                 },
             }
         });
-        Ok(Decided {
-            now: UnixMillis(0),
-            answers: answers.collect(),
-        })
+        Ok(Decided { now: UnixMillis(0), answers: answers.collect() })
     }
 }
 

@@ -62,10 +62,7 @@ impl BrokerThread {
                 }),
                 source: Arc::new(store.clone()),
                 node: NodeId([1, 2]),
-                shards: vec![Shard {
-                    namespace: "api".into(),
-                    number: 0,
-                }],
+                shards: vec![Shard { namespace: "api".into(), number: 0 }],
                 is_divided: false,
                 namespaces: vec![],
             }],

@@ -54,10 +54,7 @@ pub(super) struct Worker {
 
 /// A hit of a key of its own.
 pub(super) fn charge(key: u64, kind: StoredKind) -> Question {
-    let shard = Shard {
-        namespace: "api".into(),
-        number: 0,
-    };
+    let shard = Shard { namespace: "api".into(), number: 0 };
     let counter = AskedCounter {
         shard,
         key: smallvec::SmallVec::from_slice(&key.to_le_bytes()),
@@ -65,10 +62,7 @@ pub(super) fn charge(key: u64, kind: StoredKind) -> Question {
         size: WindowSize::from_millis(WindowSize::MAX_MILLIS).unwrap(),
         cost: Hits::ONE,
     };
-    Question {
-        counters: smallvec![counter],
-        ..Question::nothing()
-    }
+    Question { counters: smallvec![counter], ..Question::nothing() }
 }
 
 impl Worker {

@@ -14,20 +14,14 @@ pub struct EventLoopQueue<T> {
 /// The same queue.
 impl<T> Clone for EventLoopQueue<T> {
     fn clone(&self) -> Self {
-        EventLoopQueue {
-            items: self.items.clone(),
-            eventfd: self.eventfd.clone(),
-        }
+        EventLoopQueue { items: self.items.clone(), eventfd: self.eventfd.clone() }
     }
 }
 
 impl<T> EventLoopQueue<T> {
     /// An empty one, whose reader `eventfd` wakes.
     pub fn new(eventfd: EventFd) -> EventLoopQueue<T> {
-        EventLoopQueue {
-            items: Arc::default(),
-            eventfd,
-        }
+        EventLoopQueue { items: Arc::default(), eventfd }
     }
 
     /// Adds to it.

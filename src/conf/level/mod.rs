@@ -136,9 +136,7 @@ impl<T> LevelConf<T> {
 
     /// The key as it is written.
     pub fn written_key(&self) -> &[u8] {
-        self.key
-            .as_ref()
-            .map_or(b"$remote_addr", |key| &key.written)
+        self.key.as_ref().map_or(b"$remote_addr", |key| &key.written)
     }
 
     /// The rules that apply, if any, once the level has inherited.

@@ -115,11 +115,8 @@ impl<T> Rules<T> {
     fn name_policies(&mut self) {
         let named = self.limits().filter(|limit| limit.is_named());
         let mut taken: Vec<Box<str>> = named.map(|limit| limit.limit.name.clone()).collect();
-        for RuleLimit {
-            limit,
-            default_name,
-            ..
-        } in self.rules.iter_mut().flat_map(|rule| &mut rule.limits)
+        for RuleLimit { limit, default_name, .. } in
+            self.rules.iter_mut().flat_map(|rule| &mut rule.limits)
         {
             let Some(default) = default_name else {
                 continue;
@@ -154,10 +151,7 @@ impl<T> Rules<T> {
 
 impl<T> Default for Rules<T> {
     fn default() -> Self {
-        Rules {
-            rules: Vec::new(),
-            policy: Vec::new(),
-        }
+        Rules { rules: Vec::new(), policy: Vec::new() }
     }
 }
 

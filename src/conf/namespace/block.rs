@@ -72,10 +72,9 @@ impl NamespaceOptionsBuilder {
         let with_times = ["sync_rate", "window_sizes"];
         if let Some(known) = with_times.iter().find(|known| known.as_bytes() == name) {
             let warnings = words.iter().filter_map(|word| warn_of_months(word));
-            self.months.extend(warnings.map(|message| OptionWarning {
-                message,
-                directive: (*known).into(),
-            }));
+            self.months.extend(
+                warnings.map(|message| OptionWarning { message, directive: (*known).into() }),
+            );
         }
         Ok(())
     }
@@ -94,10 +93,9 @@ impl NamespaceOptionsBuilder {
             warn("store".into(), message);
         }
         if self.sync != Some(SyncMode::Synchronous) {
-            for (name, is_given) in [
-                ("on_error", self.on_error.is_some()),
-                ("timeout", self.timeout.is_some()),
-            ] {
+            for (name, is_given) in
+                [("on_error", self.on_error.is_some()), ("timeout", self.timeout.is_some())]
+            {
                 if is_given {
                     let message = format!("{name} has no effect without \"sync_rate 0;\"");
                     warn(name.into(), message);
@@ -128,10 +126,9 @@ impl NamespaceOptionsBuilder {
             .of("reserve"));
         }
         let is_periodic = matches!(sync, SyncMode::Periodic(_));
-        for (name, is_given) in [
-            ("sync_early", self.sync_early.is_some()),
-            ("on_loss", self.on_loss.is_some()),
-        ] {
+        for (name, is_given) in
+            [("sync_early", self.sync_early.is_some()), ("on_loss", self.on_loss.is_some())]
+        {
             if is_given && !is_periodic {
                 return Err(OptionError::new(format!(
                     "{name} does not go with sync_rate {sync}: expected a sync_rate above 0, such as \
@@ -307,9 +304,7 @@ mod tests {
             assert_eq!(options.map(|options| options.sync), Ok(sync), "{rate}");
             assert_eq!(sync.to_string(), written);
         }
-        for rate in [
-            "", "on", "-", "-0", "-x", "0.0001", "0.", "+1", "367d", "1e3",
-        ] {
+        for rate in ["", "on", "-", "-0", "-x", "0.0001", "0.", "+1", "367d", "1e3"] {
             assert_eq!(
                 parse(&["store main", &format!("sync_rate {rate}")]),
                 Err(format!(
@@ -329,10 +324,7 @@ mod tests {
                  window_sizes, on_error, timeout, reserve, sync_early, on_loss",
             ),
             (&["zone a", "zone a"], "\"zone\" is duplicate"),
-            (
-                &["window_sizes 1s", "window_sizes 1m"],
-                "\"window_sizes\" is duplicate",
-            ),
+            (&["window_sizes 1s", "window_sizes 1m"], "\"window_sizes\" is duplicate"),
             (
                 &["zone off"],
                 "invalid zone \"off\": expected 1 to 64 of A-Z, a-z, 0-9, \"_\", \".\", \"-\", and \
@@ -348,18 +340,12 @@ mod tests {
                 "invalid window_sizes \"0\": expected times from 1ms to 366d, such as 500ms, 10s, \
                  1m, 1h30m or 0.5",
             ),
-            (
-                &["on_error off"],
-                "invalid on_error \"off\": expected local, allow or deny",
-            ),
+            (&["on_error off"], "invalid on_error \"off\": expected local, allow or deny"),
             (
                 &["timeout 61s"],
                 "invalid timeout \"61s\": expected a time from 1ms to 1m, such as 50ms or 0.05",
             ),
-            (
-                &["on_loss deny"],
-                "invalid on_loss \"deny\": expected local or share",
-            ),
+            (&["on_loss deny"], "invalid on_loss \"deny\": expected local or share"),
             (
                 &["sync_rate 0", "on_loss local", "store main"],
                 "on_loss does not go with sync_rate 0: expected a sync_rate above 0, such as \
@@ -410,9 +396,7 @@ mod tests {
     #[test]
     fn all_directives_are_known() {
         for name in DIRECTIVES {
-            let error = NamespaceOptionsBuilder::default()
-                .set(name.as_bytes(), &[])
-                .unwrap_err();
+            let error = NamespaceOptionsBuilder::default().set(name.as_bytes(), &[]).unwrap_err();
             assert!(!error.to_string().contains("unknown"), "{error}");
         }
     }
@@ -428,10 +412,7 @@ mod tests {
             (&["zone a"][..], &[][..]),
             (&["store main"], &[("store", unused)]),
             (&["store main", "sync_rate off"], &[]),
-            (
-                &["store main", "sync_rate 0", "on_error deny", "timeout 1s"],
-                &[],
-            ),
+            (&["store main", "sync_rate 0", "on_error deny", "timeout 1s"], &[]),
             (
                 &["store main", "sync_rate 1", "timeout 1s", "on_error deny"],
                 &[("on_error", on_error), ("timeout", timeout)],
@@ -447,10 +428,8 @@ mod tests {
                 builder.set(words[0], &words[1..]).unwrap();
             }
             let told = builder.warnings();
-            let told: Vec<_> = told
-                .iter()
-                .map(|warning| (warning.directive.name, &*warning.message))
-                .collect();
+            let told: Vec<_> =
+                told.iter().map(|warning| (warning.directive.name, &*warning.message)).collect();
             assert_eq!(told, warnings, "{lines:?}");
         }
     }

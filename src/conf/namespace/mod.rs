@@ -90,10 +90,7 @@ mod tests {
              late of each other's hits"
         );
         for sync in [SyncMode::Local, SyncMode::Synchronous] {
-            let options = NamespaceOptions {
-                sync,
-                ..NamespaceOptions::default()
-            };
+            let options = NamespaceOptions { sync, ..NamespaceOptions::default() };
             assert_eq!(options.sync_rate_warning(second), None);
         }
     }

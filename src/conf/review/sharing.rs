@@ -82,11 +82,7 @@ impl WindowLimits {
                     LimitedCounters::Known(kind.wire_id(), kind.measure(size))
                 }
             };
-            WindowLimits {
-                counters,
-                size,
-                hits,
-            }
+            WindowLimits { counters, size, hits }
         });
         limits.collect()
     }
@@ -113,12 +109,7 @@ impl<'a> Sharing<'a> {
         let mut pairs: Vec<Shared<'a>> = Vec::new();
         let mut told = None;
         for ((rule, key), Use { namespace, limits }) in &self.uses {
-            for WindowLimits {
-                counters,
-                size,
-                hits,
-            } in *limits
-            {
+            for WindowLimits { counters, size, hits } in *limits {
                 let counter = (*namespace, counters, *key);
                 let (first, others) = match first_of.entry(counter) {
                     Entry::Vacant(place) => {
@@ -133,13 +124,9 @@ impl<'a> Sharing<'a> {
                 let index = *known.entry((counter, hits)).or_insert(pairs.len());
                 match pairs.get_mut(index) {
                     Some(pair) => pair.places = pair.places.saturating_add(1),
-                    None => pairs.push(Shared {
-                        first,
-                        second: *rule,
-                        places: 1,
-                        key,
-                        size: *size,
-                    }),
+                    None => {
+                        pairs.push(Shared { first, second: *rule, places: 1, key, size: *size })
+                    }
                 }
             }
         }

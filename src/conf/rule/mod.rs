@@ -212,11 +212,12 @@ fn parse_name<'a>(parameter: Parameter<'a>) -> Result<&'a str, OptionError> {
     let name = parameter.value;
     let is_legal = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"\\$".contains(byte);
     let text = core::str::from_utf8(name).ok();
-    text.filter(|name| !name.is_empty() && name.bytes().all(|byte| is_legal(&byte)))
-        .ok_or_else(|| {
+    text.filter(|name| !name.is_empty() && name.bytes().all(|byte| is_legal(&byte))).ok_or_else(
+        || {
             parameter
                 .invalid("expected printable ASCII characters but for \"\\\"\", \"\\\" and \"$\"")
-        })
+        },
+    )
 }
 
 #[cfg(test)]
@@ -234,25 +235,12 @@ mod tests {
     fn a_rule_is_a_namespace_limits_and_parameters() {
         let rule = parse(&["limit=5/10s"]).unwrap();
         assert_eq!(rule.namespace, "default");
-        assert_eq!(
-            rule.quotas[0].hits,
-            QuotaHits::Constant(Hits::from_thousandths(5000))
-        );
+        assert_eq!(rule.quotas[0].hits, QuotaHits::Constant(Hits::from_thousandths(5000)));
         assert_eq!(rule.algorithm, Algorithm::Sliding);
         assert_eq!((rule.key, rule.name), (None, None));
-        assert_eq!(
-            (rule.counter, rule.cost),
-            (CounterName::Unsaid, CostText::One)
-        );
+        assert_eq!((rule.counter, rule.cost), (CounterName::Unsaid, CostText::One));
 
-        let words = [
-            "api",
-            "charge=$a=1",
-            "name=a b",
-            "counter=c",
-            "key=k=v",
-            "window=fixed",
-        ];
+        let words = ["api", "charge=$a=1", "name=a b", "counter=c", "key=k=v", "window=fixed"];
         let rule = parse(&[&words[..], &["limit=$x/1m"]].concat()).unwrap();
         assert_eq!(rule.namespace, "api");
         assert_eq!(rule.algorithm, Algorithm::Fixed);
@@ -262,10 +250,7 @@ mod tests {
         let word = b"charge=$a=1";
         let value = b"$a=1";
         assert_eq!(rule.cost, CostText::Deferred(Parameter { word, value }));
-        assert_eq!(
-            parse(&["limit=1/1s", "limit=2/1m"]).unwrap().quotas.len(),
-            2
-        );
+        assert_eq!(parse(&["limit=1/1s", "limit=2/1m"]).unwrap().quotas.len(), 2);
     }
 
     #[test]
@@ -309,17 +294,12 @@ mod tests {
 
     #[test]
     fn a_limit_that_is_nearly_one_is_told_what_it_may_mean() {
-        for (word, meant) in [
-            ("limit=100r/s", "100/1s"),
-            ("limit=10/m", "10/1m"),
-            ("limit=10r/min", "10/1m"),
-        ] {
+        for (word, meant) in
+            [("limit=100r/s", "100/1s"), ("limit=10/m", "10/1m"), ("limit=10r/min", "10/1m")]
+        {
             let message = parse(&[word]).unwrap_err();
             assert!(message.starts_with(&format!("invalid parameter \"{word}\": ")));
-            assert!(
-                message.ends_with(&format!(": did you mean {meant}?")),
-                "{message}"
-            );
+            assert!(message.ends_with(&format!(": did you mean {meant}?")), "{message}");
         }
         assert!(!parse(&["limit=x/m"]).unwrap_err().contains("did you mean"));
     }
@@ -328,10 +308,7 @@ mod tests {
     fn a_namespace_is_the_first_word() {
         let message = "invalid parameter \"namespace=api\": a namespace is the first word, and no \
                        more than its name: expected \"ratelimit api limit=...\"";
-        for words in [
-            ["namespace=api", "limit=5/1s"],
-            ["limit=5/1s", "namespace=api"],
-        ] {
+        for words in [["namespace=api", "limit=5/1s"], ["limit=5/1s", "namespace=api"]] {
             assert_eq!(parse(&words).unwrap_err(), message);
         }
         assert_eq!(
@@ -349,37 +326,23 @@ mod tests {
     fn quotes_are_around_a_whole_parameter() {
         const QUOTES: &str = "quotes go around a whole parameter, as in \"key=a b\"";
         // As nginx divides `key="a b"`.
-        for words in [
-            &["limit=5/1s", "key=\"a", "b\""][..],
-            &["limit=5/1s", "key='a'"],
-            &["limit=\"5/1s\""],
-        ] {
-            let wrong = words
-                .iter()
-                .find(|word| word.contains(['"', '\'']))
-                .unwrap();
+        for words in
+            [&["limit=5/1s", "key=\"a", "b\""][..], &["limit=5/1s", "key='a'"], &["limit=\"5/1s\""]]
+        {
+            let wrong = words.iter().find(|word| word.contains(['"', '\''])).unwrap();
             let message = format!("invalid parameter \"{wrong}\": {QUOTES}");
             assert_eq!(parse(words).unwrap_err(), message);
         }
         let message = format!("invalid parameter \"$b\"\": {QUOTES}");
-        assert_eq!(
-            parse(&["limit=5/1s", "key=a", "$b\""]).unwrap_err(),
-            message
-        );
+        assert_eq!(parse(&["limit=5/1s", "key=a", "$b\""]).unwrap_err(), message);
         assert!(parse(&["limit=5/1s", "key=it's \"so\""]).is_ok());
     }
 
     #[test]
     fn other_words_are_told_what_would_be_right() {
         for (words, message) in [
-            (
-                &[][..],
-                "no limit: expected at least one \"limit=hits/window\"",
-            ),
-            (
-                &["api"],
-                "no limit: expected at least one \"limit=hits/window\"",
-            ),
+            (&[][..], "no limit: expected at least one \"limit=hits/window\""),
+            (&["api"], "no limit: expected at least one \"limit=hits/window\""),
             (
                 &["limit=5/1s", "name=a", "name=b"],
                 "parameter \"name=b\" is duplicate: expected it once",

@@ -36,11 +36,7 @@ impl<'a> RateText<'a> {
             QuotaHits::Constant(rate) => Some(rate),
             QuotaHits::Variable(_) => None,
         };
-        Ok(RateText {
-            parameter,
-            quota,
-            burst: Burst { hits, delay, rate },
-        })
+        Ok(RateText { parameter, quota, burst: Burst { hits, delay, rate } })
     }
 
     /// Refuses what is of limits with windows.
@@ -142,34 +138,15 @@ mod tests {
     #[test]
     fn a_rate_has_a_burst_and_a_delay() {
         let hits = Hits::from_thousandths;
-        let at_rate = |rate| Burst {
-            rate: Some(hits(rate)),
-            ..Burst::default()
-        };
+        let at_rate = |rate| Burst { rate: Some(hits(rate)), ..Burst::default() };
         for (words, expected) in [
             (&["rate=10/1s"][..], at_rate(10_000)),
-            (
-                &["burst=20", "rate=0.5/1h30m"],
-                Burst {
-                    hits: hits(20_000),
-                    ..at_rate(500)
-                },
-            ),
+            (&["burst=20", "rate=0.5/1h30m"], Burst { hits: hits(20_000), ..at_rate(500) }),
             (
                 &["api", "rate=$plan/0.5", "burst=20", "delay=20", "name=x"],
-                Burst {
-                    hits: hits(20_000),
-                    delay: Some(hits(20_000)),
-                    rate: None,
-                },
+                Burst { hits: hits(20_000), delay: Some(hits(20_000)), rate: None },
             ),
-            (
-                &["rate=10/1s", "delay=all"],
-                Burst {
-                    delay: Some(Hits::ZERO),
-                    ..at_rate(10_000)
-                },
-            ),
+            (&["rate=10/1s", "delay=all"], Burst { delay: Some(Hits::ZERO), ..at_rate(10_000) }),
         ] {
             let rule = parse(words).unwrap();
             assert_eq!(rule.burst, expected, "{words:?}");
@@ -203,38 +180,14 @@ mod tests {
                     "invalid parameter \"rate=30r/m\": {HITS} (not a plain decimal): did you mean 30/1m?"
                 ),
             ),
-            (
-                "rate=10/s",
-                &format!("invalid parameter \"rate=10/s\": {TIME}: did you mean 10/1s?"),
-            ),
-            (
-                "rate=10",
-                "invalid parameter \"rate=10\": a rate is \"hits/time\", such as 10/1s",
-            ),
-            (
-                "rate=0/1s",
-                &format!("invalid parameter \"rate=0/1s\": {HITS}"),
-            ),
-            (
-                "rate=1/367d",
-                &format!("invalid parameter \"rate=1/367d\": {TIME}"),
-            ),
-            (
-                "rate=1/1s rate=2/1s",
-                "parameter \"rate=2/1s\" is duplicate: expected it once",
-            ),
-            (
-                "rate=1/1s burst=1 burst=1",
-                "parameter \"burst=1\" is duplicate: expected it once",
-            ),
-            (
-                "rate=1/1s limit=5/1s",
-                &format!("parameter \"rate=1/1s\" {PLACE}"),
-            ),
-            (
-                "limit=5/1s rate=1/1s window=fixed",
-                &format!("parameter \"rate=1/1s\" {PLACE}"),
-            ),
+            ("rate=10/s", &format!("invalid parameter \"rate=10/s\": {TIME}: did you mean 10/1s?")),
+            ("rate=10", "invalid parameter \"rate=10\": a rate is \"hits/time\", such as 10/1s"),
+            ("rate=0/1s", &format!("invalid parameter \"rate=0/1s\": {HITS}")),
+            ("rate=1/367d", &format!("invalid parameter \"rate=1/367d\": {TIME}")),
+            ("rate=1/1s rate=2/1s", "parameter \"rate=2/1s\" is duplicate: expected it once"),
+            ("rate=1/1s burst=1 burst=1", "parameter \"burst=1\" is duplicate: expected it once"),
+            ("rate=1/1s limit=5/1s", &format!("parameter \"rate=1/1s\" {PLACE}")),
+            ("limit=5/1s rate=1/1s window=fixed", &format!("parameter \"rate=1/1s\" {PLACE}")),
             (
                 "window=fixed rate=1/1s",
                 "parameter \"window=fixed\" is of \"limit=\": expected none beside \"rate=1/1s\"",
@@ -257,30 +210,12 @@ mod tests {
                 "parameter \"delay=1\" is above the burst, which is 0: expected at most that, or \
                  none if no request is to wait",
             ),
-            (
-                "rate=1/1s burst=0",
-                &format!("invalid parameter \"burst=0\": {BURST}"),
-            ),
-            (
-                "rate=1/1s burst=$x",
-                &format!("invalid parameter \"burst=$x\": {BURST}"),
-            ),
-            (
-                "rate=1/1s burst=",
-                &format!("invalid parameter \"burst=\": {BURST}"),
-            ),
-            (
-                "rate=1/1s delay=0",
-                &format!("invalid parameter \"delay=0\": {DELAY}"),
-            ),
-            (
-                "rate=1/1s delay=-1",
-                &format!("invalid parameter \"delay=-1\": {DELAY}"),
-            ),
-            (
-                "rate=1/1s delay=All",
-                &format!("invalid parameter \"delay=All\": {DELAY}"),
-            ),
+            ("rate=1/1s burst=0", &format!("invalid parameter \"burst=0\": {BURST}")),
+            ("rate=1/1s burst=$x", &format!("invalid parameter \"burst=$x\": {BURST}")),
+            ("rate=1/1s burst=", &format!("invalid parameter \"burst=\": {BURST}")),
+            ("rate=1/1s delay=0", &format!("invalid parameter \"delay=0\": {DELAY}")),
+            ("rate=1/1s delay=-1", &format!("invalid parameter \"delay=-1\": {DELAY}")),
+            ("rate=1/1s delay=All", &format!("invalid parameter \"delay=All\": {DELAY}")),
             (
                 "rate=1/1s burst=5 nodelay",
                 "parameter \"nodelay\" is of limit_req: expected none, and no \"delay=\" either, \

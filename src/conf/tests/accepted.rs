@@ -266,11 +266,7 @@ fn an_odd_configuration_is_accepted() {
             "ratelimit limit=5/1d key=a=$arg_k=b;",
             "server: \"default-1d\";q=5;w=86400",
         ),
-        (
-            "a cost of nothing",
-            "ratelimit limit=5/1d cost=0;",
-            "server: \"default-1d\";q=5;w=86400",
-        ),
+        ("a cost of nothing", "ratelimit limit=5/1d cost=0;", "server: \"default-1d\";q=5;w=86400"),
         (
             "a cost that is the limit",
             "ratelimit limit=100000000000/1d cost=100000000000;",

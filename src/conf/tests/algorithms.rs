@@ -58,10 +58,7 @@ fn a_moving_window_is_local_or_synchronous() {
         ),
         (
             "a moving window in a synchronous namespace",
-            namespace!(
-                "0",
-                "ratelimit api limit=5/10s;\nratelimit api limit=5/10s window=moving;"
-            ),
+            namespace!("0", "ratelimit api limit=5/10s;\nratelimit api limit=5/10s window=moving;"),
             "server: \"api-10s\";q=5;w=10, \"api-10s-2\";q=5;w=10",
         ),
         (

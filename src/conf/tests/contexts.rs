@@ -10,11 +10,7 @@ const LEVELS: [(&str, &str, &str); 6] = [
     ("if", "server { if ($arg_k) { ", " } }"),
     ("location", "server { location /t { ", " } }"),
     ("if", "server { location /t { if ($arg_k) { ", " } } }"),
-    (
-        "limit_except",
-        "server { location /t { limit_except GET { ",
-        " } } }",
-    ),
+    ("limit_except", "server { location /t { limit_except GET { ", " } } }"),
 ];
 
 #[test]

@@ -29,10 +29,7 @@ fn what_no_level_says_is_the_default() {
         phase: Phase::Preaccess,
     };
     assert_eq!(default, Settings::default());
-    assert_eq!(
-        settings(&http),
-        [("server", default), ("location /", default)]
-    );
+    assert_eq!(settings(&http), [("server", default), ("location /", default)]);
 }
 
 #[test]
@@ -56,9 +53,7 @@ fn a_level_has_what_it_says_or_else_what_those_above_say() {
         status: 599,
         refusal: Outcome::RejectedDryRun,
         log_level: LogLevel::Off,
-        headers: HeaderFormats::default()
-            .with(HeaderFormat::Draft03)
-            .with(HeaderFormat::Legacy),
+        headers: HeaderFormats::default().with(HeaderFormat::Draft03).with(HeaderFormat::Legacy),
         retry_after_jitter: 500,
         phase: Phase::Precontent,
     };

@@ -42,12 +42,7 @@ use super::words::text::Amount;
 type Row = (&'static str, &'static str, &'static str);
 
 /// The same, with the files that there are, between title and text.
-type FileRow = (
-    &'static str,
-    &'static [(&'static str, &'static [u8])],
-    &'static str,
-    &'static str,
-);
+type FileRow = (&'static str, &'static [(&'static str, &'static [u8])], &'static str, &'static str);
 
 const ZONE: &str = "ratelimit_zone zone=counters:1m;";
 const STORE: &str = "ratelimit_store main { strategy redis; }";
@@ -64,11 +59,7 @@ fn check_in_server(rows: &[Row]) {
 
 /// Rows of which the text is what is in the block of the namespace `api`.
 fn check_in_namespace(rows: &[Row]) {
-    check_within(
-        &format!("{ZONE} {STORE} ratelimit_namespace api {{ "),
-        "\n}",
-        rows,
-    );
+    check_within(&format!("{ZONE} {STORE} ratelimit_namespace api {{ "), "\n}", rows);
 }
 
 /// Rows of which the text is what is in the block of the store `main`.
@@ -88,11 +79,7 @@ fn of_build(told: &str) -> String {
     let has_cassandra = cfg!(feature = "cassandra");
     let mut text = told.to_owned();
     for (name, with, without) in [
-        (
-            "<strategies>",
-            "redis, postgres or cassandra",
-            "redis or postgres",
-        ),
+        ("<strategies>", "redis, postgres or cassandra", "redis or postgres"),
         ("<with tables>", "postgres and cassandra", "postgres"),
         ("<more>", ", datacenter, consistency, replication", ""),
     ] {
@@ -111,10 +98,7 @@ fn check_with_files(rows: &[FileRow]) {
 /// The directory `pem`: a certificate, and its key.
 static PEM: LazyLock<[(&str, String); 2]> = LazyLock::new(|| {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed([]).unwrap();
-    [
-        ("pem/certificate.pem", cert.pem()),
-        ("pem/key.pem", signing_key.serialize_pem()),
-    ]
+    [("pem/certificate.pem", cert.pem()), ("pem/key.pem", signing_key.serialize_pem())]
 });
 
 /// An nginx that is about to read a text, with these files. A word may be `<1200 x>`, which stands for

@@ -78,10 +78,7 @@ fn a_block_has_a_name_and_known_directives() {
         ),
         (
             "include: what is found at the end of http has its own line, in the file",
-            &[(
-                "api.conf",
-                b"window_sizes 1d;\nsync_rate 1;\n\nstore other;\n",
-            )],
+            &[("api.conf", b"window_sizes 1d;\nsync_rate 1;\n\nstore other;\n")],
             "ratelimit_zone zone=counters:1m; ratelimit_store main { strategy redis; } \
              ratelimit_namespace api { zone counters;\n\
              include api.conf;\n\

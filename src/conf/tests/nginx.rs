@@ -93,24 +93,14 @@ impl TestNginx {
         http: &mut HttpConf,
         name: &str,
     ) -> Result<TestLevel, ConfError> {
-        let mut level = TestLevel {
-            name: name.into(),
-            conf: LevelConf::default(),
-            levels: Vec::new(),
-        };
+        let mut level =
+            TestLevel { name: name.into(), conf: LevelConf::default(), levels: Vec::new() };
         while let Token::Directive(words, has_block) = self.next() {
             let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             let directive = str::from_utf8(words[0]).unwrap();
-            if let Some(known) = DIRECTIVES
-                .iter()
-                .find(|it| it.name.to_str() == Ok(directive))
-            {
+            if let Some(known) = DIRECTIVES.iter().find(|it| it.name.to_str() == Ok(directive)) {
                 check_form(known, name, has_block)?;
-                let mut reader = ConfReader {
-                    nginx: self,
-                    http,
-                    level: &mut level.conf,
-                };
+                let mut reader = ConfReader { nginx: self, http, level: &mut level.conf };
                 reader.apply(directive, &words[1..])?;
             } else if has_block {
                 let name = String::from_utf8(words.join(&b' ')).unwrap();
@@ -156,8 +146,7 @@ impl TestNginx {
             words => words.iter().find_map(|word| word.strip_prefix(b"zone=")),
         };
         let name = zone.and_then(|zone| zone.split(|&byte| byte == b':').next());
-        self.zones
-            .extend(name.map(|name| String::from_utf8(name.into()).unwrap()));
+        self.zones.extend(name.map(|name| String::from_utf8(name.into()).unwrap()));
     }
 
     fn open(&mut self, name: &str) {
@@ -279,10 +268,7 @@ impl Nginx for TestNginx {
 
     fn origin(&self) -> Origin {
         let source = self.sources.last().unwrap();
-        Origin {
-            file: source.name.as_str().into(),
-            line: source.line,
-        }
+        Origin { file: source.name.as_str().into(), line: source.line }
     }
 
     fn directory(&self) -> PathBuf {
@@ -304,8 +290,7 @@ impl Nginx for TestNginx {
 
     fn has_directive(&self, name: &[u8]) -> bool {
         let ours = DIRECTIVES.iter().map(|known| known.name.to_bytes());
-        ours.chain([&b"try_files"[..], b"proxy_pass", b"allow"])
-            .any(|known| known == name)
+        ours.chain([&b"try_files"[..], b"proxy_pass", b"allow"]).any(|known| known == name)
     }
 
     fn has_callers(&self) -> bool {
@@ -357,9 +342,7 @@ impl Files for TestFiles {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let name = path.strip_prefix("/etc/nginx").ok();
         let content = name.and_then(|name| self.0.get(name.to_str()?));
-        content
-            .cloned()
-            .ok_or_else(|| io::Error::from_raw_os_error(2))
+        content.cloned().ok_or_else(|| io::Error::from_raw_os_error(2))
     }
 
     fn check_tls(&self, tls: &TlsOptions) -> Result<(), TlsError> {

@@ -98,10 +98,7 @@ fn a_lease_is_longer_than_two_exchanges() {
     assert_eq!(single, Duration::from_secs(2));
     assert!(divided >= Duration::from_millis(2 * 2 * 60_250));
     let places: Vec<String> = configuration.stores.iter().map(|it| it.place()).collect();
-    assert_eq!(
-        places,
-        ["127.0.0.1:6379", "a:6379 b:6379", "127.0.0.1:5432"]
-    );
+    assert_eq!(places, ["127.0.0.1:6379", "a:6379 b:6379", "127.0.0.1:5432"]);
 }
 
 #[test]

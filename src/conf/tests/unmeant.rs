@@ -53,21 +53,9 @@ fn a_key_has_a_variable_or_is_a_word_that_is_none() {
              expected a variable, or \"ratelimit off;\" if that is meant, in http.conf:2",
         ),
         ("a constant", "ratelimit_key all; ratelimit limit=5/1d;", ""),
-        (
-            "a constant of words",
-            "ratelimit_key all_of_us; ratelimit limit=5/1d;",
-            "",
-        ),
-        (
-            "text beside a variable",
-            "ratelimit_key remote_addr=$arg_k; ratelimit limit=5/1d;",
-            "",
-        ),
-        (
-            "a word beside others",
-            "ratelimit limit=5/1d key=login-uri;",
-            "",
-        ),
+        ("a constant of words", "ratelimit_key all_of_us; ratelimit limit=5/1d;", ""),
+        ("text beside a variable", "ratelimit_key remote_addr=$arg_k; ratelimit limit=5/1d;", ""),
+        ("a word beside others", "ratelimit limit=5/1d key=login-uri;", ""),
     ]);
 }
 
@@ -179,21 +167,9 @@ fn a_namespace_that_is_synced_has_rules_or_callers() {
             "ratelimit_namespace default { zone counters; } server { ratelimit limit=5/1m; }",
             unused,
         ),
-        (
-            "store main; sync_rate 0;",
-            "server { location / { ratelimit_api; } }",
-            unused,
-        ),
-        (
-            "store main; sync_rate 1s;",
-            "server { ratelimit api limit=5/1m; }",
-            "",
-        ),
-        (
-            "store main; sync_rate 0;",
-            "server { location / { ratelimit_api write=on; } }",
-            "",
-        ),
+        ("store main; sync_rate 0;", "server { location / { ratelimit_api; } }", unused),
+        ("store main; sync_rate 1s;", "server { ratelimit api limit=5/1m; }", ""),
+        ("store main; sync_rate 0;", "server { location / { ratelimit_api write=on; } }", ""),
         ("store main; sync_rate off;", "", ""),
         ("", "", ""),
     ] {
@@ -222,23 +198,18 @@ fn variables_are_there() {
 fn many_rules_of_two_limits_that_share_a_counter_are_one_pair() {
     let rules =
         |limit: &str| format!("location /x {{ ratelimit limit={limit}/1d; }}\n").repeat(2500);
-    let text = format!(
-        "ratelimit_zone zone=counters:1m; server {{\n{}{}}}",
-        rules("5"),
-        rules("6")
-    );
+    let text =
+        format!("ratelimit_zone zone=counters:1m; server {{\n{}{}}}", rules("5"), rules("6"));
     assert_eq!(
         told_without_callers(&text),
         "[warn] ratelimit: this rule (in 2500 places) and that in http.conf:2 have different limits, and \
          share the counter of key \"$remote_addr\" and window 1d: expected counter=name for another \
          counter, or counter=default if this is meant, in http.conf:2502"
     );
-    let rules: String = (1..=100)
-        .map(|limit| format!("location /x {{ ratelimit limit={limit}/1d; }}\n"))
-        .collect();
-    let told = told_without_callers(&format!(
-        "ratelimit_zone zone=counters:1m; server {{\n{rules}}}"
-    ));
+    let rules: String =
+        (1..=100).map(|limit| format!("location /x {{ ratelimit limit={limit}/1d; }}\n")).collect();
+    let told =
+        told_without_callers(&format!("ratelimit_zone zone=counters:1m; server {{\n{rules}}}"));
     assert_eq!(told.lines().count(), 21);
     assert!(told.ends_with("ratelimit: 79 more pairs of different limits share counters, the first of them in http.conf:23"), "{told}");
 }

@@ -156,10 +156,7 @@ fn a_zone_has_a_name_and_a_size() {
     ]);
     check_with_files(&[(
         "ratelimit_zone: in a file that is included",
-        &[(
-            "zones.conf",
-            b"ratelimit_zone zone=counters:1m;\nratelimit_zone zone=counters:1x;\n",
-        )],
+        &[("zones.conf", b"ratelimit_zone zone=counters:1m;\nratelimit_zone zone=counters:1x;\n")],
         "include zones.conf;",
         "[emerg] ratelimit_zone: invalid size in \"zone=counters:1x\": a size is a number of \
              bytes, or of k, m or g, such as 10m in zones.conf:2",

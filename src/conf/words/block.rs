@@ -41,20 +41,12 @@ pub(crate) struct ReadBlock {
 impl<'a> Block<'a> {
     /// A block, which messages call `title`, and of which no directive was read yet.
     pub(crate) fn new(title: &'a str, set: Set<'a>) -> Block<'a> {
-        Block {
-            title,
-            set,
-            places: Places::default(),
-        }
+        Block { title, set, places: Places::default() }
     }
 
     /// All of the block was read, which stands at `origin`.
     pub(crate) fn finish(self, origin: Origin) -> ReadBlock {
-        ReadBlock {
-            title: self.title.into(),
-            origin,
-            places: self.places,
-        }
+        ReadBlock { title: self.title.into(), origin, places: self.places }
     }
 
     /// Reads a directive that stands at `origin`.

@@ -17,10 +17,7 @@ pub struct Origin {
 impl Origin {
     /// Where nginx reads no file: what `-g` gives.
     pub fn unknown() -> Origin {
-        Origin {
-            file: "command line".into(),
-            line: 0,
-        }
+        Origin { file: "command line".into(), line: 0 }
     }
 }
 
@@ -34,10 +31,7 @@ impl Origin {
 
     /// What a caller of the library defines stands in no file of nginx's.
     pub(crate) fn library() -> Origin {
-        Origin {
-            file: "the library's \"new\"".into(),
-            line: 0,
-        }
+        Origin { file: "the library's \"new\"".into(), line: 0 }
     }
 }
 
@@ -121,9 +115,6 @@ mod tests {
         ] {
             assert_eq!(within(file, "/etc/nginx/"), expected);
         }
-        assert_eq!(
-            Origin::unknown().within(Path::new("/etc/nginx/")),
-            "command line:0"
-        );
+        assert_eq!(Origin::unknown().within(Path::new("/etc/nginx/")), "command line:0");
     }
 }

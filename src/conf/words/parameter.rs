@@ -59,10 +59,7 @@ fn meant_by(word: &[u8]) -> Option<String> {
     }
     let meant = Quota::meant_by(word)?;
     let is_rate = text.contains("r/");
-    Some(format!(
-        "{}={meant}",
-        if is_rate { "rate" } else { "limit" }
-    ))
+    Some(format!("{}={meant}", if is_rate { "rate" } else { "limit" }))
 }
 
 /// The error that a word is no parameter: with what is said here in place of those that other

@@ -153,10 +153,7 @@ impl LevelOptions {
 
     /// `ratelimit_phase preaccess | precontent`
     pub(crate) fn set_phase(&mut self, words: &[&[u8]]) -> Result<Phase, ConfError> {
-        let phases = [
-            ("preaccess", Phase::Preaccess),
-            ("precontent", Phase::Precontent),
-        ];
+        let phases = [("preaccess", Phase::Preaccess), ("precontent", Phase::Precontent)];
         let phase = one_of(words, phases)?;
         set_once(&mut self.phase, phase).map(|()| phase)
     }
@@ -184,9 +181,7 @@ impl Settings {
                 _ => Outcome::Rejected,
             },
             log_level: options.log_level.unwrap_or(LogLevel::Error),
-            headers: options
-                .headers
-                .unwrap_or(HeaderFormats::default().with(HeaderFormat::Ietf)),
+            headers: options.headers.unwrap_or(HeaderFormats::default().with(HeaderFormat::Ietf)),
             retry_after_jitter: options.retry_after_jitter.unwrap_or(0),
             phase: options.phase.unwrap_or_default(),
         }

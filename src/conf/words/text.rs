@@ -33,10 +33,7 @@ impl<T> WrittenText<T> {
     where
         N: Nginx<Text = T>,
     {
-        Ok(WrittenText {
-            text: compile(nginx, written)?,
-            written: written.into(),
-        })
+        Ok(WrittenText { text: compile(nginx, written)?, written: written.into() })
     }
 }
 

@@ -31,10 +31,7 @@ pub(super) struct DecidedBody {
 impl DecidedBody {
     /// What `on_error allow` makes of it.
     pub(super) fn admitting(self) -> DecidedBody {
-        DecidedBody {
-            admitted: true,
-            ..self
-        }
+        DecidedBody { admitted: true, ..self }
     }
 }
 

@@ -56,9 +56,7 @@ impl Counting<'_> {
         let Some(name) = name.filter(|name| !self.counters.iter().any(|it| **it == **name)) else {
             return Ok(());
         };
-        let known = ["default"]
-            .into_iter()
-            .chain(self.counters.iter().map(|it| &**it));
+        let known = ["default"].into_iter().chain(self.counters.iter().map(|it| &**it));
         let known = known.collect::<Vec<_>>().join(", ");
         let message = format!("there is no counter \"{name}\" in the namespace: expected {known}");
         Err(ApiError::new(404, message))

@@ -19,11 +19,7 @@ pub struct ApiError {
 
 impl ApiError {
     pub(super) fn new(status: u16, message: impl Into<String>) -> ApiError {
-        ApiError {
-            status,
-            allow: None,
-            message: message.into(),
-        }
+        ApiError { status, allow: None, message: message.into() }
     }
 
     /// The body of the response.

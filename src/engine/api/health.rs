@@ -25,17 +25,8 @@ pub fn health(down: &[&str]) -> Health {
         stores: &'a [&'a str],
     }
     match down {
-        [] => Health {
-            status: 200,
-            body: json(&UpBody { status: "ok" }),
-        },
-        stores => Health {
-            status: 503,
-            body: json(&DownBody {
-                status: "down",
-                stores,
-            }),
-        },
+        [] => Health { status: 200, body: json(&UpBody { status: "ok" }) },
+        stores => Health { status: 503, body: json(&DownBody { status: "down", stores }) },
     }
 }
 
@@ -47,11 +38,7 @@ mod tests {
     fn stores_that_are_down_are_named() {
         for (down, status, body) in [
             (&[][..], 200, r#"{"status":"ok"}"#),
-            (
-                &["main", "other"],
-                503,
-                r#"{"status":"down","stores":["main","other"]}"#,
-            ),
+            (&["main", "other"], 503, r#"{"status":"down","stores":["main","other"]}"#),
         ] {
             let body = body.to_owned();
             assert_eq!(health(down), Health { status, body });

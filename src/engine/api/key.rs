@@ -95,11 +95,7 @@ pub(super) fn answer(
             let counts = reading.windows();
             let library = library(call, namespace);
             let diff = library.unsent(&call.key, size, counts.window, clock);
-            (
-                counts.current,
-                counts.previous,
-                diff.map_err(not_accounted)?,
-            )
+            (counts.current, counts.previous, diff.map_err(not_accounted)?)
         }
         StoredKind::Level(_) | StoredKind::Log => {
             // What no store is told of is this node's.

@@ -48,20 +48,10 @@ pub fn namespace(namespace: &NamespaceStatus<'_>, sizes: &[WindowSize]) -> Strin
         lease_pid: Option<u32>,
         nodes: Option<u64>,
     }
-    let &NamespaceStatus {
-        name,
-        zone,
-        store,
-        stats,
-        syncs,
-        pending,
-        ..
-    } = namespace;
+    let &NamespaceStatus { name, zone, store, stats, syncs, pending, .. } = namespace;
     let sync = syncs.map_or_else(SyncsBody::default, |syncs| SyncsBody {
         last_at: syncs.last().map(Thousandths::from),
-        last_result: syncs
-            .is_up()
-            .map(|is_up| if is_up { "ok" } else { "error" }),
+        last_result: syncs.is_up().map(|is_up| if is_up { "ok" } else { "error" }),
         duration: syncs.last().map(|_| Thousandths::of(syncs.duration)),
         pushed_keys: Some(syncs.pushed),
         fetched_keys: Some(syncs.fetched),

@@ -29,10 +29,7 @@ impl<I> Namespaces<I> {
 
     /// With these names.
     pub fn new(names: I) -> Namespaces<I> {
-        Namespaces {
-            names,
-            next: NamesPiece::Start,
-        }
+        Namespaces { names, next: NamesPiece::Start }
     }
 }
 

@@ -29,10 +29,7 @@ impl<'c> Overview<'c> {
 
     /// That of a node.
     pub fn new(status: Status<'c>) -> Overview<'c> {
-        Overview {
-            status,
-            next: Piece::Zones,
-        }
+        Overview { status, next: Piece::Zones }
     }
 
     fn zones(&self) -> String {
@@ -76,9 +73,7 @@ impl<'c> Overview<'c> {
             if index > 0 {
                 text.push(',');
             }
-            let &NamespaceStatus {
-                name, zone, store, ..
-            } = namespace;
+            let &NamespaceStatus { name, zone, store, .. } = namespace;
             text.push_str(&json(&NameBody { name, zone, store }));
         }
         text
@@ -133,11 +128,7 @@ mod tests {
         status.namespaces = many.copied().collect();
         let pieces: Vec<_> = Overview::new(status).collect();
         assert_eq!(pieces.len(), 2 + 1000usize.div_ceil(Overview::NAMES));
-        assert!(
-            pieces
-                .iter()
-                .all(|piece| piece.len() < 64 * Overview::NAMES)
-        );
+        assert!(pieces.iter().all(|piece| piece.len() < 64 * Overview::NAMES));
         let text: serde_json::Value = serde_json::from_str(&pieces.concat()).unwrap();
         assert_eq!(text["namespaces"].as_array().unwrap().len(), 1000);
     }

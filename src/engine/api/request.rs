@@ -292,16 +292,7 @@ impl ApiRequest<'_> {
             b"POST" => Some(hits("value")?.unwrap_or(Hits::ONE)),
             _ => None,
         };
-        Ok(KeyCall {
-            namespace,
-            key,
-            counter,
-            window,
-            algorithm,
-            rate,
-            limit,
-            increment,
-        })
+        Ok(KeyCall { namespace, key, counter, window, algorithm, rate, limit, increment })
     }
 
     /// The value of a parameter of the query, decoded.
@@ -363,8 +354,5 @@ fn decode_one(text: &[u8], is_query: bool) -> Result<Option<(u8, &[u8])>, ApiErr
 }
 
 fn bad_encoding() -> ApiError {
-    ApiError::new(
-        400,
-        "invalid encoding: expected two hexadecimal digits after every \"%\"",
-    )
+    ApiError::new(400, "invalid encoding: expected two hexadecimal digits after every \"%\"")
 }

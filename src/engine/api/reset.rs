@@ -130,9 +130,7 @@ impl KeyCounter {
         let has_hits = match self.algorithm.kind() {
             StoredKind::Windows => {
                 let counts = reading.windows();
-                [counts.current, counts.previous]
-                    .iter()
-                    .any(|hits| *hits != Hits::ZERO)
+                [counts.current, counts.previous].iter().any(|hits| *hits != Hits::ZERO)
             }
             StoredKind::Level(_) | StoredKind::Log => rate != Hits::ZERO,
         };
@@ -141,10 +139,7 @@ impl KeyCounter {
             window_type: self.algorithm.name(),
             counter: self.name.clone(),
             rate: rate.into(),
-            leak: self
-                .algorithm
-                .is_of_rates()
-                .then(|| format!("{}/{}", self.rate, self.size)),
+            leak: self.algorithm.is_of_rates().then(|| format!("{}/{}", self.rate, self.size)),
         })
     }
 }
@@ -161,10 +156,9 @@ pub(super) fn counters_of(
         return Ok(of_shared);
     }
     let named = counting.counters.iter().flat_map(|name| {
-        of_shared.iter().map(move |counter| KeyCounter {
-            name: Some(name.as_ref().into()),
-            ..counter.clone()
-        })
+        of_shared
+            .iter()
+            .map(move |counter| KeyCounter { name: Some(name.as_ref().into()), ..counter.clone() })
     });
     Ok(of_shared.iter().cloned().chain(named).collect())
 }

@@ -55,9 +55,9 @@ impl<'n, 'm> StoreCall<'n, 'm> {
             // What its store does not count, this node may have.
             ApiCall::Key(call) if call.increment.is_none() && !counting.has(call.algorithm) => None,
             ApiCall::Key(call) => Some(StoreCall::Hits(StoreHits::new(call, namespace, counting)?)),
-            ApiCall::Reset(call) => Some(StoreCall::Reset(StoreReset::new(
-                call, namespace, counting,
-            )?)),
+            ApiCall::Reset(call) => {
+                Some(StoreCall::Reset(StoreReset::new(call, namespace, counting)?))
+            }
             _ => None,
         })
     }
@@ -130,12 +130,9 @@ impl<'n, 'm> StoreCall<'n, 'm> {
     /// None that is known.
     pub fn synced(&mut self, clock: &impl Clock) -> Result<String, ApiError> {
         match self {
-            StoreCall::Hits(StoreHits {
-                call,
-                size,
-                namespace,
-                ..
-            }) => key::read(call, namespace, *size, clock),
+            StoreCall::Hits(StoreHits { call, size, namespace, .. }) => {
+                key::read(call, namespace, *size, clock)
+            }
             StoreCall::Reset(reset) => Ok(reset.done()),
         }
     }
@@ -220,12 +217,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
                 }
             }
         });
-        let StoreHits {
-            call,
-            namespace,
-            size,
-            ..
-        } = self;
+        let StoreHits { call, namespace, size, .. } = self;
         key::answer(call, namespace, *size, &reading, decided, clock)
     }
 
@@ -246,13 +238,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
         // What has no limit is counted here, unless it is refused.
         let counts = on_error == OnError::Local || self.limit.is_unlimited;
         let (reading, decided) = self.with_check(None, |check| {
-            let LimitCheck {
-                bound,
-                hits,
-                key,
-                cost,
-                ..
-            } = check;
+            let LimitCheck { bound, hits, key, cost, .. } = check;
             let mut evaluation = Evaluation::new(Vec::new(), self.limit.is_unlimited);
             match counts {
                 true => evaluation.charge(bound, hits, key, cost, clock),
@@ -268,12 +254,7 @@ impl<'n, 'm> StoreHits<'n, 'm> {
             OnError::Allow => decided.admitting(),
             OnError::Local | OnError::Deny => decided,
         });
-        let StoreHits {
-            call,
-            namespace,
-            size,
-            ..
-        } = self;
+        let StoreHits { call, namespace, size, .. } = self;
         key::answer(call, namespace, *size, &reading, decided, clock)
     }
 }

@@ -109,9 +109,7 @@ impl<'n, 'm> StoreReset<'n, 'm> {
                     all.map(|(_, bound)| counter(bound, Hits::ZERO)).collect()
                 }
                 Some(indexes) => {
-                    let some = indexes
-                        .iter()
-                        .filter_map(|index| named.counters.get(*index));
+                    let some = indexes.iter().filter_map(|index| named.counters.get(*index));
                     // The store takes no more than there is.
                     some.map(|(_, bound)| counter(bound, Hits::MIN)).collect()
                 }
@@ -240,10 +238,7 @@ fn bound<'m>(counter: &KeyCounter, namespace: &Namespace<'m>) -> BoundLimit<'m> 
         name: "".into(),
         size: counter.size,
         algorithm: counter.algorithm,
-        burst: Burst {
-            rate: Some(counter.rate),
-            ..Burst::default()
-        },
+        burst: Burst { rate: Some(counter.rate), ..Burst::default() },
     };
     BoundLimit::new(limit, namespace, [])
 }

@@ -45,12 +45,7 @@ mod tests {
 
     #[test]
     fn a_sync_is_told_of_when_it_is_done() {
-        let report = Report {
-            pushed: 3,
-            fetched: 2,
-            clock_offset: 0,
-            is_part: false,
-        };
+        let report = Report { pushed: 3, fetched: 2, clock_offset: 0, is_part: false };
         let body = r#"{"status":"ok","pushed_keys":3,"fetched_keys":2}"#;
         assert_eq!(synced(Some(report)), (200, body.into()));
         let (status, body) = synced(None);

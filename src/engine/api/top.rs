@@ -19,16 +19,9 @@ pub fn top(namespace: &Namespace<'_>, limit: usize, clock: &impl Clock) -> Strin
         missed: u64,
         followed: usize,
     }
-    let top = namespace
-        .table()
-        .top_rejected(namespace.index(), clock.now());
+    let top = namespace.table().top_rejected(namespace.index(), clock.now());
     json(&TopBody {
-        keys: top
-            .keys
-            .iter()
-            .take(limit)
-            .map(RejectedKeyBody::of)
-            .collect(),
+        keys: top.keys.iter().take(limit).map(RejectedKeyBody::of).collect(),
         missed: top.missed,
         followed: top.followed,
     })

@@ -215,21 +215,11 @@ mod tests {
             (60.0, 60_000),
             (31_622_400.0, WindowSize::MAX_MILLIS),
         ] {
-            assert_eq!(
-                window_size("window_size", seconds).map(WindowSize::millis),
-                Ok(millis)
-            );
+            assert_eq!(window_size("window_size", seconds).map(WindowSize::millis), Ok(millis));
         }
-        for seconds in [
-            0.0,
-            -1.0,
-            0.0001,
-            31_622_400.001,
-            1e300,
-            f64::NAN,
-            f64::INFINITY,
-            f64::NEG_INFINITY,
-        ] {
+        for seconds in
+            [0.0, -1.0, 0.0001, 31_622_400.001, 1e300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY]
+        {
             let error = window_size("window_size", seconds).unwrap_err().to_string();
             let message = format!(
                 "invalid argument \"window_size\": expected seconds from 0.001 to 31622400 (366 days), \
@@ -249,10 +239,7 @@ mod tests {
             (12.345, 12_345),
             (100_000_000_000.001, 100_000_000_000_001),
         ] {
-            assert_eq!(
-                hits("value", number).map(Hits::thousandths),
-                Ok(thousandths)
-            );
+            assert_eq!(hits("value", number).map(Hits::thousandths), Ok(thousandths));
         }
         for number in [-1.0, -0.001, 1e12, f64::NAN, f64::INFINITY] {
             let error = hits("value", number).unwrap_err().to_string();
@@ -261,10 +248,7 @@ mod tests {
         }
         assert!(some_hits("limit", 0.0004).is_err());
         assert_eq!(some_hits("limit", 0.001).map(Hits::thousandths), Ok(1));
-        assert_eq!(
-            difference("cur_diff", -1.5).map(Hits::thousandths),
-            Ok(-1500)
-        );
+        assert_eq!(difference("cur_diff", -1.5).map(Hits::thousandths), Ok(-1500));
         assert!(difference("cur_diff", f64::NEG_INFINITY).is_err());
     }
 
@@ -308,9 +292,6 @@ mod tests {
         assert_eq!(key(b"\0"), Ok(&b"\0"[..]));
         assert!(key(&[b'x'; 65_536]).is_ok());
         let error = key(b"").unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "invalid argument \"key\": expected at least one byte, not none"
-        );
+        assert_eq!(error, "invalid argument \"key\": expected at least one byte, not none");
     }
 }

@@ -59,11 +59,7 @@ impl<'m> Limiter<'m> {
     /// A limiter that admits so many `hits`, or hits at this rate, in `namespace`.
     pub fn new(namespace: &Namespace<'m>, limit: Limit, hits: Hits) -> Self {
         namespace.note_counted(limit.algorithm, limit.size, hits);
-        Limiter {
-            bound: BoundLimit::new(limit, namespace, []),
-            hits,
-            counts_rejected: false,
-        }
+        Limiter { bound: BoundLimit::new(limit, namespace, []), hits, counts_rejected: false }
     }
 
     /// Makes a limiter that counts whatever comes in windows of this size, as `increment` does. A store is asked for
@@ -75,10 +71,7 @@ impl<'m> Limiter<'m> {
             algorithm: Algorithm::Sliding,
             burst: Burst::default(),
         };
-        Limiter {
-            counts_rejected: true,
-            ..Limiter::new(namespace, limit, Hits::MAX)
-        }
+        Limiter { counts_rejected: true, ..Limiter::new(namespace, limit, Hits::MAX) }
     }
 
     /// Whether `other` decides about the same hits in the same way.
@@ -150,9 +143,7 @@ impl<'m> Limiter<'m> {
                 // It was asked for what is counted.
                 let (limit, hits) = (&self.bound.limit, self.bound.limit.most(self.hits));
                 let reading = answered.reading;
-                let admits = limit
-                    .algorithm
-                    .admits(limit.size, &reading, hits, asked.cost);
+                let admits = limit.algorithm.admits(limit.size, &reading, hits, asked.cost);
                 evaluation.note(&self.bound, hits, &key, asked.cost, reading, admits);
             }
             answers => conclude(&mut evaluation, &[check], &answers, clock),
@@ -240,18 +231,13 @@ impl<'m> Limiter<'m> {
         let verdict = charge.verdict();
         let verdict = match verdict.admitted && !asked.commit {
             // As if they were counted.
-            true => Verdict {
-                reading: verdict.reading.plus(asked.cost),
-                ..verdict
-            },
+            true => Verdict { reading: verdict.reading.plus(asked.cost), ..verdict },
             false => verdict,
         };
         let incoming = match self.counts_rejected {
             // There is no limit.
             true => Incoming {
-                rate: asked
-                    .weight
-                    .rate(self.bound.limit.size, &verdict.reading.windows()),
+                rate: asked.weight.rate(self.bound.limit.size, &verdict.reading.windows()),
                 ..Incoming::default()
             },
             false => Incoming {
@@ -312,12 +298,7 @@ mod tests {
     }
 
     fn asked(commit: bool) -> AskedHits<'static> {
-        AskedHits {
-            key: b"k",
-            cost: Hits::ONE,
-            commit,
-            weight: Weight::default(),
-        }
+        AskedHits { key: b"k", cost: Hits::ONE, commit, weight: Weight::default() }
     }
 
     #[test]
@@ -330,11 +311,7 @@ mod tests {
             let limiter = Limiter::new(&namespace, limit, hits(2));
             let ask = |commit| {
                 let (incoming, refund) = limiter.incoming(asked(commit), &clock);
-                let Incoming {
-                    is_admitted,
-                    remaining,
-                    ..
-                } = incoming;
+                let Incoming { is_admitted, remaining, .. } = incoming;
                 (is_admitted, remaining.whole(), refund)
             };
             assert!(matches!(ask(false), (true, 1, None)));
@@ -354,11 +331,7 @@ mod tests {
         let shared = SharedTable::new(1 << 20);
         let namespace = Namespace::new("foo", &shared.table).unwrap();
         let clock = TestClock::at(28_000_000 * MINUTE);
-        let burst = Burst {
-            hits: hits(2),
-            delay: Some(Hits::ZERO),
-            rate: Some(hits(10)),
-        };
+        let burst = Burst { hits: hits(2), delay: Some(Hits::ZERO), rate: Some(hits(10)) };
         let limit = limit(1000, Algorithm::Bucket, burst);
         let limiter = Limiter::new(&namespace, limit, hits(10));
         let ask = |commit| limiter.incoming(asked(commit), &clock).0;
@@ -378,10 +351,7 @@ mod tests {
         let clock = TestClock::at(28_000_000 * MINUTE);
         let counter = Limiter::unlimited(&namespace, WindowSize::from_millis(MINUTE).unwrap());
         let count = |cost| {
-            let asked = AskedHits {
-                cost,
-                ..asked(true)
-            };
+            let asked = AskedHits { cost, ..asked(true) };
             counter.incoming(asked, &clock).0.rate
         };
         assert_eq!(count(Hits::MAX.minus(hits(5))), Hits::MAX.minus(hits(5)));

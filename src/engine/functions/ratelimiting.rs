@@ -21,11 +21,7 @@ pub struct RateLimiting<'n, 'm> {
 impl<'n, 'm> RateLimiting<'n, 'm> {
     /// The functions on `namespace`.
     pub fn new(namespace: &'n Namespace<'m>) -> Self {
-        RateLimiting {
-            namespace,
-            counter: None,
-            rate: Hits::ZERO,
-        }
+        RateLimiting { namespace, counter: None, rate: Hits::ZERO }
     }
 
     /// The functions on the counters of this name, which `counter=` gives rules; `None`: on those that
@@ -148,12 +144,7 @@ impl<'n, 'm> RateLimiting<'n, 'm> {
         }
         let table = self.namespace.table();
         let counter = self.namespace.counter(window_size);
-        Ok(table.unsent(
-            &counter,
-            table.key(&counted_name(key, self.counter)),
-            number,
-            clock,
-        ))
+        Ok(table.unsent(&counter, table.key(&counted_name(key, self.counter)), number, clock))
     }
 }
 
@@ -173,9 +164,7 @@ mod tests {
         let size = WindowSize::from_millis(MINUTE).unwrap();
         let clock = TestClock::at(28_000_000 * MINUTE);
         let increment = |value, algorithm| {
-            library
-                .increment(b"1.2.3.4", size, hits(value), algorithm, &clock)
-                .unwrap()
+            library.increment(b"1.2.3.4", size, hits(value), algorithm, &clock).unwrap()
         };
 
         assert_eq!(increment(40, Algorithm::Sliding), hits(40));
@@ -204,14 +193,9 @@ mod tests {
             let client = |n: usize| format!("client {n}").into_bytes();
             (0..CLIENTS).for_each(|n| add(&client(n)));
             (0..900).for_each(|n| add(&key(n)));
-            let reading = |n| {
-                library
-                    .reading(&client(n), StoredKind::Windows, size, &clock)
-                    .unwrap()
-            };
-            (0..CLIENTS)
-                .filter(|n| reading(*n).windows().current == Hits::ZERO)
-                .count()
+            let reading =
+                |n| library.reading(&client(n), StoredKind::Windows, size, &clock).unwrap();
+            (0..CLIENTS).filter(|n| reading(*n).windows().current == Hits::ZERO).count()
         };
         assert_eq!(lost_to(&|n| format!("{n}").into()), 0);
         assert_eq!(lost_to(&|n| format!("{n:07900}").into()), 0);
@@ -232,11 +216,7 @@ mod tests {
         let name = counted_name(&long, None);
         assert_eq!(increment(&name), Ok(Hits::ONE));
         let reading = |key: &[u8]| {
-            library
-                .reading(key, StoredKind::Windows, size, &clock)
-                .unwrap()
-                .windows()
-                .current
+            library.reading(key, StoredKind::Windows, size, &clock).unwrap().windows().current
         };
         assert_eq!((reading(&long), reading(&name)), (hits(2), Hits::ONE));
     }

@@ -21,10 +21,7 @@ impl<'m> WindowCounters<'m> {
     /// The counters of `namespace` in windows of `size`.
     pub fn new(namespace: &Namespace<'m>, size: WindowSize) -> Self {
         namespace.note_counted(Algorithm::Sliding, size, Hits::ZERO);
-        WindowCounters {
-            table: namespace.table(),
-            counter: namespace.counter(size),
-        }
+        WindowCounters { table: namespace.table(), counter: namespace.counter(size) }
     }
 
     /// The size of the windows.

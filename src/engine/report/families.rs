@@ -296,10 +296,8 @@ pub(super) static FAMILIES: [Family; 28] = [
         help: "How far a store's clock is ahead of this node's.",
         source: MetricSource::Store(|samples, store| {
             if let Some(offset) = store.clock_offset() {
-                let offset = Decimal {
-                    is_negative: offset < 0,
-                    ..thousandths(offset.unsigned_abs())
-                };
+                let offset =
+                    Decimal { is_negative: offset < 0, ..thousandths(offset.unsigned_abs()) };
                 samples.write_decimal(&[("store", store.name)], offset);
             }
         }),

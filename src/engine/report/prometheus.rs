@@ -36,12 +36,7 @@ impl<'c> Page<'c> {
 
     /// That of a node.
     pub fn new(status: Status<'c>) -> Page<'c> {
-        Page {
-            status,
-            family: 0,
-            next: 0,
-            described: "",
-        }
+        Page { status, family: 0, next: 0, described: "" }
     }
 }
 
@@ -178,9 +173,8 @@ mod tests {
             let some = status.namespaces.clone();
             let names: Vec<_> = (0..count).map(|n| format!("namespace-{n}")).collect();
             let many = names.iter().zip(some.iter().cycle());
-            status.namespaces = many
-                .map(|(name, some)| NamespaceStatus { name, ..*some })
-                .collect();
+            status.namespaces =
+                many.map(|(name, some)| NamespaceStatus { name, ..*some }).collect();
             let pieces: Vec<_> = Page::new(status.clone()).collect();
             // One thing has at most a histogram more.
             let longest = pieces.iter().map(String::len).max().unwrap();

@@ -223,10 +223,7 @@ pub(crate) mod testing {
                 namespace("local", None, None),
                 namespace("api", Some("main"), Some(syncs)),
                 namespace("new", Some("main"), Some(SyncStats::default())),
-                NamespaceStatus {
-                    sync: SyncMode::Synchronous,
-                    ..namespace("exact", None, None)
-                },
+                NamespaceStatus { sync: SyncMode::Synchronous, ..namespace("exact", None, None) },
             ],
             stores: ["main", "unused"]
                 .map(|name| StoreStatus {
@@ -236,15 +233,8 @@ pub(crate) mod testing {
                     traffic: (name == "main").then_some(traffic),
                 })
                 .into(),
-            policies: vec![PolicyStatus {
-                namespace: "api",
-                name: "api-1m",
-                rejected: 2,
-            }],
-            build: Some(Build {
-                version: "1.2.3",
-                nginx: "1.28.3",
-            }),
+            policies: vec![PolicyStatus { namespace: "api", name: "api-1m", rejected: 2 }],
+            build: Some(Build { version: "1.2.3", nginx: "1.28.3" }),
             loaded_at: Some(UnixMillis(1_700_000_000_500)),
         }
     }

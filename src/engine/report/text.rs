@@ -49,26 +49,10 @@ impl Samples<'_> {
         bound: Option<Bound>,
         value: Decimal,
     ) {
-        let Samples {
-            text,
-            name,
-            kind,
-            help,
-            described,
-        } = self;
+        let Samples { text, name, kind, help, described } = self;
         if **described != *name {
             **described = name;
-            let parts = [
-                "# HELP ",
-                name,
-                " ",
-                help,
-                "\n# TYPE ",
-                name,
-                " ",
-                kind,
-                "\n",
-            ];
+            let parts = ["# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n"];
             text.extend(parts);
         }
         text.extend([name, suffix]);
@@ -108,11 +92,7 @@ pub(super) struct Decimal {
 }
 
 pub(super) fn whole(whole: u64) -> Decimal {
-    Decimal {
-        is_negative: false,
-        whole,
-        billionths: 0,
-    }
+    Decimal { is_negative: false, whole, billionths: 0 }
 }
 
 /// Hits, or seconds of so many milliseconds. (A sum of hits may be larger than any
@@ -126,11 +106,7 @@ pub(super) fn thousandths(count: u64) -> Decimal {
 }
 
 pub(super) fn seconds(duration: Duration) -> Decimal {
-    Decimal {
-        is_negative: false,
-        whole: duration.as_secs(),
-        billionths: duration.subsec_nanos(),
-    }
+    Decimal { is_negative: false, whole: duration.as_secs(), billionths: duration.subsec_nanos() }
 }
 
 impl Decimal {

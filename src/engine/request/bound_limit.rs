@@ -115,11 +115,7 @@ impl<'m> BoundLimit<'m> {
             let size = self.limit.size;
             let name = namespace.name().as_bytes();
             let reserves = self.table.reserves(namespace.index(), name, size);
-            Box::new(LimitReserves {
-                reserves,
-                sync,
-                shards: namespace.sync_states().to_vec(),
-            })
+            Box::new(LimitReserves { reserves, sync, shards: namespace.sync_states().to_vec() })
         });
         BoundLimit { reserves, ..self }
     }
@@ -137,11 +133,7 @@ impl<'m> BoundLimit<'m> {
     /// The reserve of a key where so many hits are the limit; `None`: there is none of it, or the store has lost what it had
     /// charged ahead, and nothing of that is spent any more.
     pub(crate) fn reserve(&self, key: Key<'_>, limit: Hits) -> Option<Reserve> {
-        let LimitReserves {
-            reserves,
-            sync,
-            shards,
-        } = &**self.reserves.as_ref()?;
+        let LimitReserves { reserves, sync, shards } = &**self.reserves.as_ref()?;
         let is_there = shards.iter().all(|it| it.grants() != Grants::Lost);
         let is_reserved = is_there && is_reserved_of(limit, self.limit.size, sync.nodes());
         let algorithm = self.limit.algorithm;

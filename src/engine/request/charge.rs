@@ -66,12 +66,7 @@ impl<'c, 'm> Charge<'c, 'm> {
     pub(crate) fn into_refund(self) -> Option<Refund<'m>> {
         let (table, counter, identity) = (self.bound.table, self.counter(), self.identity());
         let receipt = self.counted.receipt?;
-        Some(Refund {
-            table,
-            counter,
-            identity,
-            receipt,
-        })
+        Some(Refund { table, counter, identity, receipt })
     }
 
     pub(super) fn has_counter_of(&self, other: &Counter, key: Key<'_>) -> bool {

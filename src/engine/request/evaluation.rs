@@ -22,11 +22,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     /// A request that a limit refuses is charged to none of them, or to all if `counts_rejected`.
     #[inline]
     pub fn new(charges: L, counts_rejected: bool) -> Self {
-        Evaluation {
-            charges,
-            counts_rejected,
-            is_refused: false,
-        }
+        Evaluation { charges, counts_rejected, is_refused: false }
     }
 
     /// Asks a limit of so many `hits`, or of a rate of so many, to admit `cost` hits of `key`, and charges them if it does,
@@ -182,11 +178,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
                 let limit = hits.plus_value(included);
                 reading = table.read_for(counter, *key, AskedHit { limit, cost }, clock);
             }
-            Counted {
-                reading,
-                admitted,
-                receipt: None,
-            }
+            Counted { reading, admitted, receipt: None }
         } else if self.counts_rejected {
             let counted = table.add(counter, *key, clock, cost, Admission::Filling(hits));
             // Of what fills a bucket, less.
@@ -201,10 +193,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
             let admission = Admission::Within(hits, limit.algorithm);
             table.add(counter, *key, clock, cost, admission)
         };
-        if let Some(receipt) = counted
-            .receipt
-            .as_ref()
-            .filter(|_| bound.path == ChargePath::Shared)
+        if let Some(receipt) = counted.receipt.as_ref().filter(|_| bound.path == ChargePath::Shared)
         {
             // What limits say is of after the request: those that asked before, too.
             let earlier = self.charges.as_mut_slice().iter_mut();
@@ -235,11 +224,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         reading: Reading,
         admitted: bool,
     ) {
-        let counted = Counted {
-            reading,
-            admitted,
-            receipt: None,
-        };
+        let counted = Counted { reading, admitted, receipt: None };
         self.push(bound, most, key, cost, counted);
     }
 
@@ -274,13 +259,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
         counted: Counted<'m>,
     ) {
         self.is_refused |= !counted.admitted;
-        self.charges.push(Charge {
-            bound,
-            key,
-            hits,
-            cost,
-            counted,
-        });
+        self.charges.push(Charge { bound, key, hits, cost, counted });
     }
 
     /// Whether what was charged stays so.
@@ -294,11 +273,7 @@ impl<'c, 'm: 'c, L: Charges<'c, 'm>> Evaluation<L> {
     // Always inline: as a call, it takes twice as long.
     #[inline(always)]
     pub fn finish(mut self, refusal: Outcome, clock: &impl Clock) -> (Outcome, L) {
-        let outcome = if self.is_refused {
-            self.refuse(refusal, clock)
-        } else {
-            Outcome::Passed
-        };
+        let outcome = if self.is_refused { self.refuse(refusal, clock) } else { Outcome::Passed };
         if let [first, others @ ..] = self.charges.as_mut_slice() {
             let BoundLimit { table, counter, .. } = first.bound;
             // Most requests are counted in one namespace.
@@ -405,9 +380,7 @@ pub fn charge_deferred<'m>(
     mut value_of: impl FnMut(&BoundLimit<'m>) -> Hits,
     clock: &impl Clock,
 ) {
-    let at_once = charges
-        .iter()
-        .filter(|charge| charge.counted.receipt.is_some());
+    let at_once = charges.iter().filter(|charge| charge.counted.receipt.is_some());
     let mut charged: Vec<Identity> = at_once.map(Charge::identity).collect();
     for charge in charges {
         let (identity, value) = (charge.identity(), value_of(charge.bound));

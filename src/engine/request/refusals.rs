@@ -96,9 +96,7 @@ impl Refusals {
         }
         let known = checks.iter().map(|check| {
             let known = check.store.and(self.known.get(&check.identity()))?;
-            let LimitCheck {
-                bound, hits, cost, ..
-            } = check;
+            let LimitCheck { bound, hits, cost, .. } = check;
             let limit = &bound.limit;
             // At another rate, more may have leaked; of a log, there may be room for less.
             let is_known = known.kind == limit.algorithm.kind().at_rate(*hits)
@@ -107,12 +105,7 @@ impl Refusals {
             let reading = known.at(now).filter(|_| is_known)?;
             let most = limit.most(*hits);
             let admitted = limit.algorithm.admits(limit.size, &reading, most, *cost);
-            Some(Answered {
-                admitted,
-                reading,
-                charged: Hits::ZERO,
-                certainty: Certainty::Settled,
-            })
+            Some(Answered { admitted, reading, charged: Hits::ZERO, certainty: Certainty::Settled })
         });
         let known: Few<_> = known.collect();
         let mut refused = known.iter().flatten().filter(|known| !known.admitted);

@@ -121,19 +121,13 @@ impl<'m> ReserveBook<'m> {
         }
         let asked = checks.iter().filter(|check| {
             let LimitCheck { bound, key, .. } = check;
-            check.store.is_some()
-                && bound
-                    .table
-                    .was_used_lately(&bound.counter, **key, clock.now())
+            check.store.is_some() && bound.table.was_used_lately(&bound.counter, **key, clock.now())
         });
         let questions = asked.filter_map(|check| {
             let time = time_of(check.decider()?)?;
             let asked = self.ask(check, now, time, clock)?;
             // A request waits already.
-            Some(PartQuestion {
-                can_wait: false,
-                ..asked
-            })
+            Some(PartQuestion { can_wait: false, ..asked })
         });
         questions.collect()
     }
@@ -174,13 +168,7 @@ impl<'m> ReserveBook<'m> {
         time: UnixMillis,
         clock: &impl Clock,
     ) -> Option<PartQuestion> {
-        let LimitCheck {
-            bound,
-            hits: limit,
-            key,
-            cost,
-            ..
-        } = *check;
+        let LimitCheck { bound, hits: limit, key, cost, .. } = *check;
         let reserve = bound.reserve(*key, limit)?;
         if !bound.may_charge_ahead() {
             return None;
@@ -247,8 +235,7 @@ impl<'m> ReserveBook<'m> {
                 idle: 0,
             };
             self.held.insert(identity, held);
-            self.looks
-                .push_back((now.saturating_add(Self::LOOK), identity));
+            self.looks.push_back((now.saturating_add(Self::LOOK), identity));
         }
         self.held.get_mut(&identity)
     }
@@ -294,15 +281,11 @@ impl<'m> ReserveBook<'m> {
                 }
             }
             if held.part_at.saturating_add(Self::LOST) <= now {
-                held.question
-                    .take()
-                    .and_then(|lost| self.asked.remove(&lost));
+                held.question.take().and_then(|lost| self.asked.remove(&lost));
             }
             match is_idle && held.question.is_none() {
                 true => drop(self.held.remove(&identity)),
-                false => self
-                    .looks
-                    .push_back((now.saturating_add(Self::LOOK), identity)),
+                false => self.looks.push_back((now.saturating_add(Self::LOOK), identity)),
             }
         }
     }
@@ -352,21 +335,10 @@ impl HeldReserve<'_> {
     }
 
     fn question(&self, part: Hits, room: Hits) -> Question {
-        let counter = AskedCounter {
-            cost: part,
-            ..self.asked.clone()
-        };
-        let limit = AskedLimit {
-            counter: 0,
-            algorithm: self.algorithm,
-            hits: self.limit,
-            cost: room,
-        };
-        Question {
-            counts_rejected: false,
-            counters: smallvec![counter],
-            limits: smallvec![limit],
-        }
+        let counter = AskedCounter { cost: part, ..self.asked.clone() };
+        let limit =
+            AskedLimit { counter: 0, algorithm: self.algorithm, hits: self.limit, cost: room };
+        Question { counts_rejected: false, counters: smallvec![counter], limits: smallvec![limit] }
     }
 
     /// Notes what the store says, and the part, if it was charged.
@@ -413,9 +385,6 @@ impl HeldReserve<'_> {
     fn give_back(&self, window: u64, time: UnixMillis, clock: &impl Clock) -> bool {
         let left = self.table.drain(&self.reserve, window, time);
         let key = self.table.key(&self.asked.key);
-        left > Hits::ZERO
-            && self
-                .table
-                .give_back(&self.counter, key, window, left, clock)
+        left > Hits::ZERO && self.table.give_back(&self.counter, key, window, left, clock)
     }
 }

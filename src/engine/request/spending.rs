@@ -52,10 +52,7 @@ pub fn spend<'m>(
     checks: &[LimitCheck<'_, 'm>],
     time_of: impl Fn(usize) -> Option<UnixMillis>,
 ) -> Option<Spending<'m>> {
-    let mut spending = Spending {
-        answered: Few::with_capacity(checks.len()),
-        spent: Few::new(),
-    };
+    let mut spending = Spending { answered: Few::with_capacity(checks.len()), spent: Few::new() };
     for (index, check) in checks.iter().enumerate() {
         let Some(decider) = check.decider() else {
             spending.answered.push(None);
@@ -71,10 +68,7 @@ pub fn spend<'m>(
         };
         let answered = answered(check, spent.spent.left, now);
         spending.answered.push(Some(answered));
-        spending.spent.push(SpentReserve {
-            check: index,
-            ..spent
-        });
+        spending.spent.push(SpentReserve { check: index, ..spent });
     }
     Some(spending)
 }
@@ -88,12 +82,7 @@ fn spend_of<'m>(
 ) -> Option<SpentReserve<'m>> {
     let reserve = bound.reserve(key, limit)?;
     let spent = bound.table().spend(&reserve, cost, now)?;
-    Some(SpentReserve {
-        table: bound.table(),
-        reserve,
-        check: 0,
-        spent,
-    })
+    Some(SpentReserve { table: bound.table(), reserve, check: 0, spent })
 }
 
 /// Spends what there is of so many hits; `None`: nothing is.
@@ -116,13 +105,7 @@ fn spend_at_most<'m>(
 
 /// What a check reads: what the store has told of others' hits, and what was used of this node's.
 fn answered(check: &LimitCheck<'_, '_>, left: Hits, now: UnixMillis) -> Answered {
-    let LimitCheck {
-        bound,
-        hits: limit,
-        key,
-        cost,
-        ..
-    } = *check;
+    let LimitCheck { bound, hits: limit, key, cost, .. } = *check;
     let (counter, _) = bound.at(limit);
     let asked = AskedHit { limit, cost };
     let reading = bound.table.read_for(&counter, *key, asked, &At(now));
@@ -183,12 +166,7 @@ impl<'m> DeferredCharge<'_, '_, 'm> {
             return all;
         };
         for ((charge, hits), counter) in self.hits.iter().zip(&mut self.question.counters) {
-            let Charge {
-                bound,
-                key,
-                hits: limit,
-                ..
-            } = charge;
+            let Charge { bound, key, hits: limit, .. } = charge;
             if let Some(spent) = spend_at_most(bound, **key, *limit, *hits, now) {
                 counter.cost = counter.cost.minus(spent.value());
                 all.push(spent);

@@ -150,13 +150,7 @@ fn question(
         let Some(check) = checks.get(index) else {
             continue;
         };
-        let LimitCheck {
-            bound,
-            hits,
-            key,
-            cost,
-            ..
-        } = *check;
+        let LimitCheck { bound, hits, key, cost, .. } = *check;
         let identity = check.identity();
         let known = identities.iter().position(|it| *it == identity);
         let counter = known.unwrap_or(counters.len());
@@ -180,11 +174,7 @@ fn question(
     }
     StoreQuestion {
         decider,
-        question: Question {
-            counts_rejected,
-            counters,
-            limits,
-        },
+        question: Question { counts_rejected, counters, limits },
         checks: indices,
     }
 }
@@ -197,10 +187,7 @@ impl StoreQuestion {
 
     /// What charges the same, whatever limits say.
     pub fn charge(self) -> Question {
-        Question {
-            limits: Few::new(),
-            ..self.question
-        }
+        Question { limits: Few::new(), ..self.question }
     }
 
     /// Notes the answer, with each check and in the node's table. Returns whether all limits admit
@@ -256,21 +243,10 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     clock: &impl Clock,
 ) {
     for (check, answered) in checks.iter().zip(answered) {
-        let LimitCheck {
-            bound,
-            hits,
-            key,
-            cost,
-            store,
-        } = *check;
+        let LimitCheck { bound, hits, key, cost, store } = *check;
         match (store, answered) {
             (None, _) => evaluation.charge(bound, hits, key, cost, clock),
-            (
-                Some(_),
-                Some(Answered {
-                    admitted, reading, ..
-                }),
-            ) => {
+            (Some(_), Some(Answered { admitted, reading, .. })) => {
                 let most = bound.limit.most(hits);
                 let reading = bound.limit.reading_at(hits, *reading);
                 evaluation.note(bound, most, key, cost, reading, *admitted);
@@ -281,9 +257,7 @@ pub fn conclude<'c, 'm: 'c, L: Charges<'c, 'm>>(
     // Not before it is certain: what one store has charged is refunded if another limit refuses.
     if evaluation.is_charged() {
         for (check, answered) in checks.iter().zip(answered) {
-            let LimitCheck {
-                bound, hits, key, ..
-            } = *check;
+            let LimitCheck { bound, hits, key, .. } = *check;
             let charged = answered.map_or(Hits::ZERO, |it| it.charged);
             bound.count_charged(hits, *key, charged, clock);
         }
@@ -307,13 +281,8 @@ pub fn unsent_charges<'m>(
         let decider = deciders.number_of(&counter.key);
         match questions.iter_mut().find(|(it, _)| *it == decider) {
             Some((_, question)) => question.counters.push(counter),
-            None => questions.push((
-                decider,
-                Question {
-                    counters: smallvec![counter],
-                    ..Question::nothing()
-                },
-            )),
+            None => questions
+                .push((decider, Question { counters: smallvec![counter], ..Question::nothing() })),
         }
     }
     questions
@@ -342,9 +311,7 @@ pub fn deferred_charges<'a, 'c, 'm>(
         charged.push(identity);
         let counter = deciders.counter(bound, asked.counter().kind(), asked.key(), value);
         let decider = deciders.number_of(&counter.key);
-        let known = questions
-            .iter()
-            .position(|charge| charge.decider == decider);
+        let known = questions.iter().position(|charge| charge.decider == decider);
         let index = known.unwrap_or(questions.len());
         if known.is_none() {
             questions.push(DeferredCharge {
@@ -376,9 +343,7 @@ impl DeferredCharge<'_, '_, '_> {
     /// there are any.
     pub fn unsent(&self) -> Option<Question> {
         let mut question = self.question.clone();
-        question
-            .counters
-            .retain(|it| it.kind != StoredKind::Windows);
+        question.counters.retain(|it| it.kind != StoredKind::Windows);
         (!question.counters.is_empty()).then_some(question)
     }
 

@@ -111,9 +111,7 @@ impl<'m> ShardSync<'_, 'm> {
         lease.note_holder(surroundings.process());
         // It may have come to be due after the changes were divided among shards.
         search.also_in(self.take_due(surroundings.now()));
-        let result = self
-            .cycle(strategy, &lease, surroundings, search, report)
-            .await;
+        let result = self.cycle(strategy, &lease, surroundings, search, report).await;
         if result.is_ok() {
             lease.note_synced(now);
         }
@@ -148,9 +146,7 @@ impl<'m> ShardSync<'_, 'm> {
             // What is due is among them.
             EarlyPush::Near => Search::look(self.near_places()),
         };
-        let result = self
-            .cycle(strategy, &lease, surroundings, search, report)
-            .await;
+        let result = self.cycle(strategy, &lease, surroundings, search, report).await;
         let result = of_holder(&lease, result);
         lease.release();
         result.map(|()| true)
@@ -172,9 +168,8 @@ impl<'m> ShardSync<'_, 'm> {
         let pushed_before = report.pushed;
         let is_early = search.is_early;
         let mut in_hand = InHand { search, news: None };
-        let exchanged = self
-            .exchange_all(strategy, lease, &mut in_hand, surroundings, report)
-            .await;
+        let exchanged =
+            self.exchange_all(strategy, lease, &mut in_hand, surroundings, report).await;
         in_hand.search.put_back(self.namespace.table());
         exchanged?;
         if let Some(news) = in_hand.news {
@@ -213,9 +208,7 @@ impl<'m> ShardSync<'_, 'm> {
             let (is_push, changes_left) = (batch.name.is_some(), batch.changes_left);
             batch.is_news = self.tells && is_push && told < MAX_TOLD;
             told = told.saturating_add(batch.records.len());
-            let next = self
-                .exchange(strategy, lease, batch, in_hand, surroundings, report)
-                .await?;
+            let next = self.exchange(strategy, lease, batch, in_hand, surroundings, report).await?;
             lease.renew(surroundings.monotonic(), self.lifetime)?;
             // With a log, the position says so.
             has_asked = matches!(next, Next::Snapshot(_));
@@ -236,9 +229,7 @@ impl<'m> ShardSync<'_, 'm> {
                 Next::Snapshot(_) if self.only_pushes => return Ok(()),
                 // All that this node counted is in it.
                 Next::Snapshot(epoch) => {
-                    return self
-                        .fetch(strategy, lease, epoch, surroundings, report)
-                        .await;
+                    return self.fetch(strategy, lease, epoch, surroundings, report).await;
                 }
                 Next::More => {
                     fetches = fetches.saturating_add(1);
@@ -278,11 +269,7 @@ impl<'m> ShardSync<'_, 'm> {
         if let Some((name, records)) = lease.sealed(table) {
             // One that was sealed before goes first.
             let name = Some(name);
-            return Ok(Outgoing {
-                name,
-                records,
-                ..question
-            });
+            return Ok(Outgoing { name, records, ..question });
         }
         if lease.acknowledged().number == 0 && position.is_none() && !has_asked {
             // The epoch may be one that this node was in before, and left: then the store knows
@@ -290,11 +277,8 @@ impl<'m> ShardSync<'_, 'm> {
             return Ok(question);
         }
         let has_key = |key: &[u8]| self.has_key(key);
-        let (part, capacity, now) = (
-            self.part(&has_key),
-            lease.batch_capacity()?,
-            surroundings.now(),
-        );
+        let (part, capacity, now) =
+            (self.part(&has_key), lease.batch_capacity()?, surroundings.now());
         let search = &mut in_hand.search;
         let is_held = || lease.is_held();
         let (records, changes_left) = search.take_batch(table, part, capacity, now, &is_held)?;
@@ -302,13 +286,7 @@ impl<'m> ShardSync<'_, 'm> {
             [] => None,
             records => Some(lease.seal(records, random_bits(surroundings))?),
         };
-        Ok(Outgoing {
-            name,
-            records,
-            changes_left,
-            capacity,
-            ..question
-        })
+        Ok(Outgoing { name, records, changes_left, capacity, ..question })
     }
 
     /// Has the store purge what has ended of the shard, if it was not asked to lately: about as much
@@ -400,14 +378,7 @@ impl<'m> ShardSync<'_, 'm> {
             self.open_epoch(strategy, lease, left, surroundings).await?;
             return Ok(Next::Setback("an epoch that was left"));
         }
-        let Outgoing {
-            name,
-            records,
-            is_news,
-            position,
-            capacity,
-            ..
-        } = outgoing;
+        let Outgoing { name, records, is_news, position, capacity, .. } = outgoing;
         let (table, now) = (self.namespace.table(), surroundings.now());
         let (asked_at, grants) = (surroundings.monotonic(), lease.grants());
         let batch = Batch {
@@ -418,10 +389,7 @@ impl<'m> ShardSync<'_, 'm> {
             id: name.map(batch_id),
             position,
             grants: self.only_pushes.then_some(grants),
-            diffs: records
-                .iter()
-                .filter_map(|record| self.diff(record, now))
-                .collect(),
+            diffs: records.iter().filter_map(|record| self.diff(record, now)).collect(),
             is_news,
         };
         // The epoch and the numbers are of one moment: of another holder's epoch, this batch would be a new one.
@@ -464,8 +432,7 @@ impl<'m> ShardSync<'_, 'm> {
                 // What it wrote absolutely stays the former identity's.
                 if is_former_self || S::Counts::ARE_ABSOLUTE {
                     let known = Some(epoch);
-                    self.open_epoch(strategy, lease, known, surroundings)
-                        .await?;
+                    self.open_epoch(strategy, lease, known, surroundings).await?;
                 }
                 lease.take_identity(table, random_bits(surroundings))?;
                 if is_former_self {
@@ -490,13 +457,7 @@ impl<'m> ShardSync<'_, 'm> {
         report.clock_offset = offset(store_now, now, surroundings.now());
 
         // First what the store has of ours: totals that it tells include it.
-        for BatchRecord {
-            counter,
-            window,
-            up_to,
-            diff,
-        } in &records
-        {
+        for BatchRecord { counter, window, up_to, diff } in &records {
             let pushed = (up_to.minus(*diff), *up_to);
             table.advance_pushed(*counter, *window, pushed, &|| lease.is_held())?;
         }
@@ -509,19 +470,10 @@ impl<'m> ShardSync<'_, 'm> {
             return Ok(Next::Snapshot(epoch));
         };
         match changes {
-            Changes::Since {
-                counts,
-                position,
-                has_more,
-            } => {
+            Changes::Since { counts, position, has_more } => {
                 report.fetched = report.fetched.saturating_add(counts.len());
                 let has_news = !counts.is_empty() || batch.position != Some(position);
-                let news = StoreNews {
-                    records,
-                    counts,
-                    position,
-                    has_more,
-                };
+                let news = StoreNews { records, counts, position, has_more };
                 match has_more {
                     true => in_hand.news = Some(news),
                     false => self.note_news(lease, news, surroundings)?,
@@ -537,8 +489,7 @@ impl<'m> ShardSync<'_, 'm> {
                 Ok(Next::Done)
             }
             Changes::Behind { position } => {
-                self.fetch(strategy, lease, epoch, surroundings, report)
-                    .await?;
+                self.fetch(strategy, lease, epoch, surroundings, report).await?;
                 lease.set_position(Some(position.0))?;
                 Ok(Next::Setback("that all is to be fetched"))
             }
@@ -552,12 +503,7 @@ impl<'m> ShardSync<'_, 'm> {
         news: StoreNews,
         surroundings: &impl Surroundings,
     ) -> Result<(), LeaseLost> {
-        let StoreNews {
-            records,
-            counts,
-            position,
-            has_more,
-        } = news;
+        let StoreNews { records, counts, position, has_more } = news;
         let is_all = self.note_counts(lease, &counts, surroundings)?;
         self.undo_resets(&records, &counts);
         self.count_excess(&records, surroundings.now());

@@ -46,9 +46,7 @@ impl<'n, 'm> Hearing<'n, 'm> {
     pub fn new(namespace: &'n Namespace<'m>, sizes: &[WindowSize]) -> Option<Self> {
         // It takes no lease.
         let shards = ShardSync::of(namespace, sizes, Duration::ZERO);
-        let shards = shards
-            .into_iter()
-            .map(|shard| HeardShard { shard, heard: None });
+        let shards = shards.into_iter().map(|shard| HeardShard { shard, heard: None });
         let shards: Vec<_> = shards.collect();
         (!shards.is_empty()).then_some(Hearing { shards })
     }
@@ -56,9 +54,7 @@ impl<'n, 'm> Hearing<'n, 'm> {
     /// The same for each of its shards.
     pub fn by_shard(self) -> impl Iterator<Item = Self> {
         let shards = self.shards.into_iter();
-        shards.map(|shard| Hearing {
-            shards: vec![shard],
-        })
+        shards.map(|shard| Hearing { shards: vec![shard] })
     }
 
     /// Whether this is what some news is for.
@@ -108,24 +104,17 @@ impl HeardShard<'_, '_> {
 
     /// Whether the node does not know what has come to this position.
     fn is_new(&self, epoch: Epoch, position: Position) -> bool {
-        self.reach()
-            .is_some_and(|(present, known)| present == epoch && position.is_after(known))
+        self.reach().is_some_and(|(present, known)| present == epoch && position.is_after(known))
     }
 
     fn note(&mut self, news: PushNews, clock: &impl Clock) -> Option<PushNews> {
-        let PushNews {
-            epoch, position, ..
-        } = news;
+        let PushNews { epoch, position, .. } = news;
         if let Some((present, reach)) = self.reach()
             && present == epoch
             && let heard = self.heard_since(epoch, reach)
             && heard.is_none_or(|heard| position.is_after(heard))
         {
-            self.heard = Some(HeardUpTo {
-                epoch,
-                reach,
-                position,
-            });
+            self.heard = Some(HeardUpTo { epoch, reach, position });
         }
         let table = self.shard.namespace.table();
         let is_own = news.node == NodeId(self.shard.state().node(table));
@@ -134,16 +123,8 @@ impl HeardShard<'_, '_> {
         }
         let on_its_way = self.shard.state().on_its_way(table).unwrap_or_default();
         let is_waiting = |count: &Count| !self.note_count(count, &news, &on_its_way, clock);
-        let waiting: Vec<_> = news
-            .counts
-            .iter()
-            .filter(|it| is_waiting(it))
-            .cloned()
-            .collect();
-        (!waiting.is_empty()).then_some(PushNews {
-            counts: waiting,
-            ..news
-        })
+        let waiting: Vec<_> = news.counts.iter().filter(|it| is_waiting(it)).cloned().collect();
+        (!waiting.is_empty()).then_some(PushNews { counts: waiting, ..news })
     }
 
     /// Notes a total. Returns `false` if it cannot be told yet what of it is this node's.
@@ -154,12 +135,7 @@ impl HeardShard<'_, '_> {
         on_its_way: &[BatchRecord],
         clock: &impl Clock,
     ) -> bool {
-        let Count {
-            key,
-            size,
-            window,
-            total,
-        } = count;
+        let Count { key, size, window, total } = count;
         let (table, now) = (self.shard.namespace.table(), clock.now());
         let mut counters = self.shard.counters.iter();
         let Some(counter) = counters.find(|it| it.size() == *size) else {

@@ -57,21 +57,13 @@ impl LookTimes {
 
 impl Seen {
     fn of(count: &NearCount, before: Option<&Seen>, now: MonotonicMillis) -> Seen {
-        let seen = Seen {
-            window: count.at.number,
-            hits: count.hits,
-            at: now,
-            speed: 0.0,
-        };
+        let seen = Seen { window: count.at.number, hits: count.hits, at: now, speed: 0.0 };
         let Some(before) = before else {
             return seen;
         };
         let passed = now.0.saturating_sub(before.at.0);
         if passed == 0 {
-            return Seen {
-                speed: before.speed,
-                ..seen
-            };
+            return Seen { speed: before.speed, ..seen };
         }
         // Of a window that has just begun, that of the one before is as good.
         let speed = if seen.window == before.window {

@@ -94,10 +94,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
         let shards = u16::try_from(states.len()).unwrap_or(u16::MAX);
         let of_one = |(number, state): (u16, &SyncState<'m>)| ShardSync {
             namespace,
-            shard: Shard {
-                namespace: namespace.name().clone(),
-                number,
-            },
+            shard: Shard { namespace: namespace.name().clone(), number },
             shards,
             state: *state,
             counts: *states.first().unwrap_or(state),
@@ -114,10 +111,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
 
     /// The same, which fetches nothing.
     pub(super) fn pushing_only(self) -> Self {
-        ShardSync {
-            only_pushes: true,
-            ..self
-        }
+        ShardSync { only_pushes: true, ..self }
     }
 
     /// The same, which says with its exchanges that the node lives for so long from then on; for no time: that
@@ -132,10 +126,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
 
     /// The same, which tells nodes that listen of what it pushes.
     pub(super) fn telling(self) -> Self {
-        ShardSync {
-            tells: true,
-            ..self
-        }
+        ShardSync { tells: true, ..self }
     }
 
     /// For how long the node is to be counted as one that lives, if it is time to say so.
@@ -249,13 +240,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     ) -> Result<bool, LeaseLost> {
         let table = self.namespace.table();
         let mut is_all = true;
-        for Count {
-            key,
-            size,
-            window,
-            total,
-        } in counts
-        {
+        for Count { key, size, window, total } in counts {
             if let Some(counter) = self.counters.iter().find(|it| it.size() == *size) {
                 let key = table.key(key);
                 is_all &= note_total(table, counter, key, *window, *total, clock, is_held)?;
@@ -295,10 +280,7 @@ impl<'n, 'm> ShardSync<'n, 'm> {
     /// What is pushed of a counter; `None` if it is gone.
     pub(super) fn diff(&self, record: &BatchRecord, now: UnixMillis) -> Option<Diff> {
         let (key, size) = self.namespace.table().key_of(record.counter)?;
-        let end = record
-            .window
-            .saturating_add(2)
-            .saturating_mul(size.millis());
+        let end = record.window.saturating_add(2).saturating_mul(size.millis());
         let left = Duration::from_millis(end.saturating_sub(now.0));
         Some(Diff {
             key,

@@ -101,13 +101,10 @@ mod tests {
     #[test]
     fn one_that_waits_keeps_none_of_the_others_waiting() {
         let (turns, begun) = (Cell::new(0), Cell::new(0));
-        let futures = [1, 0, 0, 2, 0, 1]
-            .into_iter()
-            .zip(0..)
-            .map(|(until, number)| {
-                begun.set(begun.get() + 1);
-                wait(&turns, until, number)
-            });
+        let futures = [1, 0, 0, 2, 0, 1].into_iter().zip(0..).map(|(until, number)| {
+            begun.set(begun.get() + 1);
+            wait(&turns, until, number)
+        });
         let mut all = pin!(side_by_side(futures, 2));
         let mut context = Context::from_waker(Waker::noop());
         assert!(all.as_mut().poll(&mut context).is_pending());

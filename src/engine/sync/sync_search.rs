@@ -47,18 +47,12 @@ impl Search {
 
     /// In those places alone, before the time for the others.
     pub(super) fn early(places: Vec<(usize, u64)>) -> Search {
-        Search {
-            is_early: true,
-            ..Search::at(Some(places))
-        }
+        Search { is_early: true, ..Search::at(Some(places)) }
     }
 
     /// In those places alone, and in any case at what others changed.
     pub(super) fn look(places: Vec<(usize, u64)>) -> Search {
-        Search {
-            is_look: true,
-            ..Search::early(places)
-        }
+        Search { is_look: true, ..Search::early(places) }
     }
 
     /// In those places, too, if it is not everywhere. It has not begun.
@@ -79,14 +73,7 @@ impl Search {
     }
 
     fn at(places: Option<Vec<(usize, u64)>>) -> Search {
-        Search {
-            places,
-            next: 0,
-            left: u64::MAX,
-            is_early: false,
-            is_look: false,
-            gathered: None,
-        }
+        Search { places, next: 0, left: u64::MAX, is_early: false, is_look: false, gathered: None }
     }
 
     /// The place that is next, in a table of so many groups.
@@ -117,10 +104,7 @@ impl Search {
         now: UnixMillis,
         is_held: IsHeld<'_>,
     ) -> Result<(Vec<BatchRecord>, bool), LeaseLost> {
-        let GatheredChanges {
-            mut records,
-            mut has_more,
-        } = match self.gathered.take() {
+        let GatheredChanges { mut records, mut has_more } = match self.gathered.take() {
             Some(gathered) => gathered,
             None => self.gather(table, part, capacity, now, is_held)?,
         };
@@ -193,10 +177,7 @@ impl Search {
             }
             self.advance();
         }
-        Ok(GatheredChanges {
-            records,
-            has_more: is_full,
-        })
+        Ok(GatheredChanges { records, has_more: is_full })
     }
 }
 

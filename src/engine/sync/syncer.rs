@@ -40,40 +40,26 @@ impl<'n, 'm> Syncer<'n, 'm> {
     ) -> Option<Self> {
         let shards = ShardSync::of(namespace, sizes, lifetime);
         let state = shards.first()?.state();
-        Some(Syncer {
-            shards,
-            state,
-            worker: 0,
-            shares_alone: namespace.shares_alone(),
-        })
+        Some(Syncer { shards, state, worker: 0, shares_alone: namespace.shares_alone() })
     }
 
     /// The same, but what others counted is not fetched: the store is asked about every hit.
     pub fn pushing_only(self) -> Self {
         let shards = self.shards.into_iter().map(ShardSync::pushing_only);
-        Syncer {
-            shards: shards.collect(),
-            ..self
-        }
+        Syncer { shards: shards.collect(), ..self }
     }
 
     /// The same, which tells the store with its exchanges that the node lives for so long from then on, and
     /// learns how many nodes do; for no time: that it leaves.
     pub fn living_for(self, time: Duration) -> Self {
         let shards = self.shards.into_iter().map(|it| it.living_for(time));
-        Syncer {
-            shards: shards.collect(),
-            ..self
-        }
+        Syncer { shards: shards.collect(), ..self }
     }
 
     /// The same, but nodes that [listen](crate::engine::Hearing) are told of what is pushed.
     pub fn telling(self) -> Self {
         let shards = self.shards.into_iter().map(ShardSync::telling);
-        Syncer {
-            shards: shards.collect(),
-            ..self
-        }
+        Syncer { shards: shards.collect(), ..self }
     }
 
     /// The same, by the worker of this number: it is woken then when something is due.
@@ -85,8 +71,7 @@ impl<'n, 'm> Syncer<'n, 'm> {
     /// lives: until it has missed one or two, and at most as long as stores believe.
     pub fn life_of(period: Duration) -> Duration {
         let life = period.saturating_mul(5).checked_div(2);
-        life.unwrap_or(LONGEST_LIFE)
-            .clamp(SHORTEST_LIFE, LONGEST_LIFE)
+        life.unwrap_or(LONGEST_LIFE).clamp(SHORTEST_LIFE, LONGEST_LIFE)
     }
 
     /// Whether there is a newer configuration, whose workers sync now.
@@ -168,13 +153,11 @@ impl<'n, 'm> Syncer<'n, 'm> {
         // What shares its connections is used for several at the same time.
         let shared: Option<Vec<_>> = (0..shards.len()).map(|_| strategy.share()).collect();
         if let Some(shared) = shared {
-            let cycles = shards
-                .zip(shared)
-                .map(async |((shard, search), mut strategy)| {
-                    let mut report = Report::default();
-                    let synced = shard.sync(&mut strategy, surroundings, search, &mut report);
-                    (synced.await, report)
-                });
+            let cycles = shards.zip(shared).map(async |((shard, search), mut strategy)| {
+                let mut report = Report::default();
+                let synced = shard.sync(&mut strategy, surroundings, search, &mut report);
+                (synced.await, report)
+            });
             for (synced, of_shard) in side_by_side(cycles, AT_ONCE).await {
                 note(synced);
                 report = report.and(of_shard);

@@ -40,11 +40,7 @@ impl Cluster<'_> {
     /// Neither node has counted.
     fn empty(server: &Server) -> Cluster<'_> {
         let _: String = server.ask(&["FLUSHALL"]).unwrap();
-        Cluster {
-            server,
-            nodes: [Node::new(0), Node::new(1)],
-            counted: Cell::new(0),
-        }
+        Cluster { server, nodes: [Node::new(0), Node::new(1)], counted: Cell::new(0) }
     }
 
     /// Each node has counted once; the second one has pushed it.
@@ -64,9 +60,7 @@ impl Cluster<'_> {
     }
 
     fn try_sync(&self, node: usize) -> Result<Option<Report>, SyncError> {
-        let Node {
-            namespace, time, ..
-        } = &self.nodes[node];
+        let Node { namespace, time, .. } = &self.nodes[node];
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
         block_on(async { syncer.sync(&mut connect(self.server.tcp()), time).await })
@@ -79,10 +73,7 @@ impl Cluster<'_> {
     /// A sync of the first node whose worker may be stopped meanwhile, and lose the lease.
     fn sync_if_held(&self) {
         let result = self.try_sync(0);
-        assert!(
-            matches!(result, Ok(_) | Err(SyncError::LeaseLost)),
-            "{result:?}"
-        );
+        assert!(matches!(result, Ok(_) | Err(SyncError::LeaseLost)), "{result:?}");
     }
 
     /// Both nodes have counted, and pushed, and counted again.
@@ -176,11 +167,7 @@ impl Node {
         let (table, limit) = (self.namespace.table(), hits(100));
         let admission = Admission::Within(limit, Algorithm::Fixed);
         let key = table.key(key);
-        assert!(
-            table
-                .add(&counter, key, &self.time, hits(1), admission)
-                .admitted
-        );
+        assert!(table.add(&counter, key, &self.time, hits(1), admission).admitted);
     }
 }
 
@@ -210,13 +197,7 @@ fn is_stopped_syncing<'s>(prepare: impl Fn() -> Cluster<'s>, expected: &[&str]) 
             cluster.sync(0);
         }
     };
-    pause_everywhere(
-        prepare,
-        Cluster::sync_if_held,
-        expected,
-        meanwhile,
-        Cluster::check,
-    );
+    pause_everywhere(prepare, Cluster::sync_if_held, expected, meanwhile, Cluster::check);
 }
 
 #[test]
@@ -256,12 +237,7 @@ fn in_the_first_sync_of_a_node() {
 #[test]
 fn in_a_later_sync() {
     let server = Server::start(&[]);
-    let points = [
-        "change.taken",
-        "batch.sealed",
-        "sync.answered",
-        "pushed.advanced",
-    ];
+    let points = ["change.taken", "batch.sealed", "sync.answered", "pushed.advanced"];
     is_lost_syncing(|| Cluster::new(&server).settled(), &points);
 }
 
@@ -279,9 +255,7 @@ fn in_a_push_before_its_time() {
         cluster
     };
     let push = |cluster: &Cluster<'_>| {
-        let Node {
-            namespace, time, ..
-        } = &cluster.nodes[0];
+        let Node { namespace, time, .. } = &cluster.nodes[0];
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
         let mut store = connect(cluster.server.tcp());
@@ -308,12 +282,7 @@ fn when_the_store_has_lost_everything() {
         let _: String = server.ask(&["FLUSHALL"]).unwrap();
         cluster
     };
-    let points = [
-        "epoch.opened",
-        "pushed.forgotten",
-        "sync.repaired",
-        "sync.answered",
-    ];
+    let points = ["epoch.opened", "pushed.forgotten", "sync.repaired", "sync.answered"];
     is_lost_syncing(flushed, &points);
 }
 
@@ -355,12 +324,7 @@ fn when_a_copy_of_its_machine_was_faster() {
 #[test]
 fn when_it_takes_over_from_one_that_died() {
     let server = Server::start(&[]);
-    for point in [
-        "change.taken",
-        "batch.sealed",
-        "sync.answered",
-        "batch.acknowledged",
-    ] {
+    for point in ["change.taken", "batch.sealed", "sync.answered", "batch.acknowledged"] {
         let taken_over = || {
             let cluster = Cluster::new(&server).settled();
             let signal = in_process(|| {

@@ -37,12 +37,7 @@ impl<'m> Fixture<'m> {
             let QuotaHits::Constant(hits) = hits else {
                 panic!("{quota} is variable");
             };
-            let limit = Limit {
-                name: quota.into(),
-                size,
-                algorithm,
-                burst: Burst::default(),
-            };
+            let limit = Limit { name: quota.into(), size, algorithm, burst: Burst::default() };
             let earlier = self.limits.iter().map(|(bound, _)| bound);
             let bound = BoundLimit::new(limit, &self.namespace, earlier);
             self.limits.push((bound, hits));
@@ -138,11 +133,7 @@ fn late_hits_are_charged_once_to_a_shared_counter() {
 
     let (_, charges) = fixture.charges(1);
     charge_deferred(&charges, |_| hits_of(5), &fixture.clock);
-    assert_eq!(
-        fixture.evaluate(0),
-        (true, vec![6, 6, 6]),
-        "charged at once"
-    );
+    assert_eq!(fixture.evaluate(0), (true, vec![6, 6, 6]), "charged at once");
 }
 
 #[test]
@@ -253,11 +244,8 @@ fn limits_of_all_algorithms_are_charged_or_none() {
 fn the_keys_that_limits_refuse_are_counted_once_a_request() {
     let shared = SharedTable::new(1 << 20);
     // Two of them refuse one key, and the last the other.
-    let limits = [
-        ("1/1m", Algorithm::Fixed),
-        ("1/1s", Algorithm::Moving),
-        ("1/2s", Algorithm::Fixed),
-    ];
+    let limits =
+        [("1/1m", Algorithm::Fixed), ("1/1s", Algorithm::Moving), ("1/2s", Algorithm::Fixed)];
     let fixture = Fixture::new(&shared, &limits);
     let keys = ["one", "one", "two"].map(|key| shared.table.key(key.as_bytes()));
     for _ in 0..4 {

@@ -81,10 +81,7 @@ impl<'m> Worker<'m> {
             hits: hits(LIMIT),
             key,
             cost: hits(cost),
-            store: Some(Deciders {
-                first: 0,
-                shards: 1,
-            }),
+            store: Some(Deciders { first: 0, shards: 1 }),
         }]
     }
 
@@ -92,9 +89,7 @@ impl<'m> Worker<'m> {
     fn ask_along(&mut self) -> Option<PartQuestion> {
         let (now, time) = self.now();
         let checks = Self::check(&self.bound, &self.key, 1);
-        let asked = self
-            .book
-            .ask_along(&checks, |_| Some(time), now, &self.clock);
+        let asked = self.book.ask_along(&checks, |_| Some(time), now, &self.clock);
         one(asked)
     }
 
@@ -103,9 +98,7 @@ impl<'m> Worker<'m> {
         let (now, time) = self.now();
         let checks = Self::check(&self.bound, &self.key, cost);
         let spending = spend(&checks, |_| Some(time)).expect("so much in reserve");
-        let asked = self
-            .book
-            .ask_again(&checks, &spending, |_| Some(time), now, &self.clock);
+        let asked = self.book.ask_again(&checks, &spending, |_| Some(time), now, &self.clock);
         one(asked)
     }
 
@@ -139,8 +132,7 @@ impl<'m> Worker<'m> {
     fn look(&mut self) -> Vec<Arc<str>> {
         let (now, time) = self.now();
         let mut given_back = Few::new();
-        self.book
-            .look(|_| Some(time), now, &self.clock, &mut given_back);
+        self.book.look(|_| Some(time), now, &self.clock, &mut given_back);
         given_back.into_iter().collect()
     }
 

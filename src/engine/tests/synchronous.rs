@@ -38,12 +38,8 @@ impl<'m> Fixture<'m> {
     }
 
     fn limit(&self, seconds: u64, algorithm: Algorithm) -> BoundLimit<'m> {
-        let limit = Limit {
-            name: "limit".into(),
-            size: size(seconds),
-            algorithm,
-            burst: Burst::default(),
-        };
+        let limit =
+            Limit { name: "limit".into(), size: size(seconds), algorithm, burst: Burst::default() };
         BoundLimit::new(limit, &self.namespace, [])
     }
 
@@ -112,23 +108,13 @@ fn limits_that_share_a_counter_charge_it_once() {
         panic!("{asked:?}");
     };
     assert_eq!((first.decider, second.decider), (0, 1));
-    let Question {
-        counts_rejected,
-        counters,
-        limits,
-    } = &first.question;
+    let Question { counts_rejected, counters, limits } = &first.question;
     assert!(*counts_rejected);
     let charged: Vec<_> = counters.iter().map(|it| (&it.key[..], it.cost)).collect();
     assert_eq!(charged, [(&b"a"[..], hits(2)), (b"b", hits(4))]);
-    let of: Vec<_> = limits
-        .iter()
-        .map(|it| (it.counter, it.hits, it.cost))
-        .collect();
+    let of: Vec<_> = limits.iter().map(|it| (it.counter, it.hits, it.cost)).collect();
     let expected = [(0, 10, 0), (0, 11, 2), (0, 12, 3), (1, 13, 4)];
-    assert_eq!(
-        of,
-        expected.map(|(at, limit, cost)| (at, hits(limit), hits(cost)))
-    );
+    assert_eq!(of, expected.map(|(at, limit, cost)| (at, hits(limit), hits(cost))));
     assert_eq!(limits[1].algorithm, Algorithm::Sliding);
     assert_eq!(second.question.counters[0].size, size(3600));
 
@@ -144,10 +130,7 @@ fn limits_of_all_algorithms_are_asked_about_at_once() {
     let fixture = Fixture::new(&shared);
     let algorithms = Algorithm::ALL.into_iter().chain([Algorithm::Bucket]);
     let limits: Vec<_> = algorithms.map(|it| fixture.limit(60, it)).collect();
-    let checks: Vec<_> = limits
-        .iter()
-        .map(|bound| fixture.ask(bound, 10, 0, 1, Some(0)))
-        .collect();
+    let checks: Vec<_> = limits.iter().map(|bound| fixture.ask(bound, 10, 0, 1, Some(0))).collect();
     let asked = questions(&checks, false);
     let [StoreQuestion { question, .. }] = &asked[..] else {
         panic!("{asked:?}");
@@ -224,16 +207,10 @@ fn late_hits_are_told_to_each_shard() {
         fixture.ask_cluster(&other, 1, 5),
         fixture.ask_cluster(&hour, 0, 5),
     ];
-    let checks = checks.map(|check| LimitCheck {
-        cost: Hits::ZERO,
-        ..check
-    });
+    let checks = checks.map(|check| LimitCheck { cost: Hits::ZERO, ..check });
     let mut evaluation = Evaluation::new(Vec::new(), false);
     conclude(&mut evaluation, &checks, &[None; 3], &fixture.clock);
-    let store = Deciders {
-        first: 5,
-        shards: 3,
-    };
+    let store = Deciders { first: 5, shards: 3 };
     let charges = evaluation.end(&fixture.clock);
     let deferred = deferred_charges(&charges, |_| hits(4), |_| Some(store));
     let told: Vec<_> = deferred
@@ -251,15 +228,10 @@ fn late_hits_are_told_to_each_shard() {
 fn answers_are_told_with_what_is_decided_here() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
-    let (minute, hour) = (
-        fixture.limit(60, Algorithm::Fixed),
-        fixture.limit(3600, Algorithm::Fixed),
-    );
+    let (minute, hour) =
+        (fixture.limit(60, Algorithm::Fixed), fixture.limit(3600, Algorithm::Fixed));
     for (admitted, here, outcome) in [(true, 5, Outcome::Passed), (false, 5, Outcome::Rejected)] {
-        let checks = [
-            fixture.ask(&hour, 100, 1, 5, None),
-            fixture.ask(&minute, 10, 0, 5, Some(0)),
-        ];
+        let checks = [fixture.ask(&hour, 100, 1, 5, None), fixture.ask(&minute, 10, 0, 5, Some(0))];
         let asked = questions(&checks, false).remove(0);
         let answer = Answer {
             admitted: smallvec![admitted],
@@ -267,30 +239,21 @@ fn answers_are_told_with_what_is_decided_here() {
             certainty: Certainty::Settled,
         };
         let mut answered = vec![None; 2];
-        assert_eq!(
-            asked.note(&answer, &checks, &mut answered, &fixture.clock),
-            admitted
-        );
+        assert_eq!(asked.note(&answer, &checks, &mut answered, &fixture.clock), admitted);
         let mut evaluation = Evaluation::new(Vec::new(), false);
         conclude(&mut evaluation, &checks, &answered, &fixture.clock);
         let (told, charges) = evaluation.finish(Outcome::Rejected, &fixture.clock);
         assert_eq!(told, outcome);
         assert_eq!(charges[0].verdict().reading.windows().current, hits(here));
         let verdict = charges[1].verdict();
-        assert_eq!(
-            (verdict.reading.windows().current, verdict.admitted),
-            (hits(9), admitted)
-        );
+        assert_eq!((verdict.reading.windows().current, verdict.admitted), (hits(9), admitted));
         // The node knows what the store does.
         let known = fixture.namespace.table().read(
             &fixture.namespace.counter(size(60)),
             fixture.keys[0],
             &fixture.clock,
         );
-        assert_eq!(
-            (known.windows().current, known.windows().previous),
-            (hits(9), hits(3))
-        );
+        assert_eq!((known.windows().current, known.windows().previous), (hits(9), hits(3)));
     }
     let counted = || {
         let namespace = &fixture.namespace;
@@ -343,10 +306,7 @@ fn who_is_over_a_limit_is_known_for_a_second() {
             assert_eq!(refusals.recall(&checks, at(0)).is_some(), is_refused);
         }
         // Of this counter, and of no other.
-        let others = [
-            fixture.ask(&minute, 1, 1, 1, Some(0)),
-            fixture.ask(&minute, 1, 0, 1, None),
-        ];
+        let others = [fixture.ask(&minute, 1, 1, 1, Some(0)), fixture.ask(&minute, 1, 0, 1, None)];
         for other in others {
             assert!(refusals.recall(&[other], at(0)).is_none());
         }
@@ -361,21 +321,15 @@ fn what_is_in_a_full_bucket_is_known_for_a_second() {
     let mut rate = fixture.limit(1, Algorithm::Bucket);
     rate.limit.burst.hits = hits(2);
     let kind = LevelKind::Bucket(hits(10));
-    let level = Level {
-        hits: hits(3),
-        at: UnixMillis(T - 30),
-        mark: UnixSeconds(0),
-    };
+    let level = Level { hits: hits(3), at: UnixMillis(T - 30), mark: UnixSeconds(0) };
     let refused = Answered {
         admitted: false,
         reading: kind.reading(size(1), level, UnixMillis(T)),
         charged: Hits::ZERO,
         certainty: Certainty::Settled,
     };
-    let (moving, elastic) = (
-        fixture.limit(1, Algorithm::Moving),
-        fixture.limit(1, Algorithm::Elastic),
-    );
+    let (moving, elastic) =
+        (fixture.limit(1, Algorithm::Moving), fixture.limit(1, Algorithm::Elastic));
     let checks = [fixture.ask(&rate, 10, 0, 1, Some(0))];
     let mut refusals = Refusals::default();
     refusals.remember(&checks, &[Some(refused)], at(0));
@@ -392,12 +346,8 @@ fn what_is_in_a_full_bucket_is_known_for_a_second() {
     for told in [0, 1, 100] {
         assert!(!is_refused(&[fixture.ask(&rate, told, 0, 1, Some(0))], 0));
     }
-    let beside = |bound| {
-        [
-            fixture.ask(&rate, 10, 0, 1, Some(0)),
-            fixture.ask(bound, 10, 0, 1, Some(0)),
-        ]
-    };
+    let beside =
+        |bound| [fixture.ask(&rate, 10, 0, 1, Some(0)), fixture.ask(bound, 10, 0, 1, Some(0))];
     assert!(is_refused(&beside(&moving), 0), "it is charged nothing");
     assert!(!is_refused(&beside(&elastic), 0), "it is extended");
 }
@@ -470,11 +420,9 @@ fn a_refusal_by_charges_that_may_be_taken_back_is_not_remembered() {
     let minute = fixture.limit(60, Algorithm::Fixed);
     let checks = [fixture.ask(&minute, 10, 0, 1, Some(0))];
     let asked = questions(&checks, false).remove(0);
-    for (certainty, is_remembered) in [
-        (Certainty::Unsettled, false),
-        (Certainty::Raced, false),
-        (Certainty::Settled, true),
-    ] {
+    for (certainty, is_remembered) in
+        [(Certainty::Unsettled, false), (Certainty::Raced, false), (Certainty::Settled, true)]
+    {
         let answer = Answer {
             admitted: smallvec![false],
             readings: smallvec![counts(10, 0, 0, size(60))],
@@ -493,10 +441,8 @@ fn a_refusal_by_charges_that_may_be_taken_back_is_not_remembered() {
 fn late_hits_are_told_once_for_a_counter() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
-    let (minute, hour) = (
-        fixture.limit(60, Algorithm::Fixed),
-        fixture.limit(3600, Algorithm::Fixed),
-    );
+    let (minute, hour) =
+        (fixture.limit(60, Algorithm::Fixed), fixture.limit(3600, Algorithm::Fixed));
     let same = fixture.limit(60, Algorithm::Sliding);
     let checks = [
         fixture.ask(&minute, 10, 0, 0, Some(0)),
@@ -509,9 +455,7 @@ fn late_hits_are_told_once_for_a_counter() {
     let store_of = |bound: &BoundLimit<'_>| (bound.limit.size == size(60)).then_some(single(7));
     let deferred = deferred_charges(&charges, |_| hits(4), store_of);
     assert_eq!(deferred.len(), 1);
-    let DeferredCharge {
-        decider, question, ..
-    } = &deferred[0];
+    let DeferredCharge { decider, question, .. } = &deferred[0];
     let costs: Vec<_> = question.counters.iter().map(|it| it.cost).collect();
     assert_eq!((*decider, &costs[..]), (7, &[hits(4)][..]));
     deferred[0].count(&fixture.clock);
@@ -532,17 +476,9 @@ fn hits_that_a_store_admits_to_a_moving_window_are_counted_here_too() {
         MovingCount::from(reading).hits
     };
     // Of many nodes' hits, the store tells no times.
-    let reading: Reading = MovingCount {
-        hits: hits(7),
-        oldest: UnixMillis(T - 1000),
-        age: 1000,
-        wait: 0,
-    }
-    .into();
-    let checks = [
-        fixture.ask(&minute, 10, 0, 2, Some(0)),
-        fixture.ask(&other, 10, 1, 1, Some(1)),
-    ];
+    let reading: Reading =
+        MovingCount { hits: hits(7), oldest: UnixMillis(T - 1000), age: 1000, wait: 0 }.into();
+    let checks = [fixture.ask(&minute, 10, 0, 2, Some(0)), fixture.ask(&other, 10, 1, 1, Some(1))];
     let asked = questions(&checks, false);
     let evaluate = |by_moving: bool, by_other: bool| {
         let mut answered = vec![None; 2];
@@ -587,11 +523,7 @@ fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
     let fixture = Fixture::new(&shared);
     let mut rate = fixture.limit(1, Algorithm::Bucket);
     rate.limit.burst.hits = hits(4);
-    let level = Level {
-        hits: hits(3),
-        at: UnixMillis(T),
-        mark: UnixSeconds(0),
-    };
+    let level = Level { hits: hits(3), at: UnixMillis(T), mark: UnixSeconds(0) };
     let kind = LevelKind::Bucket(hits(10));
     let reading = kind.reading(size(1), level, UnixMillis(T));
     let checks = [fixture.ask(&rate, 10, 0, 1, Some(0))];
@@ -608,9 +540,7 @@ fn what_a_store_says_of_a_bucket_is_noted_at_its_rate() {
     let (_, charges) = evaluation.finish(Outcome::Rejected, &fixture.clock);
     assert_eq!(charges[0].verdict().remaining(), hits(2), "of five");
     // The node goes on from there.
-    let counter = fixture
-        .namespace
-        .counter_of(StoredKind::Level(kind), size(1));
+    let counter = fixture.namespace.counter_of(StoredKind::Level(kind), size(1));
     let left = |at| {
         fixture.clock.set(at);
         let reading = shared.table.read(&counter, fixture.keys[0], &fixture.clock);
@@ -631,20 +561,14 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
             name: "limit".into(),
             size: size(seconds),
             algorithm: Algorithm::Bucket,
-            burst: Burst {
-                hits: hits(burst),
-                delay: Some(Hits::ZERO),
-                rate: None,
-            },
+            burst: Burst { hits: hits(burst), delay: Some(Hits::ZERO), rate: None },
         };
         BoundLimit::new(limit, &fixture.namespace, [])
     };
     let (few, many) = (rate(1, 4), rate(2, 9));
     let asked = |checks: &[LimitCheck<'_, '_>]| {
         let asked = questions(checks, false).remove(0);
-        let Question {
-            counters, limits, ..
-        } = &asked.question;
+        let Question { counters, limits, .. } = &asked.question;
         assert_eq!(asked.refund().counters[0].kind, counters[0].kind);
         let StoredKind::Level(LevelKind::Bucket(rate)) = counters[0].kind else {
             panic!("{counters:?}");
@@ -666,11 +590,7 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
     assert_eq!(asked(&both), (1, 10, 2, vec![5, 10]));
 
     // An answer is told to each by its own numbers.
-    let level = Level {
-        hits: hits(3),
-        at: UnixMillis(T),
-        mark: UnixSeconds(0),
-    };
+    let level = Level { hits: hits(3), at: UnixMillis(T), mark: UnixSeconds(0) };
     let reading = LevelKind::Bucket(hits(10)).reading(size(1), level, UnixMillis(T));
     let answer = Answer {
         admitted: smallvec![true, true],
@@ -702,20 +622,14 @@ fn a_store_is_told_at_which_rate_a_bucket_leaks_and_what_it_holds() {
 fn hits_of_a_response_that_a_reserve_does_not_cover_use_it_up() {
     let shared = SharedTable::new(1 << 20);
     let fixture = Fixture::new(&shared);
-    let bound = fixture
-        .limit(60, Algorithm::Fixed)
-        .reserving(&fixture.namespace);
+    let bound = fixture.limit(60, Algorithm::Fixed).reserving(&fixture.namespace);
     // A `charge=`: what is counted admits the request.
     let checks = [fixture.ask(&bound, 1000, 0, 0, Some(0))];
     let time_of = |_| Some(UnixMillis(T));
     let reserve = bound.reserve(fixture.keys[0], hits(1000)).unwrap();
     let grant = |part| {
         let window = T / size(60).millis();
-        assert!(
-            shared
-                .table
-                .grant(&reserve, hits(part), window, &fixture.clock)
-        );
+        assert!(shared.table.grant(&reserve, hits(part), window, &fixture.clock));
     };
     let is_spent = |cost| {
         let spending = spend(&checks, time_of).expect("it is admitted");
@@ -739,8 +653,5 @@ fn hits_of_a_response_that_a_reserve_does_not_cover_use_it_up() {
     assert!(spend(&checks, time_of).is_none());
     // No decider takes the rest: all of it is counted elsewhere.
     spent.into_iter().for_each(SpentReserve::put_back);
-    assert_eq!(
-        spend(&checks, time_of).unwrap().spent[0].spent.left,
-        hits(2)
-    );
+    assert_eq!(spend(&checks, time_of).unwrap().spent[0].spent.left, hits(2));
 }

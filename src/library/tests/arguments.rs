@@ -31,10 +31,7 @@ fn an_error_names_the_argument() {
     for name in ["", "off", "a b", "unknown", "ä", "a\0", &"x".repeat(65)] {
         assert_names(increment("k", 1000, 1.0, Some(name), None), "namespace");
         assert_names(it.sync(Some(name)), "namespace");
-        assert_names(
-            it.fetch(Some(name), SystemTime::UNIX_EPOCH, None),
-            "namespace",
-        );
+        assert_names(it.fetch(Some(name), SystemTime::UNIX_EPOCH, None), "namespace");
     }
     let diff = |diff| it.sliding_window("k", WINDOW, Some(diff), None, None);
     assert_names(diff(f64::NAN), "cur_diff");

@@ -17,12 +17,8 @@ use crate::library::{
 use crate::policy::algorithm::Algorithm;
 
 const LIMIT: u32 = 40;
-const WINDOW_TYPES: [WindowType; 4] = [
-    WindowType::Fixed,
-    WindowType::Sliding,
-    WindowType::Elastic,
-    WindowType::Moving,
-];
+const WINDOW_TYPES: [WindowType; 4] =
+    [WindowType::Fixed, WindowType::Sliding, WindowType::Elastic, WindowType::Moving];
 /// How long hits wait for a store that is away.
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -160,11 +156,7 @@ fn each_hit_that_is_counted_is_told_of_a_rate_of_its_own() {
 fn the_shards_of_a_cluster_decide_each_for_itself() {
     let cluster = crate::testing::redis::cluster::Servers::start();
     let address = cluster.primaries[0].tcp().to_string();
-    let options = [
-        ("server", address.as_str()),
-        ("cluster", "on"),
-        ("timeout", "60s"),
-    ];
+    let options = [("server", address.as_str()), ("cluster", "on"), ("timeout", "60s")];
     let store = Datastore::new("redis", options).unwrap();
     let nodes = [(); 2].map(|()| node(&store));
     let limit = LimiterOptions::window(3.0, WINDOW).window_type(WindowType::Fixed);
@@ -199,10 +191,7 @@ fn futures_wait_for_decisions_in_any_executor() {
         let tasks = (0..100).map(ask).map(|it| runtime.spawn(it));
         join_all(tasks).await
     });
-    assert_eq!(
-        admitted.iter().filter(|it| *it.as_ref().unwrap()).count(),
-        30
-    );
+    assert_eq!(admitted.iter().filter(|it| *it.as_ref().unwrap()).count(), 30);
     let all = (0..100).map(|_| node.increment_async("k", WINDOW, 1.0, None, Some(0.0)));
     let rates = block_on(join_all(all));
     let most = rates.into_iter().map(Result::unwrap).fold(0.0, f64::max);
@@ -222,12 +211,7 @@ fn hits_that_are_given_back_are_not_counted_by_any_node() {
         assert!(!refused.is_admitted && refused.rate == 3.0 && !refused.uncommit());
         assert!(three.uncommit());
         // It is not waited for.
-        wait_until(|| {
-            limiters[1]
-                .incoming_hits("k", 3.0, false)
-                .unwrap()
-                .is_admitted
-        });
+        wait_until(|| limiters[1].incoming_hits("k", 3.0, false).unwrap().is_admitted);
         assert!(!limiters[1].incoming("k", false).unwrap().uncommit());
     }
 }
@@ -241,17 +225,11 @@ fn a_store_that_is_silent_is_not_waited_for() {
         // Connected, and known to answer.
         for node in &nodes {
             let limiter = node.limiter(&LimiterOptions::window(1.0, WINDOW)).unwrap();
-            wait_until(|| {
-                limiter
-                    .incoming("other", true)
-                    .is_ok_and(|it| !it.is_admitted)
-            });
+            wait_until(|| limiter.incoming("other", true).is_ok_and(|it| !it.is_admitted));
         }
         server.signal("STOP");
         let begin = Machine.uptime();
-        let rates = nodes
-            .each_ref()
-            .map(|node| [(); 3].map(|()| hit(node, 1.0)));
+        let rates = nodes.each_ref().map(|node| [(); 3].map(|()| hit(node, 1.0)));
         // The store's own patience is longer.
         assert!(Machine.uptime() - begin < PATIENCE / 2);
         server.signal("CONT");
@@ -318,16 +296,9 @@ fn so_is_what_no_sync_pushes() {
             let limiter = other.limiter(options).unwrap();
             // With one more.
             let is_there = |rate: f64| (4.9..=5.0).contains(&rate);
-            wait_until(|| {
-                limiter
-                    .incoming("k", false)
-                    .is_ok_and(|it| is_there(it.rate))
-            });
+            wait_until(|| limiter.incoming("k", false).is_ok_and(|it| is_there(it.rate)));
             assert!(limiter.incoming("k", true).unwrap().is_admitted);
-            assert!(
-                !limiter.incoming("k", true).unwrap().is_admitted,
-                "{options:?}"
-            );
+            assert!(!limiter.incoming("k", true).unwrap().is_admitted, "{options:?}");
         }
     }
 }
@@ -343,9 +314,7 @@ fn a_store_of_the_callers_own_may_decide() {
     assert_names(instance().new(&options), "strategy");
     let deciding = Datastore::own_deciding(PATIENCE, connect);
     let nodes = [(); 2].map(|()| node(&deciding));
-    let limiter = nodes[0]
-        .limiter(&LimiterOptions::window(2.0, WINDOW))
-        .unwrap();
+    let limiter = nodes[0].limiter(&LimiterOptions::window(2.0, WINDOW)).unwrap();
     assert_eq!(hit(&nodes[1], 2.0).unwrap(), 2.0);
     // It outlives the instance, and so does what asks.
     drop(nodes);

@@ -73,17 +73,11 @@ fn namespaces_of_one_name_in_one_memory_share_counters() {
             let options = NewOptions::new(&memory).namespace(name);
             instance.new(&options).unwrap();
             let error = instance.new(&options).unwrap_err();
-            assert!(
-                error
-                    .to_string()
-                    .starts_with("invalid argument \"namespace\"")
-            );
+            assert!(error.to_string().starts_with("invalid argument \"namespace\""));
         }
     }
     let increment = |instance: &super::Instance, name| {
-        instance
-            .increment("k", WINDOW, 1.0, Some(name), None)
-            .unwrap()
+        instance.increment("k", WINDOW, 1.0, Some(name), None).unwrap()
     };
     assert_eq!([increment(&one, "a"), increment(&other, "a")], [1.0, 2.0]);
     assert_eq!(increment(&one, "b"), 1.0);

@@ -66,9 +66,7 @@ fn key_of(number: &str, step: u32) -> String {
 }
 
 fn hit(instance: &Instance, key: &str) {
-    instance
-        .increment(key, WINDOW, 1.0, None, Some(0.0))
-        .unwrap();
+    instance.increment(key, WINDOW, 1.0, None, Some(0.0)).unwrap();
 }
 
 /// A process that counts.
@@ -105,12 +103,7 @@ impl Counting {
             let steps = steps.clone();
             move || read(test, &steps)
         });
-        Counting {
-            number,
-            process,
-            steps,
-            reader,
-        }
+        Counting { number, process, steps, reader }
     }
 
     fn steps(&self) -> u32 {
@@ -124,11 +117,7 @@ impl Counting {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         let admitted = self.reader.join().unwrap();
-        Killed {
-            number: self.number,
-            steps: self.steps.load(SeqCst),
-            admitted,
-        }
+        Killed { number: self.number, steps: self.steps.load(SeqCst), admitted }
     }
 }
 
@@ -173,12 +162,7 @@ fn kill_again_and_again() {
         running.push(start());
         // The others are not held by what it was at.
         let goals: Vec<_> = running.iter().map(|it| it.steps() + 10).collect();
-        wait_until(|| {
-            running
-                .iter()
-                .zip(&goals)
-                .all(|(it, goal)| it.steps() >= *goal)
-        });
+        wait_until(|| running.iter().zip(&goals).all(|(it, goal)| it.steps() >= *goal));
     }
     killed.extend(running.into_iter().map(Counting::kill));
     check(&file.0, &killed);
@@ -192,10 +176,7 @@ fn check(path: &Path, killed: &[Killed]) {
         let rate = instance.sliding_window(key, WINDOW, None, None, Some(0.0));
         let (rate, told) = (rate.unwrap(), f64::from(told));
         let most = told + f64::from(in_flight);
-        assert!(
-            (told..=most).contains(&rate),
-            "{key}: {rate}, told of {told}"
-        );
+        assert!((told..=most).contains(&rate), "{key}: {rate}, told of {told}");
     };
     for Killed { number, steps, .. } in killed {
         let number = number.to_string();

@@ -8,12 +8,9 @@ use crate::library::{LimiterOptions, NewOptions, WindowType};
 #[test]
 fn a_window_admits_so_many_hits() {
     let instance = local();
-    for window_type in [
-        WindowType::Sliding,
-        WindowType::Fixed,
-        WindowType::Moving,
-        WindowType::Elastic,
-    ] {
+    for window_type in
+        [WindowType::Sliding, WindowType::Fixed, WindowType::Moving, WindowType::Elastic]
+    {
         let options = LimiterOptions::window(3.0, WINDOW).window_type(window_type);
         let limiter = instance.limiter(&options).unwrap();
         let key = format!("{window_type:?}");

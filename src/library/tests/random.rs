@@ -11,12 +11,8 @@ use crate::library::{
     RateLimiter, WindowType, new_instance,
 };
 
-const WINDOW_TYPES: [WindowType; 4] = [
-    WindowType::Sliding,
-    WindowType::Fixed,
-    WindowType::Elastic,
-    WindowType::Moving,
-];
+const WINDOW_TYPES: [WindowType; 4] =
+    [WindowType::Sliding, WindowType::Fixed, WindowType::Elastic, WindowType::Moving];
 
 /// A store that is nowhere.
 fn no_store() -> Datastore {
@@ -37,10 +33,7 @@ fn undecided(on_error: OnError) -> Instance {
 fn assert_names_one(error: &impl fmt::Display) {
     let message = error.to_string();
     assert!(message.starts_with("invalid argument \""), "{message}");
-    assert!(
-        message.contains("expected") && message.len() < 1000,
-        "{message}"
-    );
+    assert!(message.contains("expected") && message.len() < 1000, "{message}");
 }
 
 /// Returns whether there is a rate, which is a number.
@@ -176,15 +169,7 @@ fn what_defines_and_syncs_takes_anything() {
 fn memories_and_stores_take_anything() {
     let mut any = Anything::new();
     // Less than a table needs, or more than a process can have.
-    for bytes in [
-        0,
-        1,
-        4096,
-        1 << 46,
-        1 << 62,
-        isize::MAX as usize,
-        usize::MAX,
-    ] {
+    for bytes in [0, 1, 4096, 1 << 46, 1 << 62, isize::MAX as usize, usize::MAX] {
         for error in [Memory::heap(bytes), Memory::memfd(bytes)].map(Result::unwrap_err) {
             assert!(!error.to_string().is_empty());
         }
@@ -194,9 +179,7 @@ fn memories_and_stores_take_anything() {
     for _ in 0..5000 {
         let (strategy, directive, word) = (any.name(), any.name(), any.name());
         let strategy = any.of(&["redis", "postgres", "cassandra", &strategy]);
-        let directives = [
-            "server", "timeout", "tls", "password", "cluster", "table", &directive,
-        ];
+        let directives = ["server", "timeout", "tls", "password", "cluster", "table", &directive];
         let directive = any.of(&directives);
         let word = any.of(&["on", "0", "-1", "1e9", "[::1]:0", "nan", &word]);
         match Datastore::new(strategy, [(directive, word), ("prefix", "p")]) {

@@ -28,15 +28,11 @@ fn node(store: &Datastore, memory: &Memory, period: Duration) -> Instance {
 }
 
 fn hit(instance: &Instance) -> f64 {
-    instance
-        .increment("k", WINDOW, 1.0, None, Some(0.0))
-        .unwrap()
+    instance.increment("k", WINDOW, 1.0, None, Some(0.0)).unwrap()
 }
 
 fn rate(instance: &Instance) -> f64 {
-    instance
-        .sliding_window("k", WINDOW, None, None, Some(0.0))
-        .unwrap()
+    instance.sliding_window("k", WINDOW, None, None, Some(0.0)).unwrap()
 }
 
 #[test]

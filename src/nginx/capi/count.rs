@@ -41,9 +41,7 @@ pub(super) unsafe extern "C" fn increment(
             if found.synchronous.is_some() {
                 return Err(is_synchronous(&found.name, "increment_async"));
             }
-            found.with_windows(size, |windows| {
-                windows.increment(key, value, weight, &NgxClock)
-            })
+            found.with_windows(size, |windows| windows.increment(key, value, weight, &NgxClock))
         })?;
         *rate = number(hits);
         Ok(OK)
@@ -65,25 +63,16 @@ pub(super) unsafe extern "C" fn sliding_window(
     error_size: usize,
 ) -> c_int {
     // SAFETY: as the header says.
-    let (key, diff, rate) = unsafe {
-        (
-            bytes(key, key_len),
-            cur_diff.as_ref().copied(),
-            rate.as_mut(),
-        )
-    };
+    let (key, diff, rate) =
+        unsafe { (bytes(key, key_len), cur_diff.as_ref().copied(), rate.as_mut()) };
     let read = |main: &'static MainConf| {
         let rate = rate.ok_or_else(|| no_place("rate"))?;
         let key = arguments::key(key)?;
         let size = arguments::window_size("window_size", window_size)?;
-        let diff = diff
-            .map(|it| arguments::difference("cur_diff", it))
-            .transpose()?;
+        let diff = diff.map(|it| arguments::difference("cur_diff", it)).transpose()?;
         let weight = answer::weight(weight)?;
         let hits = main.library().with_found(found, |found| {
-            found.with_windows(size, |windows| {
-                windows.sliding_window(key, diff, weight, &NgxClock)
-            })
+            found.with_windows(size, |windows| windows.sliding_window(key, diff, weight, &NgxClock))
         })?;
         *rate = number(hits);
         Ok(OK)
@@ -135,9 +124,7 @@ fn sync_now(found: &FoundNamespace) -> Result<c_int, LibraryError> {
     if found.sync == SyncMode::Local || syncs::sync_now(&found.name) {
         return Ok(OK);
     }
-    Err(LibraryError::Phase(
-        "this process syncs nothing: expected a worker",
-    ))
+    Err(LibraryError::Phase("this process syncs nothing: expected a worker"))
 }
 
 /// `incoming`

@@ -133,13 +133,7 @@ impl GivenOptions<'_> {
             let expected = "some, of a namespace with a store";
             return Err(ArgumentError::new("window_sizes", expected, "none").into());
         }
-        Ok(NamespaceDefinition {
-            name: name.into(),
-            zone,
-            sync,
-            store,
-            window_sizes,
-        })
+        Ok(NamespaceDefinition { name: name.into(), zone, sync, store, window_sizes })
     }
 
     fn store(&self) -> Result<Option<DefinedStore>, LibraryError> {
@@ -164,9 +158,7 @@ impl GivenOptions<'_> {
                 Ok(Some(DefinedStore::Named(name.into())))
             }
             ([], strategy) => {
-                let files = ConfFiles {
-                    prefix: Cycle::with_current(|cycle| cycle.prefix()),
-                };
+                let files = ConfFiles { prefix: Cycle::with_current(|cycle| cycle.prefix()) };
                 let settings = store_of_options(strategy, &options, &files);
                 let settings = settings.map_err(|error| wrong_store(&error))?;
                 Ok(Some(DefinedStore::Own(settings.into())))
@@ -184,9 +176,7 @@ impl GivenOptions<'_> {
 #[cold]
 fn wrong_store(error: &OptionError) -> LibraryError {
     let argument = match error.directive() {
-        Some(DirectiveName {
-            name: "strategy", ..
-        }) => "strategy",
+        Some(DirectiveName { name: "strategy", .. }) => "strategy",
         _ => "strategy_opts",
     };
     DefineError::Wrong(format!("invalid argument \"{argument}\": {error}")).into()

@@ -72,10 +72,7 @@ impl GivenLimit<'_> {
             false => self.of_rate(found)?,
         };
         check_algorithm(limit.algorithm, found)?;
-        Ok(LibraryLimiter::new(
-            Limiter::new(found.namespace, limit, hits),
-            found.synchronous,
-        ))
+        Ok(LibraryLimiter::new(Limiter::new(found.namespace, limit, hits), found.synchronous))
     }
 
     fn of_window(&self, found: &FoundNamespace) -> Result<(Limit, Hits), LibraryError> {

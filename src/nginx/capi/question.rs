@@ -74,12 +74,7 @@ impl Ready {
 
 impl AskedTicket {
     fn asked(&self) -> AskedHits<'_> {
-        AskedHits {
-            key: &self.key,
-            cost: self.cost,
-            commit: self.commit,
-            weight: self.weight,
-        }
+        AskedHits { key: &self.key, cost: self.cost, commit: self.commit, weight: self.weight }
     }
 }
 
@@ -110,9 +105,7 @@ pub(super) unsafe extern "C" fn increment_async(
             weight: answer::weight(weight)?,
         };
         let size = arguments::window_size("window_size", window_size)?;
-        let limiter = main
-            .library()
-            .with_found(found, |found| unlimited(found, size))?;
+        let limiter = main.library().with_found(found, |found| unlimited(found, size))?;
         ask(&limiter, asked, wait, result)
     };
     // SAFETY: as above.
@@ -202,10 +195,7 @@ fn ask(
         weight: asked.weight,
         decider: question.decider,
         since: Instant::now(),
-        ready: Ready {
-            function: wait.ready,
-            data: wait.data,
-        },
+        ready: Ready { function: wait.ready, data: wait.data },
         _deadline: timer,
     };
     TICKETS.0.borrow_mut().add(Ticket::Asked(Rc::new(ticket)));
@@ -268,10 +258,7 @@ fn time_out(id: u64) {
     let decider = match TICKETS.0.borrow().get(id) {
         Some(Ticket::Asked(ticket)) => {
             let overdue = ticket.since.elapsed();
-            Some((
-                ticket.decider,
-                overdue.saturating_sub(ticket.synchronous.timeout),
-            ))
+            Some((ticket.decider, overdue.saturating_sub(ticket.synchronous.timeout)))
         }
         _ => None,
     };
@@ -314,24 +301,15 @@ pub(super) fn refund(limiter: &LibraryLimiter, key: &[u8], cost: Hits) -> bool {
     let Some(synchronous) = limiter.synchronous else {
         return false;
     };
-    let asked = AskedHits {
-        key,
-        cost,
-        commit: true,
-        weight: Weight::default(),
-    };
+    let asked = AskedHits { key, cost, commit: true, weight: Weight::default() };
     let question = limiter.limiter.question(asked, synchronous.store);
     question.is_some_and(|it| sync::tell(it.decider, &it.refund()))
 }
 
 /// Has a store that is away not charge hits of a key later, which were counted without it.
 pub(super) fn refund_unsent(limiter: &LibraryLimiter, key: &[u8], cost: Hits) {
-    let asked = AskedHits {
-        key,
-        cost: Hits::ZERO.minus(cost),
-        commit: true,
-        weight: Weight::default(),
-    };
+    let asked =
+        AskedHits { key, cost: Hits::ZERO.minus(cost), commit: true, weight: Weight::default() };
     let store = limiter.synchronous.map(|it| it.store);
     if let Some((decider, question)) = store.and_then(|it| limiter.limiter.unsent(asked, it)) {
         sync::charge_later(decider, &question);

@@ -70,10 +70,7 @@ const fn command(directive: &ConfDirective) -> ngx_command_t {
 
 /// `name` for nginx, which only reads it, and wants a NUL behind it.
 const fn str_of(name: &'static CStr) -> ngx_str_t {
-    ngx_str_t {
-        len: name.count_bytes(),
-        data: name.as_ptr().cast_mut().cast(),
-    }
+    ngx_str_t { len: name.count_bytes(), data: name.as_ptr().cast_mut().cast() }
 }
 
 /// nginx's callback for a directive.
@@ -104,15 +101,8 @@ fn apply(conf: &mut Conf<'_>, level: &mut LocationConf) -> Result<(), ConfError>
     };
     let handlers = main.content_handlers;
     let (http, zones) = main.reading();
-    let mut reader = ConfReader {
-        nginx: &mut Host {
-            conf,
-            zones,
-            handlers,
-        },
-        http,
-        level: level.level_mut(),
-    };
+    let mut reader =
+        ConfReader { nginx: &mut Host { conf, zones, handlers }, http, level: level.level_mut() };
     // It is one of ours: ASCII.
     reader.apply(core::str::from_utf8(name).unwrap_or_default(), words)
 }

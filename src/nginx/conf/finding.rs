@@ -55,9 +55,7 @@ impl MainConf {
     /// The handle of a namespace that an instance or nginx.conf defines.
     pub(crate) fn find(&'static self, instance: u32, name: &str) -> Result<u32, LibraryError> {
         if !self.is_attached() {
-            return Err(LibraryError::Phase(
-                "no namespace can be used before workers start",
-            ));
+            return Err(LibraryError::Phase("no namespace can be used before workers start"));
         }
         let library = self.library();
         let is_there = library.defines(instance, name)?;
@@ -94,10 +92,7 @@ impl MainConf {
             sizes: conf.window_sizes.clone(),
             is_open: conf.is_open(),
             sync: conf.options.sync,
-            store: self
-                .configuration()
-                .store(conf)
-                .map(|it| it.settings.kind()),
+            store: self.configuration().store(conf).map(|it| it.settings.kind()),
             synchronous: self.synchronous(number),
             windows: RefCell::default(),
             unlimited: RefCell::default(),

@@ -106,10 +106,7 @@ impl FoundNamespace {
         }
         let sizes: Vec<_> = self.sizes.iter().map(ToString::to_string).collect();
         let sizes = sizes.join(", ");
-        let expected = format!(
-            "one of the window_sizes of namespace \"{}\" ({sizes})",
-            self.name
-        );
+        let expected = format!("one of the window_sizes of namespace \"{}\" ({sizes})", self.name);
         Err(ArgumentError::new(argument, &expected, size).into())
     }
 }
@@ -122,11 +119,7 @@ impl LibraryLimiter {
         limiter: Limiter<'static>,
         synchronous: Option<Synchronous>,
     ) -> LibraryLimiter {
-        LibraryLimiter {
-            limiter,
-            synchronous,
-            committed: RefCell::default(),
-        }
+        LibraryLimiter { limiter, synchronous, committed: RefCell::default() }
     }
 
     /// Remembers hits that were counted.

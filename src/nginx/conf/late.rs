@@ -57,9 +57,7 @@ impl MainConf {
         let conf = late.namespaces.last().ok_or(LibraryError::Fault)?;
         let zone = self.zone(conf.zone);
         let zone = zone.ok_or(LibraryError::Phase("the zone is not mapped"))?;
-        let table = zone
-            .table()
-            .ok_or(LibraryError::Phase("the zone is not mapped"))?;
+        let table = zone.table().ok_or(LibraryError::Phase("the zone is not mapped"))?;
         let lock = zone.lock(PATIENCE).ok_or(LibraryError::Locked)?;
         let definition = LateDefinition {
             configuration: zone.configuration(),
@@ -116,10 +114,7 @@ impl MainConf {
             let (_, configured) = self.configuration().number_deciders();
             let shards = store.settings.shards();
             let first = configured.saturating_add(self.late.take_deciders(shards));
-            let of_shard = |number| Shard {
-                namespace: conf.name.as_ref().into(),
-                number,
-            };
+            let of_shard = |number| Shard { namespace: conf.name.as_ref().into(), number };
             let decider = DecidingStore {
                 store: watched.clone(),
                 source: Arc::new(store.settings.clone()),

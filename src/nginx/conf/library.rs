@@ -87,10 +87,7 @@ impl Library {
         let index = known.unwrap_or(instances.len());
         let handle = self.handle(HandleKind::Instance, index)?;
         if known.is_none() {
-            instances.push(LibraryInstance {
-                name: name.into(),
-                defines: Vec::new(),
-            });
+            instances.push(LibraryInstance { name: name.into(), defines: Vec::new() });
         }
         Ok(handle)
     }

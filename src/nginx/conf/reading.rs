@@ -48,10 +48,7 @@ impl<'cf> Conf<'cf> {
         raw: *mut ngx_conf_t,
         callback: impl FnOnce(&mut Conf<'_>) -> T,
     ) -> T {
-        callback(&mut Conf {
-            raw,
-            callback: PhantomData,
-        })
+        callback(&mut Conf { raw, callback: PhantomData })
     }
 
     /// The pointer, for nginx's own functions.
@@ -139,10 +136,7 @@ impl<'cf> Conf<'cf> {
     /// logged it.
     pub(super) fn keep(&self, text: &[u8]) -> Option<ngx_str_t> {
         let len = text.len();
-        let mut text = ngx_str_t {
-            len,
-            data: text.as_ptr().cast_mut(),
-        };
+        let mut text = ngx_str_t { len, data: text.as_ptr().cast_mut() };
         // SAFETY: the pool is the cycle's; nginx only reads the text.
         let data = unsafe { ngx_pstrdup(self.raw().pool, &mut text) };
         (!data.is_null()).then_some(ngx_str_t { len, data })
@@ -192,10 +186,7 @@ impl<'cf> Conf<'cf> {
     pub(super) fn has_foreign_module(&self) -> bool {
         let nginx = file_of((&raw const ngx_pagesize).cast());
         let ours = file_of(ptr::from_ref(Module::module()).cast());
-        let mut files = self
-            .modules()
-            .iter()
-            .map(|it| file_of(it.cast_const().cast()));
+        let mut files = self.modules().iter().map(|it| file_of(it.cast_const().cast()));
         files.any(|file| file != nginx && file != ours)
     }
 
@@ -221,12 +212,8 @@ impl<'cf> Conf<'cf> {
             let indexed = elements::<ngx_http_variable_t>(&core.variables);
             let families = elements::<ngx_http_variable_t>(&core.prefix_variables);
             keys.iter().any(|it| it.key.as_bytes() == name)
-                || families
-                    .iter()
-                    .any(|it| name.starts_with(it.name.as_bytes()))
-                || indexed
-                    .iter()
-                    .any(|it| it.get_handler.is_some() && it.name.as_bytes() == name)
+                || families.iter().any(|it| name.starts_with(it.name.as_bytes()))
+                || indexed.iter().any(|it| it.get_handler.is_some() && it.name.as_bytes() == name)
         }
     }
 
@@ -275,10 +262,7 @@ impl<'cf> Conf<'cf> {
     /// The number of the variable `name`, which need not be there yet. `None`: no memory; nginx has
     /// logged it.
     pub(crate) fn variable(&mut self, name: &[u8]) -> Option<ngx_uint_t> {
-        let mut name = ngx_str_t {
-            len: name.len(),
-            data: name.as_ptr().cast_mut(),
-        };
+        let mut name = ngx_str_t { len: name.len(), data: name.as_ptr().cast_mut() };
         // SAFETY: as above.
         let index = unsafe { ngx_http_get_variable_index(self.as_ptr(), &mut name) };
         ngx_uint_t::try_from(index).ok()
@@ -289,11 +273,8 @@ impl<'cf> Conf<'cf> {
         let core = NgxHttpCoreModule::main_conf_mut(self)?;
         let phase = core.phases.get_mut(phase as usize)?;
         // SAFETY: the phase's array is one of handlers.
-        let place = unsafe {
-            ngx_array_push(&mut phase.handlers)
-                .cast::<ngx_http_handler_pt>()
-                .as_mut()
-        };
+        let place =
+            unsafe { ngx_array_push(&mut phase.handlers).cast::<ngx_http_handler_pt>().as_mut() };
         *place? = Some(handler);
         Some(())
     }

@@ -77,11 +77,7 @@ pub(crate) struct ActiveLimit {
 impl RuleSet {
     /// Rules that count in `namespaces`.
     pub(super) fn new(rules: Rc<Rules<Text>>, namespaces: ServedNamespaces) -> RuleSet {
-        RuleSet {
-            rules,
-            namespaces,
-            active: OnceCell::new(),
-        }
+        RuleSet { rules, namespaces, active: OnceCell::new() }
     }
 
     /// The policies: the number of the namespace, and the name.
@@ -158,9 +154,7 @@ impl RuleSet {
                 && synchronous.all(ActiveRule::is_reserving)
                 && are_apart(&rules),
             may_wait: is_synchronous || has_delay,
-            has_deferred: rules
-                .iter()
-                .any(|rule| matches!(rule.cost, Cost::Deferred(_))),
+            has_deferred: rules.iter().any(|rule| matches!(rule.cost, Cost::Deferred(_))),
             rules: rules.into(),
         }
     }

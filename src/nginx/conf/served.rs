@@ -87,9 +87,7 @@ pub(crate) struct LateNamespace {
 
 impl core::fmt::Debug for LateNamespace {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("LateNamespace")
-            .field("synced", &self.synced)
-            .finish_non_exhaustive()
+        f.debug_struct("LateNamespace").field("synced", &self.synced).finish_non_exhaustive()
     }
 }
 
@@ -117,10 +115,7 @@ impl LateNamespace {
     pub(super) fn synchronous(&self, conf: &NamespaceConf) -> Option<Synchronous> {
         let (first, _) = self.decided.as_ref()?;
         Some(Synchronous {
-            store: Deciders {
-                first: *first,
-                shards: self.synced.options.shards(),
-            },
+            store: Deciders { first: *first, shards: self.synced.options.shards() },
             on_error: conf.options.on_error,
             timeout: conf.options.timeout,
             is_reserving: false,

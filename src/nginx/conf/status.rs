@@ -100,10 +100,7 @@ impl MainConf {
             zones: Vec::new(),
             // Not to be moved as it grows.
             namespaces: Vec::with_capacity(configuration.namespaces.len()),
-            stores: stores
-                .clone()
-                .map(|(it, store)| self.store_status(it, store))
-                .collect(),
+            stores: stores.clone().map(|(it, store)| self.store_status(it, store)).collect(),
             policies: self.policies().iter().map(Policy::status).collect(),
             build: Some(Build {
                 version: env!("CARGO_PKG_VERSION"),
@@ -152,10 +149,7 @@ impl MainConf {
         let (number, conf) = self.named(name)?;
         let counting = Counting {
             sync: conf.options.sync,
-            store: self
-                .configuration()
-                .store(conf)
-                .map(|it| it.settings.kind()),
+            store: self.configuration().store(conf).map(|it| it.settings.kind()),
             sizes: &conf.window_sizes,
             rates: &conf.rates,
             counters: &conf.counters,
@@ -169,9 +163,7 @@ impl MainConf {
     /// not synced, or there is none.
     pub(crate) fn synced_of(&self, name: &[u8]) -> Option<(&str, Duration)> {
         let (_, namespace) = self.named(name)?;
-        let store = namespace
-            .period()
-            .and(self.configuration().store(namespace))?;
+        let store = namespace.period().and(self.configuration().store(namespace))?;
         Some((&namespace.name, store.settings.common.timeout))
     }
 
@@ -227,10 +219,6 @@ impl MainConf {
 
 impl Policy {
     fn status(&self) -> PolicyStatus<'_> {
-        PolicyStatus {
-            namespace: &self.namespace,
-            name: &self.name,
-            rejected: self.rejected.get(),
-        }
+        PolicyStatus { namespace: &self.namespace, name: &self.name, rejected: self.rejected.get() }
     }
 }

@@ -24,10 +24,7 @@ pub(crate) struct Variable {
 impl Variable {
     /// The variable `name`. `None`: no memory; nginx has logged it.
     pub(super) fn named(conf: &mut Conf<'_>, name: &[u8]) -> Option<Variable> {
-        Some(Variable {
-            index: conf.variable(name)?,
-            argument: OnceCell::new(),
-        })
+        Some(Variable { index: conf.variable(name)?, argument: OnceCell::new() })
     }
 
     /// The value for `request`, as `ngx_http_get_flushed_variable` has it; it lives as long as the
@@ -53,8 +50,7 @@ impl Variable {
     // Not inlined: then what finds an argument need not save registers.
     #[inline(never)]
     fn evaluate_by_nginx<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
-        self.argument
-            .get_or_init(|| argument_of(request, self.index));
+        self.argument.get_or_init(|| argument_of(request, self.index));
         // SAFETY: the request has not ended, and the index is of its configuration. The value is the
         // request's.
         unsafe {
@@ -77,20 +73,14 @@ fn argument_of(request: &Request<'_>, index: ngx_uint_t) -> &'static [u8] {
     let find = || {
         let core = NgxHttpCoreModule::main_conf(request)?;
         // SAFETY: both arrays are of variables, and live as long as the configuration.
-        let (all, prefixes) = unsafe {
-            (
-                variables(&core.variables),
-                variables(&core.prefix_variables),
-            )
-        };
+        let (all, prefixes) =
+            unsafe { (variables(&core.variables), variables(&core.prefix_variables)) };
         let variable = all.get(index)?;
         // SAFETY: names are in the cycle's pool.
         let name_of = |variable: &ngx_http_variable_t| unsafe { bytes(&variable.name) };
         let arguments = prefixes.iter().find(|it| name_of(it) == PREFIX)?;
         let is_argument = ptr::fn_addr_eq(variable.get_handler?, arguments.get_handler?);
-        name_of(variable)
-            .strip_prefix(PREFIX)
-            .filter(|_| is_argument)
+        name_of(variable).strip_prefix(PREFIX).filter(|_| is_argument)
     };
     find().unwrap_or_default()
 }
@@ -121,12 +111,7 @@ impl Bits {
 
     #[inline]
     fn of(value: &ngx_variable_value_t) -> Bits {
-        const {
-            assert!(
-                cfg!(target_endian = "little"),
-                "bit fields start at the lowest bit"
-            )
-        };
+        const { assert!(cfg!(target_endian = "little"), "bit fields start at the lowest bit") };
         // SAFETY: the structure starts with an `unsigned` that holds the bit fields.
         Bits(unsafe { ptr::from_ref(value).cast::<u32>().read() })
     }

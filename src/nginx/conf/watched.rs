@@ -17,10 +17,7 @@ use crate::nginx::module::Module;
 
 /// The modules and their directives.
 const WATCHED: [(&CStr, &[&[u8]]); 2] = [
-    (
-        c"ngx_http_rewrite_module",
-        &[b"return", b"rewrite", b"break", b"if"],
-    ),
+    (c"ngx_http_rewrite_module", &[b"return", b"rewrite", b"break", b"if"]),
     (c"ngx_http_auth_basic_module", &[b"auth_basic"]),
 ];
 

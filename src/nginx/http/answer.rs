@@ -85,11 +85,7 @@ fn log_rejection(request: &Request<'_>, context: &Context<'_>) {
         true => "rejected by",
         false => "would be rejected by",
     };
-    let limit = ShownLimit {
-        context,
-        charge,
-        rate,
-    };
+    let limit = ShownLimit { context, charge, rate };
     let message = format_args!("ratelimit: {what} {limit}");
     let level = context.settings.log_level as log::NgxLogLevel;
     log::error(level, request.log(), message);
@@ -102,11 +98,7 @@ pub(super) fn log_delay(request: &Request<'_>, context: &Context<'_>, delay: &De
         true => "would be delayed by",
         false => "delayed by",
     };
-    let limit = ShownLimit {
-        context,
-        charge,
-        rate: charge.verdict().rate(),
-    };
+    let limit = ShownLimit { context, charge, rate: charge.verdict().rate() };
     let message = format_args!("ratelimit: {what} {limit} for {millis}ms");
     let level = context.settings.log_level.of_delays() as log::NgxLogLevel;
     log::error(level, request.log(), message);
@@ -122,14 +114,8 @@ struct ShownLimit<'c> {
 
 impl fmt::Display for ShownLimit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ShownLimit {
-            context,
-            charge,
-            rate,
-        } = *self;
-        let Verdict {
-            limit, hits, cost, ..
-        } = charge.verdict();
+        let ShownLimit { context, charge, rate } = *self;
+        let Verdict { limit, hits, cost, .. } = charge.verdict();
         write!(
             f,
             "\"{}\", namespace \"{}\", key \"{}\", limit {hits}, rate {rate}, cost {cost}, rule {}",

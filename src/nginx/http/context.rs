@@ -94,10 +94,7 @@ impl<'r> Context<'r> {
             return None;
         }
         let admitted = self.charges.iter().filter(|it| it.verdict().admitted);
-        let delays = admitted.map(|charge| Delay {
-            millis: charge.verdict().delay(),
-            charge,
-        });
+        let delays = admitted.map(|charge| Delay { millis: charge.verdict().delay(), charge });
         // The first one of equal ones.
         let longest = delays.rev().max_by_key(|delay| delay.millis)?;
         (longest.millis > 0).then_some(longest)

@@ -16,12 +16,7 @@ use crate::table::{Invalid, Outcome};
 
 /// Counts the hits of a request's rules that are known only now.
 pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
-    let Active {
-        rules,
-        has_deferred,
-        is_reserving,
-        ..
-    } = context.rules.active();
+    let Active { rules, has_deferred, is_reserving, .. } = context.rules.active();
     let is_charged = context.response == Response::Admit
         && context.outcome != Outcome::RejectedDryRun
         || context.settings.count_rejected;
@@ -30,10 +25,7 @@ pub(super) fn charge(request: &Request<'_>, context: &Context<'_>) {
     }
     let mut deferred = Vec::new();
     for rule in rules {
-        let has_applied = context
-            .charges
-            .iter()
-            .any(|charge| rule.has(charge.bound()));
+        let has_applied = context.charges.iter().any(|charge| rule.has(charge.bound()));
         if let (Cost::Deferred(amount), true) = (rule.cost, has_applied) {
             // Without memory, nothing is counted: nginx has logged why.
             let hits = amount_or(Hits::ZERO, Invalid::Charge, amount, rule, request);

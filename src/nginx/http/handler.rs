@@ -83,11 +83,7 @@ fn decide_measured<'r>(
     conf: &'static LocationConf,
     rules: &'static RuleSet,
 ) -> Result<ngx_int_t, EvaluationError> {
-    let limit = rules
-        .active()
-        .rules
-        .iter()
-        .find_map(|rule| rule.limits.first());
+    let limit = rules.active().rules.iter().find_map(|rule| rule.limits.first());
     let table = limit.map(|limit| limit.bound.table());
     hold::measured(table, || decide_rarely(request, slot, conf, rules))
 }

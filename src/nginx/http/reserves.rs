@@ -53,11 +53,7 @@ pub(super) fn decide<'r>(
     let Some(spending) = spend(&evaluated.checks, sync::store_time) else {
         return Err(evaluated);
     };
-    let RequestChecks {
-        room,
-        checks,
-        renamed,
-    } = evaluated;
+    let RequestChecks { room, checks, renamed } = evaluated;
     note_spent(&checks, &spending);
     let settings = &conf.settings;
     let mut evaluation = Evaluation::new(room, settings.count_rejected);
@@ -89,9 +85,7 @@ pub(super) fn decide<'r>(
 fn note_spent(checks: &[LimitCheck<'_, 'static>], spending: &Spending<'static>) {
     with_book(|book| {
         let (time_of, now) = (sync::store_time, monotonic());
-        let questions = book
-            .reserves
-            .ask_again(checks, spending, time_of, now, &NgxClock);
+        let questions = book.reserves.ask_again(checks, spending, time_of, now, &NgxClock);
         send(book, questions);
     });
 }
@@ -116,12 +110,7 @@ fn send(book: &mut Book, questions: Few<PartQuestion>) {
 }
 
 fn ask(reserves: &mut ReserveBook<'static>, asked: &PartQuestion) {
-    let PartQuestion {
-        decider,
-        id,
-        question,
-        ..
-    } = asked;
+    let PartQuestion { decider, id, question, .. } = asked;
     let deadline = monotonic_millis().saturating_add(PATIENCE);
     let is_asked =
         sync::check_circuit(*decider) && sync::ask(*decider, Some(*id), deadline, question);

@@ -55,10 +55,7 @@ pub(super) fn remove(request: &Request<'_>, name: &str) {
 
 /// For nginx, which only reads it.
 fn text(bytes: &[u8]) -> ngx_str_t {
-    ngx_str_t {
-        len: bytes.len(),
-        data: bytes.as_ptr().cast_mut(),
-    }
+    ngx_str_t { len: bytes.len(), data: bytes.as_ptr().cast_mut() }
 }
 
 /// Has nginx throw the body of the request away. An error: what the handler is to return.
@@ -123,10 +120,7 @@ pub(super) fn with_body(
         buf.last = buf.last.add(body.len());
         buf.set_last_buf(u32::from(request.is_main()));
         buf.set_last_in_chain(1);
-        let mut chain = ngx_chain_t {
-            buf: buffer,
-            next: ptr::null_mut(),
-        };
+        let mut chain = ngx_chain_t { buf: buffer, next: ptr::null_mut() };
         with_chain(request, status, media_type, &mut chain, body.len())
     }
 }
@@ -157,10 +151,7 @@ pub(super) fn with_pieces<'r>(
                 buf.set_last_buf(u32::from(request.is_main()));
                 buf.set_last_in_chain(1);
             }
-            *new = ngx_chain_t {
-                buf: buffer,
-                next: chain,
-            };
+            *new = ngx_chain_t { buf: buffer, next: chain };
             chain = link;
         }
     }

@@ -49,12 +49,7 @@ impl StoreVisitor for ChannelTask<'_> {
     type Output = ();
 
     fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
-        let ChannelTask {
-            namespaces,
-            events,
-            mut ending,
-            tasks,
-        } = self;
+        let ChannelTask { namespaces, events, mut ending, tasks } = self;
         tasks.spawn_local(async move {
             let listening = pin!(listen(&namespaces, connect, &events));
             // At once: there is nothing to lose.
@@ -86,10 +81,7 @@ async fn listen<S: Strategy>(
             let hearings = hearings.filter_map(|it| Hearing::new(it.namespace, &it.sizes));
             // Of a store that is divided, each shard is heard by itself.
             let hearings: Vec<Vec<_>> = match is_divided {
-                true => hearings
-                    .flat_map(Hearing::by_shard)
-                    .map(|it| vec![it])
-                    .collect(),
+                true => hearings.flat_map(Hearing::by_shard).map(|it| vec![it]).collect(),
                 false => vec![hearings.collect()],
             };
             let is_told = Cell::new(false);
@@ -156,11 +148,7 @@ impl ChannelLine<'_> {
                     failures = failures.saturating_add(1);
                     let is_there = self.store.state.is_some_and(|it| it.is_up() == Some(true));
                     // Where syncs fail too, such as by another password, more is lost than the channel.
-                    beside = if is_there {
-                        beside.saturating_add(1)
-                    } else {
-                        0
-                    };
+                    beside = if is_there { beside.saturating_add(1) } else { 0 };
                     let is_without = beside >= if error.is_transient() { MANY } else { SURE };
                     if is_without && !self.is_told.replace(true) {
                         self.events.push([self.store.unheard(&error)]);

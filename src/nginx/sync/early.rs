@@ -65,10 +65,7 @@ pub(super) struct LookTimer {
 
 impl LookTimer {
     pub(super) fn new(is_needed: bool) -> LookTimer {
-        LookTimer {
-            times: is_needed.then(LookTimes::default),
-            next: None,
-        }
+        LookTimer { times: is_needed.then(LookTimes::default), next: None }
     }
 
     /// When to look.

@@ -142,7 +142,6 @@ impl Job {
     }
 
     fn set_timer(&mut self, after: Duration) {
-        self.timer
-            .set(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        self.timer.set(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
     }
 }

@@ -73,7 +73,5 @@ pub(super) async fn push_rest(
             sleep(PAUSE).await;
         }
     };
-    limits
-        .run(syncer, &Machine, async || sleep(PAUSE).await, push)
-        .await
+    limits.run(syncer, &Machine, async || sleep(PAUSE).await, push).await
 }

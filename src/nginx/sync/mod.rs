@@ -212,11 +212,7 @@ fn leave() -> Option<Worker> {
         true => (LAST_PUSH_OF_TERM, LAST_PUSH_OF_TERM),
         false => LAST_PUSH_OF_QUIT,
     };
-    let limits = LastPush {
-        began: Machine.uptime(),
-        patience,
-        longest,
-    };
+    let limits = LastPush { began: Machine.uptime(), patience, longest };
     for done in worker.thread.finish(limits) {
         worker.note(done);
     }
@@ -318,9 +314,7 @@ pub(super) fn check_circuit(decider: usize) -> bool {
 
 /// What time it is by the clock of a decider's store; `None`: it has not said.
 pub(super) fn store_time(decider: usize) -> Option<UnixMillis> {
-    with_client(decider, |_, client, decider| {
-        client.store_time(decider, now_millis())
-    })?
+    with_client(decider, |_, client, decider| client.store_time(decider, now_millis()))?
 }
 
 /// Where this worker logs what it does for stores; `None`: it does nothing.
@@ -571,10 +565,7 @@ impl Worker {
             return;
         };
         let report = done.result.as_ref().ok().copied().flatten();
-        if let Some(Report {
-            pushed, fetched, ..
-        }) = report
-        {
+        if let Some(Report { pushed, fetched, .. }) = report {
             let name = &job.namespace.name;
             log::debug(self.log, || {
                 format!("ratelimit_namespace \"{name}\": {pushed} pushed, {fetched} fetched")

@@ -101,14 +101,10 @@ impl Thread {
         let (is_alive, ended) = blocking::channel();
         let (refused, refusal) = blocking::channel();
         let (results, events) = (done.clone(), store_events.clone());
-        let at_end = AtEnd {
-            eventfd,
-            _is_alive: is_alive,
-        };
+        let at_end = AtEnd { eventfd, _is_alive: is_alive };
         let signals = block_signals();
-        let thread = std::thread::Builder::new()
-            .name("ratelimit sync".into())
-            .stack_size(THREAD_STACK);
+        let thread =
+            std::thread::Builder::new().name("ratelimit sync".into()).stack_size(THREAD_STACK);
         let last_pushes = LastPushes::default();
         let pushes = last_pushes.clone();
         let thread = thread.spawn(move || {
@@ -230,10 +226,7 @@ impl Thread {
         }
         // The threads that look names up are not waited for.
         let mut wait = limits.patience.saturating_add(MARGIN);
-        let end = limits
-            .began
-            .saturating_add(limits.longest)
-            .saturating_add(MARGIN);
+        let end = limits.began.saturating_add(limits.longest).saturating_add(MARGIN);
         while self.ended.recv_timeout(wait) == Err(blocking::RecvTimeoutError::Timeout)
             && self.last_pushes.are_running()
             && Machine.uptime() < end
@@ -295,17 +288,10 @@ impl ThreadTasks {
 
     fn begin(&mut self, task: Task) {
         match task {
-            Task::Sync {
-                number,
-                namespace,
-                task,
-                commands,
-            } => {
+            Task::Sync { number, namespace, task, commands } => {
                 let early = namespace.namespace.sync_state();
                 let early = early.filter(|_| namespace.is_early);
-                self.early
-                    .borrow_mut()
-                    .extend(early.map(|state| (state, task)));
+                self.early.borrow_mut().extend(early.map(|state| (state, task)));
                 let job = SyncTask {
                     number,
                     namespace: &namespace,
@@ -330,8 +316,7 @@ impl ThreadTasks {
                 }
             }
             Task::Broker(broker, ending) => {
-                self.tasks
-                    .spawn_local(broker.serve(ending, self.events.clone()));
+                self.tasks.spawn_local(broker.serve(ending, self.events.clone()));
             }
         }
     }
@@ -366,15 +351,8 @@ impl StoreVisitor for SyncTask<'_> {
     type Output = ();
 
     fn visit<S: Decider + 'static>(self, connect: impl Fn() -> S + 'static) {
-        let SyncTask {
-            number,
-            namespace,
-            commands,
-            results,
-            store_events,
-            last_pushes,
-            tasks,
-        } = self;
+        let SyncTask { number, namespace, commands, results, store_events, last_pushes, tasks } =
+            self;
         let namespace = namespace.clone();
         tasks.spawn_local(serve(
             number,
@@ -398,13 +376,7 @@ async fn serve<S: Strategy>(
     store_events: EventLoopQueue<StoreEvent>,
     last_pushes: LastPushes,
 ) {
-    let SyncedNamespace {
-        namespace: counters,
-        sizes,
-        lease_lifetime,
-        period,
-        ..
-    } = &namespace;
+    let SyncedNamespace { namespace: counters, sizes, lease_lifetime, period, .. } = &namespace;
     let Some(mut syncer) = Syncer::new(counters, sizes, *lease_lifetime) else {
         return;
     };
@@ -412,9 +384,7 @@ async fn serve<S: Strategy>(
         syncer = syncer.pushing_only();
     }
     let worker = u16::try_from(cycle::worker()).unwrap_or(u16::MAX);
-    syncer = syncer
-        .living_for(Syncer::life_of(*period))
-        .by_worker(worker);
+    syncer = syncer.living_for(Syncer::life_of(*period)).by_worker(worker);
     if namespace.is_early {
         syncer = syncer.telling();
     }
@@ -429,11 +399,7 @@ async fn serve<S: Strategy>(
         if !events.is_empty() {
             store_events.push(events);
         }
-        results.push([Done {
-            number,
-            result,
-            is_early,
-        }]);
+        results.push([Done { number, result, is_early }]);
     };
     let note = |result, store: &S| note_cycle(result, false, store);
     let mut store = connect();
@@ -494,9 +460,7 @@ async fn serve<S: Strategy>(
             Some(Command::Early) if !early.begin(began) => {}
             Some(Command::Early) => {
                 turns_of_others = 0;
-                let result = syncer
-                    .sync_early(EarlyPush::Due, &mut store, &Machine)
-                    .await;
+                let result = syncer.sync_early(EarlyPush::Due, &mut store, &Machine).await;
                 look.set_after(&syncer, began, &result);
                 match result {
                     Ok(report) if Report::is_whole(report) => {}
@@ -513,9 +477,7 @@ async fn serve<S: Strategy>(
                 look.stop();
             }
             Some(Command::Look) => {
-                let result = syncer
-                    .sync_early(EarlyPush::Near, &mut store, &Machine)
-                    .await;
+                let result = syncer.sync_early(EarlyPush::Near, &mut store, &Machine).await;
                 look.set_after(&syncer, began, &result);
                 if let Err(error) = result {
                     note_cycle(Err(error), true, &store);

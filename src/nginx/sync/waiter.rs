@@ -32,9 +32,7 @@ impl SyncWaiters {
     /// Takes those that wait for no later cycle than the one that has just ended.
     pub(super) fn take_ended(&mut self) -> impl Iterator<Item = SyncWaiter> {
         let begun = self.begun;
-        let ended = self
-            .waiting
-            .extract_if(.., move |(cycle, _)| *cycle <= begun);
+        let ended = self.waiting.extract_if(.., move |(cycle, _)| *cycle <= begun);
         ended.map(|(_, waiter)| waiter)
     }
 }

@@ -53,12 +53,7 @@ impl Wake {
         if unsafe { ngx_handle_read_event(&mut *read, 0) } != NGX_OK as ngx_int_t {
             return Err(io::Error::other("the event loop does not take an eventfd"));
         }
-        Ok(Wake {
-            connection,
-            read,
-            _write: write,
-            eventfd,
-        })
+        Ok(Wake { connection, read, _write: write, eventfd })
     }
 
     pub(super) fn eventfd(&self) -> EventFd {
@@ -74,9 +69,7 @@ impl Wake {
 
 impl Drop for Wake {
     fn drop(&mut self) {
-        let Wake {
-            connection, read, ..
-        } = self;
+        let Wake { connection, read, .. } = self;
         // SAFETY: nginx chose its actions before the first worker; the event was added, and it and
         // its connection live until this has returned. Methods that know connections (epoll) take
         // them back as a whole, the others their events.

@@ -45,10 +45,7 @@ impl Leak {
         let rate = rate.thousandths().cast_unsigned();
         match size.nonzero_millis() {
             Self::MINUTE => Leak::of_minute(rate),
-            size => Leak {
-                parts: rate,
-                parts_of_thousandth: size,
-            },
+            size => Leak { parts: rate, parts_of_thousandth: size },
         }
     }
 
@@ -61,10 +58,7 @@ impl Leak {
             true => (rate / 60, Self::SECOND),
             false => (rate, Self::MINUTE),
         };
-        Leak {
-            parts,
-            parts_of_thousandth,
-        }
+        Leak { parts, parts_of_thousandth }
     }
 
     /// What leaks in so many milliseconds: thousandths, and parts of the next one.
@@ -103,9 +97,7 @@ impl Leak {
     /// The same with more bits, which takes longer.
     #[cold]
     fn long_time_of(self, thousandths: u64, part: u64) -> u64 {
-        let millis = self
-            .parts_of(thousandths, part)
-            .div_ceil(u128::from(self.parts.max(1)));
+        let millis = self.parts_of(thousandths, part).div_ceil(u128::from(self.parts.max(1)));
         u64::try_from(millis).unwrap_or(u64::MAX)
     }
 
@@ -119,21 +111,14 @@ impl Leak {
 impl BucketLevel {
     /// An empty bucket with `rate`.
     pub fn empty(rate: Hits) -> BucketLevel {
-        BucketLevel {
-            rate,
-            ..BucketLevel::default()
-        }
+        BucketLevel { rate, ..BucketLevel::default() }
     }
 
     /// The same, leaking from now on at another rate.
     pub fn at_rate(self, rate: Hits) -> BucketLevel {
         match self.rate == rate {
             true => self,
-            false => BucketLevel {
-                rate,
-                part: 0,
-                ..self
-            },
+            false => BucketLevel { rate, part: 0, ..self },
         }
     }
 
@@ -148,10 +133,7 @@ impl BucketLevel {
     /// Both numbers of the fraction fit into a `f64`, and its division is rounded correctly: so equal fractions have
     /// equal bits. Others differ in them, unless they are the same to 15 digits.
     pub(super) fn per_second(rate: Hits, size: WindowSize) -> f64 {
-        let Leak {
-            parts,
-            parts_of_thousandth,
-        } = Leak::of(rate, size);
+        let Leak { parts, parts_of_thousandth } = Leak::of(rate, size);
         // A thousandth in a millisecond is a hit in a second.
         parts as f64 / parts_of_thousandth.get() as f64
     }
@@ -161,12 +143,7 @@ impl BucketLevel {
     pub(super) fn of(rate: Hits, size: WindowSize, level: Level, now: UnixMillis) -> BucketLevel {
         let (leaked, part) = Leak::of(rate, size).in_millis(level.age(now));
         let hits = level.hits.without_thousandths(leaked);
-        BucketLevel {
-            hits,
-            rate,
-            at: level.at,
-            part: if hits == Hits::ZERO { 0 } else { part },
-        }
+        BucketLevel { hits, rate, at: level.at, part: if hits == Hits::ZERO { 0 } else { part } }
     }
 
     /// A level of which the same is read at `now`, whatever clock it was read by: to the thousandth, or
@@ -207,12 +184,7 @@ impl BucketLevel {
         if counted == Hits::ZERO && at >= before.at {
             return (before, self);
         }
-        let filled = BucketLevel {
-            hits: self.hits.plus_value(counted),
-            at,
-            part: 0,
-            ..self
-        };
+        let filled = BucketLevel { hits: self.hits.plus_value(counted), at, part: 0, ..self };
         (filled.filled(size, at), filled)
     }
 
@@ -277,13 +249,11 @@ impl Method for LeakyBucket {
 
     /// Until so much has leaked, rounded down.
     fn delay(size: WindowSize, level: &BucketLevel, most: Hits) -> u64 {
-        let millis = level
-            .parts_above(size, most)
-            .map_or(0, |(parts, leak)| match parts {
-                0 => 0,
-                // What never leaks is waited for as long as there are numbers.
-                parts => parts.checked_div(leak.into()).unwrap_or(u128::MAX),
-            });
+        let millis = level.parts_above(size, most).map_or(0, |(parts, leak)| match parts {
+            0 => 0,
+            // What never leaks is waited for as long as there are numbers.
+            parts => parts.checked_div(leak.into()).unwrap_or(u128::MAX),
+        });
         u64::try_from(millis).unwrap_or(u64::MAX)
     }
 
@@ -295,12 +265,7 @@ impl Method for LeakyBucket {
 impl From<BucketLevel> for Reading {
     #[inline]
     fn from(level: BucketLevel) -> Reading {
-        Reading {
-            start: level.at.0,
-            hits: level.hits,
-            previous: level.rate,
-            elapsed: level.part,
-        }
+        Reading { start: level.at.0, hits: level.hits, previous: level.rate, elapsed: level.part }
     }
 }
 

@@ -24,16 +24,9 @@ impl ElasticCount {
     #[inline]
     pub(super) fn of(size: WindowSize, level: Level, now: UnixMillis) -> ElasticCount {
         if level.has_ended(size, now) {
-            return ElasticCount {
-                first: now,
-                ..ElasticCount::default()
-            };
+            return ElasticCount { first: now, ..ElasticCount::default() };
         }
-        ElasticCount {
-            first: level.mark.millis(),
-            hits: level.hits,
-            idle: level.age(now),
-        }
+        ElasticCount { first: level.mark.millis(), hits: level.hits, idle: level.age(now) }
     }
 
     /// The level that this was read of at `now`.
@@ -62,11 +55,7 @@ impl ElasticCount {
                 false => before.mark,
             },
         };
-        let count = ElasticCount {
-            first: level.mark.millis(),
-            hits: level.hits,
-            idle: 0,
-        };
+        let count = ElasticCount { first: level.mark.millis(), hits: level.hits, idle: 0 };
         (level, count)
     }
 }
@@ -115,10 +104,6 @@ impl From<ElasticCount> for Reading {
 impl From<Reading> for ElasticCount {
     #[inline]
     fn from(reading: Reading) -> ElasticCount {
-        ElasticCount {
-            first: UnixMillis(reading.start),
-            hits: reading.hits,
-            idle: reading.elapsed,
-        }
+        ElasticCount { first: UnixMillis(reading.start), hits: reading.hits, idle: reading.elapsed }
     }
 }

@@ -86,12 +86,8 @@ macro_rules! of_method {
 
 impl Algorithm {
     /// All that `window=` names.
-    pub const ALL: [Algorithm; 4] = [
-        Algorithm::Sliding,
-        Algorithm::Fixed,
-        Algorithm::Elastic,
-        Algorithm::Moving,
-    ];
+    pub const ALL: [Algorithm; 4] =
+        [Algorithm::Sliding, Algorithm::Fixed, Algorithm::Elastic, Algorithm::Moving];
 
     /// The one of `rate=`, which `window=` does not name.
     pub const OF_RATES: Algorithm = Algorithm::Bucket;
@@ -265,22 +261,10 @@ mod tests {
     #[test]
     fn the_rates_of_the_specification() {
         let minute = size("60s");
-        assert_eq!(
-            Algorithm::Sliding.rate(minute, &counts(10, 40, 30_000)),
-            hits(30)
-        );
-        assert_eq!(
-            Algorithm::Sliding.rate(minute, &counts(10, 20, 30_000)),
-            hits(20)
-        );
-        assert_eq!(
-            Algorithm::Fixed.rate(minute, &counts(10, 40, 30_000)),
-            hits(10)
-        );
-        assert_eq!(
-            Algorithm::Sliding.rate(minute, &counts(10, 40, 0)),
-            hits(50)
-        );
+        assert_eq!(Algorithm::Sliding.rate(minute, &counts(10, 40, 30_000)), hits(30));
+        assert_eq!(Algorithm::Sliding.rate(minute, &counts(10, 20, 30_000)), hits(20));
+        assert_eq!(Algorithm::Fixed.rate(minute, &counts(10, 40, 30_000)), hits(10));
+        assert_eq!(Algorithm::Sliding.rate(minute, &counts(10, 40, 0)), hits(50));
         // A third is rounded up.
         assert_eq!(
             Algorithm::Sliding.rate(size("3s"), &counts(0, 1, 2_000)),
@@ -299,11 +283,7 @@ mod tests {
         });
         assert_eq!(Algorithm::Sliding.rate(year, &full), Hits::MAX);
         assert!(!Algorithm::Sliding.admits(year, &full, Hits::MAX, Hits::MAX));
-        assert!(
-            Algorithm::Sliding
-                .retry_after(year, &full, Hits::MAX, Hits::ONE)
-                .is_some()
-        );
+        assert!(Algorithm::Sliding.retry_after(year, &full, Hits::MAX, Hits::ONE).is_some());
     }
 
     #[test]
@@ -344,9 +324,7 @@ mod tests {
             ] {
                 let tenth = WindowSize::from_millis(100).unwrap();
                 let start = counts(current, previous, elapsed);
-                let wait = algorithm
-                    .retry_after(tenth, &start, hits(limit), hits(cost))
-                    .unwrap();
+                let wait = algorithm.retry_after(tenth, &start, hits(limit), hits(cost)).unwrap();
                 let admitted_after = |wait: u64| {
                     let at = elapsed + wait;
                     let later = match at / 100 {
@@ -369,10 +347,7 @@ mod tests {
     fn what_costs_more_than_the_limit_is_never_admitted() {
         let minute = size("60s");
         for algorithm in Algorithm::ALL {
-            assert_eq!(
-                algorithm.retry_after(minute, &counts(0, 0, 0), hits(5), hits(6)),
-                None
-            );
+            assert_eq!(algorithm.retry_after(minute, &counts(0, 0, 0), hits(5), hits(6)), None);
             assert_eq!(
                 algorithm.retry_after(minute, &counts(9, 0, 0), Hits::ZERO, Hits::ZERO),
                 None

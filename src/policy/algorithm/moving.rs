@@ -120,12 +120,7 @@ mod tests {
     #[test]
     fn a_window_ends_when_its_oldest_hit_leaves() {
         let size = WindowSize::from_millis(1000).unwrap();
-        let count = MovingCount {
-            hits: hits(3),
-            oldest: UnixMillis(5_000),
-            age: 400,
-            wait: 250,
-        };
+        let count = MovingCount { hits: hits(3), oldest: UnixMillis(5_000), age: 400, wait: 250 };
         let reading = Reading::from(count);
         assert_eq!(MovingCount::from(reading), count);
         let moving = Algorithm::Moving;
@@ -143,23 +138,12 @@ mod tests {
     #[test]
     fn so_much_has_to_leave_that_a_hit_is_admitted() {
         let size = WindowSize::from_millis(1000).unwrap();
-        for (count, limit, cost) in [
-            (3, 3, 1),
-            (3, 4, 1),
-            (9, 3, 2),
-            (5, 5, 0),
-            (4, 5, 0),
-            (1, 2, 3),
-        ] {
-            let count = MovingCount {
-                hits: hits(count),
-                ..MovingCount::default()
-            };
+        for (count, limit, cost) in
+            [(3, 3, 1), (3, 4, 1), (9, 3, 2), (5, 5, 0), (4, 5, 0), (1, 2, 3)]
+        {
+            let count = MovingCount { hits: hits(count), ..MovingCount::default() };
             let admits = |left: Hits| {
-                let reading = MovingCount {
-                    hits: count.hits.minus(left),
-                    ..count
-                };
+                let reading = MovingCount { hits: count.hits.minus(left), ..count };
                 let reading = reading.into();
                 Algorithm::Moving.admits(size, &reading, hits(limit), hits(cost))
             };
@@ -169,18 +153,9 @@ mod tests {
                 None => assert!(admits(Hits::ZERO) || !admits(count.hits)),
             }
         }
-        for (now, wait) in [
-            (5_000, 1001),
-            (4_999, 1001),
-            (5_400, 601),
-            (6_001, 0),
-            (9_000, 0),
-        ] {
+        for (now, wait) in [(5_000, 1001), (4_999, 1001), (5_400, 601), (6_001, 0), (9_000, 0)] {
             let at = UnixMillis(5_000);
-            assert_eq!(
-                MovingCount::time_until_left(size, at, UnixMillis(now)),
-                wait
-            );
+            assert_eq!(MovingCount::time_until_left(size, at, UnixMillis(now)), wait);
         }
     }
 
@@ -205,12 +180,8 @@ mod tests {
     #[test]
     fn a_limit_is_at_most_what_memory_is_kept_for() {
         let size = WindowSize::from_millis(1000).unwrap();
-        let count = |whole| {
-            Reading::from(MovingCount {
-                hits: hits(whole),
-                ..MovingCount::default()
-            })
-        };
+        let count =
+            |whole| Reading::from(MovingCount { hits: hits(whole), ..MovingCount::default() });
         let admits = |whole| Algorithm::Moving.admits(size, &count(whole), Hits::MAX, Hits::ONE);
         assert!(admits(99_999) && !admits(100_000));
     }

@@ -37,12 +37,7 @@ impl Reading {
 
     /// As words of a message between processes of one build.
     pub fn to_words(self) -> [u64; 4] {
-        let Reading {
-            start,
-            hits,
-            previous,
-            elapsed,
-        } = self;
+        let Reading { start, hits, previous, elapsed } = self;
         let [hits, previous] = [hits, previous].map(|it| it.thousandths().cast_unsigned());
         [start, hits, previous, elapsed]
     }
@@ -50,11 +45,6 @@ impl Reading {
     /// What [`Reading::to_words`] made these of.
     pub fn from_words([start, hits, previous, elapsed]: [u64; 4]) -> Reading {
         let [hits, previous] = [hits, previous].map(|it| Hits::from_thousandths(it.cast_signed()));
-        Reading {
-            start,
-            hits,
-            previous,
-            elapsed,
-        }
+        Reading { start, hits, previous, elapsed }
     }
 }

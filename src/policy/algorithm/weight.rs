@@ -43,12 +43,7 @@ mod tests {
     fn a_weight_is_the_share_of_the_previous_window_at_any_moment() {
         let size = WindowSize::from_millis(60_000).unwrap();
         for elapsed in [0, 15_000, 59_999] {
-            let counts = WindowCounts {
-                window: 1,
-                current: hits(10),
-                previous: hits(20),
-                elapsed,
-            };
+            let counts = WindowCounts { window: 1, current: hits(10), previous: hits(20), elapsed };
             for (share, thousandths) in [
                 (0.0, 10_000),
                 (0.1, 12_000),
@@ -61,18 +56,10 @@ mod tests {
                 assert_eq!(rate, Hits::from_thousandths(thousandths), "{share}");
             }
         }
-        let middle = WindowCounts {
-            window: 1,
-            current: hits(10),
-            previous: hits(20),
-            elapsed: 30_000,
-        };
+        let middle =
+            WindowCounts { window: 1, current: hits(10), previous: hits(20), elapsed: 30_000 };
         assert_eq!(Weight::default().rate(size, &middle), hits(20));
-        let full = WindowCounts {
-            current: Hits::MAX,
-            previous: Hits::MAX,
-            ..middle
-        };
+        let full = WindowCounts { current: Hits::MAX, previous: Hits::MAX, ..middle };
         assert_eq!(Weight::Share(1.0).rate(size, &full), Hits::MAX);
     }
 }

@@ -21,12 +21,7 @@ impl WindowCounts {
     /// These hits of the window that `at` is in, and of the one before.
     #[inline]
     pub fn of(at: WindowPosition, current: Hits, previous: Hits) -> WindowCounts {
-        WindowCounts {
-            window: at.number,
-            current,
-            previous,
-            elapsed: at.elapsed,
-        }
+        WindowCounts { window: at.number, current, previous, elapsed: at.elapsed }
     }
 
     /// What is read when so many milliseconds have `passed` without a hit; `None` if nothing is left

@@ -28,11 +28,8 @@ pub struct HeaderFormats(u8);
 
 impl HeaderFormat {
     /// All of them, in the order in which they are added to a response.
-    pub const ALL: [HeaderFormat; 3] = [
-        HeaderFormat::Ietf,
-        HeaderFormat::Draft03,
-        HeaderFormat::Legacy,
-    ];
+    pub const ALL: [HeaderFormat; 3] =
+        [HeaderFormat::Ietf, HeaderFormat::Draft03, HeaderFormat::Legacy];
 
     /// What `ratelimit_headers` calls it.
     pub fn name(self) -> &'static str {

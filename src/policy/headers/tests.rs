@@ -13,12 +13,8 @@ fn limit(name: &str, quota: &str) -> (Limit, Hits) {
     let QuotaHits::Constant(hits) = hits else {
         panic!("{quota} is variable");
     };
-    let limit = Limit {
-        name: name.into(),
-        size,
-        algorithm: Algorithm::Sliding,
-        burst: Burst::default(),
-    };
+    let limit =
+        Limit { name: name.into(), size, algorithm: Algorithm::Sliding, burst: Burst::default() };
     (limit, hits)
 }
 
@@ -29,18 +25,8 @@ fn verdict(
     admitted: bool,
 ) -> Verdict<'_> {
     let current = Hits::from_thousandths(current * 1000);
-    let reading = Reading::from(WindowCounts {
-        current,
-        elapsed,
-        ..WindowCounts::default()
-    });
-    Verdict {
-        limit,
-        hits: *hits,
-        reading,
-        cost: Hits::ONE,
-        admitted,
-    }
+    let reading = Reading::from(WindowCounts { current, elapsed, ..WindowCounts::default() });
+    Verdict { limit, hits: *hits, reading, cost: Hits::ONE, admitted }
 }
 
 /// The headers of a response, in the order in which they were added.
@@ -100,10 +86,9 @@ fn lines<'v>(
     format: HeaderFormat,
     verdicts: impl IntoIterator<Item = Verdict<'v>>,
 ) -> Vec<(String, String)> {
-    let verdicts = verdicts.into_iter().map(|verdict| Verdict {
-        limit: Box::leak(Box::new(verdict.limit.clone())),
-        ..verdict
-    });
+    let verdicts = verdicts
+        .into_iter()
+        .map(|verdict| Verdict { limit: Box::leak(Box::new(verdict.limit.clone())), ..verdict });
     let response = Lines::default();
     let formats = HeaderFormats::default().with(format);
     formats.add(&Told(verdicts.collect()), &response).unwrap();
@@ -112,9 +97,7 @@ fn lines<'v>(
 
 /// The same, as it is written here.
 fn expected<const N: usize>(lines: [(&str, &str); N]) -> Vec<(String, String)> {
-    lines
-        .map(|(name, value)| (name.into(), value.into()))
-        .into()
+    lines.map(|(name, value)| (name.into(), value.into())).into()
 }
 
 #[test]
@@ -129,25 +112,16 @@ fn ietf_tells_policies_in_their_order_and_states_the_tightest_first() {
     let told = lines(HeaderFormat::Ietf, verdicts);
     let policy = r#""api-1s";q=10;w=1, "api-1m";q=100;w=60, "x";q=300"#;
     let state = r#""api-1m";r=12;t=31, "api-1s";r=9;t=1, "x";r=300;t=1"#;
-    assert_eq!(
-        told,
-        expected([("RateLimit-Policy", policy), ("RateLimit", state)])
-    );
+    assert_eq!(told, expected([("RateLimit-Policy", policy), ("RateLimit", state)]));
 }
 
 #[test]
 fn draft03_tells_of_the_tightest() {
     let (second, minute) = (limit("api-1s", "10/1s"), limit("api-1m", "100.5/1m"));
-    let verdicts = [
-        verdict(&second, 1, 900, true),
-        verdict(&minute, 88, 29_001, true),
-    ];
+    let verdicts = [verdict(&second, 1, 900, true), verdict(&minute, 88, 29_001, true)];
     let told = lines(HeaderFormat::Draft03, verdicts);
-    let tightest = [
-        ("RateLimit-Limit", "100"),
-        ("RateLimit-Remaining", "12"),
-        ("RateLimit-Reset", "31"),
-    ];
+    let tightest =
+        [("RateLimit-Limit", "100"), ("RateLimit-Remaining", "12"), ("RateLimit-Reset", "31")];
     assert_eq!(told, expected(tightest));
 }
 
@@ -176,10 +150,7 @@ fn a_limit_that_never_admits_has_no_reset() {
     let refused = [verdict(&limit, 0, 0, false)];
     let ietf = lines(HeaderFormat::Ietf, refused);
     let state = ("RateLimit", r#""a";r=0"#);
-    assert_eq!(
-        ietf,
-        expected([("RateLimit-Policy", r#""a";q=0;w=1"#), state])
-    );
+    assert_eq!(ietf, expected([("RateLimit-Policy", r#""a";q=0;w=1"#), state]));
     let draft03 = lines(HeaderFormat::Draft03, refused);
     let hits = [("RateLimit-Limit", "0"), ("RateLimit-Remaining", "0")];
     assert_eq!(draft03, expected(hits));
@@ -211,10 +182,7 @@ fn what_was_there_is_replaced_and_what_makes_no_sense_is_removed() {
 fn retry_after_is_that_of_the_last_limit_to_admit_again() {
     let (minute, second) = (limit("m", "10/1m"), limit("s", "10/1s"));
     let rejected = |minute_admits| {
-        retry_after([
-            verdict(&second, 10, 0, false),
-            verdict(&minute, 10, 0, minute_admits),
-        ])
+        retry_after([verdict(&second, 10, 0, false), verdict(&minute, 10, 0, minute_admits)])
     };
     assert_eq!(rejected(true), Some(1_100));
     assert_eq!(rejected(false), Some(66_000));
@@ -226,15 +194,9 @@ fn retry_after_is_not_before_the_reset_of_the_tightest() {
     let five = Hits::from_thousandths(5_000);
     let verdicts = [
         // 3 of 10 are left, which is too few.
-        Verdict {
-            cost: five,
-            ..verdict(&second, 7, 0, false)
-        },
+        Verdict { cost: five, ..verdict(&second, 7, 0, false) },
         // 5 of 100, which is enough.
-        Verdict {
-            cost: five,
-            ..verdict(&minute, 95, 10_000, true)
-        },
+        Verdict { cost: five, ..verdict(&minute, 95, 10_000, true) },
     ];
     assert_eq!(retry_after(verdicts), Some(50_000));
 }

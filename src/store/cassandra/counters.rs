@@ -206,9 +206,7 @@ pub(super) async fn total(
 /// Cassandra accepts.
 pub(super) fn seconds(life: Duration) -> i32 {
     const MOST: i32 = 20 * 365 * 24 * 60 * 60;
-    let whole = life
-        .saturating_add(Duration::from_nanos(999_999_999))
-        .as_secs();
+    let whole = life.saturating_add(Duration::from_nanos(999_999_999)).as_secs();
     i32::try_from(whole).unwrap_or(MOST).clamp(1, MOST)
 }
 
@@ -220,9 +218,7 @@ fn thousandths(sum: &CqlVarintBorrowed<'_>) -> i64 {
         _ => 0,
     };
     // Of 2^63 rows, the sum is less than 2^127.
-    let sum = bytes
-        .iter()
-        .fold(sign, |sum: i128, byte| sum << 8 | i128::from(*byte));
+    let sum = bytes.iter().fold(sign, |sum: i128, byte| sum << 8 | i128::from(*byte));
     const MOST: i128 = MAX_TOTAL as i128;
     const LEAST: i128 = -MOST;
     i64::try_from(sum.clamp(LEAST, MOST)).unwrap_or(MAX_TOTAL)

@@ -82,11 +82,8 @@ async fn decide(
     let before: Vec<_> = counted.iter().map(stored).collect();
     let mut counts = before.clone();
     let first = answers(&asked, questions, &mut counts, now, &[]);
-    let charges: Vec<i64> = counts
-        .iter()
-        .zip(&before)
-        .map(|(after, before)| after.charged_since(before))
-        .collect();
+    let charges: Vec<i64> =
+        counts.iter().zip(&before).map(|(after, before)| after.charged_since(before)).collect();
     if charges.iter().all(|charge| *charge == 0) {
         let mut answers = first;
         full.judge(&asked, &epochs, questions, &[], &mut answers, now);
@@ -113,22 +110,16 @@ async fn decide(
         });
     }
     let after_push = |fault: CqlFault| fault.after_push();
-    write(connected, &asked, &mut writers, &charged, now)
-        .await
-        .map_err(after_push)?;
+    write(connected, &asked, &mut writers, &charged, now).await.map_err(after_push)?;
     let again = read_again(connected, &asked, &writers, &charged);
-    let (totals, ()) = try_join(again, note(connected, &writers))
-        .await
-        .map_err(after_push)?;
+    let (totals, ()) = try_join(again, note(connected, &writers)).await.map_err(after_push)?;
 
     let mut counts = before;
     for (charged, total) in charged.iter().zip(totals) {
         let [before, with_charge] = charged.counts;
         // What others have counted, and this decider before.
         let present = total.saturating_sub(with_charge).saturating_add(before);
-        let previous = counted
-            .get(charged.place)
-            .map_or(0, |[_, previous]| *previous);
+        let previous = counted.get(charged.place).map_or(0, |[_, previous]| *previous);
         if let Some(count) = counts.get_mut(charged.place) {
             *count = StoredCount::windows(present, previous);
         }
@@ -137,17 +128,10 @@ async fn decide(
     let mut answers = answers(&asked, questions, &mut counts, now, &first);
     full.judge(&asked, &epochs, questions, &first, &mut answers, now);
     let mut too_much = Vec::new();
-    for Charged {
-        place: index,
-        partition,
-        counts: [own, with_charge],
-    } in charged
-    {
-        let (Some(place), Some(after), Some(before)) = (
-            asked.places.get(index),
-            counts.get(index),
-            before.get(index),
-        ) else {
+    for Charged { place: index, partition, counts: [own, with_charge] } in charged {
+        let (Some(place), Some(after), Some(before)) =
+            (asked.places.get(index), counts.get(index), before.get(index))
+        else {
             continue;
         };
         let charge = after.charged_since(before);
@@ -159,11 +143,7 @@ async fn decide(
         if back < 0 {
             let (_, life) = place.window(now);
             let count = charger.charge(partition, place.key, back, life);
-            too_much.push(Charged {
-                place: index,
-                partition,
-                counts: [with_charge, count],
-            });
+            too_much.push(Charged { place: index, partition, counts: [with_charge, count] });
         }
     }
     if !too_much.is_empty() {
@@ -220,10 +200,8 @@ async fn read(
     }
     let expected = chargers.last.as_ref().and_then(|last| {
         let mut shards = asked.shards.iter();
-        let epochs: Option<Vec<Epoch>> = shards
-            .by_ref()
-            .map(|shard| last.epochs.get(*shard).copied())
-            .collect();
+        let epochs: Option<Vec<Epoch>> =
+            shards.by_ref().map(|shard| last.epochs.get(*shard).copied()).collect();
         Some((epochs?, last.now))
     });
     let present = present(connected, asked, proposed);
@@ -257,10 +235,7 @@ async fn present(
     asked: &AskedPlaces<'_>,
     proposed: Epoch,
 ) -> Result<(Vec<Epoch>, UnixMillis), CqlFault> {
-    let found = asked
-        .shards
-        .iter()
-        .map(|shard| epoch::present(connected, shard));
+    let found = asked.shards.iter().map(|shard| epoch::present(connected, shard));
     let (mut epochs, mut clock) = (Vec::new(), UnixMillis(0));
     let mut next = proposed;
     for (shard, found) in asked.shards.iter().zip(try_join_all(found).await?) {
@@ -290,8 +265,7 @@ async fn clock(connected: &Connected) -> Result<UnixMillis, CqlFault> {
     let (_, (), answer) = try_join3(is_there, is_written, clock).await?;
     let now = rows::<(i64,)>(&answer, Cql::Clock)?.next().transpose()?;
     let now = now.and_then(|(now,)| u64::try_from(now).ok());
-    now.map(UnixMillis)
-        .ok_or(CqlFault::Misunderstood("no clock"))
+    now.map(UnixMillis).ok_or(CqlFault::Misunderstood("no clock"))
 }
 
 /// What all have counted in the windows of a moment.
@@ -312,10 +286,8 @@ async fn read_counts(
     let sums = epochs.iter().zip(&wanted);
     let sums = sums.map(|(epoch, wanted)| counters::sums(connected, *epoch, wanted));
     let sums = try_join_all(sums).await?;
-    let totals: Vec<HashMap<Changed<'_>, i64>> = sums
-        .into_iter()
-        .map(|sums| sums.into_iter().collect())
-        .collect();
+    let totals: Vec<HashMap<Changed<'_>, i64>> =
+        sums.into_iter().map(|sums| sums.into_iter().collect()).collect();
     let counted = asked.places.iter().map(|place| {
         let (window, _) = place.window(now);
         let total = |window: u64| {
@@ -377,11 +349,8 @@ async fn set<'a>(
 /// Notes how far the chargers are.
 async fn note(connected: &Connected, writers: &Writers<'_>) -> Result<(), CqlFault> {
     let noted = writers.of_shards.values().map(|(epoch, charger)| {
-        let progress = Progress {
-            node: charger.node,
-            first: charger.first(),
-            last: charger.last(),
-        };
+        let progress =
+            Progress { node: charger.node, first: charger.first(), last: charger.last() };
         note_node(connected, *epoch, progress, charger.began, CHARGER_LIFE)
     });
     try_join_all(noted).await.map(drop)
@@ -409,8 +378,6 @@ async fn read_again(
     for (shard, sums) in try_join_all(sums).await? {
         totals.extend(sums.into_iter().map(|(name, total)| ((shard, name), total)));
     }
-    let totals = names
-        .iter()
-        .map(|name| totals.get(name).copied().unwrap_or_default());
+    let totals = names.iter().map(|name| totals.get(name).copied().unwrap_or_default());
     Ok(totals.collect())
 }

@@ -114,10 +114,7 @@ pub(super) fn of_session(error: &NewSessionError, credentials: &Credentials) -> 
 }
 
 fn of_pool(error: &ConnectionPoolError, credentials: &Credentials) -> Failure {
-    let ConnectionPoolError::Broken {
-        last_connection_error,
-    } = error
-    else {
+    let ConnectionPoolError::Broken { last_connection_error } = error else {
         return Failure::Unreachable(chain(error));
     };
     let ConnectionError::ConnectionSetupRequestError(error) = last_connection_error else {
@@ -187,10 +184,7 @@ mod tests {
     use super::*;
 
     fn credentials() -> Credentials {
-        Credentials {
-            username: Secret::parse(b"alice"),
-            password: Secret::parse(b"hunter2"),
-        }
+        Credentials { username: Secret::parse(b"alice"), password: Secret::parse(b"hunter2") }
     }
 
     #[test]
@@ -204,18 +198,9 @@ mod tests {
                 "User alice has no MODIFY permission on <table k.t> or any of its parents",
                 "User has no MODIFY permission on <table k.t> or any of its parents",
             ),
-            (
-                "'alice' may not",
-                "The logged user doesn't have the right to perform the query",
-            ),
-            (
-                "hunter2",
-                "The logged user doesn't have the right to perform the query",
-            ),
-            (
-                "",
-                "The logged user doesn't have the right to perform the query",
-            ),
+            ("'alice' may not", "The logged user doesn't have the right to perform the query"),
+            ("hunter2", "The logged user doesn't have the right to perform the query"),
+            ("", "The logged user doesn't have the right to perform the query"),
         ] {
             let said = said(&DbError::Unauthorized, words, &credentials());
             assert_eq!(&*said, expected);

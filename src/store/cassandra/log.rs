@@ -74,10 +74,7 @@ mod tests {
             (MINUTE, 7, long.as_bytes()),
             (HOUR, 7, b"c"),
         ];
-        assert_eq!(
-            (from_bytes(&bytes).unwrap(), counters),
-            (expected.to_vec(), 4)
-        );
+        assert_eq!((from_bytes(&bytes).unwrap(), counters), (expected.to_vec(), 4));
         assert_eq!(to_bytes([]), (Vec::new(), 0));
         assert_eq!(from_bytes(&[]), Some(Vec::new()));
         for length in [1, 19, bytes.len() - 1] {

@@ -24,11 +24,7 @@ impl Partition {
     pub(super) const PARTS: u16 = 4;
 
     pub(super) fn of(key: &[u8], size: WindowSize, window: u64) -> Partition {
-        Partition {
-            size,
-            window,
-            part: Shard::number_of(key, Self::PARTS),
-        }
+        Partition { size, window, part: Shard::number_of(key, Self::PARTS) }
     }
 
     /// Those of a window, of this size and number.
@@ -47,11 +43,7 @@ impl Partition {
     /// What a statement takes: the size, the number and the part.
     pub(super) fn values(self) -> (i64, i64, i32) {
         let Partition { size, window, part } = self;
-        (
-            size.millis().cast_signed(),
-            window.cast_signed(),
-            i32::from(part),
-        )
+        (size.millis().cast_signed(), window.cast_signed(), i32::from(part))
     }
 }
 
@@ -73,14 +65,10 @@ const LONGEST: usize = 1024;
 impl<'a> Name<'a> {
     pub(super) fn of(key: &'a [u8]) -> Name<'a> {
         match key.split_at_checked(LONGEST) {
-            Some((beginning, rest)) if !rest.is_empty() => Name {
-                name: [beginning, &Sha256::digest(key)].concat().into(),
-                rest: Some(rest),
-            },
-            _ => Name {
-                name: key.into(),
-                rest: None,
-            },
+            Some((beginning, rest)) if !rest.is_empty() => {
+                Name { name: [beginning, &Sha256::digest(key)].concat().into(), rest: Some(rest) }
+            }
+            _ => Name { name: key.into(), rest: None },
         }
     }
 

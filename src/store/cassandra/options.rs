@@ -129,9 +129,7 @@ fn replication(directive: &Directive<'_>) -> Result<Replication, OptionError> {
     if let [(None, replicas)] = words[..] {
         return Ok(Replication::Simple(replicas));
     }
-    let named = words
-        .drain(..)
-        .map(|(name, replicas)| Some((name?, replicas)));
+    let named = words.drain(..).map(|(name, replicas)| Some((name?, replicas)));
     match named.collect::<Option<Vec<_>>>() {
         Some(datacenters) if !has_duplicate => Ok(Replication::ByDatacenter(datacenters)),
         _ => Err(directive.invalid(None, REPLICAS.expected)),
@@ -139,11 +137,8 @@ fn replication(directive: &Directive<'_>) -> Result<Replication, OptionError> {
 }
 
 impl ConsistencyLevel {
-    const ALL: [ConsistencyLevel; 3] = [
-        ConsistencyLevel::LocalQuorum,
-        ConsistencyLevel::Quorum,
-        ConsistencyLevel::All,
-    ];
+    const ALL: [ConsistencyLevel; 3] =
+        [ConsistencyLevel::LocalQuorum, ConsistencyLevel::Quorum, ConsistencyLevel::All];
 
     /// The name that `consistency` takes, in whatever case: Cassandra's own is upper.
     pub fn name(self) -> &'static str {
@@ -160,10 +155,7 @@ impl fmt::Display for Replication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Replication::Simple(replicas) => {
-                write!(
-                    f,
-                    "{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"
-                )
+                write!(f, "{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}")
             }
             Replication::ByDatacenter(datacenters) => {
                 f.write_str("{'class': 'NetworkTopologyStrategy'")?;
@@ -177,11 +169,8 @@ impl fmt::Display for Replication {
 }
 
 /// What is one, the kind that is chosen says.
-const ANY_TABLE: Syntax<Box<str>> = Syntax {
-    expected: TABLE.expected,
-    is_secret: false,
-    read: text,
-};
+const ANY_TABLE: Syntax<Box<str>> =
+    Syntax { expected: TABLE.expected, is_secret: false, read: text };
 
 const TABLE: Syntax<Box<str>> = Syntax {
     expected: "name of 1 to 38 A-Z, a-z, 0-9, \"_\", no digit first",
@@ -225,8 +214,7 @@ const REPLICAS: Syntax<(Option<Box<str>>, u8)> = Syntax {
         // The standard library would take a sign, too.
         let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
         let replicas = number.parse().ok().filter(|it| *it > 0 && is_number)?;
-        name.is_none_or(is_name)
-            .then(|| (name.map(Into::into), replicas))
+        name.is_none_or(is_name).then(|| (name.map(Into::into), replicas))
     },
 };
 

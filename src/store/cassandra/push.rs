@@ -55,10 +55,7 @@ impl KnownNodes {
     async fn read(connected: &Connected, epoch: Epoch) -> Result<KnownNodes, CqlFault> {
         let values = (epoch.0.get().cast_signed(),);
         let answer = connected.select(Cql::Nodes, values).await?;
-        let mut nodes = KnownNodes {
-            rows: Vec::new(),
-            lives: Vec::new(),
-        };
+        let mut nodes = KnownNodes { rows: Vec::new(), lives: Vec::new() };
         type Number = Option<i64>;
         type Row<'a> = (&'a [u8], Number, Number, Number, Option<i32>, Number);
         for row in rows::<Row<'_>>(&answer, Cql::Nodes)? {
@@ -112,9 +109,7 @@ async fn seen(
     if let Some(vector) = recent.find(epoch, position) {
         return Ok(Some(vector));
     }
-    let answer = connected
-        .select(Cql::Position, (name_bytes(position),))
-        .await?;
+    let answer = connected.select(Cql::Position, (name_bytes(position),)).await?;
     let row = rows::<(&[u8],)>(&answer, Cql::Position)?.next();
     let vector = row.transpose()?;
     let vector = vector.and_then(|(bytes,)| Vector::from_bytes(bytes, epoch));
@@ -198,9 +193,7 @@ pub(super) async fn push(
         true => fault.after_push(),
         false => fault,
     };
-    let ((), (), news) = try_join3(apply, note_life, news)
-        .await
-        .map_err(after_push)?;
+    let ((), (), news) = try_join3(apply, note_life, news).await.map_err(after_push)?;
     let note_node = async {
         match progress.filter(|_| is_new) {
             Some(progress) => note(connected, batch, progress, own, now).await,
@@ -209,11 +202,7 @@ pub(super) async fn push(
     };
     if let Some(position) = from {
         note_node.await.map_err(after_push)?;
-        let changes = Changes::Since {
-            counts: Vec::new(),
-            position,
-            has_more: true,
-        };
+        let changes = Changes::Since { counts: Vec::new(), position, has_more: true };
         return Ok((Pushed::Applied { changes, now }, living));
     }
     // What another version wrote that is not understood is as what is not there any more.
@@ -224,11 +213,7 @@ pub(super) async fn push(
             let vector = Vector::new(part.progress.into_iter().chain(present).collect());
             (Some(part.changed), vector, part.has_more)
         }
-        None => (
-            None,
-            Vector::new(others.into_iter().chain(present).collect()),
-            false,
-        ),
+        None => (None, Vector::new(others.into_iter().chain(present).collect()), false),
     };
     let bytes = vector.to_bytes(batch.epoch);
     let position = name_of(&bytes);
@@ -247,19 +232,13 @@ pub(super) async fn push(
             None => Ok(None),
         }
     };
-    let (counts, (), ()) = try_join3(sums, note_node, note_position)
-        .await
-        .map_err(after_push)?;
+    let (counts, (), ()) = try_join3(sums, note_node, note_position).await.map_err(after_push)?;
     if changed.is_some() {
         recent.share.done();
     }
     recent.note(batch.epoch, position, Arc::new(vector));
     let changes = match counts {
-        Some(counts) => Changes::Since {
-            counts,
-            position,
-            has_more,
-        },
+        Some(counts) => Changes::Since { counts, position, has_more },
         None => Changes::Behind { position },
     };
     Ok((Pushed::Applied { changes, now }, living))
@@ -286,9 +265,7 @@ async fn sums(
 /// Writes what a batch counted.
 async fn write(connected: &Connected, batch: &Batch, id: BatchId) -> Result<(), CqlFault> {
     let diffs = batch.diffs.iter();
-    let counters = diffs
-        .clone()
-        .map(|diff| (diff.size, diff.window, &*diff.key));
+    let counters = diffs.clone().map(|diff| (diff.size, diff.window, &*diff.key));
     let rows = diffs.map(RowToSet::from);
     let note = note_changes(connected, batch.epoch, (batch.node, id), counters);
     let set = counters::set(connected, batch.epoch, (batch.node, id), rows);
@@ -444,18 +421,11 @@ impl News {
                 None => Some(present.first.number()),
             };
             after.push(next);
-            nodes.push(NodeNews {
-                seen,
-                present,
-                batches: Vec::new(),
-            });
+            nodes.push(NodeNews { seen, present, batches: Vec::new() });
         }
         let with_news = after.iter().flatten().count().max(1);
         let each = at_once.checked_div(with_news).unwrap_or_default().max(1);
-        let reading = nodes
-            .iter_mut()
-            .zip(after)
-            .filter_map(|(node, next)| Some((node, next?)));
+        let reading = nodes.iter_mut().zip(after).filter_map(|(node, next)| Some((node, next?)));
         let reading = reading.take(at_once).map(async |(node, next)| {
             let each = u64::try_from(each).unwrap_or(1);
             let batches = batches(connected, epoch, node.present, next, each).await?;
@@ -464,20 +434,13 @@ impl News {
             Ok::<_, CqlFault>(is_whole)
         });
         let are_whole = try_join_all(reading).await?;
-        Ok(are_whole
-            .iter()
-            .all(|is_whole| *is_whole)
-            .then_some(News { nodes }))
+        Ok(are_whole.iter().all(|is_whole| *is_whole).then_some(News { nodes }))
     }
 
     /// As much as has up to `limit` counters, or the first batch; `None` if it makes no sense.
     fn part(&self, limit: usize) -> Option<Told<'_>> {
-        let mut part = Told {
-            changed: BTreeSet::new(),
-            batches: 0,
-            progress: Vec::new(),
-            has_more: false,
-        };
+        let mut part =
+            Told { changed: BTreeSet::new(), batches: 0, progress: Vec::new(), has_more: false };
         let mut is_full = false;
         for node in &self.nodes {
             let mut last = node.seen.map(|seen| seen.last);
@@ -535,9 +498,7 @@ async fn batches(
         batch.push(changed.into());
     }
     let numbers = batches.keys().map(|id| id.number());
-    Ok(numbers
-        .eq(next..=last)
-        .then(|| batches.into_iter().collect()))
+    Ok(numbers.eq(next..=last).then(|| batches.into_iter().collect()))
 }
 
 #[cfg(test)]

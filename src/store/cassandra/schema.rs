@@ -21,11 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The tables, each with what stands for it in statements, and with its columns in the order of their
 /// names: `p` is of the key of the partition, `c` of what rows are ordered by in it.
 const TABLES: [(&str, &str, &str); 5] = [
-    (
-        "shards",
-        "_shards",
-        "epoch bigint, namespace text p0, shard int p1",
-    ),
+    ("shards", "_shards", "epoch bigint, namespace text p0, shard int p1"),
     (
         "nodes",
         "_nodes",
@@ -94,8 +90,7 @@ impl CqlTables {
                 let create = format!(
                     "CREATE KEYSPACE IF NOT EXISTS \"{name}\" WITH replication = {replication}"
                 );
-                self.create(session, &create, &keyspace, credentials)
-                    .await?;
+                self.create(session, &create, &keyspace, credentials).await?;
             }
         }
         let mut statements = SCHEMA.split_terminator(";\n").map(str::trim);
@@ -166,13 +161,9 @@ impl CqlTables {
     ) -> Result<Vec<Column>, Failure> {
         let columns = "SELECT table_name, column_name, type, kind, position \
                        FROM system_schema.columns WHERE keyspace_name = ? AND table_name IN ?";
-        let names: Vec<_> = TABLES
-            .iter()
-            .map(|(_, suffix, _)| format!("{}{suffix}", self.table))
-            .collect();
-        let found = session
-            .query_unpaged(columns, (&*self.keyspace, names))
-            .await;
+        let names: Vec<_> =
+            TABLES.iter().map(|(_, suffix, _)| format!("{}{suffix}", self.table)).collect();
+        let found = session.query_unpaged(columns, (&*self.keyspace, names)).await;
         let found = found.map_err(|error| of_execution(&error, credentials).before_sending())?;
         let misunderstood = || Failure::Misunderstood("system_schema.columns".into());
         let found = found.into_rows_result().map_err(|_| misunderstood())?;

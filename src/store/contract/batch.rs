@@ -205,10 +205,8 @@ mod tests {
 
     #[test]
     fn totals_saturate_where_the_scripts_and_the_statements_say() {
-        for source in [
-            include_str!("../redis/changes.lua"),
-            include_str!("../postgres/count.sql"),
-        ] {
+        for source in [include_str!("../redis/changes.lua"), include_str!("../postgres/count.sql")]
+        {
             assert!(source.contains(&MAX_TOTAL.to_string()));
         }
     }

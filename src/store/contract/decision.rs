@@ -78,19 +78,12 @@ impl Question {
             cost: Hits::ZERO.minus(counter.cost),
             ..counter.clone()
         });
-        Question {
-            counters: counters.collect(),
-            ..Question::nothing()
-        }
+        Question { counters: counters.collect(), ..Question::nothing() }
     }
 
     /// One about nothing.
     pub fn nothing() -> Question {
-        Question {
-            counts_rejected: false,
-            counters: Few::new(),
-            limits: Few::new(),
-        }
+        Question { counts_rejected: false, counters: Few::new(), limits: Few::new() }
     }
 
     /// Questions that need of the store what `questions` do: they charge each kind of their counters as little as can
@@ -120,10 +113,7 @@ impl Question {
             size: WindowSize::MIN,
             cost: Hits::from_thousandths(1),
         };
-        Question {
-            counters: smallvec![counter],
-            ..Question::nothing()
-        }
+        Question { counters: smallvec![counter], ..Question::nothing() }
     }
 
     /// One whose answer tells only that the shard is answered for.
@@ -135,10 +125,7 @@ impl Question {
             size: WindowSize::MIN,
             cost: Hits::ZERO,
         };
-        Question {
-            counters: smallvec![counter],
-            ..Question::nothing()
-        }
+        Question { counters: smallvec![counter], ..Question::nothing() }
     }
 }
 
@@ -299,10 +286,7 @@ mod tests {
     use super::*;
 
     fn question(counters: usize, length: usize) -> Question {
-        let shard = Shard {
-            namespace: "api".into(),
-            number: 0,
-        };
+        let shard = Shard { namespace: "api".into(), number: 0 };
         let counter = AskedCounter {
             shard,
             key: smallvec![b'x'; length],
@@ -310,10 +294,7 @@ mod tests {
             size: WindowSize::MIN,
             cost: Hits::ONE,
         };
-        Question {
-            counters: smallvec![counter; counters],
-            ..Question::nothing()
-        }
+        Question { counters: smallvec![counter; counters], ..Question::nothing() }
     }
 
     #[test]
@@ -347,17 +328,11 @@ mod tests {
         other.counters[0].shard.number = 1;
         let trials = Question::trials(&[question(3, 1), log.clone(), other, log]);
         let tried = trials.iter().map(|it| {
-            let [counter] = &it.counters[..] else {
-                unreachable!()
-            };
+            let [counter] = &it.counters[..] else { unreachable!() };
             assert!(counter.cost > Hits::ZERO && it.limits.is_empty());
             (counter.shard.number, counter.kind)
         });
-        let expected = [
-            (0, StoredKind::Windows),
-            (0, StoredKind::Log),
-            (1, StoredKind::Windows),
-        ];
+        let expected = [(0, StoredKind::Windows), (0, StoredKind::Log), (1, StoredKind::Windows)];
         assert!(tried.eq(expected));
         assert_eq!(Question::trials(&[]), []);
     }

@@ -66,20 +66,13 @@ pub enum Refusal {
 impl StoreError {
     /// What happened with one server.
     pub fn new(server: ServerAddress, failure: Failure) -> StoreError {
-        StoreError {
-            server,
-            failure,
-            earlier: Box::default(),
-        }
+        StoreError { server, failure, earlier: Box::default() }
     }
 
     /// The same, after what happened with other servers.
     pub fn after(self, earlier: Vec<StoreError>) -> StoreError {
         let earlier = earlier.into_iter().map(|it| (it.server, it.failure));
-        StoreError {
-            earlier: earlier.collect(),
-            ..self
-        }
+        StoreError { earlier: earlier.collect(), ..self }
     }
 
     /// Whether the same may succeed a little later with the same configuration.

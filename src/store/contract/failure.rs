@@ -98,14 +98,8 @@ mod tests {
             Failure::Misunderstood(cause()),
             Failure::Unusable(cause()),
         ] {
-            assert!(
-                !may_have_applied(failure.clone().before_sending()),
-                "{failure}"
-            );
-            assert!(
-                may_have_applied(failure.clone().after_sending()),
-                "{failure}"
-            );
+            assert!(!may_have_applied(failure.clone().before_sending()), "{failure}");
+            assert!(may_have_applied(failure.clone().after_sending()), "{failure}");
         }
     }
 }

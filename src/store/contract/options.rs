@@ -101,10 +101,7 @@ pub struct PemFile {
 impl PemFile {
     /// A file that is still to be read.
     pub fn unread(path: PathBuf) -> PemFile {
-        PemFile {
-            path,
-            content: Arc::default(),
-        }
+        PemFile { path, content: Arc::default() }
     }
 }
 

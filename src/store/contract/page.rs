@@ -17,11 +17,7 @@ pub struct PageStep<C> {
 impl<C: Default> Default for PageStep<C> {
     /// The first page is small: how long the keys are is not known yet.
     fn default() -> PageStep<C> {
-        PageStep {
-            section: 0,
-            after: C::default(),
-            counters: Batch::MAX_DIFFS / 5,
-        }
+        PageStep { section: 0, after: C::default(), counters: Batch::MAX_DIFFS / 5 }
     }
 }
 

@@ -50,9 +50,7 @@ impl ServerName {
             Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
             _ => (text, None),
         };
-        let bracketed = host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'));
+        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match bracketed {
             Some(host) => host.parse::<Ipv6Addr>().ok()?.to_string(),
             None if is_host(host) => host.to_ascii_lowercase(),
@@ -69,10 +67,9 @@ impl ServerName {
     /// The address, where servers listen on `usual_port` unless they say otherwise.
     pub(crate) fn at(&self, usual_port: u16) -> ServerAddress {
         match self {
-            ServerName::Tcp { host, port } => ServerAddress::Tcp {
-                host: host.clone(),
-                port: port.unwrap_or(usual_port),
-            },
+            ServerName::Tcp { host, port } => {
+                ServerAddress::Tcp { host: host.clone(), port: port.unwrap_or(usual_port) }
+            }
             ServerName::Unix(path) => ServerAddress::Unix(path.clone()),
         }
     }
@@ -83,13 +80,9 @@ impl ServerName {
 pub(crate) fn server_of_url(text: &[u8]) -> Option<Option<ServerName>> {
     let text = core::str::from_utf8(text).ok()?;
     let (scheme, rest) = text.split_once("://")?;
-    let is_scheme = scheme
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-    let server = rest
-        .split('/')
-        .next()
-        .filter(|_| !rest.contains(['@', '?', '=']));
+    let is_scheme =
+        scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    let server = rest.split('/').next().filter(|_| !rest.contains(['@', '?', '=']));
     is_scheme.then(|| server.and_then(|server| ServerName::parse(server.as_bytes())))
 }
 
@@ -145,23 +138,11 @@ mod tests {
         let tcp = ServerAddress::tcp;
         for (text, address, written) in [
             ("127.0.0.1:6379", tcp("127.0.0.1", 6379), "127.0.0.1:6379"),
-            (
-                "redis-1.Example.:1",
-                tcp("redis-1.example.", 1),
-                "redis-1.example.:1",
-            ),
+            ("redis-1.Example.:1", tcp("redis-1.example.", 1), "redis-1.example.:1"),
             ("my_redis:65535", tcp("my_redis", 65535), "my_redis:65535"),
-            (
-                "10.0.0.1.example:80",
-                tcp("10.0.0.1.example", 80),
-                "10.0.0.1.example:80",
-            ),
+            ("10.0.0.1.example:80", tcp("10.0.0.1.example", 80), "10.0.0.1.example:80"),
             ("[::1]:5432", tcp("::1", 5432), "[::1]:5432"),
-            (
-                "[2001:DB8:0::1]:5432",
-                tcp("2001:db8::1", 5432),
-                "[2001:db8::1]:5432",
-            ),
+            ("[2001:DB8:0::1]:5432", tcp("2001:db8::1", 5432), "[2001:db8::1]:5432"),
             (
                 "unix:/run/redis.sock",
                 ServerAddress::Unix("/run/redis.sock".into()),

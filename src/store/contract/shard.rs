@@ -23,9 +23,9 @@ impl Shard {
     pub fn number_of(key: &[u8], shards: u16) -> u16 {
         let hash = fnv1a(key.iter().copied().map(u64::from));
         let factors = [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53];
-        let mixed = factors.iter().fold(hash, |hash: u64, factor| {
-            (hash ^ hash >> 33).wrapping_mul(*factor)
-        });
+        let mixed = factors
+            .iter()
+            .fold(hash, |hash: u64, factor| (hash ^ hash >> 33).wrapping_mul(*factor));
         let number = (mixed ^ mixed >> 33).checked_rem(shards.into());
         // Less than their number, if there are any.
         number.and_then(|it| it.try_into().ok()).unwrap_or(0)
@@ -54,18 +54,12 @@ mod tests {
 
     #[test]
     fn keys_are_spread_over_all_shards() {
-        for format in [
-            |n: u32| format!("{n}"),
-            |n| format!("10.0.{}.{}", n / 256, n % 256),
-        ] {
+        for format in [|n: u32| format!("{n}"), |n| format!("10.0.{}.{}", n / 256, n % 256)] {
             let mut counts = [0; 16];
             for n in 0..16_000 {
                 counts[usize::from(Shard::number_of(format(n).as_bytes(), 16))] += 1;
             }
-            assert!(
-                counts.iter().all(|count| (850..1150).contains(count)),
-                "{counts:?}"
-            );
+            assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
         }
     }
 }

@@ -41,13 +41,7 @@ impl<'q> AskedPlaces<'q> {
         let mut shards: HashMap<&Shard, usize> = HashMap::new();
         let mut places: HashMap<AskedPlace<'_>, usize> = HashMap::new();
         for counter in questions.iter().flat_map(|it| &it.counters) {
-            let AskedCounter {
-                shard,
-                key,
-                kind,
-                size,
-                cost,
-            } = counter;
+            let AskedCounter { shard, key, kind, size, cost } = counter;
             asked.are_charged |= *cost != Hits::ZERO;
             let place = AskedPlace {
                 shard: *shards.entry(shard).or_insert_with(|| {
@@ -80,9 +74,8 @@ impl<'q> AskedPlaces<'q> {
     ) -> impl Iterator<Item = (&'b Question, &'a [usize])> {
         let mut rest = self.slots.as_slice();
         questions.iter().map(move |question| {
-            let (slots, others) = rest
-                .split_at_checked(question.counters.len())
-                .unwrap_or_default();
+            let (slots, others) =
+                rest.split_at_checked(question.counters.len()).unwrap_or_default();
             rest = others;
             (question, slots)
         })

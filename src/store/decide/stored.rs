@@ -26,10 +26,7 @@ pub(crate) fn admitted(
     now: UnixMillis,
 ) -> Few<bool> {
     let admits = question.limits.iter().map(|limit| {
-        let (counter, slot) = (
-            question.counters.get(limit.counter),
-            slots.get(limit.counter),
-        );
+        let (counter, slot) = (question.counters.get(limit.counter), slots.get(limit.counter));
         let count = slot.and_then(|slot| counts.get(*slot));
         // What is about no counter admits nothing.
         counter.zip(count).is_some_and(|(counter, count)| {
@@ -150,9 +147,7 @@ impl StoredCount {
         match (self, before) {
             (
                 StoredCount::Windows { current, .. },
-                StoredCount::Windows {
-                    current: before, ..
-                },
+                StoredCount::Windows { current: before, .. },
             ) => current.saturating_sub(*before),
             _ => 0,
         }
@@ -199,10 +194,7 @@ fn after_question(
         let charge = most.map_or(charge, |most| kind.filling(&read, most, charge));
         return kind.after_hit_on(size, level, read, now, charge).0;
     }
-    Level {
-        hits: level.hits.plus(charge).max(Hits::ZERO),
-        ..level
-    }
+    Level { hits: level.hits.plus(charge).max(Hits::ZERO), ..level }
 }
 
 #[cfg(test)]
@@ -218,10 +210,7 @@ mod tests {
     const NOW: UnixMillis = UnixMillis(50_000);
 
     fn question(kind: StoredKind, limits: &[(Algorithm, i64)]) -> Question {
-        let shard = Shard {
-            namespace: "api".into(),
-            number: 0,
-        };
+        let shard = Shard { namespace: "api".into(), number: 0 };
         let counter = AskedCounter {
             shard,
             key: b"k"[..].into(),
@@ -235,20 +224,14 @@ mod tests {
             hits: hits(*most),
             cost: Hits::ONE,
         });
-        Question {
-            counters: smallvec![counter],
-            limits: limits.collect(),
-            counts_rejected: false,
-        }
+        Question { counters: smallvec![counter], limits: limits.collect(), counts_rejected: false }
     }
 
     #[test]
     fn a_bucket_leaks_at_the_rate_that_is_asked_for() {
         for (rate, left) in [(1, 4500), (2, 4000), (100, 1000)] {
             let question = question(StoredKind::Level(LevelKind::Bucket(hits(rate))), &[]);
-            let [asked] = &question.counters[..] else {
-                unreachable!()
-            };
+            let [asked] = &question.counters[..] else { unreachable!() };
             let mut count = StoredCount::level(4000, 49_500, 0);
             count.ask(&question, 0, true, NOW);
             let hits = Algorithm::Bucket.rate(asked.size, &count.reading(asked, NOW));
@@ -261,16 +244,11 @@ mod tests {
         let log = StoredKind::Log;
         for (limits, obstacle) in [
             (&[(Algorithm::Moving, 5)][..], None),
-            (
-                &[(Algorithm::Moving, 4), (Algorithm::Moving, 3)],
-                Some(2000),
-            ),
+            (&[(Algorithm::Moving, 4), (Algorithm::Moving, 3)], Some(2000)),
             (&[(Algorithm::Moving, 1)], None),
         ] {
             let question = question(log, limits);
-            let [asked] = &question.counters[..] else {
-                unreachable!()
-            };
+            let [asked] = &question.counters[..] else { unreachable!() };
             let mut count = StoredCount::log(3000, 49_400);
             count.ask(&question, 0, true, NOW);
             assert_eq!(count.obstacle(&question, 0), obstacle);

@@ -22,12 +22,7 @@ impl StoredLog {
     /// So many hits in the window that ends now, the oldest of which was counted at this moment.
     pub(super) fn new(hits: Hits, oldest: UnixMillis) -> StoredLog {
         let hits = hits.clamp(Hits::ZERO, MovingCount::MOST);
-        StoredLog {
-            hits,
-            kept: hits,
-            oldest,
-            wait: 0,
-        }
+        StoredLog { hits, kept: hits, oldest, wait: 0 }
     }
 
     /// What the store keeps of the hits that it has in the window.
@@ -52,10 +47,7 @@ impl StoredLog {
 
     /// What has to leave until a limit has room for one more hit.
     pub(super) fn excess(&self, limit: &AskedLimit) -> Option<Hits> {
-        let count = MovingCount {
-            hits: self.hits,
-            ..MovingCount::default()
-        };
+        let count = MovingCount { hits: self.hits, ..MovingCount::default() };
         let is_moving = limit.algorithm == Algorithm::Moving;
         let excess = is_moving.then(|| count.excess(limit.hits, limit.cost));
         excess.flatten()
@@ -101,25 +93,15 @@ mod tests {
     const NOW: UnixMillis = UnixMillis(50_000);
 
     fn limit(limit: i64, cost: i64) -> AskedLimit {
-        AskedLimit {
-            counter: 0,
-            algorithm: Algorithm::Moving,
-            hits: hits(limit),
-            cost: hits(cost),
-        }
+        AskedLimit { counter: 0, algorithm: Algorithm::Moving, hits: hits(limit), cost: hits(cost) }
     }
 
     #[test]
     fn what_is_charged_is_newer_than_what_the_store_has() {
         let mut log = StoredLog::new(hits(3), UnixMillis(49_500));
-        for (charge, kept, added) in [
-            (2, 3, 2),
-            (-1, 3, 1),
-            (-2, 2, 0),
-            (4, 2, 4),
-            (-9, 0, 0),
-            (1, 0, 1),
-        ] {
+        for (charge, kept, added) in
+            [(2, 3, 2), (-1, 3, 1), (-2, 2, 0), (4, 2, 4), (-9, 0, 0), (1, 0, 1)]
+        {
             log.charge(hits(charge), NOW);
             assert_eq!((log.kept(), log.added()), (hits(kept), hits(added)));
             let count = log.count(NOW);

@@ -38,18 +38,12 @@ impl Access {
 
     /// The same with other credentials, for servers that know us by them.
     pub(crate) fn with_credentials(&self, credentials: &Credentials) -> Access {
-        Access {
-            credentials: credentials.clone(),
-            ..self.clone()
-        }
+        Access { credentials: credentials.clone(), ..self.clone() }
     }
 
     /// The same, but an exchange may take so much longer.
     pub(crate) fn patient(&self, longer: Duration) -> Access {
-        Access {
-            timeout: self.timeout.saturating_add(longer),
-            ..self.clone()
-        }
+        Access { timeout: self.timeout.saturating_add(longer), ..self.clone() }
     }
 
     /// Whether connections to ports are encrypted.

@@ -21,11 +21,7 @@ pub(crate) struct Current<C> {
 impl<C: Closable> Current<C> {
     /// None, before the first.
     pub(crate) fn none() -> Current<C> {
-        Current {
-            connection: None,
-            connects: 0,
-            described: None,
-        }
+        Current { connection: None, connects: 0, described: None }
     }
 
     /// Takes the connection away, so that whatever ends an exchange early ends the connection too: a

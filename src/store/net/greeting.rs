@@ -43,10 +43,7 @@ impl Greeting {
     pub(crate) fn of<S>(&self, stream: S) -> Listening<S> {
         // Relaxed: the task that connects is the one that asks.
         self.0.is_connected.store(true, Ordering::Relaxed);
-        Listening {
-            stream,
-            greeting: self.clone(),
-        }
+        Listening { stream, greeting: self.clone() }
     }
 
     /// Why no connection was made: if the server speaks something else, that, in its own words, unless
@@ -59,11 +56,7 @@ impl Greeting {
     ) -> Failure {
         /// The longest words that are told.
         const MAX: usize = 64;
-        let Protocol {
-            name,
-            first,
-            has_tls,
-        } = protocol;
+        let Protocol { name, first, has_tls } = protocol;
         let Some(words) = self.0.words.get() else {
             return match failure {
                 Failure::Unreachable(cause) if self.0.is_connected.load(Ordering::Relaxed) => {
@@ -87,11 +80,7 @@ impl Greeting {
         };
         // An alert, or a part of a handshake.
         let is_tls = matches!(**words, [0x15 | 0x16, ..]);
-        let hint = if is_tls {
-            ": is \"tls on\" missing?"
-        } else {
-            ""
-        };
+        let hint = if is_tls { ": is \"tls on\" missing?" } else { "" };
         let cause = format!("it does not speak the {name} protocol{says}{hint}");
         Failure::Unreachable(cause.into())
     }
@@ -136,11 +125,7 @@ mod tests {
     use super::*;
     use crate::store::contract::options::Secret;
 
-    const PROTOCOL: Protocol = Protocol {
-        name: "Redis",
-        first: b"+-",
-        has_tls: false,
-    };
+    const PROTOCOL: Protocol = Protocol { name: "Redis", first: b"+-", has_tls: false };
 
     /// What becomes of a failure after a server has said `words`.
     fn explain(words: &[u8], username: &str) -> String {
@@ -149,10 +134,8 @@ mod tests {
         if !words.is_empty() {
             greeting.0.words.set(words.into()).unwrap();
         }
-        let credentials = Credentials {
-            username: Secret::parse(username.as_bytes()),
-            password: None,
-        };
+        let credentials =
+            Credentials { username: Secret::parse(username.as_bytes()), password: None };
         let failure = Failure::Unreachable("cause".into());
         let Failure::Unreachable(cause) = greeting.explain(failure, &PROTOCOL, &credentials) else {
             panic!("another failure");

@@ -15,14 +15,8 @@ impl Servers {
     /// The first one is used first. Of an empty list, an address that no server has.
     pub(crate) fn new(servers: &[ServerAddress]) -> Servers {
         match servers.split_first() {
-            Some((first, others)) => Servers {
-                current: first.clone(),
-                others: others.into(),
-            },
-            None => Servers {
-                current: ServerAddress::Unix("/".into()),
-                others: Vec::new(),
-            },
+            Some((first, others)) => Servers { current: first.clone(), others: others.into() },
+            None => Servers { current: ServerAddress::Unix("/".into()), others: Vec::new() },
         }
     }
 

@@ -63,24 +63,20 @@ impl TlsClient {
             }
             _ => Arc::new(Anybody(provider)),
         };
-        let config = config
-            .dangerous()
-            .with_custom_certificate_verifier(verifier.clone());
+        let config = config.dangerous().with_custom_certificate_verifier(verifier.clone());
         let config = match &options.identity {
             Some(identity) => {
                 let TlsIdentity { certificate, key } = identity;
                 let parts = (certificates(certificate, "tls_certificate")?, key_of(key)?);
-                config
-                    .with_client_auth_cert(parts.0, parts.1)
-                    .map_err(|error| {
-                        let message = format_args!(
-                            "tls_certificate \"{}\" cannot be used with tls_certificate_key \
+                config.with_client_auth_cert(parts.0, parts.1).map_err(|error| {
+                    let message = format_args!(
+                        "tls_certificate \"{}\" cannot be used with tls_certificate_key \
                              \"{}\" ({error})",
-                            certificate.path.display(),
-                            key.path.display()
-                        );
-                        TlsError::of("tls_certificate", message)
-                    })?
+                        certificate.path.display(),
+                        key.path.display()
+                    );
+                    TlsError::of("tls_certificate", message)
+                })?
             }
             None => config.with_no_client_auth(),
         };
@@ -261,8 +257,7 @@ impl ServerCertVerifier for Nodes {
             (None, (known, name)) if known == address => name,
             _ => address,
         };
-        self.verifier
-            .verify_server_cert(certificate, intermediates, name, ocsp, now)
+        self.verifier.verify_server_cert(certificate, intermediates, name, ocsp, now)
     }
 
     fn verify_tls12_signature(
@@ -271,8 +266,7 @@ impl ServerCertVerifier for Nodes {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier
-            .verify_tls12_signature(message, certificate, signature)
+        self.verifier.verify_tls12_signature(message, certificate, signature)
     }
 
     fn verify_tls13_signature(
@@ -281,8 +275,7 @@ impl ServerCertVerifier for Nodes {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier
-            .verify_tls13_signature(message, certificate, signature)
+        self.verifier.verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -292,10 +285,7 @@ impl ServerCertVerifier for Nodes {
 
 impl TlsError {
     fn of(directive: &'static str, message: fmt::Arguments<'_>) -> TlsError {
-        TlsError {
-            message: message.to_string().into(),
-            directive,
-        }
+        TlsError { message: message.to_string().into(), directive }
     }
 
     /// The directive of a `ratelimit_store` block that it comes of.

@@ -27,11 +27,7 @@ const APART: Duration = Duration::from_millis(5);
 impl Postgres {
     /// One with a connection of its own, on which an exchange may take so much longer.
     pub(super) fn listener(&self) -> Postgres {
-        Postgres {
-            link: self.link.patient(WAIT),
-            nodes: None,
-            purged: self.purged,
-        }
+        Postgres { link: self.link.patient(WAIT), nodes: None, purged: self.purged }
     }
 
     /// Waits for news of these shards.
@@ -68,11 +64,7 @@ impl Postgres {
 async fn catch_up(connection: &Connection, ear: &Ear) -> Result<Option<PushNews>, Fault> {
     let catch_up = connection.statement(Prepared::CatchUp)?;
     let (epoch, Position([after, _])) = (ear.epoch.0.get(), ear.after);
-    let (of_epoch, after, node) = (
-        epoch.cast_signed(),
-        after.cast_signed(),
-        ear.node.to_string(),
-    );
+    let (of_epoch, after, node) = (epoch.cast_signed(), after.cast_signed(), ear.node.to_string());
     let limit = signed(Batch::MAX_DIFFS);
     let parameters: [&(dyn ToSql + Sync); 4] = [&of_epoch, &after, &limit, &node];
     let rows = connection.client.query(catch_up, &parameters).await?;

@@ -91,11 +91,7 @@ pub(super) enum Prepared {
 }
 
 const STATEMENTS: [&str; 20] = [
-    concat!(
-        include_str!("push.sql"),
-        include_str!("count.sql"),
-        include_str!("note_change.sql")
-    ),
+    concat!(include_str!("push.sql"), include_str!("count.sql"), include_str!("note_change.sql")),
     include_str!("ask.sql"),
     include_str!("end_epoch.sql"),
     include_str!("begin_epoch.sql"),
@@ -105,11 +101,7 @@ const STATEMENTS: [&str; 20] = [
     include_str!("purge.sql"),
     include_str!("lock.sql"),
     concat!(include_str!("read.sql"), include_str!("read_windows.sql")),
-    concat!(
-        include_str!("charge.sql"),
-        include_str!("count.sql"),
-        include_str!("note_change.sql")
-    ),
+    concat!(include_str!("charge.sql"), include_str!("count.sql"), include_str!("note_change.sql")),
     include_str!("read_levels.sql"),
     include_str!("set_levels.sql"),
     concat!(include_str!("read.sql"), include_str!("read_logs.sql")),
@@ -117,11 +109,7 @@ const STATEMENTS: [&str; 20] = [
     include_str!("lower_logs.sql"),
     include_str!("add_to_logs.sql"),
     include_str!("living.sql"),
-    concat!(
-        include_str!("push.sql"),
-        include_str!("count.sql"),
-        include_str!("tell_change.sql")
-    ),
+    concat!(include_str!("push.sql"), include_str!("count.sql"), include_str!("tell_change.sql")),
     include_str!("catch_up.sql"),
 ];
 
@@ -228,8 +216,7 @@ impl Link {
         };
         let connection = self.servers.try_each(attempt).await?;
         let version = format!("PostgreSQL {}", connection.version);
-        self.current
-            .note_made(self.servers.current(), Some(version));
+        self.current.note_made(self.servers.current(), Some(version));
         Ok(connection)
     }
 }
@@ -347,24 +334,19 @@ impl Session {
         let millis = self.access.timeout.as_millis();
         let limit = format!("SET idle_in_transaction_session_timeout = {millis}");
         client.batch_execute(&limit).await.map_err(failure)?;
-        self.tables
-            .provide(client)
-            .await
-            .map_err(|error| match error {
-                SchemaError::Failed(error) => self.failure(&error),
-                SchemaError::NotCreated(table, error) => match self.failure(&error) {
-                    Failure::Denied(cause) => Failure::Denied(
-                        format!("table {table} is missing, and cannot be created ({cause})").into(),
-                    ),
-                    other => other,
-                },
-                SchemaError::OtherShape(table) => Failure::Unusable(
-                    format!(
-                        "table {table} has another shape than ours: drop it, or use another name"
-                    )
-                    .into(),
+        self.tables.provide(client).await.map_err(|error| match error {
+            SchemaError::Failed(error) => self.failure(&error),
+            SchemaError::NotCreated(table, error) => match self.failure(&error) {
+                Failure::Denied(cause) => Failure::Denied(
+                    format!("table {table} is missing, and cannot be created ({cause})").into(),
                 ),
-            })?;
+                other => other,
+            },
+            SchemaError::OtherShape(table) => Failure::Unusable(
+                format!("table {table} has another shape than ours: drop it, or use another name")
+                    .into(),
+            ),
+        })?;
         // nor to go on with what no caller waits for any more.
         let limit = format!("SET statement_timeout = {millis}");
         client.batch_execute(&limit).await.map_err(failure)?;

@@ -134,12 +134,7 @@ impl<'q> AskedPlaces<'q> {
         }
         let begin = connection.statement(Prepared::BeginEpoch)?;
         let mut next = proposed.0.get().cast_signed();
-        for (shard, _) in self
-            .shards
-            .iter()
-            .zip(epochs)
-            .filter(|(_, it)| it.is_none())
-        {
+        for (shard, _) in self.shards.iter().zip(epochs).filter(|(_, it)| it.is_none()) {
             let (namespace, number) = row::name(shard);
             // One that is none is in the way.
             end_epoch(connection, shard, Some(0)).await?;
@@ -180,17 +175,9 @@ impl<'q> AskedPlaces<'q> {
                 }
                 readings.push(count.reading(counter, now));
             }
-            answers.push(Answer {
-                admitted,
-                readings,
-                certainty: Certainty::Settled,
-            });
+            answers.push(Answer { admitted, readings, certainty: Certainty::Settled });
         }
-        DecidedCounts {
-            decided: Decided { now, answers },
-            counts,
-            waits,
-        }
+        DecidedCounts { decided: Decided { now, answers }, counts, waits }
     }
 
     /// Writes what the counts were in `read` and are now, and commits.
@@ -249,13 +236,10 @@ impl<'q> AskedPlaces<'q> {
                 of_shard.push((place, *level));
             }
         }
-        let set = epochs
-            .iter()
-            .zip(&mut levels)
-            .filter_map(|(epoch, levels)| {
-                levels.sort_by_key(|(place, _)| (place.measure, place.key));
-                (!levels.is_empty()).then(|| levels::set(connection, *epoch, levels))
-            });
+        let set = epochs.iter().zip(&mut levels).filter_map(|(epoch, levels)| {
+            levels.sort_by_key(|(place, _)| (place.measure, place.key));
+            (!levels.is_empty()).then(|| levels::set(connection, *epoch, levels))
+        });
         try_join_all(set).await.map(drop)
     }
 
@@ -281,13 +265,7 @@ impl<'q> AskedPlaces<'q> {
             let additions: Vec<_> = charges
                 .map(|(place, charge)| {
                     let (window, life) = place.window(now);
-                    Addition {
-                        key: place.key,
-                        size: place.size,
-                        window,
-                        thousandths: charge,
-                        life,
-                    }
+                    Addition { key: place.key, size: place.size, window, thousandths: charge, life }
                 })
                 .collect();
             if !additions.is_empty() {
@@ -299,14 +277,7 @@ impl<'q> AskedPlaces<'q> {
         let last = charged.len().saturating_sub(1);
         for (index, (_, epoch, additions)) in charged.iter().enumerate() {
             let columns = Columns::of(additions.iter().copied());
-            let Columns {
-                sizes,
-                windows,
-                keys,
-                thousandths,
-                lives,
-                ..
-            } = &columns;
+            let Columns { sizes, windows, keys, thousandths, lives, .. } = &columns;
             let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
                 [epoch, &node, sizes, windows, keys, thousandths, lives];
             let charge = client.execute(statement, &parameters);
@@ -320,10 +291,7 @@ impl<'q> AskedPlaces<'q> {
             return commit.map_err(Fault::AfterPush);
         }
         // Of levels, or of nothing.
-        client
-            .batch_execute("COMMIT")
-            .await
-            .map_err(Fault::AfterPush)
+        client.batch_execute("COMMIT").await.map_err(Fault::AfterPush)
     }
 }
 

@@ -93,10 +93,7 @@ mod tests {
     #[test]
     fn no_words_with_a_name_or_a_password_are_kept() {
         let secret = |text: &str| Secret::parse(text.as_bytes());
-        let credentials = Credentials {
-            username: secret("alice"),
-            password: secret("hunter2"),
-        };
+        let credentials = Credentials { username: secret("alice"), password: secret("hunter2") };
         for (words, expected) in [
             (
                 "password authentication failed for user \"alice\"",
@@ -105,10 +102,7 @@ mod tests {
             ("role \"alice\" does not exist", Some("role does not exist")),
             ("alice may not", None),
             ("hunter2", None),
-            (
-                "permission denied for table t",
-                Some("permission denied for table t"),
-            ),
+            ("permission denied for table t", Some("permission denied for table t")),
         ] {
             assert_eq!(told(words, &credentials).as_deref(), expected);
         }

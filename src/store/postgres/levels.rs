@@ -33,21 +33,8 @@ impl<'q> LevelPlace<'q> {
         let StoredKind::Level(kind) = place.kind else {
             return None;
         };
-        let AskedPlace {
-            shard,
-            size,
-            measure,
-            key,
-            ..
-        } = *place;
-        Some(LevelPlace {
-            index,
-            shard,
-            kind,
-            size,
-            measure,
-            key,
-        })
+        let AskedPlace { shard, size, measure, key, .. } = *place;
+        Some(LevelPlace { index, shard, kind, size, measure, key })
     }
 }
 
@@ -60,9 +47,7 @@ pub(super) async fn read(
     if places.is_empty() {
         return Ok(Vec::new());
     }
-    let shards = places
-        .iter()
-        .map(|it| row::signed(it.shard).saturating_add(1));
+    let shards = places.iter().map(|it| row::signed(it.shard).saturating_add(1));
     let shards: Vec<_> = shards.collect();
     let LevelColumns { kinds, sizes, keys } = LevelColumns::of(places);
     let parameters: [&(dyn ToSql + Sync); 6] =
@@ -106,9 +91,8 @@ pub(super) async fn set(
         }),
     );
     let epoch = epoch.0.get().cast_signed();
-    let parameters: [&(dyn ToSql + Sync); 8] = [
-        &epoch, &kinds, &sizes, &keys, &hits, &changed, &began, &lives,
-    ];
+    let parameters: [&(dyn ToSql + Sync); 8] =
+        [&epoch, &kinds, &sizes, &keys, &hits, &changed, &began, &lives];
     let statement = connection.statement(Prepared::SetLevels)?;
     connection.client.execute(statement, &parameters).await?;
     Ok(())

@@ -81,16 +81,10 @@ impl FoundLog {
         let (last, now) = (row.try_get::<_, i64>("last")?, now.0.cast_signed());
         if last > now.saturating_add_unsigned(CLOCK_SKEW) {
             // The clock was set back.
-            return Ok(FoundLog {
-                log: i64::saturating_add(log, 1),
-                ..FoundLog::default()
-            });
+            return Ok(FoundLog { log: i64::saturating_add(log, 1), ..FoundLog::default() });
         }
         let sum = row.try_get("sum")?;
-        let last_block = LastBlock {
-            at: row.try_get("block")?,
-            length: row.try_get("length")?,
-        };
+        let last_block = LastBlock { at: row.try_get("block")?, length: row.try_get("length")? };
         let left_at = last.saturating_add(size.millis().cast_signed());
         let is_kept = now < left_at.saturating_add(ADDABLE);
         Ok(FoundLog {
@@ -151,19 +145,14 @@ impl FoundLog {
         };
         match self.block {
             // What is left of the last block is not known: a new one begins later than all that.
-            _ if is_lowered => NewEntry {
-                at: at.max(self.last.saturating_add(1)),
-                ..new
-            },
+            _ if is_lowered => NewEntry { at: at.max(self.last.saturating_add(1)), ..new },
             // In place of the last entry, whose hits get this time.
-            Some(LastBlock { at: block, length }) if at == self.last || is_full => NewEntry {
-                block: Some((block, length.saturating_sub(1))),
-                ..new
-            },
-            Some(LastBlock { at: block, length }) if length < MOST_IN_BLOCK => NewEntry {
-                block: Some((block, length)),
-                ..new
-            },
+            Some(LastBlock { at: block, length }) if at == self.last || is_full => {
+                NewEntry { block: Some((block, length.saturating_sub(1))), ..new }
+            }
+            Some(LastBlock { at: block, length }) if length < MOST_IN_BLOCK => {
+                NewEntry { block: Some((block, length)), ..new }
+            }
             _ => new,
         }
     }

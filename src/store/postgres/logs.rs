@@ -25,10 +25,7 @@ pub(super) type Obstacles = BTreeMap<Obstacle, i64>;
 /// What is to be known of logs that nothing is charged to: what there may be in a window so that there is room,
 /// by the limits of each question.
 pub(super) fn rooms(asked: &AskedPlaces<'_>, questions: &[Question]) -> Obstacles {
-    let full = MovingCount {
-        hits: MovingCount::MOST,
-        ..MovingCount::default()
-    };
+    let full = MovingCount { hits: MovingCount::MOST, ..MovingCount::default() };
     let mut rooms: BTreeMap<(usize, usize), Hits> = BTreeMap::new();
     for (number, (question, slots)) in asked.with_slots(questions).enumerate() {
         for limit in &question.limits {
@@ -70,9 +67,7 @@ pub(super) async fn find_obstacles(
     obstacles: &mut Obstacles,
 ) -> Result<(), Fault> {
     let wanted: Vec<Obstacle> = obstacles.keys().copied().collect();
-    let places = wanted
-        .iter()
-        .filter_map(|(place, _)| asked.places.get(*place));
+    let places = wanted.iter().filter_map(|(place, _)| asked.places.get(*place));
     let places: Vec<&AskedPlace<'_>> = places.collect();
     if places.is_empty() {
         return Ok(());
@@ -118,9 +113,7 @@ pub(super) async fn change(
 }
 
 async fn lower(connection: &Connection, logs: &[ChangedLog<'_>]) -> Result<(), Fault> {
-    let lowered = logs
-        .iter()
-        .filter_map(|it| it.change.lowered.map(|sum| (it, sum)));
+    let lowered = logs.iter().filter_map(|it| it.change.lowered.map(|sum| (it, sum)));
     let (logs, sums): (Vec<_>, Vec<_>) = lowered.unzip();
     if logs.is_empty() {
         return Ok(());
@@ -134,23 +127,15 @@ async fn lower(connection: &Connection, logs: &[ChangedLog<'_>]) -> Result<(), F
 }
 
 async fn add(connection: &Connection, logs: &[ChangedLog<'_>]) -> Result<(), Fault> {
-    let added = logs
-        .iter()
-        .filter_map(|it| it.change.added.map(|entry| (it, entry)));
+    let added = logs.iter().filter_map(|it| it.change.added.map(|entry| (it, entry)));
     let (logs, entries): (Vec<_>, Vec<NewEntry>) = added.unzip();
     if logs.is_empty() {
         return Ok(());
     }
     let names = LogNames::of(&logs);
     let column = |of: fn(&NewEntry) -> i64| entries.iter().map(of).collect::<Vec<_>>();
-    let blocks: Vec<_> = entries
-        .iter()
-        .map(|it| it.block.map(|(at, _)| at))
-        .collect();
-    let kept: Vec<_> = entries
-        .iter()
-        .map(|it| it.block.map_or(0, |(_, length)| length))
-        .collect();
+    let blocks: Vec<_> = entries.iter().map(|it| it.block.map(|(at, _)| at)).collect();
+    let kept: Vec<_> = entries.iter().map(|it| it.block.map_or(0, |(_, length)| length)).collect();
     let (times, sums) = (column(|it| it.at), column(|it| it.sum));
     let (numbers, bases) = (column(|it| it.number), column(|it| it.base));
     let gone: Vec<_> = entries.iter().map(|it| it.gone_block).collect();

@@ -75,11 +75,7 @@ impl Strategy for Postgres {
     type Counts = Added;
 
     fn new(options: &StoreOptions, own: &PostgresOptions) -> Postgres {
-        Postgres {
-            link: Link::new(options, own),
-            purged: MAX_PURGED,
-            nodes: None,
-        }
+        Postgres { link: Link::new(options, own), purged: MAX_PURGED, nodes: None }
     }
 
     fn connects(&self) -> u64 {
@@ -104,9 +100,7 @@ impl Strategy for Postgres {
         batch: &Batch,
         limit: usize,
     ) -> Result<Pushed, StoreError> {
-        let sealed = batch
-            .id
-            .map(|id| (id, Columns::of(batch.diffs.iter().map(Addition::from))));
+        let sealed = batch.id.map(|id| (id, Columns::of(batch.diffs.iter().map(Addition::from))));
         let exchange = async |connection: &Connection| {
             // The statements are on their way together.
             let living = living(connection, batch);
@@ -246,10 +240,7 @@ impl Strategy for Postgres {
         self.purged = (limit / 2).max(1);
         let exchange = async |connection: &Connection| {
             let purge = connection.statement(Prepared::Purge)?;
-            let row = connection
-                .client
-                .query_one(purge, &[&limit, &KEPT_CHANGES])
-                .await?;
+            let row = connection.client.query_one(purge, &[&limit, &KEPT_CHANGES]).await?;
             let mut has_more = false;
             for column in 0..row.len() {
                 has_more |= row.try_get::<_, i64>(column)? >= limit;

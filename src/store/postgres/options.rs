@@ -66,18 +66,13 @@ impl KindDirectives for PostgresDirectives {
 impl PostgresDirectives {
     fn table(&self) -> Result<TableName, OptionError> {
         let word = self.table.as_deref().unwrap_or("rl_counters");
-        Directive::new(b"table", &[word.as_bytes()])
-            .word(&TABLE)
-            .map_err(|error| error.of("table"))
+        Directive::new(b"table", &[word.as_bytes()]).word(&TABLE).map_err(|error| error.of("table"))
     }
 }
 
 /// What is one, the kind that is chosen says.
-const ANY_TABLE: Syntax<Box<str>> = Syntax {
-    expected: TABLE.expected,
-    is_secret: false,
-    read: text,
-};
+const ANY_TABLE: Syntax<Box<str>> =
+    Syntax { expected: TABLE.expected, is_secret: false, read: text };
 
 const TABLE: Syntax<TableName> = Syntax {
     expected: "name or schema.name, of A-Z, a-z, 0-9, \"_\", no digit first: a schema of 1 to 63, a name of 1 to 55",
@@ -90,10 +85,7 @@ const TABLE: Syntax<TableName> = Syntax {
         };
         // Other tables have names that begin with this one, and all end at 63.
         let is_legal = is_identifier(name) && name.len() <= 55 && schema.is_none_or(is_identifier);
-        is_legal.then(|| TableName {
-            schema: schema.map(Into::into),
-            name: name.into(),
-        })
+        is_legal.then(|| TableName { schema: schema.map(Into::into), name: name.into() })
     },
 };
 

@@ -36,10 +36,7 @@ impl ServerSession {
             let text = row.and_then(|row| row.try_get(column).ok().flatten());
             text.unwrap_or_default().to_owned()
         };
-        Ok(ServerSession {
-            process: column(0),
-            client_port: column(1),
-        })
+        Ok(ServerSession { process: column(0), client_port: column(1) })
     }
 
     /// Whether it is the end of a connection from this port: then nobody is between.

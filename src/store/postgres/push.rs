@@ -147,11 +147,7 @@ pub(super) fn pushed(batch: &Batch, rows: &[Row]) -> Result<Pushed, Fault> {
     for row in rows {
         counts.extend(count(row)?);
     }
-    let changes = Changes::Since {
-        counts,
-        position,
-        has_more: first.try_get("has_more")?,
-    };
+    let changes = Changes::Since { counts, position, has_more: first.try_get("has_more")? };
     Ok(Pushed::Applied { changes, now })
 }
 
@@ -164,12 +160,7 @@ pub(super) fn count(row: &Row) -> Result<Option<Count>, Error> {
     let window: i64 = row.try_get("window_number")?;
     let total = Hits::from_thousandths(row.try_get("thousandths")?);
     let size = WindowSize::from_millis(size.cast_unsigned());
-    Ok(size.map(|size| Count {
-        key,
-        size,
-        window: window.cast_unsigned(),
-        total,
-    }))
+    Ok(size.map(|size| Count { key, size, window: window.cast_unsigned(), total }))
 }
 
 /// What is added to a total, by a push or by a decision.

@@ -43,14 +43,9 @@ impl AskedPlaces<'_> {
         let shards = self.shards.iter();
         let (namespaces, numbers): (Vec<_>, Vec<_>) = shards.map(|it| row::name(it)).unzip();
         let places = self.places.iter();
-        let shards: Vec<_> = places
-            .clone()
-            .map(|it| row::signed(it.shard).saturating_add(1))
-            .collect();
-        let sizes: Vec<_> = places
-            .clone()
-            .map(|it| it.size.millis().cast_signed())
-            .collect();
+        let shards: Vec<_> =
+            places.clone().map(|it| row::signed(it.shard).saturating_add(1)).collect();
+        let sizes: Vec<_> = places.clone().map(|it| it.size.millis().cast_signed()).collect();
         let keys: Vec<_> = places.map(|it| it.key).collect();
         let logs = (1..).zip(&self.places).filter(|(_, it)| is_log(it));
         let logs: Vec<i64> = logs.map(|(number, _)| number).collect();
@@ -87,11 +82,7 @@ impl AskedPlaces<'_> {
         let now: i64 = rows.first().ok_or_else(misunderstood)?.try_get("now")?;
         let mut read = Read {
             now: UnixMillis(u64::try_from(now).map_err(|_| misunderstood())?),
-            counts: self
-                .places
-                .iter()
-                .map(|it| StoredCount::none(it.kind))
-                .collect(),
+            counts: self.places.iter().map(|it| StoredCount::none(it.kind)).collect(),
             logs: BTreeMap::new(),
             epochs: vec![None; self.shards.len()],
             obstacles,

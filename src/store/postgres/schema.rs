@@ -85,11 +85,9 @@ impl Tables {
     /// `{levels}` and `{logs}`.
     pub(super) fn fill(&self, statement: &str) -> String {
         let Tables(tables) = self;
-        tables
-            .iter()
-            .fold(statement.into(), |statement, (table, name)| {
-                statement.replace(&format!("{{{table}}}"), name)
-            })
+        tables.iter().fold(statement.into(), |statement, (table, name)| {
+            statement.replace(&format!("{{{table}}}"), name)
+        })
     }
 
     /// Makes sure that the tables are there, and are as they should be.
@@ -123,9 +121,8 @@ impl Tables {
     /// The tables that are not there; those that are, are as they should be.
     async fn missing(&self, client: &Client) -> Result<Vec<&'static str>, SchemaError> {
         let Tables(tables) = self;
-        let names = tables
-            .iter()
-            .map(|(table, name)| format!("('{table}', to_regclass('{name}'))"));
+        let names =
+            tables.iter().map(|(table, name)| format!("('{table}', to_regclass('{name}'))"));
         let names = names.collect::<Vec<_>>().join(", ");
         let query = include_str!("shapes.sql").replace("{names}", &names);
         let mut found = Vec::new();
@@ -163,21 +160,14 @@ mod tests {
     use super::*;
 
     fn tables(schema: Option<&str>, name: &str) -> Tables {
-        Tables::new(&TableName {
-            schema: schema.map(Into::into),
-            name: name.into(),
-        })
+        Tables::new(&TableName { schema: schema.map(Into::into), name: name.into() })
     }
 
     #[test]
     fn names_are_quoted() {
         for (schema, name, expected) in [
             (None, "rl_counters", r#""rl_counters" "rl_counters_nodes""#),
-            (
-                Some("Rate"),
-                "order",
-                r#""Rate"."order" "Rate"."order_nodes""#,
-            ),
+            (Some("Rate"), "order", r#""Rate"."order" "Rate"."order_nodes""#),
         ] {
             let tables = tables(schema, name);
             assert_eq!(tables.fill("{counters} {nodes}"), expected);

@@ -52,11 +52,7 @@ impl RedisAnswer {
             Changes::Behind { position }
         } else {
             let has_more = part()?.number()? != 0;
-            Changes::Since {
-                counts: part()?.groups()?,
-                position,
-                has_more,
-            }
+            Changes::Since { counts: part()?.groups()?, position, has_more }
         };
         let is_lost = part()?.number()? != 0;
         let nodes = match part() {
@@ -108,10 +104,7 @@ impl RedisAnswer {
     /// A host and a port.
     pub(super) fn address(self) -> Option<ServerAddress> {
         let [host, port] = <[Value; 2]>::try_from(self.list()?).ok()?;
-        let host = RedisAnswer(host)
-            .text()
-            .filter(|host| !host.is_empty())?
-            .into();
+        let host = RedisAnswer(host).text().filter(|host| !host.is_empty())?.into();
         let port = u16::try_from(RedisAnswer(port).number()?).ok()?;
         Some(ServerAddress::Tcp { host, port })
     }
@@ -191,7 +184,5 @@ fn whole(text: &str) -> Option<i64> {
 pub(super) fn unix_millis(seconds: i64, micros: i64) -> Option<UnixMillis> {
     let seconds = u64::try_from(seconds).ok()?;
     let micros = u64::try_from(micros).ok()?;
-    Some(UnixMillis(
-        seconds.saturating_mul(1000).saturating_add(micros / 1000),
-    ))
+    Some(UnixMillis(seconds.saturating_mul(1000).saturating_add(micros / 1000)))
 }

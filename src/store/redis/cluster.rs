@@ -352,15 +352,11 @@ fn redirection(error: &StoreError) -> Option<Redirection> {
     let port = port.parse().ok().filter(|&port: &u16| port > 0)?;
     let to = match (host, &error.server) {
         // A node that does not know its own address: it is where we found the one that says so.
-        ("" | "?", ServerAddress::Tcp { host, .. }) => ServerAddress::Tcp {
-            host: host.clone(),
-            port,
-        },
+        ("" | "?", ServerAddress::Tcp { host, .. }) => {
+            ServerAddress::Tcp { host: host.clone(), port }
+        }
         ("" | "?", ServerAddress::Unix(_)) => return None,
-        (host, _) => ServerAddress::Tcp {
-            host: host.into(),
-            port,
-        },
+        (host, _) => ServerAddress::Tcp { host: host.into(), port },
     };
     match kind {
         "MOVED" => Some(Redirection::Moved(to)),
@@ -377,26 +373,11 @@ mod tests {
     fn redirections_name_a_host_and_a_port() {
         let tcp = ServerAddress::tcp;
         for (words, expected) in [
-            (
-                "MOVED 3999 127.0.0.1:6381",
-                Some(Redirection::Moved(tcp("127.0.0.1", 6381))),
-            ),
-            (
-                "ASK 3999 redis-2.example:6381",
-                Some(Redirection::Ask(tcp("redis-2.example", 6381))),
-            ),
-            (
-                "MOVED 1 2001:db8::1:6381",
-                Some(Redirection::Moved(tcp("2001:db8::1", 6381))),
-            ),
-            (
-                "MOVED 1 :6381",
-                Some(Redirection::Moved(tcp("seed.example", 6381))),
-            ),
-            (
-                "ASK 1 ?:6381",
-                Some(Redirection::Ask(tcp("seed.example", 6381))),
-            ),
+            ("MOVED 3999 127.0.0.1:6381", Some(Redirection::Moved(tcp("127.0.0.1", 6381)))),
+            ("ASK 3999 redis-2.example:6381", Some(Redirection::Ask(tcp("redis-2.example", 6381)))),
+            ("MOVED 1 2001:db8::1:6381", Some(Redirection::Moved(tcp("2001:db8::1", 6381)))),
+            ("MOVED 1 :6381", Some(Redirection::Moved(tcp("seed.example", 6381)))),
+            ("ASK 1 ?:6381", Some(Redirection::Ask(tcp("seed.example", 6381)))),
             ("MOVED", None),
             ("MOVED 1", None),
             ("MOVED 1 6381", None),

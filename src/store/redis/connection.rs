@@ -49,15 +49,9 @@ impl RedisLink {
             version: None,
             source: match &own.topology {
                 Topology::Single | Topology::Cluster => PrimarySource::Servers(servers),
-                Topology::Sentinel {
-                    master,
-                    credentials,
-                } => PrimarySource::Sentinels(Sentinels::new(
-                    servers,
-                    &connector,
-                    credentials,
-                    master,
-                )),
+                Topology::Sentinel { master, credentials } => PrimarySource::Sentinels(
+                    Sentinels::new(servers, &connector, credentials, master),
+                ),
             },
             connector,
         }

@@ -71,11 +71,7 @@ pub(super) struct RedisConnection {
 
 impl Connector {
     pub(super) fn new(options: &StoreOptions, database: u32, expected: ServerRole) -> Connector {
-        Connector {
-            access: Access::new(options),
-            database,
-            expected,
-        }
+        Connector { access: Access::new(options), database, expected }
     }
 
     /// The same for sentinels, to whom we are somebody else.
@@ -89,16 +85,12 @@ impl Connector {
 
     /// The same, but an exchange may take so much longer.
     pub(super) fn patient(&self, longer: Duration) -> Connector {
-        Connector {
-            access: self.access.patient(longer),
-            ..*self
-        }
+        Connector { access: self.access.patient(longer), ..*self }
     }
 
     /// Connects to a server that is ready then. A failure is none after which anything was applied.
     pub(super) async fn open(&self, server: &ServerAddress) -> Result<RedisConnection, Failure> {
-        self.within_time(async |greeting| self.connect(server, greeting).await)
-            .await
+        self.within_time(async |greeting| self.connect(server, greeting).await).await
     }
 
     /// Connects and asks one thing, in the time of one attempt to connect. The rest is as above.
@@ -185,9 +177,7 @@ impl Connector {
         let Credentials { username, password } = &self.access.credentials;
         if let Some(password) = password {
             let mut auth = Cmd::new();
-            auth.arg("AUTH")
-                .arg(username.as_ref().map(Secret::expose))
-                .arg(password.expose());
+            auth.arg("AUTH").arg(username.as_ref().map(Secret::expose)).arg(password.expose());
             connection.send(&auth).await?;
         }
         if self.database != 0 {

@@ -110,9 +110,7 @@ impl Decider for Redis {
         // Without questions, any node will do.
         let place = shards.first().cloned().unwrap_or_default();
         let mut call = self.decide.command(&shards);
-        call.arg(node.to_string())
-            .arg(proposed.to_string())
-            .arg(proposed.0.get());
+        call.arg(node.to_string()).arg(proposed.to_string()).arg(proposed.0.get());
         asked.write(&mut call, &followed);
         let read = |value| asked.decided(questions, value, &followed);
         let decided = self.way.run(&place, &self.decide, call, read);
@@ -138,13 +136,7 @@ impl<'q> DecideArguments<'q> {
     fn find_counters(&mut self, questions: &'q [Question]) {
         let mut indexes: BTreeMap<(usize, u8, u64, &[u8]), CounterIndex> = BTreeMap::new();
         for counter in questions.iter().flat_map(|it| &it.counters) {
-            let AskedCounter {
-                shard,
-                key,
-                kind,
-                size,
-                ..
-            } = counter;
+            let AskedCounter { shard, key, kind, size, .. } = counter;
             // They are few.
             let known = self.shards.iter().position(|known| *known == shard);
             let shard = known.unwrap_or_else(|| {
@@ -171,12 +163,7 @@ impl<'q> DecideArguments<'q> {
             (it.shard, it.kind, it.measure) == (shard, kind, measure) && it.keys.len() < GROUP_KEYS
         };
         let group = groups.position(has_room).unwrap_or_else(|| {
-            self.groups.push(CounterGroup {
-                shard,
-                kind,
-                measure,
-                keys: Vec::new(),
-            });
+            self.groups.push(CounterGroup { shard, kind, measure, keys: Vec::new() });
             self.groups.len().saturating_sub(1)
         });
         let mut index = 0;
@@ -231,11 +218,7 @@ impl<'q> DecideArguments<'q> {
                             new
                         }
                     };
-                    self.runs.push(Run {
-                        form: number,
-                        questions: 0,
-                        keys: Vec::new(),
-                    });
+                    self.runs.push(Run { form: number, questions: 0, keys: Vec::new() });
                     self.runs.last_mut()?
                 }
             };
@@ -428,16 +411,11 @@ fn form_of(question: &Question, indexes: &[CounterIndex], groups: &[i64]) -> Vec
 
 /// Numbers as the script reads several at once.
 fn doubles(numbers: impl Iterator<Item = i64>) -> Vec<u8> {
-    numbers
-        .flat_map(|number| double(number).to_be_bytes())
-        .collect()
+    numbers.flat_map(|number| double(number).to_be_bytes()).collect()
 }
 
 /// A number as Lua has it.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "the script would lose it otherwise"
-)]
+#[expect(clippy::cast_precision_loss, reason = "the script would lose it otherwise")]
 fn double(number: i64) -> f64 {
     number as f64
 }
@@ -459,16 +437,12 @@ mod tests {
 
     #[test]
     fn what_questions_have_in_common_is_sent_once() {
-        let mut questions: Vec<_> = ["a", "b", "a"]
-            .map(|key| question(key, Algorithm::Sliding, 5))
-            .into();
+        let mut questions: Vec<_> =
+            ["a", "b", "a"].map(|key| question(key, Algorithm::Sliding, 5)).into();
         let asked = DecideArguments::new(&questions).unwrap();
         assert_eq!(asked.forms, [[0, 1, 1, 1000, 1, 1, 1, 5000, 1000]]);
-        let run = |form, keys: &[u16]| Run {
-            form,
-            questions: keys.len() as u16,
-            keys: keys.to_vec(),
-        };
+        let run =
+            |form, keys: &[u16]| Run { form, questions: keys.len() as u16, keys: keys.to_vec() };
         assert_eq!(asked.runs, [run(1, &[1, 2, 1])]);
         let groups: Vec<_> = asked.groups.into_iter().map(|it| it.keys).collect();
         assert_eq!(groups, [[b"a", b"b"]]);

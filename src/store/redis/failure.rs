@@ -60,11 +60,7 @@ mod tests {
     #[test]
     fn an_error_within_a_script_has_a_code_of_its_own() {
         for (outer, details, expected) in [
-            (
-                "READONLY",
-                "You can't write against a read only replica.",
-                "READONLY",
-            ),
+            ("READONLY", "You can't write against a read only replica.", "READONLY"),
             (
                 "ERR",
                 "Error running script (call to f_5c0): @user_script:70: @user_script: 70: \
@@ -99,10 +95,8 @@ mod tests {
                 Some("NOPERM No permissions to access a key"),
             ),
         ] {
-            let credentials = Credentials {
-                username: secret("alice"),
-                password: secret("hunter2"),
-            };
+            let credentials =
+                Credentials { username: secret("alice"), password: secret("hunter2") };
             assert_eq!(told(words, &credentials).as_deref(), expected);
         }
     }

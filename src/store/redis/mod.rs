@@ -106,10 +106,7 @@ impl Strategy for Redis {
     type Counts = Added;
 
     fn new(options: &StoreOptions, own: &RedisOptions) -> Redis {
-        let layout = Layout {
-            shards: own.shards(),
-            is_cluster: own.topology == Topology::Cluster,
-        };
+        let layout = Layout { shards: own.shards(), is_cluster: own.topology == Topology::Cluster };
         let script = |name, code| Script::new(name, code, layout);
         Redis {
             way: match own.topology {
@@ -192,12 +189,7 @@ impl Strategy for Redis {
             .arg(tag(batch))
             .arg(batch.position.map(key::position).unwrap_or_default())
             .arg(limit)
-            .arg(
-                batch
-                    .lives_for
-                    .map(|life| life.as_millis().to_string())
-                    .unwrap_or_default(),
-            )
+            .arg(batch.lives_for.map(|life| life.as_millis().to_string()).unwrap_or_default())
             .arg(u8::from(batch.is_news))
             .arg(key::grants(batch.grants));
         for (window, diffs) in windows {
@@ -250,11 +242,7 @@ impl Strategy for Redis {
         let shard = self.shard_key(shard);
         let counts = key::counts(&shard, epoch, window);
         let mut scan = Cmd::new();
-        scan.arg("HSCAN")
-            .arg(&counts)
-            .arg(step.after.cursor)
-            .arg("COUNT")
-            .arg(step.counters);
+        scan.arg("HSCAN").arg(&counts).arg(step.after.cursor).arg("COUNT").arg(step.counters);
         let value = match self.way.call(&shard, &scan.into()).await {
             Err(error) if script::is_of_wrong_type(&error) => {
                 // The script deletes it, unless somebody else did in between.
@@ -286,10 +274,7 @@ impl Strategy for Redis {
         size: WindowSize,
         window: u64,
     ) -> Result<Hits, StoreError> {
-        let name = WindowName {
-            size,
-            number: window,
-        };
+        let name = WindowName { size, number: window };
         let shard = self.shard_key(shard);
         let mut call = self.get_window.command(slice::from_ref(&shard));
         call.arg(name.to_string()).arg(key);
@@ -338,10 +323,7 @@ impl Redis {
         if self.known_layouts.have(shard) {
             return Ok(());
         }
-        let first = self.shard_key(&Shard {
-            number: 0,
-            ..shard.clone()
-        });
+        let first = self.shard_key(&Shard { number: 0, ..shard.clone() });
         let call = self.check_layout.command(slice::from_ref(&first));
         let read = |value| RedisAnswer(value).text();
         match self.way.run(&first, &self.check_layout, call, read).await {
@@ -414,10 +396,7 @@ fn tag(batch: &Batch) -> u64 {
 fn by_window(diffs: &[Diff]) -> BTreeMap<WindowName, Vec<&Diff>> {
     let mut windows: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for diff in diffs {
-        let name = WindowName {
-            size: diff.size,
-            number: diff.window,
-        };
+        let name = WindowName { size: diff.size, number: diff.window };
         windows.entry(name).or_default().push(diff);
     }
     windows

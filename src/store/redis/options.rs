@@ -74,13 +74,8 @@ pub struct RedisDirectives {
 impl KindDirectives for RedisDirectives {
     type Options = RedisOptions;
 
-    const NAMES: &'static [&'static str] = &[
-        "cluster",
-        "sentinel_master",
-        "sentinel_username",
-        "sentinel_password",
-        "prefix",
-    ];
+    const NAMES: &'static [&'static str] =
+        &["cluster", "sentinel_master", "sentinel_username", "sentinel_password", "prefix"];
 
     fn set(&mut self, name: &str, directive: &Directive<'_>) -> Result<(), OptionError> {
         match name {
@@ -98,18 +93,10 @@ impl KindDirectives for RedisDirectives {
         let is_sentinel = self.sentinel_master.is_some();
         let database = if is_chosen { database(common)? } else { 0 };
         if is_cluster && is_sentinel {
-            return Err(exclusive(
-                "cluster on",
-                "\"sentinel_master\"",
-                "one of them",
-            ));
+            return Err(exclusive("cluster on", "\"sentinel_master\"", "one of them"));
         }
         if is_cluster && database != 0 {
-            return Err(exclusive(
-                "cluster on",
-                "other database than 0",
-                "\"database 0\" or none",
-            ));
+            return Err(exclusive("cluster on", "other database than 0", "\"database 0\" or none"));
         }
         common.check_no_path("cluster on", is_cluster)?;
         common.check_no_path("sentinel_master", is_sentinel)

@@ -36,20 +36,12 @@ impl Script {
         let layout = format!("local LAYOUT = '{layout}'\n");
         let code = format!("{constants}{layout}{changes}{code}");
         let hash = redis::Script::new(&code).get_hash().into();
-        Script {
-            name,
-            code,
-            hash,
-            knows_its_keys: true,
-        }
+        Script { name, code, hash, knows_its_keys: true }
     }
 
     /// The same, but a call names only some of its keys, and takes those that are missing for empty.
     pub(super) fn finding_keys(self) -> Script {
-        Script {
-            knows_its_keys: false,
-            ..self
-        }
+        Script { knows_its_keys: false, ..self }
     }
 
     /// The command that runs the script on keys, to which the script's arguments are to be added.
@@ -62,10 +54,7 @@ impl Script {
 
     /// A call of what [`Script::command`] began.
     pub(super) fn call(&self, command: Cmd) -> RedisCall<'_> {
-        RedisCall {
-            command,
-            script: Some(self),
-        }
+        RedisCall { command, script: Some(self) }
     }
 }
 
@@ -78,10 +67,7 @@ impl RedisCall<'_> {
 
 impl From<Cmd> for RedisCall<'_> {
     fn from(command: Cmd) -> Self {
-        RedisCall {
-            command,
-            script: None,
-        }
+        RedisCall { command, script: None }
     }
 }
 

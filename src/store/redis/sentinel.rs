@@ -26,11 +26,7 @@ impl Sentinels {
         credentials: &Credentials,
         master: &str,
     ) -> Sentinels {
-        Sentinels {
-            servers,
-            connector: connector.to_sentinels(credentials),
-            master: master.into(),
-        }
+        Sentinels { servers, connector: connector.to_sentinels(credentials), master: master.into() }
     }
 
     /// Asks one sentinel after the other, from the one that knew it last time, until one knows a
@@ -39,11 +35,7 @@ impl Sentinels {
         &mut self,
         connector: &Connector,
     ) -> Result<(ServerAddress, RedisConnection), StoreError> {
-        let Sentinels {
-            servers,
-            connector: to_sentinels,
-            master,
-        } = self;
+        let Sentinels { servers, connector: to_sentinels, master } = self;
         servers
             .try_each(async |sentinel| attempt(sentinel, to_sentinels, master, connector).await)
             .await
@@ -57,15 +49,11 @@ async fn attempt(
     master: &str,
     connector: &Connector,
 ) -> Result<(ServerAddress, RedisConnection), StoreError> {
-    let primary = ask(sentinel, to_sentinels, master)
-        .await
-        .map_err(StoreError::of(sentinel))?;
+    let primary = ask(sentinel, to_sentinels, master).await.map_err(StoreError::of(sentinel))?;
     let mut role = Cmd::new();
     role.arg("ROLE");
-    let (connection, role) = connector
-        .open_and_ask(&primary, &role)
-        .await
-        .map_err(StoreError::of(&primary))?;
+    let (connection, role) =
+        connector.open_and_ask(&primary, &role).await.map_err(StoreError::of(&primary))?;
     if RedisAnswer(role).role().as_deref() == Some("master") {
         return Ok((primary, connection));
     }

@@ -68,9 +68,9 @@ impl CommonDirectives {
                 .and_then(|server| self.add_server(server)),
             b"username" => directive.set(&mut self.username, &USERNAME),
             b"password" => directive.set(&mut self.password, &PASSWORD),
-            b"password_file" => directive.set_with(&mut self.password_file, || {
-                read_password(directive, read_file)
-            }),
+            b"password_file" => {
+                directive.set_with(&mut self.password_file, || read_password(directive, read_file))
+            }
             b"database" => directive.set(&mut self.database, &DATABASE),
             b"connect_timeout" => directive.set(&mut self.connect_timeout, &TIMEOUT),
             b"timeout" => directive.set(&mut self.timeout, &TIMEOUT),
@@ -127,18 +127,8 @@ impl CommonDirectives {
         let has_certificate = self.tls_certificate.is_some();
         let has_key = self.tls_certificate_key.is_some();
         check_needs(&[
-            (
-                "tls_certificate",
-                has_certificate,
-                "tls_certificate_key file",
-                has_key,
-            ),
-            (
-                "tls_certificate_key",
-                has_key,
-                "tls_certificate file",
-                has_certificate,
-            ),
+            ("tls_certificate", has_certificate, "tls_certificate_key file", has_key),
+            ("tls_certificate_key", has_key, "tls_certificate file", has_certificate),
         ])?;
         self.check_tls()?;
         Ok(StoreOptions {
@@ -193,10 +183,7 @@ impl CommonDirectives {
         for (name, is_given) in [
             ("tls_verify", self.tls_verify.is_some()),
             ("tls_name", self.tls_name.is_some()),
-            (
-                "tls_trusted_certificate",
-                self.tls_trusted_certificate.is_some(),
-            ),
+            ("tls_trusted_certificate", self.tls_trusted_certificate.is_some()),
             ("tls_certificate", self.tls_certificate.is_some()),
             ("tls_certificate_key", self.tls_certificate_key.is_some()),
         ] {
@@ -209,10 +196,7 @@ impl CommonDirectives {
     }
 
     fn take_tls(&mut self) -> Option<TlsOptions> {
-        let files = self
-            .tls_certificate
-            .take()
-            .zip(self.tls_certificate_key.take());
+        let files = self.tls_certificate.take().zip(self.tls_certificate_key.take());
         (self.tls == Some(true)).then(|| TlsOptions {
             verify: self.tls_verify.unwrap_or(true),
             name: self.tls_name.take(),

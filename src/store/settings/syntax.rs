@@ -29,10 +29,7 @@ pub(crate) const PASSWORD: Syntax<Secret> = Syntax {
 };
 
 /// Secret, since it may be a password that was meant for another directive.
-pub(super) const PASSWORD_FILE: Syntax<PathBuf> = Syntax {
-    is_secret: true,
-    ..FILE
-};
+pub(super) const PASSWORD_FILE: Syntax<PathBuf> = Syntax { is_secret: true, ..FILE };
 
 pub(super) const FILE: Syntax<PathBuf> = Syntax {
     expected: "the path of a file",
@@ -62,9 +59,7 @@ pub(super) const TLS_NAME: Syntax<Box<str>> = Syntax {
 
 /// The error that an option excludes another.
 pub(crate) fn exclusive(name: &str, other: &str, expected: &str) -> OptionError {
-    OptionError::new(format!(
-        "\"{name}\" goes with no {other}: expected {expected}"
-    ))
+    OptionError::new(format!("\"{name}\" goes with no {other}: expected {expected}"))
 }
 
 /// Checks that options have those beside them that they need. Each of `needs` is an option, whether it is given, the
@@ -72,9 +67,9 @@ pub(crate) fn exclusive(name: &str, other: &str, expected: &str) -> OptionError 
 pub(crate) fn check_needs(needs: &[(&'static str, bool, &str, bool)]) -> Result<(), OptionError> {
     match needs.iter().find(|(_, is_given, _, has)| *is_given && !has) {
         None => Ok(()),
-        Some((name, _, needed, _)) => Err(OptionError::new(format!(
-            "\"{name}\" needs another option: add \"{needed};\""
-        ))
-        .of(*name)),
+        Some((name, _, needed, _)) => {
+            Err(OptionError::new(format!("\"{name}\" needs another option: add \"{needed};\""))
+                .of(*name))
+        }
     }
 }

@@ -46,19 +46,11 @@ fn wrong_words_are_told_what_would_be_right() {
             }
             None => directive,
         };
-        let error = builder
-            .set(name.as_bytes(), &[word.as_bytes()])
-            .unwrap_err();
+        let error = builder.set(name.as_bytes(), &[word.as_bytes()]).unwrap_err();
         let message = format!("invalid {name} \"{word}\": expected {expected}");
         assert_eq!(error.to_string(), message);
     }
-    for name in [
-        "username",
-        "database",
-        "sentinel_master",
-        "tls_certificate",
-        "password_file",
-    ] {
+    for name in ["username", "database", "sentinel_master", "tls_certificate", "password_file"] {
         let set = StoreSettings::builder(read_file).set(name.as_bytes(), &[b""]);
         assert!(set.is_err(), "{name}");
     }
@@ -67,31 +59,16 @@ fn wrong_words_are_told_what_would_be_right() {
 #[test]
 fn a_wrong_block_is_told_what_would_be_right() {
     for (block, message) in [
-        (
-            "cluster on off;",
-            "\"cluster\" takes one word, not 2: on or off",
-        ),
-        (
-            "strategy redis; strategy redis;",
-            "\"strategy\" is duplicate",
-        ),
+        ("cluster on off;", "\"cluster\" takes one word, not 2: on or off"),
+        ("strategy redis; strategy redis;", "\"strategy\" is duplicate"),
         ("username a; username a;", "\"username\" is duplicate"),
-        (
-            "password_file unix; password_file unix;",
-            "\"password_file\" is duplicate",
-        ),
-        (
-            "server a:1; server b:1; server A:1; strategy redis;",
-            "server \"a:1\" is duplicate",
-        ),
+        ("password_file unix; password_file unix;", "\"password_file\" is duplicate"),
+        ("server a:1; server b:1; server A:1; strategy redis;", "server \"a:1\" is duplicate"),
         (
             "server a; server a:26379; strategy redis; sentinel_master m;",
             "server \"a:26379\" is duplicate",
         ),
-        (
-            "server [::1]:1; server [0::1]:1; strategy postgres;",
-            "server \"[::1]:1\" is duplicate",
-        ),
+        ("server [::1]:1; server [0::1]:1; strategy postgres;", "server \"[::1]:1\" is duplicate"),
         (
             "strategy postgres; cluster off;",
             "\"cluster\" is an option of strategy redis, not of postgres",
@@ -133,10 +110,7 @@ fn a_wrong_block_is_told_what_would_be_right() {
             "password s3cret; password_file unix;",
             "\"password\" goes with no \"password_file\": expected one of them",
         ),
-        (
-            "password_file none;",
-            "password_file cannot be read (entity not found)",
-        ),
+        ("password_file none;", "password_file cannot be read (entity not found)"),
         (
             "password_file newline;",
             "invalid password_file: expected a file with a password of at least one character, in \
@@ -172,12 +146,7 @@ fn what_is_found_at_the_end_is_said_of_its_directive() {
         ("strategy redis", "tls_trusted_certificate x", 0, "TLS"),
         ("strategy redis; tls on", "tls_certificate x", 0, "key"),
         ("strategy redis", "sentinel_username x", 0, "master"),
-        (
-            "strategy redis; server a; server b",
-            "server a:6379",
-            2,
-            "is duplicate",
-        ),
+        ("strategy redis; server a; server b", "server a:6379", 2, "is duplicate"),
     ] {
         let mut builder = StoreSettings::builder(read_file);
         for line in block.split("; ").chain([name]) {
@@ -214,10 +183,7 @@ fn what_there_is_depends_on_the_build() {
         password, password_file, database, connect_timeout, timeout, tls, tls_verify, tls_name, \
         tls_trusted_certificate, tls_certificate, tls_certificate_key, cluster, \
         sentinel_master, sentinel_username, sentinel_password, prefix, table";
-    assert_eq!(
-        parse("host x;"),
-        Err(format!("{unknown}{more}: did you mean server?"))
-    );
+    assert_eq!(parse("host x;"), Err(format!("{unknown}{more}: did you mean server?")));
     let mut lacking = lacking().map(|(name, _)| name);
     assert_eq!(!lacking.any(|name| name == "cassandra"), has_cassandra);
 }

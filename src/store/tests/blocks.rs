@@ -54,10 +54,7 @@ fn secret(text: &str) -> Option<Secret> {
 }
 
 fn table(schema: Option<&str>, name: &str) -> TableName {
-    TableName {
-        schema: schema.map(Into::into),
-        name: name.into(),
-    }
+    TableName { schema: schema.map(Into::into), name: name.into() }
 }
 
 #[test]
@@ -74,24 +71,15 @@ fn a_strategy_is_all_that_a_store_needs() {
         timeout: Duration::from_millis(250),
         tls: None,
     };
-    let settings = StoreSettings {
-        common: options.clone(),
-        own: redis,
-    };
+    let settings = StoreSettings { common: options.clone(), own: redis };
     assert_eq!(parse("strategy redis;"), Ok(settings));
 
     let postgres = OwnOptions::Postgres(PostgresOptions {
         database: "postgres".into(),
         table: table(None, "rl_counters"),
     });
-    let options = StoreOptions {
-        servers: vec![ServerAddress::tcp("127.0.0.1", 5432)],
-        ..options
-    };
-    let settings = StoreSettings {
-        common: options,
-        own: postgres,
-    };
+    let options = StoreOptions { servers: vec![ServerAddress::tcp("127.0.0.1", 5432)], ..options };
+    let settings = StoreSettings { common: options, own: postgres };
     assert_eq!(parse("strategy postgres;"), Ok(settings));
 }
 
@@ -107,20 +95,14 @@ fn a_block_sets_everything() {
     let own = OwnOptions::Redis(RedisOptions {
         topology: Topology::Sentinel {
             master: "mymaster".into(),
-            credentials: Credentials {
-                username: secret("ann"),
-                password: secret("s3cret2"),
-            },
+            credentials: Credentials { username: secret("ann"), password: secret("s3cret2") },
         },
         database: 5,
         prefix: "a:b".into(),
     });
     let common = StoreOptions {
         servers: vec![ServerAddress::tcp("b", 2), ServerAddress::tcp("::1", 1)],
-        credentials: Credentials {
-            username: secret("joe"),
-            password: secret("s3cret"),
-        },
+        credentials: Credentials { username: secret("joe"), password: secret("s3cret") },
         connect_timeout: Duration::from_millis(1),
         timeout: Duration::from_secs(86_400),
         tls: Some(TlsOptions {
@@ -138,28 +120,14 @@ fn a_block_sets_everything() {
 
 #[test]
 fn a_redis_is_single_or_a_cluster_or_known_to_sentinels() {
-    let sentinel = Topology::Sentinel {
-        master: "m".into(),
-        credentials: Credentials::default(),
-    };
+    let sentinel = Topology::Sentinel { master: "m".into(), credentials: Credentials::default() };
     for (block, topology, port) in [
         ("strategy redis; cluster off;", Topology::Single, 6379),
-        (
-            "strategy redis; cluster on; database 0;",
-            Topology::Cluster,
-            6379,
-        ),
-        (
-            "cluster off; sentinel_master m; strategy redis;",
-            sentinel,
-            26379,
-        ),
+        ("strategy redis; cluster on; database 0;", Topology::Cluster, 6379),
+        ("cluster off; sentinel_master m; strategy redis;", sentinel, 26379),
     ] {
         assert_eq!(redis(block).topology, topology, "{block}");
-        assert_eq!(
-            parse(block).unwrap().common.servers,
-            [ServerAddress::tcp("127.0.0.1", port)]
-        );
+        assert_eq!(parse(block).unwrap().common.servers, [ServerAddress::tcp("127.0.0.1", port)]);
     }
 }
 
@@ -172,11 +140,7 @@ fn a_postgres_has_a_database_and_a_table() {
 
 #[test]
 fn tls_verifies_unless_told_otherwise() {
-    let tls = parse("strategy redis; tls on;")
-        .unwrap()
-        .common
-        .tls
-        .unwrap();
+    let tls = parse("strategy redis; tls on;").unwrap().common.tls.unwrap();
     assert!(tls.verify);
     assert_eq!(tls.name, None);
     assert_eq!(parse("strategy redis; tls off;").unwrap().common.tls, None);
@@ -193,19 +157,9 @@ fn files_are_listed_to_be_read() {
         file.path = Path::new("/etc/nginx").join(&file.path);
         file.content = b"secret".as_slice().into();
     }
-    assert_eq!(
-        names,
-        [
-            "tls_trusted_certificate",
-            "tls_certificate",
-            "tls_certificate_key"
-        ]
-    );
+    assert_eq!(names, ["tls_trusted_certificate", "tls_certificate", "tls_certificate_key"]);
     let tls = options.tls.unwrap();
-    assert_eq!(
-        format!("{:?}", tls.trusted_certificate.unwrap()),
-        "PemFile(/etc/nginx/t)"
-    );
+    assert_eq!(format!("{:?}", tls.trusted_certificate.unwrap()), "PemFile(/etc/nginx/t)");
     let key = tls.identity.unwrap().key;
     assert_eq!(key.path, Path::new("/etc/nginx/k"));
     assert_eq!(&*key.content, b"secret");
@@ -213,18 +167,11 @@ fn files_are_listed_to_be_read() {
 
 #[test]
 fn a_password_may_be_in_a_file() {
-    for (file, password) in [
-        ("unix", "s3cret "),
-        ("dos", "s3cret"),
-        ("bare", "s3cret"),
-        ("two", "s3cret\n"),
-    ] {
+    for (file, password) in
+        [("unix", "s3cret "), ("dos", "s3cret"), ("bare", "s3cret"), ("two", "s3cret\n")]
+    {
         let options = parse(&format!("strategy redis; password_file {file};")).unwrap();
-        assert_eq!(
-            options.common.credentials.password.unwrap().expose(),
-            password,
-            "{file}"
-        );
+        assert_eq!(options.common.credentials.password.unwrap().expose(), password, "{file}");
     }
 }
 
@@ -248,9 +195,7 @@ fn a_server_listens_on_the_usual_port_unless_it_says_otherwise() {
 #[test]
 fn all_directives_are_known() {
     for name in directives(None) {
-        let error = StoreSettings::builder(read_file)
-            .set(name.as_bytes(), &[])
-            .unwrap_err();
+        let error = StoreSettings::builder(read_file).set(name.as_bytes(), &[]).unwrap_err();
         let count = match name {
             "replication" => "at least one word",
             _ => "one word, not 0",

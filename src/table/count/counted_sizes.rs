@@ -107,9 +107,7 @@ impl CounterTable<'_> {
     /// The rates that were noted of a namespace.
     pub fn counted_rates(&self, namespace: NamespaceIndex) -> Vec<CountedRate> {
         let places = self.parts.counted_rates.iter();
-        places
-            .filter_map(|place| place.rate_of(namespace))
-            .collect()
+        places.filter_map(|place| place.rate_of(namespace)).collect()
     }
 
     /// Forgets what was noted of a namespace.

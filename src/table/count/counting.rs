@@ -77,12 +77,7 @@ impl<'m> CounterTable<'m> {
         if !algorithm.admits(counter.size, &before, limit, value) {
             return Some(Counted::refused(before));
         }
-        let PlainColumns {
-            current,
-            word,
-            stamp,
-            ..
-        } = columns;
+        let PlainColumns { current, word, stamp, .. } = columns;
         let new = WindowCount::new(stamp, word.hits().plus_value(value));
         match self.count_in(current, word, new, occupant, value) {
             Ok(receipt) => Some(Counted::admitted(before, receipt)),
@@ -108,11 +103,7 @@ impl<'m> CounterTable<'m> {
                 // A table without buckets would count nothing.
                 None => return Counted::unknown(),
                 Some(Insertion::Made(reading, receipt)) => {
-                    return Counted {
-                        reading,
-                        admitted: true,
-                        receipt: Some(receipt),
-                    };
+                    return Counted { reading, admitted: true, receipt: Some(receipt) };
                 }
             };
             if counter.kind != StoredKind::Windows {
@@ -194,10 +185,7 @@ impl<'m> CounterTable<'m> {
             // the slot has changed hands.
             let meta = occupant.meta.with_synced(counter.is_synced);
             let old = occupant.meta.bits();
-            let _ = occupant
-                .slot
-                .meta
-                .compare_exchange(old, meta.bits(), AcqRel, Relaxed);
+            let _ = occupant.slot.meta.compare_exchange(old, meta.bits(), AcqRel, Relaxed);
         }
         if counter.is_synced {
             if occupant.slot.extension.load(Relaxed) == 0 {
@@ -265,11 +253,7 @@ impl<'m> CounterTable<'m> {
         if !occupant.is_there() {
             return Err(Missed::Gone);
         }
-        Ok(Receipt {
-            column,
-            stamp: new.stamp(),
-            value,
-        })
+        Ok(Receipt { column, stamp: new.stamp(), value })
     }
 
     /// Does what is done with a hit of `key` that is not counted, since another limit refused it; returns
@@ -291,10 +275,7 @@ impl<'m> CounterTable<'m> {
     /// What was counted of `key` so far: zeros for a key without a counter.
     pub fn read(&self, counter: &Counter, key: Key<'_>, clock: &impl Clock) -> Reading {
         // There is always room.
-        let asked = AskedHit {
-            limit: Hits::MAX,
-            cost: Hits::ZERO,
-        };
+        let asked = AskedHit { limit: Hits::MAX, cost: Hits::ZERO };
         self.read_for(counter, key, asked, clock)
     }
 
@@ -333,10 +314,7 @@ impl<'m> CounterTable<'m> {
         let Some(occupant) = self.find(counter.identity(key)) else {
             return Hits::ZERO;
         };
-        let at = WindowPosition {
-            number: window,
-            elapsed: 0,
-        };
+        let at = WindowPosition { number: window, elapsed: 0 };
         let counted = WindowColumns::read(occupant.slot, occupant.meta, at).counted;
         let pushed = self.pushed(occupant, window);
         let is_old = occupant.is_old(counter.size, clock.now());
@@ -368,10 +346,7 @@ impl<'m> CounterTable<'m> {
                 left = left.max(self.least_after(receipt).min(word.hits()));
             }
             let new = WindowCount::new(receipt.stamp, left);
-            match receipt
-                .column
-                .compare_exchange(word.bits(), new.bits(), AcqRel, Acquire)
-            {
+            match receipt.column.compare_exchange(word.bits(), new.bits(), AcqRel, Acquire) {
                 Ok(_) => {
                     fail_point!("refund.counted");
                     if counter.is_synced {

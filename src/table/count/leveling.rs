@@ -31,11 +31,7 @@ fn change_level(occupant: Occupant<'_>, state: &LevelState<'_>, level: &Level) -
 #[inline]
 fn receipt<'m>(kind: LevelKind, occupant: Occupant<'m>, level: &Level, value: Hits) -> Receipt<'m> {
     let [column, _] = &occupant.slot.local;
-    Receipt {
-        column,
-        stamp: stamp(kind, level, occupant),
-        value,
-    }
+    Receipt { column, stamp: stamp(kind, level, occupant), value }
 }
 
 /// How often words that are no state are looked at before they are taken for lost: some tenths of a second.
@@ -73,11 +69,7 @@ impl<'m> CounterTable<'m> {
         }
         occupant.touch(now);
         let receipt = receipt(kind, occupant, &level, value);
-        Some(Counted {
-            reading,
-            admitted: true,
-            receipt: Some(receipt),
-        })
+        Some(Counted { reading, admitted: true, receipt: Some(receipt) })
     }
 
     /// Counts `value` hits in a level, if `admission` allows it, and does what is done with each hit. `None` if

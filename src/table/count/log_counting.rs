@@ -126,10 +126,7 @@ impl<'m> CounterTable<'m> {
             now = clock.fresh();
         }
         let view = self.view_of_log(occupant, newest, size, now)?;
-        let before = MovingCount {
-            hits: to_hits(view.hits),
-            ..MovingCount::default()
-        };
+        let before = MovingCount { hits: to_hits(view.hits), ..MovingCount::default() };
         if !admission.admits(size, &before.into(), value) {
             let reading = self.reading_of_log(occupant, &view, asked, size, now);
             return match occupant.is_there() {
@@ -255,11 +252,7 @@ impl<'m> CounterTable<'m> {
             if at == newest.time() {
                 let entry = LogEntry::new(at, sum);
                 newest.replace(word, entry)?;
-                return Ok(LogView {
-                    newest: entry,
-                    hits,
-                    ..*view
-                });
+                return Ok(LogView { newest: entry, hits, ..*view });
             }
             // Before it is closed: one that is has a place.
             end = self.with_room(occupant, view.base, most, clock)?;
@@ -274,19 +267,12 @@ impl<'m> CounterTable<'m> {
         let at = if at == closed.time() { at.next() } else { at };
         let entry = LogEntry::new(at, sum);
         let Some(copy) = self.append(occupant, closed, end, most, clock)? else {
-            let view = LogView {
-                newest: closed,
-                ..*view
-            };
+            let view = LogView { newest: closed, ..*view };
             return merge(occupant, &view, entry, hits);
         };
         closed.replace(word, entry)?;
         fail_point!("log.replaced");
-        let view = LogView {
-            newest: entry,
-            hits,
-            ..*view
-        };
+        let view = LogView { newest: entry, hits, ..*view };
         if !view.has_left {
             return Ok(view);
         }
@@ -312,10 +298,7 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
     ) -> Result<LogView<'m>, Lost> {
         let (mut at, mut base, mut base_sum) = (at, None, view.base_sum);
-        if let Some(End {
-            last, at: place, ..
-        }) = self.end(occupant)?
-        {
+        if let Some(End { last, at: place, .. }) = self.end(occupant)? {
             self.advance(occupant, &place, clock);
             (base, base_sum) = (Some(place), last.sum());
             if last.time() == at {
@@ -346,11 +329,7 @@ impl<'m> CounterTable<'m> {
         size: WindowSize,
         now: UnixMillis,
     ) -> Reading {
-        let age = if view.hits == 0 {
-            0
-        } else {
-            view.oldest.age(now)
-        };
+        let age = if view.hits == 0 { 0 } else { view.oldest.age(now) };
         let count = MovingCount {
             hits: to_hits(view.hits),
             oldest: UnixMillis(now.0.saturating_sub(age)),
@@ -426,10 +405,7 @@ impl<'m> CounterTable<'m> {
             }
             relax();
         }
-        let nothing = MovingCount {
-            oldest: now,
-            ..MovingCount::default()
-        };
+        let nothing = MovingCount { oldest: now, ..MovingCount::default() };
         nothing.into()
     }
 

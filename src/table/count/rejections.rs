@@ -53,18 +53,13 @@ impl<'m> CounterTable<'m> {
         let entries = sketches.counts.len().checked_div(sketches.heads.len());
         match followed {
             None | Some(Followed::ByNone) => TopRejected::default(),
-            Some(Followed::NotYet) => TopRejected {
-                followed: entries.unwrap_or_default(),
-                ..TopRejected::default()
-            },
+            Some(Followed::NotYet) => {
+                TopRejected { followed: entries.unwrap_or_default(), ..TopRejected::default() }
+            }
             Some(Followed::By(index)) => {
                 let sketch = usize::try_from(index).ok().and_then(|it| sketches.get(it));
                 let (keys, missed) = sketch.map(|it| it.top(now)).unwrap_or_default();
-                TopRejected {
-                    keys,
-                    missed,
-                    followed: entries.unwrap_or_default(),
-                }
+                TopRejected { keys, missed, followed: entries.unwrap_or_default() }
             }
         }
     }
@@ -92,9 +87,7 @@ impl<'m> CounterTable<'m> {
             let is_mine = claimed.is_ok() || claimed == Err(mine);
             is_mine.then_some(index)
         });
-        let word = owned
-            .next()
-            .map_or(NONE, |index: u64| index.saturating_add(1));
+        let word = owned.next().map_or(NONE, |index: u64| index.saturating_add(1));
         // If another process was first, its sketch is the namespace's.
         let noted = entry.sketch.compare_exchange(0, word, AcqRel, Acquire);
         fail_point!("sketch.noted");

@@ -65,10 +65,7 @@ impl ReservedHits {
     }
 
     fn of(columns: &WindowColumns<'_>) -> ReservedHits {
-        ReservedHits {
-            granted: Hits::ZERO.minus(columns.remote),
-            spent: columns.counted,
-        }
+        ReservedHits { granted: Hits::ZERO.minus(columns.remote), spent: columns.counted }
     }
 }
 
@@ -93,10 +90,7 @@ impl<'m> CounterTable<'m> {
     /// The reserves of `namespace`, whose name is `name`, in windows of `size`.
     pub fn reserves(&self, namespace: NamespaceIndex, name: &[u8], size: WindowSize) -> Counter {
         let counter = self.counter(namespace, name, size);
-        Counter {
-            mask: self.hasher.mask(name, RESERVES, size.millis()),
-            ..counter
-        }
+        Counter { mask: self.hasher.mask(name, RESERVES, size.millis()), ..counter }
     }
 
     /// Of these reserves, that of `key` under a limit of so many hits.
@@ -111,10 +105,7 @@ impl<'m> CounterTable<'m> {
         let Identity([one, two]) = reserves.identity(key);
         let limit = limit.thousandths().cast_unsigned();
         let other = limit.rotate_left(32) ^ u64::from(algorithm.wire_id());
-        Reserve {
-            reserves: *reserves,
-            id: Identity([one ^ limit, two ^ other]),
-        }
+        Reserve { reserves: *reserves, id: Identity([one ^ limit, two ^ other]) }
     }
 
     /// Whether a key was counted, or asked about, within the last second: then it is worth a reserve.
@@ -148,17 +139,12 @@ impl<'m> CounterTable<'m> {
                 return None;
             }
             if cost == Hits::ZERO {
-                return Some(Spent {
-                    left,
-                    receipt: None,
-                });
+                return Some(Spent { left, receipt: None });
             }
             let new = WindowCount::new(columns.stamp, columns.counted.plus_value(cost));
             // AcqRel: as where hits are counted.
             let swapped =
-                columns
-                    .current
-                    .compare_exchange(columns.word.bits(), new.bits(), AcqRel, Relaxed);
+                columns.current.compare_exchange(columns.word.bits(), new.bits(), AcqRel, Relaxed);
             if swapped.is_err() {
                 continue;
             }
@@ -166,11 +152,7 @@ impl<'m> CounterTable<'m> {
             // If the slot changed hands meanwhile, what was spent went with it, and so did the rest.
             return occupant.is_there().then_some(Spent {
                 left: left.minus(cost),
-                receipt: Some(Receipt {
-                    column: columns.current,
-                    stamp: new.stamp(),
-                    value: cost,
-                }),
+                receipt: Some(Receipt { column: columns.current, stamp: new.stamp(), value: cost }),
             });
         }
     }
@@ -407,9 +389,7 @@ fn void(occupant: Occupant<'_>, is_held: IsHeld<'_>) -> Result<(), LeaseLost> {
             fail_point!("reserve.voiding");
             // A slot with another occupant is not this reserve's any more.
             if !occupant.is_there()
-                || spent
-                    .compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed)
-                    .is_ok()
+                || spent.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed).is_ok()
             {
                 fail_point!("reserve.voided");
                 break;

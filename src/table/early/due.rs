@@ -78,9 +78,7 @@ impl CounterTable<'_> {
                 Some(_) => return,
             };
             let rung = word.rung(now);
-            let swapped = entry
-                .early
-                .compare_exchange(word.0, rung.0, AcqRel, Acquire);
+            let swapped = entry.early.compare_exchange(word.0, rung.0, AcqRel, Acquire);
             match swapped {
                 Ok(_) => break to,
                 // Another worker has rung, or has only noted that it has synced, or that there is a crowd.
@@ -105,9 +103,7 @@ impl CounterTable<'_> {
 impl SyncState<'_> {
     /// Whether the bell is rung.
     pub fn is_rung(&self) -> bool {
-        EarlyWord(self.entry.early.load(Acquire))
-            .rung_at()
-            .is_some()
+        EarlyWord(self.entry.early.load(Acquire)).rung_at().is_some()
     }
 
     /// Notes that this worker begins to push what is due: to be called before that is looked for. Returns

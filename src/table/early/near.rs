@@ -91,23 +91,12 @@ impl<'m> CounterTable<'m> {
         reading: &Reading,
         clock: &impl Clock,
     ) {
-        let Some(occupant) = self
-            .find(counter.identity(key))
-            .filter(|_| counter.is_synced)
-        else {
+        let Some(occupant) = self.find(counter.identity(key)).filter(|_| counter.is_synced) else {
             return;
         };
-        let (limit, window) = (
-            NearLimit {
-                hits,
-                algorithm: Some(algorithm),
-            },
-            reading.windows().window,
-        );
-        let at = WindowPosition {
-            number: window,
-            elapsed: 0,
-        };
+        let (limit, window) =
+            (NearLimit { hits, algorithm: Some(algorithm) }, reading.windows().window);
+        let at = WindowPosition { number: window, elapsed: 0 };
         let local = WindowColumns::read(occupant.slot, occupant.meta, at).counted;
         self.look_closer(occupant, counter, limit, (reading, local), clock);
     }
@@ -142,9 +131,7 @@ impl<'m> CounterTable<'m> {
         // Of what refuses nothing, the window's own hits are what is near.
         let algorithm = limit.algorithm.unwrap_or(Algorithm::Fixed);
         let rest = limit.hits.minus(algorithm.rate(counter.size, reading));
-        let kept = counter
-            .early
-            .kept(self.nodes_of(counter.namespace), limit.hits, rest);
+        let kept = counter.early.kept(self.nodes_of(counter.namespace), limit.hits, rest);
         if kept.is_none_or(|kept| unpushed < kept) {
             return;
         }
@@ -161,9 +148,7 @@ impl<'m> CounterTable<'m> {
     /// Gives a counter a cell.
     fn place(&self, occupant: Occupant<'m>, limit: NearLimit, is_due: bool) -> Placed {
         let word = NearWord::new(self.index_of(occupant.slot), occupant.meta);
-        let limit = limit
-            .algorithm
-            .map(|it| LimitWord::new(word, limit.hits, it));
+        let limit = limit.algorithm.map(|it| LimitWord::new(word, limit.hits, it));
         let new = if is_due { word.due() } else { word };
         for _ in 0..PLACES {
             let cells = || self.cells_of(word);
@@ -181,9 +166,7 @@ impl<'m> CounterTable<'m> {
             if found == new || found == word.due() {
                 return Placed::Known;
             }
-            let swapped = cell
-                .counter
-                .compare_exchange(found.0, new.0, AcqRel, Relaxed);
+            let swapped = cell.counter.compare_exchange(found.0, new.0, AcqRel, Relaxed);
             // If it fails, another process is at it.
             if swapped.is_ok() {
                 fail_point!("near.placed");
@@ -197,9 +180,7 @@ impl<'m> CounterTable<'m> {
     fn cells_of(&self, word: NearWord) -> impl Iterator<Item = (&'m NearCell, NearWord)> {
         let cells: &'m [NearCell] = self.parts.near;
         let mixed = (word.0 >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let start = (mixed as usize)
-            .checked_rem(cells.len())
-            .unwrap_or_default();
+        let start = (mixed as usize).checked_rem(cells.len()).unwrap_or_default();
         let (before, after) = cells.split_at_checked(start).unwrap_or_default();
         let cells = after.iter().chain(before).take(PLACES);
         cells.map(|cell| (cell, NearWord(cell.counter.load(Acquire))))
@@ -232,14 +213,9 @@ impl<'m> CounterTable<'m> {
             false => size.millis(),
         };
         let number = window;
-        let columns = WindowColumns::read(
-            occupant.slot,
-            occupant.meta,
-            WindowPosition { number, elapsed },
-        );
-        let has = self
-            .pushed(occupant, window)
-            .plus_at_least_zero(columns.remote);
+        let columns =
+            WindowColumns::read(occupant.slot, occupant.meta, WindowPosition { number, elapsed });
+        let has = self.pushed(occupant, window).plus_at_least_zero(columns.remote);
         let has = WindowCounts::of(columns.at, has, columns.previous);
         let above = algorithm.rate(size, &has.into()).minus(limit);
         above.min(diff).max(Hits::ZERO)
@@ -300,9 +276,7 @@ impl<'m> CounterTable<'m> {
             return true;
         };
         let columns = WindowColumns::read_ahead(occupant, size, now);
-        let unpushed = columns
-            .counted
-            .minus(self.pushed(occupant, columns.at.number));
+        let unpushed = columns.counted.minus(self.pushed(occupant, columns.at.number));
         let rest = limit.minus(algorithm.rate(size, &columns.reading()));
         let kept = early.kept(self.nodes_of(occupant.meta.namespace()), limit, rest);
         kept.is_some_and(|kept| unpushed >= kept)

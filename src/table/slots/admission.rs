@@ -28,14 +28,12 @@ impl Admission {
     #[inline(always)]
     pub(crate) fn limit(self) -> Option<NearLimit> {
         match self {
-            Admission::Within(hits, algorithm) => Some(NearLimit {
-                hits,
-                algorithm: Some(algorithm),
-            }),
-            Admission::Regardless(hits) | Admission::Filling(hits) => Some(NearLimit {
-                hits,
-                algorithm: None,
-            }),
+            Admission::Within(hits, algorithm) => {
+                Some(NearLimit { hits, algorithm: Some(algorithm) })
+            }
+            Admission::Regardless(hits) | Admission::Filling(hits) => {
+                Some(NearLimit { hits, algorithm: None })
+            }
             Admission::Unconditional | Admission::Refused => None,
         }
     }
@@ -91,29 +89,17 @@ impl<'m> Counted<'m> {
     /// Nothing is known, and nothing was counted.
     #[cold]
     pub(crate) fn unknown() -> Self {
-        Counted {
-            reading: Reading::default(),
-            admitted: true,
-            receipt: None,
-        }
+        Counted { reading: Reading::default(), admitted: true, receipt: None }
     }
 
     #[inline]
     pub(crate) fn refused(reading: Reading) -> Self {
-        Counted {
-            reading,
-            admitted: false,
-            receipt: None,
-        }
+        Counted { reading, admitted: false, receipt: None }
     }
 
     #[inline]
     pub(crate) fn admitted(before: Reading, receipt: Receipt<'m>) -> Self {
-        Counted {
-            reading: before.plus(receipt.value),
-            admitted: true,
-            receipt: Some(receipt),
-        }
+        Counted { reading: before.plus(receipt.value), admitted: true, receipt: Some(receipt) }
     }
 }
 
@@ -123,10 +109,6 @@ impl Counter {
     #[inline]
     pub(crate) fn first_hits(&self, value: Hits, admission: Admission) -> Hits {
         let is_admitted = admission.admits(self.size, &Reading::default(), value);
-        if is_admitted && self.begins_with_hits {
-            value
-        } else {
-            Hits::ZERO
-        }
+        if is_admitted && self.begins_with_hits { value } else { Hits::ZERO }
     }
 }

@@ -66,8 +66,7 @@ impl Claim<'_> {
         if self.slot.meta.load(Acquire) != self.mine.bits() {
             return Err(Lost);
         }
-        word.compare_exchange(old, new, AcqRel, Relaxed)
-            .map_or(Err(Lost), |_| Ok(()))
+        word.compare_exchange(old, new, AcqRel, Relaxed).map_or(Err(Lost), |_| Ok(()))
     }
 
     /// Ends the claim: all processes see the slot as `meta`.

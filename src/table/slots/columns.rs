@@ -37,10 +37,8 @@ impl<'m> WindowColumns<'m> {
     pub(crate) fn read(slot: &'m Slot, meta: Meta, at: WindowPosition) -> WindowColumns<'m> {
         let window = |number| Stamp::new(number, meta.generation());
         let stamp = window(at.number);
-        let (before, after) = (
-            window(at.number.wrapping_sub(1)),
-            window(at.number.wrapping_add(1)),
-        );
+        let (before, after) =
+            (window(at.number.wrapping_sub(1)), window(at.number.wrapping_add(1)));
         // Acquire: a reader that sees a word of the next occupancy sees that the meta has changed, and
         // one that sees a hit sees `used` as it was when the hit was counted.
         let (current, other) = slot.local_columns(at.number);
@@ -54,9 +52,7 @@ impl<'m> WindowColumns<'m> {
             stamp,
             counted: word.hits_of(stamp),
             remote: remote.hits_of(stamp),
-            previous: other
-                .hits_of(before)
-                .plus_at_least_zero(other_remote.hits_of(before)),
+            previous: other.hits_of(before).plus_at_least_zero(other_remote.hits_of(before)),
             is_behind: other.stamp() == after && other.hits() != Hits::ZERO,
         }
     }
@@ -73,10 +69,7 @@ impl<'m> WindowColumns<'m> {
         if !columns.is_behind || !at.is_before_next(size) {
             return columns;
         }
-        let next = WindowPosition {
-            number: at.number.wrapping_add(1),
-            elapsed: 0,
-        };
+        let next = WindowPosition { number: at.number.wrapping_add(1), elapsed: 0 };
         WindowColumns::read(occupant.slot, occupant.meta, next)
     }
 
@@ -90,14 +83,12 @@ impl<'m> WindowColumns<'m> {
         let is_old = occupant.is_old(size, now);
         // One window ahead may be in use: see `WindowColumns::read_ahead`.
         let near = [number.wrapping_sub(1), number, number.wrapping_add(1)];
-        near.into_iter()
-            .filter(move |_| !is_old)
-            .filter_map(move |number| {
-                let (local, _) = occupant.slot.local_columns(number);
-                let local = load(local);
-                let stamp = Stamp::new(number, occupant.meta.generation());
-                (local.stamp() == stamp).then_some((number, local.hits()))
-            })
+        near.into_iter().filter(move |_| !is_old).filter_map(move |number| {
+            let (local, _) = occupant.slot.local_columns(number);
+            let local = load(local);
+            let stamp = Stamp::new(number, occupant.meta.generation());
+            (local.stamp() == stamp).then_some((number, local.hits()))
+        })
     }
 
     /// Makes these columns, just read, ready to be counted in, if that takes no more than a date; returns
@@ -158,13 +149,7 @@ impl<'m> PlainColumns<'m> {
             && remote.stamp() != stamp
             && other_remote.stamp() != before
             && occupant.try_date(size, now);
-        is_plain.then_some(PlainColumns {
-            at,
-            current,
-            word,
-            stamp,
-            previous,
-        })
+        is_plain.then_some(PlainColumns { at, current, word, stamp, previous })
     }
 
     #[inline]
@@ -222,9 +207,7 @@ impl<'m> Occupant<'m> {
             let is_old = self.is_old(size, *now);
             if is_old {
                 // All of it: a stamp that is not near now is, once the clock moves.
-                all.iter()
-                    .flatten()
-                    .for_each(|&(column, word)| self.clear(column, word));
+                all.iter().flatten().for_each(|&(column, word)| self.clear(column, word));
             }
             // Before the hit: a reader that sees a hit sees that the counter is in use.
             self.touch(*now);

@@ -78,16 +78,10 @@ impl<'m> Home<'m> {
         } else {
             second_home && !first_home
         };
-        let (unused, is_home, way) = if is_second {
-            (second, second_home, second_way)
-        } else {
-            (first, first_home, way)
-        };
+        let (unused, is_home, way) =
+            if is_second { (second, second_home, second_way) } else { (first, first_home, way) };
         let unused = is_home.then_some(way).into_iter().chain(unused);
-        let mut positions = unused.map(|way| SlotPosition {
-            in_second: is_second,
-            way,
-        });
+        let mut positions = unused.map(|way| SlotPosition { in_second: is_second, way });
         positions.find_map(|position| {
             let slot = self.slot(position)?;
             let meta = slot.meta();
@@ -107,16 +101,12 @@ impl<'m> Home<'m> {
         let mut next = first.touched();
         if position.in_second {
             // The tag first: a reader that sees the new version sees the tag too.
-            claim.replace(second_word, |tags| {
-                Tags(tags).with(position.way, self.tag).0
-            })?;
+            claim.replace(second_word, |tags| Tags(tags).with(position.way, self.tag).0)?;
             fail_point!("insert.tagged.second");
         } else {
             next = first.with(position.way, self.tag);
         }
-        first_word
-            .compare_exchange(first.0, next.0, AcqRel, Relaxed)
-            .map_or(Err(Lost), |_| Ok(()))
+        first_word.compare_exchange(first.0, next.0, AcqRel, Relaxed).map_or(Err(Lost), |_| Ok(()))
     }
 }
 
@@ -155,10 +145,7 @@ impl<'m> CounterTable<'m> {
             ClaimCost::Evicted(Evicted::Unsent, ..) | ClaimCost::Busy => false,
         };
         let first = Hits::ZERO;
-        let (home, new) = (
-            Home::of(id, &self.parts)?,
-            NewCounter { counter, id, first },
-        );
+        let (home, new) = (Home::of(id, &self.parts)?, NewCounter { counter, id, first });
         match self.insert_where(home, new, clock, may_take)? {
             Insertion::Found(occupant) => Some(occupant),
             // Only with hits.
@@ -187,12 +174,9 @@ impl<'m> CounterTable<'m> {
                     relax();
                     continue;
                 }
-                Probe::Pending(position, slot, meta) => Victim {
-                    position,
-                    slot,
-                    meta,
-                    cost: ClaimCost::Busy,
-                },
+                Probe::Pending(position, slot, meta) => {
+                    Victim { position, slot, meta, cost: ClaimCost::Busy }
+                }
                 Probe::Absent => match home.never_used(seen) {
                     Some(victim) => victim,
                     None => self.cheapest(home, clock)?,
@@ -217,12 +201,7 @@ impl<'m> CounterTable<'m> {
         NewCounter { counter, id, first }: NewCounter<'_>,
         clock: &impl Clock,
     ) -> Result<Insertion<'m>, Lost> {
-        let Victim {
-            position,
-            slot,
-            meta,
-            cost,
-        } = victim;
+        let Victim { position, slot, meta, cost } = victim;
         let now = clock.now();
         let ticks = Ticks::at(now.0);
         let claim = self.claim(slot, meta, cost, ticks)?;
@@ -238,12 +217,8 @@ impl<'m> CounterTable<'m> {
         let empty = WindowCount::empty(generation);
         // The column of this window has its stamp from the start: the process that counts in it next, which
         // may be the caller, need not turn it.
-        let words = [
-            (column, WindowCount::new(stamp, first)),
-            (other, empty),
-            (even, empty),
-            (odd, empty),
-        ];
+        let words =
+            [(column, WindowCount::new(stamp, first)), (other, empty), (even, empty), (odd, empty)];
         for (column, word) in words {
             claim.replace(column, |_| word.bits())?;
             fail_point!("insert.cleared");
@@ -262,10 +237,7 @@ impl<'m> CounterTable<'m> {
             return Err(lost);
         }
         fail_point!("insert.tagged");
-        let occupant = Occupant {
-            slot,
-            meta: counter.meta(generation),
-        };
+        let occupant = Occupant { slot, meta: counter.meta(generation) };
         claim.publish(occupant.meta)?;
         fail_point!("insert.published");
         self.count(counter.lines, NamespaceLine::inserted);
@@ -273,11 +245,7 @@ impl<'m> CounterTable<'m> {
             return Ok(Insertion::Found(occupant));
         }
         let reading = WindowCounts::of(at, first, Hits::ZERO).into();
-        let receipt = Receipt {
-            column,
-            stamp,
-            value: first,
-        };
+        let receipt = Receipt { column, stamp, value: first };
         Ok(Insertion::Made(reading, receipt))
     }
 
@@ -291,20 +259,12 @@ impl<'m> CounterTable<'m> {
         let positions = [false, true].into_iter().zip(home.ways);
         let positions = positions.flat_map(|(second, first)| {
             // From the home on.
-            (0..WAYS).map(move |way| SlotPosition {
-                in_second: second,
-                way: way ^ first,
-            })
+            (0..WAYS).map(move |way| SlotPosition { in_second: second, way: way ^ first })
         });
         let victims = positions.filter_map(|position| {
             let slot = home.slot(position)?;
             let meta = slot.meta();
-            Some(Victim {
-                position,
-                slot,
-                meta,
-                cost: self.cost_of(slot, meta, now),
-            })
+            Some(Victim { position, slot, meta, cost: self.cost_of(slot, meta, now) })
         });
         victims.min_by_key(|victim| victim.cost)
     }

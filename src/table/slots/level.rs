@@ -51,11 +51,8 @@ impl<'m> LevelState<'m> {
         let ([even, odd], [even_time, odd_time]) = (local, remote);
         let (even_word, odd_word) = (load(even), load(odd));
         // By how many numbers of its parity each is from the first.
-        let count = |word: WindowCount| {
-            word.stamp()
-                .bits()
-                .wrapping_sub(occupant.meta.generation().bits())
-        };
+        let count =
+            |word: WindowCount| word.stamp().bits().wrapping_sub(occupant.meta.generation().bits());
         let unsettled = || Unsettled([even_word, odd_word, load(even_time), load(odd_time)]);
         let (evens, odds) = (count(even_word), count(odd_word));
         let is_odd = evens == odds;
@@ -103,10 +100,8 @@ impl<'m> LevelState<'m> {
         let [(hits, old_hits), (at, old_at)] = self.next;
         if self.level.mark != level.mark {
             // One of two that begin a window at once suffices.
-            let (word, [old, new]) = (
-                &occupant.slot.extension,
-                [self.level, *level].map(|level| mark_word(level.mark)),
-            );
+            let (word, [old, new]) =
+                (&occupant.slot.extension, [self.level, *level].map(|level| mark_word(level.mark)));
             let _ = word.compare_exchange(old, new, Relaxed, Relaxed);
         }
         // AcqRel, each: a reader that sees the hits sees their time, and the slot as this process saw it.
@@ -120,8 +115,7 @@ impl<'m> LevelState<'m> {
 }
 
 fn swap(word: &AtomicU64, old: WindowCount, new: WindowCount) -> bool {
-    word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire)
-        .is_ok()
+    word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
 }
 
 /// What a counter holds at `now`, in thousandths.

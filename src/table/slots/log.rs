@@ -82,11 +82,7 @@ impl LogTime {
     /// Milliseconds since then; none of a time that another worker's clock is ahead.
     pub(crate) fn age(self, now: UnixMillis) -> u64 {
         let now = LogTime::of(now);
-        if now.until(self) <= CLOCK_SKEW {
-            0
-        } else {
-            self.until(now)
-        }
+        if now.until(self) <= CLOCK_SKEW { 0 } else { self.until(now) }
     }
 
     /// Whether hits of this time do not count any more. Those of the future have left, too: the clock was
@@ -215,8 +211,7 @@ impl LogEntry {
     /// Replaces this entry in `word`.
     pub(crate) fn replace(self, word: &AtomicU64, new: LogEntry) -> Result<(), Lost> {
         // AcqRel: who sees the entry sees the chain as it was when it was decided on.
-        word.compare_exchange(self.0, new.0, AcqRel, Acquire)
-            .map_or(Err(Lost), |_| Ok(()))
+        word.compare_exchange(self.0, new.0, AcqRel, Acquire).map_or(Err(Lost), |_| Ok(()))
     }
 }
 
@@ -245,10 +240,7 @@ mod tests {
         let marked = entry.marked();
         assert!(marked.is_marked() && !entry.is_marked());
         assert_eq!((marked.time(), marked.sum()), (time, 123_456_789));
-        assert_eq!(
-            marked.without(1_000),
-            LogEntry::new(time, 123_455_789).marked()
-        );
+        assert_eq!(marked.without(1_000), LogEntry::new(time, 123_455_789).marked());
     }
 
     #[test]

@@ -140,17 +140,10 @@ impl<'m> CounterTable<'m> {
         let new = self.cursor(base);
         let advanced = word.compare_exchange(old, new, AcqRel, Relaxed);
         fail_point!("log.advanced");
-        let mut left = if advanced.is_ok() {
-            GIVEN_BACK_AT_ONCE
-        } else {
-            0
-        };
+        let mut left = if advanced.is_ok() { GIVEN_BACK_AT_ONCE } else { 0 };
         while left > 0 && place.number() != base.number() {
             left = left.saturating_sub(1);
-            let last = LogPlace {
-                offset: ENTRIES.wrapping_sub(1),
-                ..place
-            };
+            let last = LogPlace { offset: ENTRIES.wrapping_sub(1), ..place };
             let next = self.next_place(occupant, last);
             self.give_block_back(occupant, place, clock);
             match next {
@@ -242,14 +235,10 @@ impl<'m> CounterTable<'m> {
     ) -> Result<Claim<'m>, Lost> {
         let ticks = Ticks::at(clock.now().0);
         let spare = occupant.slot.extension.load(Acquire);
-        let kept = (spare as usize)
-            .checked_sub(1)
-            .and_then(|index| self.slot_at(index));
+        let kept = (spare as usize).checked_sub(1).and_then(|index| self.slot_at(index));
         if let Some(slot) = kept {
             let extension = &occupant.slot.extension;
-            let is_taken = extension
-                .compare_exchange(spare, 0, AcqRel, Relaxed)
-                .is_ok();
+            let is_taken = extension.compare_exchange(spare, 0, AcqRel, Relaxed).is_ok();
             fail_point!("log.taken");
             let meta = slot.meta();
             // Somebody else may have it by now, or the log itself.
@@ -273,11 +262,7 @@ impl<'m> CounterTable<'m> {
         let (slot, generation): (_, Generation) = (claim.slot, claim.generation());
         let owner = u32::try_from(self.index_of(occupant.slot)).map_err(|_| Lost)?;
         let meta = Meta::block(generation, occupant.meta.generation(), number);
-        let place = LogPlace {
-            block: slot,
-            meta,
-            offset: 0,
-        };
+        let place = LogPlace { block: slot, meta, offset: 0 };
         for offset in 0..ENTRIES {
             let first = first.filter(|_| offset == 0);
             let word = first.unwrap_or(LogEntry::empty(generation));

@@ -99,10 +99,7 @@ impl<'m> LogPlace<'m> {
 
     /// The first place for an entry in the block.
     pub(super) fn first_in_block(self) -> LogPlace<'m> {
-        LogPlace {
-            offset: first_offset(self.number()),
-            ..self
-        }
+        LogPlace { offset: first_offset(self.number()), ..self }
     }
 }
 
@@ -196,11 +193,7 @@ impl<'m> CounterTable<'m> {
         let meta = block.meta();
         let is_ours = meta.owner_and_number() == Some((occupant.meta.generation(), number))
             && block.used.load(Relaxed) as usize == self.index_of(occupant.slot);
-        is_ours.then_some(LogPlace {
-            block,
-            meta,
-            offset: 0,
-        })
+        is_ours.then_some(LogPlace { block, meta, offset: 0 })
     }
 
     /// The base of a log; `None` if it has no chain yet.
@@ -224,11 +217,7 @@ impl<'m> CounterTable<'m> {
         }
         let link = place.block.extension.load(Acquire);
         let Some(index) = (link as usize).checked_sub(1) else {
-            return if place.block.meta() == place.meta {
-                Ok(None)
-            } else {
-                Err(Lost)
-            };
+            return if place.block.meta() == place.meta { Ok(None) } else { Err(Lost) };
         };
         let number = place.number().wrapping_add(1) & NUMBER_MASK;
         if let Some(next) = self.block_at(occupant, index, number) {
@@ -268,13 +257,7 @@ impl<'m> CounterTable<'m> {
                 Some(entry) => (last, at) = (entry, free.unwrap_or(at)),
                 None => {
                     let len = at.distance_from(&base).saturating_add(1);
-                    return Ok(End {
-                        hint,
-                        last,
-                        at,
-                        free,
-                        len,
-                    });
+                    return Ok(End { hint, last, at, free, len });
                 }
             }
         }

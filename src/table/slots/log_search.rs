@@ -93,10 +93,7 @@ impl<'m> CounterTable<'m> {
         block: &LogPlace<'m>,
         base: &LogPlace<'m>,
     ) -> Result<[Option<LogPlace<'m>>; 2], Lost> {
-        let first = LogPlace {
-            offset: 0,
-            ..*block
-        };
+        let first = LogPlace { offset: 0, ..*block };
         let word = first.word()?.load(Acquire);
         if block.block.meta() != block.meta {
             return Err(Lost);
@@ -142,10 +139,7 @@ impl<'m> CounterTable<'m> {
         // Who appended the first entry of a block may have ended before it was noted.
         let mut place = self.last_that_leads_back(occupant, base).unwrap_or(*base);
         while place.number() != number {
-            let last = LogPlace {
-                offset: ENTRIES.wrapping_sub(1),
-                ..place
-            };
+            let last = LogPlace { offset: ENTRIES.wrapping_sub(1), ..place };
             match self.next_place(occupant, last)? {
                 Some(next) => place = next,
                 None => return Ok(None),

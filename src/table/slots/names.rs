@@ -31,9 +31,7 @@ pub(super) fn words(slot: &Slot, is_first: bool) -> impl Iterator<Item = &Atomic
 
 /// The parts that a name of `len` bytes has.
 pub(super) fn parts_of(len: usize) -> usize {
-    len.saturating_sub(FIRST)
-        .div_ceil(FURTHER)
-        .saturating_add(1)
+    len.saturating_sub(FIRST).div_ceil(FURTHER).saturating_add(1)
 }
 
 impl<'m> CounterTable<'m> {
@@ -61,11 +59,7 @@ impl<'m> CounterTable<'m> {
         }
         name.truncate(len);
         // Parts are taken only after the counter was: if it is still there, so were they.
-        occupant
-            .slot
-            .meta()
-            .is_same_counter(occupant.meta)
-            .then_some(name)
+        occupant.slot.meta().is_same_counter(occupant.meta).then_some(name)
     }
 
     /// Whether a synced counter has hits of live windows that the store has not.

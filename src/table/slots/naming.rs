@@ -56,10 +56,7 @@ impl<'m> CounterTable<'m> {
     /// Leaves a counter without a name whose extension was `extension` when it was found to lead to
     /// none; returns whether it still was.
     pub(crate) fn drop_name(&self, occupant: Occupant<'m>, extension: u32) -> bool {
-        let dropped = occupant
-            .slot
-            .extension
-            .compare_exchange(extension, 0, AcqRel, Relaxed);
+        let dropped = occupant.slot.extension.compare_exchange(extension, 0, AcqRel, Relaxed);
         dropped.is_ok()
     }
 
@@ -87,10 +84,7 @@ impl<'m> CounterTable<'m> {
         };
         // A process that lost the race to attach leaves a name that belongs to no counter. A slot that
         // changed hands has another generation: a reader sees that this name is not its counter's.
-        let _ = occupant
-            .slot
-            .extension
-            .compare_exchange(0, first, AcqRel, Relaxed);
+        let _ = occupant.slot.extension.compare_exchange(0, first, AcqRel, Relaxed);
         // Before it is looked at whether the name is whole: see `CounterTable::claim`.
         fence(SeqCst);
         fail_point!("name.attached");
@@ -134,9 +128,8 @@ impl<'m> CounterTable<'m> {
                 (FIRST.wrapping_add(before), first.slot, first.generation())
             };
             let bytes = name.get(start..).unwrap_or_default().chunks(8);
-            let values = bytes
-                .map(crate::table::zone::directory::word_of)
-                .chain(core::iter::repeat(0));
+            let values =
+                bytes.map(crate::table::zone::directory::word_of).chain(core::iter::repeat(0));
             for (word, value) in words(claim.slot, is_first).zip(values) {
                 claim.replace(word, |_| value)?;
             }
@@ -175,10 +168,7 @@ impl<'m> CounterTable<'m> {
         let cheapest = |bucket: &'m Bucket| {
             let costs = bucket.iter().map(|slot| (slot.meta(), slot));
             let costs = costs.map(|(meta, slot)| (self.cost_of(slot, meta, now), slot, meta));
-            let occupied = costs
-                .clone()
-                .filter(|&(cost, ..)| cost != ClaimCost::Free)
-                .count();
+            let occupied = costs.clone().filter(|&(cost, ..)| cost != ClaimCost::Free).count();
             // Not the counter itself, nor a part of its name or its log.
             let others = costs.filter(|&(cost, slot, meta)| {
                 let is_own = core::ptr::eq(slot, occupant.slot);
@@ -189,9 +179,8 @@ impl<'m> CounterTable<'m> {
         };
         // Of two that cost the same, that in the emptier bucket.
         let chosen = chosen.into_iter().flatten().filter_map(cheapest);
-        let (cost, _, slot, meta) = chosen
-            .min_by_key(|&(cost, occupied, ..)| (cost, occupied))
-            .ok_or(Lost)?;
+        let (cost, _, slot, meta) =
+            chosen.min_by_key(|&(cost, occupied, ..)| (cost, occupied)).ok_or(Lost)?;
         let claim = self.claim(slot, meta, cost, ticks)?;
         self.tag_name(&claim)?;
         Ok(claim)

@@ -74,8 +74,6 @@ impl<'m> CounterTable<'m> {
     /// Whether the block with this meta in `slot` is of the log of `occupant`.
     pub(super) fn is_block_of(&self, occupant: Occupant<'_>, slot: &Slot, meta: Meta) -> bool {
         meta.owner_and_number().is_some()
-            && self
-                .owner_of(slot, meta)
-                .is_some_and(|owner| ptr::eq(owner.slot, occupant.slot))
+            && self.owner_of(slot, meta).is_some_and(|owner| ptr::eq(owner.slot, occupant.slot))
     }
 }

@@ -66,10 +66,7 @@ impl<'m> Home<'m> {
         let (first, second) = (first.get(way)?, second.get(second_way)?);
         // Before the first home is there to be compared: see above.
         second.prefetch();
-        let occupant = |slot: &'m Slot| Occupant {
-            slot,
-            meta: slot.meta(),
-        };
+        let occupant = |slot: &'m Slot| Occupant { slot, meta: slot.meta() };
         let found = |home: &Occupant<'m>| home.meta.is_counter() && home.slot.has_identity(id);
         let at_first = Some(occupant(first)).filter(found);
         at_first.or_else(|| Some(occupant(second)).filter(found))
@@ -104,10 +101,7 @@ impl<'m> Home<'m> {
         let mut pending = None;
         for (second, tags) in [false, true].into_iter().zip(seen) {
             for way in tags.ways_with(self.tag) {
-                let position = SlotPosition {
-                    in_second: second,
-                    way,
-                };
+                let position = SlotPosition { in_second: second, way };
                 let Some(slot) = self.slot(position) else {
                     continue;
                 };

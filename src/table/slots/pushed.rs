@@ -81,18 +81,13 @@ impl<'m> PushedWords<'m> {
 }
 
 fn swap(word: &AtomicU64, old: WindowCount, new: WindowCount) -> bool {
-    word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire)
-        .is_ok()
+    word.compare_exchange(old.bits(), new.bits(), AcqRel, Acquire).is_ok()
 }
 
 impl<'m> CounterTable<'m> {
     fn pushed_words(&self, counter: Occupant<'m>) -> Option<PushedWords<'m>> {
         let (part, meta) = self.first_part(counter)?;
-        Some(PushedWords {
-            counter,
-            part,
-            meta,
-        })
+        Some(PushedWords { counter, part, meta })
     }
 
     /// Returns how many of this node's hits in window `number` the store has.
@@ -201,10 +196,6 @@ impl<'m> PushedWords<'m> {
         let meta = self.meta.handed_over(handovers);
         let PushedWords { counter, part, .. } = self;
         part.replace_meta(self.meta, meta).ok()?;
-        Some(PushedWords {
-            counter,
-            part,
-            meta,
-        })
+        Some(PushedWords { counter, part, meta })
     }
 }

@@ -42,10 +42,7 @@ impl<'m> Lease<'m> {
 
     fn batch_name(&self, number: u64) -> BatchName {
         let nonces = Nonces(self.state.slot.nonces.load(Acquire));
-        BatchName {
-            number,
-            nonce: nonces.of(number),
-        }
+        BatchName { number, nonce: nonces.of(number) }
     }
 
     /// The most records that the next batch may have: one at least. While no batch is sealed.
@@ -67,9 +64,7 @@ impl<'m> Lease<'m> {
     /// [`LeaseLost`].
     pub fn seal(&self, records: &[BatchRecord], nonce: u32) -> Result<BatchName, LeaseLost> {
         let (places, tag) = self.room()?;
-        let records = records
-            .get(..places.len().min(MAX_RECORDS))
-            .unwrap_or(records);
+        let records = records.get(..places.len().min(MAX_RECORDS)).unwrap_or(records);
         for (place, record) in places.iter().zip(records) {
             for (word, value) in place.0.iter().zip(record.to_words(tag)) {
                 self.replace(word, |_| value)?;
@@ -78,9 +73,7 @@ impl<'m> Lease<'m> {
         }
         let before = BatchWord(self.state.slot.batch.load(Acquire)).acknowledged();
         let number = before.wrapping_add(1);
-        self.replace(&self.state.slot.nonces, |word| {
-            Nonces(word).with(number, nonce, tag).0
-        })?;
+        self.replace(&self.state.slot.nonces, |word| Nonces(word).with(number, nonce, tag).0)?;
         fail_point!("batch.named");
         let sealed = BatchWord::new(before, tag, records.len());
         self.replace(&self.state.slot.batch, |_| sealed.0)?;
@@ -109,11 +102,7 @@ impl<'m> Lease<'m> {
         let sealed = BatchWord(self.state.slot.batch.load(Acquire));
         let is_it = |batch: BatchWord| batch.acknowledged().wrapping_add(1) == number;
         self.replace(&self.state.slot.batch, |old| {
-            if is_it(BatchWord(old)) {
-                BatchWord::new(number, self.tag(), 0).0
-            } else {
-                old
-            }
+            if is_it(BatchWord(old)) { BatchWord::new(number, self.tag(), 0).0 } else { old }
         })?;
         fail_point!("batch.acknowledged");
         if is_it(sealed) {

@@ -205,26 +205,12 @@ impl<'m> CounterTable<'m> {
             self.give_up(occupant);
             return None;
         }
-        let windows =
-            WindowColumns::live(occupant, size, now).map(|(number, local)| WindowChange {
-                number,
-                local,
-                pushed: self.pushed(occupant, number),
-            });
-        let windows: Vec<_> = windows
-            .filter(|window| window.local != window.pushed)
-            .collect();
-        let counter = CounterRef {
-            index: u32::try_from(index).ok()?,
-            meta,
-        };
-        let change = Change {
-            counter,
-            key,
-            namespace: meta.namespace(),
-            size,
-            windows,
-        };
+        let windows = WindowColumns::live(occupant, size, now).map(|(number, local)| {
+            WindowChange { number, local, pushed: self.pushed(occupant, number) }
+        });
+        let windows: Vec<_> = windows.filter(|window| window.local != window.pushed).collect();
+        let counter = CounterRef { index: u32::try_from(index).ok()?, meta };
+        let change = Change { counter, key, namespace: meta.namespace(), size, windows };
         (slot.meta().is_same_counter(meta) && !change.windows.is_empty()).then_some(change)
     }
 
@@ -339,13 +325,8 @@ impl<'m> CounterTable<'m> {
         clock: &impl Clock,
     ) -> Option<CounterRef> {
         let id = counter.identity(key);
-        let occupant = self
-            .find(id)
-            .or_else(|| self.insert_gently(counter, id, clock))?;
+        let occupant = self.find(id).or_else(|| self.insert_gently(counter, id, clock))?;
         let index = u32::try_from(self.index_of(occupant.slot)).ok()?;
-        Some(CounterRef {
-            index,
-            meta: occupant.meta,
-        })
+        Some(CounterRef { index, meta: occupant.meta })
     }
 }

@@ -41,10 +41,7 @@ impl<'m> ChannelLease<'m> {
             let new = LeaseWord::new(old.term().wrapping_add(1), deadline);
             (old.deadline() <= now.0).then_some(new.0)
         });
-        taken.map(|(_, new)| HeldChannel {
-            lease: *self,
-            term: LeaseWord(new).term(),
-        })
+        taken.map(|(_, new)| HeldChannel { lease: *self, term: LeaseWord(new).term() })
     }
 }
 

@@ -99,9 +99,7 @@ impl<'m> CounterTable<'m> {
             let part = product.checked_div(all.into()).unwrap_or_default();
             i64::try_from(part).unwrap_or(i64::MAX)
         };
-        let one = i64::try_from(nodes)
-            .unwrap_or(i64::MAX)
-            .saturating_mul(1000);
+        let one = i64::try_from(nodes).unwrap_or(i64::MAX).saturating_mul(1000);
         let share = part(Hits::ONE, one).max(part(own, all.thousandths()));
         Hits::from_thousandths(share)
     }
@@ -115,20 +113,17 @@ impl<'m> CounterTable<'m> {
         let parities = [0, 1].into_iter();
         let columns = parities.map(|parity| self.pushed_word(occupant, parity));
         let columns = columns.zip(&occupant.slot.remote);
-        columns.fold(
-            (Hits::ZERO, Hits::ZERO),
-            |(own, others), (pushed, remote)| {
-                let remote = load(remote);
-                match is_after(pushed.stamp(), remote.stamp()) {
-                    // What others counted then is gone.
-                    true => (own, others),
-                    false => (
-                        own.plus_at_least_zero(pushed.hits_of(remote.stamp())),
-                        others.plus_at_least_zero(remote.hits()),
-                    ),
-                }
-            },
-        )
+        columns.fold((Hits::ZERO, Hits::ZERO), |(own, others), (pushed, remote)| {
+            let remote = load(remote);
+            match is_after(pushed.stamp(), remote.stamp()) {
+                // What others counted then is gone.
+                true => (own, others),
+                false => (
+                    own.plus_at_least_zero(pushed.hits_of(remote.stamp())),
+                    others.plus_at_least_zero(remote.hits()),
+                ),
+            }
+        })
     }
 
     /// Notes that others have counted nothing in a window of which a push was acknowledged, if nothing is known of

@@ -26,10 +26,7 @@ pub struct LookedAt {
 
 impl LookedAt {
     /// What takes less than a millisecond.
-    pub const BOUNDED: LookedAt = LookedAt {
-        groups: 1 << 16,
-        counters: 1 << 10,
-    };
+    pub const BOUNDED: LookedAt = LookedAt { groups: 1 << 16, counters: 1 << 10 };
 }
 
 impl Pending {

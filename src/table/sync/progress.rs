@@ -35,9 +35,9 @@ impl<'m> Lease<'m> {
     pub fn repair(&self) -> Repair {
         match RepairWord(self.state.slot.repair.load(Acquire)).flags() & !FETCH_ANEW {
             0 => Repair::None,
-            flags if flags & SEND_ANEW != 0 => Repair::SendAnew {
-                is_lost: flags & VOID_RESERVES != 0,
-            },
+            flags if flags & SEND_ANEW != 0 => {
+                Repair::SendAnew { is_lost: flags & VOID_RESERVES != 0 }
+            }
             _ => Repair::FindChanges,
         }
     }
@@ -84,23 +84,12 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn enter_epoch(&self, epoch: u64) -> Result<(), LeaseLost> {
-        let SyncSlot {
-            repair,
-            batch,
-            position,
-            epoch: current,
-            mode,
-            ..
-        } = self.state.slot;
+        let SyncSlot { repair, batch, position, epoch: current, mode, .. } = self.state.slot;
         let before = BatchWord(batch.load(Acquire));
         let may_be_known = before.acknowledged() != 0 || before.count() != 0;
         let left = Some(self.epoch()).filter(|left| may_be_known && ![0, epoch].contains(left));
         // A store that forgot the node still has what it charged ahead.
-        let is_lost = if epoch == self.epoch() {
-            0
-        } else {
-            VOID_RESERVES
-        };
+        let is_lost = if epoch == self.epoch() { 0 } else { VOID_RESERVES };
         // First: a worker that takes over in between sends anew, in this epoch, or in another one if the store is
         // in the former again.
         self.replace(repair, |word| {
@@ -133,11 +122,9 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn grants_voided(&self) -> Result<(), LeaseLost> {
-        self.replace(&self.state.slot.mode, |word| {
-            match ModeWord(word).grants() {
-                Grants::Lost => ModeWord::pushing(Grants::None).0,
-                Grants::None | Grants::UpTo(_) => word,
-            }
+        self.replace(&self.state.slot.mode, |word| match ModeWord(word).grants() {
+            Grants::Lost => ModeWord::pushing(Grants::None).0,
+            Grants::None | Grants::UpTo(_) => word,
         })?;
         fail_point!("grants.voided");
         Ok(())
@@ -180,9 +167,7 @@ impl<'m> Lease<'m> {
     ///
     /// [`LeaseLost`].
     pub fn take_identity(&self, table: &CounterTable<'m>, random: u32) -> Result<(), LeaseLost> {
-        let SyncSlot {
-            standing, batch, ..
-        } = self.state.slot;
+        let SyncSlot { standing, batch, .. } = self.state.slot;
         let old = Standing(standing.load(Acquire)).identity();
         let new = table.identity_after(old, random);
         fail_point!("identity.taken");
@@ -285,9 +270,7 @@ impl<'m> SyncState<'m> {
         // It is 0 in between, before either of the two is changed.
         let is_at_once = first.load(Acquire) == before;
         let position = [before.checked_sub(1)?, second];
-        NonZeroU64::new(epoch)
-            .filter(|_| is_at_once)
-            .map(|epoch| (epoch, position))
+        NonZeroU64::new(epoch).filter(|_| is_at_once).map(|epoch| (epoch, position))
     }
 
     /// The identity of this node, as [`Lease::node`] tells it.

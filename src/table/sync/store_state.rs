@@ -80,18 +80,12 @@ impl<'m> StoreState<'m> {
         let users = users.fold(0, |users, user| users | StoreState::bit(user));
         let changed = word.update(|old| Some(StoreWord(old).next(users).0));
         let now = changed.map_or(0, |(_, new)| new);
-        StoreState {
-            word,
-            generation: StoreWord(now).generation(),
-        }
+        StoreState { word, generation: StoreWord(now).generation() }
     }
 
     /// Joins those that keep it in `word`: for one more process of the present configuration.
     pub fn join(word: Named<'m>) -> StoreState<'m> {
-        StoreState {
-            word,
-            generation: StoreWord(word.get()).generation(),
-        }
+        StoreState { word, generation: StoreWord(word.get()).generation() }
     }
 
     /// Notes whether the store did what user number `user` asked of it. Returns what is new in that,

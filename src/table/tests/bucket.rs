@@ -24,11 +24,7 @@ fn limit(millis: u64, burst: i64, delay: Option<i64>) -> Limit {
         name: "".into(),
         size: WindowSize::from_millis(millis).unwrap(),
         algorithm: Algorithm::Bucket,
-        burst: Burst {
-            hits: hits(burst),
-            delay: delay.map(hits),
-            rate: None,
-        },
+        burst: Burst { hits: hits(burst), delay: delay.map(hits), rate: None },
     }
 }
 
@@ -128,10 +124,7 @@ impl LimitReq {
     /// `ngx_http_limit_req_lookup()`, of the last zone: the excess, or `Err` where nginx says NGX_BUSY.
     fn lookup(&mut self, key: usize, now: i64) -> Result<i64, i64> {
         let Some(lr) = &mut self.nodes[key] else {
-            self.nodes[key] = Some(Node {
-                excess: 0,
-                last: now,
-            });
+            self.nodes[key] = Some(Node { excess: 0, last: now });
             return Ok(0);
         };
         let mut ms = now - lr.last;
@@ -156,11 +149,7 @@ impl LimitReq {
 
     /// `ngx_http_limit_req_account()`, of one zone: for how many milliseconds a request is delayed.
     fn account(&self, excess: i64) -> i64 {
-        if excess <= self.delay {
-            0
-        } else {
-            (excess - self.delay) * 1000 / self.rate
-        }
+        if excess <= self.delay { 0 } else { (excess - self.delay) * 1000 / self.rate }
     }
 }
 
@@ -211,11 +200,7 @@ fn a_million_arrivals_are_admitted_and_delayed_as_by_limit_req() {
             match theirs.lookup(key as usize, at) {
                 Ok(excess) => {
                     assert!(counted.admitted, "{what:?}");
-                    assert_eq!(
-                        bucket(counted.reading).hits,
-                        hits(excess + 1000),
-                        "{what:?}"
-                    );
+                    assert_eq!(bucket(counted.reading).hits, hits(excess + 1000), "{what:?}");
                     let delay = theirs.account(excess);
                     let ours = ours.verdict(&counted).delay();
                     assert_eq!(i64::try_from(ours), Ok(delay), "{what:?}");
@@ -230,10 +215,7 @@ fn a_million_arrivals_are_admitted_and_delayed_as_by_limit_req() {
             }
         }
     }
-    assert!(
-        refused > 100_000 && delayed > 100_000,
-        "{refused} {delayed}"
-    );
+    assert!(refused > 100_000 && delayed > 100_000, "{refused} {delayed}");
 }
 
 #[test]
@@ -304,18 +286,9 @@ fn each_rate_has_a_counter_of_its_own() {
     };
     assert_eq!((left(1000, 1000), left(4000, 1000)), (4000, 0));
     // The same value, by other numbers. In a minute, limit_req has rates that are rounded down.
-    for (rate, millis) in [
-        (60_000, 60_000),
-        (60_999, 61_000),
-        (2, 2),
-        (86_400_000, 86_400_000),
-    ] {
+    for (rate, millis) in [(60_000, 60_000), (60_999, 61_000), (2, 2), (86_400_000, 86_400_000)] {
         let is_same = rate * 1000 == 1000 * i64::try_from(millis).unwrap();
-        assert_eq!(
-            left(rate, millis),
-            if is_same { 4000 } else { 0 },
-            "{rate} {millis}"
-        );
+        assert_eq!(left(rate, millis), if is_same { 4000 } else { 0 }, "{rate} {millis}");
     }
 }
 
@@ -326,13 +299,7 @@ fn rates_are_the_same_if_their_fractions_are() {
         StoredKind::Level(LevelKind::Bucket(hits(rate))).measure(size)
     };
     let (most, longest) = (Hits::MAX.thousandths(), WindowSize::MAX_MILLIS);
-    for (rate, millis) in [
-        (1, 1),
-        (1, 7),
-        (3, 7000),
-        (999_999_937, 31_337),
-        (10_000, 1000),
-    ] {
+    for (rate, millis) in [(1, 1), (1, 7), (3, 7000), (999_999_937, 31_337), (10_000, 1000)] {
         for times in [1_i64, 2, 3, 7, 1000, 31_337] {
             let (more, longer) = (rate * times, millis * times.unsigned_abs());
             let is_minute = more % 1000 == 0 && longer == 60_000;
@@ -355,10 +322,7 @@ fn rejected_hits_fill_a_bucket_and_no_more() {
     let fixture = Fixture::new(10_000, limit(1000, 4000, None));
     let fill = |at, cost| {
         let counted = fixture.add(b"a", at, cost, Admission::Filling(fixture.most()));
-        (
-            counted.receipt.unwrap().value().thousandths(),
-            bucket(counted.reading).hits.thousandths(),
-        )
+        (counted.receipt.unwrap().value().thousandths(), bucket(counted.reading).hits.thousandths())
     };
     assert_eq!(fill(T, 3000), (3000, 3000));
     assert_eq!(fill(T, 3000), (2000, 5000));
@@ -373,20 +337,11 @@ fn rejected_hits_fill_a_bucket_and_no_more() {
 fn a_wait_that_no_number_tells_is_not_none() {
     let verdict = |rate, millis, level: i64| {
         let limit = limit(millis, Hits::MAX.thousandths(), Some(0));
-        let level = Level {
-            hits: hits(level),
-            at: UnixMillis(T),
-            mark: UnixSeconds(0),
-        };
+        let level = Level { hits: hits(level), at: UnixMillis(T), mark: UnixSeconds(0) };
         let kind = LevelKind::Bucket(hits(rate));
         let reading = kind.reading(limit.size, level, UnixMillis(T));
-        let verdict = Verdict {
-            limit: &limit,
-            hits: Hits::MAX,
-            reading,
-            cost: Hits::ONE,
-            admitted: true,
-        };
+        let verdict =
+            Verdict { limit: &limit, hits: Hits::MAX, reading, cost: Hits::ONE, admitted: true };
         verdict.delay()
     };
     let longest = WindowSize::MAX_MILLIS;
@@ -613,11 +568,7 @@ fn the_window_of_a_rate_is_the_time_in_which_what_it_admits_leaks() {
     // No whole second if it is none.
     assert_eq!(window(2001, 1000, 1000), Some(999));
     assert_eq!(window(1999, 1000, 1000), Some(1001));
-    assert_eq!(
-        limit(1000, 5000, None).most(Hits::ZERO),
-        Hits::ZERO,
-        "at no rate, nothing"
-    );
+    assert_eq!(limit(1000, 5000, None).most(Hits::ZERO), Hits::ZERO, "at no rate, nothing");
     let kind = StoredKind::Level(LevelKind::Bucket(Hits::ZERO));
     assert_eq!(Algorithm::Bucket.kind(), kind);
 }

@@ -45,14 +45,7 @@ fn counts_by_key_and_window() {
 fn a_key_that_was_never_seen_reads_as_zeros() {
     let fixture = fixture(1000);
     assert_eq!(current_previous(fixture.read("a")), (0, 0));
-    assert_eq!(
-        fixture
-            .shared
-            .table
-            .namespace_stats(fixture.counter.namespace())
-            .keys,
-        0
-    );
+    assert_eq!(fixture.shared.table.namespace_stats(fixture.counter.namespace()).keys, 0);
 }
 
 #[test]
@@ -66,10 +59,7 @@ fn namespaces_and_sizes_are_counted_apart() {
     fixture.add("a", 1);
     for counter in [other, longer] {
         assert_eq!(
-            table
-                .read(&counter, table.key(b"a"), &fixture.clock)
-                .windows()
-                .current,
+            table.read(&counter, table.key(b"a"), &fixture.clock).windows().current,
             Hits::ZERO
         );
     }
@@ -80,15 +70,7 @@ fn a_limit_is_checked_by_the_same_step_that_counts() {
     let fixture = fixture(1000);
     let table = &fixture.shared.table;
     let admission = Admission::Within(hits(3), Algorithm::Fixed);
-    let add = || {
-        table.add(
-            &fixture.counter,
-            table.key(b"a"),
-            &fixture.clock,
-            Hits::ONE,
-            admission,
-        )
-    };
+    let add = || table.add(&fixture.counter, table.key(b"a"), &fixture.clock, Hits::ONE, admission);
     for _ in 0..3 {
         assert!(add().receipt.is_some());
     }
@@ -105,16 +87,7 @@ fn hits_are_given_back_to_the_window_they_came_from() {
     let add = |value| {
         let admission = Admission::Unconditional;
         let key = table.key(b"a");
-        table
-            .add(
-                &fixture.counter,
-                key,
-                &fixture.clock,
-                hits(value),
-                admission,
-            )
-            .receipt
-            .unwrap()
+        table.add(&fixture.counter, key, &fixture.clock, hits(value), admission).receipt.unwrap()
     };
     let (one, two) = (add(1), add(2));
     table.refund(&fixture.counter, &one);
@@ -137,23 +110,14 @@ fn counts_are_exact_to_a_thousandth_and_saturate() {
     let add = |thousandths| {
         let value = Hits::from_thousandths(thousandths);
         table
-            .add(
-                &fixture.counter,
-                key,
-                &fixture.clock,
-                value,
-                Admission::Unconditional,
-            )
+            .add(&fixture.counter, key, &fixture.clock, value, Admission::Unconditional)
             .reading
             .windows()
     };
     for n in 1..=1000 {
         assert_eq!(add(1).current.thousandths(), n);
     }
-    assert_eq!(
-        add(100_000_000_000_000).current.thousandths(),
-        100_000_000_001_000
-    );
+    assert_eq!(add(100_000_000_000_000).current.thousandths(), 100_000_000_001_000);
     assert_eq!(add(100_000_000_000_000).current, Hits::MAX);
     assert_eq!(add(1).current, Hits::MAX);
 }
@@ -207,13 +171,7 @@ fn hits_that_are_given_back_late_leave_no_debt() {
     let table = &fixture.shared.table;
     let admission = Admission::Unconditional;
     fixture.later(1000);
-    let late = table.add(
-        &fixture.counter,
-        table.key(b"a"),
-        &fixture.clock,
-        hits(100),
-        admission,
-    );
+    let late = table.add(&fixture.counter, table.key(b"a"), &fixture.clock, hits(100), admission);
     // The window is forgotten, and comes again.
     fixture.clock.set(T);
     fixture.add("a", 1);
@@ -271,13 +229,7 @@ fn what_an_old_counter_held_does_not_come_back_when_the_clock_moves() {
     fixture.clock.set(T + (1 << 17) + 2);
     let table = &fixture.shared.table;
     let nothing = Admission::Within(Hits::ZERO, Algorithm::Fixed);
-    table.add(
-        &fixture.counter,
-        table.key(b"a"),
-        &fixture.clock,
-        Hits::ONE,
-        nothing,
-    );
+    table.add(&fixture.counter, table.key(b"a"), &fixture.clock, Hits::ONE, nothing);
     fixture.clock.set(T + (1 << 17) + 1);
     assert_eq!(current_previous(fixture.add("a", 1)), (1, 0));
 }
@@ -301,10 +253,8 @@ fn a_full_table_takes_every_key() {
         assert_eq!(fixture.add(&format!("key {n}"), 1).current, Hits::ONE);
     }
     let table = &fixture.shared.table;
-    let (zone, namespace) = (
-        table.zone_stats(),
-        table.namespace_stats(fixture.counter.namespace()),
-    );
+    let (zone, namespace) =
+        (table.zone_stats(), table.namespace_stats(fixture.counter.namespace()));
     assert_eq!(zone.evicted_ended + zone.evicted_unsent, 0);
     assert_eq!(zone.evicted_sent + namespace.keys, 100_000);
     // Nearly all of the memory that is not for namespaces, and for what is near its limits, holds keys.
@@ -349,13 +299,7 @@ fn a_table_is_found_again_but_not_mistaken() {
     let namespace = again.namespace(b"default").unwrap();
     assert_eq!(namespace, fixture.counter.namespace());
     let counter = again.counter(namespace, b"default", fixture.counter.size());
-    assert_eq!(
-        again
-            .read(&counter, again.key(b"a"), &fixture.clock)
-            .windows()
-            .current,
-        hits(5)
-    );
+    assert_eq!(again.read(&counter, again.key(b"a"), &fixture.clock).windows().current, hits(5));
 
     const VERSION_OFFSET: usize = 8;
     fixture.shared.poke(VERSION_OFFSET, 99);
@@ -375,8 +319,5 @@ fn events_of_all_workers_are_summed() {
         fixture.add("a", 1);
     }
     let stats = table.namespace_stats(namespace);
-    assert_eq!(
-        (stats.passed, stats.rejected, stats.hits, stats.keys),
-        (5, 5, 5_000, 1)
-    );
+    assert_eq!((stats.passed, stats.rejected, stats.hits, stats.keys), (5, 5, 5_000, 1));
 }

@@ -34,13 +34,7 @@ impl Fixture {
         let table = &self.shared.table;
         let clock = TestClock::at(at);
         let hash = table.key(key.as_bytes());
-        table.add(
-            &self.counter,
-            hash,
-            &clock,
-            Hits::ONE,
-            Admission::Unconditional,
-        )
+        table.add(&self.counter, hash, &clock, Hits::ONE, Admission::Unconditional)
     }
 
     fn hit(&self, key: &str, at: u64) {
@@ -50,9 +44,7 @@ impl Fixture {
     fn counts(&self, key: &str, at: u64) -> (i64, i64) {
         let table = &self.shared.table;
         let hash = table.key(key.as_bytes());
-        let counts = table
-            .read(&self.counter, hash, &TestClock::at(at))
-            .windows();
+        let counts = table.read(&self.counter, hash, &TestClock::at(at)).windows();
         (counts.current.whole(), counts.previous.whole())
     }
 }
@@ -60,14 +52,7 @@ impl Fixture {
 /// Whether the table takes new keys, and keeps them apart.
 fn assert_usable(fixture: &Fixture, at: u64) {
     for n in 0..NEIGHBOURS {
-        assert_eq!(
-            fixture
-                .add(&format!("after {n}"), at)
-                .reading
-                .windows()
-                .current,
-            Hits::ONE
-        );
+        assert_eq!(fixture.add(&format!("after {n}"), at).reading.windows().current, Hits::ONE);
     }
 }
 
@@ -94,14 +79,8 @@ fn dying_while_inserting() {
         |fixture, point| {
             let counted = i64::from(point == "insert.published");
             assert_eq!(fixture.counts("new", T), (counted, 0));
-            assert_eq!(
-                fixture.add("new", T).reading.windows().current.whole(),
-                counted + 1
-            );
-            assert_eq!(
-                fixture.add("new", T).reading.windows().current.whole(),
-                counted + 2
-            );
+            assert_eq!(fixture.add("new", T).reading.windows().current.whole(), counted + 1);
+            assert_eq!(fixture.add("new", T).reading.windows().current.whole(), counted + 2);
             assert!((0..NEIGHBOURS).all(|n| fixture.counts(&format!("neighbour {n}"), T).0 == 1));
             assert_usable(fixture, T);
         },
@@ -131,14 +110,8 @@ fn dying_while_evicting() {
         |fixture, point| {
             let counted = i64::from(point == "insert.published");
             assert_eq!(fixture.counts("new", T), (counted, 0));
-            assert_eq!(
-                fixture.add("new", T).reading.windows().current.whole(),
-                counted + 1
-            );
-            assert_eq!(
-                fixture.add("new", T).reading.windows().current.whole(),
-                counted + 2
-            );
+            assert_eq!(fixture.add("new", T).reading.windows().current.whole(), counted + 1);
+            assert_eq!(fixture.add("new", T).reading.windows().current.whole(), counted + 2);
             // No key got hits of another.
             assert!((0..CROWD).all(|n| fixture.counts(&format!("crowd {n}"), T).0 <= 1));
             assert_usable(fixture, T);
@@ -180,10 +153,7 @@ fn dying_while_inserting_into_the_second_bucket() {
         |fixture, point| {
             let counted = i64::from(point == "insert.published");
             assert_eq!(fixture.counts(&key, T), (counted, 0));
-            assert_eq!(
-                fixture.add(&key, T).reading.windows().current.whole(),
-                counted + 1
-            );
+            assert_eq!(fixture.add(&key, T).reading.windows().current.whole(), counted + 1);
             assert!((0..last).all(|n| fixture.counts(&format!("key {n}"), T).0 == 1));
             assert_usable(fixture, T);
         },
@@ -206,10 +176,7 @@ fn dying_while_turning_and_charging() {
             let counted = i64::from(point == "add.counted");
             assert_eq!(fixture.counts("k", T + 2 * SIZE), (counted, 3));
             let counts = fixture.add("k", T + 2 * SIZE).reading.windows();
-            assert_eq!(
-                (counts.current.whole(), counts.previous.whole()),
-                (counted + 1, 3)
-            );
+            assert_eq!((counts.current.whole(), counts.previous.whole()), (counted + 1, 3));
         },
     );
 }
@@ -227,21 +194,13 @@ fn dying_while_an_old_counter_is_cleared() {
             fixture
         },
         |fixture| fixture.hit("k", later),
-        &[
-            "add.counted",
-            "forget.cleared",
-            "touch.dated",
-            "turn.verified",
-        ],
+        &["add.counted", "forget.cleared", "touch.dated", "turn.verified"],
         |fixture, point| {
             let counted = i64::from(point == "add.counted");
             if point != "touch.dated" {
                 assert_eq!(fixture.counts("k", later), (counted, 0));
             }
-            assert_eq!(
-                fixture.add("k", later).reading.windows().current.whole(),
-                counted + 1
-            );
+            assert_eq!(fixture.add("k", later).reading.windows().current.whole(), counted + 1);
             assert_eq!(fixture.counts("k", later + SIZE), (0, counted + 1));
         },
     );
@@ -264,10 +223,7 @@ fn dying_while_giving_back() {
             // At most the hit that was being counted is left over.
             let left = i64::from(point == "add.counted");
             assert_eq!(fixture.counts("k", T), (1 + left, 0));
-            assert_eq!(
-                fixture.add("k", T).reading.windows().current.whole(),
-                2 + left
-            );
+            assert_eq!(fixture.add("k", T).reading.windows().current.whole(), 2 + left);
         },
     );
 }
@@ -339,18 +295,10 @@ fn places_that_the_dead_held_are_used_again() {
     }
     let later = T + 2000;
     for n in 0..CROWD {
-        assert_eq!(
-            fixture
-                .add(&format!("alive {n}"), later)
-                .reading
-                .windows()
-                .current,
-            Hits::ONE
-        );
+        assert_eq!(fixture.add(&format!("alive {n}"), later).reading.windows().current, Hits::ONE);
     }
-    let alive = (0..CROWD)
-        .filter(|n| fixture.counts(&format!("alive {n}"), later).0 == 1)
-        .count() as u64;
+    let alive =
+        (0..CROWD).filter(|n| fixture.counts(&format!("alive {n}"), later).0 == 1).count() as u64;
     let capacity = fixture.shared.table.capacity();
     assert!(alive * 3 > capacity * 2, "{alive} of {capacity}");
 }

@@ -26,10 +26,7 @@ struct Namespace<'m> {
 
 impl Fixture {
     fn new(len: usize) -> Fixture {
-        Fixture {
-            shared: SharedTable::new(len),
-            clock: TestClock::at(T),
-        }
+        Fixture { shared: SharedTable::new(len), clock: TestClock::at(T) }
     }
 
     /// Reloads: from now on there are these namespaces, each in so many shards.
@@ -43,11 +40,7 @@ impl Fixture {
                 0 => Vec::new(),
                 shards => table.sync_states(index, shards)?,
             };
-            Some(Namespace {
-                index,
-                counter: counter.synced(shards > 0),
-                syncs,
-            })
+            Some(Namespace { index, counter: counter.synced(shards > 0), syncs })
         });
         namespaces.collect()
     }
@@ -119,10 +112,7 @@ fn more_than_there_is_room_for_is_refused() {
     // One shard less here makes room for one more there, in whatever order they are configured.
     let table = &fixture.shared.table;
     fixture.configure(&two_clusters, 16).unwrap();
-    let shards = [
-        (two_clusters[0].as_bytes(), 31),
-        (two_clusters[1].as_bytes(), 1),
-    ];
+    let shards = [(two_clusters[0].as_bytes(), 31), (two_clusters[1].as_bytes(), 1)];
     table.begin_configuration(shards.into_iter());
     for (name, shards) in shards {
         let index = table.namespace(name).unwrap();
@@ -136,11 +126,7 @@ fn those_of_the_configuration_before_keep_their_places_while_there_are_others() 
     let before = fixture.configure(&names("before ", 60), 4).unwrap();
     fixture.hit(&before[0], b"key");
     let after = fixture.configure(&names("after ", 60), 4).unwrap();
-    assert!(
-        before
-            .iter()
-            .all(|it| after.iter().all(|new| new.index != it.index))
-    );
+    assert!(before.iter().all(|it| after.iter().all(|new| new.index != it.index)));
     // Its workers push what they have while they drain.
     assert!(!before[0].syncs[0].is_superseded());
     assert_eq!(fixture.changes(&before[0]), [b"key"]);
@@ -168,9 +154,7 @@ fn a_place_is_used_again_without_what_is_left_in_it() {
     let draining = before[0].syncs[0].take_lease(MonotonicMillis(9000), LIFETIME);
     let draining = draining.unwrap();
     assert_eq!(table.keys(), 80);
-    let parts = (0..)
-        .step_by(3)
-        .map_while(|place| table.keys_of(place..place + 3));
+    let parts = (0..).step_by(3).map_while(|place| table.keys_of(place..place + 3));
     assert_eq!(parts.sum::<u64>(), 80);
 
     let after = fixture.configure(&names("after ", 8), 1).unwrap();
@@ -184,11 +168,7 @@ fn a_place_is_used_again_without_what_is_left_in_it() {
     let ended = &before[0].syncs[0];
     assert_eq!(draining.set_position(Some([5, 6])), Err(LeaseLost));
     assert!(ended.is_superseded());
-    assert!(
-        ended
-            .take_lease(MonotonicMillis(99_000), LIFETIME)
-            .is_none()
-    );
+    assert!(ended.take_lease(MonotonicMillis(99_000), LIFETIME).is_none());
     for namespace in &after {
         let lease = namespace.syncs[0].take_lease(MonotonicMillis(9000), LIFETIME);
         let lease = lease.unwrap();
@@ -203,9 +183,7 @@ fn a_place_is_used_again_without_what_is_left_in_it() {
     assert_eq!(fixture.hit(&before[0], b"a"), 1);
     assert_eq!(fixture.hit(&before[0], b"b"), 1);
     assert_eq!(fixture.changes(heir), [b"a"]);
-    table
-        .find_changes(0..usize::MAX, heir.index, fixture.clock.now(), HELD)
-        .unwrap();
+    table.find_changes(0..usize::MAX, heir.index, fixture.clock.now(), HELD).unwrap();
     assert_eq!(fixture.changes(heir), [b"a"]);
     assert_eq!(fixture.hit(heir, b"a"), 2);
     assert_eq!(fixture.hit(heir, b"b"), 1);
@@ -252,10 +230,7 @@ fn workers_define_a_namespace_alike_until_the_next_configuration() {
     let fixture = Fixture::new(1 << 20);
     let table = &fixture.shared.table;
     let define = |configuration, fingerprint, shards| {
-        let definition = LateDefinition {
-            configuration,
-            fingerprint,
-        };
+        let definition = LateDefinition { configuration, fingerprint };
         let defined = table.define(b"late", definition, shards);
         defined.map(|(index, syncs)| (index, syncs.into_iter().next()))
     };
@@ -290,18 +265,12 @@ fn a_definition_takes_no_place_of_the_present_configuration() {
     let fixture = Fixture::new(SMALL);
     let before = fixture.configure(&names("before ", 8), 4).unwrap();
     let table = &fixture.shared.table;
-    let definition = LateDefinition {
-        configuration: 1,
-        fingerprint: 1,
-    };
+    let definition = LateDefinition { configuration: 1, fingerprint: 1 };
     let full = table.define(b"late", definition, 1).unwrap_err();
     assert_eq!(full, LateError::NoRoom);
     assert!(before.iter().all(|it| !it.syncs[0].is_superseded()));
     let configuration = table.begin_configuration([(&b"before 0"[..], 4)].into_iter());
-    let definition = LateDefinition {
-        configuration,
-        ..definition
-    };
+    let definition = LateDefinition { configuration, ..definition };
     assert!(table.define(b"late", definition, 4).is_ok());
     let after = fixture.configure(&names("after ", 8), 4);
     assert!(after.is_some(), "the next one needs no place of it");
@@ -320,10 +289,7 @@ fn a_process_that_dies_while_it_defines_leaves_it_to_the_next() {
         fixture
     };
     let define = |fixture: &Fixture, fingerprint| {
-        let definition = LateDefinition {
-            configuration: 2,
-            fingerprint,
-        };
+        let definition = LateDefinition { configuration: 2, fingerprint };
         let table = &fixture.shared.table;
         let defined = table.define(b"late", definition, 4);
         defined.map(|(index, syncs)| {

@@ -50,13 +50,7 @@ impl Fixture {
     }
 
     fn hits(&self, key: &[u8], at: u64) -> i64 {
-        elastic(
-            self.shared
-                .table
-                .read(&self.counter, self.key(key), self.at(at)),
-        )
-        .hits
-        .whole()
+        elastic(self.shared.table.read(&self.counter, self.key(key), self.at(at))).hits.whole()
     }
 }
 
@@ -81,16 +75,9 @@ fn a_window_begins_with_a_hit_and_each_hit_extends_it() {
         (T + 4996, true, 1),
     ] {
         let counted = fixture.request(b"a", at);
-        assert_eq!(
-            (counted.admitted, elastic(counted.reading).hits.whole()),
-            (admitted, hits)
-        );
+        assert_eq!((counted.admitted, elastic(counted.reading).hits.whole()), (admitted, hits));
         let first = if at < T + 4996 { T } else { T + 4000 };
-        assert_eq!(
-            elastic(counted.reading).first,
-            UnixMillis(first),
-            "whole seconds"
-        );
+        assert_eq!(elastic(counted.reading).first, UnixMillis(first), "whole seconds");
     }
     assert_eq!(fixture.hits(b"a", T + 5995), 1);
     assert_eq!(fixture.hits(b"a", T + 5996), 0);
@@ -104,9 +91,7 @@ fn a_hit_that_another_limit_refused_extends_and_does_not_count() {
         let (table, key) = (&fixture.shared.table, fixture.key(b"a"));
         let (limit, cost) = (Hits::from_thousandths(LIMIT * 1000), Hits::ONE);
         let asked = AskedHit { limit, cost };
-        elastic(table.refuse(&fixture.counter, key, asked, fixture.at(at)))
-            .hits
-            .whole()
+        elastic(table.refuse(&fixture.counter, key, asked, fixture.at(at))).hits.whole()
     };
     fixture.request(b"a", T);
     assert_eq!((refuse(T + 900), refuse(T + 1800)), (1, 1));
@@ -177,18 +162,13 @@ fn workers_never_admit_one_too_many() {
                     // All move on, but the window does not end.
                     clock.set(T + ((request + n) / 64) as u64);
                     let key = table.key(b"a");
-                    table
-                        .add(counter, key, &clock, Hits::ONE, within(limit))
-                        .admitted
+                    table.add(counter, key, &clock, Hits::ONE, within(limit)).admitted
                 };
                 (0..REQUESTS).filter(|request| ask(*request)).count()
             }
         };
         let workers: Vec<_> = (0..WORKERS).map(|n| scope.spawn(worker(n))).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap())
-            .sum()
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
     assert_eq!(admitted, limit as usize);
     assert_eq!(fixture.hits(b"a", T + 300), limit);

@@ -65,9 +65,7 @@ impl Fixture {
     /// How many slots hold entries of logs, or have held them.
     fn blocks(&self) -> usize {
         let slots = self.shared.table.parts.buckets.iter().flatten();
-        slots
-            .filter(|slot| slot.meta().owner_and_number().is_some())
-            .count()
+        slots.filter(|slot| slot.meta().owner_and_number().is_some()).count()
     }
 
     /// How many slots have entries of a counter that is there.
@@ -114,17 +112,8 @@ fn a_hit_counts_as_long_as_it_is_not_older_than_the_window() {
             at - T
         );
     }
-    assert_eq!(
-        fixture.read(b"a", T + 9300, 0, 0).oldest,
-        UnixMillis(T + 9000)
-    );
-    assert_eq!(
-        (
-            fixture.hits(b"a", T + 10_000),
-            fixture.hits(b"a", T + 10_001)
-        ),
-        (1, 0)
-    );
+    assert_eq!(fixture.read(b"a", T + 9300, 0, 0).oldest, UnixMillis(T + 9000));
+    assert_eq!((fixture.hits(b"a", T + 10_000), fixture.hits(b"a", T + 10_001)), (1, 0));
     assert_eq!(fixture.hits(b"b", T), 0);
 }
 
@@ -143,11 +132,7 @@ fn hits_are_refunded_to_the_time_that_they_were_counted_at() {
         assert!(table.refund(counter, &receipt));
         let newer = newer as i64;
         assert_eq!(fixture.hits(&key, T + 100), 1 + newer);
-        assert_eq!(
-            fixture.hits(&key, T + 1001),
-            newer,
-            "what was first leaves first"
-        );
+        assert_eq!(fixture.hits(&key, T + 1001), newer, "what was first leaves first");
         assert_eq!(fixture.hits(&key, T + 1020 + newer as u64), 0);
     }
     // It has left.
@@ -217,10 +202,7 @@ fn memory_grows_with_what_is_used_and_goes_with_the_key() {
     // A log that goes on and on has the same memory.
     (0..3000).for_each(|n| assert!(fixture.request(b"a", T + 1000 + 1000 * n, 1000).admitted));
     assert!(fixture.blocks() < 120, "{}", fixture.blocks());
-    let occupant = fixture
-        .shared
-        .table
-        .find(fixture.counter.identity(fixture.key(b"a")));
+    let occupant = fixture.shared.table.find(fixture.counter.identity(fixture.key(b"a")));
     let occupant = occupant.unwrap();
     let free = crate::table::words::meta::Meta::free(occupant.meta.generation().next());
     assert!(occupant.slot.replace_meta(occupant.meta, free).is_ok());
@@ -235,11 +217,7 @@ fn costs_below_one_leave_one_by_one() {
         let at = T + n * 110;
         times.retain(|time| time + 4000 >= at);
         let is_admitted = times.len() < 10;
-        assert_eq!(
-            fixture.add(b"a", at, 100, within(1000)).admitted,
-            is_admitted,
-            "{n}"
-        );
+        assert_eq!(fixture.add(b"a", at, 100, within(1000)).admitted, is_admitted, "{n}");
         if is_admitted {
             times.push(at);
         }
@@ -249,10 +227,7 @@ fn costs_below_one_leave_one_by_one() {
         assert!(fixture.add(b"b", T + n / 4, 1, within(10_000)).admitted);
     }
     let read = |at| fixture.read(b"b", at, 10_000, 1).hits.thousandths();
-    assert_eq!(
-        (read(T + 4000), read(T + 4001), read(T + 5000)),
-        (10_000, 9_996, 6000)
-    );
+    assert_eq!((read(T + 4000), read(T + 4001), read(T + 5000)), (10_000, 9_996, 6000));
 }
 
 /// How many entries are looked at.
@@ -430,10 +405,7 @@ fn a_full_table_is_stricter_and_never_laxer() {
     assert!(admitted > 0);
     // However often it is evicted, the table stays usable.
     (0..100_u64).for_each(|n| {
-        assert_eq!(
-            moving(&fixture.request(&[n as u8], at + 5000, 10)).hits,
-            Hits::ONE
-        );
+        assert_eq!(moving(&fixture.request(&[n as u8], at + 5000, 10)).hits, Hits::ONE);
     });
 }
 
@@ -493,11 +465,7 @@ fn dying_while_counting_loses_at_most_the_hit() {
             assert!((0..=9).contains(&before), "{point} {before}");
             for n in 0..30 {
                 let counted = fixture.request(b"a", T + 1200 + n, 100);
-                assert_eq!(
-                    moving(&counted).hits.whole(),
-                    before + 1 + n as i64,
-                    "{point}"
-                );
+                assert_eq!(moving(&counted).hits.whole(), before + 1 + n as i64, "{point}");
             }
             assert_eq!(hits(T + 2200), 30, "{point}");
             assert_eq!((hits(T + 2229), hits(T + 2230)), (1, 0), "{point}");
@@ -595,10 +563,7 @@ fn workers_never_admit_one_too_many() {
                 }
             };
             let workers: Vec<_> = (0..WORKERS).map(|n| scope.spawn(worker(n))).collect();
-            workers
-                .into_iter()
-                .map(|worker| worker.join().unwrap())
-                .sum()
+            workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
         assert_eq!(admitted, limit as usize);
         assert_eq!(fixture.hits(b"a", T + SIZE), limit);

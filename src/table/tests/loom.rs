@@ -152,10 +152,7 @@ fn fixture_of_logs() -> Fixture {
 
 /// Keys whose first bucket is the first, whose home is its first slot, and that share a tag.
 pub(super) fn key(n: u64) -> Key<'static> {
-    Key {
-        bytes: b"key",
-        hash: KeyHash([n, 0]),
-    }
+    Key { bytes: b"key", hash: KeyHash([n, 0]) }
 }
 
 impl Fixture {
@@ -165,8 +162,7 @@ impl Fixture {
 
     fn add_if(&self, key: Key<'_>, at: u64, admission: Admission) -> Counted<'static> {
         let clock = At(at);
-        self.table
-            .add(&self.counter, key, &clock, Hits::ONE, admission)
+        self.table.add(&self.counter, key, &clock, Hits::ONE, admission)
     }
 
     fn counts(&self, key: Key<'_>, at: u64) -> (i64, i64) {
@@ -210,10 +206,7 @@ fn two_hits_of_a_known_key_are_two() {
     explore(3, || {
         let fixture = fixture();
         fixture.add(key(1), T);
-        both(
-            move || fixture.add(key(1), T),
-            move || fixture.add(key(1), T),
-        );
+        both(move || fixture.add(key(1), T), move || fixture.add(key(1), T));
         assert_eq!(fixture.counts(key(1), T), (3, 0));
     });
 }
@@ -222,10 +215,7 @@ fn two_hits_of_a_known_key_are_two() {
 fn two_processes_that_insert_one_key_make_one_cell() {
     explore(3, || {
         let fixture = fixture();
-        both(
-            move || fixture.add(key(1), T),
-            move || fixture.add(key(1), T),
-        );
+        both(move || fixture.add(key(1), T), move || fixture.add(key(1), T));
         assert_eq!(fixture.slots_of(key(1)), 1);
         assert_eq!(fixture.counts(key(1), T), (2, 0));
     });
@@ -235,10 +225,7 @@ fn two_processes_that_insert_one_key_make_one_cell() {
 fn two_processes_insert_two_keys_into_one_bucket() {
     explore(2, || {
         let fixture = fixture();
-        both(
-            move || fixture.add(key(1), T),
-            move || fixture.add(key(2), T),
-        );
+        both(move || fixture.add(key(1), T), move || fixture.add(key(2), T));
         assert_eq!(fixture.counts(key(1), T), (1, 0));
         assert_eq!(fixture.counts(key(2), T), (1, 0));
     });
@@ -251,10 +238,7 @@ fn one_key_goes_to_the_second_bucket_from_two_processes_once() {
         for n in 0..WAYS as u64 {
             fixture.add(key(10 + n), T);
         }
-        both(
-            move || fixture.add(key(1), T),
-            move || fixture.add(key(1), T),
-        );
+        both(move || fixture.add(key(1), T), move || fixture.add(key(1), T));
         assert_eq!(fixture.slots_of(key(1)), 1);
         assert_eq!(fixture.counts(key(1), T), (2, 0));
         assert_eq!(fixture.counts(key(10), T), (1, 0));
@@ -269,10 +253,7 @@ fn a_window_is_turned_once() {
             fixture.add(key(1), at);
         }
         let later = T + 2 * SIZE;
-        both(
-            move || fixture.add(key(1), later),
-            move || fixture.add(key(1), later),
-        );
+        both(move || fixture.add(key(1), later), move || fixture.add(key(1), later));
         assert_eq!(fixture.counts(key(1), later), (2, 1));
     });
 }
@@ -286,10 +267,7 @@ fn two_processes_wake_an_old_counter() {
         }
         // The window that looks like it.
         let later = T + (1 << 17) * SIZE;
-        both(
-            move || fixture.add(key(1), later),
-            move || fixture.add(key(1), later),
-        );
+        both(move || fixture.add(key(1), later), move || fixture.add(key(1), later));
         assert_eq!(fixture.counts(key(1), later), (2, 0));
     });
 }
@@ -300,10 +278,7 @@ fn a_hit_at_the_end_of_a_window_is_in_one_of_the_two() {
         let fixture = fixture();
         let end = T + SIZE - 1;
         fixture.add(key(1), end);
-        both(
-            move || fixture.add(key(1), end),
-            move || fixture.add(key(1), T + SIZE),
-        );
+        both(move || fixture.add(key(1), end), move || fixture.add(key(1), T + SIZE));
         let (current, previous) = fixture.counts(key(1), T + SIZE);
         assert_eq!(current + previous, 3);
         assert!(current >= 1 && previous >= 1);
@@ -375,10 +350,7 @@ fn a_limit_holds_and_what_was_given_back_can_be_had_again() {
         fixture.add(key(1), T);
         let take = move || {
             let one_more = Admission::Within(Hits::from_thousandths(2000), Algorithm::Fixed);
-            fixture
-                .table
-                .add(&fixture.counter, key(1), &At(T), Hits::ONE, one_more)
-                .receipt
+            fixture.table.add(&fixture.counter, key(1), &At(T), Hits::ONE, one_more).receipt
         };
         let (mine, other) = both(take, move || {
             let receipt = take();
@@ -388,10 +360,7 @@ fn a_limit_holds_and_what_was_given_back_can_be_had_again() {
             receipt.is_some()
         });
         assert!(mine.is_some() || other);
-        assert_eq!(
-            fixture.counts(key(1), T),
-            (1 + i64::from(mine.is_some()), 0)
-        );
+        assert_eq!(fixture.counts(key(1), T), (1 + i64::from(mine.is_some()), 0));
     });
 }
 
@@ -401,17 +370,12 @@ fn two_keys_that_are_synced_are_both_found() {
         // A name takes at most a sixteenth of the table.
         let mut fixture = fixture_of(8);
         fixture.counter = fixture.counter.synced(true);
-        both(
-            move || fixture.add(key(1), T),
-            move || fixture.add(key(2), T),
-        );
+        both(move || fixture.add(key(1), T), move || fixture.add(key(2), T));
         let mut found = 0;
         let now = UnixMillis(T);
-        fixture
-            .table
-            .take_changes(0, NamespaceIndex(0), now, |change| {
-                found += change.windows.len();
-            });
+        fixture.table.take_changes(0, NamespaceIndex(0), now, |change| {
+            found += change.windows.len();
+        });
         assert_eq!(found, 2);
     });
 }
@@ -424,13 +388,8 @@ fn a_hit_that_meets_a_reset_is_counted_or_gone() {
         let Fixture { table, counter } = fixture;
         fixture.add(key(1), T);
         let place = table.make_room_for(&counter, key(1), &At(T)).unwrap();
-        table
-            .set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T), HELD)
-            .unwrap();
-        both(
-            move || fixture.add(key(1), T),
-            move || table.reset(&counter, key(1), &At(T)),
-        );
+        table.set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T), HELD).unwrap();
+        both(move || fixture.add(key(1), T), move || table.reset(&counter, key(1), &At(T)));
         let (rate, _) = fixture.counts(key(1), T);
         assert!([0, 1].contains(&rate), "{rate}");
         // What is pushed, if that is anything.
@@ -450,9 +409,7 @@ fn a_refund_that_meets_a_reset_takes_no_more_than_there_is() {
         let Fixture { table, counter } = fixture;
         let receipt = fixture.add(key(1), T).receipt.unwrap();
         let place = table.make_room_for(&counter, key(1), &At(T)).unwrap();
-        table
-            .set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T), HELD)
-            .unwrap();
+        table.set_remote(place, T / SIZE, Hits::ONE, UnixMillis(T), HELD).unwrap();
         both(
             move || table.refund(&counter, &receipt),
             move || table.reset(&counter, key(1), &At(T)),
@@ -468,10 +425,7 @@ fn a_rejection_that_meets_another_keys_is_counted_or_noted_as_missed() {
         // Two entries, which two keys have.
         let Fixture { table, counter } = fixture();
         let reject = move |name: &'static [u8], hash| {
-            let key = Key {
-                bytes: name,
-                hash: KeyHash([hash, 0]),
-            };
+            let key = Key { bytes: name, hash: KeyHash([hash, 0]) };
             table.count_rejected_key(&counter, key, UnixMillis(T));
         };
         reject(b"one", 1);
@@ -684,10 +638,7 @@ fn race_for_a_level(times: [u64; 2], hits_before: i64, limit: i64) {
         let reading = fixture.table.read(&fixture.counter, key(0), &At(T + 2));
         let ElasticCount { hits, idle, .. } = reading.into();
         let count = admitted.iter().filter(|it| **it).count() as i64;
-        assert_eq!(
-            (count, hits.whole()),
-            (limit.whole() - hits_before, limit.whole())
-        );
+        assert_eq!((count, hits.whole()), (limit.whole() - hits_before, limit.whole()));
         // Both extend.
         assert_eq!(Some(T + 2 - idle), times.into_iter().max());
     });

@@ -30,11 +30,7 @@ impl Near {
             state.note_nodes(nodes);
         }
         let counter = fixture.counter.synced(true).pushed_early(share);
-        Near {
-            fixture: Fixture { counter, ..fixture },
-            state,
-            share,
-        }
+        Near { fixture: Fixture { counter, ..fixture }, state, share }
     }
 
     fn table(&self) -> &CounterTable<'static> {
@@ -69,14 +65,10 @@ impl Near {
     /// Notes that the store has all that this node counted of a key.
     fn push(&self, key: &[u8]) {
         let (table, counter) = (self.table(), self.counter(key));
-        let Fixture {
-            counter: of, clock, ..
-        } = &self.fixture;
+        let Fixture { counter: of, clock, .. } = &self.fixture;
         let pushed = table.pushed_of(counter, NUMBER);
         let unsent = table.unsent(of, table.key(key), NUMBER, clock);
-        table
-            .advance_pushed(counter, NUMBER, (pushed, pushed.plus(unsent)), HELD)
-            .unwrap();
+        table.advance_pushed(counter, NUMBER, (pushed, pushed.plus(unsent)), HELD).unwrap();
     }
 
     fn counter(&self, key: &[u8]) -> CounterRef {
@@ -88,9 +80,7 @@ impl Near {
     fn set_remote(&self, key: &[u8], window: u64, remote: i64) {
         let now = self.fixture.clock.now();
         let counter = self.counter(key);
-        self.table()
-            .set_remote(counter, window, hits(remote), now, HELD)
-            .unwrap();
+        self.table().set_remote(counter, window, hits(remote), now, HELD).unwrap();
     }
 }
 
@@ -165,10 +155,9 @@ fn nothing_is_due_before_nodes_are_known_or_if_it_is_off() {
 
 #[test]
 fn a_limit_is_known_of_a_counter_that_came_near_it() {
-    for (share, algorithm) in [
-        (percent(2), Algorithm::Sliding),
-        (EarlyShare::OFF, Algorithm::Fixed),
-    ] {
+    for (share, algorithm) in
+        [(percent(2), Algorithm::Sliding), (EarlyShare::OFF, Algorithm::Fixed)]
+    {
         let near = Near::new(1 << 20, 1, share);
         near.hit(b"k", 100, algorithm);
         assert_eq!(near.table().limit_of(near.counter(b"k")), None);
@@ -206,9 +195,7 @@ fn what_is_due_is_taken_once_where_it_is_found() {
         let part = near.fixture.counter.namespace().into();
         let now = near.fixture.clock.now();
         let table = near.table();
-        table
-            .take_changes_at(place, part, now, HELD, |change| keys.push(change.key))
-            .unwrap();
+        table.take_changes_at(place, part, now, HELD, |change| keys.push(change.key)).unwrap();
     }
     keys.sort();
     assert_eq!(keys, (0..100_u8).map(|key| vec![key]).collect::<Vec<_>>());
@@ -248,8 +235,7 @@ fn the_worker_that_synced_last_is_woken_once_and_another_if_it_does_not_come() {
     let near = Near::new(1 << 20, 10, percent(2));
     let woken = Arc::new(Mutex::new(Vec::new()));
     let log = woken.clone();
-    near.table()
-        .wake_by(7, move |worker| log.lock().unwrap().push(worker));
+    near.table().wake_by(7, move |worker| log.lock().unwrap().push(worker));
     let hit_at = |key: &[u8], at| {
         near.fixture.clock.set(T + at);
         near.hit(key, 10, Algorithm::Fixed);
@@ -312,9 +298,7 @@ fn hits_above_a_limit_are_told_of_the_last_ones_that_the_store_has() {
     let near = Near::new(1 << 20, 1, percent(2));
     let excess = |window, diff, at| {
         let counter = near.counter(b"k");
-        let excess = near
-            .table()
-            .excess(counter, window, hits(diff), UnixMillis(at));
+        let excess = near.table().excess(counter, window, hits(diff), UnixMillis(at));
         excess.whole()
     };
     // A limit is not known yet.

@@ -7,11 +7,8 @@ use crate::policy::window::UnixMillis;
 use crate::table::*;
 
 /// A table with one cell, in which a hit of each of two keys makes it due, and the sync.
-fn two_keys_near_their_limits() -> (
-    &'static CounterTable<'static>,
-    [impl Fn() + Send + 'static; 2],
-    SyncState<'static>,
-) {
+fn two_keys_near_their_limits()
+-> (&'static CounterTable<'static>, [impl Fn() + Send + 'static; 2], SyncState<'static>) {
     let (table, counter, state) = synced();
     let counter = counter.pushed_early(EarlyShare::of_milli_percent(2000));
     let hit = move |number: u64, limit: i64| {
@@ -28,9 +25,7 @@ fn two_keys_near_their_limits() -> (
 
 fn take(table: &CounterTable<'_>) -> usize {
     let share = EarlyShare::of_milli_percent(2000);
-    table
-        .take_due(NamespaceIndex(0), share, UnixMillis(T))
-        .len()
+    table.take_due(NamespaceIndex(0), share, UnixMillis(T)).len()
 }
 
 #[test]

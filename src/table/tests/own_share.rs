@@ -35,9 +35,7 @@ impl Alone {
         if let Some(others) = others {
             let now = alone.fixture.clock.now();
             let table = &alone.fixture.shared.table;
-            table
-                .set_remote(alone.counter(), NUMBER - 1, hits(others), now, HELD)
-                .unwrap();
+            table.set_remote(alone.counter(), NUMBER - 1, hits(others), now, HELD).unwrap();
         }
         alone.fixture.clock.set(T);
         alone.state.set_alone(true);
@@ -45,29 +43,19 @@ impl Alone {
     }
 
     fn counter(&self) -> CounterRef {
-        let Fixture {
-            shared,
-            counter,
-            clock,
-        } = &self.fixture;
+        let Fixture { shared, counter, clock } = &self.fixture;
         let key = shared.table.key(b"k");
         shared.table.make_room_for(counter, key, clock).unwrap()
     }
 
     fn push(&self, window: u64, own: i64) {
         let (table, counter) = (&self.fixture.shared.table, self.counter());
-        table
-            .advance_pushed(counter, window, (Hits::ZERO, hits(own)), HELD)
-            .unwrap();
+        table.advance_pushed(counter, window, (Hits::ZERO, hits(own)), HELD).unwrap();
     }
 
     /// How many of 2000 hits are admitted under a limit.
     fn admitted(&self, limit: i64, algorithm: Algorithm) -> usize {
-        let Fixture {
-            shared,
-            counter,
-            clock,
-        } = &self.fixture;
+        let Fixture { shared, counter, clock } = &self.fixture;
         let admission = Admission::Within(hits(limit), algorithm);
         let key = shared.table.key(b"k");
         let add = || shared.table.add(counter, key, clock, Hits::ONE, admission);
@@ -114,9 +102,7 @@ fn what_is_known_of_all_is_a_bound_still() {
     let alone = Alone::new(2, 400, Some(600));
     let now = alone.fixture.clock.now();
     let table = &alone.fixture.shared.table;
-    table
-        .set_remote(alone.counter(), NUMBER, hits(900), now, HELD)
-        .unwrap();
+    table.set_remote(alone.counter(), NUMBER, hits(900), now, HELD).unwrap();
     assert_eq!(alone.admitted(1000, Algorithm::Fixed), 100);
 }
 

@@ -116,9 +116,7 @@ fn what_is_put_back_is_there_again() {
     // Not what is of a window before.
     let spent = fixture.spend(2, T).unwrap();
     assert!(fixture.grant(3, WINDOW + 2));
-    table
-        .spend(&fixture.reserve(), hits(1), UnixMillis(T + 2 * SIZE))
-        .unwrap();
+    table.spend(&fixture.reserve(), hits(1), UnixMillis(T + 2 * SIZE)).unwrap();
     assert!(!table.put_back(&fixture.reserve(), &spent.receipt.unwrap()));
 }
 
@@ -184,9 +182,7 @@ fn a_store_that_lost_everything_gets_nothing_back() {
     assert_eq!(fixture.spend(2, T).unwrap().left, Hits::ZERO);
     // Of another namespace, nothing is forgotten.
     fixture.grant(2, WINDOW);
-    table
-        .forget_reserves(table.namespace(b"other").unwrap(), HELD)
-        .unwrap();
+    table.forget_reserves(table.namespace(b"other").unwrap(), HELD).unwrap();
     assert_eq!(fixture.left(WINDOW), 2);
 }
 
@@ -303,11 +299,7 @@ fn dying_with_a_reserve_admits_nothing_twice() {
                 "reserve.given_back" => Some((0, 5)),
                 _ => None,
             };
-            assert_eq!(
-                of_point.unwrap_or((left, given_back)),
-                (left, given_back),
-                "{point}"
-            );
+            assert_eq!(of_point.unwrap_or((left, given_back)), (left, given_back), "{point}");
             assert_eq!(fixture.drain(WINDOW), left);
             assert!(fixture.spend(1, T).is_none());
         },

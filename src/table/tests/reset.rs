@@ -22,11 +22,7 @@ impl Fixture {
     fn new(kind: StoredKind, is_synced: bool) -> Fixture {
         let shared = SharedTable::new(1 << 20);
         let counter = shared.table.counter_in(b"api", kind, SIZE);
-        Fixture {
-            shared,
-            counter: counter.synced(is_synced),
-            clock: TestClock::at(T),
-        }
+        Fixture { shared, counter: counter.synced(is_synced), clock: TestClock::at(T) }
     }
 
     fn synced() -> Fixture {
@@ -39,13 +35,7 @@ impl Fixture {
 
     fn add(&self, value: i64) -> Counted<'_> {
         let (table, admission) = (&self.shared.table, Admission::Unconditional);
-        table.add(
-            &self.counter,
-            self.key(),
-            &self.clock,
-            hits(value),
-            admission,
-        )
+        table.add(&self.counter, self.key(), &self.clock, hits(value), admission)
     }
 
     fn reset(&self) {
@@ -76,12 +66,8 @@ impl Fixture {
         let counter = table.make_room_for(&self.counter, self.key(), &self.clock);
         let (counter, now) = (counter.unwrap(), self.clock.seen.get());
         let now = UnixMillis(now);
-        table
-            .set_remote(counter, self.number(), hits(current), now, HELD)
-            .unwrap();
-        table
-            .set_remote(counter, self.number() - 1, hits(previous), now, HELD)
-            .unwrap();
+        table.set_remote(counter, self.number(), hits(current), now, HELD).unwrap();
+        table.set_remote(counter, self.number() - 1, hits(previous), now, HELD).unwrap();
     }
 
     /// The diffs that the next flush pushes, by their windows.
@@ -222,10 +208,9 @@ fn hits_that_are_counted_meanwhile_are_kept_or_gone() {
 
 #[test]
 fn dying_while_resetting() {
-    for (is_synced, points) in [
-        (true, &["change.noted", "reset.window"][..]),
-        (false, &["reset.freed"]),
-    ] {
+    for (is_synced, points) in
+        [(true, &["change.noted", "reset.window"][..]), (false, &["reset.freed"])]
+    {
         die_everywhere(
             || {
                 let fixture = Fixture::new(StoredKind::Windows, is_synced);
@@ -246,10 +231,7 @@ fn dying_while_resetting() {
                 assert!([0, 25, before].contains(&fixture.rate()), "{point}");
                 // What was changed is pushed, whoever finds it.
                 let is_changed = fixture.rate() != before;
-                assert_eq!(
-                    is_synced && is_changed,
-                    is_changed && !fixture.diffs().is_empty()
-                );
+                assert_eq!(is_synced && is_changed, is_changed && !fixture.diffs().is_empty());
                 fixture.reset();
                 assert_eq!(fixture.rate(), 0, "{point}");
                 fixture.add(4);

@@ -46,9 +46,8 @@ fn counter_of(table: &CounterTable<'_>, name: &str) -> Counter {
 fn bounds(top: &TopRejected) -> BTreeMap<String, (u64, u64)> {
     let name = |key: &RejectedKey| String::from_utf8(key.name.clone()).unwrap();
     let keys = top.keys.iter();
-    let bounds: BTreeMap<_, _> = keys
-        .map(|key| (name(key), (key.count - key.error, key.count)))
-        .collect();
+    let bounds: BTreeMap<_, _> =
+        keys.map(|key| (name(key), (key.count - key.error, key.count))).collect();
     assert_eq!(bounds.len(), top.keys.len(), "a key has one entry");
     bounds
 }
@@ -63,10 +62,7 @@ fn is_true(top: &TopRejected, exact: &BTreeMap<String, u64>) -> Result<(), Strin
     for (key, count) in exact {
         let (certain, most) = bounds.get(key).copied().unwrap_or((0, least));
         if !(certain..=most + top.missed).contains(count) {
-            return Err(format!(
-                "{key}: {count}, not {certain} to {most} + {}",
-                top.missed
-            ));
+            return Err(format!("{key}: {count}, not {certain} to {most} + {}", top.missed));
         }
     }
     Ok(())
@@ -85,11 +81,7 @@ fn the_keys_that_are_rejected_most_come_first() {
     for (key, times) in [("a", 3), ("2001:db8::1", 5), ("b", 1)] {
         (0..times).for_each(|_| fixture.reject(key, T));
     }
-    let key = |name: &str, count| RejectedKey {
-        name: name.into(),
-        count,
-        error: 0,
-    };
+    let key = |name: &str, count| RejectedKey { name: name.into(), count, error: 0 };
     let expected = [key("2001:db8::1", 5), key("a", 3), key("b", 1)];
     assert_eq!(fixture.top(T).keys, expected);
     // In the next minute, and in the one after that.
@@ -111,9 +103,7 @@ fn each_namespace_has_its_own_keys_as_far_as_there_is_room() {
     let table = &fixture.shared.table;
     let followed = fixture.top(T).followed;
     assert!((30..40).contains(&followed), "{followed}");
-    let counters: Vec<_> = (0..9)
-        .map(|n| counter_of(table, &format!("n{n}")))
-        .collect();
+    let counters: Vec<_> = (0..9).map(|n| counter_of(table, &format!("n{n}"))).collect();
     for (number, counter) in counters.iter().enumerate() {
         for _ in 0..=number {
             table.count_rejected_key(counter, table.key(b"k"), UnixMillis(T));
@@ -142,16 +132,9 @@ fn a_namespace_that_is_gone_gives_its_keys_back() {
     let reject = |generation: usize, number: usize| {
         let counter = counter_of(table, &format!("g{generation}-{number}"));
         table.count_rejected_key(&counter, table.key(b"k"), UnixMillis(T));
-        table
-            .top_rejected(counter.namespace(), UnixMillis(T))
-            .keys
-            .len()
+        table.top_rejected(counter.namespace(), UnixMillis(T)).keys.len()
     };
-    let kept = |generation| {
-        (0..room)
-            .map(|number| reject(generation, number))
-            .sum::<usize>()
-    };
+    let kept = |generation| (0..room).map(|number| reject(generation, number)).sum::<usize>();
     let none = || core::iter::empty();
     table.begin_configuration(none());
     assert_eq!(kept(0), 4);
@@ -220,14 +203,8 @@ fn exact_counts_are_within_the_bounds_whoever_counts() {
     (0..THREADS * TIMES).for_each(|n| *exact.entry(key(n)).or_insert(0) += 1);
     let top = fixture.top(T);
     is_true(&top, &exact).unwrap();
-    let first = bounds(&TopRejected {
-        keys: top.keys[..11].to_vec(),
-        ..top
-    });
-    assert!(
-        first.keys().all(|key| key.starts_with("often")),
-        "{first:?}"
-    );
+    let first = bounds(&TopRejected { keys: top.keys[..11].to_vec(), ..top });
+    assert!(first.keys().all(|key| key.starts_with("often")), "{first:?}");
 }
 
 #[test]
@@ -271,10 +248,7 @@ fn dying_while_counting_a_rejection() {
             assert_eq!((top.keys.len(), top.missed), (top.followed, 0), "{point}");
             for (key, least) in [("often 1", 80), ("new", 1)] {
                 let (certain, most) = bounds(&top)[key];
-                assert!(
-                    certain <= least + 1 && most >= least,
-                    "{point}: {key} {certain} {most}"
-                );
+                assert!(certain <= least + 1 && most >= least, "{point}: {key} {certain} {most}");
                 exact.remove(key);
             }
             is_true(&top, &exact).unwrap_or_else(|error| panic!("{point}: {error}"));

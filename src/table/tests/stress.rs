@@ -22,10 +22,7 @@ struct CachedClock(core::cell::Cell<u64>);
 
 impl CachedClock {
     fn real() -> u64 {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap()
-            .as_millis() as u64
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
     }
 }
 
@@ -53,10 +50,8 @@ struct Told {
 /// Zeroed memory that a `fork` shares, and that lasts until the test process ends.
 fn shared<T>(count: usize) -> &'static [T] {
     let len = size_of::<T>() * count;
-    let (protection, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-    );
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping of so many bytes, for which zero is a valid value.
     unsafe {
         let start = libc::mmap(core::ptr::null_mut(), len, protection, flags, -1, 0);
@@ -88,11 +83,7 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
             // One in eight is a cold key: they fill the table several times over, but slowly enough
             // that there is always one whose windows have ended to make room.
             let is_hot = !random.is_multiple_of(8);
-            let key = if is_hot {
-                (random >> 8) % HOT_KEYS
-            } else {
-                random | 1 << 63
-            };
+            let key = if is_hot { (random >> 8) % HOT_KEYS } else { random | 1 << 63 };
             let bytes = key.to_ne_bytes();
             let hash = table.key(&bytes);
             let counted = table.add(&counter, hash, &clock, Hits::ONE, Admission::Unconditional);
@@ -107,9 +98,8 @@ fn every_window_of_a_busy_key_has_the_sum_of_its_hits() {
             }
         }
     };
-    let processes: Vec<_> = (0..PROCESSES)
-        .map(|process| Process::start(|| worker(process)))
-        .collect();
+    let processes: Vec<_> =
+        (0..PROCESSES).map(|process| Process::start(|| worker(process))).collect();
     for process in processes {
         assert_eq!(process.wait(), None);
     }
@@ -204,9 +194,8 @@ fn every_key_that_is_synced_is_found_by_who_takes_the_changes() {
                 table.add(&counter, key, &clock, Hits::ONE, Admission::Unconditional);
             }
         };
-        let processes: Vec<_> = (0..PROCESSES)
-            .map(|process| Process::start(|| worker(process)))
-            .collect();
+        let processes: Vec<_> =
+            (0..PROCESSES).map(|process| Process::start(|| worker(process))).collect();
         for process in processes {
             assert_eq!(process.wait(), None);
         }
@@ -214,11 +203,6 @@ fn every_key_that_is_synced_is_found_by_who_takes_the_changes() {
         for group in 0..table.change_groups() {
             table.take_changes(group, counter.namespace(), clock.now(), |_| found += 1);
         }
-        assert_eq!(
-            found,
-            KEYS * PROCESSES,
-            "round {round}, {:?}",
-            table.zone_stats()
-        );
+        assert_eq!(found, KEYS * PROCESSES, "round {round}, {:?}", table.zone_stats());
     }
 }

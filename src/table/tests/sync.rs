@@ -19,10 +19,7 @@ impl Fixture {
 
     fn over(shared: SharedTable) -> Fixture {
         let fixture = Fixture::of(shared, b"api", SIZE, T);
-        Fixture {
-            counter: fixture.counter.synced(true),
-            ..fixture
-        }
+        Fixture { counter: fixture.counter.synced(true), ..fixture }
     }
 
     fn current(&self, key: &[u8]) -> Hits {
@@ -33,14 +30,9 @@ impl Fixture {
         let table = &self.shared.table;
         let mut changes = Vec::new();
         for group in 0..table.change_groups() {
-            table.take_changes(
-                group,
-                self.counter.namespace(),
-                self.clock.now(),
-                |change| {
-                    changes.push(change);
-                },
-            );
+            table.take_changes(group, self.counter.namespace(), self.clock.now(), |change| {
+                changes.push(change);
+            });
         }
         changes
     }
@@ -57,11 +49,7 @@ fn long_key(n: usize, len: usize) -> Vec<u8> {
 fn a_change_names_its_key_whatever_its_length() {
     let fixture = Fixture::new(1 << 20);
     let lengths = [3, 8, 31, 32, 33, 79, 80, 81, 128, 200, MAX_NAME_LEN];
-    let keys: Vec<_> = lengths
-        .iter()
-        .enumerate()
-        .map(|(n, &len)| long_key(n, len))
-        .collect();
+    let keys: Vec<_> = lengths.iter().enumerate().map(|(n, &len)| long_key(n, len)).collect();
     for key in &keys {
         fixture.add(key, 1);
         fixture.add(key, 1);
@@ -75,11 +63,7 @@ fn a_change_names_its_key_whatever_its_length() {
             (change.namespace, change.size),
             (fixture.counter.namespace(), fixture.counter.size())
         );
-        let window = WindowChange {
-            number,
-            local: hits(2),
-            pushed: Hits::ZERO,
-        };
+        let window = WindowChange { number, local: hits(2), pushed: Hits::ZERO };
         assert_eq!(change.windows, [window]);
     }
     assert_eq!(changes.len(), keys.len());
@@ -109,35 +93,21 @@ fn what_the_store_has_is_not_a_change() {
     let change = fixture.take().remove(0);
     let number = change.windows[0].number;
     for _ in 0..2 {
-        table
-            .advance_pushed(change.counter, number, (hits(0), hits(3)), HELD)
-            .unwrap();
+        table.advance_pushed(change.counter, number, (hits(0), hits(3)), HELD).unwrap();
     }
     table.note_again(change.counter);
     let left = fixture.take().remove(0).windows[0];
     assert_eq!((left.local, left.pushed), (hits(5), hits(3)));
     // An answer that comes late changes nothing.
-    table
-        .advance_pushed(change.counter, number, (hits(0), hits(2)), HELD)
-        .unwrap();
-    table
-        .advance_pushed(change.counter, number, (hits(3), hits(5)), HELD)
-        .unwrap();
+    table.advance_pushed(change.counter, number, (hits(0), hits(2)), HELD).unwrap();
+    table.advance_pushed(change.counter, number, (hits(3), hits(5)), HELD).unwrap();
     table.note_again(change.counter);
     assert_eq!(fixture.take(), []);
     // Given back after it was pushed: the diff is negative.
     let admission = Admission::Unconditional;
-    let counted = table.add(
-        &fixture.counter,
-        table.key(b"a"),
-        &fixture.clock,
-        hits(1),
-        admission,
-    );
+    let counted = table.add(&fixture.counter, table.key(b"a"), &fixture.clock, hits(1), admission);
     assert_eq!(fixture.take().len(), 1);
-    table
-        .advance_pushed(change.counter, number, (hits(5), hits(6)), HELD)
-        .unwrap();
+    table.advance_pushed(change.counter, number, (hits(5), hits(6)), HELD).unwrap();
     table.refund(&fixture.counter, &counted.receipt.unwrap());
     let back = fixture.take().remove(0).windows[0];
     assert_eq!((back.local, back.pushed), (hits(5), hits(6)));
@@ -150,17 +120,11 @@ fn the_rest_of_the_cluster_counts_too() {
     fixture.add(b"a", 5);
     let change = fixture.take().remove(0);
     let number = change.windows[0].number;
-    table
-        .set_remote(change.counter, number, hits(10), fixture.clock.now(), HELD)
-        .unwrap();
+    table.set_remote(change.counter, number, hits(10), fixture.clock.now(), HELD).unwrap();
     assert_eq!(fixture.current(b"a"), hits(15));
-    table
-        .set_remote(change.counter, number, hits(-2), fixture.clock.now(), HELD)
-        .unwrap();
+    table.set_remote(change.counter, number, hits(-2), fixture.clock.now(), HELD).unwrap();
     assert_eq!(fixture.current(b"a"), hits(3));
-    table
-        .set_remote(change.counter, number, hits(-20), fixture.clock.now(), HELD)
-        .unwrap();
+    table.set_remote(change.counter, number, hits(-20), fixture.clock.now(), HELD).unwrap();
     assert_eq!(fixture.current(b"a"), Hits::ZERO);
     // It is no change of this node's.
     assert_eq!(fixture.take(), []);
@@ -173,11 +137,7 @@ fn windows_that_cannot_matter_are_no_change() {
     fixture.clock.set(T + SIZE);
     fixture.add(b"a", 2);
     let changes = fixture.take();
-    let numbers: Vec<_> = changes[0]
-        .windows
-        .iter()
-        .map(|window| window.number)
-        .collect();
+    let numbers: Vec<_> = changes[0].windows.iter().map(|window| window.number).collect();
     assert_eq!(numbers, [T / SIZE, T / SIZE + 1]);
     fixture.add(b"a", 1);
     fixture.clock.set(T + 5 * SIZE);
@@ -192,18 +152,8 @@ fn a_reference_does_not_outlive_its_counter() {
     let change = fixture.take().remove(0);
     for n in 0..5000 {
         fixture.add(&long_key(n, 20), 1);
-        table
-            .set_remote(
-                change.counter,
-                T / SIZE,
-                hits(1000),
-                fixture.clock.now(),
-                HELD,
-            )
-            .unwrap();
-        table
-            .advance_pushed(change.counter, T / SIZE, (hits(0), hits(1000)), HELD)
-            .unwrap();
+        table.set_remote(change.counter, T / SIZE, hits(1000), fixture.clock.now(), HELD).unwrap();
+        table.advance_pushed(change.counter, T / SIZE, (hits(0), hits(1000)), HELD).unwrap();
     }
     assert!(fixture.current(b"a") == Hits::ZERO || fixture.current(b"a") == hits(1005));
     assert!((0..5000).all(|n| fixture.current(&long_key(n, 20)) <= Hits::ONE));
@@ -217,13 +167,7 @@ fn a_counter_becomes_synced_and_local_again() {
     let add = |counter: &Counter| {
         let admission = Admission::Unconditional;
         table
-            .add(
-                counter,
-                table.key(b"a"),
-                &fixture.clock,
-                Hits::ONE,
-                admission,
-            )
+            .add(counter, table.key(b"a"), &fixture.clock, Hits::ONE, admission)
             .reading
             .windows()
             .current
@@ -252,10 +196,7 @@ fn keys_of_mixed_lengths_do_not_starve_each_other() {
     // The last keys of every length are there, with their names.
     let changes = fixture.take();
     for len in lengths {
-        assert!(
-            changes.iter().any(|change| change.key.len() == len),
-            "{len}"
-        );
+        assert!(changes.iter().any(|change| change.key.len() == len), "{len}");
     }
     for change in &changes {
         let known = change.key == b"busy" || {
@@ -275,17 +216,12 @@ fn a_full_table_counts_what_it_loses_unsent() {
         fixture.add(&long_key(n, 20), 1);
     }
     let unsent = table.zone_stats();
-    assert!(
-        unsent.evicted_unsent > 500 && unsent.evicted_sent == 0,
-        "{unsent:?}"
-    );
+    assert!(unsent.evicted_unsent > 500 && unsent.evicted_sent == 0, "{unsent:?}");
 
     // What the store has goes before what it has not.
     for change in fixture.take() {
         let WindowChange { number, local, .. } = change.windows[0];
-        table
-            .advance_pushed(change.counter, number, (hits(0), local), HELD)
-            .unwrap();
+        table.advance_pushed(change.counter, number, (hits(0), local), HELD).unwrap();
     }
     for n in 0..20 {
         fixture.add(&long_key(n, 21), 1);
@@ -331,35 +267,19 @@ fn counts_saturate_and_nobody_is_admitted_by_that() {
         assert!(is_refused());
     }
     let change = fixture.take().remove(0);
-    let pushed = WindowChange {
-        number,
-        local: Hits::MAX,
-        pushed: Hits::ZERO,
-    };
+    let pushed = WindowChange { number, local: Hits::MAX, pushed: Hits::ZERO };
     assert_eq!(change.windows, [pushed]);
-    table
-        .advance_pushed(change.counter, number, (Hits::ZERO, Hits::MAX), HELD)
-        .unwrap();
+    table.advance_pushed(change.counter, number, (Hits::ZERO, Hits::MAX), HELD).unwrap();
     // What others counted, as the store's total says it, which saturates too.
     for others in [Hits::ZERO, Hits::ONE, Hits::MAX] {
-        table
-            .set_remote(change.counter, number, others, fixture.clock.now(), HELD)
-            .unwrap();
+        table.set_remote(change.counter, number, others, fixture.clock.now(), HELD).unwrap();
         assert!(is_refused(), "{others}");
         // There is nothing more to push.
         add(Hits::MAX, Admission::Unconditional);
         assert!(fixture.take().iter().all(|it| it.windows.is_empty()));
     }
     // What was admitted before, and is given back now, is no more than was counted then.
-    table
-        .set_remote(
-            change.counter,
-            number,
-            Hits::ZERO,
-            fixture.clock.now(),
-            HELD,
-        )
-        .unwrap();
+    table.set_remote(change.counter, number, Hits::ZERO, fixture.clock.now(), HELD).unwrap();
     table.refund(&fixture.counter, &admitted.receipt.unwrap());
     assert_eq!(fixture.current(b"a"), Hits::MAX.minus(Hits::ONE));
     assert!(!add(Hits::ONE, Admission::Within(hits(9), Algorithm::Sliding)).admitted);
@@ -474,10 +394,8 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
     let sent = records(&fixture.take());
     let states = table.sync_states(fixture.counter.namespace(), 64).unwrap();
     let now = MonotonicMillis(1000);
-    let leases: Vec<_> = states
-        .iter()
-        .map(|state| state.take_lease(now, LIFETIME).unwrap())
-        .collect();
+    let leases: Vec<_> =
+        states.iter().map(|state| state.take_lease(now, LIFETIME).unwrap()).collect();
     // Each shard has a batch on its way, for a store that is away: the late ones have a small one.
     let mut sizes = Vec::new();
     for (lease, first) in leases.iter().zip(0..) {
@@ -496,10 +414,7 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
     // The next holder has it, whatever is claimed meanwhile.
     let later = MonotonicMillis(1000 + LIFETIME);
     let successor = states[0].take_lease(later, LIFETIME).unwrap();
-    assert_eq!(
-        successor.sealed(table),
-        Some((name(1, 7), sent[..1].to_vec()))
-    );
+    assert_eq!(successor.sealed(table), Some((name(1, 7), sent[..1].to_vec())));
     // What one of them does not need any more, the next one has.
     let late = &leases[63];
     assert_eq!(late.acknowledge(1, UnixMillis(0)), Ok(()));
@@ -510,10 +425,7 @@ fn a_batch_has_a_buffer_while_it_is_sealed_and_else_a_record_of_its_own() {
     let late = states[63].take_lease(later, LIFETIME).unwrap();
     assert_eq!(late.batch_capacity(), Ok(sizes[0]));
     assert_eq!(late.seal(&sent[..sizes[0]], 8), Ok(name(2, 8)));
-    assert_eq!(
-        late.sealed(table),
-        Some((name(2, 8), sent[..sizes[0]].to_vec()))
-    );
+    assert_eq!(late.sealed(table), Some((name(2, 8), sent[..sizes[0]].to_vec())));
     // One that was claimed and not used is given back.
     late.acknowledge(2, UnixMillis(0)).unwrap();
     assert_eq!(late.batch_capacity(), Ok(sizes[0]));
@@ -582,15 +494,10 @@ fn a_sealed_batch_is_sent_again_by_whoever_takes_over() {
     fixture.add(b"a", 1);
 
     let second = lease(&fixture, 9000).unwrap();
-    assert_eq!(
-        second.sealed(table),
-        Some((name(1, 0x12_3456), sent.clone()))
-    );
+    assert_eq!(second.sealed(table), Some((name(1, 0x12_3456), sent.clone())));
     for record in &sent {
         let from = record.up_to.minus(record.diff);
-        table
-            .advance_pushed(record.counter, record.window, (from, record.up_to), HELD)
-            .unwrap();
+        table.advance_pushed(record.counter, record.window, (from, record.up_to), HELD).unwrap();
     }
     second.acknowledge(1, UnixMillis(50_000)).unwrap();
     second.acknowledge(1, UnixMillis(50_000)).unwrap();
@@ -608,10 +515,7 @@ fn a_sealed_batch_is_sent_again_by_whoever_takes_over() {
     assert_eq!(second.acknowledged(), name(1, 0x12_3456));
     // A shorter life takes nothing from a longer one.
     second.acknowledge(2, UnixMillis(40_000)).unwrap();
-    assert_eq!(
-        (second.acknowledged(), second.known_until()),
-        (name(2, 3), UnixMillis(50_000))
-    );
+    assert_eq!((second.acknowledged(), second.known_until()), (name(2, 3), UnixMillis(50_000)));
 }
 
 #[test]
@@ -626,12 +530,7 @@ fn records_keep_their_amounts() {
         (7, hits(3), Hits::from_thousandths(-1)),
         (T, Hits::ZERO, Hits::ZERO.minus(Hits::MAX)),
     ]
-    .map(|(window, up_to, diff)| BatchRecord {
-        counter,
-        window,
-        up_to,
-        diff,
-    })
+    .map(|(window, up_to, diff)| BatchRecord { counter, window, up_to, diff })
     .into();
     let lease = lease(&fixture, 1000).unwrap();
     lease.seal(&records, 7).unwrap();
@@ -660,17 +559,10 @@ fn changes_that_were_taken_and_lost_are_found() {
     let changes = fixture.take();
     let a = &changes[0];
     let WindowChange { number, local, .. } = a.windows[0];
-    table
-        .advance_pushed(a.counter, number, (hits(0), local), HELD)
-        .unwrap();
+    table.advance_pushed(a.counter, number, (hits(0), local), HELD).unwrap();
     assert_eq!(fixture.take(), []);
     table
-        .find_changes(
-            0..usize::MAX,
-            fixture.counter.namespace(),
-            fixture.clock.now(),
-            HELD,
-        )
+        .find_changes(0..usize::MAX, fixture.counter.namespace(), fixture.clock.now(), HELD)
         .unwrap();
     assert_eq!(fixture.take(), changes[1..]);
 }
@@ -682,9 +574,7 @@ fn in_a_new_epoch_everything_is_sent_anew() {
     fixture.add(b"a", 5);
     let changes = fixture.take();
     let WindowChange { number, local, .. } = changes[0].windows[0];
-    table
-        .advance_pushed(changes[0].counter, number, (hits(0), local), HELD)
-        .unwrap();
+    table.advance_pushed(changes[0].counter, number, (hits(0), local), HELD).unwrap();
     let lease = lease(&fixture, 1000).unwrap();
     lease.set_position(Some([9, 1])).unwrap();
     lease.seal(&records(&changes), 7).unwrap();
@@ -695,12 +585,7 @@ fn in_a_new_epoch_everything_is_sent_anew() {
     assert_eq!((lease.position(), lease.sealed(table)), (None, None));
     assert_eq!(lease.repair(), Repair::SendAnew { is_lost: true });
     table
-        .forget_pushed(
-            0..usize::MAX,
-            fixture.counter.namespace(),
-            fixture.clock.now(),
-            HELD,
-        )
+        .forget_pushed(0..usize::MAX, fixture.counter.namespace(), fixture.clock.now(), HELD)
         .unwrap();
     lease.repaired().unwrap();
     assert_eq!(lease.repair(), Repair::None);
@@ -756,10 +641,7 @@ fn a_node_with_another_identity_sends_the_sealed_batch_as_its_first() {
     assert_eq!(one.acknowledged(), BatchName::default());
     assert_eq!(one.sealed(table).unwrap().0.number, 1);
     assert_eq!(one.sealed(table).unwrap().1, records);
-    assert_eq!(
-        [table.note_identity(), table.note_identity()],
-        [true, false]
-    );
+    assert_eq!([table.note_identity(), table.note_identity()], [true, false]);
     // The other sync noticed later.
     two.take_identity(table, 78).unwrap();
     assert_eq!((table.node(), two.node(table)), (second, second));
@@ -777,13 +659,7 @@ fn changes_are_taken_by_namespace() {
     let counter = counter.synced(true);
     fixture.add(b"a", 5);
     let admission = Admission::Unconditional;
-    table.add(
-        &counter,
-        table.key(b"a"),
-        &fixture.clock,
-        hits(3),
-        admission,
-    );
+    table.add(&counter, table.key(b"a"), &fixture.clock, hits(3), admission);
     assert_eq!(fixture.take().len(), 1);
     assert_eq!(fixture.take(), []);
     let mut others = Vec::new();
@@ -809,16 +685,11 @@ fn changes_are_divided_by_key_and_only_the_part_that_is_asked_for_is_taken() {
     // In other places than they are, nothing is taken.
     for (shard, other) in [(0, 1), (1, 1), (2, 2), (0, 0)] {
         let has_key = |key: &[u8]| shard_of(key) == shard;
-        let part = Part {
-            namespace,
-            has_key: Some(&has_key),
-        };
+        let part = Part { namespace, has_key: Some(&has_key) };
         let mut keys = Vec::new();
         for occupant in &divided[other] {
             table
-                .take_changes_at(*occupant, part, now, HELD, |change| {
-                    keys.push(change.key[0])
-                })
+                .take_changes_at(*occupant, part, now, HELD, |change| keys.push(change.key[0]))
                 .unwrap();
         }
         keys.sort();
@@ -831,19 +702,14 @@ fn changes_are_divided_by_key_and_only_the_part_that_is_asked_for_is_taken() {
 
     // What the store lost of one part, it did not lose of another.
     let has_key = |key: &[u8]| shard_of(key) == 1;
-    let part = Part {
-        namespace,
-        has_key: Some(&has_key),
-    };
+    let part = Part { namespace, has_key: Some(&has_key) };
     let counted = |change: &Change| change.windows[0].local;
     for n in 0..200 {
         fixture.add(&[n], 1);
     }
     for change in fixture.take() {
         let window = change.windows[0].number;
-        table
-            .advance_pushed(change.counter, window, (Hits::ZERO, counted(&change)), HELD)
-            .unwrap();
+        table.advance_pushed(change.counter, window, (Hits::ZERO, counted(&change)), HELD).unwrap();
     }
     table.forget_pushed(0..usize::MAX, part, now, HELD).unwrap();
     let changes = fixture.take();
@@ -858,11 +724,8 @@ fn keys_of_the_store_have_a_place_but_push_out_none_that_count_here() {
     let number = T / SIZE;
     let note = |key: &[u8]| {
         let occupant = table.make_room_for(counter, table.key(key), clock);
-        occupant.map(|counter| {
-            table
-                .set_remote(counter, number, hits(3), clock.now(), HELD)
-                .unwrap()
-        })
+        occupant
+            .map(|counter| table.set_remote(counter, number, hits(3), clock.now(), HELD).unwrap())
     };
     assert!(note(b"remote").is_some());
     assert_eq!(fixture.current(b"remote"), hits(3));
@@ -872,11 +735,7 @@ fn keys_of_the_store_have_a_place_but_push_out_none_that_count_here() {
     for n in 0..250 {
         fixture.add(&long_key(n, 20), 1);
     }
-    let local = || -> Vec<_> {
-        (0..250)
-            .map(|n| fixture.current(&long_key(n, 20)))
-            .collect()
-    };
+    let local = || -> Vec<_> { (0..250).map(|n| fixture.current(&long_key(n, 20))).collect() };
     let (before, evicted) = (local(), table.zone_stats().evicted_unsent);
     let keys = (0..5000).map(|n| long_key(n, 21));
     let placed = keys.filter(|key| note(key).is_some()).count();
@@ -889,22 +748,16 @@ fn keys_of_the_store_have_a_place_but_push_out_none_that_count_here() {
 fn a_key_that_only_others_count_stays_in_use() {
     let fixture = Fixture::new(1 << 20);
     let (table, clock) = (&fixture.shared.table, &fixture.clock);
-    let remote = table
-        .make_room_for(&fixture.counter, table.key(b"a"), clock)
-        .unwrap();
+    let remote = table.make_room_for(&fixture.counter, table.key(b"a"), clock).unwrap();
     for n in 0..10 {
         clock.set(T + n * SIZE);
-        table
-            .set_remote(remote, T / SIZE + n, hits(5), clock.now(), HELD)
-            .unwrap();
+        table.set_remote(remote, T / SIZE + n, hits(5), clock.now(), HELD).unwrap();
     }
     assert_eq!(fixture.current(b"a"), hits(5));
     assert_eq!(fixture.add(b"a", 1).previous, hits(5));
     // Not used for long: all is forgotten before anything is noted.
     clock.set(T + 1000 * SIZE);
-    table
-        .set_remote(remote, T / SIZE + 1000, hits(1), clock.now(), HELD)
-        .unwrap();
+    table.set_remote(remote, T / SIZE + 1000, hits(1), clock.now(), HELD).unwrap();
     assert_eq!(fixture.current(b"a"), hits(1));
 }
 
@@ -916,12 +769,7 @@ fn hits_whose_window_ends_unsent_are_counted_as_dropped() {
     fixture.add(b"a", 5);
     let change = fixture.take().remove(0);
     table
-        .advance_pushed(
-            change.counter,
-            change.windows[0].number,
-            (hits(0), hits(2)),
-            HELD,
-        )
+        .advance_pushed(change.counter, change.windows[0].number, (hits(0), hits(2)), HELD)
         .unwrap();
     clock.set(T + SIZE);
     fixture.add(b"a", 7);
@@ -943,13 +791,7 @@ fn what_is_pending_is_counted_while_little_is_and_estimated_otherwise() {
     let of_other = of_other.synced(true);
     let add_to_other = |n| {
         let key = long_key(n, 20);
-        table.add(
-            &of_other,
-            table.key(&key),
-            clock,
-            hits(1),
-            Admission::Unconditional,
-        );
+        table.add(&of_other, table.key(&key), clock, hits(1), Admission::Unconditional);
     };
     let pending = || {
         let pending = table.pending(clock.now(), LookedAt::BOUNDED);
@@ -989,10 +831,7 @@ fn what_is_pending_is_told_of_all_namespaces_by_one_look_that_is_bounded() {
             table.add(&counter.synced(true), key, clock, hits(1), admission);
         }
     }
-    let bounded = LookedAt {
-        groups: 2000,
-        counters: 5000,
-    };
+    let bounded = LookedAt { groups: 2000, counters: 5000 };
     assert!(table.change_groups() > 3 * bounded.groups);
     let sum = |pending: &Pending| pending.counters.iter().sum::<u64>();
     // Whichever part is looked at.
@@ -1002,10 +841,7 @@ fn what_is_pending_is_told_of_all_namespaces_by_one_look_that_is_bounded() {
         assert_eq!(pending.looked_at, bounded);
         assert!((90_000..110_000).contains(&sum(&pending)), "{pending:?}");
     }
-    let all = LookedAt {
-        groups: usize::MAX,
-        counters: usize::MAX,
-    };
+    let all = LookedAt { groups: usize::MAX, counters: usize::MAX };
     let pending = table.pending(clock.now(), all);
     assert_eq!(pending.looked_at.counters, 100_000);
     assert_eq!(pending.looked_at.groups, table.change_groups());

@@ -36,10 +36,7 @@ pub struct Identity(pub(crate) [u64; 2]);
 impl Hasher {
     pub(crate) fn new(secret: [u64; 2]) -> Hasher {
         let cipher = |secret: [u64; 2]| Aes128Enc::new(&Array(bytes_of(secret)));
-        Hasher {
-            keys: cipher(secret),
-            masks: cipher(secret.map(|half| !half)),
-        }
+        Hasher { keys: cipher(secret), masks: cipher(secret.map(|half| !half)) }
     }
 
     #[inline]
@@ -159,9 +156,7 @@ mod tests {
     fn every_part_matters() {
         let of = |secret, namespace: &str, size, key: &str| {
             let hasher = Hasher::new(secret);
-            hasher
-                .mask(namespace.as_bytes(), 0, size)
-                .identity(hasher.hash_key(key.as_bytes()))
+            hasher.mask(namespace.as_bytes(), 0, size).identity(hasher.hash_key(key.as_bytes()))
         };
         let one = of([1, 2], "a", 1000, "k");
         assert_eq!(one, of([1, 2], "a", 1000, "k"));

@@ -224,11 +224,7 @@ impl Meta {
 
     /// The meta of the same counter, synced or not.
     pub(crate) const fn with_synced(self, is_synced: bool) -> Meta {
-        Meta(if is_synced {
-            self.0 | SYNCED
-        } else {
-            self.0 & !SYNCED
-        })
+        Meta(if is_synced { self.0 | SYNCED } else { self.0 & !SYNCED })
     }
 
     /// Whether both are of one occupancy by one counter, whether synced or not.
@@ -253,10 +249,7 @@ impl Meta {
         if self.0 & STATE_MASK != BLOCK {
             return None;
         }
-        Some((
-            Generation::from_bits((self.0 >> DETAIL) as u16),
-            self.block_number(),
-        ))
+        Some((Generation::from_bits((self.0 >> DETAIL) as u16), self.block_number()))
     }
 
     /// The number of a block.
@@ -304,14 +297,8 @@ mod tests {
             }
         }
         let name = Meta::name(generation, Generation::from_bits(0x1234), 65_535);
-        assert_eq!(
-            (name.state(), name.generation()),
-            (SlotState::Name, generation)
-        );
-        assert_eq!(
-            name.owner_and_len(),
-            Some((Generation::from_bits(0x1234), 65_535))
-        );
+        assert_eq!((name.state(), name.generation()), (SlotState::Name, generation));
+        assert_eq!(name.owner_and_len(), Some((Generation::from_bits(0x1234), 65_535)));
         let handed_over = name.handed_over(2);
         assert_eq!((name.handovers(), handed_over.handovers()), (0, 2));
         assert_eq!(handed_over.owner_and_len(), name.owner_and_len());
@@ -345,24 +332,14 @@ mod tests {
         assert!(synced.is_counter() && synced.is_same_counter(counter(7)));
         assert!(!synced.is_same_counter(counter(8)));
         assert_eq!(synced.with_synced(false), counter(7));
-        assert_eq!(
-            (synced.size(), synced.namespace()),
-            (Some(size), NamespaceIndex(3))
-        );
+        assert_eq!((synced.size(), synced.namespace()), (Some(size), NamespaceIndex(3)));
     }
 
     #[test]
     fn a_level_is_a_counter_that_is_not_synced() {
         let size = WindowSize::from_millis(1000).unwrap();
-        let meta = Meta::counter(
-            NamespaceIndex(3),
-            size,
-            StoredKind::Level(LevelKind::Elastic),
-        );
-        assert_eq!(
-            (meta.state(), meta.size()),
-            (SlotState::Counter, Some(size))
-        );
+        let meta = Meta::counter(NamespaceIndex(3), size, StoredKind::Level(LevelKind::Elastic));
+        assert_eq!((meta.state(), meta.size()), (SlotState::Counter, Some(size)));
         assert!(
             meta.is_counter() && meta.is_level() && !meta.is_local_counter() && !meta.is_synced()
         );
@@ -373,10 +350,7 @@ mod tests {
     fn a_log_is_a_counter_that_is_neither_synced_nor_a_level() {
         let size = WindowSize::from_millis(1000).unwrap();
         let meta = Meta::counter(NamespaceIndex(3), size, StoredKind::Log);
-        assert_eq!(
-            (meta.state(), meta.size()),
-            (SlotState::Counter, Some(size))
-        );
+        assert_eq!((meta.state(), meta.size()), (SlotState::Counter, Some(size)));
         assert!(meta.is_log() && meta.is_counter() && !meta.is_level() && !meta.is_part());
         assert!(!meta.is_local_counter() && !meta.is_synced());
     }

@@ -18,10 +18,7 @@ pub struct Part<'p> {
 /// All of a namespace.
 impl From<NamespaceIndex> for Part<'_> {
     fn from(namespace: NamespaceIndex) -> Self {
-        Part {
-            namespace,
-            has_key: None,
-        }
+        Part { namespace, has_key: None }
     }
 }
 

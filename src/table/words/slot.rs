@@ -59,10 +59,7 @@ impl<'m> Occupant<'m> {
     /// The occupant of `slot` at this moment.
     #[inline]
     pub(crate) fn of(slot: &'m Slot) -> Occupant<'m> {
-        Occupant {
-            slot,
-            meta: slot.meta(),
-        }
+        Occupant { slot, meta: slot.meta() }
     }
 
     /// Whether the counter is in its slot still, synced or not.
@@ -134,9 +131,5 @@ impl Slot {
 
 #[inline]
 fn by_parity([even, odd]: &[AtomicU64; 2], number: u64) -> (&AtomicU64, &AtomicU64) {
-    if number & 1 == 0 {
-        (even, odd)
-    } else {
-        (odd, even)
-    }
+    if number & 1 == 0 { (even, odd) } else { (odd, even) }
 }

@@ -97,9 +97,8 @@ impl SyncStats {
     pub const BOUNDS: [u64; 6] = [1, 5, 25, 100, 500, 2500];
 
     /// The bounds of [`SyncStats::exchanges`], in microseconds.
-    pub const EXCHANGE_BOUNDS: [u64; 12] = [
-        250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
-    ];
+    pub const EXCHANGE_BOUNDS: [u64; 12] =
+        [250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000];
 
     /// Whether the last cycle succeeded; `None` if there was none.
     pub fn is_up(&self) -> Option<bool> {
@@ -165,9 +164,8 @@ pub struct ZoneStats {
 
 impl NamespaceStats {
     /// The bounds of [`NamespaceStats::waits`], in microseconds.
-    pub const WAIT_BOUNDS: [u64; 10] = [
-        500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 1_000_000, 10_000_000,
-    ];
+    pub const WAIT_BOUNDS: [u64; 10] =
+        [500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 1_000_000, 10_000_000];
 
     /// Requests decided by `on_error`.
     pub fn error(&self) -> u64 {
@@ -177,7 +175,6 @@ impl NamespaceStats {
 
 impl ZoneStats {
     /// The bounds of [`ZoneStats::holds`], in nanoseconds.
-    pub const HOLD_BOUNDS: [u64; 10] = [
-        1000, 5000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000,
-    ];
+    pub const HOLD_BOUNDS: [u64; 10] =
+        [1000, 5000, 10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 10_000_000];
 }

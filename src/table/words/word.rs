@@ -133,11 +133,7 @@ impl WindowCount {
     /// The hits if they belong to `stamp`, else none.
     #[inline]
     pub(crate) fn hits_of(self, stamp: Stamp) -> Hits {
-        if self.stamp() == stamp {
-            self.hits()
-        } else {
-            Hits::ZERO
-        }
+        if self.stamp() == stamp { self.hits() } else { Hits::ZERO }
     }
 }
 
@@ -172,10 +168,7 @@ mod tests {
             for number in 1_000_000 - 800..1_000_000 + 800 {
                 let moved = Stamp::new(number, Generation(7)).moved(handovers);
                 assert_ne!(moved, stamp);
-                assert_eq!(
-                    moved.moved_back(handovers),
-                    Stamp::new(number, Generation(7))
-                );
+                assert_eq!(moved.moved_back(handovers), Stamp::new(number, Generation(7)));
             }
         }
         // The count begins again.

@@ -24,11 +24,7 @@ pub(crate) struct Buffers<'m> {
 
 impl<'m> Buffers<'m> {
     pub(crate) fn of(parts: &Parts<'m>) -> Buffers<'m> {
-        Buffers {
-            slots: parts.sync_slots,
-            owners: parts.buffers,
-            records: parts.records,
-        }
+        Buffers { slots: parts.sync_slots, owners: parts.buffers, records: parts.records }
     }
 
     /// The records of a buffer.

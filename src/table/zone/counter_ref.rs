@@ -45,12 +45,7 @@ impl<'m> CounterTable<'m> {
 
     pub(crate) fn occupant_of(&self, counter: CounterRef) -> Option<Occupant<'m>> {
         let slot = self.slot_at(counter.index as usize)?;
-        let occupant = Occupant {
-            slot,
-            meta: counter.meta,
-        };
-        slot.meta()
-            .is_same_counter(counter.meta)
-            .then_some(occupant)
+        let occupant = Occupant { slot, meta: counter.meta };
+        slot.meta().is_same_counter(counter.meta).then_some(occupant)
     }
 }

@@ -73,20 +73,14 @@ impl<'m> CounterTable<'m> {
 
     pub(crate) fn over(parts: Parts<'m>) -> Self {
         let hasher = Hasher::new(parts.secret);
-        CounterTable {
-            parts,
-            hasher,
-            worker: AtomicUsize::new(0),
-            bell: OnceLock::new(),
-        }
+        CounterTable { parts, hasher, worker: AtomicUsize::new(0), bell: OnceLock::new() }
     }
 
     /// Makes this process count events as worker number `worker`. Workers that share a number
     /// share counters, which costs time but loses nothing.
     pub fn set_worker(&self, worker: usize) {
         let workers = self.parts.zone_lines.len();
-        self.worker
-            .store(worker.checked_rem(workers).unwrap_or_default(), Relaxed);
+        self.worker.store(worker.checked_rem(workers).unwrap_or_default(), Relaxed);
     }
 
     /// The counters of `namespace`, whose name is `name`, in windows of `size`.
@@ -123,10 +117,7 @@ impl<'m> CounterTable<'m> {
     /// A key, for this table.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        Key {
-            bytes,
-            hash: self.hasher.hash_key(bytes),
-        }
+        Key { bytes, hash: self.hasher.hash_key(bytes) }
     }
 
     /// Counts the outcome of a request that was counted in one of `counter`.
@@ -188,10 +179,7 @@ impl<'m> CounterTable<'m> {
     /// What happened in `namespace` since the zone was made, on this node.
     pub fn namespace_stats(&self, namespace: NamespaceIndex) -> NamespaceStats {
         let (start, workers) = (self.lines_of(namespace), self.parts.zone_lines.len());
-        let lines = self
-            .parts
-            .namespace_lines
-            .get(start..start.saturating_add(workers));
+        let lines = self.parts.namespace_lines.get(start..start.saturating_add(workers));
         match self.parts.shared_lines.get(namespace.get()) {
             Some(shared) => NamespaceLine::sum(lines.unwrap_or_default(), shared),
             None => NamespaceStats::default(),

@@ -62,8 +62,5 @@ impl<'m> CounterTable<'m> {
 
 /// Up to eight bytes as a number.
 pub(crate) fn word_of(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |word, &byte| word << 8 | u64::from(byte))
+    bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }

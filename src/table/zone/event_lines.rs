@@ -82,13 +82,7 @@ impl NamespaceLine {
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
-        let NamespaceLine {
-            outcomes,
-            hits,
-            inserted,
-            removed,
-            dropped,
-        } = self;
+        let NamespaceLine { outcomes, hits, inserted, removed, dropped } = self;
         clear(outcomes.iter().chain([hits, inserted, removed, dropped]));
     }
 
@@ -162,15 +156,7 @@ impl SharedLine {
 
     /// Forgets everything.
     pub(crate) fn clear(&self) {
-        let SharedLine {
-            fallbacks,
-            invalid,
-            rejected,
-            delayed,
-            excess,
-            waits,
-            wait_sum,
-        } = self;
+        let SharedLine { fallbacks, invalid, rejected, delayed, excess, waits, wait_sum } = self;
         let all = fallbacks.iter().chain(invalid).chain(waits);
         clear(all.chain([rejected, delayed, excess, wait_sum]));
     }

@@ -227,9 +227,7 @@ impl Geometry {
         // Those that requests tell are few, as plans are.
         let counted_rates = (size >> 13).clamp(2, 64);
         // A hundredth of the memory. In a small zone there are 16, and the batches small.
-        let share = (len / 100)
-            .checked_div(size_of::<Record>())
-            .unwrap_or_default();
+        let share = (len / 100).checked_div(size_of::<Record>()).unwrap_or_default();
         let records = (share / 16).clamp(8, MAX_RECORDS);
         let buffers = share.checked_div(records).unwrap_or_default();
         let buffers = buffers.clamp(1, 1024);
@@ -251,9 +249,8 @@ impl Geometry {
             // rounding up.
             .saturating_add(align_of::<Slot>().saturating_mul(2))
             .saturating_add(size_of::<AtomicU64>());
-        let bucket = size_of::<AtomicU64>()
-            .saturating_add(size_of::<Bucket>())
-            .saturating_add(WAYS / 8);
+        let bucket =
+            size_of::<AtomicU64>().saturating_add(size_of::<Bucket>()).saturating_add(WAYS / 8);
         let buckets = len
             .saturating_sub(fixed)
             .checked_div(bucket)
@@ -420,10 +417,7 @@ impl<'m> Parts<'m> {
         let mut carver = Carver { region, used: 0 };
         // SAFETY: the caller's promise, for each part; `next` returns places that do not overlap.
         unsafe {
-            let header = carver
-                .next::<Header>(1)?
-                .first()
-                .ok_or(LayoutError::TooSmall)?;
+            let header = carver.next::<Header>(1)?.first().ok_or(LayoutError::TooSmall)?;
             let parts = Parts {
                 secret,
                 configuration: &header.configuration,
@@ -493,11 +487,7 @@ mod tests {
             (64 << 20, 1024, 4096),
             (1 << 30, 1024, 16_384),
         ] {
-            assert_eq!(
-                ZoneRoom::of(size),
-                ZoneRoom { namespaces, shards },
-                "{size}"
-            );
+            assert_eq!(ZoneRoom::of(size), ZoneRoom { namespaces, shards }, "{size}");
             let geometry = Geometry::of(size, size).unwrap();
             assert!(geometry.directory >= namespaces, "{geometry:?}");
             assert!(geometry.buffers >= 16 || size < 1 << 20, "{geometry:?}");

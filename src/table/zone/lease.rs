@@ -150,10 +150,7 @@ impl<'m> Lease<'m> {
             if !self.is_held() {
                 return Err(LeaseLost);
             }
-            if word
-                .compare_exchange(old, new(old), AcqRel, Relaxed)
-                .is_ok()
-            {
+            if word.compare_exchange(old, new(old), AcqRel, Relaxed).is_ok() {
                 return Ok(());
             }
         }
@@ -166,12 +163,7 @@ impl<'m> Lease<'m> {
 
     /// Where the next batch is to be written down, and the tag of its records.
     pub(crate) fn room(&self) -> Result<(&'m [Record], u16), LeaseLost> {
-        let SyncState {
-            slot,
-            index,
-            buffers,
-            ..
-        } = self.state;
+        let SyncState { slot, index, buffers, .. } = self.state;
         let claimed = match self.claimed_buffer() {
             Some(claimed) => Some(claimed),
             None => {
@@ -188,12 +180,7 @@ impl<'m> Lease<'m> {
 
     /// The buffer that was claimed in this term, and the number of the claim.
     pub(super) fn claimed_buffer(&self) -> Option<(usize, u16)> {
-        let SyncState {
-            slot,
-            index,
-            buffers,
-            ..
-        } = self.state;
+        let SyncState { slot, index, buffers, .. } = self.state;
         let word = BufferWord(slot.buffer.load(Acquire));
         let buffer = word.buffer().filter(|_| word.tag() == self.tag())?;
         Some((buffer, buffers.claim_of(buffer, index, self.term)?))

@@ -94,11 +94,7 @@ impl TableMemory {
         // SAFETY: the memory is new, all zero, and lives as long as the table that is made of it: both are
         // in one value, which drops the table first. The table is lent for that long only.
         let table = unsafe { CounterTable::create(region, region.len(), random()?)? };
-        Ok(TableMemory {
-            table,
-            mapping,
-            file: None,
-        })
+        Ok(TableMemory { table, mapping, file: None })
     }
 
     /// A new table in a file without a name, whose descriptor can be given to other processes.
@@ -142,11 +138,7 @@ impl TableMemory {
         let opened = Self::open(&file, bytes);
         FileLock::Setup.release(&file);
         let (mapping, table) = opened?;
-        Ok(TableMemory {
-            table,
-            mapping,
-            file: Some(file),
-        })
+        Ok(TableMemory { table, mapping, file: Some(file) })
     }
 
     /// Opens the table in a file, or makes it. Only one process at a time does.

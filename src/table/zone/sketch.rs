@@ -202,9 +202,7 @@ impl<'m> SketchLock<'m> {
     fn release(self) {
         let free = LockWord::new(0, self.mine.taken());
         // If it is lost, it is another's.
-        let _ = self
-            .word
-            .compare_exchange(self.mine.0, free.0, Release, Relaxed);
+        let _ = self.word.compare_exchange(self.mine.0, free.0, Release, Relaxed);
         fail_point!("sketch.unlocked");
     }
 }
@@ -335,11 +333,7 @@ impl Sketch<'_> {
 
     /// The entry that is to be given away, and the smallest count of all that are whole.
     fn smallest(&self, minute: u16) -> Option<(usize, u64)> {
-        let words = || {
-            self.counts
-                .iter()
-                .map(|word| SketchCount(word.load(Acquire)))
-        };
+        let words = || self.counts.iter().map(|word| SketchCount(word.load(Acquire)));
         let whole = words().enumerate().filter(|(_, word)| !word.is_changing());
         let (index, smallest) = whole.min_by_key(|(_, word)| word.at(minute))?;
         // One that a killed process has left.
@@ -351,9 +345,7 @@ impl Sketch<'_> {
     pub(crate) fn top(&self, now: UnixMillis) -> (Vec<RejectedKey>, u64) {
         let minute = minute_of(now);
         let entries = 0..self.counts.len();
-        let mut keys: Vec<_> = entries
-            .filter_map(|index| self.key(index, minute))
-            .collect();
+        let mut keys: Vec<_> = entries.filter_map(|index| self.key(index, minute)).collect();
         keys.sort_by(|one, other| (other.count, &one.name).cmp(&(one.count, &other.name)));
         let missed = SketchCount(self.head.missed.load(Acquire));
         (keys, missed.at_most(minute))

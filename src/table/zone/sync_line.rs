@@ -128,9 +128,7 @@ impl SyncLine {
             clock_offset: self.clock_offset.load(Relaxed) as i64,
             durations: loaded(&self.durations),
             duration_sum: self.duration_sum.load(Relaxed),
-            holder: u32::try_from(self.holder.load(Relaxed))
-                .ok()
-                .filter(|&it| it != 0),
+            holder: u32::try_from(self.holder.load(Relaxed)).ok().filter(|&it| it != 0),
             connects: self.connects.load(Relaxed),
             exchanges: loaded(&self.exchanges),
             exchange_sum: self.exchange_sum.load(Relaxed),
@@ -145,13 +143,9 @@ mod tests {
     #[test]
     fn the_last_cycle_says_whether_the_store_is_there_whatever_the_clock_does() {
         let line = SyncLine::default();
-        for (at, succeeded) in [
-            (2000, false),
-            (1000, true),
-            (1000, false),
-            (500, false),
-            (499, true),
-        ] {
+        for (at, succeeded) in
+            [(2000, false), (1000, true), (1000, false), (500, false), (499, true)]
+        {
             line.count(&SyncCycle {
                 succeeded,
                 pushed: 0,

@@ -241,9 +241,7 @@ impl RepairWord {
 
     pub(crate) fn has_left(self, epoch: u64) -> bool {
         let bits = Self::bits_of(epoch);
-        [16, 32, 48]
-            .iter()
-            .any(|shift| self.0 >> shift & Self::LOWEST == bits)
+        [16, 32, 48].iter().any(|shift| self.0 >> shift & Self::LOWEST == bits)
     }
 
     /// Without the epoch that was left first, if there is no room for all.

@@ -49,10 +49,7 @@ impl<'m> SyncState<'m> {
     pub fn note_grants(&self, before: Grants, grants: Grants) {
         let (before, grants) = (ModeWord::pushing(before).0, ModeWord::pushing(grants).0);
         // AcqRel: who reads it sees nothing that was granted after it.
-        let noted = self
-            .slot
-            .mode
-            .compare_exchange(before, grants, AcqRel, Relaxed);
+        let noted = self.slot.mode.compare_exchange(before, grants, AcqRel, Relaxed);
         fail_point!("grants.noted");
         // If it fails, it is noted already.
         let _ = noted;

@@ -73,10 +73,7 @@ impl Fixture for Apart {
     }
 
     fn connect(&self) -> OfTest {
-        OfTest {
-            store: connect(&Server::shared().address, table()),
-            name: self.name.clone(),
-        }
+        OfTest { store: connect(&Server::shared().address, table()), name: self.name.clone() }
     }
 
     /// What is left of an epoch is as good as gone with it.
@@ -112,10 +109,7 @@ impl LogFixture for Apart {
         let (bytes,): (Vec<u8>,) = self.ask(&statement).remove(0);
         let epoch = u64::from_be_bytes(bytes[..8].try_into().unwrap());
         let epoch = Epoch(epoch.try_into().unwrap());
-        let ahead = Vector::from_bytes(&bytes, epoch)
-            .unwrap()
-            .ahead()
-            .to_bytes(epoch);
+        let ahead = Vector::from_bytes(&bytes, epoch).unwrap().ahead().to_bytes(epoch);
         let name = name_of(&ahead);
         self.ask::<(bool,)>(&format!(
             "INSERT INTO {{}}_positions (position, nodes) VALUES ({}, {})",
@@ -142,10 +136,7 @@ impl Vector {
 
 impl OfTest {
     fn shard(&self, shard: &Shard) -> Shard {
-        Shard {
-            namespace: format!("{}{}", self.name, shard.namespace).into(),
-            ..*shard
-        }
+        Shard { namespace: format!("{}{}", self.name, shard.namespace).into(), ..*shard }
     }
 }
 
@@ -156,10 +147,7 @@ impl Strategy for OfTest {
     type Counts = Absolute;
 
     fn new(options: &StoreOptions, own: &CassandraOptions) -> OfTest {
-        OfTest {
-            store: Cassandra::new(options, own),
-            name: String::new(),
-        }
+        OfTest { store: Cassandra::new(options, own), name: String::new() }
     }
 
     fn connects(&self) -> u64 {

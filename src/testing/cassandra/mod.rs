@@ -44,11 +44,7 @@ impl Server {
             Some(dir) => {
                 let dir = PathBuf::from(dir);
                 let address = address_in(&dir);
-                Server {
-                    _guard: None,
-                    address,
-                    dir,
-                }
+                Server { _guard: None, address, dir }
             }
             None => Server::start(&["--ephemeral"]),
         })
@@ -71,11 +67,7 @@ impl Server {
         let dir = dirs.into_iter().find(|dir| dir.join("address").exists());
         let dir = dir.expect("a server that starts");
         let address = address_in(&dir);
-        Server {
-            _guard: Some(guard),
-            address,
-            dir,
-        }
+        Server { _guard: Some(guard), address, dir }
     }
 
     /// Asks a question of the test's own; `{}` stands for a table.

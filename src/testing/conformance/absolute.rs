@@ -7,10 +7,7 @@ where
     F: Fixture<Store: Strategy<Counts = Absolute>>,
 {
     let [mut node, mut other] = nodes(fixture).await;
-    let in_occupancy = |number, local| Diff {
-        occupancy: occupancy(number),
-        ..hits("a", local)
-    };
+    let in_occupancy = |number, local| Diff { occupancy: occupancy(number), ..hits("a", local) };
     // Its counter is evicted, and comes back twice: in another batch, and in the same.
     let evicted = [
         vec![in_occupancy(1, 5)],
@@ -19,10 +16,7 @@ where
     ];
     for (diffs, total) in evicted.into_iter().zip([5, 8, 13]) {
         node.number += 1;
-        let batch = Batch {
-            diffs,
-            ..node.batch(node.number, vec![hits("a", 1)])
-        };
+        let batch = Batch { diffs, ..node.batch(node.number, vec![hits("a", 1)]) };
         for _ in 0..2 {
             applied(node.send_batch(&batch).await);
             assert_eq!(other.total(b"a").await.whole(), total);
@@ -55,10 +49,7 @@ where
     let [mut node, _] = nodes(fixture).await;
     let batch = node.batch(1, vec![hits("a", 5), hits("b", 1)]);
     applied(node.send_batch(&batch).await);
-    let repeat = Batch {
-        diffs: batch.diffs[..1].to_vec(),
-        ..batch
-    };
+    let repeat = Batch { diffs: batch.diffs[..1].to_vec(), ..batch };
     applied(node.send_batch(&repeat).await);
     node.number = 1;
     node.push(vec![hits("b", 1)]).await;

@@ -11,11 +11,7 @@ where
     clone.id = node.id;
     let sealed = clone.batch(2, vec![hits("a", 10)]);
     node.push(vec![hits("a", 100)]).await;
-    let first = Batch {
-        node: new_node(),
-        previous: BatchId::NONE,
-        ..sealed
-    };
+    let first = Batch { node: new_node(), previous: BatchId::NONE, ..sealed };
     // An id need not begin at 1 for the store.
     applied(clone.send_batch(&first).await);
     assert_eq!(node.total(b"a").await.whole(), 111);
@@ -47,7 +43,6 @@ where
         one.push(vec![thousandths(b"a", -sign * max); back]).await;
         let left = sign * (MAX_TOTAL % max);
         assert_eq!(one.total(b"a").await.thousandths(), left);
-        one.push(vec![thousandths(b"a", -left), hits("b", -9 * sign)])
-            .await;
+        one.push(vec![thousandths(b"a", -left), hits("b", -9 * sign)]).await;
     }
 }

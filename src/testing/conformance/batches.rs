@@ -108,10 +108,7 @@ pub async fn of_two_nodes_with_one_identity_the_second_is_told<F: Fixture>(fixtu
     node.push(vec![hits("a", 1)]).await;
     clone.id = node.id;
     let sealed = clone.batch(2, vec![hits("a", 10)]);
-    let sealed = Batch {
-        id: Some(BatchId::new(2, NONCE + 1)),
-        ..sealed
-    };
+    let sealed = Batch { id: Some(BatchId::new(2, NONCE + 1)), ..sealed };
     node.push(vec![hits("a", 100)]).await;
     for _ in 0..2 {
         assert_eq!(clone.send_batch(&sealed).await, Pushed::Twin);
@@ -126,10 +123,7 @@ pub async fn of_two_nodes_with_one_identity_the_second_is_told<F: Fixture>(fixtu
 pub async fn a_batch_of_a_former_chain_is_not_applied<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
     node.push(vec![hits("a", 1)]).await;
-    let late = Batch {
-        previous: BatchId::new(1, NONCE + 1),
-        ..node.batch(2, vec![hits("a", 1)])
-    };
+    let late = Batch { previous: BatchId::new(1, NONCE + 1), ..node.batch(2, vec![hits("a", 1)]) };
     assert_eq!(node.send_batch(&late).await, Pushed::Twin);
     assert_eq!(node.total(b"a").await.whole(), 1);
 }

@@ -43,19 +43,14 @@ pub async fn what_a_node_changed_itself_does_not_come_back<F: LogFixture>(fixtur
     two.push(vec![hits("theirs", 1)]).await;
     for number in 1..=40 {
         // From one and the same position.
-        let pushed = one
-            .send(number, vec![hits(&format!("own {number}"), 1)])
-            .await;
+        let pushed = one.send(number, vec![hits(&format!("own {number}"), 1)]).await;
         let (counts, _, has_more) = since(pushed);
         assert_eq!(totals(&counts), pairs(&[("theirs", 1)]));
         assert!(!has_more);
     }
     one.number = 40;
     two.push(vec![hits("own 3", 1)]).await;
-    assert_eq!(
-        totals(&one.fetch().await),
-        pairs(&[("own 3", 2), ("theirs", 1)])
-    );
+    assert_eq!(totals(&one.fetch().await), pairs(&[("own 3", 2), ("theirs", 1)]));
 }
 
 pub async fn what_others_changed_comes_with_a_repeat<F: LogFixture>(fixture: &F) {
@@ -69,10 +64,7 @@ pub async fn what_others_changed_comes_with_a_repeat<F: LogFixture>(fixture: &F)
     assert!(since(first).0.is_empty());
     // What was refused is no change, nor is a batch that is empty.
     assert_eq!(node.send(3, vec![hits("a", 1)]).await, Pushed::Lost);
-    let evicted = Batch {
-        diffs: Vec::new(),
-        ..node.batch(2, vec![hits("a", 1)])
-    };
+    let evicted = Batch { diffs: Vec::new(), ..node.batch(2, vec![hits("a", 1)]) };
     for _ in 0..2 {
         let counts = since(node.send_batch(&evicted).await).0;
         assert_eq!(totals(&counts), pairs(&[("a", 6), ("b", 1)]));
@@ -110,8 +102,7 @@ pub async fn changes_come_in_parts_up_to_the_limit<F: LogFixture>(fixture: &F) {
     assert_eq!(parts, 20);
 
     // Where a batch alone is larger than the limit, it comes as a whole.
-    one.push((0..40).map(|key| hits(&key.to_string(), 1)).collect())
-        .await;
+    one.push((0..40).map(|key| hits(&key.to_string(), 1)).collect()).await;
     let batch = two.batch(0, vec![]);
     let pushed = two.store.push_diffs(&two.shard, &batch, 1).await;
     assert_eq!(since(pushed.unwrap()).0.len(), 40);

@@ -21,10 +21,7 @@ impl<S: Strategy> Listener<S> {
             // One that pushes nothing.
             node: new_node(),
         };
-        Listener {
-            store: node.store.channel().expect("a channel"),
-            ears: vec![ear],
-        }
+        Listener { store: node.store.channel().expect("a channel"), ears: vec![ear] }
     }
 
     /// Waits until it hears what a node pushes.
@@ -70,9 +67,7 @@ impl<S: Strategy> Listener<S> {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, hearing)
-            .await
-            .expect("it is heard");
+        tokio::time::timeout(PATIENCE, hearing).await.expect("it is heard");
         heard
     }
 }
@@ -80,10 +75,7 @@ impl<S: Strategy> Listener<S> {
 /// Pushes a batch that is news.
 async fn tell<S: Strategy>(node: &mut Node<S>, diffs: Vec<Diff>) {
     node.number += 1;
-    let batch = Batch {
-        is_news: true,
-        ..node.batch(node.number, diffs)
-    };
+    let batch = Batch { is_news: true, ..node.batch(node.number, diffs) };
     match node.send_batch(&batch).await {
         Pushed::Applied { .. } => {}
         other => panic!("{other:?}"),
@@ -104,10 +96,7 @@ pub async fn what_others_push_is_heard_at_once<F: LogFixture>(fixture: &F) {
         assert_eq!(heard[0].epoch, one.epoch);
         let expected = pairs(&[("a", total), ("b", one.number as i64 - 1)]);
         assert_eq!(totals(&heard[0].counts), expected);
-        assert_eq!(
-            (heard[0].counts[0].size, heard[0].counts[0].window),
-            (MINUTE, 7)
-        );
+        assert_eq!((heard[0].counts[0].size, heard[0].counts[0].window), (MINUTE, 7));
     }
 }
 
@@ -180,10 +169,7 @@ pub async fn a_batch_that_is_not_applied_is_not_heard<F: LogFixture>(fixture: &F
     let (heard, ()) = futures_util::future::join(listener.hear_until(2), async {
         tell(&mut one, vec![hits("a", 1)]).await;
         for (number, diffs) in [(2, vec![hits("a", 1)]), (7, vec![hits("a", 100)])] {
-            let batch = Batch {
-                is_news: true,
-                ..one.batch(number, diffs)
-            };
+            let batch = Batch { is_news: true, ..one.batch(number, diffs) };
             one.send_batch(&batch).await;
         }
         tell(&mut one, vec![hits("a", 1)]).await;
@@ -201,10 +187,7 @@ pub async fn any_keys_and_totals_are_heard<F: LogFixture>(fixture: &F) {
         thousandths(&all, 1),
         thousandths(b"0 1 \n'\\", -1),
         thousandths(b"many", MAX_TOTAL),
-        Diff {
-            size: HOUR,
-            ..hits("b", 5)
-        },
+        Diff { size: HOUR, ..hits("b", 5) },
     ];
     let (heard, ()) = futures_util::future::join(listener.hear(1), tell(&mut one, diffs)).await;
     let mut counts: Vec<_> = heard[0]

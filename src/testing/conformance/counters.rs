@@ -7,17 +7,13 @@ pub async fn all_counters_are_read_in_pages_while_others_write<F: Fixture>(fixtu
     let key = |number: usize| format!("key {number}");
     for first in (0..5000).step_by(500) {
         let keys = first..first + 500;
-        writer
-            .push(keys.map(|number| hits(&key(number), 1)).collect())
-            .await;
+        writer.push(keys.map(|number| hits(&key(number), 1)).collect()).await;
     }
     let (mut seen, mut pages) = (BTreeMap::new(), 0);
     let mut next = Some(Default::default());
     while let Some(step) = next {
         let windows = [(MINUTE, 6), (MINUTE, 7)];
-        let page = reader
-            .store
-            .get_counters(&reader.shard, reader.epoch, &windows, step);
+        let page = reader.store.get_counters(&reader.shard, reader.epoch, &windows, step);
         let (counts, step) = page.await.unwrap();
         assert!(counts.len() < 2500, "{}", counts.len());
         next = step;
@@ -38,11 +34,7 @@ pub async fn all_counters_are_read_in_pages_while_others_write<F: Fixture>(fixtu
 
 pub async fn counters_are_read_of_the_windows_asked_for<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
-    let in_window = |key, size, window| Diff {
-        size,
-        window,
-        ..hits(key, 1)
-    };
+    let in_window = |key, size, window| Diff { size, window, ..hits(key, 1) };
     let diffs = vec![
         in_window("a", MINUTE, 6),
         in_window("b", MINUTE, 7),
@@ -83,8 +75,7 @@ pub async fn decimals_and_large_totals_are_exact<F: Fixture>(fixture: &F) {
 pub async fn diffs_may_be_negative<F: Fixture>(fixture: &F) {
     let [mut one, mut two] = nodes(fixture).await;
     one.push(vec![thousandths(b"a", 2_500)]).await;
-    one.push(vec![thousandths(b"a", -1_250), thousandths(b"b", -1)])
-        .await;
+    one.push(vec![thousandths(b"a", -1_250), thousandths(b"b", -1)]).await;
     let seen = two.fetch().await;
     let mut thousandths: Vec<_> = seen.iter().map(|c| c.total.thousandths()).collect();
     thousandths.sort();
@@ -120,11 +111,7 @@ pub async fn any_bytes_are_a_key<F: Fixture>(fixture: &F) {
 
 pub async fn ended_windows_go_away_and_the_epoch_stays<F: Fixture>(fixture: &F) {
     let [mut node, _] = nodes(fixture).await;
-    let short = Diff {
-        window: 6,
-        expires_in: Duration::from_millis(300),
-        ..hits("short", 1)
-    };
+    let short = Diff { window: 6, expires_in: Duration::from_millis(300), ..hits("short", 1) };
     node.push(vec![short, hits("long", 1)]).await;
     let windows = [(MINUTE, 6), (MINUTE, 7)];
     assert_eq!(node.read_all(&windows).await.len(), 2);
@@ -148,31 +135,19 @@ pub async fn namespaces_shards_sizes_and_windows_do_not_mix<F: Fixture>(fixture:
     for namespace in ["api", "api.1", "API", "a-p_i"] {
         nodes.push(Node::join(fixture.connect(), shard(namespace)).await);
     }
-    let other_shard = Shard {
-        number: 1,
-        ..shard("api")
-    };
+    let other_shard = Shard { number: 1, ..shard("api") };
     nodes.push(Node::join(fixture.connect(), other_shard).await);
     for (index, node) in nodes.iter_mut().enumerate() {
         let index = index as i64;
-        let hour = Diff {
-            size: HOUR,
-            ..hits("a", 100 + index)
-        };
-        let next = Diff {
-            window: 8,
-            ..hits("a", 200 + index)
-        };
+        let hour = Diff { size: HOUR, ..hits("a", 100 + index) };
+        let next = Diff { window: 8, ..hits("a", 200 + index) };
         node.push(vec![hits("a", index), hour, next]).await;
     }
     for (index, node) in nodes.iter_mut().enumerate() {
         let index = index as i64;
-        for (size, window, expected) in [
-            (MINUTE, 7, index),
-            (HOUR, 7, 100 + index),
-            (MINUTE, 8, 200 + index),
-            (HOUR, 8, 0),
-        ] {
+        for (size, window, expected) in
+            [(MINUTE, 7, index), (HOUR, 7, 100 + index), (MINUTE, 8, 200 + index), (HOUR, 8, 0)]
+        {
             let total = node.store.get_window(&node.shard, b"a", size, window);
             assert_eq!(total.await.unwrap().whole(), expected);
         }

@@ -8,12 +8,7 @@ pub async fn of_many_nodes_that_open_an_epoch_one_wins<F: Fixture>(fixture: &F) 
     for instead_of in 0..2 {
         let mut old = None;
         if instead_of == 1 {
-            old = Some(
-                stores[0]
-                    .open_epoch(&shard, None, new_epoch())
-                    .await
-                    .unwrap(),
-            );
+            old = Some(stores[0].open_epoch(&shard, None, new_epoch()).await.unwrap());
         }
         let proposed: Vec<_> = stores.iter().map(|_| new_epoch()).collect();
         let attempts = stores.iter_mut().zip(&proposed);
@@ -74,10 +69,7 @@ pub async fn a_new_epoch_begins_without_counts_and_numbers<F: Fixture>(fixture: 
     assert_eq!(one.send(2, vec![hits("a", 1)]).await, Pushed::Forgotten);
     one.position = None;
     one.begin(1, vec![hits("a", 4)]).await;
-    assert_eq!(
-        two.send(2, vec![hits("a", 1)]).await,
-        Pushed::OtherEpoch(proposed)
-    );
+    assert_eq!(two.send(2, vec![hits("a", 1)]).await, Pushed::OtherEpoch(proposed));
     two.epoch = proposed;
     two.position = None;
     two.begin(1, vec![hits("a", 5)]).await;

@@ -7,10 +7,7 @@ const LONG: Duration = Duration::from_secs(600);
 /// Has a node say for how long it lives, with hits or without; returns how many do.
 async fn say<S: Strategy>(node: &mut Node<S>, life: Duration, diffs: Vec<Diff>) -> Option<u64> {
     node.number += u64::from(!diffs.is_empty());
-    let batch = Batch {
-        lives_for: Some(life),
-        ..node.batch(node.number, diffs)
-    };
+    let batch = Batch { lives_for: Some(life), ..node.batch(node.number, diffs) };
     applied(node.send_batch(&batch).await);
     node.store.nodes()
 }
@@ -24,10 +21,7 @@ pub async fn nodes_that_live_are_counted<F: Fixture>(fixture: &F) {
     assert_eq!(say(&mut two, LONG, vec![]).await, Some(2));
     assert_eq!(say(&mut one, LONG, vec![hits("a", 1)]).await, Some(2));
     // It leaves.
-    assert_eq!(
-        say(&mut two, Duration::ZERO, vec![hits("a", 1)]).await,
-        Some(1)
-    );
+    assert_eq!(say(&mut two, Duration::ZERO, vec![hits("a", 1)]).await, Some(1));
     assert_eq!(say(&mut one, LONG, vec![]).await, Some(1));
     assert_eq!(say(&mut two, LONG, vec![]).await, Some(2));
     assert_eq!(one.total(b"a").await.whole(), 4);

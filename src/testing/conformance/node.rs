@@ -17,10 +17,7 @@ use crate::store::contract::strategy::{
 /// What all tests count in.
 pub(crate) fn shard(namespace: &str) -> Shard {
     let namespace = namespace.into();
-    Shard {
-        namespace,
-        number: 0,
-    }
+    Shard { namespace, number: 0 }
 }
 
 pub(crate) fn new_epoch() -> Epoch {
@@ -120,15 +117,9 @@ impl<S: Strategy> Node<S> {
             let name = (diff.key.clone(), diff.size, diff.window, occupancy);
             let counted = counted.entry(name).or_default();
             let before = counted.range(..number).next_back();
-            let local = before
-                .map_or(Hits::ZERO, |(_, local)| *local)
-                .plus(diff.diff);
+            let local = before.map_or(Hits::ZERO, |(_, local)| *local).plus(diff.diff);
             counted.insert(number, local);
-            Diff {
-                local,
-                occupancy,
-                ..diff
-            }
+            Diff { local, occupancy, ..diff }
         });
         Batch {
             node: self.id,
@@ -181,11 +172,7 @@ impl<S: Strategy> Node<S> {
         let mut all = Vec::new();
         loop {
             match applied(pushed) {
-                Some(Changes::Since {
-                    counts,
-                    position,
-                    has_more,
-                }) => {
+                Some(Changes::Since { counts, position, has_more }) => {
                     self.position = Some(position);
                     all.extend(counts);
                     if !has_more {
@@ -204,9 +191,7 @@ impl<S: Strategy> Node<S> {
         let mut all = Vec::new();
         let mut next = Some(S::Step::default());
         while let Some(step) = next {
-            let page = self
-                .store
-                .get_counters(&self.shard, self.epoch, windows, step);
+            let page = self.store.get_counters(&self.shard, self.epoch, windows, step);
             let (counts, step) = page.await.unwrap();
             all.extend(counts);
             next = step;
@@ -239,11 +224,7 @@ pub(super) fn told<C: ChangesKind>(pushed: Pushed<C>) -> Vec<Count> {
 
 pub(crate) fn since(pushed: Pushed) -> (Vec<Count>, Position, bool) {
     match applied(pushed) {
-        Some(Changes::Since {
-            counts,
-            position,
-            has_more,
-        }) => (counts, position, has_more),
+        Some(Changes::Since { counts, position, has_more }) => (counts, position, has_more),
         other => panic!("{other:?}"),
     }
 }

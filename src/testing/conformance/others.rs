@@ -64,12 +64,7 @@ fn questions() -> Vec<Question> {
         StoredKind::Level(LevelKind::Bucket(Hits::ONE)),
         StoredKind::Log,
     ];
-    let algorithms = [
-        Algorithm::Sliding,
-        Algorithm::Elastic,
-        Algorithm::Bucket,
-        Algorithm::Moving,
-    ];
+    let algorithms = [Algorithm::Sliding, Algorithm::Elastic, Algorithm::Bucket, Algorithm::Moving];
     let questions = algorithms.into_iter().zip(kinds);
     questions
         .map(|(algorithm, kind)| {

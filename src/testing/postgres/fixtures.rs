@@ -85,10 +85,7 @@ impl<W: Spoken> Fixture for Over<W> {
     type Store = Postgres;
 
     fn start() -> Self {
-        Over {
-            schema: Schema::of(W::server()),
-            way: PhantomData,
-        }
+        Over { schema: Schema::of(W::server()), way: PhantomData }
     }
 
     fn connect(&self) -> Postgres {
@@ -151,11 +148,7 @@ impl Served for Place {
         certificate: &Certificate,
         wants_certificates: bool,
     ) -> Place {
-        let rule = if wants_certificates {
-            "clientcert=verify-ca"
-        } else {
-            ""
-        };
+        let rule = if wants_certificates { "clientcert=verify-ca" } else { "" };
         Place::Own(Server::start_with_tls(authority, certificate, rule))
     }
 

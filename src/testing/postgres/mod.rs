@@ -24,10 +24,7 @@ pub(crate) const PUBLIC: &str = "public";
 pub(crate) fn options(servers: &[ServerAddress], schema: &str) -> (StoreOptions, PostgresOptions) {
     let postgres = PostgresOptions {
         database: "postgres".into(),
-        table: TableName {
-            schema: Some(schema.into()),
-            name: "rl_counters".into(),
-        },
+        table: TableName { schema: Some(schema.into()), name: "rl_counters".into() },
     };
     (server_tests::options(servers), postgres)
 }

@@ -94,16 +94,7 @@ impl Server {
             let backup = program("pg_basebackup");
             let mut command = as_postgres(&backup);
             command
-                .args([
-                    "-h",
-                    "127.0.0.1",
-                    "-U",
-                    "postgres",
-                    "-p",
-                    &port,
-                    "-c",
-                    "fast",
-                ])
+                .args(["-h", "127.0.0.1", "-U", "postgres", "-p", &port, "-c", "fast"])
                 .args(["-N", "-R", "-D"])
                 .arg(data);
             assert!(command.status().unwrap().success());
@@ -163,8 +154,7 @@ impl Server {
 
     /// The rows of a query, as text, from a connection of its own.
     pub(crate) fn ask(&self, query: &str) -> Vec<Vec<String>> {
-        self.try_ask(query)
-            .unwrap_or_else(|error| panic!("{query}: {error:?}"))
+        self.try_ask(query).unwrap_or_else(|error| panic!("{query}: {error:?}"))
     }
 
     pub(crate) fn try_ask(&self, query: &str) -> Result<Vec<Vec<String>>, tokio_postgres::Error> {
@@ -181,9 +171,7 @@ impl Server {
         let text = |row: &tokio_postgres::SimpleQueryRow, column| {
             row.get(column).unwrap_or_default().to_owned()
         };
-        Ok(rows
-            .map(|row| (0..row.len()).map(|column| text(row, column)).collect())
-            .collect())
+        Ok(rows.map(|row| (0..row.len()).map(|column| text(row, column)).collect()).collect())
     }
 
     /// The first column of the first row of a query.
@@ -271,10 +259,7 @@ impl Server {
         for process in fs::read_dir("/proc").unwrap() {
             let process = process.unwrap().path();
             let stat = fs::read_to_string(process.join("stat")).unwrap_or_default();
-            let parent = stat
-                .rsplit(") ")
-                .next()
-                .and_then(|rest| rest.split(' ').nth(1));
+            let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1));
             if parent == Some(&main) {
                 sessions.push(process.file_name().unwrap().to_str().unwrap().to_owned());
             }
@@ -346,17 +331,7 @@ fn template() -> &'static Path {
         let initdb = program("initdb");
         let mut command = as_postgres(&initdb);
         command
-            .args([
-                "-A",
-                "trust",
-                "-U",
-                "postgres",
-                "-E",
-                "UTF8",
-                "--locale=C",
-                "-N",
-                "-D",
-            ])
+            .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D"])
             .arg(&data);
         assert!(command.stdout(Stdio::null()).status().unwrap().success());
         let settings = "fsync = off\nshared_buffers = 16MB\nmax_connections = 200\n\

@@ -44,10 +44,7 @@ impl Servers {
         let start = |count: usize| (0..count).map(|_| start()).collect::<Vec<_>>();
         let primaries = start(3);
         let replicas = start(if has_replicas { 3 } else { 0 });
-        let cluster = Servers {
-            primaries,
-            replicas,
-        };
+        let cluster = Servers { primaries, replicas };
         let first = &cluster.primaries[0];
         for (number, primary) in cluster.primaries.iter().enumerate() {
             let slots = (number * SLOTS).div_ceil(3)..((number + 1) * SLOTS).div_ceil(3);
@@ -72,9 +69,7 @@ impl Servers {
         });
         for (primary, replica) in cluster.primaries.iter().zip(&cluster.replicas) {
             let replicate = ["CLUSTER", "REPLICATE", &id(primary)];
-            wait("a primary that is known", || {
-                replica.ask::<String>(&replicate).is_ok()
-            });
+            wait("a primary that is known", || replica.ask::<String>(&replicate).is_ok());
         }
         cluster.wait_for_replicas();
         cluster
@@ -121,17 +116,13 @@ impl Servers {
         };
         let sent = offset(&self.primaries[number], "master_repl_offset:");
         let replica = &self.replicas[number];
-        wait("what was replicated", || {
-            offset(replica, "slave_repl_offset:") >= sent
-        });
+        wait("what was replicated", || offset(replica, "slave_repl_offset:") >= sent);
     }
 
     /// The index of the primary that has a shard.
     pub(crate) fn owner(&self, shard: &Shard) -> usize {
         let slot = self.slot(shard);
-        (0..3)
-            .find(|number| slot < ((number + 1) * SLOTS).div_ceil(3))
-            .unwrap()
+        (0..3).find(|number| slot < ((number + 1) * SLOTS).div_ceil(3)).unwrap()
     }
 
     pub(super) fn slot(&self, shard: &Shard) -> usize {
@@ -189,12 +180,7 @@ fn id(server: &Server) -> String {
 }
 
 fn start_node(timeout: &str) -> Server {
-    Server::start(&[
-        "--cluster-enabled",
-        "yes",
-        "--cluster-node-timeout",
-        timeout,
-    ])
+    Server::start(&["--cluster-enabled", "yes", "--cluster-node-timeout", timeout])
 }
 
 pub(crate) fn in_a_cluster(seeds: &[ServerAddress]) -> (StoreOptions, RedisOptions) {

@@ -71,11 +71,7 @@ impl<W: Spoken> Fixture for Over<W> {
 
     fn start() -> Self {
         let (server, options) = W::start();
-        Over {
-            server,
-            options,
-            way: PhantomData,
-        }
+        Over { server, options, way: PhantomData }
     }
 
     fn connect(&self) -> Redis {

@@ -97,12 +97,7 @@ impl Server {
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
         let port = free_port();
         let process = spawn(&dir, port, &arguments);
-        let mut server = Server {
-            process,
-            dir,
-            port,
-            arguments,
-        };
+        let mut server = Server { process, dir, port, arguments };
         // The port may be taken by somebody else before the server has it.
         for _ in 0..100 {
             if server.becomes_ready() {
@@ -149,9 +144,7 @@ impl Server {
         password: &str,
         command: &[&str],
     ) -> RedisResult<T> {
-        redis::cmd(command[0])
-            .arg(&command[1..])
-            .query(&mut self.connection(password)?)
+        redis::cmd(command[0]).arg(&command[1..]).query(&mut self.connection(password)?)
     }
 
     pub(crate) fn connection(&self, password: &str) -> RedisResult<redis::Connection> {
@@ -199,8 +192,7 @@ impl Server {
     /// Sends the process a signal: `STOP`, `CONT`.
     pub(crate) fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");
-        kill.arg(format!("-{name}"))
-            .arg(self.process.id().to_string());
+        kill.arg(format!("-{name}")).arg(self.process.id().to_string());
         assert!(kill.status().unwrap().success());
     }
 }
@@ -223,14 +215,7 @@ fn spawn(dir: &Path, port: u16, arguments: &[String]) -> Child {
     Command::new(&program)
         .current_dir(dir)
         .args(is_sentinel.then_some("sentinel.conf"))
-        .args([
-            "--bind",
-            "127.0.0.1",
-            "--unixsocket",
-            "socket",
-            "--save",
-            "",
-        ])
+        .args(["--bind", "127.0.0.1", "--unixsocket", "socket", "--save", ""])
         .args(["--logfile", "log", "--port", "0"])
         .args([port_argument(arguments), &port.to_string()])
         .args(arguments)
@@ -280,11 +265,7 @@ impl Drop for Server {
 
 /// The options of a store with these servers.
 pub(crate) fn options(servers: &[ServerAddress]) -> (StoreOptions, RedisOptions) {
-    let redis = RedisOptions {
-        topology: Topology::Single,
-        database: 0,
-        prefix: "rl".into(),
-    };
+    let redis = RedisOptions { topology: Topology::Single, database: 0, prefix: "rl".into() };
     (server_tests::options(servers), redis)
 }
 

@@ -24,10 +24,8 @@ pub(crate) fn of_several_servers_each_is_told_what_happened_with_it<F: Served>()
         ["/nonexistent/1", "/nonexistent/2"].map(|path| ServerAddress::Unix(path.into()));
     let http = with_greeting(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     let mut store = F::shared().store(&impatient(&[one, two, http.clone()]));
-    let (protocol, missing) = (
-        F::PROTOCOL,
-        "cannot be reached (No such file or directory (os error 2))",
-    );
+    let (protocol, missing) =
+        (F::PROTOCOL, "cannot be reached (No such file or directory (os error 2))");
     let expected = format!(
         "unix:/nonexistent/1 {missing}; unix:/nonexistent/2 {missing}; {http} cannot be reached \
          (it does not speak the {protocol} protocol, but says \"HTTP/1.1 400 Bad Request\")"

@@ -6,10 +6,7 @@ use crate::testing::certificates::{trusting, trusting_the_system};
 
 /// What comes of an attempt to use a server.
 fn attempt<F: Served>(server: &F, tls: TlsOptions) -> Result<(), StoreError> {
-    let options = StoreOptions {
-        tls: Some(tls),
-        ..options(&[server.address()])
-    };
+    let options = StoreOptions { tls: Some(tls), ..options(&[server.address()]) };
     block_on(open(&mut server.store(&options)))
 }
 
@@ -24,10 +21,7 @@ pub(crate) fn fails<F: Served>(server: &F, tls: TlsOptions, cause: &str) {
 pub(crate) fn a_server_that_is_trusted_is_used<F: Served>() {
     let authority = Authority::new();
     let server = F::start_with_tls(&authority, &authority.issue("127.0.0.1"), false);
-    let options = StoreOptions {
-        tls: Some(trusting(&authority)),
-        ..options(&[server.address()])
-    };
+    let options = StoreOptions { tls: Some(trusting(&authority)), ..options(&[server.address()]) };
     block_on(async {
         let mut node = Node::join(server.store(&options), shard("api")).await;
         node.push(vec![hits("a", 1)]).await;
@@ -42,10 +36,7 @@ pub(crate) fn whoever_is_not_trusted_is_not_used<F: Served>() {
     let server = F::start_with_tls(&authority, &authority.issue("127.0.0.1"), false);
     fails(&server, trusting(&other), "UnknownIssuer");
     fails(&server, trusting_the_system(), "UnknownIssuer");
-    let anybody = TlsOptions {
-        verify: false,
-        ..trusting_the_system()
-    };
+    let anybody = TlsOptions { verify: false, ..trusting_the_system() };
     assert_eq!(attempt(&server, anybody), Ok(()));
 }
 
@@ -54,10 +45,7 @@ pub(crate) fn the_certificate_has_the_name_of_the_server_or_the_one_that_is_set<
     let server = F::start_with_tls(&authority, &authority.issue("store.example"), false);
     let of_host = "not valid for name \"127.0.0.1\"";
     fails(&server, trusting(&authority), of_host);
-    let named = |name: &str| TlsOptions {
-        name: Some(name.into()),
-        ..trusting(&authority)
-    };
+    let named = |name: &str| TlsOptions { name: Some(name.into()), ..trusting(&authority) };
     fails(&server, named("other.example"), "not valid for name");
     for name in ["store.example", "store.example."] {
         assert_eq!(attempt(&server, named(name)), Ok(()));

@@ -15,10 +15,9 @@ fn a_strategy_is_a_kind_of_store() {
         true => " or \"strategy cassandra;\"",
         false => "",
     };
-    for (title, block) in [
-        ("no directive at all", "{ }"),
-        ("no strategy", "{ server 127.0.0.1:6379; }"),
-    ] {
+    for (title, block) in
+        [("no directive at all", "{ }"), ("no strategy", "{ server 127.0.0.1:6379; }")]
+    {
         let text = format!("ratelimit_zone zone=counters:1m;\nratelimit_store main {block}");
         let told = format!(
             "[emerg] ratelimit_store \"main\": no strategy: add \"strategy redis;\" or \

@@ -61,10 +61,7 @@ fn a_counter_is_told_of_in_json() {
         ..key_call(b"k")
     };
     answer(&posted).unwrap();
-    let elsewhere = KeyCall {
-        counter: Some("login".into()),
-        ..key_call(b"k")
-    };
+    let elsewhere = KeyCall { counter: Some("login".into()), ..key_call(b"k") };
     let body = answer(&elsewhere).unwrap();
     assert!(body.contains("\"current\":0,"), "{body}");
     clock.set(28_000_001 * MINUTE + MINUTE / 2);
@@ -75,10 +72,7 @@ fn a_counter_is_told_of_in_json() {
     for (call, message) in [
         (key_call(b""), "the key is empty"),
         (
-            KeyCall {
-                window: WindowSize::from_millis(1000),
-                ..key_call(b"k")
-            },
+            KeyCall { window: WindowSize::from_millis(1000), ..key_call(b"k") },
             "the window 1s is not one of the namespace's: expected 1m",
         ),
     ] {
@@ -86,15 +80,9 @@ fn a_counter_is_told_of_in_json() {
         assert_eq!(error.status, 400);
         assert!(error.message.contains(message), "{error}");
     }
-    let open = Counting {
-        is_open: true,
-        ..local(&[])
-    };
+    let open = Counting { is_open: true, ..local(&[]) };
     let none = key(&key_call(b"k"), &namespace, &open, &clock);
-    assert_eq!(
-        none.unwrap_err().message,
-        "no window: expected window=, such as 60"
-    );
+    assert_eq!(none.unwrap_err().message, "no window: expected window=, such as 60");
 }
 
 #[test]
@@ -110,10 +98,7 @@ fn a_moving_window_begins_with_its_oldest_hit() {
         limit: Some(Hits::from_thousandths(10_000)),
         ..key_call(b"k")
     };
-    let posted = KeyCall {
-        increment: Some(Hits::from_thousandths(1_500)),
-        ..asked.clone()
-    };
+    let posted = KeyCall { increment: Some(Hits::from_thousandths(1_500)), ..asked.clone() };
     assert_eq!(
         answer(&asked),
         r#"{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":1680000000,"remaining":10}"#
@@ -129,15 +114,9 @@ fn a_moving_window_begins_with_its_oldest_hit() {
         answer(&asked),
         r#"{"rate":1.5,"current":1.5,"previous":0,"diff":1.5,"sync":0,"window_start":1680000001.5,"remaining":8}"#
     );
-    let unlimited = KeyCall {
-        limit: None,
-        ..asked.clone()
-    };
+    let unlimited = KeyCall { limit: None, ..asked.clone() };
     assert!(answer(&unlimited).ends_with(r#""remaining":null}"#));
-    let boundless = KeyCall {
-        limit: Some(Hits::MAX),
-        ..asked
-    };
+    let boundless = KeyCall { limit: Some(Hits::MAX), ..asked };
     assert!(answer(&boundless).ends_with(r#""remaining":99998}"#));
 }
 
@@ -161,10 +140,7 @@ fn a_rate_is_read_and_filled() {
         answer(&asked),
         r#"{"rate":0,"current":0,"previous":0,"diff":0,"sync":0,"window_start":0,"remaining":21}"#
     );
-    let posted = KeyCall {
-        increment: Some(Hits::from_thousandths(5_000)),
-        ..asked.clone()
-    };
+    let posted = KeyCall { increment: Some(Hits::from_thousandths(5_000)), ..asked.clone() };
     answer(&posted);
     clock.set(now + 250);
     assert_eq!(
@@ -180,10 +156,7 @@ fn decided(call: &KeyCall) -> [String; 4] {
     let size = WindowSize::from_millis(MINUTE).unwrap();
     let clock = TestClock::at(28_000_000 * MINUTE);
     [3, 2, 0, 5].map(|value| {
-        let call = KeyCall {
-            increment: Some(hits(value)),
-            ..call.clone()
-        };
+        let call = KeyCall { increment: Some(hits(value)), ..call.clone() };
         let body = key(&call, &namespace, &local(&[size]), &clock).unwrap();
         let value: Value = serde_json::from_str(&body).unwrap();
         let fields = ["rate", "remaining", "admitted", "reset"];
@@ -194,41 +167,12 @@ fn decided(call: &KeyCall) -> [String; 4] {
 #[test]
 fn a_limit_counts_what_it_admits() {
     for (algorithm, expected) in [
-        (
-            Algorithm::Sliding,
-            [
-                "3 1 true 60",
-                "3 1 false 80",
-                "3 1 true 60",
-                "3 1 false null",
-            ],
-        ),
-        (
-            Algorithm::Fixed,
-            [
-                "3 1 true 60",
-                "3 1 false 60",
-                "3 1 true 60",
-                "3 1 false null",
-            ],
-        ),
-        (
-            Algorithm::Elastic,
-            [
-                "3 1 true 60",
-                "3 1 false 60",
-                "3 1 true 60",
-                "3 1 false null",
-            ],
-        ),
+        (Algorithm::Sliding, ["3 1 true 60", "3 1 false 80", "3 1 true 60", "3 1 false null"]),
+        (Algorithm::Fixed, ["3 1 true 60", "3 1 false 60", "3 1 true 60", "3 1 false null"]),
+        (Algorithm::Elastic, ["3 1 true 60", "3 1 false 60", "3 1 true 60", "3 1 false null"]),
         (
             Algorithm::Moving,
-            [
-                "3 1 true 60.001",
-                "3 1 false 60.001",
-                "3 1 true 60.001",
-                "3 1 false null",
-            ],
+            ["3 1 true 60.001", "3 1 false 60.001", "3 1 true 60.001", "3 1 false null"],
         ),
     ] {
         let call = KeyCall {
@@ -270,28 +214,18 @@ fn a_limit_decides_where_this_node_does() {
             ..key_call(b"k")
         };
         let sizes = [size];
-        let counting = Counting {
-            sync,
-            ..local(&sizes)
-        };
+        let counting = Counting { sync, ..local(&sizes) };
         let answer = |call: &KeyCall| key(call, &namespace, &counting, &clock);
         assert_eq!(answer(&call).err().map(|it| it.status), status, "{sync}");
         // Nothing was counted of what is an error.
-        let read = KeyCall {
-            increment: None,
-            ..call
-        };
+        let read = KeyCall { increment: None, ..call };
         let counted = !answer(&read).unwrap().starts_with("{\"rate\":0,");
         assert_eq!(counted, status.is_none());
     }
     let shared = SharedTable::new(1 << 20);
     let namespace = Namespace::new("api", &shared.table).unwrap();
     let size = WindowSize::from_millis(MINUTE).unwrap();
-    let empty = KeyCall {
-        limit: Some(hits(4)),
-        increment: Some(Hits::ONE),
-        ..key_call(b"")
-    };
+    let empty = KeyCall { limit: Some(hits(4)), increment: Some(Hits::ONE), ..key_call(b"") };
     let clock = TestClock::at(28_000_000 * MINUTE);
     let error = key(&empty, &namespace, &local(&[size]), &clock);
     assert_eq!(error.unwrap_err().status, 400);

@@ -48,10 +48,7 @@ fn a_path_names_what_is_asked_for() {
         ..key_call(b"a/b")
     };
     assert_eq!(
-        call(
-            "/namespaces/api/keys/a/b",
-            "window=1m&window_type=fixed&limit=2.5"
-        ),
+        call("/namespaces/api/keys/a/b", "window=1m&window_type=fixed&limit=2.5"),
         ApiCall::Key(expected)
     );
     for (query, burst) in [("rate=0.5/1m", 0), ("rate=0.5/1m&burst=20", 20_000)] {
@@ -66,27 +63,15 @@ fn a_path_names_what_is_asked_for() {
         assert_eq!(called, ApiCall::Key(expected), "{query}");
     }
     for path in ["/namespaces/api/keys", "/namespaces/api/keys/"] {
-        assert_eq!(
-            call(path, "x&key=%00%ffa+b%2B"),
-            ApiCall::Key(key_call(b"\0\xffa b+"))
-        );
+        assert_eq!(call(path, "x&key=%00%ffa+b%2B"), ApiCall::Key(key_call(b"\0\xffa b+")));
     }
     for (query, counter) in [("counter=login", Some("login")), ("counter=default", None)] {
-        let expected = KeyCall {
-            counter: counter.map(Into::into),
-            ..key_call(b"k")
-        };
-        assert_eq!(
-            call("/namespaces/api/keys/k", query),
-            ApiCall::Key(expected)
-        );
+        let expected = KeyCall { counter: counter.map(Into::into), ..key_call(b"k") };
+        assert_eq!(call("/namespaces/api/keys/k", query), ApiCall::Key(expected));
     }
     let posted = request("POST", "/namespaces/api/keys/k", "").call();
     let increment = Some(Hits::ONE);
-    let expected = KeyCall {
-        increment,
-        ..key_call(b"k")
-    };
+    let expected = KeyCall { increment, ..key_call(b"k") };
     assert_eq!(posted, Ok(ApiCall::Key(expected)));
 }
 
@@ -104,16 +89,8 @@ fn so_many_rejected_keys_are_asked_for() {
         let called = request("GET", "/namespaces/api/top", query).call();
         assert_eq!(called, Ok(ApiCall::Top(b"api".into(), limit)));
     }
-    for query in [
-        "limit=",
-        "limit=-1",
-        "limit=1.5",
-        "limit=+1",
-        "limit=99999999999999999999",
-    ] {
-        let error = request("GET", "/namespaces/api/top/", query)
-            .call()
-            .unwrap_err();
+    for query in ["limit=", "limit=-1", "limit=1.5", "limit=+1", "limit=99999999999999999999"] {
+        let error = request("GET", "/namespaces/api/top/", query).call().unwrap_err();
         assert_eq!(error.status, 400, "{query}");
     }
     let posted = request("POST", "/namespaces/api/top", "").call();
@@ -127,11 +104,7 @@ fn a_key_is_set_to_zero_where_it_is_said() {
         ("", None, None),
         ("window=1m", minute, None),
         ("window_type=sliding", None, Some(Algorithm::Sliding)),
-        (
-            "window=1m&window_type=moving",
-            minute,
-            Some(Algorithm::Moving),
-        ),
+        ("window=1m&window_type=moving", minute, Some(Algorithm::Moving)),
         ("rate=5/1m", minute, Some(bucket)),
     ] {
         let called = request("DELETE", "/namespaces/api/keys/k", query).call();
@@ -181,15 +154,8 @@ fn a_key_in_a_path_is_the_bytes_that_were_sent() {
         ("/rl/namespaces/api/key%", "A", b"A"),
     ] {
         let path = format!("/namespaces/api/keys/{path}");
-        let request = ApiRequest {
-            raw_path: raw_path.as_bytes(),
-            ..request("GET", &path, "")
-        };
-        assert_eq!(
-            request.call(),
-            Ok(ApiCall::Key(key_call(key))),
-            "{raw_path}"
-        );
+        let request = ApiRequest { raw_path: raw_path.as_bytes(), ..request("GET", &path, "") };
+        assert_eq!(request.call(), Ok(ApiCall::Key(key_call(key))), "{raw_path}");
     }
 }
 
@@ -199,10 +165,7 @@ fn a_path_of_many_parts_costs_no_more_than_its_length() {
     let parts = "/.".repeat(5 << 20);
     let raw_path = format!("/rl/namespaces/api/keys/k{parts}");
     let path = format!("/namespaces/api/keys/k{parts}");
-    let request = |raw_path| ApiRequest {
-        raw_path,
-        ..request("GET", &path, "")
-    };
+    let request = |raw_path| ApiRequest { raw_path, ..request("GET", &path, "") };
     let key = format!("k{parts}");
     let expected = Ok(ApiCall::Key(key_call(key.as_bytes())));
     assert!(request(raw_path.as_bytes()).call() == expected);
@@ -228,29 +191,11 @@ fn what_is_wrong_is_told() {
         ("GET", "/namespaces/api/keys", "", 400, "no key"),
         ("GET", "/namespaces/api/keys/", "", 400, "no key"),
         ("GET", "/namespaces/api/keys/k", "key=l", 400, "already"),
-        (
-            "GET",
-            "/namespaces/api/keys",
-            "key=a&key=b",
-            400,
-            "duplicate",
-        ),
+        ("GET", "/namespaces/api/keys", "key=a&key=b", 400, "duplicate"),
         ("GET", "/namespaces/api/keys", "key=%4", 400, "encoding"),
         ("GET", "/namespaces/api/keys", "key=%+1", 400, "encoding"),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "counter=a:b",
-            400,
-            "of a counter",
-        ),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "window=0",
-            400,
-            "\"window\"",
-        ),
+        ("GET", "/namespaces/api/keys/k", "counter=a:b", 400, "of a counter"),
+        ("GET", "/namespaces/api/keys/k", "window=0", 400, "\"window\""),
         (
             "GET",
             "/namespaces/api/keys/k",
@@ -265,34 +210,10 @@ fn what_is_wrong_is_told() {
             400,
             "sliding, fixed, elastic or moving",
         ),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "rate=10",
-            400,
-            "\"rate\": expected hits and a time",
-        ),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "rate=$a/1s",
-            400,
-            "\"rate\": expected",
-        ),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "rate=0/1s",
-            400,
-            "\"rate\": expected",
-        ),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "burst=5",
-            400,
-            "\"burst\": expected rate",
-        ),
+        ("GET", "/namespaces/api/keys/k", "rate=10", 400, "\"rate\": expected hits and a time"),
+        ("GET", "/namespaces/api/keys/k", "rate=$a/1s", 400, "\"rate\": expected"),
+        ("GET", "/namespaces/api/keys/k", "rate=0/1s", 400, "\"rate\": expected"),
+        ("GET", "/namespaces/api/keys/k", "burst=5", 400, "\"burst\": expected rate"),
         (
             "GET",
             "/namespaces/api/keys/k",
@@ -307,13 +228,7 @@ fn what_is_wrong_is_told() {
             400,
             "\"limit\": expected none beside rate",
         ),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "rate=1/1s&window=1",
-            400,
-            "\"window\": expected none",
-        ),
+        ("GET", "/namespaces/api/keys/k", "rate=1/1s&window=1", 400, "\"window\": expected none"),
         (
             "GET",
             "/namespaces/api/keys/k",
@@ -321,27 +236,9 @@ fn what_is_wrong_is_told() {
             400,
             "\"window_type\": expected none",
         ),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "rate=1/1s&rate=1/1s",
-            400,
-            "duplicate",
-        ),
-        (
-            "GET",
-            "/namespaces/api/keys/k",
-            "limit=-1",
-            400,
-            "\"limit\"",
-        ),
-        (
-            "POST",
-            "/namespaces/api/keys/k",
-            "value=x",
-            400,
-            "\"value\"",
-        ),
+        ("GET", "/namespaces/api/keys/k", "rate=1/1s&rate=1/1s", 400, "duplicate"),
+        ("GET", "/namespaces/api/keys/k", "limit=-1", 400, "\"limit\""),
+        ("POST", "/namespaces/api/keys/k", "value=x", 400, "\"value\""),
     ] {
         let error = request(method, path, query).call().unwrap_err();
         assert_eq!(error.status, status, "{method} {path} {query}: {error}");
@@ -353,21 +250,13 @@ fn what_is_wrong_is_told() {
         ("DELETE", "/namespaces/api/keys/k"),
         ("POST", "/namespaces/api/sync"),
     ] {
-        let request = ApiRequest {
-            may_write: false,
-            ..request(method, path, "")
-        };
+        let request = ApiRequest { may_write: false, ..request(method, path, "") };
         assert_eq!(request.call().unwrap_err().status, 403);
     }
-    let elsewhere = Sender {
-        host: b"a.example",
-        origin: Some(b"http://b.example"),
-        fetch_site: None,
-    };
-    let from_elsewhere = |method| ApiRequest {
-        sender: elsewhere,
-        ..request(method, "/namespaces/api/keys/k", "")
-    };
+    let elsewhere =
+        Sender { host: b"a.example", origin: Some(b"http://b.example"), fetch_site: None };
+    let from_elsewhere =
+        |method| ApiRequest { sender: elsewhere, ..request(method, "/namespaces/api/keys/k", "") };
     assert_eq!(from_elsewhere("POST").call().unwrap_err().status, 403);
     assert!(from_elsewhere("GET").call().is_ok());
     let error = ApiError::new(400, "a \"b\"");

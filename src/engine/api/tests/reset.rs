@@ -21,28 +21,16 @@ fn size(millis: u64) -> WindowSize {
 }
 
 fn at_rate(rate: i64, millis: u64) -> KeyCounter {
-    KeyCounter {
-        algorithm: Algorithm::Bucket,
-        size: size(millis),
-        rate: hits(rate),
-        name: None,
-    }
+    KeyCounter { algorithm: Algorithm::Bucket, size: size(millis), rate: hits(rate), name: None }
 }
 
 /// Each counter of a namespace with two windows and two rates.
 fn all() -> Vec<KeyCounter> {
     let windows = [SECOND, MINUTE].map(size).into_iter();
     let windows = windows.flat_map(|size| {
-        OF_WINDOWS.map(|algorithm| KeyCounter {
-            algorithm,
-            size,
-            rate: Hits::ZERO,
-            name: None,
-        })
+        OF_WINDOWS.map(|algorithm| KeyCounter { algorithm, size, rate: Hits::ZERO, name: None })
     });
-    windows
-        .chain([at_rate(1, 5 * SECOND), at_rate(2, 5 * SECOND)])
-        .collect()
+    windows.chain([at_rate(1, 5 * SECOND), at_rate(2, 5 * SECOND)]).collect()
 }
 
 /// A call that reads a counter, or counts in it.
@@ -72,10 +60,7 @@ fn a_key_is_set_to_zero_in_the_windows_that_are_named() {
             sync: SyncMode::Local,
             store: None,
             sizes: &[size(SECOND), size(MINUTE)],
-            rates: &[CountedRate {
-                hits: hits(1),
-                size: size(5 * SECOND),
-            }],
+            rates: &[CountedRate { hits: hits(1), size: size(5 * SECOND) }],
             counters: &[],
             is_open: false,
         };
@@ -121,11 +106,7 @@ fn windows_of_which_no_rule_tells_are_set_to_zero_too() {
     for counter in all() {
         answer(&call_of(counter, Some(hits(3))));
     }
-    let call = CountersCall {
-        read: key_call(b"k"),
-        algorithm: None,
-        has_all_names: true,
-    };
+    let call = CountersCall { read: key_call(b"k"), algorithm: None, has_all_names: true };
     reset(&call, &namespace, &counting, &clock).unwrap();
     for counter in all() {
         let body = answer(&call_of(counter.clone(), None));
@@ -140,24 +121,10 @@ fn what_cannot_be_set_to_zero_is_told() {
     let clock = TestClock::at(28_000_000 * MINUTE);
     let sizes = [size(SECOND)];
     let answer = |key: &[u8], window: Option<u64>, sync, sizes: &[WindowSize]| {
-        let counting = Counting {
-            sync,
-            store: None,
-            sizes,
-            rates: &[],
-            counters: &[],
-            is_open: false,
-        };
-        let read = KeyCall {
-            window: window.map(size),
-            limit: Some(Hits::ONE),
-            ..key_call(key)
-        };
-        let call = CountersCall {
-            read,
-            algorithm: None,
-            has_all_names: true,
-        };
+        let counting =
+            Counting { sync, store: None, sizes, rates: &[], counters: &[], is_open: false };
+        let read = KeyCall { window: window.map(size), limit: Some(Hits::ONE), ..key_call(key) };
+        let call = CountersCall { read, algorithm: None, has_all_names: true };
         reset(&call, &namespace, &counting, &clock).map_err(|it| it.status)
     };
     let local = SyncMode::Local;
@@ -172,10 +139,7 @@ fn what_cannot_be_set_to_zero_is_told() {
 /// A call about the key `k` in the counters of a name, or of all.
 fn call_in(counter: Option<&str>, has_all_names: bool) -> CountersCall {
     CountersCall {
-        read: KeyCall {
-            counter: counter.map(Into::into),
-            ..key_call(b"k")
-        },
+        read: KeyCall { counter: counter.map(Into::into), ..key_call(b"k") },
         algorithm: None,
         has_all_names,
     }
@@ -208,10 +172,7 @@ fn counters_of_all_names_are_told_of_and_set_to_zero() {
     count(Some("login"), Algorithm::Fixed, hits(2)).unwrap();
     count(Some("login"), Algorithm::Moving, hits(3)).unwrap();
     let unknown = "there is no counter \"other\" in the namespace: expected default, login, search";
-    assert_eq!(
-        count(Some("other"), Algorithm::Sliding, hits(1)),
-        Err((404, unknown.into()))
-    );
+    assert_eq!(count(Some("other"), Algorithm::Sliding, hits(1)), Err((404, unknown.into())));
 
     let told = |call: &CountersCall| counters(call, &namespace, &counting, &clock).unwrap();
     let shared = r#"{"window":60,"window_type":"sliding","counter":null,"rate":1}"#;
@@ -223,18 +184,9 @@ fn counters_of_all_names_are_told_of_and_set_to_zero() {
     let set = |call: &CountersCall| reset(call, &namespace, &counting, &clock);
     let error = set(&call_in(Some("other"), false)).unwrap_err();
     assert_eq!((error.status, &*error.message), (404, unknown));
-    assert_eq!(
-        set(&call_in(None, false)).unwrap(),
-        format!("{{\"reset\":[{shared}]}}")
-    );
-    assert_eq!(
-        told(&call_in(None, true)),
-        format!("{{\"counters\":[{login},{moving}]}}")
-    );
-    assert_eq!(
-        set(&call_in(None, true)).unwrap(),
-        format!("{{\"reset\":[{login},{moving}]}}")
-    );
+    assert_eq!(set(&call_in(None, false)).unwrap(), format!("{{\"reset\":[{shared}]}}"));
+    assert_eq!(told(&call_in(None, true)), format!("{{\"counters\":[{login},{moving}]}}"));
+    assert_eq!(set(&call_in(None, true)).unwrap(), format!("{{\"reset\":[{login},{moving}]}}"));
     assert_eq!(told(&call_in(None, true)), r#"{"counters":[]}"#);
 }
 

@@ -17,10 +17,7 @@ use crate::testing::table::{SharedTable, TestClock};
 
 const MINUTE: u64 = 60_000;
 const WINDOW: u64 = 28_000_000;
-const STORE: Deciders = Deciders {
-    first: 3,
-    shards: 1,
-};
+const STORE: Deciders = Deciders { first: 3, shards: 1 };
 
 const fn size() -> WindowSize {
     WindowSize::from_millis(MINUTE).unwrap()
@@ -36,12 +33,7 @@ fn counting(sync: SyncMode) -> Counting<'static> {
         sync,
         store: None,
         sizes: const { &[size()] },
-        rates: const {
-            &[CountedRate {
-                hits: Hits::from_thousandths(5000),
-                size: size_of_rate(),
-            }]
-        },
+        rates: const { &[CountedRate { hits: Hits::from_thousandths(5000), size: size_of_rate() }] },
         counters: &[],
         is_open: false,
     }
@@ -61,11 +53,7 @@ fn asked<'n, 'm>(call: ApiCall, namespace: &'n Namespace<'m>) -> StoreCall<'n, '
 }
 
 fn post(value: i64, limit: Option<i64>) -> ApiCall {
-    ApiCall::Key(KeyCall {
-        increment: Some(hits(value)),
-        limit: limit.map(hits),
-        ..key_call(b"k")
-    })
+    ApiCall::Key(KeyCall { increment: Some(hits(value)), limit: limit.map(hits), ..key_call(b"k") })
 }
 
 fn counted(current: i64, previous: i64) -> Reading {
@@ -104,14 +92,9 @@ fn known(namespace: &Namespace<'_>, clock: &TestClock) -> Hits {
 fn only_what_the_store_counts_is_asked_there() {
     with(|namespace, _| {
         let read = ApiCall::Key(key_call(b"k"));
-        let moving = ApiCall::Key(KeyCall {
-            algorithm: Algorithm::Moving,
-            ..key_call(b"k")
-        });
-        let cassandra = Counting {
-            store: Some(StoreKind::Cassandra),
-            ..counting(SyncMode::Synchronous)
-        };
+        let moving = ApiCall::Key(KeyCall { algorithm: Algorithm::Moving, ..key_call(b"k") });
+        let cassandra =
+            Counting { store: Some(StoreKind::Cassandra), ..counting(SyncMode::Synchronous) };
         let synchronous = counting(SyncMode::Synchronous);
         let is_asked = |call: &ApiCall, counting: &Counting<'_>| {
             StoreCall::new(call, namespace, counting).unwrap().is_some()
@@ -123,16 +106,8 @@ fn only_what_the_store_counts_is_asked_there() {
         assert!(is_asked(&post(1, None), &synchronous));
         assert!(!is_asked(&post(1, Some(2)), &counting(SyncMode::Local)));
         for (key, window) in [(&b""[..], None), (b"k", WindowSize::from_millis(1000))] {
-            let read = KeyCall {
-                window,
-                increment: Some(Hits::ONE),
-                ..key_call(key)
-            };
-            let reset = CountersCall {
-                read: read.clone(),
-                algorithm: None,
-                has_all_names: true,
-            };
+            let read = KeyCall { window, increment: Some(Hits::ONE), ..key_call(key) };
+            let reset = CountersCall { read: read.clone(), algorithm: None, has_all_names: true };
             for call in [ApiCall::Key(read), ApiCall::Reset(reset)] {
                 let error = StoreCall::new(&call, namespace, &synchronous).unwrap_err();
                 assert_eq!(error.status, 400);
@@ -145,19 +120,10 @@ fn only_what_the_store_counts_is_asked_there() {
 fn the_store_says_whether_hits_are_admitted() {
     with(|namespace, clock| {
         let mut call = asked(post(5, Some(100)), namespace);
-        let (
-            decider,
-            Question {
-                counters,
-                limits,
-                counts_rejected,
-            },
-        ) = call.question(STORE).unwrap();
+        let (decider, Question { counters, limits, counts_rejected }) =
+            call.question(STORE).unwrap();
         assert_eq!((decider, counts_rejected, counters.len()), (3, false, 1));
-        assert_eq!(
-            (counters[0].cost, &counters[0].key[..]),
-            (hits(5), &b"k"[..])
-        );
+        assert_eq!((counters[0].cost, &counters[0].key[..]), (hits(5), &b"k"[..]));
         assert_eq!((limits[0].hits, limits[0].cost), (hits(100), hits(5)));
         assert_eq!(
             body(&mut call, &answer(true, &[counted(97, 0)]), clock),
@@ -193,10 +159,7 @@ fn an_increment_is_counted_whatever_the_rate() {
 #[test]
 fn what_is_read_is_the_stores_and_nothing_is_counted() {
     with(|namespace, clock| {
-        let read = ApiCall::Key(KeyCall {
-            limit: Some(hits(10)),
-            ..key_call(b"k")
-        });
+        let read = ApiCall::Key(KeyCall { limit: Some(hits(10)), ..key_call(b"k") });
         let mut call = asked(read, namespace);
         let (_, question) = call.question(STORE).unwrap();
         assert_eq!(question.counters[0].cost, Hits::ZERO);
@@ -205,9 +168,8 @@ fn what_is_read_is_the_stores_and_nothing_is_counted() {
             r#"{"rate":7,"current":7,"previous":0,"diff":0,"sync":7,"window_start":1680000000,"remaining":3}"#
         );
         // Without the store, it is what this node knows.
-        let known = call.without_store(STORE, OnError::Deny, clock, |_, _| {
-            panic!("nothing is charged")
-        });
+        let known =
+            call.without_store(STORE, OnError::Deny, clock, |_, _| panic!("nothing is charged"));
         assert!(known.unwrap().starts_with(r#"{"rate":7,"#));
         let stats = namespace.table().namespace_stats(namespace.index());
         let counted = (stats.passed, stats.rejected, stats.hits);
@@ -253,15 +215,9 @@ fn without_the_store_on_error_decides() {
 fn a_key_is_set_to_zero_in_the_store() {
     with(|namespace, clock| {
         let reset = |algorithm| {
-            let read = KeyCall {
-                algorithm: Option::unwrap_or_default(algorithm),
-                ..key_call(b"k")
-            };
-            let call = CountersCall {
-                read,
-                algorithm,
-                has_all_names: true,
-            };
+            let read =
+                KeyCall { algorithm: Option::unwrap_or_default(algorithm), ..key_call(b"k") };
+            let call = CountersCall { read, algorithm, has_all_names: true };
             asked(ApiCall::Reset(call), namespace)
         };
         namespace.note_counted(Algorithm::Bucket, size_of_rate(), hits(7));
@@ -269,18 +225,10 @@ fn a_key_is_set_to_zero_in_the_store() {
         let (decider, question) = call.question(STORE).unwrap();
         assert_eq!(decider, 3);
         assert!(question.limits.is_empty());
-        let charges = question
-            .counters
-            .iter()
-            .map(|it| (it.kind.wire_id(), it.cost.thousandths()));
+        let charges = question.counters.iter().map(|it| (it.kind.wire_id(), it.cost.thousandths()));
         // Each kind is read at first. Rates are those of rules, and what requests told.
-        assert_eq!(
-            charges.collect::<Vec<_>>(),
-            [(0, 0), (1, 0), (2, 0), (4, 0), (4, 0)]
-        );
-        let leaks = question.counters[3..]
-            .iter()
-            .map(|it| it.kind.leak(it.size).unwrap());
+        assert_eq!(charges.collect::<Vec<_>>(), [(0, 0), (1, 0), (2, 0), (4, 0), (4, 0)]);
+        let leaks = question.counters[3..].iter().map(|it| it.kind.leak(it.size).unwrap());
         assert_eq!(leaks.collect::<Vec<_>>(), [(5000, 1000), (7000, 1000)]);
         let readings = [
             counted(7, 5),
@@ -317,26 +265,18 @@ fn a_key_is_set_to_zero_in_the_store() {
         // A moving window is zero with the answer, and what this node counted, too.
         let library = RateLimiting::new(namespace);
         let moving = || library.sliding_window(b"k", size(), Algorithm::Moving, clock);
-        library
-            .increment(b"k", size(), hits(3), Algorithm::Moving, clock)
-            .unwrap();
+        library.increment(b"k", size(), hits(3), Algorithm::Moving, clock).unwrap();
         let mut call = reset(Some(Algorithm::Moving));
         let (_, question) = call.question(STORE).unwrap();
         assert_eq!(question.counters.len(), 1);
         assert_eq!(question.counters[0].kind, StoredKind::Log);
         assert_eq!(moving(), Ok(hits(3)));
         // The store has some, and gives them back.
-        let three = Reading::from(MovingCount {
-            hits: hits(3),
-            ..MovingCount::default()
-        });
+        let three = Reading::from(MovingCount { hits: hits(3), ..MovingCount::default() });
         assert_eq!(body(&mut call, &answer(true, &[three]), clock), "ask");
         let (_, question) = call.question(STORE).unwrap();
         let given_back = question.counters.iter().map(|it| (it.kind, it.cost));
-        assert_eq!(
-            given_back.collect::<Vec<_>>(),
-            [(StoredKind::Log, Hits::MIN)]
-        );
+        assert_eq!(given_back.collect::<Vec<_>>(), [(StoredKind::Log, Hits::MIN)]);
         assert_eq!(
             body(&mut call, &answer(true, &[Reading::default()]), clock),
             r#"{"reset":[{"window":60,"window_type":"moving","counter":null,"rate":3}]}"#
@@ -344,9 +284,7 @@ fn a_key_is_set_to_zero_in_the_store() {
         assert_eq!(moving(), Ok(Hits::ZERO));
 
         for on_error in [OnError::Local, OnError::Allow, OnError::Deny] {
-            let error = call
-                .without_store(STORE, on_error, clock, |_, _| {})
-                .unwrap_err();
+            let error = call.without_store(STORE, on_error, clock, |_, _| {}).unwrap_err();
             assert_eq!(error.status, 503);
         }
     });
@@ -356,16 +294,8 @@ fn a_key_is_set_to_zero_in_the_store() {
 fn counters_of_all_names_are_asked_about_in_turn() {
     with(|namespace, clock| {
         let names = ["login".into()];
-        let counting = Counting {
-            rates: &[],
-            counters: &names,
-            ..counting(SyncMode::Synchronous)
-        };
-        let reset = CountersCall {
-            read: key_call(b"k"),
-            algorithm: None,
-            has_all_names: true,
-        };
+        let counting = Counting { rates: &[], counters: &names, ..counting(SyncMode::Synchronous) };
+        let reset = CountersCall { read: key_call(b"k"), algorithm: None, has_all_names: true };
         let call = StoreCall::new(&ApiCall::Reset(reset), namespace, &counting);
         let mut call = call.unwrap().unwrap();
         let asked = |call: &mut StoreCall<'_, '_>, readings: &[Reading]| {

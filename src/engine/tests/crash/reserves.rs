@@ -47,8 +47,7 @@ impl Reserving<'_> {
         let (table, namespace) = (self.table(), self.0.nodes[0].namespace);
         let reserves = table.reserves(namespace.index(), b"api", size());
         let limit = hits(1000);
-        self.keys()
-            .map(|key| table.reserve(&reserves, key, limit, Algorithm::Fixed))
+        self.keys().map(|key| table.reserve(&reserves, key, limit, Algorithm::Fixed))
     }
 
     fn window() -> u64 {
@@ -64,9 +63,7 @@ impl Reserving<'_> {
         self.0.sync(1);
         for reserve in self.reserves() {
             let time = &self.0.nodes[0].time;
-            let granted = self
-                .table()
-                .grant(&reserve, hits(PART), Self::window(), time);
+            let granted = self.table().grant(&reserve, hits(PART), Self::window(), time);
             assert!(granted);
         }
     }
@@ -94,10 +91,7 @@ impl Reserving<'_> {
 
     fn sync_if_held(&self) {
         let result = self.try_sync();
-        assert!(
-            matches!(result, Ok(_) | Err(SyncError::LeaseLost)),
-            "{result:?}"
-        );
+        assert!(matches!(result, Ok(_) | Err(SyncError::LeaseLost)), "{result:?}");
     }
 
     fn count(&self, more: i64) {
@@ -110,9 +104,7 @@ impl Reserving<'_> {
         self.0.sync(1);
         self.0.check_total(1);
         for reserve in self.reserves() {
-            let reserved = self
-                .table()
-                .reserved(&reserve, Self::window(), UnixMillis(T));
+            let reserved = self.table().reserved(&reserve, Self::window(), UnixMillis(T));
             assert_eq!(reserved.left(), hits(left));
         }
     }

@@ -70,13 +70,10 @@ impl History {
     pub(super) fn counts(&self, size: WindowSize, now: u64) -> Vec<WindowCounts> {
         let WindowPosition { number, elapsed } = size.at(UnixMillis(now));
         let is_ending = size.millis() - elapsed <= (size.millis() / 10).min(1000);
-        let positions = self.hits(number + 1, false).into_iter().map(|next| {
-            if next != 0 && is_ending {
-                (number + 1, 0)
-            } else {
-                (number, elapsed)
-            }
-        });
+        let positions = self
+            .hits(number + 1, false)
+            .into_iter()
+            .map(|next| if next != 0 && is_ending { (number + 1, 0) } else { (number, elapsed) });
         let mut all = Vec::new();
         for (window, elapsed) in positions {
             for current in self.hits(window, false) {
@@ -134,8 +131,7 @@ impl History {
     /// Takes note that the counter was used in `window`. The window after that is forgotten.
     pub(super) fn use_in(&mut self, window: u64, size: WindowSize, real: u64) {
         let real = size.at(UnixMillis(real)).number;
-        self.totals
-            .retain(|&number, total| number != window + 1 || total.thousandths == 0);
+        self.totals.retain(|&number, total| number != window + 1 || total.thousandths == 0);
         for (&number, total) in &mut self.totals {
             total.is_open |= number > window && number > real || number + 1 < window;
         }

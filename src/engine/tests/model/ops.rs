@@ -42,10 +42,7 @@ impl Clock for SteppedClock {
     fn fresh(&self) -> UnixMillis {
         let looks = self.looks.get() + 1;
         self.looks.set(looks);
-        assert!(
-            looks < 10_000,
-            "an operation does not end while time stands still"
-        );
+        assert!(looks < 10_000, "an operation does not end while time stands still");
         self.seen.set(self.real.get());
         self.now()
     }

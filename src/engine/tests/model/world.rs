@@ -52,13 +52,7 @@ impl<'m> World<'m> {
         let now = self.clock.real.get();
         self.clock.looks.set(0);
         match *op {
-            Op::Add {
-                counter,
-                from,
-                count,
-                cost,
-                within,
-            } => {
+            Op::Add { counter, from, count, cost, within } => {
                 for key in from..from + count {
                     self.clock.looks.set(0);
                     self.add(self.known(counter), key, cost, within);
@@ -91,10 +85,7 @@ impl<'m> World<'m> {
         self.clock.set(millis);
         self.latest = self.latest.max(millis);
         if millis + MEMORY < self.latest {
-            let totals = self
-                .model
-                .values_mut()
-                .flat_map(|key| key.totals.values_mut());
+            let totals = self.model.values_mut().flat_map(|key| key.totals.values_mut());
             totals.for_each(|total| total.is_open = true);
         }
     }
@@ -168,9 +159,7 @@ impl<'m> World<'m> {
         let window = counted.reading.windows().window;
         history.use_in(window, of.size(), real);
         if let Some(receipt) = counted.receipt {
-            history
-                .totals
-                .retain(|&number, _| number == window || number % 2 != window % 2);
+            history.totals.retain(|&number, _| number == window || number % 2 != window % 2);
             let is_ahead = |now| window > of.size().at(UnixMillis(now)).number;
             let former = history.totals.get(&window).copied();
             let former = former.filter(|total| total.thousandths == before);
@@ -184,14 +173,7 @@ impl<'m> World<'m> {
             };
             history.totals.insert(window, total);
             let birth = total.birth;
-            self.receipts.push(Held {
-                receipt,
-                counter,
-                key,
-                window,
-                birth,
-                occupancy,
-            });
+            self.receipts.push(Held { receipt, counter, key, window, birth, occupancy });
         }
         self.births += 1;
         self.insertions += u64::from(is_new);
@@ -207,10 +189,7 @@ impl<'m> World<'m> {
         }
         let expected = history.counts(of.size(), seen);
         let actual = self.table.read(&of, hashed, &self.clock).windows();
-        assert!(
-            expected.contains(&actual),
-            "{actual:?} is not one of {expected:?}"
-        );
+        assert!(expected.contains(&actual), "{actual:?} is not one of {expected:?}");
     }
 
     fn refund(&mut self, held: &Held<'m>) {
@@ -243,10 +222,7 @@ impl<'m> World<'m> {
             None => assert_eq!(given, 0, "the window or the key is gone"),
             Some(total) => {
                 let is_open = total.is_open || held.window + 1 < real;
-                assert!(
-                    given == value || given == 0 && is_open,
-                    "{given} of {value}"
-                );
+                assert!(given == value || given == 0 && is_open, "{given} of {value}");
                 total.thousandths -= given;
             }
         }

@@ -23,23 +23,11 @@ fn nodes_see_each_others_hits() {
     let report = nodes[0].sync().unwrap().unwrap();
     assert_eq!((report.pushed, report.clock_offset), (1, 500));
     nodes[1].sync().unwrap();
-    assert_eq!(
-        (nodes[1].rate(b"a"), nodes[1].rate(b"b")),
-        (hits(7), hits(1))
-    );
+    assert_eq!((nodes[1].rate(b"a"), nodes[1].rate(b"b")), (hits(7), hits(1)));
     let report = nodes[0].sync().unwrap().unwrap();
     assert_eq!((report.pushed, report.fetched), (0, 2));
-    assert_eq!(
-        (nodes[0].rate(b"a"), nodes[0].rate(b"b")),
-        (hits(7), hits(1))
-    );
-    assert_eq!(
-        nodes[0].sync().unwrap(),
-        Some(Report {
-            clock_offset: 500,
-            ..Report::default()
-        })
-    );
+    assert_eq!((nodes[0].rate(b"a"), nodes[0].rate(b"b")), (hits(7), hits(1)));
+    assert_eq!(nodes[0].sync().unwrap(), Some(Report { clock_offset: 500, ..Report::default() }));
 }
 
 #[test]
@@ -216,10 +204,7 @@ fn a_worker_that_ends_need_not_wait_for_one_that_was_killed() {
     assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 7000);
 
     // It was not killed after all.
-    assert!(matches!(
-        poll(&mut killed),
-        Poll::Ready(Err(SyncError::LeaseLost))
-    ));
+    assert!(matches!(poll(&mut killed), Poll::Ready(Err(SyncError::LeaseLost))));
     node.sync().unwrap();
     assert_eq!(store[0].borrow().counts.values().sum::<i64>(), 7000);
     assert_eq!(node.rate(b"a"), hits(7));

@@ -205,8 +205,7 @@ fn each_shard_pushes_what_is_its_own() {
     let node = &nodes[0];
     node.sync().unwrap();
     let keys = (0..30_u8).map(|key| [key]);
-    keys.clone()
-        .for_each(|key| assert!(node.ask(&key, hits(1), hits(2))));
+    keys.clone().for_each(|key| assert!(node.ask(&key, hits(1), hits(2))));
     assert_eq!(pushed(node.sync_early().unwrap()), 30);
     for key in keys {
         let shard = usize::from(Shard::number_of(&key, 3));
@@ -259,9 +258,7 @@ fn what_was_admitted_above_a_limit_is_counted_once_by_who_admitted_it() {
         node.shared.table.namespace_stats(namespace).excess
     };
     for _ in 0..60 {
-        nodes
-            .iter()
-            .for_each(|node| assert!(node.ask(b"k", hits(1), hits(100))));
+        nodes.iter().for_each(|node| assert!(node.ask(b"k", hits(1), hits(100))));
     }
     // 60 of 100, 120, 180.
     for (node, expected) in nodes.iter().zip([0, 20_000, 60_000]) {

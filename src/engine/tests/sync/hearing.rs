@@ -30,8 +30,7 @@ fn heard(hearing: &Hearing<'_, '_>, store: &Shards<Store>) -> Vec<PushNews> {
 /// Notes what was told since the last time; returns what has to wait.
 fn hear(node: &Node, hearing: &mut Hearing<'_, '_>, store: &Shards<Store>) -> Vec<PushNews> {
     let news = heard(hearing, store).into_iter();
-    news.filter_map(|news| hearing.note(news, node.time))
-        .collect()
+    news.filter_map(|news| hearing.note(news, node.time)).collect()
 }
 
 /// Nodes that have seen what there was.
@@ -124,10 +123,7 @@ fn what_may_hold_a_batch_on_its_way_waits_for_the_answer() {
         nodes[1].sync().unwrap();
         let waiting = hear(&nodes[0], &mut ear, &store);
         // So does the rest: while a sync is under way, what it notes may be newer.
-        assert_eq!(
-            (nodes[0].rate(b"a"), nodes[0].rate(b"b")),
-            (hits(1), Hits::ZERO)
-        );
+        assert_eq!((nodes[0].rate(b"a"), nodes[0].rate(b"b")), (hits(1), Hits::ZERO));
         assert_eq!(waiting.len(), 1);
         assert_eq!(waiting[0].counts.len(), 2);
         assert!(matches!(poll(&mut worker), Poll::Ready(Ok(Some(_)))));

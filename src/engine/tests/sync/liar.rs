@@ -105,12 +105,7 @@ where
     node.hit(b"a", hits(1));
     let lifetime = Duration::from_millis(LIFETIME);
     let syncer = Syncer::new(node.namespace, &[size()], lifetime).unwrap();
-    let mut liar = Liar::<C, K> {
-        calls: 0,
-        answer,
-        page,
-        counts: PhantomData,
-    };
+    let mut liar = Liar::<C, K> { calls: 0, answer, page, counts: PhantomData };
     [(); 3].map(|()| {
         let before = liar.calls;
         let mut sync = Box::pin(syncer.sync(&mut liar, node.time));
@@ -161,11 +156,7 @@ fn applied<C>(changes: C) -> Pushed<C> {
 fn a_store_that_leads_nowhere_is_left_alone_for_a_while() {
     fn since(position: u64, counts: Vec<Count>, has_more: bool) -> Pushed {
         let position = Position([position, 0]);
-        applied(Changes::Since {
-            counts,
-            position,
-            has_more,
-        })
+        applied(Changes::Since { counts, position, has_more })
     }
     fn behind(call: usize) -> Pushed {
         let position = Position([call as u64, 0]);
@@ -174,12 +165,7 @@ fn a_store_that_leads_nowhere_is_left_alone_for_a_while() {
     /// Of a window that is still to come.
     fn coming() -> Count {
         let (key, window) = (b"a".to_vec(), T / SIZE + 9);
-        Count {
-            key,
-            size: size(),
-            window,
-            total: hits(1),
-        }
+        Count { key, size: size(), window, total: hits(1) }
     }
     denies::<Changes, Added>();
     let last = |_| None;

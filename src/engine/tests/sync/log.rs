@@ -74,11 +74,7 @@ impl Strategy for Memory<Store> {
             if epoch != batch.epoch {
                 return Pushed::OtherEpoch(epoch);
             }
-            let last = store
-                .last
-                .get(&batch.node)
-                .copied()
-                .unwrap_or(BatchId::NONE);
+            let last = store.last.get(&batch.node).copied().unwrap_or(BatchId::NONE);
             if batch.id.is_some() && last == batch.previous {
                 store.last.insert(batch.node, batch.last());
                 for diff in &batch.diffs {
@@ -93,9 +89,7 @@ impl Strategy for Memory<Store> {
             } else if last != batch.last() {
                 return batch.misfit(last);
             }
-            nodes = batch
-                .lives_for
-                .map(|life| store.note_life(batch.node, life));
+            nodes = batch.lives_for.map(|life| store.note_life(batch.node, life));
             let now = UnixMillis(store.now);
             let changes = store.changes_since(batch.node, batch.position, limit);
             Pushed::Applied { changes, now }
@@ -118,10 +112,7 @@ impl Strategy for Memory<Store> {
         self.exchange(shard, |store| {
             if store.epoch.is_none() || store.epoch == instead_of {
                 let now = store.now;
-                *store = Store {
-                    epoch: Some(proposed),
-                    ..Store::empty(now)
-                };
+                *store = Store { epoch: Some(proposed), ..Store::empty(now) };
             }
             store.epoch.unwrap()
         })
@@ -172,10 +163,7 @@ impl Strategy for Memory<Store> {
 
 impl Kept for Store {
     fn empty(now: u64) -> Store {
-        Store {
-            now,
-            ..Store::default()
-        }
+        Store { now, ..Store::default() }
     }
 
     fn trim(&mut self) {
@@ -185,12 +173,7 @@ impl Kept for Store {
     fn count(&self, name: &Name) -> Count {
         let (size, window, key) = name.clone();
         let total = self.counts.get(name).copied().unwrap_or(0);
-        Count {
-            key,
-            size,
-            window,
-            total: Hits::from_thousandths(total),
-        }
+        Count { key, size, window, total: Hits::from_thousandths(total) }
     }
 }
 
@@ -198,8 +181,7 @@ impl Store {
     /// Notes for how long a node lives; returns how many do.
     fn note_life(&mut self, node: NodeId, life: Duration) -> u64 {
         let now = self.now;
-        self.alive
-            .insert(node, now + u64::try_from(life.as_millis()).unwrap());
+        self.alive.insert(node, now + u64::try_from(life.as_millis()).unwrap());
         self.alive.retain(|_, until| *until > now);
         self.alive.len().try_into().unwrap()
     }
@@ -227,11 +209,7 @@ impl Store {
         }
         let mut seen = Vec::<&Name>::new();
         let mut reached = since;
-        for (sequence, by, name) in self
-            .changes
-            .iter()
-            .filter(|(sequence, ..)| *sequence > since)
-        {
+        for (sequence, by, name) in self.changes.iter().filter(|(sequence, ..)| *sequence > since) {
             if *by != node && !seen.contains(&name) {
                 if seen.len() == limit.min(5) {
                     break;

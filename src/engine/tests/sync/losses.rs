@@ -23,10 +23,7 @@ fn living_nodes_restore_a_store_that_comes_back_empty() {
             nodes.iter().for_each(|node| assert!(node.sync().is_ok()));
         }
         let expected = hits(7 * (round + 1));
-        assert_eq!(
-            (nodes[0].rate(b"a"), nodes[1].rate(b"a")),
-            (expected, expected)
-        );
+        assert_eq!((nodes[0].rate(b"a"), nodes[1].rate(b"a")), (expected, expected));
         let now = store[0].borrow().now;
         *store[0].borrow_mut() = Store::empty(now);
     }

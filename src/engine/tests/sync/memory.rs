@@ -112,10 +112,6 @@ impl<K> Memory<K> {
         if fault == Fault::StoppedAfter {
             be_stopped().await;
         }
-        if fault == Fault::After {
-            lost
-        } else {
-            Ok(answer)
-        }
+        if fault == Fault::After { lost } else { Ok(answer) }
     }
 }

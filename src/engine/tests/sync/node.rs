@@ -91,11 +91,7 @@ where
         Node {
             shared,
             namespace,
-            strategy: Memory {
-                shards: store.clone(),
-                faults: Rc::default(),
-                nodes: None,
-            },
+            strategy: Memory { shards: store.clone(), faults: Rc::default(), nodes: None },
             time: Box::leak(Box::new(Time {
                 unix: TestClock::at(T),
                 monotonic: Cell::new(1000),
@@ -115,10 +111,7 @@ where
     /// Asks for hits under a fixed limit; returns whether they were counted.
     pub(super) fn ask(&self, key: &[u8], value: Hits, limit: Hits) -> bool {
         let counter = self.namespace.counter(size());
-        let (table, admission) = (
-            &self.shared.table,
-            Admission::Within(limit, Algorithm::Fixed),
-        );
+        let (table, admission) = (&self.shared.table, Admission::Within(limit, Algorithm::Fixed));
         let counted = table.add(&counter, table.key(key), self.time, value, admission);
         counted.admitted
     }
@@ -186,10 +179,7 @@ where
     pub(super) fn sync_with(&self, namespace: &Namespace<'static>, store: &Shards<K>) {
         let lifetime = Duration::from_millis(LIFETIME);
         let syncer = Syncer::new(namespace, &[size()], lifetime).unwrap();
-        let mut strategy = Memory {
-            shards: store.clone(),
-            ..self.strategy.clone()
-        };
+        let mut strategy = Memory { shards: store.clone(), ..self.strategy.clone() };
         let sync = core::pin::pin!(syncer.sync(&mut strategy, self.time));
         let synced = go_on(sync);
         assert!(matches!(synced, Poll::Ready(Ok(Some(_)))), "{synced:?}");

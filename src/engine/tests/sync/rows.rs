@@ -28,10 +28,7 @@ pub(super) struct Rows {
 
 impl Kept for Rows {
     fn empty(now: u64) -> Rows {
-        Rows {
-            now,
-            ..Rows::default()
-        }
+        Rows { now, ..Rows::default() }
     }
 
     fn trim(&mut self) {}
@@ -118,16 +115,12 @@ impl Strategy for Memory<Rows> {
         if let Some(id) = batch.id {
             let (some, others) = batch.diffs.split_at(batch.diffs.len() / 2);
             for diffs in [some, others] {
-                self.exchange(shard, |rows| rows.write(batch, id, diffs))
-                    .await?;
+                self.exchange(shard, |rows| rows.write(batch, id, diffs)).await?;
             }
             self.exchange(shard, |rows| rows.note(batch, id)).await?;
         }
         let now = self.shards[usize::from(shard.number)].borrow().now;
-        Ok(Pushed::Applied {
-            changes: Snapshots,
-            now: UnixMillis(now),
-        })
+        Ok(Pushed::Applied { changes: Snapshots, now: UnixMillis(now) })
     }
 
     async fn open_epoch(
@@ -138,10 +131,7 @@ impl Strategy for Memory<Rows> {
     ) -> Result<Epoch, StoreError> {
         self.exchange(shard, |rows| {
             if rows.epoch.is_none() || rows.epoch == instead_of {
-                *rows = Rows {
-                    epoch: Some(proposed),
-                    ..Rows::empty(rows.now)
-                };
+                *rows = Rows { epoch: Some(proposed), ..Rows::empty(rows.now) };
             }
             rows.epoch.unwrap()
         })

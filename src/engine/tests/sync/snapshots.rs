@@ -21,22 +21,13 @@ fn nodes_see_each_others_hits_in_snapshots() {
     nodes[1].hit(b"a", hits(2));
     nodes[1].hit(b"b", hits(1));
     let report = nodes[0].sync().unwrap().unwrap();
-    assert_eq!(
-        (report.pushed, report.fetched, report.clock_offset),
-        (1, 1, 500)
-    );
+    assert_eq!((report.pushed, report.fetched, report.clock_offset), (1, 1, 500));
     let report = nodes[1].sync().unwrap().unwrap();
     assert_eq!((report.pushed, report.fetched), (2, 2));
-    assert_eq!(
-        (nodes[1].rate(b"a"), nodes[1].rate(b"b")),
-        (hits(7), hits(1))
-    );
+    assert_eq!((nodes[1].rate(b"a"), nodes[1].rate(b"b")), (hits(7), hits(1)));
     let report = nodes[0].sync().unwrap().unwrap();
     assert_eq!((report.pushed, report.fetched), (0, 2));
-    assert_eq!(
-        (nodes[0].rate(b"a"), nodes[0].rate(b"b")),
-        (hits(7), hits(1))
-    );
+    assert_eq!((nodes[0].rate(b"a"), nodes[0].rate(b"b")), (hits(7), hits(1)));
     assert_eq!(store[0].borrow().readings, 3);
 }
 
@@ -48,9 +39,7 @@ fn a_snapshot_is_read_once_in_a_cycle_when_all_is_pushed() {
     (0..1000_u32).for_each(|n| node.hit(&n.to_be_bytes(), hits(1)));
     node.sync().unwrap();
     for shard in store.iter() {
-        let Rows {
-            readings, batches, ..
-        } = *shard.borrow();
+        let Rows { readings, batches, .. } = *shard.borrow();
         assert!(readings == 1 && batches > 1, "{readings} {batches}");
     }
     for n in 0..1000_u32 {

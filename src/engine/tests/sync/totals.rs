@@ -145,9 +145,7 @@ where
             Step::Wake(_) | Step::Kill(_) => {}
             Step::Wait => {
                 for node in &nodes {
-                    node.time
-                        .monotonic
-                        .set(node.time.monotonic.get() + LIFETIME);
+                    node.time.monotonic.set(node.time.monotonic.get() + LIFETIME);
                 }
             }
             Step::Flush(which) => {
@@ -177,14 +175,10 @@ where
         while poll(worker).is_pending() {}
     }
     for node in &nodes {
-        node.time
-            .monotonic
-            .set(node.time.monotonic.get() + LIFETIME);
+        node.time.monotonic.set(node.time.monotonic.get() + LIFETIME);
     }
     for _ in 0..4 {
-        nodes
-            .iter()
-            .for_each(|node| assert!(matches!(node.sync(), Ok(Some(_)))));
+        nodes.iter().for_each(|node| assert!(matches!(node.sync(), Ok(Some(_)))));
     }
     for (key, total) in expected {
         let total = Hits::from_thousandths(total);
@@ -228,11 +222,8 @@ fn step() -> impl proptest::strategy::Strategy<Value = Step> {
 }
 
 fn failover() -> BoxedStrategy<Step> {
-    prop_oneof![
-        (0..3_usize).prop_map(Step::Replicate),
-        (0..3_usize).prop_map(Step::Failover),
-    ]
-    .boxed()
+    prop_oneof![(0..3_usize).prop_map(Step::Replicate), (0..3_usize).prop_map(Step::Failover),]
+        .boxed()
 }
 
 /// Steps of which some are of a kind.

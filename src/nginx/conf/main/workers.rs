@@ -58,10 +58,8 @@ impl MainConf {
             let namespaces = self.configuration().decided_by(number);
             let shards = namespaces.clone().flat_map(|(_, namespace)| {
                 let namespace: Arc<str> = namespace.name.as_ref().into();
-                (0..store.settings.shards()).map(move |number| Shard {
-                    namespace: namespace.clone(),
-                    number,
-                })
+                (0..store.settings.shards())
+                    .map(move |number| Shard { namespace: namespace.clone(), number })
             });
             let decided = namespaces.filter_map(|(it, conf)| {
                 let namespace = self.namespace(it)?;

@@ -99,13 +99,7 @@ pub(super) fn answer_asked(
     };
     let begins_with_sync = call.begins_with_sync();
     let (namespace, sync_timeout) = sync;
-    let asked = Box::new(AskedStore {
-        call,
-        synchronous,
-        decider,
-        since: Instant::now(),
-        sync,
-    });
+    let asked = Box::new(AskedStore { call, synchronous, decider, since: Instant::now(), sync });
     let Some(awaited) = wait(request, Stage::Answered) else {
         return SERVER_ERROR;
     };
@@ -207,10 +201,7 @@ fn time_out(id: u64) {
         let decider = match &stage {
             Stage::Asked(asked) => {
                 let overdue = asked.since.elapsed();
-                Some((
-                    asked.decider,
-                    overdue.saturating_sub(asked.synchronous.timeout),
-                ))
+                Some((asked.decider, overdue.saturating_sub(asked.synchronous.timeout)))
             }
             Stage::Answered | Stage::SyncsFirst(_) | Stage::Syncs(_) => None,
         };
@@ -254,9 +245,7 @@ fn done(id: u64, report: Option<Report>) {
 
 /// Answers request `id` without the store.
 fn end_without_store(id: u64, asked: &AskedStore) {
-    end(id, |request| {
-        send(request, without_store(&asked.call, asked.synchronous))
-    });
+    end(id, |request| send(request, without_store(&asked.call, asked.synchronous)));
 }
 
 /// Goes on with request `id` by the store's answer, or without one.
@@ -346,9 +335,7 @@ fn without_store(
     call: &StoreCall<'static, 'static>,
     synchronous: Synchronous,
 ) -> Result<String, ApiError> {
-    let Synchronous {
-        store, on_error, ..
-    } = synchronous;
+    let Synchronous { store, on_error, .. } = synchronous;
     call.without_store(store, on_error, &NgxClock, |decider, question| {
         sync::charge_later(decider, &question);
     })

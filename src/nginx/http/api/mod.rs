@@ -45,11 +45,7 @@ enum ApiAnswer {
     /// What is known when this namespace is synced, or has not been for so long.
     Synced(&'static str, Duration),
     /// The answer needs the store's decision; and a reset also a sync of this namespace, within this time.
-    Asked(
-        Box<StoreCall<'static, 'static>>,
-        Synchronous,
-        (&'static str, Duration),
-    ),
+    Asked(Box<StoreCall<'static, 'static>>, Synchronous, (&'static str, Duration)),
 }
 
 fn respond_to(request: &Request<'_>) -> ngx_int_t {
@@ -91,11 +87,7 @@ fn read<'r>(
     // the API's own part tells where it begins.
     let name = name.strip_suffix(b"/").unwrap_or(name);
     let start = if core.regex.is_null() {
-        if uri.starts_with(name) {
-            name.len()
-        } else {
-            uri.len()
-        }
+        if uri.starts_with(name) { name.len() } else { uri.len() }
     } else {
         start_of_call(uri)
     };

@@ -75,12 +75,7 @@ pub(super) fn answer(
     if let Err(status) = respond::discard_body(request) {
         return status;
     }
-    let mut page = PageWriter {
-        table,
-        media_type,
-        steps,
-        pieces: Vec::new(),
-    };
+    let mut page = PageWriter { table, media_type, steps, pieces: Vec::new() };
     if page.go_on() {
         return page.send(request);
     }

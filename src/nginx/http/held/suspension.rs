@@ -78,11 +78,7 @@ impl<'r> Suspension<'r> {
         conf: &'static LocationConf,
         rules: &'static RuleSet,
     ) -> Suspension<'r> {
-        let RequestChecks {
-            room,
-            checks,
-            renamed,
-        } = evaluated;
+        let RequestChecks { room, checks, renamed } = evaluated;
         let limits = limits_of(rules.active());
         Suspension {
             slot,
@@ -194,8 +190,7 @@ impl<'r> Suspension<'r> {
         let is_over = !is_admitted && !self.settings.count_rejected;
         if is_over || self.part >= self.parts.len() {
             // A part that refused was not charged.
-            self.parts
-                .truncate(self.part.saturating_sub(usize::from(is_over)));
+            self.parts.truncate(self.part.saturating_sub(usize::from(is_over)));
             self.is_waiting = false;
             return true;
         }
@@ -284,13 +279,7 @@ impl<'r> Suspension<'r> {
         for check in &self.checks {
             let is_counted_here = check.store.is_none() || self.on_error == OnError::Local;
             if is_counted_here && self.on_error != OnError::Deny {
-                let LimitCheck {
-                    bound,
-                    hits,
-                    key,
-                    cost,
-                    ..
-                } = *check;
+                let LimitCheck { bound, hits, key, cost, .. } = *check;
                 evaluation.charge(bound, hits, key, cost, &NgxClock);
             }
         }
@@ -329,11 +318,7 @@ impl<'r> Suspension<'r> {
         let message = format_args!(
             "ratelimit: {what}, store \"{store}\" does not answer, namespace \"{namespace}\""
         );
-        log::error(
-            self.settings.log_level as log::NgxLogLevel,
-            request.log(),
-            message,
-        );
+        log::error(self.settings.log_level as log::NgxLogLevel, request.log(), message);
     }
 
     /// Has the stores that have charged the request give it back, since another limit refused.
@@ -374,15 +359,8 @@ fn limits_of(active: &Active) -> Limits {
     };
     let synchronous = active.rules.iter().filter_map(|rule| rule.synchronous);
     Limits {
-        timeout: synchronous
-            .clone()
-            .map(|it| it.timeout)
-            .min()
-            .unwrap_or_default(),
-        on_error: synchronous
-            .map(|it| it.on_error)
-            .max_by_key(strictness)
-            .unwrap_or_default(),
+        timeout: synchronous.clone().map(|it| it.timeout).min().unwrap_or_default(),
+        on_error: synchronous.map(|it| it.on_error).max_by_key(strictness).unwrap_or_default(),
     }
 }
 

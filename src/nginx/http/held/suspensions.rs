@@ -62,9 +62,7 @@ pub(crate) fn add<'r>(
 /// Calls `callback` with what request `id` is suspended for, if it waits. No request is called
 /// meanwhile.
 pub(crate) fn with<T>(id: u64, callback: impl FnOnce(&mut Suspension<'_>) -> T) -> Option<T> {
-    SUSPENDED.with(id, |suspended| {
-        callback(&mut suspended.suspension.borrow_mut())
-    })
+    SUSPENDED.with(id, |suspended| callback(&mut suspended.suspension.borrow_mut()))
 }
 
 /// Request `id` needs no deadline any more.

@@ -41,11 +41,7 @@ impl<W: RequestWait> WaitingRequests<W> {
         make: impl FnOnce(u64) -> W::Of<'r>,
     ) -> Option<&'r OwnedWait<'r, W>> {
         let id = self.0.0.borrow_mut().next_id();
-        let owned = request.own(OwnedWait {
-            id,
-            all: self,
-            wait: make(id),
-        })?;
+        let owned = request.own(OwnedWait { id, all: self, wait: make(id) })?;
         self.0.0.borrow_mut().add(NonNull::from(&owned.wait).cast());
         Some(owned)
     }

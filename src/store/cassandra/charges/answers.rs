@@ -33,11 +33,7 @@ pub(crate) fn answers(
                 readings.push(count.reading(counter, now));
             }
         }
-        answers.push(Answer {
-            admitted,
-            readings,
-            certainty: Certainty::Settled,
-        });
+        answers.push(Answer { admitted, readings, certainty: Certainty::Settled });
     }
     answers
 }

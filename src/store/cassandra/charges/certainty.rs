@@ -66,16 +66,14 @@ impl FullCounters {
             .places
             .iter()
             .zip(places)
-            .map(
-                |(place, (is_refused, is_charged))| match epochs.get(place.shard) {
-                    Some(epoch) if is_refused && !is_charged => self.refuses(*epoch, place, now),
-                    Some(epoch) if is_charged => {
-                        self.0.remove(&name(*epoch, place, now));
-                        false
-                    }
-                    _ => false,
-                },
-            )
+            .map(|(place, (is_refused, is_charged))| match epochs.get(place.shard) {
+                Some(epoch) if is_refused && !is_charged => self.refuses(*epoch, place, now),
+                Some(epoch) if is_charged => {
+                    self.0.remove(&name(*epoch, place, now));
+                    false
+                }
+                _ => false,
+            })
             .collect();
         let mut first = first.iter();
         for ((question, slots), answer) in asked.with_slots(questions).zip(answers) {
@@ -101,10 +99,7 @@ impl FullCounters {
         if self.0.len() >= MOST && !self.0.contains_key(&name) {
             return false;
         }
-        let begins = Refusing {
-            since: now,
-            last: now,
-        };
+        let begins = Refusing { since: now, last: now };
         let refusing = self.0.entry(name).or_insert(begins);
         if !refusing.is_known(now) {
             *refusing = begins;

@@ -99,10 +99,7 @@ impl Chargers {
 
     /// Those of an exchange: none yet.
     pub(crate) fn writers(&mut self) -> Writers<'_> {
-        Writers {
-            chargers: self,
-            of_shards: BTreeMap::new(),
-        }
+        Writers { chargers: self, of_shards: BTreeMap::new() }
     }
 
     /// Those of the exchange before, if that failed: they have their counts of before it.
@@ -196,9 +193,7 @@ impl Charger {
     pub(crate) fn unsure(&self) -> Vec<Unsure> {
         let mut first: BTreeMap<(Partition, &[u8]), &Unsure> = BTreeMap::new();
         for unsure in &self.unsure {
-            first
-                .entry((unsure.partition, &unsure.key))
-                .or_insert(unsure);
+            first.entry((unsure.partition, &unsure.key)).or_insert(unsure);
         }
         first.into_values().cloned().collect()
     }
@@ -240,12 +235,7 @@ impl Charger {
         expires_in: Duration,
     ) -> i64 {
         let count = self.counts.entry((partition, key.into())).or_default();
-        self.unsure.push(Unsure {
-            partition,
-            key: key.into(),
-            before: *count,
-            expires_in,
-        });
+        self.unsure.push(Unsure { partition, key: key.into(), before: *count, expires_in });
         *count = count.saturating_add(charge).clamp(-MAX_TOTAL, MAX_TOTAL);
         *count
     }

@@ -67,10 +67,7 @@ mod tests {
         block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let awake = |millis| Awake {
-                within: Duration::from_millis(millis),
-                tls: None,
-            };
+            let awake = |millis| Awake { within: Duration::from_millis(millis), tls: None };
             let silent = awake(20).answers(address).await;
             assert_eq!(silent.unwrap_err().kind(), io::ErrorKind::TimedOut);
             let speaks = async {

@@ -19,9 +19,7 @@ pub(super) async fn datacenter_of(
     config.address_translator = Some(Arc::new(Always(address)));
     config.host_filter = Some(Arc::new(First::default()));
     let session = Session::connect(config).await?;
-    let answer = session
-        .query_unpaged("SELECT data_center FROM system.local", ())
-        .await;
+    let answer = session.query_unpaged("SELECT data_center FROM system.local", ()).await;
     let rows = answer.ok().and_then(|it| it.into_rows_result().ok());
     let row = rows.and_then(|rows| rows.first_row::<(String,)>().ok());
     Ok(row.map(|(name,)| name))

@@ -18,11 +18,7 @@ const OPTIONS: [u8; 9] = [4, 0, 0, 0, 5, 0, 0, 0, 0];
 
 /// As a server begins: the version that it answers with.
 pub(super) fn protocol(access: &Access) -> Protocol {
-    Protocol {
-        name: "Cassandra",
-        first: b"\x84\x83\x85",
-        has_tls: access.has_tls(),
-    }
+    Protocol { name: "Cassandra", first: b"\x84\x83\x85", has_tls: access.has_tls() }
 }
 
 /// Asks a server, and returns where exactly it is.

@@ -94,9 +94,7 @@ fn place(options: &StoreOptions, own: &CassandraOptions) -> Arc<SessionPlace> {
     let find = |places: &RefCell<Vec<(StoreOptions, CassandraOptions, Weak<SessionPlace>)>>| {
         let mut places = places.borrow_mut();
         places.retain(|(_, _, place)| place.strong_count() > 0);
-        let found = places
-            .iter()
-            .find(|place| place.0 == *options && place.1 == *own);
+        let found = places.iter().find(|place| place.0 == *options && place.1 == *own);
         if let Some(place) = found.and_then(|(_, _, place)| place.upgrade()) {
             return place;
         }
@@ -226,10 +224,7 @@ async fn open(
     // same, if they have the tables.
     let _agreed = timeout(limit, session.await_schema_agreement()).await;
     let prepared = async {
-        let pauses = limit
-            .as_millis()
-            .checked_div(PAUSE.as_millis())
-            .unwrap_or(0);
+        let pauses = limit.as_millis().checked_div(PAUSE.as_millis()).unwrap_or(0);
         let mut pauses = 0..pauses;
         loop {
             let statements = STATEMENTS.iter();
@@ -247,10 +242,7 @@ async fn open(
     let version = async {
         let found = session.query_unpaged("SELECT release_version FROM system.local", ());
         let found = found.await.ok()?.into_rows_result().ok()?;
-        found
-            .first_row::<(String,)>()
-            .ok()
-            .map(|(version,)| version)
+        found.first_row::<(String,)>().ok().map(|(version,)| version)
     };
     let ready = async {
         let statements = prepared.await.map_err(CqlFault::from)?;
@@ -319,9 +311,7 @@ async fn begin(
         let mut nodes = ring.get_nodes_info().iter();
         let datacenter = match nodes.find(|node| node.address.ip() == address.ip()) {
             Some(node) => node.datacenter.clone(),
-            None => datacenter_of(address, of_one_server)
-                .await
-                .map_err(failed)?,
+            None => datacenter_of(address, of_one_server).await.map_err(failed)?,
         };
         if let Some(datacenter) = datacenter {
             let mut handle = session.get_default_execution_profile_handle().clone();
@@ -431,17 +421,13 @@ impl fmt::Debug for RingLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = f.debug_struct("RingLink");
         parts.field("servers", &self.servers);
-        parts
-            .field("connects", &self.connects)
-            .finish_non_exhaustive()
+        parts.field("connects", &self.connects).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Connected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = f.debug_struct("Connected");
-        parts
-            .field("described", &self.described)
-            .finish_non_exhaustive()
+        parts.field("described", &self.described).finish_non_exhaustive()
     }
 }

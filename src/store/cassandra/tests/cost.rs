@@ -54,10 +54,7 @@ async fn push_all(node: &mut Node) -> usize {
     let mut fetched = 0;
     for first in (0..KEYS).step_by(320) {
         let keys = (first..KEYS.min(first + 320)).map(key);
-        let diffs = keys.map(|key| Diff {
-            expires_in: Duration::from_secs(7200),
-            ..hits(&key, 1)
-        });
+        let diffs = keys.map(|key| Diff { expires_in: Duration::from_secs(7200), ..hits(&key, 1) });
         fetched += push(node, diffs.collect()).await.0;
     }
     fetched
@@ -124,9 +121,8 @@ fn cassandra_decides() {
     let server = Server::start(&["--ephemeral", "--heap", "1g"]);
     let table = new_table();
     block_on(async {
-        let mut nodes: Vec<_> = (0..8)
-            .map(|_| Asking::new(connect(&server.address, &table)))
-            .collect();
+        let mut nodes: Vec<_> =
+            (0..8).map(|_| Asking::new(connect(&server.address, &table))).collect();
         for node in &mut nodes {
             node.ask(&[]).await;
         }

@@ -46,9 +46,7 @@ fn nobody_s_changes_wait_until_another_one_has_no_more() {
         reader.fetch().await;
         for (number, writer) in writers.iter_mut().enumerate() {
             for batch in 0..9 {
-                writer
-                    .push(vec![hits(&format!("{number}{batch}"), 1)])
-                    .await;
+                writer.push(vec![hits(&format!("{number}{batch}"), 1)]).await;
             }
         }
         let mut told = Vec::new();

@@ -43,10 +43,7 @@ fn options_are_read() {
     assert_eq!(cassandra(options), Ok(expected));
     for (words, cql) in [
         ("1", "{'class': 'SimpleStrategy', 'replication_factor': 1}"),
-        (
-            "east:3 west-2:2",
-            "{'class': 'NetworkTopologyStrategy', 'east': 3, 'west-2': 2}",
-        ),
+        ("east:3 west-2:2", "{'class': 'NetworkTopologyStrategy', 'east': 3, 'west-2': 2}"),
     ] {
         let options = cassandra(&format!("replication {words};")).unwrap();
         assert_eq!(options.replication.to_string(), cql);
@@ -74,10 +71,7 @@ fn wrong_options_are_told_what_would_be_right() {
         ("replication", "a'b:1", REPLICAS),
     ] {
         let error = cassandra(&format!("{directive} {words};")).unwrap_err();
-        assert_eq!(
-            error,
-            format!("invalid {directive} \"{words}\": {expected}")
-        );
+        assert_eq!(error, format!("invalid {directive} \"{words}\": {expected}"));
     }
     for words in ["3 3", "3 a:1", "a:1 a:2"] {
         let error = cassandra(&format!("replication {words};")).unwrap_err();

@@ -28,10 +28,7 @@ fn a_node_whose_reads_take_too_long_pushes_and_reads_less_at_once() {
     let proxy = Proxy::between((host, 0), (host, *port));
     let table = new_table();
     let (options, own) = options(core::slice::from_ref(&proxy.address), &table);
-    let impatient = StoreOptions {
-        timeout: Duration::from_secs(1),
-        ..options
-    };
+    let impatient = StoreOptions { timeout: Duration::from_secs(1), ..options };
     block_on(async {
         let direct = || connect(&Server::shared().address, &table);
         let mut writer = Node::join(direct(), shard("api")).await;

@@ -81,10 +81,7 @@ fn the_datacenter_of_a_server_behind_a_nat_is_found() {
     block_on(async {
         let datacenter = async |address: &ServerAddress| {
             let (options, own) = options(core::slice::from_ref(address), &new_table());
-            let own = CassandraOptions {
-                keyspace: KEYSPACE.into(),
-                ..own
-            };
+            let own = CassandraOptions { keyspace: KEYSPACE.into(), ..own };
             RingLink::new(&options, &own).preferred().await
         };
         let expected = datacenter(&Server::shared().address).await;
@@ -106,10 +103,7 @@ fn nodes_that_create_tables_at_the_same_time_all_have_them() {
                     scope.spawn(|| block_on(with_table_of(server, &table)))
                 })
                 .collect();
-            threads
-                .into_iter()
-                .map(|it| it.join().unwrap())
-                .collect::<Vec<_>>()
+            threads.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>()
         });
         assert!(opened.iter().all(Result::is_ok), "{opened:?}");
     }

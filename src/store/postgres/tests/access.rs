@@ -18,10 +18,7 @@ fn new_user(schema: &Schema) -> String {
 
 fn as_user(schema: &Schema, user: &str, password: &str) -> Postgres {
     let (mut options, postgres) = options(&[Server::shared().tcp()], &schema.name);
-    options.credentials = Credentials {
-        username: secret(user),
-        password: secret(password),
-    };
+    options.credentials = Credentials { username: secret(user), password: secret(password) };
     Postgres::new(&options, &postgres)
 }
 
@@ -35,9 +32,7 @@ async fn use_all(store: Postgres, other: Postgres) {
     node.push(vec![hits("b", 1)]).await;
     assert_eq!(node.read_all(&[(MINUTE, 7)]).await.len(), 2);
     assert_eq!(total(&mut node, b"b").await, 2);
-    let opened = node
-        .store
-        .open_epoch(&node.shard, Some(node.epoch), new_epoch());
+    let opened = node.store.open_epoch(&node.shard, Some(node.epoch), new_epoch());
     assert_ne!(opened.await.unwrap(), node.epoch);
     let now = crate::policy::window::UnixMillis(0);
     assert_eq!(node.store.purge(&node.shard, now).await, Ok(false));
@@ -67,11 +62,7 @@ fn each_of_the_grants_of_the_readme_is_needed() {
         block_on(async {
             open(&mut schema.connect()).await.unwrap();
             schema.ask(&GRANTS.replace("{user}", &user));
-            let kind = if missing == "USAGE" {
-                "SCHEMA {}"
-            } else {
-                "ALL TABLES IN SCHEMA {}"
-            };
+            let kind = if missing == "USAGE" { "SCHEMA {}" } else { "ALL TABLES IN SCHEMA {}" };
             schema.ask(&format!("REVOKE {missing} ON {kind} FROM {user}"));
             let mut node = Node::join(schema.connect(), shard("api")).await;
             node.store = as_user(&schema, &user, "");
@@ -140,9 +131,7 @@ fn passwords_are_given_and_not_shown() {
         "CREATE ROLE {LOCKED} LOGIN PASSWORD 'hunter2'; GRANT ALL ON SCHEMA {{}} TO {LOCKED}"
     ));
     block_on(async {
-        open(&mut as_user(&schema, LOCKED, "hunter2"))
-            .await
-            .unwrap();
+        open(&mut as_user(&schema, LOCKED, "hunter2")).await.unwrap();
         for (username, password) in [(LOCKED, "wrong-one"), (LOCKED, ""), ("mallory", "hunter2")] {
             let mut store = as_user(&schema, username, password);
             let error = open(&mut store).await.unwrap_err();
@@ -219,10 +208,7 @@ fn whoever_may_not_tell_others_pushes_all_the_same() {
         schema.ask(&GRANTS.replace("{user}", &user));
         schema.ask(&format!("REVOKE EXECUTE ON {function} FROM PUBLIC"));
         let mut node = Node::join(as_user(&schema, &user, ""), shard("api")).await;
-        let batch = Batch {
-            is_news: true,
-            ..node.batch(1, vec![hits("a", 1)])
-        };
+        let batch = Batch { is_news: true, ..node.batch(1, vec![hits("a", 1)]) };
         let pushed = node.store.push_diffs(&node.shard, &batch, 500).await;
         schema.ask(&format!("GRANT EXECUTE ON {function} TO PUBLIC"));
         assert!(matches!(pushed, Ok(Pushed::Applied { .. })), "{pushed:?}");

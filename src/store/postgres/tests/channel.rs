@@ -6,10 +6,7 @@ use crate::testing::conformance::Listener;
 
 async fn tell(node: &mut Node<Postgres>, diffs: Vec<Diff>) {
     node.number += 1;
-    let batch = Batch {
-        is_news: true,
-        ..node.batch(node.number, diffs)
-    };
+    let batch = Batch { is_news: true, ..node.batch(node.number, diffs) };
     let pushed = node.send_batch(&batch).await;
     assert!(matches!(pushed, Pushed::Applied { .. }), "{pushed:?}");
 }
@@ -21,15 +18,10 @@ async fn heard(listener: &mut Listener<Postgres>) -> Vec<PushNews> {
 
 /// All that a session without rights hears of what a node tells.
 async fn overheard(server: &Server, node: &mut Node<Postgres>) -> Vec<String> {
-    let stream = tokio::net::UnixStream::connect(server.socket())
-        .await
-        .unwrap();
+    let stream = tokio::net::UnixStream::connect(server.socket()).await.unwrap();
     let mut config = tokio_postgres::Config::new();
     config.user("postgres").dbname("postgres");
-    let (client, mut driver) = config
-        .connect_raw(stream, tokio_postgres::NoTls)
-        .await
-        .unwrap();
+    let (client, mut driver) = config.connect_raw(stream, tokio_postgres::NoTls).await.unwrap();
     let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some(Ok(message)) =
@@ -40,10 +32,7 @@ async fn overheard(server: &Server, node: &mut Node<Postgres>) -> Vec<String> {
             }
         }
     });
-    client
-        .batch_execute("LISTEN ngx_rate_limiting")
-        .await
-        .unwrap();
+    client.batch_execute("LISTEN ngx_rate_limiting").await.unwrap();
     for _ in 0..3 {
         tell(node, vec![hits("203.0.113.9", 7)]).await;
     }
@@ -60,10 +49,7 @@ fn who_may_not_read_hears_no_key_and_no_total() {
     block_on(async {
         let mut node = Node::join(connect(server.tcp(), PUBLIC), shard("api")).await;
         let payloads = overheard(&server, &mut node).await;
-        assert!(
-            payloads.iter().all(|it| it.parse::<i64>().is_ok()),
-            "{payloads:?}"
-        );
+        assert!(payloads.iter().all(|it| it.parse::<i64>().is_ok()), "{payloads:?}");
         // It does not even say how much there is.
         assert!(payloads.iter().all(|it| *it == payloads[0]), "{payloads:?}");
     });
@@ -94,9 +80,7 @@ fn what_anybody_notifies_changes_nothing() {
             "x".repeat(7999),
             String::new(),
         ] {
-            server.ask(&format!(
-                "SELECT pg_notify('ngx_rate_limiting', '{payload}')"
-            ));
+            server.ask(&format!("SELECT pg_notify('ngx_rate_limiting', '{payload}')"));
             assert!(heard(&mut listener).await.is_empty(), "{payload}");
             // What is pushed is heard all the same.
             tell(&mut node, vec![hits("a", 1)]).await;
@@ -134,9 +118,6 @@ fn a_flood_is_looked_at_now_and_then() {
         let _ = tokio::time::timeout(Duration::from_millis(900), looking).await;
         assert!(looks <= 4, "{looks}");
         tell(&mut node, vec![hits("a", 1)]).await;
-        assert_eq!(
-            totals(&listener.hear(1).await[0].counts),
-            pairs(&[("a", 1)])
-        );
+        assert_eq!(totals(&listener.hear(1).await[0].counts), pairs(&[("a", 1)]));
     });
 }

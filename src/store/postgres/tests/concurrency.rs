@@ -164,10 +164,8 @@ fn a_batch_that_meets_the_end_of_its_epoch_is_not_counted_in_the_new_one() {
         let mut node = Node::join(schema.connect(), shard("api")).await;
         node.push(vec![hits("a", 1)]).await;
         let session = Server::shared().session().await.unwrap();
-        let lock = format!(
-            "BEGIN; SELECT FROM {}.rl_counters WHERE key = 'a' FOR UPDATE",
-            schema.name
-        );
+        let lock =
+            format!("BEGIN; SELECT FROM {}.rl_counters WHERE key = 'a' FOR UPDATE", schema.name);
         session.batch_execute(&lock).await.unwrap();
         let (shard, old, new) = (node.shard.clone(), node.epoch, new_epoch());
         let mut other = schema.connect();
@@ -191,10 +189,8 @@ fn a_purge_does_not_wait_for_nodes_that_push() {
         node.push(vec![hits("a", 1), hits("b", 1)]).await;
         schema.ask("UPDATE {}.rl_counters SET expires_at = now() - interval '1 second'");
         let session = Server::shared().session().await.unwrap();
-        let lock = format!(
-            "BEGIN; SELECT FROM {}.rl_counters WHERE key = 'a' FOR UPDATE",
-            schema.name
-        );
+        let lock =
+            format!("BEGIN; SELECT FROM {}.rl_counters WHERE key = 'a' FOR UPDATE", schema.name);
         session.batch_execute(&lock).await.unwrap();
         let now = crate::policy::window::UnixMillis(0);
         assert_eq!(node.store.purge(&node.shard, now).await, Ok(false));

@@ -47,9 +47,7 @@ async fn cycle(server: &Server, node: &mut Node, size: usize) -> usize {
     let mut fetched = 0;
     let left = Duration::from_secs_f64(3600.0 - now(server) % 3600.0 + 3600.0);
     for first in (0..KEYS).step_by(size) {
-        fetched += push(node, batch(first, size.min(KEYS - first), left))
-            .await
-            .0;
+        fetched += push(node, batch(first, size.min(KEYS - first), left)).await.0;
     }
     loop {
         let (counts, has_more) = push(node, vec![]).await;
@@ -150,8 +148,7 @@ fn postgres_decides() {
     let questions = |first: usize, count: usize, hits: i64| -> Vec<Question> {
         let keys = first as u64 + 1..(first + count) as u64 + 1;
         let keys = keys.map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        keys.map(|key| question(&format!("{key:020}"), Algorithm::Sliding, hits))
-            .collect()
+        keys.map(|key| question(&format!("{key:020}"), Algorithm::Sliding, hits)).collect()
     };
     block_on(async {
         let node = || Asking::new(connect(server.tcp(), "public"));
@@ -257,10 +254,7 @@ fn postgres_takes_to_tell() {
                 for _ in 0..PUSHES {
                     node.number += 1;
                     let diffs = batch(0, counters, Duration::from_secs(3600));
-                    let batch = Batch {
-                        is_news,
-                        ..node.batch(node.number, diffs)
-                    };
+                    let batch = Batch { is_news, ..node.batch(node.number, diffs) };
                     node.send_batch(&batch).await;
                 }
             });

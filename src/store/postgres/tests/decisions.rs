@@ -24,8 +24,7 @@ fn counted(schema: &Schema) -> BTreeMap<u64, i64> {
     );
     let number = |text: &str| text.split('.').next().unwrap().parse::<i64>().unwrap();
     let rows = rows.iter();
-    rows.map(|row| (number(&row[0]).cast_unsigned(), number(&row[1])))
-        .collect()
+    rows.map(|row| (number(&row[0]).cast_unsigned(), number(&row[1]))).collect()
 }
 
 #[test]
@@ -62,14 +61,9 @@ fn each_window_admits_its_limit_and_no_more() {
     for (window, (admitted, asked)) in &windows {
         assert_eq!(*admitted, LIMIT.min(*asked), "{window}: {windows:?}");
     }
-    let admitted = windows
-        .iter()
-        .map(|(window, (admitted, _))| (*window, *admitted));
+    let admitted = windows.iter().map(|(window, (admitted, _))| (*window, *admitted));
     assert_eq!(counted(&schema), admitted.collect());
-    assert!(
-        windows.values().filter(|(_, asked)| *asked > LIMIT).count() >= 2,
-        "{windows:?}"
-    );
+    assert!(windows.values().filter(|(_, asked)| *asked > LIMIT).count() >= 2, "{windows:?}");
 }
 
 #[test]
@@ -98,11 +92,8 @@ fn nodes_that_ask_and_nodes_that_push_the_same_keys_never_fail_and_totals_are_ex
         let push = async |number| {
             let mut node = pushing(&schema).await;
             for round in 0..30 {
-                let diffs = keys(number, round).map(|key| Diff {
-                    size: longest,
-                    window,
-                    ..hits(&key, 1)
-                });
+                let diffs =
+                    keys(number, round).map(|key| Diff { size: longest, window, ..hits(&key, 1) });
                 node.push(diffs.collect()).await;
             }
         };
@@ -186,23 +177,20 @@ fn a_node_that_stops_within_a_decision_is_not_waited_for() {
         stopped.ask(core::slice::from_ref(&question)).await;
         let number = lock(&shard("api"), b"a");
         let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({number})");
-        let failed = stopped
-            .store
-            .link
-            .exchange(async |connection: &Connection| {
-                connection.client.batch_execute(&begin).await?;
-                // Nothing of this node runs until another one has its answer.
-                let counted = std::thread::scope(|threads| {
-                    let other = threads.spawn(|| {
-                        let questions = core::slice::from_ref(&question);
-                        let decided = block_on(async { asking(&schema).ask(questions).await });
-                        decided.answers[0].readings[0].windows().current.whole()
-                    });
-                    other.join().unwrap()
+        let failed = stopped.store.link.exchange(async |connection: &Connection| {
+            connection.client.batch_execute(&begin).await?;
+            // Nothing of this node runs until another one has its answer.
+            let counted = std::thread::scope(|threads| {
+                let other = threads.spawn(|| {
+                    let questions = core::slice::from_ref(&question);
+                    let decided = block_on(async { asking(&schema).ask(questions).await });
+                    decided.answers[0].readings[0].windows().current.whole()
                 });
-                assert_eq!(counted, 2);
-                Ok(connection.client.batch_execute("COMMIT").await?)
+                other.join().unwrap()
             });
+            assert_eq!(counted, 2);
+            Ok(connection.client.batch_execute("COMMIT").await?)
+        });
         assert!(failed.await.unwrap_err().is_transient());
         let decided = stopped.ask(core::slice::from_ref(&question)).await;
         assert_eq!(decided.answers[0].readings[0].windows().current.whole(), 3);

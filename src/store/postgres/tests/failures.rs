@@ -26,10 +26,8 @@ fn a_server_does_not_go_on_with_what_nobody_waits_for() {
         let mut node = Node::join(Postgres::new(&options, &postgres), shard("api")).await;
         node.push(vec![hits("a", 1)]).await;
         let session = Server::shared().session().await.unwrap();
-        let lock = format!(
-            "BEGIN; SELECT FROM {}.rl_counters WHERE key = 'a' FOR UPDATE",
-            schema.name
-        );
+        let lock =
+            format!("BEGIN; SELECT FROM {}.rl_counters WHERE key = 'a' FOR UPDATE", schema.name);
         session.batch_execute(&lock).await.unwrap();
         let error = failure(&mut node, 2).await;
         assert_eq!(error.failure, Failure::TimedOut(Duration::from_secs(1)));

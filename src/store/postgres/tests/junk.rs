@@ -8,20 +8,14 @@ fn junk(kind: &str) -> &'static [&'static str] {
     match kind {
         "smallint" => &["0", "-1", "32767"],
         "integer" => &["0", "-1", "2147483647"],
-        "bigint" => &[
-            "0",
-            "-1",
-            "42",
-            "9223372036854775807",
-            "9223372036854775806",
-            "-9223372036854775808",
-        ],
+        "bigint" => {
+            &["0", "-1", "42", "9223372036854775807", "9223372036854775806", "-9223372036854775808"]
+        }
         "text" => &["''", "'api'", "repeat('x', 1000)"],
         "bytea" => &["''", "'\\x00ff'", "repeat('x', 10000)::bytea"],
-        "uuid" => &[
-            "'00000000-0000-0000-0000-000000000000'",
-            "'ffffffff-ffff-ffff-ffff-ffffffffffff'",
-        ],
+        "uuid" => {
+            &["'00000000-0000-0000-0000-000000000000'", "'ffffffff-ffff-ffff-ffff-ffffffffffff'"]
+        }
         "timestamp with time zone" => &["'infinity'", "'-infinity'", "'epoch'", "now()"],
         "ARRAY" => &[
             "'{}'",
@@ -51,10 +45,9 @@ fn nodes_go_on_whatever_a_row_holds() {
             for column in &columns {
                 for value in junk(&column[1]) {
                     // The latest row, and all.
-                    for which in [
-                        "WHERE ctid = (SELECT ctid FROM {table} ORDER BY ctid DESC LIMIT 1)",
-                        "",
-                    ] {
+                    for which in
+                        ["WHERE ctid = (SELECT ctid FROM {table} ORDER BY ctid DESC LIMIT 1)", ""]
+                    {
                         let table = format!("{}.rl_counters{suffix}", schema.name);
                         let which = which.replace("{table}", &table);
                         let update = format!("UPDATE {table} SET {} = {value} {which}", column[0]);
@@ -86,9 +79,8 @@ fn a_count_at_the_end_of_its_type_is_added_to() {
         node.push(vec![hits("a", 1), hits("b", 1)]).await;
         other.fetch().await;
         for (total, expected) in [("9223372036854775807", 1), ("-9223372036854775808", -1)] {
-            schema.ask(&format!(
-                "UPDATE {{}}.rl_counters SET thousandths = {total} WHERE key = 'a'"
-            ));
+            schema
+                .ask(&format!("UPDATE {{}}.rl_counters SET thousandths = {total} WHERE key = 'a'"));
             node.push(vec![hits("a", expected), hits("b", 1)]).await;
             let counts = since(other.send(0, vec![]).await).0;
             let of_a = counts.iter().find(|count| count.key == b"a").unwrap();

@@ -45,9 +45,7 @@ fn what_has_left_all_windows_is_removed() {
     let schema = Schema::new();
     let mut node = Asking::new(schema.connect());
     let count = |what: &str| {
-        let rows = schema.ask(&format!(
-            "SELECT count(*) FROM {{}}.rl_counters_logs {what}"
-        ));
+        let rows = schema.ask(&format!("SELECT count(*) FROM {{}}.rl_counters_logs {what}"));
         rows[0][0].parse::<i64>().unwrap()
     };
     let hit = |key| moving(key, size(1), 100_000_000, 1000);
@@ -76,10 +74,7 @@ fn what_has_left_all_windows_is_removed() {
         purge(&mut node).await;
         purge(&mut node).await;
         assert_eq!(count(""), 0);
-        assert_eq!(
-            schema.ask("SELECT count(*) FROM {}.rl_counters_epochs"),
-            [["0"]]
-        );
+        assert_eq!(schema.ask("SELECT count(*) FROM {}.rl_counters_epochs"), [["0"]]);
     });
 }
 

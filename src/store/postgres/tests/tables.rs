@@ -27,10 +27,7 @@ fn nodes_that_create_the_tables_at_once_do_not_disturb_each_other() {
 fn a_table_of_another_shape_is_an_error() {
     for (table, create) in [
         ("rl_counters", "CREATE TABLE {}.rl_counters (x integer)"),
-        (
-            "rl_counters_nodes",
-            "CREATE VIEW {}.rl_counters_nodes AS SELECT 1",
-        ),
+        ("rl_counters_nodes", "CREATE VIEW {}.rl_counters_nodes AS SELECT 1"),
         (
             "rl_counters_changes",
             "CREATE TABLE {}.rl_counters_changes
@@ -78,9 +75,7 @@ fn names_are_kept_as_they_are_written() {
         node.push(vec![hits("a", 1)]).await;
         assert_eq!(total(&mut node, b"a").await, 1);
     });
-    let rows = server.value(&format!(
-        "SELECT count(*) FROM \"Order\".\"{name}_changes\""
-    ));
+    let rows = server.value(&format!("SELECT count(*) FROM \"Order\".\"{name}_changes\""));
     assert_eq!(rows, "2");
 }
 
@@ -89,10 +84,7 @@ fn without_a_schema_the_search_path_decides() {
     let server = Server::start(&[]);
     server.ask("CREATE SCHEMA postgres");
     let (options, mut postgres) = options(&[server.tcp()], "");
-    postgres.table = TableName {
-        schema: None,
-        name: "mine".into(),
-    };
+    postgres.table = TableName { schema: None, name: "mine".into() };
     block_on(open(&mut Postgres::new(&options, &postgres))).unwrap();
     // The first schema of the path is that of the user's name.
     let schema = server.value("SELECT schemaname FROM pg_tables WHERE tablename = 'mine'");
@@ -106,8 +98,7 @@ fn long_keys_do_not_mix() {
         let mut one = Node::join(schema.connect(), shard("api")).await;
         let mut two = Node::join(schema.connect(), shard("api")).await;
         let long = |last: char| format!("{}{last}", "k".repeat(65534));
-        one.push(vec![hits(&long('a'), 1), hits(&long('b'), 2)])
-            .await;
+        one.push(vec![hits(&long('a'), 1), hits(&long('b'), 2)]).await;
         one.push(vec![hits(&long('b'), 2)]).await;
         let seen = two.fetch().await;
         assert_eq!(totals(&seen), pairs(&[(&long('a'), 1), (&long('b'), 4)]));
@@ -139,12 +130,7 @@ fn what_is_not_needed_any_more_is_purged_in_steps() {
         // Any namespace's node purges for all.
         let mut other = Node::join(schema.connect(), crate::testing::conformance::shard("b")).await;
         let mut steps = 1;
-        while other
-            .store
-            .purge(&other.shard, UnixMillis(0))
-            .await
-            .unwrap()
-        {
+        while other.store.purge(&other.shard, UnixMillis(0)).await.unwrap() {
             steps += 1;
         }
         assert_eq!(steps, 6);
@@ -152,11 +138,7 @@ fn what_is_not_needed_any_more_is_purged_in_steps() {
         // An epoch that ended lately stays, with nothing in it.
         assert_eq!((count("_epochs"), count("_changes")), (3, 3));
         schema.ask("UPDATE {}.rl_counters_epochs SET ended_at = ended_at - interval '2 hours'");
-        other
-            .store
-            .purge(&other.shard, UnixMillis(0))
-            .await
-            .unwrap();
+        other.store.purge(&other.shard, UnixMillis(0)).await.unwrap();
         assert_eq!(count("_epochs"), 2);
         assert!(node.fetch().await.is_empty());
         assert_eq!(total(&mut node, b"new").await, 1);
@@ -189,10 +171,7 @@ fn a_node_that_is_gone_is_forgotten_after_its_counts() {
     let schema = Schema::new();
     block_on(async {
         let mut node = Node::join(schema.connect(), shard("api")).await;
-        let long = Diff {
-            expires_in: Duration::from_secs(10 * 24 * 3600),
-            ..hits("a", 1)
-        };
+        let long = Diff { expires_in: Duration::from_secs(10 * 24 * 3600), ..hits("a", 1) };
         node.push(vec![long]).await;
         node.push(vec![hits("b", 1)]).await;
         let life = schema.ask(

@@ -74,16 +74,11 @@ fn options_that_cannot_be_used_are_told() {
 fn passwords_are_given_over_tls() {
     let authority = Authority::new();
     let server = Server::start_with_tls(&authority, &authority.issue("127.0.0.1"), "");
-    server.ask(&format!(
-        "CREATE ROLE {LOCKED} SUPERUSER LOGIN PASSWORD 'hunter2'"
-    ));
+    server.ask(&format!("CREATE ROLE {LOCKED} SUPERUSER LOGIN PASSWORD 'hunter2'"));
     let attempt = |password: &str| {
         let (mut options, postgres) = options(&[server.tcp()], PUBLIC);
         options.tls = Some(trusting(&authority));
-        options.credentials = Credentials {
-            username: secret(LOCKED),
-            password: secret(password),
-        };
+        options.credentials = Credentials { username: secret(LOCKED), password: secret(password) };
         block_on(open(&mut Postgres::new(&options, &postgres)))
     };
     assert_eq!(attempt("hunter2"), Ok(()));

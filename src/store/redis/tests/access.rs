@@ -39,18 +39,11 @@ pub(super) const COMMANDS: &[&str] = &[
 fn passwords_are_given_and_not_shown() {
     let server = Server::start(&["--requirepass", "hunter2"]);
     block_on(async {
-        open(&mut with_credentials(&server, "", "hunter2"))
-            .await
-            .unwrap();
-        open(&mut with_credentials(&server, "default", "hunter2"))
-            .await
-            .unwrap();
-        for (username, password) in [
-            ("", "wrong-one"),
-            ("alice", "hunter2"),
-            ("default", "wrong-one"),
-            ("", ""),
-        ] {
+        open(&mut with_credentials(&server, "", "hunter2")).await.unwrap();
+        open(&mut with_credentials(&server, "default", "hunter2")).await.unwrap();
+        for (username, password) in
+            [("", "wrong-one"), ("alice", "hunter2"), ("default", "wrong-one"), ("", "")]
+        {
             let mut store = with_credentials(&server, username, password);
             let error = open(&mut store).await.unwrap_err();
             assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
@@ -69,9 +62,7 @@ fn a_password_that_the_server_does_not_want_is_an_error() {
     let server = Server::start(&[]);
     block_on(async {
         // Any is right for a user without one.
-        let error = open(&mut with_credentials(&server, "", "hunter2"))
-            .await
-            .unwrap_err();
+        let error = open(&mut with_credentials(&server, "", "hunter2")).await.unwrap_err();
         assert!(!error.may_have_applied(), "{error}");
         assert!(!error.to_string().contains("hunter2"));
     });
@@ -82,9 +73,8 @@ fn a_user_may_be_limited_to_what_is_needed() {
     let server = Server::start(&[]);
     let alice = ["ACL", "SETUSER", "alice", "on", ">hunter2", "~rl:*"];
     let _: String = server.ask(&[&alice[..], COMMANDS].concat()).unwrap();
-    let _: String = server
-        .ask(&["ACL", "SETUSER", "bob", "on", ">hunter2", "~*", "+ping"])
-        .unwrap();
+    let _: String =
+        server.ask(&["ACL", "SETUSER", "bob", "on", ">hunter2", "~*", "+ping"]).unwrap();
     block_on(async {
         let store = with_credentials(&server, "alice", "hunter2");
         let mut alice = Node::join(store, shard("api")).await;
@@ -95,17 +85,10 @@ fn a_user_may_be_limited_to_what_is_needed() {
         assert_eq!(alice.read_all(&[(MINUTE, 7)]).await.len(), 1);
         let mut listener = Listener::of(&alice);
         tell(&mut alice, vec![hits("a", 1)]).await;
-        assert_eq!(
-            totals(&listener.hear(1).await[0].counts),
-            pairs(&[("a", 3)])
-        );
+        assert_eq!(totals(&listener.hear(1).await[0].counts), pairs(&[("a", 3)]));
         for namespace in ["api", "new"] {
-            let algorithms = [
-                Algorithm::Sliding,
-                Algorithm::Elastic,
-                Algorithm::Bucket,
-                Algorithm::Moving,
-            ];
+            let algorithms =
+                [Algorithm::Sliding, Algorithm::Elastic, Algorithm::Bucket, Algorithm::Moving];
             let questions = algorithms.map(|algorithm| {
                 let mut question = question("a", algorithm, 2);
                 question.counters[0].shard = shard(namespace);
@@ -118,9 +101,7 @@ fn a_user_may_be_limited_to_what_is_needed() {
             }
         }
 
-        let error = open(&mut with_credentials(&server, "bob", "hunter2"))
-            .await
-            .unwrap_err();
+        let error = open(&mut with_credentials(&server, "bob", "hunter2")).await.unwrap_err();
         assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
         assert!(!error.to_string().contains("bob"), "{error}");
     });
@@ -149,11 +130,8 @@ fn a_database_other_than_0_is_selected() {
 #[test]
 fn a_batch_that_fails_midway_ends_the_epoch() {
     let server = Server::start(&[]);
-    let _: String = server
-        .ask(&[
-            "ACL", "SETUSER", "carol", "on", ">hunter2", "~*", "+@all", "-xadd",
-        ])
-        .unwrap();
+    let _: String =
+        server.ask(&["ACL", "SETUSER", "carol", "on", ">hunter2", "~*", "+@all", "-xadd"]).unwrap();
     block_on(async {
         let mut node = join(server.tcp()).await;
         node.push(vec![hits("a", 1)]).await;

@@ -25,9 +25,7 @@ async fn join_and_listen(store: Redis) -> (Node<Redis>, Listener<Redis>) {
 fn without_the_right_to_read_a_stream_there_is_no_channel() {
     let server = Server::start(&[]);
     let deaf = ["ACL", "SETUSER", "deaf", "on", ">hunter2", "~rl:*"];
-    let _: String = server
-        .ask(&[&deaf[..], access::COMMANDS, &["-xread"]].concat())
-        .unwrap();
+    let _: String = server.ask(&[&deaf[..], access::COMMANDS, &["-xread"]].concat()).unwrap();
     block_on(async {
         let store = with_credentials(&server, "deaf", "hunter2");
         let (mut node, mut listener) = join_and_listen(store).await;
@@ -35,10 +33,7 @@ fn without_the_right_to_read_a_stream_there_is_no_channel() {
         assert!(matches!(error.failure, Failure::Denied(_)), "{error}");
         assert!(!error.is_transient() && !error.to_string().contains("deaf"));
         // Others hear it.
-        let mut listener = Listener {
-            store: connect(server.tcp()).channel().unwrap(),
-            ..listener
-        };
+        let mut listener = Listener { store: connect(server.tcp()).channel().unwrap(), ..listener };
         tell(&mut node, vec![hits("a", 1)]).await;
         assert_eq!(total_of(&listener.hear(1).await), [1]);
     });
@@ -72,14 +67,7 @@ fn a_connection_that_hangs_is_left() {
         let mut node = join(server.tcp()).await;
         let mut listener = Listener::of(&node);
         listener.store = impatient(&[server.tcp()]).channel().unwrap();
-        assert!(
-            listener
-                .store
-                .hear(&listener.ears)
-                .await
-                .unwrap()
-                .is_empty()
-        );
+        assert!(listener.store.hear(&listener.ears).await.unwrap().is_empty());
         server.signal("STOP");
         let error = listener.store.hear(&listener.ears).await.unwrap_err();
         assert!(error.is_transient(), "{error}");
@@ -108,14 +96,7 @@ fn what_somebody_else_wrote_in_its_place_goes_with_the_next_push() {
             let entry = ["XADD", &stream, "*"];
             let _: String = server.ask(&[&entry[..], &fields].concat()).unwrap();
         }
-        assert!(
-            listener
-                .store
-                .hear(&listener.ears)
-                .await
-                .unwrap()
-                .is_empty()
-        );
+        assert!(listener.store.hear(&listener.ears).await.unwrap().is_empty());
     });
 }
 

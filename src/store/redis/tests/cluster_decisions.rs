@@ -39,10 +39,7 @@ fn all_shards_are_asked_on_one_connection_to_each_node() {
             }
         }
         let connections = connections(&cluster);
-        assert!(
-            connections.values().all(|count| *count == 1),
-            "{connections:?}"
-        );
+        assert!(connections.values().all(|count| *count == 1), "{connections:?}");
         assert_eq!(store.connects(), 3);
     });
 }
@@ -53,10 +50,7 @@ fn shards_of_a_cluster_are_not_asked_together() {
     block_on(async {
         let mut node = Asking::new(cluster.connect());
         let mut both = one();
-        both.counters.push(AskedCounter {
-            shard: shard("web"),
-            ..both.counters[0].clone()
-        });
+        both.counters.push(AskedCounter { shard: shard("web"), ..both.counters[0].clone() });
         let failure = refusal(&mut node, both).await;
         assert!(matches!(failure, Failure::Unsupported(_)), "{failure}");
         assert_eq!(counted(&node.ask(&[one()]).await), [1]);
@@ -81,11 +75,7 @@ fn while_a_slot_moves_nothing_is_half_decided() {
         let counts = |window: u64| format!("{shard_key}:{epoch}:3600000:{window}");
         // So that the window before is there, too.
         let mut other = Node::join(cluster.connect(), shard.clone()).await;
-        let before = Diff {
-            size: HOUR,
-            window: window - 1,
-            ..hits("b", 1)
-        };
+        let before = Diff { size: HOUR, window: window - 1, ..hits("b", 1) };
         other.push(vec![before]).await;
 
         let migration = Migration::begin(&cluster, &shard);

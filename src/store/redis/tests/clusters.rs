@@ -10,10 +10,7 @@ use crate::testing::redis::cluster::{Migration, Servers, connections, in_a_clust
 
 pub(super) fn all_shards() -> impl Iterator<Item = Shard> {
     let number = in_a_cluster(&[]).1.shards();
-    (0..number).map(|number| Shard {
-        number,
-        ..shard("api")
-    })
+    (0..number).map(|number| Shard { number, ..shard("api") })
 }
 
 async fn join_cluster(cluster: &Servers) -> Node<Redis> {
@@ -44,10 +41,7 @@ fn the_shards_of_a_namespace_are_spread_over_all_primaries() {
         }
         // One to each, for all shards.
         let connections = connections(&cluster);
-        assert!(
-            connections.values().all(|count| *count == 1),
-            "{connections:?}"
-        );
+        assert!(connections.values().all(|count| *count == 1), "{connections:?}");
     });
 }
 
@@ -65,10 +59,7 @@ fn a_slot_that_moves_takes_what_was_counted_with_it() {
         let migration = Migration::begin(&cluster, &shard);
         // All keys are there still.
         node.push(vec![hits("a", 1)]).await;
-        let next = Diff {
-            window: 8,
-            ..hits("a", 1)
-        };
+        let next = Diff { window: 8, ..hits("a", 1) };
         let counts = |epoch, window: u64| {
             let name = format!("60000:{window}");
             format!("{}:{epoch}:{name}", key::shard("rl", &shard))
@@ -178,10 +169,7 @@ fn a_node_that_is_lost_without_a_replica_is_missed_until_it_is_back() {
 
         cluster.primaries[owner].start_again();
         // It has lost all that it had.
-        assert_eq!(
-            push_until_applied(&mut node, vec![hits("a", 1)]).await,
-            Pushed::NoEpoch
-        );
+        assert_eq!(push_until_applied(&mut node, vec![hits("a", 1)]).await, Pushed::NoEpoch);
     });
 }
 
@@ -209,9 +197,7 @@ fn any_seed_that_can_be_reached_will_do() {
 fn nodes_that_send_us_on_and_on_are_left() {
     let mut next = with_one_answer("+OK");
     for _ in 0..10 {
-        let ServerAddress::Tcp { port, .. } = next else {
-            unreachable!()
-        };
+        let ServerAddress::Tcp { port, .. } = next else { unreachable!() };
         next = with_one_answer(format!("-MOVED 1 :{port}"));
     }
     let (options, redis) = in_a_cluster(&[next]);
@@ -225,18 +211,11 @@ fn nodes_that_send_us_on_and_on_are_left() {
 fn a_user_may_be_limited_to_what_is_needed_in_a_cluster() {
     let cluster = Servers::start();
     for server in &cluster.primaries {
-        let alice = [
-            "ACL", "SETUSER", "alice", "on", ">hunter2", "~rl:*", "+asking",
-        ];
-        let _: String = server
-            .ask(&[&alice[..], access::COMMANDS].concat())
-            .unwrap();
+        let alice = ["ACL", "SETUSER", "alice", "on", ">hunter2", "~rl:*", "+asking"];
+        let _: String = server.ask(&[&alice[..], access::COMMANDS].concat()).unwrap();
     }
     let (mut options, redis) = cluster.options();
-    options.credentials = Credentials {
-        username: secret("alice"),
-        password: secret("hunter2"),
-    };
+    options.credentials = Credentials { username: secret("alice"), password: secret("hunter2") };
     block_on(async {
         for shard in all_shards() {
             let mut node = Node::join(Redis::new(&options, &redis), shard).await;

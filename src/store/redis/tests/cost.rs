@@ -39,10 +39,7 @@ impl Watched {
             "--appendonly",
             "yes",
         ]);
-        Watched {
-            server,
-            cpu: RefCell::default(),
-        }
+        Watched { server, cpu: RefCell::default() }
     }
 
     async fn join(&self, namespace: &str) -> Node {
@@ -73,9 +70,7 @@ impl Watched {
         let mut next = Some(PageStep::default());
         while let Some(step) = next {
             let windows = [(MINUTE, 7)];
-            let page = node
-                .store
-                .get_counters(&node.shard, node.epoch, &windows, step);
+            let page = node.store.get_counters(&node.shard, node.epoch, &windows, step);
             (_, next) = self.watch(page).await.unwrap();
         }
     }
@@ -86,9 +81,7 @@ impl Watched {
         type Entry = (i64, i64, u64, Vec<Vec<u8>>, Value, Value);
         let log: Vec<Entry> = self.server.ask(&["SLOWLOG", "GET", "10000"]).unwrap();
         let _: Value = self.server.ask(&["SLOWLOG", "RESET"]).unwrap();
-        let log = log
-            .into_iter()
-            .filter(|(.., words, _, _)| words[0] == command.as_bytes());
+        let log = log.into_iter().filter(|(.., words, _, _)| words[0] == command.as_bytes());
         println!("{what}");
         print("  log", log.map(|(_, _, micros, ..)| micros).collect());
         print("  cpu", self.cpu.take());
@@ -111,8 +104,7 @@ fn print(what: &str, mut micros: Vec<u64>) {
 fn batch(first: usize, count: usize, length: usize) -> Vec<Diff> {
     let keys = first as u64 + 1..(first + count) as u64 + 1;
     let keys = keys.map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    keys.map(|key| hits(&format!("{key:0length$}"), 1))
-        .collect()
+    keys.map(|key| hits(&format!("{key:0length$}"), 1)).collect()
 }
 
 #[test]
@@ -124,18 +116,11 @@ fn redis_is_held() {
             let mut one = watched.join(&format!("of-{length}")).await;
             let mut two = watched.join(&format!("of-{length}")).await;
             for round in 0..200 {
-                watched
-                    .push(&mut one, batch(round * keys, keys, length))
-                    .await;
+                watched.push(&mut one, batch(round * keys, keys, length)).await;
             }
-            watched.report(
-                &format!("push {keys} new keys of {length} bytes"),
-                "EVALSHA",
-            );
+            watched.report(&format!("push {keys} new keys of {length} bytes"), "EVALSHA");
             for round in 0..200 {
-                watched
-                    .push(&mut two, batch(round * keys, keys, length))
-                    .await;
+                watched.push(&mut two, batch(round * keys, keys, length)).await;
             }
             watched.report(&format!("push {keys} and fetch {keys}"), "EVALSHA");
             while watched.push(&mut one, vec![]).await {}
@@ -150,10 +135,7 @@ fn redis_is_held() {
             watched.push(&mut one, batch(0, 500, 20)).await;
             watched.push(&mut two, batch(0, 500, 20)).await;
         }
-        watched.report(
-            "push 500 and fetch 500 where there are no others",
-            "EVALSHA",
-        );
+        watched.report("push 500 and fetch 500 where there are no others", "EVALSHA");
 
         let mut one = watched.join("windows").await;
         let mut two = watched.join("windows").await;
@@ -161,11 +143,7 @@ fn redis_is_held() {
             let mut diffs = Vec::new();
             for window in 0..10 {
                 let more = batch(round * 50, 50, 20).into_iter();
-                diffs.extend(more.map(|diff| Diff {
-                    window,
-                    size: HOUR,
-                    ..diff
-                }));
+                diffs.extend(more.map(|diff| Diff { window, size: HOUR, ..diff }));
             }
             watched.push(&mut one, diffs.clone()).await;
             watched.push(&mut two, diffs).await;
@@ -233,10 +211,7 @@ fn decisions_cost() {
                     let spent = (server.cpu_nanos() - before) as f64 / 1000.0;
                     each.push(spent / (some * rest.len() * count) as f64);
                 }
-                println!(
-                    "{what}, {count} at once: {:.2} and {:.2} µs each",
-                    each[0], each[1]
-                );
+                println!("{what}, {count} at once: {:.2} and {:.2} µs each", each[0], each[1]);
             }
         }
     });
@@ -253,12 +228,9 @@ fn kinds_cost() {
         let mut nodes: Vec<_> = (0..8).map(|_| Asking::new(connect(server.tcp()))).collect();
         for limit in [100, 100_000] {
             for count in [1, 16, 128] {
-                for algorithm in [
-                    Algorithm::Sliding,
-                    Algorithm::Elastic,
-                    Algorithm::Bucket,
-                    Algorithm::Moving,
-                ] {
+                for algorithm in
+                    [Algorithm::Sliding, Algorithm::Elastic, Algorithm::Bucket, Algorithm::Moving]
+                {
                     let _: String = server.ask(&["FLUSHALL"]).unwrap();
                     let of_key = |index: usize| {
                         let mut question = question_of(&format!("{index:020}"), algorithm, limit);
@@ -297,23 +269,12 @@ fn long_logs_hold_a_server() {
     block_on(async {
         let mut node = Asking::new(connect(watched.server.tcp()));
         let now = node.ask(&asked(0)).await.now.0;
-        let epoch: String = watched
-            .server
-            .ask(&["HGET", "rl:{api:0}", "epoch"])
-            .unwrap();
+        let epoch: String = watched.server.ask(&["HGET", "rl:{api:0}", "epoch"]).unwrap();
         let fill = |gone: u64| {
             let entries = (0..gone + 99_000).flat_map(|number| {
                 let at = now - window.millis() + 2000 * number / gone.max(1);
-                let at = if number < gone {
-                    at - 3000
-                } else {
-                    now - 90_000 + number - gone
-                };
-                let [_, _, time @ ..] = if number == 0 {
-                    [0; 8]
-                } else {
-                    at.to_be_bytes()
-                };
+                let at = if number < gone { at - 3000 } else { now - 90_000 + number - gone };
+                let [_, _, time @ ..] = if number == 0 { [0; 8] } else { at.to_be_bytes() };
                 let sum = number as u32 * 1000;
                 time.into_iter().chain(sum.to_be_bytes())
             });
@@ -328,12 +289,7 @@ fn long_logs_hold_a_server() {
             ("none has left", 1, 1000, 20),
             ("half has left, not noted", 90_000, 0, 20),
             ("half has left, noted", 90_000, 1000, 20),
-            (
-                "more than half has left: they are rewritten",
-                100_000,
-                1000,
-                100,
-            ),
+            ("more than half has left: they are rewritten", 100_000, 1000, 100),
         ] {
             fill(gone);
             let questions = asked(cost);
@@ -367,10 +323,7 @@ fn large_questions_hold_a_server() {
                                 size: WindowSize::from_millis(millis).unwrap(),
                                 ..counter.clone()
                             });
-                            question.limits.push(AskedLimit {
-                                counter: number,
-                                ..limit
-                            });
+                            question.limits.push(AskedLimit { counter: number, ..limit });
                         }
                         question
                     })

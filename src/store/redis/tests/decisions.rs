@@ -32,9 +32,7 @@ pub(super) fn one() -> Question {
 /// What is counted after each decision, in whole hits.
 pub(super) fn counted(decided: &Decided) -> Vec<i64> {
     let readings = decided.answers.iter().flat_map(|it| &it.readings);
-    readings
-        .map(|reading| reading.windows().current.whole())
-        .collect()
+    readings.map(|reading| reading.windows().current.whole()).collect()
 }
 
 pub(super) async fn refusal(node: &mut Asking<Redis>, question: Question) -> Failure {
@@ -94,10 +92,7 @@ fn a_replica_decides_nothing() {
         node.push(vec![hits("a", 1)]).await;
         replicated(&replica, 1).await;
         let elsewhere = Question {
-            counters: smallvec![AskedCounter {
-                shard: shard("web"),
-                ..one().counters[0].clone()
-            }],
+            counters: smallvec![AskedCounter { shard: shard("web"), ..one().counters[0].clone() }],
             ..one()
         };
         for (question, count) in [(one(), 1), (asks(one()), 1), (elsewhere, 1)] {
@@ -122,10 +117,7 @@ fn without_replicas_that_there_must_be_nothing_is_charged() {
         let (mut node, _) = asking(&server).await;
         must_have("1");
         let failure = refusal(&mut node, one()).await;
-        assert_eq!(
-            failure,
-            Failure::Refused(Refusal::Other("NOREPLICAS".into()))
-        );
+        assert_eq!(failure, Failure::Refused(Refusal::Other("NOREPLICAS".into())));
         must_have("0");
         assert_eq!(counted(&node.ask(&[one()]).await), [1]);
     });
@@ -136,9 +128,7 @@ fn a_decision_that_fails_midway_ends_the_epoch() {
     let server = Server::start(&[]);
     let carol = |rules: &[&str]| {
         let user = ["ACL", "SETUSER", "carol", "reset", "on", ">hunter2", "~*"];
-        let _: String = server
-            .ask(&[&user[..], &["+@all"], rules].concat())
-            .unwrap();
+        let _: String = server.ask(&[&user[..], &["+@all"], rules].concat()).unwrap();
     };
     block_on(async {
         let (mut node, epoch) = asking(&server).await;
@@ -354,10 +344,7 @@ fn the_primary_that_sentinels_know_decides() {
     sentinel.watch(&primary);
     let (options, redis) = options(&[sentinel.tcp()]);
     let redis = RedisOptions {
-        topology: Topology::Sentinel {
-            master: "main".into(),
-            credentials: Credentials::default(),
-        },
+        topology: Topology::Sentinel { master: "main".into(), credentials: Credentials::default() },
         ..redis
     };
     let mut node = Asking::new(Redis::new(&options, &redis));
@@ -391,9 +378,8 @@ fn a_store_tells_whether_it_has_what_it_charged_ahead() {
         assert!(next.is_whole && next.witness != first);
         // One that is refused changes nothing.
         let stream = format!("{SHARD}:{epoch}:s");
-        let entries: Vec<(String, Vec<Vec<u8>>)> = server
-            .ask(&["XREVRANGE", &stream, "+", "-", "COUNT", "1"])
-            .unwrap();
+        let entries: Vec<(String, Vec<Vec<u8>>)> =
+            server.ask(&["XREVRANGE", &stream, "+", "-", "COUNT", "1"]).unwrap();
         let _: i64 = server.ask(&["XDEL", &stream, &entries[0].0]).unwrap();
         assert!(!after(Some(next.witness)).await.unwrap().is_whole);
         assert!(after(Some(first)).await.unwrap().is_whole);
@@ -419,11 +405,7 @@ fn what_a_store_has_lost_is_not_given_back_to_it() {
         let lost = Witness(NonZeroU64::new(word.get() ^ 1).unwrap());
         let mut node = Node::join(connect(server.tcp()), shard("api")).await;
         let window = HOUR.at(asked.ask(&[]).await.now).number;
-        let of = |count| Diff {
-            size: HOUR,
-            window,
-            ..hits("a", count)
-        };
+        let of = |count| Diff { size: HOUR, window, ..hits("a", count) };
         node.push(vec![of(9)]).await;
         let steps = [
             (Grants::UpTo(lost), -3, true, 10),
@@ -436,10 +418,7 @@ fn what_a_store_has_lost_is_not_given_back_to_it() {
             (Grants::UpTo(witness), -5, false, 0),
         ];
         for (number, (grants, diff, is_lost, total)) in (2..).zip(steps) {
-            let batch = Batch {
-                grants: Some(grants),
-                ..node.batch(number, vec![of(diff)])
-            };
+            let batch = Batch { grants: Some(grants), ..node.batch(number, vec![of(diff)]) };
             // Once, however often it is sent.
             for _ in 0..2 {
                 node.send_batch(&batch).await;

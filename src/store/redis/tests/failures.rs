@@ -37,28 +37,13 @@ fn without_memory_nothing_of_a_batch_is_applied() {
 fn what_servers_refuse_is_told_apart() {
     let other = |code: &str| Refusal::Other(code.into());
     for (line, refusal) in [
-        (
-            "-LOADING Redis is loading the dataset in memory",
-            Refusal::Loading,
-        ),
+        ("-LOADING Redis is loading the dataset in memory", Refusal::Loading),
         ("-MASTERDOWN Link with MASTER is down", Refusal::PrimaryDown),
-        (
-            "-READONLY You can't write against a read only replica.",
-            Refusal::ReadOnly,
-        ),
-        (
-            "-OOM command not allowed when used memory",
-            Refusal::OutOfMemory,
-        ),
-        (
-            "-MOVED 3999 127.0.0.1:6381",
-            Refusal::Moved("MOVED 3999 127.0.0.1:6381".into()),
-        ),
+        ("-READONLY You can't write against a read only replica.", Refusal::ReadOnly),
+        ("-OOM command not allowed when used memory", Refusal::OutOfMemory),
+        ("-MOVED 3999 127.0.0.1:6381", Refusal::Moved("MOVED 3999 127.0.0.1:6381".into())),
         ("-BUSY Redis is busy running a script.", other("BUSY")),
-        (
-            "-NOREPLICAS Not enough good replicas to write.",
-            other("NOREPLICAS"),
-        ),
+        ("-NOREPLICAS Not enough good replicas to write.", other("NOREPLICAS")),
         ("-NOSCRIPT No matching script.", other("NOSCRIPT")),
     ] {
         let mut store = impatient(&[with_one_answer(line)]);
@@ -78,11 +63,7 @@ fn what_servers_refuse_is_told_apart() {
     ] {
         let mut store = impatient(&[with_one_answer(line)]);
         let error = block_on(open(&mut store)).unwrap_err();
-        assert_eq!(
-            error.may_have_applied(),
-            may_have_applied,
-            "{line}: {error}"
-        );
+        assert_eq!(error.may_have_applied(), may_have_applied, "{line}: {error}");
         assert!(!error.is_transient(), "{line}: {error}");
         assert_eq!(error.to_string().lines().count(), 1, "{line}: {error}");
     }

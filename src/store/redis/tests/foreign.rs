@@ -47,10 +47,7 @@ fn counts_of(epoch: Epoch, name: &str) -> String {
 
 /// One hit, which is charged whatever the limit says.
 fn one_more(key: &str, algorithm: Algorithm) -> Question {
-    Question {
-        counts_rejected: true,
-        ..question(key, algorithm, 10)
-    }
+    Question { counts_rejected: true, ..question(key, algorithm, 10) }
 }
 
 /// The hash of counts of the window in which questions are charged, and of the one before.
@@ -113,11 +110,7 @@ fn a_count_that_is_too_large_saturates_when_it_is_changed() {
             assert_eq!(seen, pairs(&[("a", told), ("b", 2)]), "{text}");
             node.push(vec![hits("a", diff)]).await;
             assert_eq!(get(&server, &counts, "a"), expected.to_string(), "{text}");
-            assert_eq!(
-                totals(&other.fetch().await),
-                pairs(&[("a", told)]),
-                "{text}"
-            );
+            assert_eq!(totals(&other.fetch().await), pairs(&[("a", told)]), "{text}");
             let _: String = server.ask(&["FLUSHALL"]).unwrap();
         }
     });
@@ -222,9 +215,7 @@ fn what_is_no_bucket_is_replaced() {
             let _: i64 = server.ask(&["DEL", &bucket_of(epoch, "b")]).unwrap();
         }
         // A bucket of a clock that was set back leaks anew from now.
-        let _: String = server
-            .ask(&["SET", &bucket, "5000 99999999999999"])
-            .unwrap();
+        let _: String = server.ask(&["SET", &bucket, "5000 99999999999999"]).unwrap();
         let decided = node.ask(&[in_a_bucket("a", 1000)]).await;
         let text: String = server.ask(&["GET", &bucket]).unwrap();
         assert_eq!(text, format!("6000 {}", decided.now.0));
@@ -270,11 +261,7 @@ fn a_decision_deletes_what_is_of_another_type_and_fails_once() {
                 let error = node.try_to_ask(&asked).await.expect_err(&case);
                 is_of_wrong_type(&error);
                 // What it counts now is what was kept.
-                let expected = if matches!(what, "shard" | "current") {
-                    1
-                } else {
-                    2
-                };
+                let expected = if matches!(what, "shard" | "current") { 1 } else { 2 };
                 assert_eq!(counted(&node.ask(&asked).await), [expected], "{case}");
                 assert_eq!(open(&mut node).await == epoch, what != "shard", "{case}");
                 if what != "shard" {
@@ -301,10 +288,7 @@ fn a_push_deletes_what_is_of_another_type_and_fails_once() {
                 }
                 let mut node = join(server.tcp()).await;
                 let mut other = join(server.tcp()).await;
-                let later = |key, number| Diff {
-                    window: 8,
-                    ..hits(key, number)
-                };
+                let later = |key, number| Diff { window: 8, ..hits(key, number) };
                 node.push(vec![hits("a", 1), later("a", 5)]).await;
                 let (stream, counts) =
                     (counts_of(node.epoch, "s"), counts_of(node.epoch, "60000:7"));
@@ -374,9 +358,7 @@ fn reading_deletes_what_is_of_another_type_and_fails_once() {
 
             overwrite(&server, &counts, command);
             let (windows, step) = ([(MINUTE, 7)], PageStep::default());
-            let page = other
-                .store
-                .get_counters(&other.shard, other.epoch, &windows, step);
+            let page = other.store.get_counters(&other.shard, other.epoch, &windows, step);
             is_of_wrong_type(&page.await.unwrap_err());
             assert!(other.read_all(&windows).await.is_empty());
 

@@ -34,23 +34,11 @@ const TEXTS: [&[u8]; 22] = [
 /// What somebody may do to a stream.
 const TO_STREAMS: [&[&str]; 12] = [
     &["XADD", "key", "*", "a", "b"],
-    &[
-        "XADD", "key", "*", "node", "x", "count", "y", "changes", "z",
-    ],
-    &[
-        "XADD", "key", "*", "node", "x", "count", "nan", "changes", "\u{1}",
-    ],
+    &["XADD", "key", "*", "node", "x", "count", "y", "changes", "z"],
+    &["XADD", "key", "*", "node", "x", "count", "nan", "changes", "\u{1}"],
     // A list of a window that is none; of a key that is a list; of another thing than a list.
-    &[
-        "XADD", "key", "*", "node", "x", "count", "1", "changes", "\u{2}",
-    ],
-    &[
-        "XADD",
-        "key",
-        "18446744073709551615-18446744073709551615",
-        "a",
-        "b",
-    ],
+    &["XADD", "key", "*", "node", "x", "count", "1", "changes", "\u{2}"],
+    &["XADD", "key", "18446744073709551615-18446744073709551615", "a", "b"],
     &["XADD", "key", "9007199254740993-1", "a", "b"],
     &["XTRIM", "key", "MAXLEN", "0"],
     &["XTRIM", "key", "MAXLEN", "1"],
@@ -105,12 +93,8 @@ fn nodes_go_on_whatever_a_field_holds() {
                 for text in TEXTS {
                     let all = keys(&server);
                     let key = &all[number.min(all.len() - 1)];
-                    let what = format!(
-                        "{} {} {}",
-                        end_of(key),
-                        field.escape_ascii(),
-                        text.escape_ascii()
-                    );
+                    let what =
+                        format!("{} {} {}", end_of(key), field.escape_ascii(), text.escape_ascii());
                     // In a new epoch, another key may have this place.
                     let mut connection = server.connection("").unwrap();
                     let set = redis::cmd("HSET").arg(key).arg(&field).arg(text).to_owned();
@@ -138,10 +122,7 @@ fn nodes_go_on_whatever_a_text_holds() {
         let count = strings(&server).len();
         assert_eq!(count, 2);
         for number in 0..count {
-            for text in TEXTS
-                .into_iter()
-                .chain([&[0xff; 40][..], &[0; 30], &[0x01; 2560]])
-            {
+            for text in TEXTS.into_iter().chain([&[0xff; 40][..], &[0; 30], &[0x01; 2560]]) {
                 let key = &strings(&server)[number];
                 let what = format!("{} {}", end_of(key), text.escape_ascii());
                 let before: Vec<u8> = redis_get(&server, key);
@@ -173,9 +154,7 @@ fn nodes_go_on_whatever_is_in_a_stream() {
                 let mut command = command.to_vec();
                 command[1] = key;
                 let _: redis::Value = server.ask(&command).unwrap();
-                nodes
-                    .go_on(&format!("{} {:?}", end_of(key), &command[2..]))
-                    .await;
+                nodes.go_on(&format!("{} {:?}", end_of(key), &command[2..])).await;
             }
         }
     });

@@ -24,9 +24,7 @@ fn the_stream_of_changes_is_bounded() {
             node.push(large(round)).await;
         }
         let stream = format!("{SHARD}:{}:s", node.epoch);
-        let used: i64 = server
-            .ask(&["MEMORY", "USAGE", &stream, "SAMPLES", "0"])
-            .unwrap();
+        let used: i64 = server.ask(&["MEMORY", "USAGE", &stream, "SAMPLES", "0"]).unwrap();
         assert!((10_000_000..25_000_000).contains(&used), "{used}");
         // The small ones came first and are gone.
         let length: i64 = server.ask(&["XLEN", &stream]).unwrap();
@@ -58,10 +56,7 @@ fn the_shard_outlives_its_counts() {
         assert!(left(SHARD) > 3_500_000 && left(&stream) > 3_500_000);
         // Expiries grow and never shrink.
         for (expires_in, expected) in [(1, 1), (10, 10), (2, 10)] {
-            let diff = Diff {
-                expires_in: days(expires_in),
-                ..hits("a", 1)
-            };
+            let diff = Diff { expires_in: days(expires_in), ..hits("a", 1) };
             node.push(vec![diff]).await;
             let expected = i64::try_from(days(expected).as_millis()).unwrap();
             assert!((expected - 30_000..=expected).contains(&left(&counts)));
@@ -84,10 +79,7 @@ fn nodes_that_are_gone_are_forgotten_as_others_come() {
     let server = Server::start(&[]);
     let nodes_known = || {
         let fields: Vec<String> = server.ask(&["HKEYS", SHARD]).unwrap();
-        fields
-            .iter()
-            .filter(|field| field.starts_with("b:"))
-            .count()
+        fields.iter().filter(|field| field.starts_with("b:")).count()
     };
     block_on(async {
         let mut node = join(server.tcp()).await;
@@ -100,27 +92,16 @@ fn nodes_that_are_gone_are_forgotten_as_others_come() {
         let time: Vec<String> = server.ask(&["TIME"]).unwrap();
         let now = time[0].parse::<i64>().unwrap() * 1000;
         let expected = now + 86_400_000 + 120_000;
-        assert!(
-            (expected - 30_000..expected + 30_000).contains(&until),
-            "{until}"
-        );
+        assert!((expected - 30_000..expected + 30_000).contains(&until), "{until}");
         // A shorter life takes nothing from a longer one.
-        let short = Diff {
-            expires_in: Duration::from_secs(1),
-            ..hits("a", 1)
-        };
+        let short = Diff { expires_in: Duration::from_secs(1), ..hits("a", 1) };
         node.push(vec![short]).await;
         let known: String = server.ask(&["HGET", SHARD, &field]).unwrap();
         assert!(known.ends_with(&format!(" {until}")), "{known}");
 
         for n in 0..1000 {
             let _: i64 = server
-                .ask(&[
-                    "HSET",
-                    SHARD,
-                    &format!("b:{n:032x}"),
-                    "16777217 1700000000000",
-                ])
+                .ask(&["HSET", SHARD, &format!("b:{n:032x}"), "16777217 1700000000000"])
                 .unwrap();
         }
         assert_eq!(nodes_known(), 1002);
@@ -169,8 +150,7 @@ fn pages_begin_again_after_a_new_connection() {
         let mut node = join(server.tcp()).await;
         for first in (0..3000).step_by(500) {
             let keys = first..first + 500;
-            node.push(keys.map(|key| hits(&key.to_string(), 1)).collect())
-                .await;
+            node.push(keys.map(|key| hits(&key.to_string(), 1)).collect()).await;
         }
         let windows = [(MINUTE, 7)];
         let mut keys = std::collections::BTreeSet::new();
@@ -183,9 +163,7 @@ fn pages_begin_again_after_a_new_connection() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 keys.clear();
             }
-            let page = node
-                .store
-                .get_counters(&node.shard, node.epoch, &windows, step);
+            let page = node.store.get_counters(&node.shard, node.epoch, &windows, step);
             let (counts, step) = page.await.unwrap();
             keys.extend(counts.into_iter().map(|count| count.key));
             next = step;
@@ -202,9 +180,8 @@ fn a_batch_of_the_largest_size_is_taken() {
         let mut other = join(server.tcp()).await;
         // More than Lua can pass to one call.
         let key = |key: usize| format!("{key:064}");
-        let diffs: Vec<_> = (0..20 * Batch::MAX_DIFFS)
-            .map(|number| hits(&key(number), 1))
-            .collect();
+        let diffs: Vec<_> =
+            (0..20 * Batch::MAX_DIFFS).map(|number| hits(&key(number), 1)).collect();
         node.push(diffs).await;
         assert_eq!(other.fetch().await.len(), 20 * Batch::MAX_DIFFS);
     });

@@ -92,17 +92,11 @@ fn a_server_is_told_as_what_it_is() {
         let (options, redis) = options(&[server.tcp()]);
         Redis::new(&options, &RedisOptions { topology, ..redis })
     };
-    let sentinels = || Topology::Sentinel {
-        master: "main".into(),
-        credentials: Credentials::default(),
-    };
+    let sentinels =
+        || Topology::Sentinel { master: "main".into(), credentials: Credentials::default() };
     block_on(async {
         for (server, topology, expected) in [
-            (
-                &sentinel,
-                Topology::Single,
-                "it is a sentinel, and \"sentinel_master\" is missing",
-            ),
+            (&sentinel, Topology::Single, "it is a sentinel, and \"sentinel_master\" is missing"),
             (
                 &server,
                 Topology::Cluster,
@@ -113,11 +107,7 @@ fn a_server_is_told_as_what_it_is() {
                 Topology::Cluster,
                 "it is no node of a Redis Cluster, which \"cluster on\" is for",
             ),
-            (
-                &server,
-                sentinels(),
-                "it is no sentinel, which \"sentinel_master\" is for",
-            ),
+            (&server, sentinels(), "it is no sentinel, which \"sentinel_master\" is for"),
         ] {
             let error = open(&mut with(server, topology)).await.unwrap_err();
             assert!(!error.is_transient());

@@ -97,12 +97,9 @@ fn what_has_left_is_removed_when_it_is_much() {
     block_on(async {
         let (mut node, log) = asking(&server, 60_000).await;
         let now = node.ask(&[]).await.now.0;
-        for (gone, live, length_after) in [
-            (64, 10, 75),
-            (65, 10, 12),
-            (500, 501, 1002),
-            (502, 500, 502),
-        ] {
+        for (gone, live, length_after) in
+            [(64, 10, 75), (65, 10, 12), (500, 501, 1002), (502, 500, 502)]
+        {
             let old = (0..gone).map(|number| entry(now - 70_000 + number, 7000));
             let new = (0..live)
                 .map(|number| entry(now - 9_000 + number, 8000 + number.cast_signed() * 1000));
@@ -190,10 +187,8 @@ fn what_is_no_log_is_replaced() {
     let server = Server::start(&[]);
     block_on(async {
         let (mut node, log) = asking(&server, 3_600_000).await;
-        let asked = [
-            moving("a", size(3_600_000), 9_000, 1000),
-            moving("b", size(3_600_000), 9_000, 1000),
-        ];
+        let asked =
+            [moving("a", size(3_600_000), 9_000, 1000), moving("b", size(3_600_000), 9_000, 1000)];
         for text in ["", "5", "garbage", "0123456789", "01234567890123456789"] {
             server.set(&log, text.as_bytes());
             let decided = node.ask(&asked).await;

@@ -93,10 +93,7 @@ fn secret(text: &str) -> Option<Secret> {
 
 fn with_credentials(server: &Server, username: &str, password: &str) -> Redis {
     let (mut options, redis) = options(&[server.tcp()]);
-    options.credentials = Credentials {
-        username: secret(username),
-        password: secret(password),
-    };
+    options.credentials = Credentials { username: secret(username), password: secret(password) };
     Redis::new(&options, &redis)
 }
 
@@ -112,10 +109,7 @@ async fn replicated(replica: &Server, nodes: usize) {
 
 /// Pushes the next batch as news, again and again while nothing of it is applied.
 async fn tell(node: &mut Node<Redis>, diffs: Vec<Diff>) {
-    let batch = Batch {
-        is_news: true,
-        ..node.batch(node.number + 1, diffs)
-    };
+    let batch = Batch { is_news: true, ..node.batch(node.number + 1, diffs) };
     let pushed = until_applied(node, &batch).await;
     assert!(matches!(pushed, Pushed::Applied { .. }), "{pushed:?}");
 }
@@ -138,7 +132,5 @@ async fn until_applied(node: &mut Node<Redis>, batch: &Batch) -> Pushed {
         }
     };
     let deadline = Duration::from_secs(60);
-    tokio::time::timeout(deadline, pushing)
-        .await
-        .expect("pushed")
+    tokio::time::timeout(deadline, pushing).await.expect("pushed")
 }

@@ -7,10 +7,8 @@ use crate::testing::redis::with_tls;
 /// The options of a store whose primary these know under the name `main`.
 fn known_by(sentinels: &[ServerAddress]) -> (StoreOptions, RedisOptions) {
     let (options, mut redis) = options(sentinels);
-    redis.topology = Topology::Sentinel {
-        master: "main".into(),
-        credentials: Credentials::default(),
-    };
+    redis.topology =
+        Topology::Sentinel { master: "main".into(), credentials: Credentials::default() };
     (options, redis)
 }
 
@@ -94,12 +92,7 @@ fn a_primary_that_cannot_be_reached_is_named() {
 
 #[test]
 fn what_a_sentinel_says_that_makes_no_sense_is_an_error() {
-    for answer in [
-        "+OK",
-        "*1\r\n$1\r\na",
-        "*2\r\n$0\r\n\r\n$1\r\n1",
-        "*2\r\n$1\r\na\r\n$2\r\n-1",
-    ] {
+    for answer in ["+OK", "*1\r\n$1\r\na", "*2\r\n$0\r\n\r\n$1\r\n1", "*2\r\n$1\r\na\r\n$2\r\n-1"] {
         let (options, redis) = known_by(&[with_one_answer(answer)]);
         let error = block_on(open(&mut Redis::new(&options, &redis))).unwrap_err();
         let cause = "it answers something else".into();
@@ -176,16 +169,11 @@ fn sentinels_have_credentials_of_their_own_and_both_users_may_be_limited() {
 
     let store = |username: &str, password: &str| {
         let (mut options, mut redis) = known_by(&[sentinel.tcp()]);
-        options.credentials = Credentials {
-            username: secret("alice"),
-            password: secret("hunter2"),
-        };
+        options.credentials =
+            Credentials { username: secret("alice"), password: secret("hunter2") };
         redis.topology = Topology::Sentinel {
             master: "main".into(),
-            credentials: Credentials {
-                username: secret(username),
-                password: secret(password),
-            },
+            credentials: Credentials { username: secret(username), password: secret(password) },
         };
         Redis::new(&options, &redis)
     };

@@ -45,14 +45,7 @@ pub async fn what_was_decided_before_counts_in_the_same_call<F: Fixture<Store: D
         .iter()
         .map(|it| (it.admitted[0], current(&it.readings[0]) / 1000))
         .collect();
-    let expected = [
-        (true, 2),
-        (false, 2),
-        (true, 1),
-        (true, 3),
-        (false, 3),
-        (true, 2),
-    ];
+    let expected = [(true, 2), (false, 2), (true, 1), (true, 3), (false, 3), (true, 2)];
     assert_eq!(answers, expected);
     assert_eq!(node.total(b"a").await, 3000);
     assert_eq!(node.total(b"b").await, 2000);
@@ -75,9 +68,7 @@ pub async fn all_counters_are_charged_or_none<F: Fixture<Store: Decider>>(fixtur
         ],
     };
     for charged in 1..=2 {
-        let counts = [1000, 500, 2000, 1000]
-            .map(|count| charged * count)
-            .to_vec();
+        let counts = [1000, 500, 2000, 1000].map(|count| charged * count).to_vec();
         assert_eq!(node.ask_one(&question).await, (vec![true; 3], counts));
     }
     for _ in 0..2 {
@@ -90,10 +81,7 @@ pub async fn all_counters_are_charged_or_none<F: Fixture<Store: Decider>>(fixtur
 
 pub async fn rejected_hits_are_charged_if_they_are_to<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
-    let one = Question {
-        counts_rejected: true,
-        ..question("a", Sliding, 1)
-    };
+    let one = Question { counts_rejected: true, ..question("a", Sliding, 1) };
     let both = Question {
         counts_rejected: true,
         counters: smallvec![counter("a", LONGEST, 1000), counter("b", LONGEST, 1000)],
@@ -220,7 +208,5 @@ pub async fn an_ended_window_weighs_as_the_previous_one<F: Fixture<Store: Decide
         }
     };
     let deadline = Duration::from_secs(20);
-    tokio::time::timeout(deadline, watching)
-        .await
-        .expect("ended");
+    tokio::time::timeout(deadline, watching).await.expect("ended");
 }

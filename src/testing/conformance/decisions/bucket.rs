@@ -47,25 +47,16 @@ pub async fn each_rate_has_a_bucket_of_its_own<F: Fixture<Store: Decider>>(fixtu
 
 pub async fn rejected_hits_fill_a_bucket_and_no_more<F: Fixture<Store: Decider>>(fixture: &F) {
     let mut node = Asking::new(fixture.connect());
-    let counted = Question {
-        counts_rejected: true,
-        ..at_rate(1000, 4000)
-    };
+    let counted = Question { counts_rejected: true, ..at_rate(1000, 4000) };
     for (is_admitted, thousandths) in [(true, 4000), (true, 8000), (false, 10_000), (false, 10_000)]
     {
         let (admitted, level) = read(&mut node, &counted).await;
         assert_eq!(admitted, is_admitted);
         let above = level.hits.minus(Hits::from_thousandths(thousandths));
-        assert!(
-            above <= Hits::ZERO && above > Hits::from_thousandths(-100),
-            "{level:?}"
-        );
+        assert!(above <= Hits::ZERO && above > Hits::from_thousandths(-100), "{level:?}");
     }
     // What no limit is about is charged as it is.
-    let charge = Question {
-        limits: smallvec![],
-        ..counted
-    };
+    let charge = Question { limits: smallvec![], ..counted };
     let decided = node.ask(&[charge]).await;
     let level = BucketLevel::from(decided.answers[0].readings[0]);
     assert!(level.hits > Hits::from_thousandths(13_900), "{level:?}");
@@ -75,10 +66,7 @@ pub async fn hits_are_given_back_to_a_bucket<F: Fixture<Store: Decider>>(fixture
     let mut node = Asking::new(fixture.connect());
     let (_, full) = read(&mut node, &at_rate(0, 10_000)).await;
     for (cost, left) in [(-500, 9_500), (0, 9_500), (-99_000, 0), (2000, 2000)] {
-        let charged = Question {
-            counts_rejected: true,
-            ..at_rate(0, cost)
-        };
+        let charged = Question { counts_rejected: true, ..at_rate(0, cost) };
         let (_, level) = read(&mut node, &charged).await;
         assert_eq!(level.hits.thousandths(), left);
         assert!(level.at >= full.at && (cost > 0 || level.at == full.at));

@@ -8,10 +8,7 @@ use smallvec::smallvec;
 const SHORT: WindowSize = size(200);
 
 fn elastic(key: &str, size: WindowSize, cost: i64) -> AskedCounter {
-    AskedCounter {
-        kind: Algorithm::Elastic.kind(),
-        ..counter(key, size, cost)
-    }
+    AskedCounter { kind: Algorithm::Elastic.kind(), ..counter(key, size, cost) }
 }
 
 fn hit(key: &str, size: WindowSize, hits: i64) -> Question {
@@ -37,10 +34,7 @@ pub async fn each_hit_extends_an_elastic_window<F: Fixture<Store: Decider>>(fixt
     assert_eq!(count.first.0, began / 1000 * 1000, "in whole seconds");
     let refused_elsewhere = Question {
         counters: smallvec![elastic("a", SHORT, 1000), counter("none", LONGEST, 1000)],
-        limits: smallvec![
-            limit(0, Algorithm::Elastic, 9000, 1000),
-            limit(1, Fixed, 0, 1000)
-        ],
+        limits: smallvec![limit(0, Algorithm::Elastic, 9000, 1000), limit(1, Fixed, 0, 1000)],
         ..hit("a", SHORT, 9)
     };
     // What is refused extends it, be it by another limit; so does what comes much later than it began.

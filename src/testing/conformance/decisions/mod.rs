@@ -133,10 +133,7 @@ fn limit(counter: usize, algorithm: Algorithm, hits: i64, cost: i64) -> AskedLim
 pub(crate) fn question(key: &str, algorithm: Algorithm, hits: i64) -> Question {
     Question {
         counts_rejected: false,
-        counters: smallvec![AskedCounter {
-            kind: algorithm.kind(),
-            ..counter(key, LONGEST, 1000)
-        }],
+        counters: smallvec![AskedCounter { kind: algorithm.kind(), ..counter(key, LONGEST, 1000) }],
         limits: smallvec![limit(0, algorithm, hits * 1000, 1000)],
     }
 }
@@ -149,10 +146,7 @@ pub(crate) struct Asking<S> {
 
 impl<S: Decider> Asking<S> {
     pub(crate) fn new(store: S) -> Asking<S> {
-        Asking {
-            store,
-            node: new_node(),
-        }
+        Asking { store, node: new_node() }
     }
 
     pub(crate) async fn ask(&mut self, questions: &[Question]) -> Decided {
@@ -170,9 +164,7 @@ impl<S: Decider> Asking<S> {
     /// Whether one question is admitted by each limit, and what is counted then, in thousandths.
     async fn ask_one(&mut self, question: &Question) -> (Vec<bool>, Vec<i64>) {
         let decided = self.ask(core::slice::from_ref(question)).await;
-        let Answer {
-            admitted, readings, ..
-        } = decided.answers[0].clone();
+        let Answer { admitted, readings, .. } = decided.answers[0].clone();
         (admitted.to_vec(), readings.iter().map(current).collect())
     }
 
@@ -193,7 +185,5 @@ fn current(reading: &Reading) -> i64 {
 /// How many questions were admitted.
 fn admitted(decided: &Decided) -> usize {
     let answers = decided.answers.iter();
-    answers
-        .filter(|it| it.admitted.iter().all(|it| *it))
-        .count()
+    answers.filter(|it| it.admitted.iter().all(|it| *it)).count()
 }

@@ -206,15 +206,9 @@ async fn follow_the_model<F: Fixture<Store: Decider>>(fixture: &F, namespaces: [
     for size in [MINUTE, HOUR, LONGEST] {
         for ago in 0..2 {
             let window = size.at(now).number - ago;
-            let diff = Diff {
-                size,
-                window,
-                ..thousandths(b"a", 25_000)
-            };
+            let diff = Diff { size, window, ..thousandths(b"a", 25_000) };
             other.push(vec![diff]).await;
-            model
-                .windows
-                .insert((b"a"[..].into(), size, window), 25_000);
+            model.windows.insert((b"a"[..].into(), size, window), 25_000);
         }
     }
     let (mut refusals, mut admissions, mut weights) = (0, 0, 0);

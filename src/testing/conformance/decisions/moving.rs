@@ -7,10 +7,7 @@ use crate::policy::algorithm::{LevelKind, MovingCount};
 /// A question about one key, in thousandths.
 pub(crate) fn moving(key: &str, size: WindowSize, most: i64, cost: i64) -> Question {
     Question {
-        counters: smallvec![AskedCounter {
-            kind: StoredKind::Log,
-            ..counter(key, size, cost)
-        }],
+        counters: smallvec![AskedCounter { kind: StoredKind::Log, ..counter(key, size, cost) }],
         limits: smallvec![limit(0, Algorithm::Moving, most, cost.max(0))],
         counts_rejected: false,
     }
@@ -61,11 +58,7 @@ pub async fn logs_are_lists_of_hits<F: Fixture<Store: Decider>>(fixture: &F) {
                 age: now - oldest,
                 wait: wait.unwrap_or(0),
             };
-            assert_eq!(
-                answer.readings[0],
-                expected.into(),
-                "{round}: {most} {cost}"
-            );
+            assert_eq!(answer.readings[0], expected.into(), "{round}: {most} {cost}");
             waits += u32::from(wait.is_some());
         }
     }
@@ -91,11 +84,7 @@ pub async fn parts_of_a_hit_leave_one_by_one<F: Fixture<Store: Decider>>(fixture
         assert_eq!(answer.admitted[..], [false]);
         let count = MovingCount::from(answer.readings[0]);
         assert_eq!(count.oldest.0, list.oldest(now));
-        assert_eq!(
-            Some(count.wait),
-            list.wait(window, now, MOST - cost),
-            "{cost}"
-        );
+        assert_eq!(Some(count.wait), list.wait(window, now, MOST - cost), "{cost}");
     }
 }
 
@@ -112,12 +101,8 @@ pub async fn all_counters_are_charged_or_none_whatever_their_algorithms<
         (Algorithm::Elastic, Algorithm::Elastic.kind(), 5_000),
         (Fixed, StoredKind::Windows, 6_000),
     ] {
-        all.limits
-            .push(limit(all.counters.len(), algorithm, most, 1000));
-        all.counters.push(AskedCounter {
-            kind,
-            ..counter("a", LONGEST, 1000)
-        });
+        all.limits.push(limit(all.counters.len(), algorithm, most, 1000));
+        all.counters.push(AskedCounter { kind, ..counter("a", LONGEST, 1000) });
     }
     let algorithms: Vec<_> = all.limits.iter().map(|it| it.algorithm).collect();
     let rates = |answer: &Answer| -> Vec<i64> {

@@ -17,10 +17,7 @@ pub async fn counters_of_a_question_may_be_in_several_shards<F: Fixture<Store: D
         counters: smallvec![of("api", "a", 1000), of("web", "a", 2000)],
         limits: smallvec![limit(0, Fixed, 9000, 1000), limit(1, Fixed, 5000, 2000)],
     };
-    let one = Question {
-        counters: smallvec![of("web", "a", 1000)],
-        ..question("a", Fixed, 9)
-    };
+    let one = Question { counters: smallvec![of("web", "a", 1000)], ..question("a", Fixed, 9) };
     let decided = node.ask(&[both.clone(), one, both.clone(), both]).await;
     let answers = decided.answers.iter().map(|it| {
         let counts = it.readings.iter().map(current);
@@ -86,21 +83,13 @@ where
     let window = decide(&mut node, &["a", "b", "a"]).await;
     let counts = other.fetch().await;
     assert_eq!(totals(&counts), pairs(&[("a", 2), ("b", 1)]));
-    assert!(
-        counts
-            .iter()
-            .all(|it| (it.size, it.window) == (LONGEST, window))
-    );
+    assert!(counts.iter().all(|it| (it.size, it.window) == (LONGEST, window)));
     assert!(other.fetch().await.is_empty());
     // The node knows of its own.
     assert!(node.fetch().await.is_empty());
     decide(&mut node, &["c"]).await;
     decide(&mut other, &["a", "c"]).await;
-    let pushed = Diff {
-        size: LONGEST,
-        window,
-        ..hits("b", 5)
-    };
+    let pushed = Diff { size: LONGEST, window, ..hits("b", 5) };
     let seen = other.push(vec![pushed]).await;
     assert_eq!(totals(&seen), pairs(&[("c", 2)]));
     let seen = node.fetch().await;
@@ -111,11 +100,7 @@ pub async fn what_others_pushed_counts<F: Fixture<Store: Decider>>(fixture: &F) 
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let window = LONGEST.at(node.ask(&[]).await.now).number;
-    let of = |key, window, count| Diff {
-        size: LONGEST,
-        window,
-        ..hits(key, count)
-    };
+    let of = |key, window, count| Diff { size: LONGEST, window, ..hits(key, count) };
     let diffs = vec![of("a", window, 3), of("b", window - 1, 1_000_000)];
     other.push(diffs).await;
     let answer = node.ask_one(&question("a", Fixed, 4)).await;
@@ -127,10 +112,7 @@ pub async fn what_others_pushed_counts<F: Fixture<Store: Decider>>(fixture: &F) 
     let decided = node.ask(&[question("b", Sliding, 1_000_000)]).await;
     let answer = &decided.answers[0];
     assert_eq!(answer.readings[0].windows().previous.whole(), 1_000_000);
-    let counts = WindowCounts {
-        current: Hits::ZERO,
-        ..answer.readings[0].windows()
-    };
+    let counts = WindowCounts { current: Hits::ZERO, ..answer.readings[0].windows() };
     let limit = Hits::from_thousandths(1_000_000_000);
     let admits = Sliding.admits(LONGEST, &counts.into(), limit, Hits::ONE);
     assert_eq!(answer.admitted[..], [admits]);
@@ -146,18 +128,12 @@ where
     let mut node = Asking::new(fixture.connect());
     let mut other = Node::join(fixture.connect(), shard("api")).await;
     let window = LONGEST.at(node.ask(&[]).await.now).number;
-    let of = |key, window, count| Diff {
-        size: LONGEST,
-        window,
-        ..hits(key, count)
-    };
+    let of = |key, window, count| Diff { size: LONGEST, window, ..hits(key, count) };
     let diffs = ["a", "b", "c"].map(|key| of(key, window, -5));
     other.push(diffs.into()).await;
     for algorithm in [Fixed, Sliding] {
         let key = algorithm.name();
-        other
-            .push(vec![of(key, window, -5), of(key, window - 1, -9)])
-            .await;
+        other.push(vec![of(key, window, -5), of(key, window - 1, -9)]).await;
         let asked = vec![question(key, algorithm, 3); 5];
         assert_eq!(admitted(&node.ask(&asked).await), 3, "{key}");
         assert_eq!(node.total(key.as_bytes()).await, 3000, "{key}");

@@ -47,10 +47,7 @@ pub async fn a_count_that_saturates_harms_no_other<F: Fixture<Store: Decider>>(f
         let (last, others) = answers.split_last().unwrap();
         assert!(others.iter().all(|it| it.admitted[..] == [false]));
         assert!(others.iter().all(|it| current(&it.readings[0]) == max));
-        assert_eq!(
-            (last.admitted[..] == [true], current(&last.readings[0])),
-            (true, round * 1000)
-        );
+        assert_eq!((last.admitted[..] == [true], current(&last.readings[0])), (true, round * 1000));
     }
     assert_eq!(node.total(b"a").await, max);
     // It admits no hit.
@@ -78,10 +75,7 @@ where
         &[b'x'; 65535],
     ];
     let of_key = |key: &[u8]| Question {
-        counters: smallvec![AskedCounter {
-            key: key.into(),
-            ..counter("", LONGEST, 1000)
-        }],
+        counters: smallvec![AskedCounter { key: key.into(), ..counter("", LONGEST, 1000) }],
         ..question("", Sliding, 2)
     };
     let questions: Vec<_> = keys.into_iter().map(of_key).collect();
@@ -112,11 +106,8 @@ pub async fn the_largest_question_is_answered<F: Fixture<Store: Decider>>(fixtur
     let mut node = Asking::new(fixture.connect());
     let counters = (0..500).map(|number| counter(&format!("{number:0272}"), LONGEST, 1000));
     let limits = (0..1000).map(|number| limit(number / 2, Sliding, 2000, 1000));
-    let question = Question {
-        counts_rejected: false,
-        counters: counters.collect(),
-        limits: limits.collect(),
-    };
+    let question =
+        Question { counts_rejected: false, counters: counters.collect(), limits: limits.collect() };
     assert!(question.can_be_asked());
     for is_admitted in [true, true, false] {
         let (admitted, counts) = node.ask_one(&question).await;
@@ -130,11 +121,7 @@ pub async fn no_questions_have_no_answers<F: Fixture<Store: Decider>>(fixture: &
     let decided = node.ask(&[]).await;
     assert!(decided.answers.is_empty() && decided.now.0 > 1_577_836_800_000);
     // One without counters and limits is admitted.
-    let nothing = Question {
-        counts_rejected: false,
-        counters: smallvec![],
-        limits: smallvec![],
-    };
+    let nothing = Question { counts_rejected: false, counters: smallvec![], limits: smallvec![] };
     let answers = node.ask(&[nothing]).await.answers;
     assert!(answers[0].admitted.is_empty() && answers[0].readings.is_empty());
 }
